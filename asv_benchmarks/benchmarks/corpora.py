@@ -1,0 +1,68 @@
+"""Segments to measure on, with honest headers and checksums.
+
+Scanning and verifying read no records, so payloads are noise. Batches are all of one size,
+or of sizes that vary around it: where all are alike, a CPU's stride prefetcher knows the
+next header's address before it is read, which no real segment offers.
+"""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import kafkascan as ks
+
+FOLDER = Path(tempfile.gettempdir()) / "kafkascan-benchmarks"
+BATCH_SIZES = (160, 1_061, 16_061)
+SIZE = 1 << 29
+_PIECE = 1 << 26
+_TIME = 1_714_000_000_000
+
+
+def segment(batch_size: int, *, varied: bool = False, size: int = SIZE) -> Path:
+    """Return a segment of about `size` bytes; it is written once and kept."""
+    path = FOLDER / f"{batch_size}{'-varied' if varied else ''}-{size}.log"
+    if not path.exists():
+        FOLDER.mkdir(exist_ok=True)
+        part = path.with_suffix(".part")
+        with open(part, "wb") as file:
+            written = offset = 0
+            while written < size:
+                sizes = _sizes(batch_size, varied, min(_PIECE, size - written), offset)
+                piece = _batches(sizes, offset)
+                piece.tofile(file)
+                written += len(piece)
+                offset += len(sizes)
+        part.rename(path)
+    return path
+
+
+def _sizes(mean: int, varied: bool, total: int, seed: int) -> np.ndarray:
+    count = max(1, total // mean)
+    if not varied:
+        return np.full(count, mean)
+    sizes = np.random.default_rng(seed).gamma(4, mean / 4, count)
+    return np.maximum(sizes, 61).astype(np.int64)
+
+
+def _batches(sizes: np.ndarray, first_offset: int) -> np.ndarray:
+    """Return the bytes of batches of these sizes, one behind the other."""
+    noise = np.random.default_rng(61).bytes(int(sizes.max()))
+    ends = np.cumsum(sizes)
+    out = bytearray(int(ends[-1]))
+    crcs: dict[int, int] = {}
+    header = bytearray(
+        struct.pack(">qiibIhiqqqhii", 0, 0, 0, 2, 0, 0, 0, _TIME, _TIME + 5, -1, -1, -1, 1)
+    )
+    covered = bytes(header[21:])
+    for number, (size, end) in enumerate(zip(sizes.tolist(), ends.tolist(), strict=True)):
+        payload = noise[: size - 61]
+        if size not in crcs:
+            crcs[size] = ks.crc32c(payload, ks.crc32c(covered))
+        struct.pack_into(">qi", header, 0, first_offset + number, size - 12)
+        struct.pack_into(">I", header, 17, crcs[size])
+        out[end - size : end] = header + payload
+    return np.frombuffer(out, np.uint8)

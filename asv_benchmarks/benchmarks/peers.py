@@ -1,0 +1,78 @@
+"""Other readers, called on the bytes of a segment as their own code calls them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import crc32c as crc32c_package
+import numpy as np
+
+JAVA = Path(__file__).parents[2] / "tests" / "oracle" / "java" / "target"
+
+
+def aiokafka_walk(log: bytes) -> int:
+    """Walk with aiokafka's C extension."""
+    from aiokafka.record._crecords import MemoryRecords
+
+    return _walk(MemoryRecords(log))
+
+
+def kafka_python_walk(log: bytes) -> int:
+    """Walk with kafka-python."""
+    from kafka.record.memory_records import MemoryRecords
+
+    return _walk(MemoryRecords(log))
+
+
+def _walk(records: object) -> int:
+    count = 0
+    while records.has_next():
+        records.next_batch()
+        count += 1
+    return count
+
+
+def aiokafka_verify(log: bytes) -> int:
+    """Verify with aiokafka's C extension."""
+    from aiokafka.record._crecords import MemoryRecords
+
+    return _verify(MemoryRecords(log))
+
+
+def kafka_python_verify(log: bytes) -> int:
+    """Verify with kafka-python, which uses the crc32c package where it is installed."""
+    from kafka.record.memory_records import MemoryRecords
+
+    return _verify(MemoryRecords(log))
+
+
+def _verify(records: object) -> int:
+    count = 0
+    while records.has_next():
+        count += records.next_batch().validate_crc()
+    return count
+
+
+def crc32c_package_verify(log: bytes, batches: np.ndarray) -> int:
+    """Sum each batch with the crc32c package, given where they lie."""
+    view = memoryview(log)
+    positions = batches["position"].tolist()
+    lengths = batches["batch_length"].tolist()
+    stored = batches["crc"].tolist()
+    return sum(
+        crc32c_package.crc32c(view[position + 21 : position + 12 + length]) == crc
+        for position, length, crc in zip(positions, lengths, stored, strict=True)
+    )
+
+
+def java(path: Path) -> tuple[dict[str, float], dict[str, float]]:
+    """Seconds of Kafka's own classes over a map, for a walk and for a verification."""
+    if not (JAVA / "oracle.jar").exists():
+        return {}, {}
+    class_path = f"{JAVA}/oracle.jar:{JAVA}/lib/*"
+    command = ["java", "-Xmx1g", "-cp", class_path, "kafkascan.oracle.Speed", str(path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    walk, verify = map(float, result.stdout.split())
+    name = "Kafka's Java classes over a map"
+    return {name: walk}, {name: verify}

@@ -1,0 +1,40 @@
+"""The physical limits, measured in the same process: see yardsticks/yardsticks.c."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+SOURCE = Path(__file__).parents[1] / "yardsticks" / "yardsticks.c"
+ROW_SIZE = 80
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    folder = tempfile.mkdtemp(prefix="kafkascan-yardsticks-")
+    path = Path(folder) / "yardsticks.so"
+    command = ["cc", "-O3", "-march=native", "-shared", "-fPIC", "-o", path, SOURCE]
+    subprocess.run(command, check=True)
+    library = ctypes.CDLL(str(path))
+    library.plain_walk.restype = ctypes.c_int64
+    library.touch.restype = ctypes.c_uint64
+    return library
+
+
+def plain_walk(data: np.ndarray, rows: np.ndarray) -> int:
+    """Walk headers one after the other in C, into `rows` (80 bytes each); give their number."""
+    return _library().plain_walk(
+        ctypes.c_void_p(data.ctypes.data),
+        ctypes.c_int64(data.size),
+        ctypes.c_void_p(rows.ctypes.data),
+    )
+
+
+def touch(data: np.ndarray) -> int:
+    """Read one word of every cache line."""
+    return _library().touch(ctypes.c_void_p(data.ctypes.data), ctypes.c_int64(data.size))

@@ -1,0 +1,148 @@
+/* One batch: is there one here, how long is it, and what does its header say?
+ *
+ * Readers look at no byte outside of [p, p + KS_SIZE_UP_TO_MAGIC) before the frame
+ * is known to be sound, and at none behind the header afterwards.
+ */
+#ifndef KAFKASCAN_BATCH_ROW_H
+#define KAFKASCAN_BATCH_ROW_H
+
+#include "kafka_layout.h"
+#include "kafka_status.h"
+
+#if defined(__SSSE3__)
+#include <tmmintrin.h>
+#endif
+
+/* The smallest batch_length of a format; p's magic must be 0, 1 or 2. */
+static inline int32_t ks_min_length(int8_t magic) {
+    if (magic == 2) return KS_MIN_LENGTH_V2;
+    return magic == 1 ? KS_MIN_LENGTH_V1 : KS_MIN_LENGTH_V0;
+}
+
+/* How many bytes a header has in the file. */
+static inline int64_t ks_header_size(int8_t magic) {
+    if (magic == 2) return KS_BATCH_HEADER_SIZE;
+    return magic == 1 ? KS_MESSAGE_V1_MIN_SIZE : KS_MESSAGE_V0_MIN_SIZE;
+}
+
+/* Frames the batch at p, of which `left` bytes remain in the source; at least
+ * min(left, KS_SIZE_UP_TO_MAGIC) of them must be readable. On KS_OK, *size is the
+ * size of the whole batch and not above `left`.
+ *
+ * The order of the checks is that of Kafka's ByteBufferLogInputStream: nonsense is
+ * named as such before a batch counts as torn. */
+static inline int ks_frame_batch(const uint8_t *p, int64_t left, int64_t *size) {
+    if (left < KS_SIZE_UP_TO_MAGIC) return KS_TORN_TAIL;
+    int32_t length = ks_load_i32(p + KS_AT_batch_length);
+    int8_t magic = (int8_t)p[KS_AT_magic];
+    if (length < KS_MIN_LENGTH_V0) return KS_BAD_LENGTH;
+    if (magic < 0 || magic > 2) return KS_BAD_MAGIC;
+    if (length < ks_min_length(magic)) return KS_BAD_LENGTH;
+    if (length > left - KS_LOG_OVERHEAD) return KS_TORN_TAIL;
+    *size = (int64_t)length + KS_LOG_OVERHEAD;
+    return KS_OK;
+}
+
+/* Magic 2: every field as it stands, in native byte order. */
+#if defined(__SSSE3__)
+
+/* A row is a header whose fields are turned around, so 16 bytes are decoded by one
+ * shuffle. ks_turned[i] is the byte of the header that byte i of the row's header is. */
+#define KS_TURN_i8(at) (at)
+#define KS_TURN_i16(at) (at) + 1, (at)
+#define KS_TURN_i32(at) (at) + 3, (at) + 2, (at) + 1, (at)
+#define KS_TURN_u32(at) KS_TURN_i32(at)
+#define KS_TURN_i64(at) KS_TURN_i32((at) + 4), KS_TURN_i32(at)
+#define KS_TURN(name, type, offset) KS_TURN_##type(offset),
+static const int8_t ks_turned[KS_BATCH_HEADER_SIZE] = {KS_BATCH_HEADER(KS_TURN)};
+
+/* Turns the fields that lie whole in bytes [from, from + 16) of a header; what it
+ * writes of the others is wrong, and written again by the call that follows. */
+static inline void ks_turn_16(uint8_t *row, const uint8_t *p, int from) {
+    int8_t order[16];
+    for (int i = 0; i < 16; i++) order[i] = (int8_t)(ks_turned[from + i] - from);
+    __m128i turn = _mm_loadu_si128((const __m128i *)order);
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(p + from));
+    _mm_storeu_si128((__m128i *)(row + from), _mm_shuffle_epi8(bytes, turn));
+}
+
+static inline void ks_read_header_v2(const uint8_t *p, ks_batch_row *row) {
+    uint8_t *header = (uint8_t *)row + sizeof row->position;
+    ks_turn_16(header, p, KS_AT_base_offset); /* … partition_leader_epoch */
+    ks_turn_16(header, p, KS_AT_magic);       /* … last_offset_delta */
+    ks_turn_16(header, p, KS_AT_base_timestamp);
+    ks_turn_16(header, p, KS_AT_producer_id); /* … base_sequence */
+    row->records_count = ks_load_i32(p + KS_AT_records_count);
+}
+
+static_assert(KS_AT_magic == 16 && KS_AT_base_timestamp <= KS_AT_magic + 16 &&
+                  KS_AT_producer_id == KS_AT_base_timestamp + 16 &&
+                  KS_AT_records_count <= KS_AT_producer_id + 16,
+              "the shuffles meet");
+
+#else
+
+static inline void ks_read_header_v2(const uint8_t *p, ks_batch_row *row) {
+#define KS_READ(name, type, offset) row->name = ks_load_##type(p + (offset));
+    KS_BATCH_HEADER(KS_READ)
+#undef KS_READ
+}
+
+#endif
+
+/* Magic 0 and 1: a message is a row of the same table. A plain message is a batch
+ * of one record; of a compressed wrapper the offset is that of its last record, and
+ * neither the first timestamp nor the number of records is known without
+ * decompressing it. What the format lacks holds Kafka's "none", -1. */
+static inline void ks_read_header_legacy(const uint8_t *p, int8_t magic, ks_batch_row *row) {
+    uint8_t attributes = p[KS_V0_AT_attributes];
+    int is_wrapper = (attributes & KS_COMPRESSION_MASK) != 0;
+    int64_t timestamp = magic == 1 ? ks_load_i64(p + KS_V1_AT_timestamp) : -1;
+    row->base_offset = ks_load_i64(p + KS_V0_AT_offset);
+    row->batch_length = ks_load_i32(p + KS_V0_AT_message_size);
+    row->partition_leader_epoch = -1;
+    row->magic = magic;
+    row->crc = ks_load_u32(p + KS_V0_AT_crc);
+    row->attributes = attributes;
+    row->last_offset_delta = 0;
+    row->base_timestamp = is_wrapper ? -1 : timestamp;
+    row->max_timestamp = timestamp;
+    row->producer_id = -1;
+    row->producer_epoch = -1;
+    row->base_sequence = -1;
+    row->records_count = is_wrapper ? -1 : 1;
+}
+
+/* Fills a row from a framed batch, of which `at_hand` bytes may be read. The magic byte is
+ * read once: where other processes write, it may not be what it was when the batch was
+ * framed, but it never makes us read further than there are bytes. */
+static inline void ks_read_batch_row(const uint8_t *p, int64_t at_hand, int64_t position,
+                                     ks_batch_row *row) {
+    int8_t magic = (int8_t)p[KS_AT_magic];
+    row->position = position;
+    if (magic == 2 && at_hand >= KS_BATCH_HEADER_SIZE) {
+        ks_read_header_v2(p, row);
+    } else {
+        ks_read_header_legacy(p, magic == 1 && at_hand >= KS_MESSAGE_V1_MIN_SIZE, row);
+    }
+}
+
+/* Whether the bytes at p look like a header that Kafka wrote, magic 2, behind a batch that
+ * ends with `last_offset`; if so, steps over it. A guess, never a verdict. */
+static inline int ks_is_plausible_batch(const uint8_t *p, int64_t left, int64_t *last_offset,
+                                        int64_t *size) {
+    if (left < KS_BATCH_HEADER_SIZE || p[KS_AT_magic] != 2) return 0;
+    if (ks_frame_batch(p, left, size) != KS_OK) return 0;
+    int64_t offset = ks_load_i64(p + KS_AT_base_offset);
+    int32_t delta = ks_load_i32(p + KS_AT_last_offset_delta);
+    int32_t count = ks_load_i32(p + KS_AT_records_count);
+    uint16_t attributes = ks_load_u16(p + KS_AT_attributes);
+    if (offset <= *last_offset) return 0;
+    if ((uint64_t)offset - (uint64_t)*last_offset > INT32_MAX) return 0;
+    if (delta < 0 || count < 0 || count - 1 > delta) return 0;
+    if (attributes >= 0x80 || (attributes & KS_COMPRESSION_MASK) > 4) return 0;
+    *last_offset = (int64_t)((uint64_t)offset + (uint32_t)delta);
+    return 1;
+}
+
+#endif /* KAFKASCAN_BATCH_ROW_H */

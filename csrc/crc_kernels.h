@@ -1,0 +1,60 @@
+/* What the kernels of one CPU family share: polynomials, tables, powers of x.
+ *
+ * All CRCs here are reflected: bit 31 of a register stands for x^0.
+ */
+#ifndef KAFKASCAN_CRC_KERNELS_H
+#define KAFKASCAN_CRC_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define KS_CASTAGNOLI 0x82F63B78u
+#define KS_IEEE 0xEDB88320u
+
+/* table[k][b]: the CRC of byte b followed by k zero bytes. */
+typedef uint32_t ks_slicing_table[8][256];
+
+/* x^n mod P. */
+static inline uint32_t ks_power_of_x(uint32_t polynomial, unsigned n) {
+    uint32_t value = 0x80000000u;
+    while (n-- > 0) value = (value >> 1) ^ (polynomial & (0u - (value & 1)));
+    return value;
+}
+
+static inline uint64_t ks_load_little_u64(const uint8_t *p) {
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
+    return v;
+}
+
+/* Eight bytes at a time, on a register that is not inverted at either end. */
+static inline uint32_t ks_slice_by_8(const ks_slicing_table t, uint32_t crc, const uint8_t *p,
+                                     size_t size) {
+    for (; size >= 8; p += 8, size -= 8) {
+        uint64_t v = ks_load_little_u64(p) ^ crc;
+        crc = t[7][v & 0xff] ^ t[6][(v >> 8) & 0xff] ^ t[5][(v >> 16) & 0xff] ^
+              t[4][(v >> 24) & 0xff] ^ t[3][(v >> 32) & 0xff] ^ t[2][(v >> 40) & 0xff] ^
+              t[1][(v >> 48) & 0xff] ^ t[0][v >> 56];
+    }
+    for (; size > 0; p++, size--) crc = (crc >> 8) ^ t[0][(crc ^ *p) & 0xff];
+    return crc;
+}
+
+/* Factors that move the sum in 16 bytes over `bytes` bytes that follow: the first for the
+ * earlier eight of them, the second for the later eight. Carry-less products of reflected
+ * numbers come out one bit low, hence the shift (Gopal et al., "Fast CRC computation for
+ * generic polynomials using PCLMULQDQ instruction", Intel 2009). */
+typedef struct ks_fold {
+    uint64_t earlier, later;
+} ks_fold;
+
+static inline ks_fold ks_fold_over(uint32_t polynomial, unsigned bytes) {
+    return (ks_fold){(uint64_t)ks_power_of_x(polynomial, 8 * bytes + 32) << 1,
+                     (uint64_t)ks_power_of_x(polynomial, 8 * bytes - 32) << 1};
+}
+
+#endif /* KAFKASCAN_CRC_KERNELS_H */

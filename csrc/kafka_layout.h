@@ -1,0 +1,161 @@
+/* THE layout table: how Kafka lays out batch headers and legacy messages.
+ *
+ * Everything that knows a wire offset derives it from here: the constants, the
+ * row struct, the decoders (batch_row.h), the NumPy dtype (kafkascan/layout.py)
+ * and the tables of docs/format.md, which a test compares with this file.
+ *
+ * Sources: KIP-98 (magic 2), KIP-32 (magic 1); in Apache Kafka the classes
+ * DefaultRecordBatch, LegacyRecord and Records of org.apache.kafka.common.record.
+ */
+#ifndef KAFKASCAN_LAYOUT_H
+#define KAFKASCAN_LAYOUT_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Field types: C type, NumPy code, and how to load one from big-endian bytes. */
+#define KS_CTYPE_i8 int8_t
+#define KS_CTYPE_i16 int16_t
+#define KS_CTYPE_i32 int32_t
+#define KS_CTYPE_u32 uint32_t
+#define KS_CTYPE_i64 int64_t
+
+/* X(name, type, wire offset): the header of a record batch, magic 2.
+ * An offset shows its sum: where the field before starts + how long that is. */
+#define KS_BATCH_HEADER(X) \
+    X(base_offset, i64, 0) \
+    X(batch_length, i32, 0 + 8) \
+    X(partition_leader_epoch, i32, 8 + 4) \
+    X(magic, i8, 12 + 4) \
+    X(crc, u32, 16 + 1) \
+    X(attributes, i16, 17 + 4) \
+    X(last_offset_delta, i32, 21 + 2) \
+    X(base_timestamp, i64, 23 + 4) \
+    X(max_timestamp, i64, 27 + 8) \
+    X(producer_id, i64, 35 + 8) \
+    X(producer_epoch, i16, 43 + 8) \
+    X(base_sequence, i32, 51 + 2) \
+    X(records_count, i32, 53 + 4)
+
+/* X(name, type, wire offset): the fixed part of a message of magic 0. */
+#define KS_MESSAGE_V0(X) \
+    X(offset, i64, 0) \
+    X(message_size, i32, 0 + 8) \
+    X(crc, u32, 8 + 4) \
+    X(magic, i8, 12 + 4) \
+    X(attributes, i8, 16 + 1) \
+    X(key_size, i32, 17 + 1)
+
+/* X(name, type, wire offset): the fixed part of a message of magic 1. */
+#define KS_MESSAGE_V1(X) \
+    X(offset, i64, 0) \
+    X(message_size, i32, 0 + 8) \
+    X(crc, u32, 8 + 4) \
+    X(magic, i8, 12 + 4) \
+    X(attributes, i8, 16 + 1) \
+    X(timestamp, i64, 17 + 1) \
+    X(key_size, i32, 18 + 8)
+
+/* Wire offsets: KS_AT_<field> for batches, KS_V0_AT_…, KS_V1_AT_… for messages. */
+// clang-format off
+enum ks_wire_offset {
+#define KS_OFFSET(name, type, offset) KS_AT_##name = offset,
+    KS_BATCH_HEADER(KS_OFFSET)
+#undef KS_OFFSET
+#define KS_OFFSET(name, type, offset) KS_V0_AT_##name = offset,
+    KS_MESSAGE_V0(KS_OFFSET)
+#undef KS_OFFSET
+#define KS_OFFSET(name, type, offset) KS_V1_AT_##name = offset,
+    KS_MESSAGE_V1(KS_OFFSET)
+#undef KS_OFFSET
+};
+// clang-format on
+
+/* Sizes. "Length" is Kafka's word for the bytes after the length field. */
+enum ks_size {
+    KS_LOG_OVERHEAD = KS_AT_batch_length + 4,       /* offset + length */
+    KS_SIZE_UP_TO_MAGIC = KS_AT_magic + 1,          /* what it takes to know the format */
+    KS_BATCH_HEADER_SIZE = KS_AT_records_count + 4, /* magic 2 */
+    KS_MESSAGE_V0_MIN_SIZE = KS_V0_AT_key_size + 4 + 4,
+    KS_MESSAGE_V1_MIN_SIZE = KS_V1_AT_key_size + 4 + 4,
+    KS_MIN_LENGTH_V0 = KS_MESSAGE_V0_MIN_SIZE - KS_LOG_OVERHEAD,
+    KS_MIN_LENGTH_V1 = KS_MESSAGE_V1_MIN_SIZE - KS_LOG_OVERHEAD,
+    KS_MIN_LENGTH_V2 = KS_BATCH_HEADER_SIZE - KS_LOG_OVERHEAD,
+    /* The first byte that a checksum covers; it covers all that follow. */
+    KS_CRC_START_V2 = KS_AT_attributes,
+    KS_CRC_START_LEGACY = KS_V0_AT_magic,
+};
+
+static_assert(KS_LOG_OVERHEAD == 12, "Records.LOG_OVERHEAD");
+static_assert(KS_SIZE_UP_TO_MAGIC == 17, "Records.HEADER_SIZE_UP_TO_MAGIC");
+static_assert(KS_AT_crc == 17, "DefaultRecordBatch.CRC_OFFSET");
+static_assert(KS_AT_attributes == 21, "DefaultRecordBatch.ATTRIBUTES_OFFSET");
+static_assert(KS_BATCH_HEADER_SIZE == 61, "DefaultRecordBatch.RECORD_BATCH_OVERHEAD");
+static_assert(KS_MIN_LENGTH_V0 == 14, "LegacyRecord.RECORD_OVERHEAD_V0");
+static_assert(KS_MIN_LENGTH_V1 == 22, "LegacyRecord.RECORD_OVERHEAD_V1");
+static_assert(KS_AT_magic == KS_V0_AT_magic && KS_AT_magic == KS_V1_AT_magic,
+              "Records.MAGIC_OFFSET is the same in every format");
+
+/* Bits of `attributes`. */
+enum ks_attribute {
+    KS_COMPRESSION_MASK = 0x07,
+    KS_TIMESTAMP_TYPE_BIT = 0x08,
+    KS_TRANSACTIONAL_BIT = 0x10,
+    KS_CONTROL_BIT = 0x20,
+    KS_DELETE_HORIZON_BIT = 0x40,
+};
+
+/* A row of the batch table: where the header lies in the source, then the header
+ * itself in native byte order. Packed, so that no copy of a table can repack it;
+ * row offset = 8 + wire offset, so one row is one byte-swapped header. */
+#pragma pack(push, 1)
+typedef struct ks_batch_row {
+    int64_t position;
+#define KS_MEMBER(name, type, offset) KS_CTYPE_##type name;
+    KS_BATCH_HEADER(KS_MEMBER)
+#undef KS_MEMBER
+} ks_batch_row;
+#pragma pack(pop)
+
+static_assert(sizeof(ks_batch_row) == 8 + KS_BATCH_HEADER_SIZE, "a row has no holes");
+#define KS_CHECK(name, type, offset) \
+    static_assert(offsetof(ks_batch_row, name) == 8 + (offset), "row order is wire order");
+KS_BATCH_HEADER(KS_CHECK)
+#undef KS_CHECK
+
+/* The same tables as data, for Python: dtypes and documentation. */
+typedef struct ks_field {
+    const char *name;
+    const char *type;
+    int offset;
+} ks_field;
+
+/* Big-endian loads of any alignment; compilers make one move and one swap of each. */
+static inline uint64_t ks_load_u64(const uint8_t *p) {
+    uint64_t v;
+    memcpy(&v, p, sizeof v);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
+    return v;
+}
+
+static inline uint32_t ks_load_u32(const uint8_t *p) {
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    v = __builtin_bswap32(v);
+#endif
+    return v;
+}
+
+static inline uint16_t ks_load_u16(const uint8_t *p) { return (uint16_t)((p[0] << 8) | p[1]); }
+
+static inline int64_t ks_load_i64(const uint8_t *p) { return (int64_t)ks_load_u64(p); }
+static inline int32_t ks_load_i32(const uint8_t *p) { return (int32_t)ks_load_u32(p); }
+static inline int16_t ks_load_i16(const uint8_t *p) { return (int16_t)ks_load_u16(p); }
+static inline int8_t ks_load_i8(const uint8_t *p) { return (int8_t)*p; }
+
+#endif /* KAFKASCAN_LAYOUT_H */

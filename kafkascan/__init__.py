@@ -1,0 +1,95 @@
+"""Reads Apache Kafka's segment files directly: no broker, no JVM.
+
+>>> import kafkascan as ks
+>>> scan = ks.scan_batches("orders-0/00000000000000000000.log")
+>>> big = scan.batches[ks.size_in_bytes(scan.batches) > 1_000_000]
+>>> ks.verify_crcs("orders-0/00000000000000000000.log", big).all()
+
+`scan_batches` reads batch headers into a NumPy structured array, the batch table; every
+deeper operation takes ``(source, batches)``, so selecting is masking.
+"""
+
+from importlib.metadata import version as _version
+
+from kafkascan.batch_columns import (
+    COLUMN_NAMES,
+    as_datetime64,
+    column,
+    compression_type,
+    delete_horizon_ms,
+    is_control,
+    is_transactional,
+    last_offset,
+    last_sequence,
+    next_offset,
+    size_in_bytes,
+    timestamp_type,
+)
+from kafkascan.batches import BatchIterator, BatchScan, iter_batches, scan_batches
+from kafkascan.checks import verify_crcs
+from kafkascan.checksums import crc32c, crc32c_implementation, crc32c_implementations
+from kafkascan.errors import (
+    BatchTableError,
+    CorruptBatchError,
+    CorruptLogError,
+    KafkaScanError,
+    SourceInUseError,
+    SourceReadError,
+    UnsupportedMagicError,
+)
+from kafkascan.layout import BATCH_DTYPE, CompressionType, ScanEnd, TimestampType
+from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir, partition_dir
+from kafkascan.segment import Segment, SegmentName, open_segment, parse_segment_name
+from kafkascan.selection import select_offsets, select_times
+from kafkascan.sources import Source
+from kafkascan.summary import BatchSummary, summarize
+
+__version__ = _version("kafkascan")
+
+__all__ = [
+    "BATCH_DTYPE",
+    "COLUMN_NAMES",
+    "BatchIterator",
+    "BatchScan",
+    "BatchSummary",
+    "BatchTableError",
+    "CompressionType",
+    "CorruptBatchError",
+    "CorruptLogError",
+    "KafkaScanError",
+    "LogDir",
+    "PartitionDir",
+    "ScanEnd",
+    "Segment",
+    "SegmentFile",
+    "SegmentName",
+    "Source",
+    "SourceInUseError",
+    "SourceReadError",
+    "TimestampType",
+    "UnsupportedMagicError",
+    "as_datetime64",
+    "column",
+    "compression_type",
+    "crc32c",
+    "crc32c_implementation",
+    "crc32c_implementations",
+    "delete_horizon_ms",
+    "is_control",
+    "is_transactional",
+    "iter_batches",
+    "last_offset",
+    "last_sequence",
+    "next_offset",
+    "open_log_dir",
+    "open_segment",
+    "parse_segment_name",
+    "partition_dir",
+    "scan_batches",
+    "select_offsets",
+    "select_times",
+    "size_in_bytes",
+    "summarize",
+    "timestamp_type",
+    "verify_crcs",
+]

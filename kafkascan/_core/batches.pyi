@@ -1,0 +1,15 @@
+from typing import Any
+
+def scan_into(
+    window: Any,
+    window_start: int,
+    source_size: int,
+    position: int,
+    stop: int,
+    rows: Any,
+    in_chains: bool = False,
+    chain_steps: int = 512,
+    first_steps: int = 64,
+    smallest_batch: int = 512,
+    largest_batch: int = 65536,
+) -> tuple[int, int, int]: ...

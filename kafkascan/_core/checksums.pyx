@@ -1,0 +1,281 @@
+"""Checksums of bytes and of whole tables of batches."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from kafkascan._core.guard cimport run_guarded
+from kafkascan._core.layout cimport (
+    KS_AT_crc,
+    KS_AT_magic,
+    KS_BATCH_HEADER_SIZE,
+    KS_CRC_START_LEGACY,
+    KS_CRC_START_V2,
+    KS_LOG_OVERHEAD,
+    KS_NEED_WINDOW,
+    KS_OK,
+    KS_ROW_MISMATCH,
+    KS_ROW_OUT_OF_BOUNDS,
+    KS_SOURCE_FAULT,
+    KS_V0_AT_crc,
+    ks_batch_row,
+    ks_frame_batch,
+    ks_load_u32,
+    ks_prefetch,
+)
+
+
+cdef extern from "crc32c.h" nogil:
+    ctypedef uint32_t (*ks_crc_fn)(uint32_t crc, const uint8_t *data, size_t size) noexcept nogil
+    ctypedef struct ks_crc_kernel:
+        const char *name
+        ks_crc_fn run
+        int (*is_supported)() noexcept nogil
+    const ks_crc_kernel *ks_crc32c_kernels
+    const int ks_crc32c_kernel_count
+    void ks_crc_init()
+    const ks_crc_kernel *ks_crc32_kernels
+    const int ks_crc32_kernel_count
+    int ks_crc32c_answers_correctly(ks_crc_fn run)
+    int ks_crc32_answers_correctly(ks_crc_fn run)
+
+
+cdef ks_crc_fn crc32c_kernel = NULL
+cdef ks_crc_fn crc32_kernel = NULL
+cdef str crc32c_name = ""
+
+
+cdef dict supported_kernels(const ks_crc_kernel *kernels, int count):
+    """Kernels that this CPU can run, by name, slowest first; each as its index."""
+    return {kernels[i].name.decode(): i for i in range(count) if kernels[i].is_supported()}
+
+
+def implementations():
+    """Names of the CRC-32C kernels that this build and this CPU have, slowest first."""
+    return tuple(supported_kernels(ks_crc32c_kernels, ks_crc32c_kernel_count))
+
+
+def crc32_implementations():
+    """The same for CRC-32."""
+    return tuple(supported_kernels(ks_crc32_kernels, ks_crc32_kernel_count))
+
+
+def implementation():
+    """Name of the CRC-32C kernel in use."""
+    return crc32c_name
+
+
+cdef ks_crc_fn crc32c_kernel_named(str name) except? NULL:
+    supported = supported_kernels(ks_crc32c_kernels, ks_crc32c_kernel_count)
+    if name not in supported:
+        raise ValueError(
+            f"CRC-32C implementation {name!r} is not one of those that this build and "
+            f"this CPU have: {', '.join(supported)}"
+        )
+    return ks_crc32c_kernels[<int>supported[name]].run
+
+
+def choose(name):
+    """Choose the CRC-32C kernel for the life of the process: by name, or the fastest (None).
+
+    A kernel that does not give the known answers is refused.
+    """
+    global crc32c_kernel, crc32c_name
+    if name is None:
+        *_, name = implementations()
+    cdef ks_crc_fn kernel = crc32c_kernel_named(name)
+    if not ks_crc32c_answers_correctly(kernel):
+        raise RuntimeError(f"CRC-32C implementation {name!r} gives wrong answers on this CPU")
+    crc32c_kernel = kernel
+    crc32c_name = name
+
+
+cdef ks_crc_fn fastest_crc32() except? NULL:
+    *_, index = supported_kernels(ks_crc32_kernels, ks_crc32_kernel_count).values()
+    cdef ks_crc_fn kernel = ks_crc32_kernels[<int>index].run
+    if not ks_crc32_answers_correctly(kernel):
+        raise RuntimeError("the CRC-32 implementation gives wrong answers on this CPU")
+    return kernel
+
+
+def crc32c(data, uint32_t value, name=None):
+    """CRC-32C of `data` after bytes whose CRC-32C is `value`.
+
+    Returns
+    -------
+    value : int
+    fault : int
+        Offset into `data` of a byte that could not be read, or -1.
+    """
+    return run_kernel(crc32c_kernel if name is None else crc32c_kernel_named(name), data, value)
+
+
+def crc32(data, uint32_t value, name=None):
+    """CRC-32 (zlib's) of `data` after bytes whose CRC-32 is `value`; returns as crc32c()."""
+    if name is None:
+        return run_kernel(crc32_kernel, data, value)
+    index = supported_kernels(ks_crc32_kernels, ks_crc32_kernel_count)[name]
+    return run_kernel(ks_crc32_kernels[<int>index].run, data, value)
+
+
+cdef struct Sum:
+    ks_crc_fn kernel
+    const uint8_t *data
+    size_t size
+    uint32_t value
+
+
+cdef void run_sum(void *context) noexcept nogil:
+    cdef Sum *job = <Sum *>context
+    job.value = job.kernel(job.value, job.data, job.size)
+
+
+cdef enum:
+    WORTH_RELEASING = 4096     # bytes that take longer than giving up the GIL does
+
+
+cdef tuple run_kernel(ks_crc_fn kernel, data, uint32_t value):
+    # A plain buffer, not a typed memoryview: that costs as much as summing kilobytes.
+    cdef Py_buffer view
+    cdef int64_t fault = -1
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    cdef Sum job = Sum(kernel, <const uint8_t *>view.buf, view.len, value)
+    try:
+        if isinstance(data, bytes) and job.size < WORTH_RELEASING:
+            run_sum(&job)
+        elif isinstance(data, bytes):
+            with nogil:
+                run_sum(&job)
+        else:
+            with nogil:
+                fault = run_guarded(run_sum, &job, job.data, job.size)
+    finally:
+        PyBuffer_Release(&view)
+    return job.value, fault
+
+
+cdef struct Batch:
+    const uint8_t *data
+    int64_t size
+    uint32_t crc           # as stored
+    bint is_legacy
+
+
+cdef struct Verification:
+    ks_crc_fn crc32c
+    ks_crc_fn crc32
+    const uint8_t *window
+    int64_t window_start
+    int64_t window_size
+    int64_t source_size
+    const ks_batch_row *rows
+    int64_t count
+    uint8_t *verdicts
+    int64_t row            # the row at work, for the report
+    int status
+
+
+cdef int locate_row(const Verification *job, const ks_batch_row *row, Batch *batch) noexcept nogil:
+    """Finds a row's batch in the window, and trusts nothing that the row says.
+
+    Rows come from the caller: edited, stale or of another file for all we know. What
+    is summed later is bounded by the bytes themselves, read once, not by the row.
+    """
+    cdef int64_t position = row.position, at
+    cdef int status
+    if position < 0 or position > job.source_size:
+        return KS_ROW_OUT_OF_BOUNDS
+    at = position - job.window_start
+    if at < 0 or job.window_size - at < min(job.source_size - position, KS_BATCH_HEADER_SIZE):
+        return KS_NEED_WINDOW
+    batch.data = job.window + at
+    status = ks_frame_batch(batch.data, job.source_size - position, &batch.size)
+    if status != KS_OK:
+        return KS_ROW_MISMATCH
+    batch.is_legacy = batch.data[KS_AT_magic] != 2
+    batch.crc = ks_load_u32(batch.data + (KS_V0_AT_crc if batch.is_legacy else KS_AT_crc))
+    if (
+        batch.size != <int64_t>row.batch_length + KS_LOG_OVERHEAD
+        or <signed char>batch.data[KS_AT_magic] != row.magic
+        or batch.crc != row.crc
+    ):
+        return KS_ROW_MISMATCH
+    return KS_OK if batch.size <= job.window_size - at else KS_NEED_WINDOW
+
+
+cdef void verify_rows(void *context) noexcept nogil:
+    cdef Verification *job = <Verification *>context
+    cdef Batch batch
+    cdef uint32_t crc
+    while job.row < job.count:
+        job.status = locate_row(job, &job.rows[job.row], &batch)
+        if job.status != KS_OK:
+            return
+        ks_prefetch(batch.data + batch.size)
+        if batch.is_legacy:
+            crc = job.crc32(0, batch.data + KS_CRC_START_LEGACY, batch.size - KS_CRC_START_LEGACY)
+        else:
+            crc = job.crc32c(0, batch.data + KS_CRC_START_V2, batch.size - KS_CRC_START_V2)
+        job.verdicts[job.row] = crc == batch.crc
+        job.row += 1
+
+
+def verify_into(
+    const uint8_t[::1] window not None,
+    int64_t window_start,
+    int64_t source_size,
+    const ks_batch_row[::1] rows not None,
+    uint8_t[::1] verdicts not None,
+):
+    """
+    Compare stored with computed checksums, row by row.
+
+    Stops with KS_NEED_WINDOW at a row whose batch is not whole in the window; if that is
+    the first one and the window starts at it, the row matches the source so far as the
+    window shows it.
+
+    Parameters
+    ----------
+    window : buffer of bytes
+        Bytes of the source from `window_start` on.
+    window_start, source_size : int
+    rows : contiguous array of BATCH_DTYPE
+    verdicts : writable buffer of bytes
+        One byte per row: 1 where the checksums agree, else 0.
+
+    Returns
+    -------
+    status : int
+    row : int
+        Number of rows done; the row that the status is about.
+    position : int
+        Position in the source of the byte that faulted, for KS_SOURCE_FAULT.
+    """
+    cdef Verification job
+    cdef int64_t fault
+    if verdicts.shape[0] != rows.shape[0]:
+        raise ValueError("rows and verdicts differ in length")
+    if not (0 <= window_start and window_start + window.shape[0] <= source_size):
+        raise ValueError("window does not lie within the source")
+    if rows.shape[0] == 0:
+        return KS_OK, 0, 0
+    job.crc32c = crc32c_kernel
+    job.crc32 = crc32_kernel
+    job.window = &window[0] if window.shape[0] else NULL
+    job.window_start = window_start
+    job.window_size = window.shape[0]
+    job.source_size = source_size
+    job.rows = &rows[0]
+    job.count = rows.shape[0]
+    job.verdicts = &verdicts[0]
+    job.row = 0
+    job.status = KS_OK
+    with nogil:
+        fault = run_guarded(verify_rows, &job, job.window, job.window_size)
+    if fault >= 0:
+        return KS_SOURCE_FAULT, job.row, window_start + fault
+    return job.status, job.row, 0
+
+
+ks_crc_init()
+crc32_kernel = fastest_crc32()
+choose(None)

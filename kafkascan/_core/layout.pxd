@@ -1,0 +1,63 @@
+"""What the C headers define, in the few words that Cython needs of it."""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+
+cdef extern from "kafka_status.h" nogil:
+    int KS_OK
+    int KS_OUTPUT_FULL
+    int KS_NEED_WINDOW
+    int KS_AT_STOP
+    int KS_TORN_TAIL
+    int KS_ROW_OUT_OF_BOUNDS
+    int KS_ROW_MISMATCH
+    int KS_SOURCE_FAULT
+
+
+cdef extern from "kafka_layout.h" nogil:
+    const int KS_SIZE_UP_TO_MAGIC
+    const int KS_LOG_OVERHEAD
+    const int KS_BATCH_HEADER_SIZE
+    const int KS_CRC_START_V2
+    const int KS_CRC_START_LEGACY
+    const int KS_AT_magic
+    const int KS_AT_crc
+    const int KS_V0_AT_crc
+
+    # All fields, so that a buffer is accepted as rows only if its dtype is BATCH_DTYPE.
+    ctypedef packed struct ks_batch_row:
+        int64_t position
+        int64_t base_offset
+        int32_t batch_length
+        int32_t partition_leader_epoch
+        int8_t magic
+        uint32_t crc
+        int16_t attributes
+        int32_t last_offset_delta
+        int64_t base_timestamp
+        int64_t max_timestamp
+        int64_t producer_id
+        int16_t producer_epoch
+        int32_t base_sequence
+        int32_t records_count
+
+    uint32_t ks_load_u32(const uint8_t *p)
+    int64_t ks_load_i64(const uint8_t *p)
+
+
+cdef extern from "batch_row.h" nogil:
+    int ks_frame_batch(const uint8_t *p, int64_t left, int64_t *size)
+    int64_t ks_header_size(int8_t magic)
+    bint ks_is_plausible_batch(
+        const uint8_t *p, int64_t left, int64_t *last_offset, int64_t *size
+    )
+    void ks_read_batch_row(
+        const uint8_t *p, int64_t at_hand, int64_t position, ks_batch_row *row
+    )
+
+
+cdef extern from *:
+    """
+    #define ks_prefetch(p) __builtin_prefetch(p)
+    """
+    void ks_prefetch(const void *p) noexcept nogil

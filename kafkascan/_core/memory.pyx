@@ -1,0 +1,98 @@
+"""Looks at bytes that may be a map whose file shrinks: copies, and a search for zeros."""
+
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcpy
+
+from kafkascan._core.guard cimport run_guarded
+from kafkascan._core.layout cimport KS_OK, KS_SOURCE_FAULT
+
+
+cdef struct Copy:
+    const uint8_t *data
+    uint8_t *out
+    size_t size
+
+
+cdef void make_copy(void *context) noexcept nogil:
+    cdef Copy *copy = <Copy *>context
+    memcpy(copy.out, copy.data, copy.size)
+
+
+def copy_bytes(const uint8_t[::1] data not None):
+    """
+    Copy a few bytes.
+
+    Returns
+    -------
+    status : int
+    copy : bytes
+    fault : int
+        Offset into `data` of the byte that faulted.
+    """
+    cdef Copy copy
+    cdef int64_t fault
+    out = bytearray(data.shape[0])
+    if data.shape[0] == 0:
+        return KS_OK, b"", 0
+    copy.data = &data[0]
+    copy.out = <uint8_t *><char *>out
+    copy.size = data.shape[0]
+    with nogil:
+        fault = run_guarded(make_copy, &copy, copy.data, copy.size)
+    if fault >= 0:
+        return KS_SOURCE_FAULT, b"", fault
+    return KS_OK, bytes(out), 0
+
+
+cdef struct ZeroSearch:
+    const uint8_t *data
+    size_t size
+    int all_zero
+
+
+cdef void search_non_zero(void *context) noexcept nogil:
+    cdef ZeroSearch *search = <ZeroSearch *>context
+    cdef size_t i = 0
+    cdef const uint8_t *p = search.data
+    cdef uint8_t seen
+    cdef size_t k
+    # Blocks of a fixed size, so that the compiler makes vector code of them.
+    while i + 256 <= search.size:
+        seen = 0
+        for k in range(256):
+            seen |= p[i + k]
+        if seen:
+            search.all_zero = 0
+            return
+        i += 256
+    while i < search.size:
+        if p[i]:
+            search.all_zero = 0
+            return
+        i += 1
+    search.all_zero = 1
+
+
+def all_zero(const uint8_t[::1] data not None):
+    """
+    Tell whether all bytes are zero.
+
+    Returns
+    -------
+    status : int
+    verdict : bool
+    fault : int
+        Offset into `data` of the byte that faulted.
+    """
+    cdef ZeroSearch search
+    cdef int64_t fault
+    if data.shape[0] == 0:
+        return KS_OK, True, 0
+    search.data = &data[0]
+    search.size = data.shape[0]
+    search.all_zero = 0
+    with nogil:
+        fault = run_guarded(search_non_zero, &search, search.data, search.size)
+    if fault >= 0:
+        return KS_SOURCE_FAULT, False, fault
+    return KS_OK, bool(search.all_zero), 0

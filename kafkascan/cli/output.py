@@ -1,0 +1,151 @@
+"""Rows to stdout: aligned text, JSON, JSON lines or CSV, written as they come."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+import numpy as np
+
+from kafkascan import as_datetime64
+
+FORMATS = ("table", "json", "jsonl", "csv")
+
+# Milliseconds; a table shows them as times.
+TIME_COLUMNS = frozenset({"base_timestamp", "max_timestamp", "min_timestamp", "delete_horizon_ms"})
+
+Columns = Mapping[str, Sequence[Any]]
+
+
+class Writer:
+    """Writes columns of rows, chunk by chunk; `close` ends the document."""
+
+    def __init__(self, names: Sequence[str], out: TextIO | None = None) -> None:
+        self.names = list(names)
+        self.out = sys.stdout if out is None else out
+
+    def write(self, columns: Columns) -> None:
+        """Write a chunk; it has all columns, each of the same length."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Write what ends the document."""
+
+    def _rows(self, columns: Columns) -> list[tuple[Any, ...]]:
+        return list(zip(*(columns[name] for name in self.names), strict=True))
+
+
+class CsvWriter(Writer):
+    """Comma-separated, with a header line; times in milliseconds."""
+
+    def __init__(self, names: Sequence[str], out: TextIO | None = None) -> None:
+        super().__init__(names, out)
+        self._csv = csv.writer(self.out, lineterminator="\n")
+        self._csv.writerow(self.names)
+
+    def write(self, columns: Columns) -> None:
+        plain = {name: [_plain(value) for value in columns[name]] for name in self.names}
+        self._csv.writerows(self._rows(plain))
+
+
+class JsonLinesWriter(Writer):
+    """One JSON object per line; times in milliseconds."""
+
+    prefix, separator = "", "\n"
+
+    def write(self, columns: Columns) -> None:
+        for row in self._rows(columns):
+            self.out.write(self.prefix + json.dumps(dict(zip(self.names, row, strict=True))))
+            self.prefix = self.separator
+
+    def close(self) -> None:
+        if self.prefix:
+            self.out.write("\n")
+
+
+class JsonWriter(JsonLinesWriter):
+    """One JSON array of objects, an object per line; times in milliseconds."""
+
+    prefix, separator = "[\n", ",\n"
+
+    def close(self) -> None:
+        self.out.write("[]\n" if self.prefix == "[\n" else "\n]\n")
+
+
+class TableWriter(Writer):
+    """Columns aligned for the eye; times in UTC."""
+
+    def __init__(self, names: Sequence[str], out: TextIO | None = None) -> None:
+        super().__init__(names, out)
+        self._widths: list[int] = []
+        self._is_number: list[bool] = []
+
+    def write(self, columns: Columns) -> None:
+        if not columns[self.names[0]]:
+            return
+        cells = [_cells(name, columns[name]) for name in self.names]
+        if not self._widths:
+            self._is_number = [_are_numbers(columns[name]) for name in self.names]
+            self._widths = [
+                max([len(name), *map(len, column)])
+                for name, column in zip(self.names, cells, strict=True)
+            ]
+            self._write_line(self.names)
+        for row in zip(*cells, strict=True):
+            self._write_line(row)
+
+    def close(self) -> None:
+        if not self._widths:
+            self.out.write("  ".join(self.names) + "\n")
+
+    def _write_line(self, row: Sequence[str]) -> None:
+        padded = (
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, self._widths, self._is_number, strict=True)
+        )
+        self.out.write("  ".join(padded).rstrip() + "\n")
+
+
+def _cells(name: str, values: Sequence[Any]) -> list[str]:
+    if name in TIME_COLUMNS:
+        times = as_datetime64(np.array([-1 if v is None else v for v in values], np.int64))
+        return ["-" if np.isnat(time) else f"{time}Z" for time in times]
+    return [printable(_plain(value)) or "-" for value in values]
+
+
+def printable(text: str) -> str:
+    """Return a text in which control characters are escaped: names may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and all(type(value) is int for value in known)
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {count}" for key, count in value.items())
+    return str(value)
+
+
+_WRITERS: dict[str, type[Writer]] = {
+    "table": TableWriter,
+    "json": JsonWriter,
+    "jsonl": JsonLinesWriter,
+    "csv": CsvWriter,
+}
+
+
+def open_writer(output_format: str, names: Sequence[str]) -> Writer:
+    """Return the writer of a format, for rows of these columns."""
+    return _WRITERS[output_format](names)

@@ -1,0 +1,142 @@
+"""Exceptions, and the one place where a status of the loops becomes one.
+
+Every exception is a `KafkaScanError` and also the built-in that it resembles. The
+facts of an error are attributes; its message names file, byte position and reason,
+and ends with a greppable symbol.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from kafkascan._core import layout as _layout
+
+SYMBOLS: dict[int, str] = {number: symbol for symbol, number, _ in _layout.statuses}
+SENTENCES: dict[int, str] = {number: sentence for _, number, sentence in _layout.statuses}
+STATUS: dict[str, int] = {symbol: number for symbol, number, _ in _layout.statuses}
+
+
+class KafkaScanError(Exception):
+    """Base of every exception that kafkascan defines."""
+
+
+class CorruptLogError(KafkaScanError, ValueError):
+    """
+    Bytes of a log that cannot be what Kafka wrote.
+
+    Attributes
+    ----------
+    path : str
+        The file, or a description of the bytes in memory.
+    position : int
+        Byte position in the source.
+    base_offset : int or None
+        What stands where the batch's base offset would be; None where it is cut off.
+    reason : str
+    symbol : str
+        The greppable name of the reason, such as ``BAD_LENGTH``.
+    """
+
+    def __init__(
+        self, path: str, position: int, base_offset: int | None, reason: str, symbol: str
+    ) -> None:
+        super().__init__(path, position, base_offset, reason, symbol)
+        self.path = path
+        self.position = position
+        self.base_offset = base_offset
+        self.reason = reason
+        self.symbol = symbol
+
+    def __str__(self) -> str:
+        batch = "" if self.base_offset is None else f" (base_offset {self.base_offset})"
+        return f"{self.path}: position {self.position}{batch}: {self.reason} [{self.symbol}]"
+
+
+class CorruptBatchError(CorruptLogError):
+    """A batch header that cannot be one."""
+
+
+class UnsupportedMagicError(CorruptBatchError):
+    """A magic byte other than 0, 1 or 2: damage, or a format that does not exist yet."""
+
+
+class BatchTableError(KafkaScanError, ValueError):
+    """
+    A batch table that does not belong to the source it was used with.
+
+    Attributes
+    ----------
+    path : str
+    row : int
+        Index into the table.
+    symbol : str
+    """
+
+    def __init__(self, path: str, row: int, status: int) -> None:
+        super().__init__(path, row, status)
+        self.path = path
+        self.row = row
+        self.symbol = SYMBOLS[status]
+        self._sentence = SENTENCES[status]
+
+    def __str__(self) -> str:
+        return f"{self.path}: batches[{self.row}]: {self._sentence} [{self.symbol}]"
+
+
+class SourceReadError(KafkaScanError, OSError):
+    """
+    Bytes that were there when the source was opened cannot be read any more.
+
+    The file was truncated while it was being read, or its disk failed.
+
+    Attributes
+    ----------
+    path : str
+    position : int
+        Of a byte that could not be read.
+    """
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(errno.EIO, reason)
+        self.filename = path
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: position {self.position}: {self.reason} [SOURCE_FAULT]"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.position, self.reason)
+
+
+class SourceInUseError(KafkaScanError, BufferError):
+    """A source cannot be closed while a view of its bytes lives."""
+
+
+def corrupt_batch_error(status: int, path: str, position: int, header: bytes) -> CorruptBatchError:
+    """
+    Name what is wrong with the batch header at a position.
+
+    Parameters
+    ----------
+    status : int
+        What the walk stopped with.
+    path : str
+    position : int
+    header : bytes
+        The first 17 bytes at the position: those up to and with the magic byte.
+    """
+    wire = {name: offset for name, _, offset in _layout.batch_header}
+    length_at, magic_at = wire["batch_length"], wire["magic"]
+    base_offset = int.from_bytes(header[:length_at], "big", signed=True)
+    length = int.from_bytes(header[length_at : length_at + 4], "big", signed=True)
+    magic = int.from_bytes(header[magic_at : magic_at + 1], "big", signed=True)
+    if status == STATUS["BAD_MAGIC"]:
+        return UnsupportedMagicError(
+            path, position, base_offset, f"magic {magic} is not 0, 1 or 2", SYMBOLS[status]
+        )
+    known_magic = 0 <= magic < len(_layout.min_lengths)
+    minimum = _layout.min_lengths[magic] if known_magic else _layout.min_lengths[0]
+    reason = f"batch_length {length} is below {minimum}"
+    return CorruptBatchError(path, position, base_offset, reason, SYMBOLS[status])

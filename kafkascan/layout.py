@@ -1,0 +1,117 @@
+"""Words of the format: dtypes, enums and constants.
+
+All numbers come from ``csrc/kafka_layout.h``, the one place where Kafka's layout is
+written down.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+
+from kafkascan._core import layout as _layout
+
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_PARTITION_LEADER_EPOCH = -1
+
+LOG_OVERHEAD: int = _layout.log_overhead
+"""Bytes of a batch that `batch_length` does not count (base offset and length)."""
+
+HEADER_SIZE_UP_TO_MAGIC: int = _layout.size_up_to_magic
+BATCH_HEADER_SIZE: int = _layout.batch_header_size
+
+CRC_STARTS: tuple[int, int, int] = _layout.crc_starts
+"""By magic: the first byte of a batch that its checksum covers; it covers all that follow."""
+
+_NUMPY_CODES = {"i8": "i1", "i16": "i2", "i32": "i4", "u32": "u4", "i64": "i8"}
+
+
+def _batch_dtype() -> np.dtype[np.void]:
+    header = [(name, "=" + _NUMPY_CODES[kind]) for name, kind, _ in _layout.batch_header]
+    dtype = np.dtype([("position", "=i8"), *header])
+    if dtype.itemsize != _layout.row_size:
+        raise AssertionError("BATCH_DTYPE and ks_batch_row differ")
+    return dtype
+
+
+BATCH_DTYPE = _batch_dtype()
+"""One row of the batch table: 69 bytes, no holes, native byte order.
+
+``position`` (byte position of the batch in its source), then the 61-byte batch header
+in Kafka's names and order: ``base_offset``, ``batch_length``, ``partition_leader_epoch``,
+``magic``, ``crc``, ``attributes``, ``last_offset_delta``, ``base_timestamp``,
+``max_timestamp``, ``producer_id``, ``producer_epoch``, ``base_sequence``,
+``records_count``. Timestamps are milliseconds since the epoch.
+
+Messages of magic 0 and 1 are rows of the same table. What their format lacks is -1; a
+compressed wrapper is one row whose ``base_offset`` is its last record's, and whose
+``base_timestamp`` and ``records_count`` are -1.
+"""
+
+COMPRESSION_MASK: int = _layout.compression_mask
+TIMESTAMP_TYPE_BIT: int = _layout.timestamp_type_bit
+TRANSACTIONAL_BIT: int = _layout.transactional_bit
+CONTROL_BIT: int = _layout.control_bit
+DELETE_HORIZON_BIT: int = _layout.delete_horizon_bit
+
+
+class NamedCode(enum.IntEnum):
+    """A number of the format that has a name of Kafka's."""
+
+    @property
+    def display_name(self) -> str:
+        """Kafka's name, as its tools print it."""
+        raise NotImplementedError
+
+    @classmethod
+    def name_of(cls, code: int) -> str:
+        """Kafka's name of a code, or ``unknown(code)``."""
+        return cls(code).display_name if code in cls._value2member_map_ else f"unknown({code})"
+
+
+class CompressionType(NamedCode):
+    """Codec of a batch: bits 0-2 of its attributes (``CompressionType`` in Kafka)."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def display_name(self) -> str:
+        """Kafka's name of the codec, such as ``zstd``."""
+        return self.name.lower()
+
+
+class TimestampType(NamedCode):
+    """Who set the timestamps of a batch: bit 3 of its attributes (KIP-32)."""
+
+    NO_TIMESTAMP_TYPE = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+    @property
+    def display_name(self) -> str:
+        """Kafka's name of the type, such as ``CreateTime``."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+
+class ScanEnd(enum.StrEnum):
+    """What a scan met behind the last whole batch."""
+
+    CLEAN = "CLEAN"
+    """Nothing: the source ends, or the scan's `stop` lies there."""
+
+    TORN_TAIL = "TORN_TAIL"
+    """The beginning of a batch whose rest is missing: the writer died, or still writes."""
+
+    ZERO_TAIL = "ZERO_TAIL"
+    """Zeros up to the end of the source: preallocated space (`preallocate=true`)."""
+
+    CORRUPT = "CORRUPT"
+    """Bytes that cannot be a batch."""

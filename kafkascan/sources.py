@@ -1,0 +1,349 @@
+"""Who owns the bytes: a mapped file, a file that is read, or a buffer in memory.
+
+A `Source` owns; everything else borrows. Its size is frozen when it is opened, so a
+file that a broker appends to is seen as it was then.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.errors import SourceInUseError, SourceReadError
+
+
+@runtime_checkable
+class HasSource(Protocol):
+    """Something that reads from a source, such as a `Segment`."""
+
+    @property
+    def source(self) -> Source:
+        """The source of its bytes."""
+
+
+SourceLike: TypeAlias = (
+    "str | os.PathLike[str] | bytes | bytearray | memoryview | NDArray[Any] | mmap.mmap"
+    " | Source | HasSource"
+)
+
+
+class Source:
+    """
+    Bytes of one log, of a size frozen at open.
+
+    Parameters
+    ----------
+    data : path or bytes-like
+        ``str`` and ``os.PathLike`` are paths; ``bytes``, ``bytearray``, ``memoryview``,
+        NumPy arrays and anything else with a contiguous buffer are the log itself.
+    memory_map : bool, default True
+        Map the file. With False it is read piece by piece: slower, but it takes no
+        address space and works where mapping does not.
+
+    Attributes
+    ----------
+    path : str
+        The file, or a description of the bytes in memory such as ``<bytes>``.
+    size : int
+        In bytes.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened or is not a regular one: FileNotFoundError,
+        PermissionError, IsADirectoryError, …
+    ValueError
+        If the buffer is not contiguous.
+
+    Notes
+    -----
+    Views keep the source's memory alive, also beyond the source itself. `close` fails
+    with `SourceInUseError` while views of a map live, or while another thread reads.
+
+    A scan or verification of a mapped file that is truncated meanwhile ends in a
+    `SourceReadError`. Bytes reached through `as_array` are plain memory: touching them
+    after their file was truncated kills the process, as with any map.
+    """
+
+    def __init__(self, data: SourceLike, /, *, memory_map: bool = True) -> None:
+        self._descriptor: int | None = None
+        self._view: memoryview | None = None
+        self._map: mmap.mmap | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        self._reads = 0  # that are under way; they need the descriptor
+        if isinstance(data, (str, os.PathLike)):
+            self.path = os.fspath(data)
+            self._open_file(memory_map)
+        else:
+            self.path = f"<{type(data).__name__}>"
+            self._view = _bytes_view(data)
+            self.size = self._view.nbytes
+
+    def _open_file(self, memory_map: bool) -> None:
+        # O_NONBLOCK: opening a FIFO must not wait for a writer.
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            if stat.S_ISDIR(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.path)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file", self.path)
+            self.size = status.st_size
+            if memory_map and self.size > 0:
+                self._map = self._map_file(descriptor)
+                self._view = memoryview(self._map)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def _map_file(self, descriptor: int) -> mmap.mmap:
+        try:
+            return mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ)
+        except ValueError:  # how mmap says that the file has become shorter since
+            reason = f"the file was truncated from {self.size} bytes while it was opened"
+            raise SourceReadError(self.path, self.size, reason) from None
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether all bytes can be addressed at once: mapped, or given as a buffer."""
+        return self._view is not None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the source was closed."""
+        return self._closed
+
+    def window(self, position: int, size: int) -> memoryview:
+        """
+        Bytes of the source, without a copy where they are in memory.
+
+        Parameters
+        ----------
+        position, size : int
+            The window is cut at the end of the source.
+
+        Returns
+        -------
+        memoryview
+            Read-only, of bytes. It keeps the memory alive.
+
+        Raises
+        ------
+        SourceReadError
+            If the file has become shorter than it was when it was opened.
+        """
+        if position < 0 or size < 0:
+            raise ValueError("position and size must not be negative")
+        size = max(0, min(size, self.size - position))
+        with self._lock:
+            self._require_open()
+            if self._view is not None:
+                return self._view[position : position + size]
+        return memoryview(self._read(position, size))
+
+    def _read(self, position: int, size: int) -> bytes:
+        pieces: list[bytes] = []
+        missing = size
+        while missing > 0:
+            with self._borrowed_descriptor() as descriptor:
+                piece = os.pread(descriptor, missing, position + size - missing)
+            if not piece:
+                raise self.fault_error(position + size - missing)
+            pieces.append(piece)
+            missing -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    @contextmanager
+    def _borrowed_descriptor(self) -> Iterator[int]:
+        """Keep the descriptor from being closed, and its number from being used again."""
+        with self._lock:
+            self._require_open()
+            assert self._descriptor is not None
+            self._reads += 1
+        try:
+            yield self._descriptor
+        finally:
+            with self._lock:
+                self._reads -= 1
+
+    def as_array(self) -> NDArray[np.uint8]:
+        """
+        All bytes as a read-only array, without a copy.
+
+        Returns
+        -------
+        ndarray of uint8, shape (size,)
+
+        Raises
+        ------
+        ValueError
+            If the source was opened with ``memory_map=False``.
+        """
+        self._require_open()
+        if self.size == 0:
+            return np.empty(0, np.uint8)
+        if self._view is None:
+            raise ValueError(f"{self.path}: opened with memory_map=False, there is no array of it")
+        array = np.frombuffer(self._view, np.uint8)
+        array.flags.writeable = False
+        return array
+
+    def skip_hole(self, position: int) -> int:
+        """
+        Return where the next bytes are that are not known to be zeros.
+
+        Preallocated and sparse files have holes; their zeros need not be read.
+        """
+        if self._descriptor is None or not hasattr(os, "SEEK_DATA"):
+            return position
+        with self._borrowed_descriptor() as descriptor:
+            try:
+                return min(os.lseek(descriptor, position, os.SEEK_DATA), self.size)
+            except OSError as error:
+                return self.size if error.errno == errno.ENXIO else position
+
+    def drop_cache(self) -> None:
+        """
+        Ask the system to give up the file's pages in its cache, where that can be done.
+
+        It spares the memory of a machine that reads through cold files; a broker that
+        serves from the same file has to read it again.
+        """
+        if self._descriptor is not None and hasattr(os, "posix_fadvise"):
+            if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+                self._map.madvise(mmap.MADV_DONTNEED)  # mapped pages stay otherwise
+            with self._borrowed_descriptor() as descriptor:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def require_unshrunk(self) -> None:
+        """Raise `SourceReadError` if the file is shorter now than it was at open."""
+        size_now = self._size_now()
+        if size_now < self.size:
+            raise self.fault_error(size_now)
+
+    def fault_error(self, position: int) -> SourceReadError:
+        """Return the error for a byte that could not be read."""
+        size_now = self._size_now()
+        if self._descriptor is None:
+            reason = "the memory could not be read"
+        elif size_now < self.size:
+            reason = (
+                f"the file was truncated from {self.size} to {size_now} bytes while it was read"
+            )
+        else:
+            reason = "the file could not be read; is the disk failing?"
+        return SourceReadError(self.path, position, reason)
+
+    def _size_now(self) -> int:
+        if self._descriptor is None:
+            return self.size
+        with self._borrowed_descriptor() as descriptor:
+            return os.fstat(descriptor).st_size
+
+    def close(self) -> None:
+        """
+        Give the memory back.
+
+        Raises
+        ------
+        SourceInUseError
+            If a view of a map (a window, an array) is still alive, or a read under way.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            if self._reads:
+                raise SourceInUseError(f"{self.path}: another thread is reading")
+            self._unmap()
+            self._closed = True
+            descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _unmap(self) -> None:
+        try:
+            if self._view is not None:
+                self._view.release()
+            if self._map is not None:
+                self._map.close()
+        except BufferError:
+            if self._map is not None:
+                self._view = memoryview(self._map)
+            raise SourceInUseError(
+                f"{self.path}: views of the bytes are still alive; drop them before closing"
+            ) from None
+        self._view = self._map = None
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self.path}: the source is closed")
+
+    def __enter__(self) -> Self:
+        self._require_open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # Views outlive us: the map goes with the last of them, the descriptor with us.
+        descriptor = getattr(self, "_descriptor", None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{self.size} bytes"
+        return f"<Source {self.path}: {state}>"
+
+
+def _bytes_view(data: Any) -> memoryview:
+    """Return a read-only view of a contiguous buffer as bytes."""
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise ValueError("the buffer is not contiguous")
+    if isinstance(data, np.ndarray) and data.dtype.hasobject:
+        raise TypeError("an array of objects holds no log")
+    if view.nbytes == 0:
+        return memoryview(b"")
+    # NumPy casts what memoryview.cast refuses: structured items.
+    return np.frombuffer(view, np.uint8).data.toreadonly()
+
+
+class borrowed_source:  # noqa: N801 - used like a function
+    """
+    Context of one operation on anything that is a source.
+
+    Opens, and closes at the end, what is not a `Source` yet; borrows what is one.
+    """
+
+    def __init__(self, source: SourceLike) -> None:
+        owner = source.source if isinstance(source, HasSource) else source
+        self._is_ours = not isinstance(owner, Source)
+        self._source = owner if isinstance(owner, Source) else Source(owner)
+
+    def __enter__(self) -> Source:
+        return self._source
+
+    def __exit__(self, *error: object) -> None:
+        if self._is_ours:
+            self._source.close()

@@ -1,0 +1,452 @@
+"""The command line, run as a real process over files that a real broker wrote."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import kafkascan as ks
+from tests.support.segments import T0, Rig, batch_v2, message_v1
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+DATA = GOLDEN / "kafka-4.4.0" / "data"
+KILLED = GOLDEN / "kafka-4.4.0-killed" / "data"
+LEGACY = GOLDEN / "kafka-2.8.2" / "data"
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kafkascan", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def rows(*arguments: object, code: int = 0) -> list[dict[str, object]]:
+    result = run(*arguments, "--format", "json")
+    assert result.returncode == code, result.stderr
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(Rig().batches(10).log)
+    return path
+
+
+def test_info_over_a_data_dir() -> None:
+    found = rows("info", DATA)
+    segments = list(ks.open_log_dir(DATA).segments())
+    assert [row["segment"] for row in found] == [one.path.name for _, one in segments]
+    assert {row["end"] for row in found} == {"CLEAN"}
+    for row, (partition, segment) in zip(found, segments, strict=True):
+        scan = ks.scan_batches(segment.path)
+        assert (row["topic"], row["partition"]) == (partition.topic, partition.partition)
+        assert (row["batches"], row["size"]) == (len(scan), segment.size)
+
+
+def test_info_over_formats_0_and_1() -> None:
+    found = {row["topic"]: row for row in rows("info", LEGACY)}
+    assert set(found["magic-mixed"]["magics"]) == {"0", "1", "2"}
+    assert found["magic-0"]["max_timestamp"] is None
+    assert found["magic-0"]["uncounted_batches"] > 0
+
+
+def test_verify_a_healthy_data_dir() -> None:
+    found = rows("verify", DATA)
+    assert sum(row["bad_checksums"] for row in found) == 0
+    assert sum(row["batches"] for row in found) > 250
+
+
+def test_a_killed_brokers_zero_tail_is_a_finding() -> None:
+    result = run("verify", KILLED, "--format", "jsonl")
+    assert result.returncode == 1
+    assert "bytes behind the last batch [ZERO_TAIL]" in result.stderr
+    ends = [json.loads(line)["end"] for line in result.stdout.splitlines()]
+    assert ends.count("ZERO_TAIL") == 1
+
+
+def test_batches_are_those_of_the_library() -> None:
+    segment = max((DATA / "transactions-0").glob("*.log"))
+    found = rows("batches", segment, "--columns", "all", "--verify")
+    scan = ks.scan_batches(segment)
+    names = {"compression_type": ks.CompressionType, "timestamp_type": ks.TimestampType}
+    for name in ks.COLUMN_NAMES:
+        expected = scan[name].tolist()
+        if name in names:
+            expected = [names[name].name_of(code) for code in expected]
+        assert [row[name] for row in found] == expected, name
+    assert all(row["crc_is_valid"] for row in found)
+
+
+def test_formats_agree(log: Path) -> None:
+    columns = ("base_offset", "is_control", "compression_type", "max_timestamp")
+    arguments = ("batches", log, "--columns", ",".join(columns))
+    from_json = rows(*arguments)
+    from_lines = [json.loads(x) for x in run(*arguments, "--format", "jsonl").stdout.splitlines()]
+    from_csv = list(csv.DictReader(io.StringIO(run(*arguments, "--format", "csv").stdout)))
+    table = [line.split() for line in run(*arguments).stdout.splitlines()]
+    assert from_json == from_lines
+    assert [row["base_offset"] for row in from_json] == list(range(10))
+    assert [row["base_offset"] for row in from_csv] == [str(n) for n in range(10)]
+    assert {row["is_control"] for row in from_csv} == {"false"}
+    assert {row["max_timestamp"] for row in from_csv} == {str(T0)}
+    assert table[0] == list(columns)
+    assert table[3] == ["2", "false", "none", "2024-04-24T23:06:40.000Z"]
+
+
+@pytest.mark.parametrize(
+    ("options", "offsets"),
+    [
+        (["--head", "3"], [0, 1, 2]),
+        (["--head", "0"], []),
+        (["--tail", "2"], [8, 9]),
+        (["--tail", "0"], []),
+        (["--tail", "99"], list(range(10))),
+        (["--from-offset", "4", "--to-offset", "6"], [4, 5]),
+        (["--from-offset", "4", "--head", "1"], [4]),
+        (["--from-offset", "99"], []),
+    ],
+)
+def test_selections(log: Path, options: list[str], offsets: list[int]) -> None:
+    found = rows("batches", log, "--columns", "base_offset", *options)
+    assert [row["base_offset"] for row in found] == offsets
+
+
+def test_tail_over_several_files(tmp_path: Path, log: Path) -> None:
+    second = tmp_path / "00000000000000000010.log"
+    second.write_bytes(Rig().batches(3).log)
+    found = rows("batches", tmp_path, "--columns", "base_offset", "--tail", "5")
+    assert [row["base_offset"] for row in found] == [8, 9, 0, 1, 2]
+    assert [row["segment"] for row in found] == [log.name] * 2 + [second.name] * 3
+
+
+def test_times() -> None:
+    segment = DATA / "timestamps-0" / "00000000000000000000.log"
+    everything = rows("batches", segment)
+    late = rows("batches", segment, "--from-time", "2030-01-01")
+    early = rows("batches", segment, "--to-time", "1893456000000")
+    assert 0 < len(late) < len(everything)
+    assert len(late) + len(early) == len(everything)
+
+
+def test_damage_is_reported_and_the_rest_goes_on(tmp_path: Path, log: Path) -> None:
+    bad_crc = tmp_path / "00000000000000000010.log"
+    bad_crc.write_bytes(Rig().batches(5).flip(2, 63).log)
+    corrupt = tmp_path / "00000000000000000020.log"
+    corrupt.write_bytes(Rig().batches(5).set(3, "magic", 7).log)
+    torn = tmp_path / "00000000000000000030.log"
+    torn.write_bytes(Rig().batches(5).log[:-3])
+    result = run("verify", tmp_path, "--format", "jsonl")
+    assert result.returncode == 1
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(row["batches"], row["bad_checksums"], row["end"]) for row in found] == [
+        (10, 0, "CLEAN"), (5, 1, "CLEAN"), (3, 0, "CORRUPT"), (4, 0, "TORN_TAIL"),
+    ]  # fmt: skip
+    first, second, third = result.stderr.splitlines()
+    assert first.startswith(f"{bad_crc}: position 136 (base_offset 2): ")
+    assert first.endswith("[BAD_CRC]")
+    assert "magic 7 is not 0, 1 or 2 [BAD_MAGIC]; 136 bytes" in second
+    assert third == f"{torn}: position 272: 65 bytes behind the last batch [TORN_TAIL]"
+    listed = run("batches", bad_crc, "--verify", "--columns", "base_offset", "--format", "csv")
+    assert listed.returncode == 1
+    assert listed.stdout.splitlines()[3] == "2,false"
+
+
+def test_what_cannot_be_read_is_exit_3_after_the_rest(tmp_path: Path, log: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    result = run("info", tmp_path / "none.log", tmp_path / "empty", log, "--format", "jsonl")
+    assert result.returncode == 3
+    assert json.loads(result.stdout)["batches"] == 10
+    assert result.stderr.splitlines() == [
+        f"{tmp_path / 'none.log'}: No such file or directory",
+        f"{tmp_path / 'empty'}: no segments in this folder",
+    ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [], ["info"], ["scan", "x"], ["info", "x", "--format", "xml"],
+        ["batches", "x", "--columns", "max_timestam"], ["batches", "x", "--head", "-1"],
+        ["batches", "x", "--head", "1", "--tail", "1"], ["batches", "x", "--from-time", "soon"],
+        ["batches", "x", "--from-time", "²"], ["batches", "x", "--from-time=--5"],
+        ["verify", "x", "--threads", "0"],
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_exit_2(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert "Usage" in result.stderr
+
+
+def test_a_misspelt_column_is_answered_with_the_right_one() -> None:
+    assert "did you mean 'max_timestamp'" in run("batches", "x", "--columns", "max_timestam").stderr
+
+
+def test_help_and_version() -> None:
+    for command in ([], ["info"], ["verify"], ["batches"]):
+        result = run(*command, "--help")
+        assert result.returncode == 0
+        assert "Usage: kafkascan" in result.stdout
+    assert ks.__version__ in run("--version").stdout
+
+
+def test_files_that_are_read_give_the_same(log: Path) -> None:
+    for verb in ("info", "verify", "batches"):
+        assert run(verb, DATA).stdout == run(verb, DATA, "--no-memory-map").stdout
+
+
+def test_a_closed_pipe_is_silent() -> None:
+    command = f"{sys.executable} -m kafkascan batches {DATA} | head -n 1"
+    result = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
+    )
+    assert result.returncode in (0, 128 + signal.SIGPIPE)
+    assert (len(result.stdout.splitlines()), result.stderr) == (1, "")
+
+
+def test_no_progress_without_a_terminal(log: Path) -> None:
+    assert run("verify", log).stderr == ""
+
+
+def test_progress_on_a_terminal(tmp_path: Path) -> None:
+    """Stderr is a terminal, stdout is not: a bar there, rows here."""
+    main, follower = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "kafkascan", "verify", str(DATA), "--format", "jsonl"],
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        env=os.environ | {"TERM": "xterm"},
+    ) as process:
+        os.close(follower)
+        assert process.stdout is not None
+        stdout = process.stdout.read()
+        seen = b""
+        while True:
+            try:
+                seen += os.read(main, 65536)
+            except OSError:
+                break
+    os.close(main)
+    assert process.returncode == 0
+    assert len(stdout.splitlines()) == len(list(ks.open_log_dir(DATA).segments()))
+    assert "100 %" in seen.decode()
+    assert b"\x1b[" in seen
+
+
+def test_unknown_first_offset_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(message_v1(offset=9, attributes=1))
+    (row,) = rows("info", path)
+    assert (row["first_offset"], row["last_offset"]) == (None, 9)
+
+
+def test_a_data_dir_with_a_bootstrap_checkpoint_is_a_data_dir(tmp_path: Path) -> None:
+    """KRaft keeps that file beside the partitions."""
+    shutil.copytree(LEGACY, tmp_path / "data")
+    snapshot = next((DATA / "__cluster_metadata-0").glob("*.checkpoint"))
+    shutil.copy(snapshot, tmp_path / "data" / "bootstrap.checkpoint")
+    found = rows("verify", tmp_path / "data")
+    assert found[0]["segment"] == "bootstrap.checkpoint"
+    assert len(found) == 1 + len(list(ks.open_log_dir(LEGACY).segments()))
+
+
+def test_a_file_that_ends_early_is_unreadable_and_the_rest_goes_on(log: Path) -> None:
+    """Files of /sys say that they have a page, and deliver less."""
+    short = Path("/sys/kernel/uevent_seqnum")
+    if not short.exists():
+        pytest.skip("no such file here")
+    for verb in ("info", "verify", "batches"):
+        result = run(verb, short, log, "--no-memory-map", "--format", "jsonl")
+        assert result.returncode == 3
+        assert "SOURCE_FAULT" in result.stderr
+        assert "Traceback" not in result.stderr
+        assert len(result.stdout.splitlines()) == (10 if verb == "batches" else 1)
+
+
+def test_what_is_no_file_is_unreadable(tmp_path: Path, log: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    result = run("info", tmp_path / "fifo", "/dev/null", log, "--format", "jsonl")
+    assert result.returncode == 3
+    assert result.stderr.count("not a regular file") == 2
+    assert len(result.stdout.splitlines()) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
+def test_folders_of_other_users_do_not_hide_the_rest(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    for folder in tmp_path.parents[:2]:
+        folder.chmod(0o755)
+    for name in ("a-0", "b-0", "c-0"):
+        shutil.copytree(DATA / "consumed-0", tmp_path / "data" / name)
+    (tmp_path / "data" / "lost+found").mkdir(mode=0o700)
+    (tmp_path / "data" / "b-0").chmod(0o700)
+    script = (
+        "import os, sys; import kafkascan.cli.commands; from kafkascan.cli import main;"
+        "os.seteuid(65534);"
+        f"sys.exit(main(['info', {str(tmp_path / 'data')!r}, '--format', 'jsonl']))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert [json.loads(line)["topic"] for line in result.stdout.splitlines()] == ["a", "c"]
+    assert result.stderr.splitlines() == [f"{tmp_path / 'data' / 'b-0'}: Permission denied"]
+    assert result.returncode == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["info", DATA], ["batches", DATA], ["--help"]])
+def test_a_full_disk_is_said(arguments: list[object]) -> None:
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "kafkascan", *map(str, arguments)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 3
+    assert result.stderr == "kafkascan: cannot write: No space left on device\n"
+
+
+def test_closed_streams() -> None:
+    for redirection in (">&-", "2>&-", ">&- 2>&-"):
+        command = f"{sys.executable} -m kafkascan info {DATA} {redirection}"
+        assert (
+            subprocess.run(["bash", "-c", command], capture_output=True, check=False).returncode
+            == 0
+        )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names must be UTF-8 elsewhere")
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    """Not UTF-8, control characters, what looks like markup."""
+    names = [b"caf\xe9-0", b"new\nline-1", b"esc\x1b[31m-2", b"a:warning:b-3"]
+    for name in names:
+        folder = os.path.join(os.fsencode(tmp_path), name)
+        os.mkdir(folder)
+        with open(os.path.join(folder, b"0.log"), "wb") as file:
+            file.write(Rig().batches(2).log[:-1])
+    for output_format in ("table", "csv", "json"):
+        result = run("info", tmp_path, "--format", output_format)
+        assert result.returncode == 1
+        assert "\x1b" not in result.stderr
+        assert ":warning:" in result.stderr
+        assert len(result.stderr.splitlines()) == len(names)
+    assert "\x1b" not in run("info", tmp_path).stdout
+    assert [row["partition"] for row in json.loads(result.stdout)] == [3, 0, 2, 1]
+
+
+def test_only_listed_batches_are_verified(tmp_path: Path) -> None:
+    (tmp_path / "0.log").write_bytes(Rig().batches(3).flip(2, 63).log)
+    (tmp_path / "9.log").write_bytes(Rig().batches(1).log)
+    result = run("batches", tmp_path, "--verify", "--tail", 1, "--format", "jsonl")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert run("batches", tmp_path, "--verify", "--tail", 2).returncode == 1
+
+
+def test_an_empty_first_chunk_does_not_spoil_the_table(tmp_path: Path, log: Path) -> None:
+    (tmp_path / "00000000000000000010.log").write_bytes(b"")
+    table = run("batches", tmp_path, "--from-offset", 4).stdout
+    assert table == run("batches", tmp_path, "--tail", 6).stdout
+    assert len({line.index("CreateTime") for line in table.splitlines()[1:]}) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs RWF_NOWAIT")
+def test_given_back_pages(log: Path) -> None:
+    log.write_bytes(Rig().batches(20_000, bytes(200)).log)
+    os.sync()
+    for options in ([], ["--no-memory-map"]):
+        with open(log, "rb") as file:
+            file.read()
+            os.preadv(file.fileno(), [bytearray(10)], 1 << 20, os.RWF_NOWAIT)  # in the cache
+            assert run("verify", log, "--drop-cache", *options).returncode == 0
+            try:
+                os.preadv(file.fileno(), [bytearray(10)], 1 << 20, os.RWF_NOWAIT)
+            except BlockingIOError:
+                continue
+            except OSError:
+                pytest.skip("this file system cannot tell what is in the cache")
+            pytest.fail("the pages are still in the cache")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_change_nothing(threads: int) -> None:
+    for verb in ("info", "verify"):
+        expected = run(verb, DATA, KILLED, "--threads", 1)
+        found = run(verb, DATA, KILLED, "--threads", threads)
+        assert (found.stdout, found.stderr) == (expected.stdout, expected.stderr)
+
+
+def test_ctrl_c_ends_it_soon(tmp_path: Path) -> None:
+    """Queued segments are not started, running ones stop at their next table."""
+    log = tmp_path / "0.log"
+    log.write_bytes(Rig().batches(100, bytes(1 << 20)).log)
+    for offset in range(1, 60):
+        os.link(log, tmp_path / f"{offset}.log")
+    command = [sys.executable, "-m", "kafkascan", "verify", str(tmp_path), "--threads", "1"]
+    with subprocess.Popen(
+        command,
+        env=os.environ | {"KAFKASCAN_CRC32C": "portable"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        time.sleep(1)
+        assert process.poll() is None, "it is to be interrupted in the middle"
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        process.communicate(timeout=60)
+        assert time.monotonic() - start < 2
+    assert process.returncode == 130
+
+
+def test_many_findings_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(batch_v2(b"x", crc=1) * 20_000)
+    result = run("verify", path, "--format", "jsonl")
+    assert json.loads(result.stdout)["bad_checksums"] == 20_000
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1001
+    assert lines[-1] == "… and 19000 more findings in the same file"
+    assert len(run("batches", path, "--verify").stderr.splitlines()) > 3000
+
+
+def test_an_unknown_kernel_is_an_error() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "kafkascan", "info", str(DATA)],
+        env=os.environ | {"KAFKASCAN_CRC32C": "quantum"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode != 0
+    assert "quantum" in result.stderr
+
+
+def test_a_loop_of_links_does_not_hide_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "0.log").write_bytes(Rig().batches(2).log)
+    (tmp_path / "1.log").symlink_to("1.log")
+    result = run("info", tmp_path, "--format", "jsonl")
+    assert result.returncode == 3
+    assert len(result.stdout.splitlines()) == 1
+    assert "1.log: " in result.stderr
+
+
+def test_an_empty_path_is_wrong_usage() -> None:
+    assert run("info", "").returncode == 2

@@ -1,0 +1,95 @@
+"""Imports go strictly down: a module imports from floors below its own, never sideways."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import kafkascan
+
+PACKAGE = Path(kafkascan.__file__).parent
+
+FLOORS = {
+    "_core.layout": 0.0,
+    "_core.guard": 0.1,
+    "_core.memory": 0.2,
+    "_core.batches": 0.2,
+    "_core.checksums": 0.2,
+    "_core": 0.9,
+    "errors": 1,
+    "layout": 1,
+    "sources": 2,
+    "batch_columns": 2,
+    "checksums": 2,
+    "arrow": 2,
+    "summary": 2.5,
+    "selection": 2.5,
+    "walks": 2.5,
+    "checks": 2.6,
+    "batches": 3,
+    "segment": 5,
+    "log_dir": 6,
+    "": 8.5,  # the package's public face: the command line stands on it like any user
+    "cli.inputs": 9,
+    "cli.output": 9,
+    "cli.session": 9.1,
+    "cli.commands": 9.2,
+    "cli": 9.3,
+    "__main__": 10,
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def modules() -> dict[str, Path]:
+    found = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyx")]
+    return {module_name(path): path for path in found}
+
+
+def imported_by(path: Path) -> set[str]:
+    """Modules of the package that a file imports, wherever in the file it does."""
+    text = path.read_text()
+    if path.suffix == ".pyx":
+        names = set(re.findall(r"^\s*(?:from|cimport|import) (kafkascan[\w.]*)", text, re.M))
+    else:
+        names = {name for node in ast.walk(ast.parse(text)) for name in imported_names(node)}
+    return {
+        name.removeprefix("kafkascan").removeprefix(".")
+        for name in names
+        if name == "kafkascan" or name.startswith("kafkascan.")
+    }
+
+
+def imported_names(node: ast.AST) -> set[str]:
+    """Modules that a statement imports; `from package import module` imports the module."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "relative import"
+        inner = {f"{node.module}.{alias.name}" for alias in node.names}
+        ours = {f"kafkascan.{name}" for name in modules()}
+        return (inner & ours) | ({str(node.module)} if inner - ours else set())
+    return set()
+
+
+def test_every_module_has_a_floor() -> None:
+    assert set(modules()) == set(FLOORS)
+    assert len(FLOORS) >= 20, "a check over nothing is no check"
+
+
+def test_imports_go_down() -> None:
+    checked = 0
+    wrong = []
+    for name, path in modules().items():
+        for other in imported_by(path):
+            checked += 1
+            if FLOORS[other] >= FLOORS[name]:
+                wrong.append(
+                    f"{name} (floor {FLOORS[name]}) imports {other} (floor {FLOORS[other]})"
+                )
+    assert wrong == []
+    assert checked >= 40, "a check over nothing is no check"

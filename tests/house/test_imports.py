@@ -1,0 +1,40 @@
+"""What `import kafkascan` may cost, and what the compiled floor may know."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import kafkascan
+
+PACKAGE = Path(kafkascan.__file__).parent
+
+
+def test_importing_the_package_imports_numpy_and_nothing_else_of_weight() -> None:
+    script = (
+        "import sys, kafkascan;"
+        "print([m for m in ('pyarrow','pandas','polars','duckdb','pyspark','click','rich')"
+        " if m in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
+
+
+def test_the_compiled_floor_knows_neither_numpy_nor_files() -> None:
+    sources = [*PACKAGE.glob("_core/*.pyx"), *PACKAGE.glob("_core/*.pxd")]
+    assert len(sources) >= 6
+    for path in sources:
+        text = path.read_text()
+        assert not re.search(r"cimport numpy|import numpy|\bopen\(", text), path
+
+
+def test_public_names_exist_and_are_documented() -> None:
+    assert len(kafkascan.__all__) == len(set(kafkascan.__all__)) >= 35
+    for name in kafkascan.__all__:
+        value = getattr(kafkascan, name)
+        if callable(value):
+            assert value.__doc__, name

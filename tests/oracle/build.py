@@ -1,0 +1,58 @@
+"""Builds the Java side of the oracle and knows where its class paths are."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+_PROJECTS = ("java", "java-dump", "java-legacy")
+
+
+@dataclass(frozen=True)
+class ClassPaths:
+    """One class path per Kafka version in use."""
+
+    broker: str
+    """The current broker, its clients, and the oracle's own programs."""
+    dump: str
+    """DumpLogSegments."""
+    legacy: str
+    """The old broker and its ZooKeeper."""
+
+
+def build() -> ClassPaths:
+    """Build all Maven projects; a missing tool is a failure, never a reason to skip."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            raise RuntimeError(
+                f"the oracle needs {tool!r} on the PATH (Java 17 or newer, Maven 3.8 or newer)"
+            )
+    for project in _PROJECTS:
+        _package(_HERE / project)
+    return ClassPaths(
+        broker=f"{_target('java')}/oracle.jar:{_target('java')}/lib/*",
+        dump=f"{_target('java-dump')}/oracle-dump.jar:{_target('java-dump')}/lib/*",
+        legacy=f"{_target('java-legacy')}/lib/*",
+    )
+
+
+def version_of(class_path: str, artifact: str) -> str:
+    """The version of a jar on a class path, by its file name."""
+    libraries = Path(class_path.rpartition(":")[2]).parent
+    (jar,) = libraries.glob(f"{artifact}-[0-9]*.jar")
+    return jar.stem.removeprefix(f"{artifact}-")
+
+
+def _target(project: str) -> Path:
+    return _HERE / project / "target"
+
+
+def _package(project: Path) -> None:
+    maven = subprocess.run(
+        ["mvn", "-q", "-B", "package"], cwd=project, capture_output=True, text=True, check=False
+    )
+    if maven.returncode != 0:
+        raise RuntimeError(f"mvn package failed in {project.name}:\n{maven.stdout}{maven.stderr}")

@@ -1,0 +1,31 @@
+"""Builds once, plays each run once; the tests only look at what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from tests.oracle.build import ClassPaths, build
+from tests.oracle.runs import RUNS, FinishedRun, perform
+
+
+@pytest.fixture(scope="session")
+def class_paths() -> ClassPaths:
+    return build()
+
+
+@pytest.fixture(scope="session")
+def finished(
+    class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], FinishedRun]:
+    """Give a finished run by its name; it is performed when it is asked for first."""
+    root = tmp_path_factory.mktemp("oracle")
+    by_name = {run.name: run for run in RUNS}
+
+    @cache
+    def finish(name: str) -> FinishedRun:
+        return perform(by_name[name], root / name, class_paths)
+
+    return finish

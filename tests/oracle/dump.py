@@ -1,0 +1,113 @@
+"""Runs Kafka's DumpLogSegments and the oracle's BatchFields over the files of a data directory."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.oracle.build import ClassPaths
+from tests.oracle.jvm import java_command
+
+LOG_SUFFIXES = (".log", ".checkpoint")
+_DUMPED_SUFFIXES = (*LOG_SUFFIXES, ".index", ".timeindex", ".txnindex", ".snapshot")
+_DECODERS = {
+    "__consumer_offsets": "--offsets-decoder",
+    "__transaction_state": "--transaction-log-decoder",
+    "__cluster_metadata": "--cluster-metadata-decoder",
+}
+
+
+def partition_directories(data_dir: Path) -> list[Path]:
+    """Give the folders of partitions, in the order of their names."""
+    return sorted(
+        path
+        for path in data_dir.iterdir()
+        if path.is_dir() and path.name.rpartition("-")[2].isdigit()
+    )
+
+
+def describe_data_dir(data_dir: Path, output: Path, class_paths: ClassPaths) -> None:
+    """Let Kafka describe every file of every partition.
+
+    Below `output`, `dump/<partition>/<file>.txt` is what DumpLogSegments prints (`….stderr.txt`
+    what it complains about, if it does), `fields/<partition>/<file>.jsonl` what BatchFields prints.
+    """
+    files = [
+        path
+        for directory in partition_directories(data_dir)
+        for path in sorted(directory.iterdir())
+        if path.suffix in _DUMPED_SUFFIXES
+    ]
+    _run_dump(data_dir, files, output / "dump", class_paths.dump)
+    logs = [path for path in files if path.suffix in LOG_SUFFIXES]
+    _run_fields(data_dir, logs, output / "fields", class_paths.broker)
+
+
+def dump_path(output: Path, file: Path) -> Path:
+    """Where the dump of a partition's file is."""
+    return output / "dump" / file.parent.name / f"{file.name}.txt"
+
+
+def fields_path(output: Path, file: Path) -> Path:
+    """Where the batch fields of a segment are."""
+    return output / "fields" / file.parent.name / f"{file.name}.jsonl"
+
+
+def _run_dump(data_dir: Path, files: Iterable[Path], output: Path, class_path: str) -> None:
+    runs = []
+    for file in files:
+        stdout = output / file.parent.name / f"{file.name}.txt"
+        stderr = stdout.with_suffix(".stderr.txt")
+        stdout.parent.mkdir(parents=True, exist_ok=True)
+        runs.append([str(stdout), str(stderr), *_arguments(file)])
+    # The tool runs in the data directory's parent, so that it prints relative paths.
+    _run_java(class_path, "kafkascan.oracle.DumpAll", runs, data_dir.parent)
+    for _, complaints, *_ in runs:
+        _keep_complaints(Path(complaints), data_dir.parent)
+
+
+def _arguments(file: Path) -> list[str]:
+    arguments = ["--files", str(Path(file.parent.parent.name, file.parent.name, file.name))]
+    if file.suffix in LOG_SUFFIXES:
+        arguments += ["--deep-iteration", "--print-data-log"]
+        arguments += [
+            option
+            for topic, option in _DECODERS.items()
+            if file.parent.name.startswith(f"{topic}-")
+        ]
+    return arguments
+
+
+def _keep_complaints(stderr: Path, root: Path) -> None:
+    """Make paths relative; drop the file when there is nothing in it."""
+    text = stderr.read_text()
+    if text:
+        stderr.write_text(text.replace(f"{root.resolve()}/", ""))
+    else:
+        stderr.unlink()
+
+
+def _run_fields(data_dir: Path, logs: Iterable[Path], output: Path, class_path: str) -> None:
+    runs = []
+    for log in logs:
+        fields = output / log.parent.name / f"{log.name}.jsonl"
+        fields.parent.mkdir(parents=True, exist_ok=True)
+        runs.append([str(log), str(fields)])
+    _run_java(class_path, "kafkascan.oracle.BatchFields", runs, data_dir.parent)
+
+
+def _run_java(class_path: str, main: str, runs: list[list[str]], directory: Path) -> None:
+    """Run a program that reads tab-separated runs from its standard input."""
+    lines = "".join("\t".join(run) + "\n" for run in runs)
+    java = subprocess.run(
+        java_command(class_path, main),
+        input=lines,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if java.returncode != 0:
+        raise RuntimeError(f"{main} failed:\n{java.stderr}")

@@ -1,0 +1,140 @@
+"""Makes `tests/golden/` anew: `python -m tests.oracle.golden`. No test ever calls this.
+
+Each run leaves a broker's data directory (`data/`), and Kafka's own description of it (`dump/`,
+`fields/`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+
+from tests.oracle.build import ClassPaths, build, version_of
+from tests.oracle.runs import RUNS, FinishedRun, perform
+from tests.oracle.stage import Scenario
+
+_GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+_COMMAND = "python -m tests.oracle.golden"
+
+_LARGEST_FILE = 1 << 20
+"""Larger files are left out: only indexes preallocated at Kafka's default size are."""
+
+_NOT_DATA = (".lock",)
+
+
+def main() -> None:
+    """Perform all runs in a temporary directory; replace the golden files when all are done."""
+    class_paths = build()
+    with tempfile.TemporaryDirectory(prefix="kafkascan-golden-") as directory:
+        finished = [perform(run, Path(directory) / run.name, class_paths) for run in RUNS]
+        _refuse_broken_promises(finished)
+        for run in finished:
+            _replace(run)
+        _write_manifest(finished, class_paths)
+
+
+def _refuse_broken_promises(finished: list[FinishedRun]) -> None:
+    broken = {
+        f"{run.run.name}/{scenario.name}": promises
+        for run in finished
+        for scenario in run.run.scenarios
+        if (promises := run.broken_promises(scenario))
+    }
+    if broken:
+        raise RuntimeError(f"scenarios that broke their promises: {broken}")
+
+
+def _replace(finished: FinishedRun) -> None:
+    """Put a run's files in the place of the old ones."""
+    target = _GOLDEN / finished.run.name
+    shutil.rmtree(target, ignore_errors=True)
+    for source, relative in _kept(finished):
+        copy = target / relative
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, copy)
+
+
+def _kept(finished: FinishedRun) -> Iterator[tuple[Path, Path]]:
+    """Give each file to keep and its place below the run's directory."""
+    for root, prefix in ((finished.data_dir, Path("data")), (finished.description, Path())):
+        for source in sorted(root.rglob("*")):
+            if (
+                source.is_file()
+                and source.name not in _NOT_DATA
+                and source.stat().st_size <= _LARGEST_FILE
+            ):
+                yield source, prefix / source.relative_to(root)
+
+
+def _left_out(finished: FinishedRun) -> list[dict[str, object]]:
+    """Facts about the files that are too large: what is in them in front of the zeros."""
+    return [
+        {
+            "file": f"data/{source.relative_to(finished.data_dir)}",
+            "size": source.stat().st_size,
+            "content": f"{source.read_bytes().rstrip(bytes(1)).hex()}, then zeros",
+        }
+        for source in sorted(finished.data_dir.rglob("*"))
+        if source.is_file() and source.stat().st_size > _LARGEST_FILE
+    ]
+
+
+def _write_manifest(finished: list[FinishedRun], class_paths: ClassPaths) -> None:
+    manifest = {
+        "command": _COMMAND,
+        "made_with": {
+            "jdk": _java_version(),
+            "Java clients": version_of(class_paths.broker, "kafka-clients"),
+            "DumpLogSegments": version_of(class_paths.dump, "kafka-tools"),
+            "BatchFields": version_of(class_paths.broker, "kafka-clients"),
+            "confluent-kafka": confluent_kafka.version(),
+            "librdkafka": confluent_kafka.libversion()[0],
+        },
+        "runs": {run.run.name: _run_facts(run) for run in finished},
+    }
+    (_GOLDEN / "MANIFEST.json").write_text(
+        json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+    )
+
+
+def _run_facts(finished: FinishedRun) -> dict[str, object]:
+    root = _GOLDEN / finished.run.name
+    return {
+        "broker": finished.run.broker.version,
+        "ending": finished.run.ending,
+        "scenarios": {
+            scenario.name: _scenario_facts(scenario) for scenario in finished.run.scenarios
+        },
+        "left_out": _left_out(finished),
+        "files": {str(relative): _file_facts(root / relative) for _, relative in _kept(finished)},
+    }
+
+
+def _scenario_facts(scenario: Scenario) -> dict[str, object]:
+    return {
+        "description": scenario.description,
+        "topics": scenario.topics,
+        "writers": scenario.writers,
+        "promises": [promise.text for promise in scenario.promises],
+    }
+
+
+def _file_facts(path: Path) -> dict[str, object]:
+    data = path.read_bytes()
+    return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _java_version() -> str:
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True)
+    return java.stderr.splitlines()[0]
+
+
+if __name__ == "__main__":
+    main()

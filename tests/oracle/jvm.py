@@ -1,0 +1,76 @@
+"""Command lines and processes of small JVMs."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+_STOP_SECONDS = 60.0
+
+
+def java_command(
+    class_path: str,
+    main: str,
+    arguments: Sequence[str] = (),
+    *,
+    heap: str = "256m",
+    properties: Mapping[str, str] | None = None,
+) -> list[str]:
+    """A command line that favours a quick start over peak speed."""
+    options = [
+        f"-Xmx{heap}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Dfile.encoding=UTF-8",
+    ]
+    options += [f"-D{name}={value}" for name, value in (properties or {}).items()]
+    return ["java", *options, "-cp", class_path, main, *arguments]
+
+
+class JavaProcess:
+    """A JVM in the background whose output goes to a file."""
+
+    def __init__(self, command: Sequence[str], output: Path) -> None:
+        self._output = output
+        with output.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def raise_if_dead(self) -> None:
+        """Fail with the end of the log when the process is gone."""
+        if self._process.poll() is not None:
+            tail = "\n".join(self._output.read_text(errors="replace").splitlines()[-40:])
+            raise RuntimeError(
+                f"{self._output.name}: exit status {self._process.returncode}\n{tail}"
+            )
+
+    def terminate(self) -> None:
+        """Ask the process to end (SIGTERM) and wait; insist (SIGKILL) and fail if it does not."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(
+                f"{self._output.name}: did not stop within {_STOP_SECONDS:.0f} s"
+            ) from None
+
+    def kill(self) -> None:
+        """End the process at once (SIGKILL)."""
+        self._process.kill()
+        self._process.wait()
+
+
+def wait_until(
+    what: str, is_true: Callable[[], object], *, seconds: float = 60.0, pause: float = 0.1
+) -> None:
+    """Call `is_true` until it returns something true; fail after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds:.0f} s in vain for {what}")
+        time.sleep(pause)

@@ -1,0 +1,164 @@
+"""What a scenario sees: a running broker, clients of both families, words for its promises."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.oracle.brokers import Broker
+from tests.oracle.clients import JavaClients, JavaProducer, LibrdkafkaProducer, Message
+from tests.support.kafka_dump import LogDump
+
+T0 = 1_714_000_000_000
+"""The time at which the scenarios play, in milliseconds: 2024-04-24T23:06:40Z."""
+
+
+@dataclass
+class Stage:
+    """A running broker with clients."""
+
+    broker: Broker
+    java: JavaClients
+
+    def create_topic(self, topic: str, partitions: int = 1, **config: str) -> None:
+        """Create a topic; `segment_ms="5"` stands for `segment.ms=5`."""
+        self.java.call("createTopic", topic=topic, partitions=partitions, config=_dotted(config))
+
+    def alter_topic(self, topic: str, **config: str) -> None:
+        """Change a topic's configuration."""
+        self.java.call("alterTopic", topic=topic, config=_dotted(config))
+        # The log follows a moment later, and nothing tells when.
+        time.sleep(1.0)
+
+    def cleaned_up_to(self, topic: str) -> int:
+        """Give the offset below which the cleaner is done, from the broker's own checkpoint."""
+        checkpoint = self.broker.data_dir / "cleaner-offset-checkpoint"
+        for line in checkpoint.read_text().splitlines():
+            if line.startswith(f"{topic} 0 "):
+                return int(line.split()[2])
+        return 0
+
+    def java_producer(self, **config: str) -> JavaProducer:
+        """Open a producer of Kafka's Java client."""
+        return self.java.producer(_dotted(config))
+
+    def librdkafka_producer(self, **config: str) -> LibrdkafkaProducer:
+        """Open a producer of librdkafka."""
+        return LibrdkafkaProducer(self.broker.bootstrap_servers, _dotted(config))
+
+
+@dataclass
+class Evidence:
+    """What Kafka itself says about the files of a scenario's topics."""
+
+    batches: list[dict[str, Any]] = field(default_factory=list)
+    """BatchFields' rows of all segments, each with its `file`."""
+    ends: dict[Path, str] = field(default_factory=dict)
+    """How reading each segment ended."""
+    dumps: dict[Path, LogDump] = field(default_factory=dict)
+    """DumpLogSegments' view of each segment."""
+    index_entries: int = 0
+    """Entries of all offset indexes."""
+
+    def add(self, log: Path, fields: str, dump: LogDump, index_entries: int) -> None:
+        """Add one segment."""
+        *rows, end = [json.loads(line) for line in fields.splitlines()]
+        self.batches += [{**row, "file": log} for row in rows]
+        self.ends[log] = end["end"]
+        self.dumps[log] = dump
+        self.index_entries += index_entries
+
+    def data_batches(self) -> list[dict[str, Any]]:
+        """The batches that hold records of clients."""
+        return [batch for batch in self.batches if not batch["isControlBatch"]]
+
+    def values(self, name: str) -> set[Any]:
+        """The different values of one field."""
+        return {batch[name] for batch in self.batches}
+
+    def record_texts(self) -> Iterator[str]:
+        """Every record line of the dump."""
+        for dump in self.dumps.values():
+            for batch in dump.batches:
+                yield from (record.text for record in batch.records)
+
+    def words(self, name: str) -> set[str]:
+        """Each different `name: word` of the record lines."""
+        pattern = re.compile(rf"\b{name}: \S+")
+        return {word for text in self.record_texts() for word in pattern.findall(text)}
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What must be in the files, or the scenario is hollow."""
+
+    text: str
+    holds: Callable[[Evidence], object]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Something that really happens on a broker, and what it must leave behind."""
+
+    name: str
+    description: str
+    topics: tuple[str, ...]
+    writers: tuple[str, ...]
+    promises: tuple[Promise, ...]
+    play: Callable[[Stage], None]
+
+
+def scenario(
+    *,
+    topics: Sequence[str],
+    promises: dict[str, Callable[[Evidence], object]],
+    writers: Sequence[str] = ("java",),
+) -> Callable[[Callable[[Stage], None]], Scenario]:
+    """Turn a documented function into a scenario of the same name."""
+
+    def decorate(play: Callable[[Stage], None]) -> Scenario:
+        return Scenario(
+            name=play.__name__.replace("_", "-"),
+            description=" ".join((play.__doc__ or "").split()),
+            topics=tuple(topics),
+            writers=tuple(writers),
+            promises=tuple(Promise(text, holds) for text, holds in promises.items()),
+            play=play,
+        )
+
+    return decorate
+
+
+def messages(
+    topic: str, count: int, *, start: int = 0, size: int = 12, partition: int = 0
+) -> list[Message]:
+    """Give `count` keyed messages, one millisecond apart; every call gives the same bytes."""
+    return [
+        Message(
+            topic,
+            value=filler(f"{topic}/{number}", size),
+            key=f"key-{number}".encode(),
+            timestamp=T0 + number,
+            partition=partition,
+        )
+        for number in range(start, start + count)
+    ]
+
+
+def filler(seed: str, size: int) -> bytes:
+    """Give `size` printable characters, half random, half constant, so that they compress."""
+    text = "".join(
+        hashlib.sha256(f"{seed}/{n}".encode()).hexdigest()[:16] + "-" * 16
+        for n in range(size // 32 + 1)
+    )
+    return text[:size].encode()
+
+
+def _dotted(config: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "."): value for name, value in config.items()}

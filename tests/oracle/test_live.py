@@ -1,0 +1,54 @@
+"""Real brokers write, and kafkascan has to see in every batch what Kafka sees."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+
+import pytest
+
+from tests.oracle import scenarios
+from tests.oracle.runs import RUNS, FinishedRun
+from tests.oracle.stage import Scenario
+from tests.support.compare import compare_segments
+
+pytestmark = pytest.mark.oracle
+
+Finished = Callable[[str], FinishedRun]
+
+_SCENARIOS = [
+    pytest.param(run.name, scenario, id=f"{run.name}-{scenario.name}")
+    for run in RUNS
+    for scenario in run.scenarios
+]
+
+
+def test_every_scenario_is_played() -> None:
+    """A scenario that is written and in no run would be missed by nobody."""
+    written = {
+        value.name
+        for module in pkgutil.iter_modules(scenarios.__path__)
+        for value in vars(importlib.import_module(f"{scenarios.__name__}.{module.name}")).values()
+        if isinstance(value, Scenario)
+    }
+    assert written == {scenario.name for run in RUNS for scenario in run.scenarios}
+
+
+@pytest.mark.parametrize(("run_name", "scenario"), _SCENARIOS)
+def test_scenario_keeps_its_promises(run_name: str, scenario: Scenario, finished: Finished) -> None:
+    """No scenario is hollow: what it is there for really is in the files, says Kafka."""
+    assert finished(run_name).broken_promises(scenario) == []
+
+
+@pytest.mark.parametrize(("run_name", "scenario"), _SCENARIOS)
+def test_every_field_of_every_batch(run_name: str, scenario: Scenario, finished: Finished) -> None:
+    run = finished(run_name)
+    compare_segments([run.described(log) for log in run.segments(scenario)])
+
+
+@pytest.mark.parametrize("run_name", [run.name for run in RUNS])
+def test_no_segment_is_left_out(run_name: str, finished: Finished) -> None:
+    """Also the topics that belong to no scenario are compared."""
+    run = finished(run_name)
+    compare_segments([run.described(log) for log in run.segments()])
