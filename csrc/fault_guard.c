@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 
 typedef struct guard {
@@ -27,9 +28,28 @@ static struct sigaction previous;
 
 static _Thread_local volatile sig_atomic_t is_passing_on;
 
+/* Threads that are inside of the handler that stood before ours. While one is, handlers
+ * stay as they are: faulthandler puts back what it replaced, us, and raises the signal
+ * again. Were it put in our place in between, it would call itself for ever. */
+static atomic_int passing_threads;
+
 static void die_of(int signal_number) {
     signal(signal_number, SIG_DFL);
     raise(signal_number);
+}
+
+static int has_handler(const struct sigaction *action) {
+    return (action->sa_flags & SA_SIGINFO) ||
+           (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
+}
+
+static void call_handler(const struct sigaction *action, int signal_number, siginfo_t *info,
+                         void *machine) {
+    if (action->sa_flags & SA_SIGINFO) {
+        action->sa_sigaction(signal_number, info, machine);
+    } else {
+        action->sa_handler(signal_number);
+    }
 }
 
 /* What is not ours goes where it would have gone without us. A handler that was installed
@@ -38,13 +58,11 @@ static void pass_on(int signal_number, siginfo_t *info, void *machine) {
     int was_sent = info->si_code <= 0; /* by kill() or raise(), not by a fault */
     if (is_passing_on && was_sent) {
         die_of(signal_number);
-    } else if (previous.sa_flags & SA_SIGINFO) {
+    } else if (has_handler(&previous)) {
         is_passing_on = 1;
-        previous.sa_sigaction(signal_number, info, machine);
-        is_passing_on = 0;
-    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-        is_passing_on = 1;
-        previous.sa_handler(signal_number);
+        atomic_fetch_add(&passing_threads, 1);
+        call_handler(&previous, signal_number, info, machine);
+        atomic_fetch_sub(&passing_threads, 1);
         is_passing_on = 0;
     } else if (!(was_sent && previous.sa_handler == SIG_IGN)) {
         die_of(signal_number);
@@ -67,11 +85,14 @@ static int stands_for(const struct sigaction *action) {
     return (action->sa_flags & SA_SIGINFO) && action->sa_sigaction == on_fault;
 }
 
-/* Takes our handler away, unless another one was put in its place meanwhile. */
+/* Takes our handler away, unless another one was put in its place meanwhile. A signal that
+ * arrives between the question and the change gets the handler back that it was met by. */
 static void restore(void) {
     struct sigaction current;
     sigaction(SIGBUS, NULL, &current);
-    if (stands_for(&current)) sigaction(SIGBUS, &previous, NULL);
+    if (!stands_for(&current) || atomic_load(&passing_threads) > 0) return;
+    sigaction(SIGBUS, &previous, NULL);
+    if (atomic_load(&passing_threads) > 0) sigaction(SIGBUS, &current, NULL);
 }
 
 /* fork() copies the lock as it is. It is held across, so that the child finds it free; no
@@ -81,6 +102,7 @@ static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork_in_parent(void) { pthread_mutex_unlock(&lock); }
 
 static void after_fork_in_child(void) {
+    atomic_store(&passing_threads, is_passing_on ? 1 : 0);
     if (running_jobs > 0) restore();
     running_jobs = 0;
     active = NULL;
