@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
 
 typedef struct guard {
@@ -21,17 +20,19 @@ __attribute__((tls_model("initial-exec")))
 static _Thread_local guard *active;
 
 /* Our handler stands only while jobs run: the process keeps its own otherwise, and
- * one that was set after import (faulthandler's, say) does not switch the guard off. */
+ * one that was set after import (faulthandler's, say) does not switch the guard off.
+ *
+ * Who sets a handler while ours stands may remember ours, and put it back at any time. So
+ * we stand over him with another function than he remembers, and each of our functions
+ * knows what it stands over: a signal that goes down through the handlers comes to an end,
+ * whoever puts back what. */
+enum { LEVELS = 4 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int running_jobs;
-static struct sigaction previous;
+static int level; /* of the function that stands, or will stand next */
+static struct sigaction previous[LEVELS];
 
 static _Thread_local volatile sig_atomic_t is_passing_on;
-
-/* Threads that are inside of the handler that stood before ours. While one is, handlers
- * stay as they are: faulthandler puts back what it replaced, us, and raises the signal
- * again. Were it put in our place in between, it would call itself for ever. */
-static atomic_int passing_threads;
 
 static void die_of(int signal_number) {
     signal(signal_number, SIG_DFL);
@@ -52,24 +53,24 @@ static void call_handler(const struct sigaction *action, int signal_number, sigi
     }
 }
 
-/* What is not ours goes where it would have gone without us. A handler that was installed
- * while ours stood may raise the signal again, for us: then nobody is left to ask. */
-static void pass_on(int signal_number, siginfo_t *info, void *machine) {
+/* What is not ours goes where it would have gone without us. A handler that raises the
+ * signal again, for us, has nobody left to ask. */
+static void pass_on(const struct sigaction *below, int signal_number, siginfo_t *info,
+                    void *machine) {
     int was_sent = info->si_code <= 0; /* by kill() or raise(), not by a fault */
     if (is_passing_on && was_sent) {
         die_of(signal_number);
-    } else if (has_handler(&previous)) {
+    } else if (has_handler(below)) {
         is_passing_on = 1;
-        atomic_fetch_add(&passing_threads, 1);
-        call_handler(&previous, signal_number, info, machine);
-        atomic_fetch_sub(&passing_threads, 1);
+        call_handler(below, signal_number, info, machine);
         is_passing_on = 0;
-    } else if (!(was_sent && previous.sa_handler == SIG_IGN)) {
+    } else if (!(was_sent && below->sa_handler == SIG_IGN)) {
         die_of(signal_number);
     }
 }
 
-static void on_fault(int signal_number, siginfo_t *info, void *machine) {
+static void on_fault(const struct sigaction *below, int signal_number, siginfo_t *info,
+                     void *machine) {
     guard *g = active;
     const uint8_t *address = info->si_addr;
     int is_ours = g != NULL && info->si_code > 0 && address >= g->data &&
@@ -78,21 +79,63 @@ static void on_fault(int signal_number, siginfo_t *info, void *machine) {
         g->fault = address - g->data;
         siglongjmp(g->resume, 1);
     }
-    pass_on(signal_number, info, machine);
+    pass_on(below, signal_number, info, machine);
 }
 
-static int stands_for(const struct sigaction *action) {
-    return (action->sa_flags & SA_SIGINFO) && action->sa_sigaction == on_fault;
+#define ON_FAULT_AT(LEVEL) \
+    static void on_fault_##LEVEL(int number, siginfo_t *info, void *machine) { \
+        on_fault(&previous[LEVEL], number, info, machine); \
+    }
+ON_FAULT_AT(0)
+ON_FAULT_AT(1)
+ON_FAULT_AT(2)
+ON_FAULT_AT(3)
+
+typedef void (*fault_handler)(int, siginfo_t *, void *);
+static const fault_handler handlers[LEVELS] = {on_fault_0, on_fault_1, on_fault_2, on_fault_3};
+
+/* Which of our functions this is, or -1. */
+static int level_of(const struct sigaction *action) {
+    if (!(action->sa_flags & SA_SIGINFO)) return -1;
+    for (int i = 0; i < LEVELS; i++) {
+        if (action->sa_sigaction == handlers[i]) return i;
+    }
+    return -1;
 }
 
-/* Takes our handler away, unless another one was put in its place meanwhile. A signal that
- * arrives between the question and the change gets the handler back that it was met by. */
-static void restore(void) {
-    struct sigaction current;
-    sigaction(SIGBUS, NULL, &current);
-    if (!stands_for(&current) || atomic_load(&passing_threads) > 0) return;
-    sigaction(SIGBUS, &previous, NULL);
-    if (atomic_load(&passing_threads) > 0) sigaction(SIGBUS, &current, NULL);
+/* Both ask what stands, and then change it. A handler that another thread has set in
+ * between (a fault in it makes faulthandler put something back) is met again at the change. */
+static void put_up(void) {
+    struct sigaction ours, replaced;
+    sigaction(SIGBUS, NULL, &replaced);
+    if (level_of(&replaced) < 0) {
+        memset(&ours, 0, sizeof ours);
+        ours.sa_sigaction = handlers[level];
+        /* SA_NODEFER: the jump out of the handler leaves no signal blocked. */
+        ours.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+        sigemptyset(&ours.sa_mask);
+        previous[level] = replaced;
+        sigaction(SIGBUS, &ours, &replaced);
+        if (level_of(&replaced) < 0) {
+            previous[level] = replaced;
+            return;
+        }
+        sigaction(SIGBUS, &replaced, NULL);
+    }
+    level = level_of(&replaced); /* put back by who had replaced it */
+}
+
+static void take_down(void) {
+    struct sigaction standing, replaced;
+    sigaction(SIGBUS, NULL, &standing);
+    while (level_of(&standing) >= 0) {
+        level = level_of(&standing);
+        sigaction(SIGBUS, &previous[level], &replaced);
+        if (level_of(&replaced) == level) return;
+        sigaction(SIGBUS, &replaced, NULL);
+        standing = replaced;
+    }
+    if (level < LEVELS - 1) level++; /* somebody replaced us, and may remember us */
 }
 
 /* fork() copies the lock as it is. It is held across, so that the child finds it free; no
@@ -102,8 +145,7 @@ static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork_in_parent(void) { pthread_mutex_unlock(&lock); }
 
 static void after_fork_in_child(void) {
-    atomic_store(&passing_threads, is_passing_on ? 1 : 0);
-    if (running_jobs > 0) restore();
+    if (running_jobs > 0) take_down();
     running_jobs = 0;
     active = NULL;
     pthread_mutex_unlock(&lock);
@@ -115,23 +157,13 @@ static void watch_forks(void) {
 
 static void enter(void) {
     pthread_mutex_lock(&lock);
-    if (running_jobs++ == 0) {
-        struct sigaction action;
-        memset(&action, 0, sizeof action);
-        action.sa_sigaction = on_fault;
-        /* SA_NODEFER: the jump out of the handler leaves no signal blocked. */
-        action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
-        sigemptyset(&action.sa_mask);
-        struct sigaction replaced;
-        sigaction(SIGBUS, &action, &replaced);
-        if (!stands_for(&replaced)) previous = replaced;
-    }
+    if (running_jobs++ == 0) put_up();
     pthread_mutex_unlock(&lock);
 }
 
 static void leave(void) {
     pthread_mutex_lock(&lock);
-    if (--running_jobs == 0) restore();
+    if (--running_jobs == 0) take_down();
     pthread_mutex_unlock(&lock);
 }
 

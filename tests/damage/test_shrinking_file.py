@@ -220,7 +220,8 @@ def test_a_handler_installed_or_a_signal_sent_while_we_work(log: Path, event: st
         def work():
             while busy:
                 ks.crc32c(memoryview(bytes(1 << 22)))
-        threading.Thread(target=work, daemon=True).start()
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
         time.sleep(0.05)
         def touch():
             os.truncate(path, 4096)
