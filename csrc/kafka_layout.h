@@ -58,6 +58,12 @@
     X(timestamp, i64, 17 + 1) \
     X(key_size, i32, 18 + 8)
 
+/* X(name, type, wire offset): an entry of a .index file (OffsetIndex); the offset counts
+ * from the segment's base offset. */
+#define KS_OFFSET_INDEX_ENTRY(X) \
+    X(relative_offset, i32, 0) \
+    X(position, i32, 0 + 4)
+
 /* Wire offsets: KS_AT_<field> for batches, KS_V0_AT_…, KS_V1_AT_… for messages. */
 // clang-format off
 enum ks_wire_offset {

@@ -39,7 +39,8 @@ from kafkascan.errors import (
 )
 from kafkascan.layout import BATCH_DTYPE, CompressionType, ScanEnd, TimestampType
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir, partition_dir
-from kafkascan.segment import Segment, SegmentName, open_segment, parse_segment_name
+from kafkascan.names import SegmentName, parse_segment_name
+from kafkascan.segment import Segment, open_segment
 from kafkascan.selection import select_offsets, select_times
 from kafkascan.sources import Source
 from kafkascan.summary import BatchSummary, summarize

@@ -32,9 +32,10 @@ from kafkascan.layout import (
     ScanEnd,
     TimestampType,
 )
+from kafkascan.parallel import collect_in_parts
 from kafkascan.sources import Source, SourceLike, borrowed_source
 from kafkascan.summary import summarize
-from kafkascan.walks import BatchWalk, collect
+from kafkascan.walks import BatchWalk
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -199,9 +200,9 @@ def scan_batches(
         What to do at bytes that cannot be a batch: raise, or return what stands before
         them with ``end=CORRUPT``. A torn or a zero tail is not corruption.
     threads : int, optional
-        At most this many threads. A scan of one source uses one, which is as fast as the
-        table can be written; to scan many files, call this from many threads: it gives up
-        the GIL.
+        At most this many threads, for parts of at least 16 MiB; by default one, which
+        reads a warm file as fast as the table can be written. Cold files may gain from
+        more. To scan many files, call this from many threads: it gives up the GIL.
 
     Returns
     -------
@@ -224,15 +225,15 @@ def scan_batches(
     """
     _require_threads(threads)
     with borrowed_source(source) as owner:
-        walk = _start_walk(owner, start, stop, on_corrupt)
-        batches = collect(walk)
+        start, stop = _require_range(owner, start, stop, on_corrupt)
+        batches, walk = collect_in_parts(owner, start, stop, threads or 1)
         if walk.error is not None and on_corrupt == "raise":
             raise walk.error
         assert walk.end is not None
         return BatchScan(
             batches=batches,
             end=walk.end,
-            valid_bytes=walk.valid_bytes,
+            valid_bytes=walk.position - start,
             trailing_bytes=walk.trailing_bytes,
             start=start,
             source_size=owner.size,
@@ -256,7 +257,7 @@ class BatchIterator(Iterator[BatchTable]):
     ) -> None:
         self._borrowed = borrowed_source(source)
         owner = self._borrowed.__enter__()
-        self._walk = _start_walk(owner, start, stop, on_corrupt)
+        self._walk = BatchWalk(owner, *_require_range(owner, start, stop, on_corrupt))
         self._rows = rows
         self._raises = on_corrupt == "raise"
         self._lock = threading.Lock()
@@ -343,7 +344,9 @@ def iter_batches(
     return BatchIterator(source, rows, start, stop, on_corrupt)
 
 
-def _start_walk(source: Source, start: int, stop: int | None, on_corrupt: OnCorrupt) -> BatchWalk:
+def _require_range(
+    source: Source, start: int, stop: int | None, on_corrupt: OnCorrupt
+) -> tuple[int, int]:
     _require_on_corrupt(on_corrupt)
     start = operator.index(start)
     stop = None if stop is None else operator.index(stop)
@@ -351,8 +354,7 @@ def _start_walk(source: Source, start: int, stop: int | None, on_corrupt: OnCorr
         raise ValueError(f"start {start} is not a position in a source of {source.size} bytes")
     if stop is not None and stop < start:
         raise ValueError(f"stop {stop} lies before start {start}")
-    stop = source.size if stop is None else min(stop, source.size)
-    return BatchWalk(source, start, stop)
+    return start, source.size if stop is None else min(stop, source.size)
 
 
 def _require_on_corrupt(on_corrupt: str) -> None:

@@ -52,6 +52,12 @@ compressed wrapper is one row whose ``base_offset`` is its last record's, and wh
 ``base_timestamp`` and ``records_count`` are -1.
 """
 
+OFFSET_INDEX_ENTRY = np.dtype(
+    [(name, ">" + _NUMPY_CODES[kind]) for name, kind, _ in _layout.offset_index_entry]
+)
+"""An entry of a ``.index`` file as it stands there, big-endian: ``relative_offset`` (to the
+segment's base offset) and ``position`` of a batch (``OffsetIndex``)."""
+
 COMPRESSION_MASK: int = _layout.compression_mask
 TIMESTAMP_TYPE_BIT: int = _layout.timestamp_type_bit
 TRANSACTIONAL_BIT: int = _layout.transactional_bit

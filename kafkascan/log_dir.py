@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafkascan.segment import SegmentName, parse_segment_name
+from kafkascan.names import SegmentName, parse_segment_name
 
 # "<topic>-<partition>", or with ".<uuid>-<state>" while a broker moves or drops it
 # (LocalLog.parseTopicPartitionName in Kafka).

@@ -3,71 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kafkascan.names import INDEX_KINDS, parse_segment_name, sibling_name
 from kafkascan.sources import Source
-
-# Kafka writes 20 digits (LogFileUtils.filenamePrefixFromOffset); fewer are read, too.
-_NAME = re.compile(
-    r"""(?:(?P<base>\d+)(?:-(?P<epoch>\d+))?|bootstrap)
-        \.(?P<kind>log|checkpoint)
-        (?P<state>\.deleted|\.cleaned|\.swap|\.part)?""",
-    re.VERBOSE,
-)
-
-INDEX_KINDS = ("index", "timeindex", "txnindex", "snapshot")
-
-
-@dataclass(frozen=True)
-class SegmentName:
-    """
-    What the name of a segment file says.
-
-    Attributes
-    ----------
-    base_offset : int or None
-        First offset that the segment may hold; of a KRaft snapshot, the offset that it
-        ends before. None for ``bootstrap.checkpoint``.
-    epoch : int or None
-        Leader epoch of a KRaft snapshot.
-    kind : str
-        ``log`` or ``checkpoint`` (a KRaft snapshot, which holds batches as well).
-    state : str or None
-        ``deleted``, ``cleaned`` or ``swap`` for a segment that is on its way out or in.
-    """
-
-    base_offset: int | None
-    epoch: int | None
-    kind: str
-    state: str | None
-
-    @property
-    def is_live(self) -> bool:
-        """Whether a broker would read it as part of the log."""
-        return self.state is None and self.kind == "log"
-
-
-def parse_segment_name(name: str) -> SegmentName | None:
-    """Return what a file name says, or None if it is not that of a segment."""
-    match = _NAME.fullmatch(name)
-    if match is None:
-        return None
-    base, epoch, kind, state = match["base"], match["epoch"], match["kind"], match["state"]
-    is_snapshot = kind == "checkpoint"
-    if (epoch is not None) != (is_snapshot and base is not None) or (
-        base is None and not is_snapshot
-    ):
-        return None
-    return SegmentName(
-        base_offset=None if base is None else int(base),
-        epoch=None if epoch is None else int(epoch),
-        kind=kind,
-        state=None if state is None else state[1:],
-    )
 
 
 class Segment:
@@ -113,10 +54,10 @@ class Segment:
         """
         if kind not in INDEX_KINDS:
             raise ValueError(f"kind must be one of {', '.join(INDEX_KINDS)}, not {kind!r}")
-        if self.name is None or self.name.kind != "log":
+        name = sibling_name(self.path.name, kind)
+        if name is None:
             return None
-        prefix, _, suffix = self.path.name.partition(".log")
-        path = self.path.with_name(f"{prefix}.{kind}{suffix}")
+        path = self.path.with_name(name)
         return path if path.exists() else None
 
     @property

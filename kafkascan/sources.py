@@ -121,6 +121,11 @@ class Source:
         return self._view is not None
 
     @property
+    def is_file(self) -> bool:
+        """Whether `path` names a file."""
+        return self._descriptor is not None
+
+    @property
     def closed(self) -> bool:
         """Whether the source was closed."""
         return self._closed

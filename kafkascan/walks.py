@@ -7,6 +7,7 @@ means, and how a walk goes on after a pause, is decided here, once.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkascan._core import batches as _core
 from kafkascan._core import memory as _memory
@@ -14,6 +15,7 @@ from kafkascan.batch_columns import BatchTable
 from kafkascan.errors import STATUS, CorruptBatchError, corrupt_batch_error
 from kafkascan.layout import BATCH_DTYPE, HEADER_SIZE_UP_TO_MAGIC, ScanEnd
 from kafkascan.sources import Source
+from kafkascan.starts import known_starts
 
 # Windows of a source that is not in memory: many batches at once where they are
 # small, little more than a header where they are large (on average, in bytes).
@@ -55,6 +57,7 @@ class BatchWalk:
         self.end: ScanEnd | None = None
         self.error: CorruptBatchError | None = None
         self._window_size = _LARGE_WINDOW
+        self._known_starts = self._ask_index()
 
     def fill(self, rows: BatchTable) -> int:
         """
@@ -76,6 +79,7 @@ class BatchWalk:
                     self.stop,
                     rows[count:],
                     in_chains=self.source.is_in_memory,
+                    known_starts=self._known_starts,
                 )
             if status == STATUS["SOURCE_FAULT"]:
                 raise self.source.fault_error(position)
@@ -87,6 +91,18 @@ class BatchWalk:
         # What a shrinking file shows behind its new end is zeros or nothing at all.
         self.source.require_unshrunk()
         return count
+
+    def _ask_index(self) -> NDArray[np.int64] | None:
+        """Where batches are said to start, if that cannot be guessed.
+
+        Guesses cost less than reading an index, but messages of magic 0 and 1 say too
+        little of themselves.
+        """
+        if not (self.source.is_in_memory and self.source.is_file):
+            return None
+        header = read_bytes(self.source, self.start, HEADER_SIZE_UP_TO_MAGIC)
+        is_legacy = len(header) == HEADER_SIZE_UP_TO_MAGIC and header[-1] < 2
+        return known_starts(self.source.path) if is_legacy else None
 
     def _next_window(self) -> memoryview:
         if self.source.is_in_memory:

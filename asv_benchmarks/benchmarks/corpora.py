@@ -40,6 +40,20 @@ def segment(batch_size: int, *, varied: bool = False, size: int = SIZE) -> Path:
     return path
 
 
+def repeated(batch_size: int, size: int) -> Path:
+    """Return a segment of about `size` bytes that repeats a piece of varied batches.
+
+    The caller removes it. Offsets start again with each piece; nothing but guesses looks at
+    them.
+    """
+    piece = segment(batch_size, varied=True, size=min(size, _PIECE)).read_bytes()
+    path = FOLDER / f"{batch_size}-repeated-{size}.log"
+    with open(path, "wb") as file:
+        for _ in range(max(1, size // len(piece))):
+            file.write(piece)
+    return path
+
+
 def _sizes(mean: int, varied: bool, total: int, seed: int) -> np.ndarray:
     count = max(1, total // mean)
     if not varied:

@@ -12,4 +12,6 @@ def scan_into(
     first_steps: int = 64,
     smallest_batch: int = 512,
     largest_batch: int = 65536,
+    known_starts: Any = None,
 ) -> tuple[int, int, int]: ...
+def guess(source: Any, position: int, limit: int, last_offset: int) -> int: ...

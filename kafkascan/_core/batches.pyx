@@ -27,7 +27,9 @@ cdef struct Chaining:
     int64_t steps              # batches that a chain goes over before rows are read
     int64_t first_steps        # taken plainly, to learn the size of batches
     int64_t smallest_batch     # on average, in bytes
-    int64_t largest_batch
+    int64_t largest_batch      # of which a start is guessed
+    const int64_t *known       # positions where batches are said to start, ascending
+    int64_t known_count
 
 
 cdef struct Walk:
@@ -89,11 +91,11 @@ cdef void walk_plainly(Walk *walk, int64_t stop, int64_t capacity) noexcept nogi
 # ---- many walks at once ---------------------------------------------------------------
 #
 # The address of the next header stands in the current one, so one walk waits for memory
-# at every step. Here several walks take steps in turn. Where they start is guessed; each
-# but the first counts only if the one before it arrives exactly at its start. Then all of
-# its steps are those that a plain walk takes, because a step depends on nothing but the
-# bytes from there on. Chains note positions only; rows are read in order afterwards, from
-# headers that are in the cache by then and whose addresses are known.
+# at every step. Here several walks take steps in turn. Where they start is taken from an
+# index, or guessed; each but the first counts only if the one before it arrives exactly at
+# its start. Then all of its steps are those that a plain walk takes, because a step depends
+# on nothing but the bytes from there on. Chains note positions only; rows are read in order
+# afterwards, from headers that are in the cache by then and whose addresses are known.
 
 cdef extern from "batch_chains.h" nogil:
     const int KS_CHAINS
@@ -149,6 +151,34 @@ cdef bint is_likely_chain(const Walk *walk, int64_t position, int64_t last_offse
     return True
 
 
+cdef int64_t known_start(const Walk *walk, int64_t position, int64_t limit) noexcept nogil:
+    """The first position in [position, limit) where a batch is said to start, or -1."""
+    cdef const int64_t *known = walk.chaining.known
+    cdef int64_t first = 0, last = walk.chaining.known_count, middle
+    while first < last:
+        middle = (first + last) // 2
+        if known[middle] < position:
+            first = middle + 1
+        else:
+            last = middle
+    if first < walk.chaining.known_count and known[first] < limit:
+        return known[first]
+    return -1
+
+
+cdef int64_t find_start(
+    const Walk *walk, int64_t target, int64_t spacing, int64_t batch_size, bint can_guess
+) noexcept nogil:
+    """Where a chain may start, at a position or not far behind it; -1 if nowhere."""
+    cdef const uint8_t *p = walk.window + (walk.position - walk.window_start)
+    cdef int64_t end = walk.source_size - KS_BATCH_HEADER_SIZE
+    cdef int64_t start = known_start(walk, target, min(target + spacing, end))
+    if start < 0 and can_guess:
+        end = min(target + min(spacing, 4 * batch_size), end)
+        start = guess_start(walk, target, end, ks_load_i64(p))
+    return start
+
+
 cdef bint place_chains(const Walk *walk, ks_chains *chains, int64_t batch_size) noexcept nogil:
     """Spreads chains over what lies ahead; False if that is too little."""
     cdef const uint8_t *p = walk.window + (walk.position - walk.window_start)
@@ -157,20 +187,20 @@ cdef bint place_chains(const Walk *walk, ks_chains *chains, int64_t batch_size) 
     # Chains are placed as if batches were a little larger than they were: some are.
     cdef int64_t steps = min(walk.chaining.steps, room) * 7 // 8
     cdef int64_t spacing = min(ahead // KS_CHAINS, batch_size * steps)
-    cdef int64_t start, target, limit
+    cdef int64_t start
+    # Of messages of magic 0 and 1, no start can be guessed.
+    cdef bint can_guess = p[KS_AT_magic] == 2 and batch_size <= walk.chaining.largest_batch
     cdef int i
-    if not walk.chaining.smallest_batch <= batch_size <= walk.chaining.largest_batch:
+    if batch_size < walk.chaining.smallest_batch:
+        return False
+    if not can_guess and walk.chaining.known_count == 0:
         return False
     if spacing < batch_size * (walk.chaining.steps // 16) or spacing < KS_BATCH_HEADER_SIZE:
-        return False
-    if p[KS_AT_magic] != 2:  # of messages of magic 0 and 1, no start can be guessed
         return False
     chains.count = 1
     chains.start[0] = walk.position
     for i in range(1, KS_CHAINS):
-        target = walk.position + i * spacing
-        limit = min(target + min(spacing, 4 * batch_size), walk.source_size - KS_BATCH_HEADER_SIZE)
-        start = guess_start(walk, target, limit, ks_load_i64(p))
+        start = find_start(walk, walk.position + i * spacing, spacing, batch_size, can_guess)
         if start > chains.start[chains.count - 1]:
             chains.start[chains.count] = start
             chains.count += 1
@@ -259,6 +289,7 @@ def scan_into(
     int64_t first_steps=64,
     int64_t smallest_batch=512,
     int64_t largest_batch=1 << 16,
+    const int64_t[::1] known_starts=None,
 ):
     """
     Fill rows with the headers of the batches from `position` on.
@@ -277,6 +308,9 @@ def scan_into(
         How chains are used, see Chaining; measured, and of no consequence for the rows.
         The CPU's prefetchers serve small batches well; guessing a start reads half a
         batch, which is much of a large one.
+    known_starts : contiguous array of int64, optional
+        Positions where batches are said to start, ascending: where chains start. A lie
+        costs time, and is of no consequence for the rows either.
 
     Returns
     -------
@@ -312,8 +346,62 @@ def scan_into(
     walk.chaining.first_steps = max(first_steps, 1)
     walk.chaining.smallest_batch = smallest_batch
     walk.chaining.largest_batch = largest_batch
+    walk.chaining.known_count = 0
+    if known_starts is not None and known_starts.shape[0] > 0:
+        walk.chaining.known = &known_starts[0]
+        walk.chaining.known_count = known_starts.shape[0]
     with nogil:
         fault = run_guarded(walk_batches, &walk, data, window.shape[0])
     if fault >= 0:
         return KS_SOURCE_FAULT, 0, window_start + fault
     return walk.status, walk.count, walk.position
+
+
+cdef struct Search:
+    Walk walk
+    int64_t limit
+    int64_t last_offset
+    int64_t found
+
+
+cdef void search(void *context) noexcept nogil:
+    cdef Search *search = <Search *>context
+    search.found = guess_start(
+        &search.walk, search.walk.position, search.limit, search.last_offset
+    )
+
+
+def guess(
+    const uint8_t[::1] source not None, int64_t position, int64_t limit, int64_t last_offset
+):
+    """
+    Find what looks like the start of a batch of magic 2.
+
+    Parameters
+    ----------
+    source : buffer of bytes
+    position, limit : int
+        Where to look: 0 <= position, and up to here or a header before the end.
+    last_offset : int
+        Offsets of the batch and its followers are higher.
+
+    Returns
+    -------
+    int
+        The position, or -1.
+    """
+    cdef Search context
+    cdef int64_t size = source.shape[0], fault
+    limit = min(limit, size - KS_BATCH_HEADER_SIZE)
+    if not 0 <= position < limit:
+        return -1
+    context.walk.window = &source[0]
+    context.walk.window_start = 0
+    context.walk.source_size = size
+    context.walk.position = position
+    context.limit = limit
+    context.last_offset = last_offset
+    context.found = -1
+    with nogil:
+        fault = run_guarded(search, &context, &source[0], size)
+    return -1 if fault >= 0 else context.found

@@ -9,6 +9,7 @@ cdef extern from *:
     static const ks_field ks_batch_header_fields[] = {KS_BATCH_HEADER(KS_AS_FIELD)};
     static const ks_field ks_message_v0_fields[] = {KS_MESSAGE_V0(KS_AS_FIELD)};
     static const ks_field ks_message_v1_fields[] = {KS_MESSAGE_V1(KS_AS_FIELD)};
+    static const ks_field ks_offset_index_fields[] = {KS_OFFSET_INDEX_ENTRY(KS_AS_FIELD)};
     #define KS_COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
     typedef struct ks_status_text { const char *symbol; int number; const char *sentence; }
@@ -29,10 +30,12 @@ cdef extern from *:
     const ks_field *ks_batch_header_fields
     const ks_field *ks_message_v0_fields
     const ks_field *ks_message_v1_fields
+    const ks_field *ks_offset_index_fields
     const ks_status_text *ks_status_texts
     int BATCH_HEADER_COUNT "KS_COUNT(ks_batch_header_fields)"
     int MESSAGE_V0_COUNT "KS_COUNT(ks_message_v0_fields)"
     int MESSAGE_V1_COUNT "KS_COUNT(ks_message_v1_fields)"
+    int OFFSET_INDEX_COUNT "KS_COUNT(ks_offset_index_fields)"
     int STATUS_COUNT "KS_COUNT(ks_status_texts)"
 
     const int KS_COMPRESSION_MASK
@@ -54,6 +57,7 @@ cdef tuple _fields(const ks_field *fields, int count):
 batch_header = _fields(ks_batch_header_fields, BATCH_HEADER_COUNT)
 message_v0 = _fields(ks_message_v0_fields, MESSAGE_V0_COUNT)
 message_v1 = _fields(ks_message_v1_fields, MESSAGE_V1_COUNT)
+offset_index_entry = _fields(ks_offset_index_fields, OFFSET_INDEX_COUNT)
 
 row_size = sizeof(ks_batch_row)
 log_overhead = KS_LOG_OVERHEAD

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import kafkascan as ks
 from kafkascan._core import batches as core
+from kafkascan.layout import OFFSET_INDEX_ENTRY
 from tests.support.segments import batch_v2, message_v0, message_v1
 
 # Small enough for chains to be placed again and again in small logs.
@@ -36,6 +38,14 @@ def assert_chains_are_plain(log: bytes, rows: int, stop: int | None = None) -> N
     for steps in (16, 40, 512):
         chained = walk(log, rows, stop, in_chains=True, **(EAGER | {"chain_steps": steps}))
         assert chained == plain
+
+
+def assert_known_starts_change_nothing(log: bytes, starts: list[int], rows: int) -> None:
+    plain = walk(log, rows)
+    known = np.unique(np.array(starts, np.int64))
+    for largest_batch in (0, 2**40):  # without and with guesses besides
+        chaining = EAGER | {"largest_batch": largest_batch}
+        assert walk(log, rows, in_chains=True, known_starts=known, **chaining) == plain
 
 
 def honest_log(rng: np.random.Generator, count: int, largest: int = 200) -> list[bytes]:
@@ -105,6 +115,55 @@ def test_damaged_and_mixed_logs(seed: int) -> None:
     for rows in (len(data), 33):
         assert_chains_are_plain(data, rows)
     assert_chains_are_plain(data, len(data), stop=int(rng.integers(0, len(data) + 1)))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_starts_from_an_index_that_may_lie(seed: int) -> None:
+    """Of another log, stale, inside of payloads, random, outside of the log."""
+    rng = np.random.default_rng(3000 + seed)
+    parts = honest_log(rng, 500)
+    for index in rng.choice(500, 150, replace=False).tolist():
+        make = message_v1 if rng.random() < 0.5 else message_v0
+        fake = make(b"k", rng.bytes(5), offset=index)
+        parts[index] = make(None, fake * int(rng.integers(1, 9)), offset=index)
+    log = b"".join(parts)
+    true = np.cumsum([0, *map(len, parts)])[:-1]
+    some_payloads = (true + 26)[rng.random(len(true)) < 0.3]
+    lies = [
+        true[::4].tolist(),
+        (true[::4] + int(rng.integers(-3, 4))).tolist(),
+        np.concatenate([true[::7], some_payloads, some_payloads + 30]).tolist(),
+        rng.integers(-(2**63), 2**63 - 1, 50).tolist() + true[::50].tolist(),
+        rng.integers(0, 2 * len(log), 300).tolist(),
+        [0] * 10,
+    ]
+    for starts in lies:
+        assert_known_starts_change_nothing(log, starts, len(log))
+        assert_known_starts_change_nothing(log, starts, 40)
+    cut = log[: int(rng.integers(0, len(log)))]
+    assert_known_starts_change_nothing(cut, true[::3].tolist(), 1000)
+
+
+def test_legacy_chains_start_from_an_index() -> None:
+    """Starts that are true are used: without them, messages of magic 1 have no chains."""
+    parts = [message_v1(None, bytes(600), offset=i) for i in range(5000)]
+    true = np.cumsum([0, *map(len, parts)])[:-1]
+    assert_known_starts_change_nothing(b"".join(parts), true.tolist(), 10_000)
+
+
+@pytest.mark.parametrize("lie", [False, True])
+def test_an_index_beside_the_file(tmp_path: Path, lie: bool) -> None:
+    parts = [message_v1(None, bytes(900 + i % 50), offset=i) for i in range(9000)]
+    log = b"".join(parts)
+    positions = np.cumsum([0, *map(len, parts)])[:-1]
+    entries = np.zeros(4000, OFFSET_INDEX_ENTRY)  # the rest is preallocated
+    entries["relative_offset"][:2250] = np.arange(0, 9000, 4)
+    entries["position"][:2250] = positions[::4] + (positions[::4] // 100_000 if lie else 0)
+    (tmp_path / "00000000000000000000.log").write_bytes(log)
+    (tmp_path / "00000000000000000000.index").write_bytes(entries.tobytes() + b"odd")
+    scan = ks.scan_batches(tmp_path / "00000000000000000000.log")
+    assert scan.batches.tolist() == ks.scan_batches(log).batches.tolist()
+    assert (len(scan), scan.end) == (9000, ks.ScanEnd.CLEAN)
 
 
 def test_a_log_of_nothing_but_plausible_starts() -> None:
