@@ -188,14 +188,15 @@ cdef bint place_chains(const Walk *walk, ks_chains *chains, int64_t batch_size) 
     cdef int64_t steps = min(walk.chaining.steps, room) * 7 // 8
     cdef int64_t spacing = min(ahead // KS_CHAINS, batch_size * steps)
     cdef int64_t start
-    # Of messages of magic 0 and 1, no start can be guessed.
-    cdef bint can_guess = p[KS_AT_magic] == 2 and batch_size <= walk.chaining.largest_batch
+    cdef bint can_guess
     cdef int i
     if batch_size < walk.chaining.smallest_batch:
         return False
-    if not can_guess and walk.chaining.known_count == 0:
-        return False
     if spacing < batch_size * (walk.chaining.steps // 16) or spacing < KS_BATCH_HEADER_SIZE:
+        return False
+    # There is a header's room behind p. Of magic 0 and 1, no start can be guessed.
+    can_guess = p[KS_AT_magic] == 2 and batch_size <= walk.chaining.largest_batch
+    if not can_guess and walk.chaining.known_count == 0:
         return False
     chains.count = 1
     chains.start[0] = walk.position
