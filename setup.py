@@ -13,6 +13,7 @@ C_SOURCES = {
     "memory": [],
     "batches": [],
     "checksums": ["csrc/crc32c.c"],
+    "records": [],
 }
 
 C_HEADERS = [
@@ -24,6 +25,8 @@ C_HEADERS = [
     "csrc/fault_guard.h",
     "csrc/kafka_layout.h",
     "csrc/kafka_status.h",
+    "csrc/record.h",
+    "csrc/varint.h",
 ]
 
 COMPILE_ARGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-g0", "-fvisibility=hidden"]

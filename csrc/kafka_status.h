@@ -23,7 +23,25 @@
     X(ROW_OUT_OF_BOUNDS, 30, "a row points outside of the source") \
     X(ROW_MISMATCH, 31, "a row differs from the batch at its position") \
     /* 40-49: the source itself */ \
-    X(SOURCE_FAULT, 40, "mapped bytes could not be read")
+    X(SOURCE_FAULT, 40, "mapped bytes could not be read") \
+    /* 50-69: damage found while decoding records */ \
+    X(BAD_RECORD_COUNT, 50, "the number of records is negative") \
+    X(RECORDS_MISSING, 51, "the batch ends before the last of its records") \
+    X(RECORDS_LEFT, 52, "bytes remain behind the last record of the batch") \
+    X(BAD_RECORD_SIZE, 53, "a record is longer than what is left of its batch") \
+    X(RECORD_SIZE_MISMATCH, 54, "the fields of a record do not fill its length") \
+    X(BAD_RECORD, 55, "the fields of a record do not fit into it") \
+    X(BAD_HEADER_COUNT, 56, "a record cannot have that many headers") \
+    X(BAD_HEADER_KEY, 57, "a header's key has a negative size") \
+    X(BAD_COMPRESSED_DATA, 58, "the records could not be decompressed") \
+    X(OUTPUT_TOO_LARGE, 59, "the decompressed records exceed max_decompressed_size") \
+    X(NULL_WRAPPER, 60, "a compressed message has no value") \
+    X(NO_INNER_MESSAGES, 61, "a compressed message holds no messages") \
+    X(INNER_TOO_SMALL, 62, "a message inside of a compressed one is too small to be one") \
+    X(INNER_COMPRESSED, 63, "a message inside of a compressed one is compressed itself") \
+    X(BAD_WRAPPER_OFFSET, 64, "a compressed message's offset is below its last message's") \
+    X(UNSUPPORTED_COMPRESSION, 65, "the codec is not one of this format") \
+    X(CHECKSUM_MISMATCH, 66, "the stored checksum is not that of the bytes")
 
 enum ks_status {
 #define KS_ENUM(symbol, number, sentence) KS_##symbol = number,

@@ -6,7 +6,8 @@
 >>> ks.verify_crcs("orders-0/00000000000000000000.log", big).all()
 
 `scan_batches` reads batch headers into a NumPy structured array, the batch table; every
-deeper operation takes ``(source, batches)``, so selecting is masking.
+deeper operation takes ``(source, batches)``, so selecting is masking. `read_records` decodes
+records, in columns.
 """
 
 from importlib.metadata import version as _version
@@ -30,16 +31,21 @@ from kafkascan.checks import verify_crcs
 from kafkascan.checksums import crc32c, crc32c_implementation, crc32c_implementations
 from kafkascan.errors import (
     BatchTableError,
+    ChecksumMismatchError,
     CorruptBatchError,
     CorruptLogError,
+    InvalidRecordError,
     KafkaScanError,
     SourceInUseError,
     SourceReadError,
+    UnsupportedCompressionError,
     UnsupportedMagicError,
 )
 from kafkascan.layout import BATCH_DTYPE, CompressionType, ScanEnd, TimestampType
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir, partition_dir
 from kafkascan.names import SegmentName, parse_segment_name
+from kafkascan.record_table import RECORD_COLUMN_NAMES, Record, RecordTable
+from kafkascan.records import iter_records, read_records
 from kafkascan.segment import Segment, open_segment
 from kafkascan.selection import select_offsets, select_times
 from kafkascan.sources import Source
@@ -50,16 +56,21 @@ __version__ = _version("kafkascan")
 __all__ = [
     "BATCH_DTYPE",
     "COLUMN_NAMES",
+    "RECORD_COLUMN_NAMES",
     "BatchIterator",
     "BatchScan",
     "BatchSummary",
     "BatchTableError",
+    "ChecksumMismatchError",
     "CompressionType",
     "CorruptBatchError",
     "CorruptLogError",
+    "InvalidRecordError",
     "KafkaScanError",
     "LogDir",
     "PartitionDir",
+    "Record",
+    "RecordTable",
     "ScanEnd",
     "Segment",
     "SegmentFile",
@@ -68,6 +79,7 @@ __all__ = [
     "SourceInUseError",
     "SourceReadError",
     "TimestampType",
+    "UnsupportedCompressionError",
     "UnsupportedMagicError",
     "as_datetime64",
     "column",
@@ -79,6 +91,7 @@ __all__ = [
     "is_control",
     "is_transactional",
     "iter_batches",
+    "iter_records",
     "last_offset",
     "last_sequence",
     "next_offset",
@@ -86,6 +99,7 @@ __all__ = [
     "open_segment",
     "parse_segment_name",
     "partition_dir",
+    "read_records",
     "scan_batches",
     "select_offsets",
     "select_times",

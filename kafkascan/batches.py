@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from kafkascan import arrow
 from kafkascan.batch_columns import (
     COLUMN_NAMES,
-    TIMESTAMP_COLUMNS,
     BatchTable,
     as_datetime64,
     column,
@@ -27,10 +26,7 @@ from kafkascan.batch_columns import (
 from kafkascan.errors import CorruptBatchError
 from kafkascan.layout import (
     BATCH_DTYPE,
-    NO_TIMESTAMP,
-    CompressionType,
     ScanEnd,
-    TimestampType,
 )
 from kafkascan.parallel import collect_in_parts
 from kafkascan.sources import Source, SourceLike, borrowed_source
@@ -116,7 +112,7 @@ class BatchScan:
         names = list(COLUMN_NAMES if columns is None else columns)
         require_columns(names)
         table = arrow.require_pyarrow().table
-        return table({name: _arrow_column(self.batches, name) for name in names})
+        return table({name: arrow.batch_column(self.batches, name) for name in names})
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """
@@ -162,17 +158,6 @@ class BatchScan:
 
 def _known(value: int | None) -> str:
     return "?" if value is None else str(value)
-
-
-def _arrow_column(batches: BatchTable, name: str) -> pa.Array:
-    values = column(batches, name)
-    if name in TIMESTAMP_COLUMNS:
-        return arrow.timestamp_column(values, NO_TIMESTAMP)
-    if name == "compression_type":
-        return arrow.enum_column(values, CompressionType)
-    if name == "timestamp_type":
-        return arrow.enum_column(values, TimestampType)
-    return arrow.plain_column(values)
 
 
 def scan_batches(

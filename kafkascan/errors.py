@@ -8,8 +8,12 @@ and ends with a greppable symbol.
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
 
 from kafkascan._core import layout as _layout
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SYMBOLS: dict[int, str] = {number: symbol for symbol, number, _ in _layout.statuses}
 SENTENCES: dict[int, str] = {number: sentence for _, number, sentence in _layout.statuses}
@@ -58,6 +62,18 @@ class CorruptBatchError(CorruptLogError):
 
 class UnsupportedMagicError(CorruptBatchError):
     """A magic byte other than 0, 1 or 2: damage, or a format that does not exist yet."""
+
+
+class InvalidRecordError(CorruptBatchError):
+    """Records that are not what their batch says, or that cannot be decompressed."""
+
+
+class UnsupportedCompressionError(CorruptBatchError):
+    """A codec that the format of the batch does not know."""
+
+
+class ChecksumMismatchError(CorruptBatchError):
+    """The stored checksum of a batch is not that of its bytes."""
 
 
 class BatchTableError(KafkaScanError, ValueError):
@@ -140,3 +156,31 @@ def corrupt_batch_error(status: int, path: str, position: int, header: bytes) ->
     minimum = _layout.min_lengths[magic] if known_magic else _layout.min_lengths[0]
     reason = f"batch_length {length} is below {minimum}"
     return CorruptBatchError(path, position, base_offset, reason, SYMBOLS[status])
+
+
+_BATCH_ERRORS: dict[str, type[CorruptBatchError]] = {
+    "UNSUPPORTED_COMPRESSION": UnsupportedCompressionError,
+    "CHECKSUM_MISMATCH": ChecksumMismatchError,
+}
+
+
+def record_error(
+    status: int | str, path: str, batch: np.void, detail: str = ""
+) -> CorruptBatchError:
+    """
+    Name what is wrong with the records of a batch.
+
+    Parameters
+    ----------
+    status : int or str
+        Its number or symbol.
+    path : str
+    batch : row of BATCH_DTYPE
+    detail : str
+        Added to the sentence that the status stands for.
+    """
+    number = STATUS[status] if isinstance(status, str) else status
+    symbol = SYMBOLS[number]
+    reason = f"{SENTENCES[number]}: {detail}" if detail else SENTENCES[number]
+    kind = _BATCH_ERRORS.get(symbol, InvalidRecordError)
+    return kind(path, int(batch["position"]), int(batch["base_offset"]), reason, symbol)

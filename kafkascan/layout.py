@@ -27,6 +27,12 @@ BATCH_HEADER_SIZE: int = _layout.batch_header_size
 CRC_STARTS: tuple[int, int, int] = _layout.crc_starts
 """By magic: the first byte of a batch that its checksum covers; it covers all that follow."""
 
+MESSAGE_KEY_STARTS: tuple[int, int] = tuple(  # type: ignore[assignment]
+    {name: offset for name, _, offset in fields}["key_size"]
+    for fields in (_layout.message_v0, _layout.message_v1)
+)
+"""By magic, 0 and 1: where the size of a message's key stands."""
+
 _NUMPY_CODES = {"i8": "i1", "i16": "i2", "i32": "i4", "u32": "u4", "i64": "i8"}
 
 

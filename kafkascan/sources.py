@@ -338,12 +338,13 @@ class borrowed_source:  # noqa: N801 - used like a function
     """
     Context of one operation on anything that is a source.
 
-    Opens, and closes at the end, what is not a `Source` yet; borrows what is one.
+    Opens, and closes at the end, what is not a `Source` yet; borrows what is one. With
+    ``close=False``, what is opened here lives as long as somebody holds or views it.
     """
 
-    def __init__(self, source: SourceLike) -> None:
+    def __init__(self, source: SourceLike, *, close: bool = True) -> None:
         owner = source.source if isinstance(source, HasSource) else source
-        self._is_ours = not isinstance(owner, Source)
+        self._is_ours = close and not isinstance(owner, Source)
         self._source = owner if isinstance(owner, Source) else Source(owner)
 
     def __enter__(self) -> Source:

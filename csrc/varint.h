@@ -1,0 +1,55 @@
+/* Zig-zag varints (ByteUtils.readVarint, readVarlong), bounded: no byte at or behind `limit`
+ * is read. Both return the position behind the number, or NULL if it is cut off or longer
+ * than its type allows. Like Kafka they accept encodings longer than needed, and drop what
+ * the last byte holds too much.
+ */
+#ifndef KAFKASCAN_VARINT_H
+#define KAFKASCAN_VARINT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { KS_MAX_VARINT_SIZE = 5, KS_MAX_VARLONG_SIZE = 10 };
+
+static inline int32_t ks_zigzag_32(uint32_t n) { return (int32_t)((n >> 1) ^ (0 - (n & 1))); }
+static inline int64_t ks_zigzag_64(uint64_t n) { return (int64_t)((n >> 1) ^ (0 - (n & 1))); }
+
+static inline const uint8_t *ks_read_long_varint(const uint8_t *p, const uint8_t *limit,
+                                                 int max_size, uint64_t *number) {
+    uint64_t n = 0;
+    for (int i = 0; i < max_size && p < limit; i++) {
+        uint8_t byte = *p++;
+        n |= (uint64_t)(byte & 0x7f) << (7 * i);
+        if (byte < 0x80) {
+            *number = n;
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static inline const uint8_t *ks_read_varint(const uint8_t *p, const uint8_t *limit,
+                                            int32_t *number) {
+    if (p < limit && *p < 0x80) { /* nearly all are this short */
+        *number = ks_zigzag_32(*p);
+        return p + 1;
+    }
+    uint64_t n = 0;
+    p = ks_read_long_varint(p, limit, KS_MAX_VARINT_SIZE, &n);
+    *number = ks_zigzag_32((uint32_t)n);
+    return p;
+}
+
+static inline const uint8_t *ks_read_varlong(const uint8_t *p, const uint8_t *limit,
+                                             int64_t *number) {
+    if (p < limit && *p < 0x80) {
+        *number = ks_zigzag_64(*p);
+        return p + 1;
+    }
+    uint64_t n = 0;
+    p = ks_read_long_varint(p, limit, KS_MAX_VARLONG_SIZE, &n);
+    *number = ks_zigzag_64(n);
+    return p;
+}
+
+#endif /* KAFKASCAN_VARINT_H */

@@ -1,0 +1,318 @@
+"""Decompression, as Kafka's readers do it: what they accept is accepted, within a limit.
+
+The codecs themselves are libraries' (isal, lz4, python-snappy, zstandard). Here is what Kafka
+puts around them: several gzip members, snappy in chunks behind a header of its own (the
+"xerial" format of snappy-java) or raw, LZ4 frames read block by block with the broken header
+checksum of magic 0 (KAFKA-3160), Zstandard frames without a content size.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+
+import lz4.block
+import lz4.frame
+import snappy
+import zstandard
+from isal import isal_zlib
+
+from kafkascan.layout import CompressionType
+
+Buffer = bytes | memoryview
+
+DEFAULT_MAX_DECOMPRESSED_SIZE = 1 << 28
+"""Bytes that one batch may decompress to, unless a caller says otherwise: 256 MiB."""
+
+
+class CodecError(Exception):
+    """The bytes are not what the codec writes; the message says why."""
+
+
+class OutputTooLargeError(CodecError):
+    """The output exceeds the limit."""
+
+
+def decompress(codec: int, magic: int, data: bytes, limit: int) -> list[Buffer]:
+    """
+    Decompress the records of a batch, or the messages of a wrapper.
+
+    Parameters
+    ----------
+    codec : int
+        A value of `CompressionType` other than NONE.
+    magic : int
+        Of the batch: magic 0 ignores the checksum of an LZ4 frame's header.
+    data : bytes
+    limit : int
+        Size that the output must not exceed, in bytes.
+
+    Returns
+    -------
+    list of bytes-like
+        The output in pieces. They are valid until this thread's next call.
+
+    Raises
+    ------
+    OutputTooLargeError
+    CodecError
+        If the bytes cannot be decompressed, or the codec is none of this format.
+    """
+    if codec == CompressionType.ZSTD and magic < 2:
+        raise CodecError(f"zstd is no codec of magic {magic}")
+    try:
+        return list(_limited(_DECOMPRESSORS[codec](data, magic, limit), limit))
+    except KeyError:
+        raise CodecError(f"there is no codec {codec}") from None
+    except _LIBRARY_ERRORS as error:
+        raise CodecError(f"{CompressionType.name_of(codec)}: {error}") from error
+
+
+def _limited(pieces: Iterator[Buffer], limit: int) -> Iterator[Buffer]:
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > limit:
+            raise OutputTooLargeError(f"the output exceeds {limit} bytes")
+        yield piece
+
+
+# ---- gzip --------------------------------------------------------------------------------
+
+_GZIP_MAGIC = b"\x1f\x8b\x08"
+_GZIP_WINDOW_BITS = 31
+
+
+def _gzip(data: bytes, _magic: int, limit: int) -> Iterator[Buffer]:
+    """Members one behind the other; what follows them is ignored, as Java's reader does."""
+    rest: Buffer = data
+    if data[:2] != _GZIP_MAGIC[:2]:
+        raise CodecError("gzip: the data does not begin with a gzip header")
+    while bytes(rest[:3]) == _GZIP_MAGIC:
+        member = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
+        yield member.decompress(rest, limit + 1)
+        if not member.eof:
+            if member.unconsumed_tail:
+                raise OutputTooLargeError(f"the output exceeds {limit} bytes")
+            raise CodecError("gzip: the data is cut off")
+        rest = member.unused_data
+
+
+# ---- snappy ------------------------------------------------------------------------------
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_SIZE = 16
+_LARGEST_SNAPPY_RATIO = 64
+
+
+def _snappy(data: bytes, _magic: int, limit: int) -> Iterator[Buffer]:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        yield _snappy_block(data, limit)
+        return
+    view, at = memoryview(data), 0
+    while at < len(data):
+        if data[at : at + 4] == _XERIAL_MAGIC[:4]:  # also of a second stream
+            at += _XERIAL_HEADER_SIZE
+            if at > len(data):
+                raise CodecError("snappy: a stream header is cut off")
+            continue
+        if at + 4 > len(data):
+            raise CodecError("snappy: a chunk's size is cut off")
+        (size,) = struct.unpack_from(">i", data, at)
+        at += 4
+        if not 0 < size <= len(data) - at:
+            raise CodecError(f"snappy: a chunk cannot have {size} bytes")
+        yield _snappy_block(view[at : at + size], limit)
+        at += size
+
+
+def _snappy_block(block: Buffer, limit: int) -> bytes:
+    size = _snappy_size(block)
+    if size > limit:
+        raise OutputTooLargeError(f"the output exceeds {limit} bytes")
+    # A size that no block of this length can have is damage; nothing is allocated for it.
+    if size > _LARGEST_SNAPPY_RATIO * len(block):
+        raise CodecError(f"snappy: {len(block)} bytes cannot hold {size}")
+    result: bytes = snappy.uncompress(block)
+    return result
+
+
+def _snappy_size(block: Buffer) -> int:
+    """What the block says it decompresses to: an unsigned varint."""
+    size = 0
+    for shift, byte in zip(range(0, 35, 7), block[:5], strict=False):
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return size
+    raise CodecError("snappy: a block's size cannot be read")
+
+
+# ---- LZ4 ---------------------------------------------------------------------------------
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_DESCRIPTOR_AT = 4
+_LZ4_INDEPENDENT = 0x20
+_LZ4_BLOCK_CHECKSUM = 0x10
+_LZ4_CONTENT_SIZE = 0x08
+_LZ4_CONTENT_CHECKSUM = 0x04
+_LZ4_RESERVED = 0x03
+_LZ4_STORED = 0x80000000
+
+
+def _lz4(data: bytes, magic: int, limit: int) -> Iterator[Buffer]:
+    """The first frame; what follows it is ignored, as Kafka does (Lz4BlockInputStream)."""
+    blocks_at, flags, block_size = _lz4_header(data, check=magic > 0)
+    if flags & _LZ4_BLOCK_CHECKSUM or not flags & _LZ4_INDEPENDENT:
+        yield _lz4_frame(data, limit)
+        return
+    view, at = memoryview(data), blocks_at
+    while True:
+        if at + 4 > len(data):
+            raise CodecError("lz4: the frame ends without an end mark")
+        (size,) = struct.unpack_from("<I", data, at)
+        at += 4
+        if size == 0:
+            break
+        is_stored, size = bool(size & _LZ4_STORED), size & ~_LZ4_STORED
+        if size > block_size:
+            raise CodecError(f"lz4: a block of {size} bytes exceeds {block_size}")
+        if size > len(data) - at:
+            raise CodecError("lz4: a block is cut off")
+        block = view[at : at + size]
+        yield block if is_stored else lz4.block.decompress(block, uncompressed_size=block_size)
+        at += size
+    # The sum of the content is read but not compared by Kafka; it must be there.
+    if flags & _LZ4_CONTENT_CHECKSUM and at + 4 > len(data):
+        raise CodecError("lz4: the content's checksum is cut off")
+
+
+def _lz4_header(data: bytes, *, check: bool) -> tuple[int, int, int]:
+    """Position of the first block, flags, and the size of the largest block."""
+    if len(data) < 7:
+        raise CodecError("lz4: the frame header is cut off")
+    if data[:4] != _LZ4_MAGIC:
+        raise CodecError("lz4: the data does not begin with a frame")
+    flags, sizes = data[4], data[5]
+    if flags >> 6 != 1 or flags & _LZ4_RESERVED:
+        raise CodecError(f"lz4: frame flags 0x{flags:02x} are not supported")
+    if sizes & 0x8F or sizes >> 4 < 4:
+        raise CodecError(f"lz4: block size 0x{sizes:02x} is not supported")
+    end = _LZ4_DESCRIPTOR_AT + (10 if flags & _LZ4_CONTENT_SIZE else 2) + 1
+    if len(data) < end:
+        raise CodecError("lz4: the frame header is cut off")
+    if check and not _is_sound_lz4_header(data[:end]):
+        raise CodecError("lz4: the frame header's checksum is wrong")
+    return end, flags, 1 << (8 + 2 * (sizes >> 4))
+
+
+@functools.lru_cache(maxsize=64)
+def _is_sound_lz4_header(header: bytes) -> bool:
+    try:
+        lz4.frame.get_frame_info(header)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _lz4_frame(data: bytes, limit: int) -> bytes:
+    frame = lz4.frame.LZ4FrameDecompressor()
+    output: bytes = frame.decompress(data, max_length=limit + 1)
+    if not frame.eof:
+        if len(output) > limit:
+            raise OutputTooLargeError(f"the output exceeds {limit} bytes")
+        raise CodecError("lz4: the frame is cut off")
+    return output
+
+
+# ---- Zstandard ---------------------------------------------------------------------------
+
+_ZSTD_MAGIC = 0xFD2FB528
+_ZSTD_SKIPPABLE, _ZSTD_SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
+_ZSTD_RLE, _ZSTD_RESERVED = 1, 3
+_FIRST_SCRATCH = 1 << 20
+
+
+class _PerThread(threading.local):
+    """A context and room for its output; neither can be shared by threads."""
+
+    def __init__(self) -> None:
+        self.zstd = zstandard.ZstdDecompressor()
+        self.scratch = bytearray(_FIRST_SCRATCH)
+
+
+_per_thread = _PerThread()
+
+
+def _zstd(data: bytes, _magic: int, limit: int) -> Iterator[Buffer]:
+    _require_whole_zstd_frames(data)
+    mine = _per_thread
+    reader = mine.zstd.stream_reader(data, read_across_frames=True)
+    size = 0
+    while True:
+        with memoryview(mine.scratch) as room:
+            count = reader.readinto(room[size:])
+        size += count
+        if count == 0 or size > limit:
+            break
+        if size == len(mine.scratch):
+            mine.scratch = mine.scratch + bytes(size)
+    if size > limit:
+        mine.scratch = bytearray(_FIRST_SCRATCH)
+        raise OutputTooLargeError(f"the output exceeds {limit} bytes")
+    yield memoryview(mine.scratch)[:size]
+
+
+def _require_whole_zstd_frames(data: bytes) -> None:
+    """The library says nothing of a frame that is cut off; its blocks tell."""
+    at = 0
+    while at < len(data):
+        if len(data) - at < 4:
+            raise CodecError("zstd: bytes remain behind the last frame")
+        (magic,) = struct.unpack_from("<I", data, at)
+        if magic & _ZSTD_SKIPPABLE_MASK == _ZSTD_SKIPPABLE:
+            if len(data) - at < 8:
+                raise CodecError("zstd: a frame is cut off")
+            at += 8 + struct.unpack_from("<I", data, at + 4)[0]
+        elif magic == _ZSTD_MAGIC:
+            at = _end_of_zstd_frame(data, at)
+        else:
+            raise CodecError("zstd: there is no frame where one should be")
+        if at > len(data):
+            raise CodecError("zstd: a frame is cut off")
+
+
+def _end_of_zstd_frame(data: bytes, at: int) -> int:
+    frame = memoryview(data)[at : at + 18]
+    has_checksum = zstandard.get_frame_parameters(frame).has_checksum
+    at += zstandard.frame_header_size(frame)
+    is_last = False
+    while not is_last:
+        if at + 3 > len(data):
+            raise CodecError("zstd: a frame is cut off")
+        header = data[at] | data[at + 1] << 8 | data[at + 2] << 16
+        is_last, kind = bool(header & 1), header >> 1 & 3
+        if kind == _ZSTD_RESERVED:
+            raise CodecError("zstd: a block of no known type")
+        at += 3 + (1 if kind == _ZSTD_RLE else header >> 3)
+    return at + (4 if has_checksum else 0)
+
+
+_DECOMPRESSORS: dict[int, Callable[[bytes, int, int], Iterator[Buffer]]] = {
+    CompressionType.GZIP: _gzip,
+    CompressionType.SNAPPY: _snappy,
+    CompressionType.LZ4: _lz4,
+    CompressionType.ZSTD: _zstd,
+}
+
+# MemoryError, because lz4 and isal say so of sizes that damage made huge.
+_LIBRARY_ERRORS: tuple[type[Exception], ...] = (
+    zlib.error,  # isal's is the same
+    lz4.block.LZ4BlockError,
+    RuntimeError,
+    snappy.UncompressError,
+    zstandard.ZstdError,
+    MemoryError,
+)

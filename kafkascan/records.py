@@ -1,0 +1,319 @@
+"""Bytes to records: whole batches of every format, decoded into columns.
+
+A door of its own: nothing of this runs for those who look at batch headers only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import records as _core
+from kafkascan.batch_columns import BatchTable, is_control, require_batch_table, size_in_bytes
+from kafkascan.batches import iter_batches, scan_batches
+from kafkascan.checks import verify_crcs
+from kafkascan.codecs import DEFAULT_MAX_DECOMPRESSED_SIZE
+from kafkascan.columns import Buffers
+from kafkascan.errors import STATUS, CorruptBatchError, record_error
+from kafkascan.payloads import Payloads, load_payloads
+from kafkascan.record_table import DEFAULT_RECORD_COLUMNS, RecordTable, stored_columns
+from kafkascan.sources import Source, SourceLike, borrowed_source
+
+Control: TypeAlias = Literal["skip", "only", "include"]
+
+_NARROW_COLUMNS = ("batch", "key_size", "value_size", "headers_count")
+
+# A thread is worth starting for this many bytes of batches.
+_BYTES_PER_THREAD = 1 << 22
+# iter_records decompresses this many bytes for a table, and at most one batch more.
+_ENOUGH_DECOMPRESSED = 1 << 25
+
+
+def read_records(
+    source: SourceLike,
+    batches: BatchTable | None = None,
+    /,
+    *,
+    columns: Sequence[str] | None = None,
+    control: Control = "skip",
+    verify: bool = False,
+    threads: int | None = None,
+    max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
+) -> RecordTable:
+    """
+    Decode records, of every format and codec, into columns.
+
+    Parameters
+    ----------
+    source : path, bytes-like, Source or Segment
+        A path is opened for the table, and stays mapped as long as the table lives.
+    batches : array of BATCH_DTYPE, optional
+        Rows of the source to read, in any order and selection, such as
+        ``scan.batches[mask]``; all of it by default.
+    columns : sequence of str, optional
+        Of `RECORD_COLUMN_NAMES` and `COLUMN_NAMES`; by default ``offset``, ``timestamp``,
+        ``key``, ``value`` and ``headers``. Without key, value and headers, no more of a
+        record is looked at than what stands before its key.
+    control : {"skip", "only", "include"}
+        What to do with the records of control batches: transaction markers and KRaft's own.
+    verify : bool, default False
+        Compare the checksums of the batches first.
+    threads : int, optional
+        At most this many threads; by default one per CPU, as far as the size is worth it.
+    max_decompressed_size : int, default 256 MiB
+        Bytes that one batch may decompress to.
+
+    Returns
+    -------
+    RecordTable
+
+    Raises
+    ------
+    InvalidRecordError
+        If Kafka would refuse the records of a batch, or they cannot be decompressed.
+    UnsupportedCompressionError
+        If a batch names a codec that its format does not have.
+    ChecksumMismatchError
+        If `verify` is set and a checksum is wrong.
+    CorruptBatchError, UnsupportedMagicError
+        As `scan_batches`, if `batches` is not given.
+    BatchTableError
+        If a row does not describe the batch at its position in this source.
+    SourceReadError
+        If the file was truncated, or its disk failed, meanwhile.
+
+    Notes
+    -----
+    Records are those of Kafka's ``DefaultRecordBatch`` and ``AbstractLegacyRecordBatch``
+    iterators: offsets of wrapped messages of magic 1 are relative (KIP-31), timestamps of
+    LOG_APPEND_TIME batches are the batch's (KIP-32). Memory: up to 56 bytes per record, and
+    what compressed batches decompress to.
+    """
+    names, wanted = _wanted(columns)
+    _require_options(control, threads, max_decompressed_size)
+    with _kept_source(source) as owner:
+        if batches is None:
+            batches = scan_batches(owner, threads=threads).batches
+        batches = _selected(require_batch_table(batches), control)
+        if verify:
+            _require_checksums(owner, batches, threads)
+        parts = _load_parts(owner, batches, max_decompressed_size, threads)
+        return _decode(owner, parts, names, wanted)
+
+
+def iter_records(
+    source: SourceLike,
+    batches: BatchTable | None = None,
+    /,
+    *,
+    columns: Sequence[str] | None = None,
+    control: Control = "skip",
+    verify: bool = False,
+    max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
+    batch_size: int = 65_536,
+) -> Iterator[RecordTable]:
+    """
+    Decode records in tables of bounded size.
+
+    Parameters
+    ----------
+    source, batches, columns, control, verify, max_decompressed_size
+        As of `read_records`.
+    batch_size : int, default 65536
+        Records of each table. Batches are not cut: a table has more where its last batch
+        takes it beyond, and fewer where 32 MiB were decompressed before.
+
+    Yields
+    ------
+    RecordTable
+        Never empty.
+
+    Raises
+    ------
+    As `read_records`. The records before the damage are yielded before the error is raised.
+    """
+    names, wanted = _wanted(columns)
+    _require_options(control, None, max_decompressed_size)
+    if batch_size < 1:
+        raise ValueError("batch_size must be at least 1")
+    given = None if batches is None else require_batch_table(batches)
+    return _iter_tables(
+        source, given, names, wanted, control, verify, max_decompressed_size, batch_size
+    )
+
+
+def _iter_tables(
+    source: SourceLike,
+    batches: BatchTable | None,
+    names: tuple[str, ...],
+    wanted: list[str],
+    control: Control,
+    verify: bool,
+    max_decompressed_size: int,
+    batch_size: int,
+) -> Iterator[RecordTable]:
+    with _kept_source(source) as owner:
+
+        def read_first(rows: BatchTable) -> tuple[int, RecordTable]:
+            loaded = load_payloads(owner, rows, max_decompressed_size, enough=_ENOUGH_DECOMPRESSED)
+            if verify:
+                _require_checksums(owner, loaded.batches, 1)
+            return len(loaded.batches), _decode(owner, [loaded], names, wanted)
+
+        for table in iter_batches(owner) if batches is None else [batches]:
+            for group in _groups(_selected(table, control), batch_size):
+                for records in _read_group(group, read_first):
+                    if len(records):
+                        yield records
+
+
+def _read_group(
+    batches: BatchTable, read_first: Callable[[BatchTable], tuple[int, RecordTable]]
+) -> Iterator[RecordTable]:
+    """Read all of a few batches, or each for itself up to the one that is damaged."""
+    at_once = len(batches)
+    first = 0
+    while first < len(batches):
+        try:
+            done, records = read_first(batches[first : first + at_once])
+        except CorruptBatchError:
+            if at_once == 1:
+                raise
+            at_once = 1
+        else:
+            yield records
+            first += done
+
+
+def _groups(batches: BatchTable, batch_size: int) -> Iterator[BatchTable]:
+    """Cut a table into pieces of about as many records."""
+    # A wrapper does not say how many it holds; one of them is not many.
+    records_up_to = np.cumsum(np.maximum(batches["records_count"], 1), dtype=np.int64)
+    first = 0
+    while first < len(batches):
+        before = records_up_to[first - 1] if first else 0
+        last = int(np.searchsorted(records_up_to, before + batch_size)) + 1
+        yield batches[first:last]
+        first = last
+
+
+def _wanted(columns: Sequence[str] | None) -> tuple[tuple[str, ...], list[str]]:
+    if isinstance(columns, str):
+        raise TypeError("columns must be a sequence of names, not one name")
+    names = DEFAULT_RECORD_COLUMNS if columns is None else tuple(dict.fromkeys(columns))
+    return names, stored_columns(names)
+
+
+def _require_options(control: str, threads: int | None, max_decompressed_size: int) -> None:
+    if control not in ("skip", "only", "include"):
+        raise ValueError(f"control must be 'skip', 'only' or 'include', not {control!r}")
+    if threads is not None and threads < 1:
+        raise ValueError("threads must be at least 1")
+    if max_decompressed_size < 1:
+        raise ValueError("max_decompressed_size must be at least 1")
+
+
+def _kept_source(source: SourceLike) -> Any:
+    """Borrow a source; one that is opened here lives as long as the table that views it."""
+    return borrowed_source(source, close=False)
+
+
+def _selected(batches: BatchTable, control: Control) -> BatchTable:
+    if control == "include":
+        return batches
+    is_wanted = is_control(batches) == (control == "only")
+    return batches if is_wanted.all() else batches.take(np.flatnonzero(is_wanted))
+
+
+def _require_checksums(source: Source, batches: BatchTable, threads: int | None) -> None:
+    wrong = np.flatnonzero(~verify_crcs(source, batches, threads=threads))
+    if len(wrong):
+        raise record_error("CHECKSUM_MISMATCH", source.path, batches[wrong[0]])
+
+
+def _load_parts(
+    source: Source, batches: BatchTable, max_decompressed_size: int, threads: int | None
+) -> list[Payloads]:
+    """Find the bytes of all batches, with several threads where that is worth it."""
+    bounds = _bounds(batches, threads)
+
+    def load(first: int, last: int) -> Payloads:
+        return load_payloads(source, batches[first:last], max_decompressed_size, first_row=first)
+
+    if len(bounds) == 2:
+        return [load(*bounds)]
+    with ThreadPoolExecutor(len(bounds) - 1) as pool:
+        return list(pool.map(load, bounds[:-1], bounds[1:]))
+
+
+def _bounds(batches: BatchTable, threads: int | None) -> list[int]:
+    """Cut a table into parts of about the same number of bytes, one for each thread."""
+    if threads is None:
+        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    bytes_up_to = np.cumsum(np.maximum(size_in_bytes(batches), 0))
+    total = int(bytes_up_to[-1]) if len(batches) else 0
+    parts = max(1, min(threads, total // _BYTES_PER_THREAD))
+    cuts = np.searchsorted(bytes_up_to, total * np.arange(1, parts) // parts)
+    return [0, *cuts.tolist(), len(batches)]
+
+
+def _decode(
+    source: Source, parts: list[Payloads], names: tuple[str, ...], wanted: list[str]
+) -> RecordTable:
+    """Decode what was loaded; each part in a thread of its own."""
+    loaded = _joined(parts)
+    first_record = np.zeros(len(loaded.batches) + 1, np.int64)
+    np.cumsum(loaded.count, out=first_record[1:])
+    total = int(first_record[-1])
+    columns: dict[str, NDArray[Any]] = {
+        name: np.empty(total, np.int32 if name in _NARROW_COLUMNS else np.int64) for name in wanted
+    }
+    buffers = Buffers(source, loaded.pieces, loaded.buffer)
+
+    def decode(first: int, last: int) -> None:
+        status, batch, record, fault = _core.decode_into(
+            buffers.addresses, buffers.sizes, loaded.batches,
+            loaded.buffer, loaded.position, loaded.size, loaded.is_wrapper,
+            first_record, columns, first, last,
+        )  # fmt: skip
+        if status == STATUS["SOURCE_FAULT"]:
+            raise source.fault_error(fault)
+        if status != STATUS["OK"]:
+            source.require_unshrunk()
+            raise record_error(status, source.path, loaded.batches[batch], f"record {record}")
+
+    bounds = np.cumsum([0, *(len(part.batches) for part in parts)]).tolist()
+    if len(parts) == 1:
+        decode(*bounds)
+    else:
+        with ThreadPoolExecutor(len(parts)) as pool:
+            list(pool.map(decode, bounds[:-1], bounds[1:]))
+    source.require_unshrunk()
+    return RecordTable(loaded.batches, names, columns, buffers)
+
+
+def _joined(parts: list[Payloads]) -> Payloads:
+    if len(parts) == 1:
+        return parts[0]
+    shifts = itertools.accumulate((len(part.pieces) for part in parts), initial=0)
+    buffer: list[NDArray[np.int32]] = [
+        np.where(part.buffer > 0, part.buffer + shift, 0).astype(np.int32)
+        for part, shift in zip(parts, shifts, strict=False)
+    ]
+    return Payloads(
+        batches=np.concatenate([part.batches.view(np.uint8) for part in parts]).view(
+            parts[0].batches.dtype
+        ),
+        pieces=[piece for part in parts for piece in part.pieces],
+        buffer=np.concatenate(buffer),
+        position=np.concatenate([part.position for part in parts]),
+        size=np.concatenate([part.size for part in parts]),
+        is_wrapper=np.concatenate([part.is_wrapper for part in parts]),
+        count=np.concatenate([part.count for part in parts]),
+    )
