@@ -5,7 +5,6 @@ from libc.string cimport memcmp, memcpy, memset
 
 from kafkascan._core.guard cimport run_guarded
 from kafkascan._core.layout cimport (
-    KS_BATCH_HEADER_SIZE,
     KS_OK,
     KS_ROW_MISMATCH,
     KS_ROW_OUT_OF_BOUNDS,
@@ -586,7 +585,7 @@ cdef void walk_headers(void *context) noexcept nogil:
     cdef const uint8_t *p
     cdef const uint8_t *buffer
     cdef const uint8_t *limit
-    cdef int64_t i, number
+    cdef int64_t i
     cdef int32_t batch
     for i in range(items.count):
         if items.size[i] <= 0:
@@ -601,7 +600,7 @@ cdef void walk_headers(void *context) noexcept nogil:
             return
         buffer = p - items.position[i]
         limit = buffer + items.buffers.sizes[items.buffer[batch]]
-        for number in range(items.size[i]):
+        for _ in range(items.size[i]):
             job.batch[job.written] = batch
             p = walk_header(job, p, buffer, limit)
             if p == NULL:
