@@ -142,6 +142,7 @@ static inline int ks_decode_batch(const ks_payload *payload, const ks_batch_row 
     const uint8_t *p = payload->start;
     int64_t i;
     for (i = 0; i < batch->records_count; i++) {
+        __builtin_prefetch(p + 1024);
         columns->batch[row + i] = batch_number;
         int status = ks_decode_record(&p, payload, batch, row + i, in_full, columns);
         if (status != KS_OK) {

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import struct
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 
 import lz4.block
@@ -19,6 +18,7 @@ import lz4.frame
 import snappy
 import zstandard
 from isal import isal_zlib
+from isal.igzip_lib import IsalError
 
 from kafkascan.layout import CompressionType
 
@@ -308,8 +308,8 @@ _DECOMPRESSORS: dict[int, Callable[[bytes, int, int], Iterator[Buffer]]] = {
 }
 
 # MemoryError, because lz4 and isal say so of sizes that damage made huge.
-_LIBRARY_ERRORS: tuple[type[Exception], ...] = (
-    zlib.error,  # isal's is the same
+_LIBRARY_ERRORS: tuple[type[Exception], ...] = (  # type: ignore[assignment]
+    IsalError,
     lz4.block.LZ4BlockError,
     RuntimeError,
     snappy.UncompressError,

@@ -1,6 +1,6 @@
 """Bytes of batches to columns of records, and columns of records to contiguous bytes."""
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcmp, memcpy, memset
 
 from kafkascan._core.guard cimport run_guarded
