@@ -41,7 +41,8 @@
     X(INNER_COMPRESSED, 63, "a message inside of a compressed one is compressed itself") \
     X(BAD_WRAPPER_OFFSET, 64, "a compressed message's offset is below its last message's") \
     X(UNSUPPORTED_COMPRESSION, 65, "the codec is not one of this format") \
-    X(CHECKSUM_MISMATCH, 66, "the stored checksum is not that of the bytes")
+    X(CHECKSUM_MISMATCH, 66, "the stored checksum is not that of the bytes") \
+    X(BAD_CONTROL_RECORD, 67, "a control record is not one that Kafka would accept")
 
 enum ks_status {
 #define KS_ENUM(symbol, number, sentence) KS_##symbol = number,

@@ -29,6 +29,12 @@ from kafkascan.batch_columns import (
 from kafkascan.batches import BatchIterator, BatchScan, iter_batches, scan_batches
 from kafkascan.checks import verify_crcs
 from kafkascan.checksums import crc32c, crc32c_implementation, crc32c_implementations
+from kafkascan.control import (
+    ControlRecord,
+    ControlRecordType,
+    decode_control_record,
+    read_control_records,
+)
 from kafkascan.errors import (
     BatchTableError,
     ChecksumMismatchError,
@@ -63,6 +69,8 @@ __all__ = [
     "BatchTableError",
     "ChecksumMismatchError",
     "CompressionType",
+    "ControlRecord",
+    "ControlRecordType",
     "CorruptBatchError",
     "CorruptLogError",
     "InvalidRecordError",
@@ -87,6 +95,7 @@ __all__ = [
     "crc32c",
     "crc32c_implementation",
     "crc32c_implementations",
+    "decode_control_record",
     "delete_horizon_ms",
     "is_control",
     "is_transactional",
@@ -99,6 +108,7 @@ __all__ = [
     "open_segment",
     "parse_segment_name",
     "partition_dir",
+    "read_control_records",
     "read_records",
     "scan_batches",
     "select_offsets",

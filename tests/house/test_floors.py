@@ -37,6 +37,10 @@ FLOORS = {
     "payloads": 3,
     "record_table": 3,
     "records": 4,
+    "control": 4.5,
+    "schemas": 0.9,
+    "schemas.decoder": 1,
+    "schemas.control": 1.5,
     "segment": 5,
     "log_dir": 6,
     "": 8.5,  # the package's public face: the command line stands on it like any user
