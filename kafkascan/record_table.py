@@ -97,7 +97,8 @@ class RecordTable:
     Keys, values and headers are positions into buffers: the source itself where batches are
     not compressed, so nothing of it is copied until it is asked for. The source must stay
     open as long as the table is used. pyarrow, Polars and DuckDB take the object as it is,
-    through Arrow's stream capsule. ``table[i]`` is a `Record`, ``table[a:b]`` a table.
+    through Arrow's stream capsule. ``table[i]`` is a `Record`; ``table[a:b]``, and ``table[mask]``
+    with a mask or indices of NumPy, are tables.
 
     Attributes
     ----------
@@ -130,13 +131,15 @@ class RecordTable:
     @overload
     def __getitem__(self, index: int) -> Record: ...
     @overload
-    def __getitem__(self, index: slice) -> RecordTable: ...
+    def __getitem__(self, index: slice | NDArray[Any]) -> RecordTable: ...
     @overload
     def __getitem__(self, index: str) -> NDArray[Any]: ...
-    def __getitem__(self, index: int | slice | str) -> Record | RecordTable | NDArray[Any]:
+    def __getitem__(
+        self, index: int | slice | NDArray[Any] | str
+    ) -> Record | RecordTable | NDArray[Any]:
         if isinstance(index, str):
             return self._numbers(index)
-        if isinstance(index, slice):
+        if isinstance(index, (slice, np.ndarray)):
             columns = {
                 name: np.ascontiguousarray(values[index]) for name, values in self.columns.items()
             }

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import datetime
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +16,9 @@ from numpy.typing import NDArray
 import kafkascan as ks
 from kafkascan.batch_columns import BatchTable, require_columns
 from kafkascan.cli.inputs import PLACE_COLUMNS, Input
-from kafkascan.cli.output import FORMATS, Columns, open_writer
+from kafkascan.cli.options import Time, with_inputs, with_threads
+from kafkascan.cli.output import Columns, open_writer
+from kafkascan.cli.record_commands import records
 from kafkascan.cli.session import EXIT_UNREADABLE, EXIT_USAGE, Report, Session
 
 INFO_COLUMNS = (
@@ -39,37 +39,6 @@ LISTED_COLUMNS = (*PLACE_COLUMNS, *ks.COLUMN_NAMES, CRC_COLUMN)
 NAMED_CODES = {"compression_type": ks.CompressionType, "timestamp_type": ks.TimestampType}
 
 
-class Time(click.ParamType["int"]):
-    """A point in time: milliseconds since the epoch, or ISO 8601 (UTC if it names no zone)."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: Any, context: Any) -> int:
-        """Return milliseconds since the epoch."""
-        if isinstance(value, int):
-            return value
-        with contextlib.suppress(ValueError):
-            return int(value)
-        try:
-            time = datetime.datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither milliseconds nor an ISO 8601 time", param, context)
-        time = time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
-        return round(time.timestamp() * 1000)
-
-
-class InputPath(click.ParamType["Path"]):
-    """A path; an empty one, as of a variable that is not set, is not the current folder."""
-
-    name = "path"
-
-    def convert(self, value: Any, param: Any, context: Any) -> Path:
-        """Return the path."""
-        if value == "":
-            self.fail("a path is empty", param, context)
-        return Path(value)
-
-
 class ColumnList(click.ParamType["tuple[str, ...]"]):
     """Column names separated by commas, or ``all``."""
 
@@ -85,34 +54,6 @@ class ColumnList(click.ParamType["tuple[str, ...]"]):
         except ValueError as error:
             self.fail(str(error), param, context)
         return names
-
-
-def with_inputs(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what all verbs take: paths, the output format, how files are read."""
-    decorators = [
-        click.argument("paths", nargs=-1, required=True, type=InputPath()),
-        click.option(
-            "--format", "output_format", type=click.Choice(FORMATS), default="table",
-            show_default=True, help="Of the rows on stdout.",
-        ),
-        click.option(
-            "--memory-map/--no-memory-map", default=True, show_default=True,
-            help="Map files, or read them piece by piece.",
-        ),
-        click.option(
-            "--drop-cache", is_flag=True,
-            help="Give the pages of each file back when it is done: for cold backups. A broker"
-            " that serves from the same files would have to read them again.",
-        ),
-    ]  # fmt: skip
-    for decorate in reversed(decorators):
-        command = decorate(command)
-    return command
-
-
-with_threads = click.option(
-    "--threads", type=click.IntRange(min=1), help="Segments at once; by default one per CPU."
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -336,6 +277,9 @@ def _last_rows(
     for one, rows in kept:
         yield one, rows[max(0, surplus) :]
         surplus = 0
+
+
+cli.add_command(records)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

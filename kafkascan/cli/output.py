@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
 from kafkascan import as_datetime64
+from kafkascan.cli.files import AtomicFile
 
 FORMATS = ("table", "json", "jsonl", "csv")
 
 # Milliseconds; a table shows them as times.
-TIME_COLUMNS = frozenset({"base_timestamp", "max_timestamp", "min_timestamp", "delete_horizon_ms"})
+TIME_COLUMNS = frozenset(
+    {"timestamp", "base_timestamp", "max_timestamp", "min_timestamp", "delete_horizon_ms"}
+)
+# A cell of a table has at most this many characters.
+_WIDEST_CELL = 120
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -113,7 +121,16 @@ def _cells(name: str, values: Sequence[Any]) -> list[str]:
     if name in TIME_COLUMNS:
         times = as_datetime64(np.array([-1 if v is None else v for v in values], np.int64))
         return ["-" if np.isnat(time) else f"{time}Z" for time in times]
-    return [printable(_plain(value)) or "-" for value in values]
+    return [_cell(value) for value in values]
+
+
+def _cell(value: Any) -> str:
+    if value == "":
+        return '""'  # a null is a dash
+    text = _plain(value)
+    if len(text) > _WIDEST_CELL:
+        text = text[: _WIDEST_CELL - 1] + "…"
+    return printable(text) or "-"
 
 
 def printable(text: str) -> str:
@@ -133,9 +150,17 @@ def _plain(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, (list, dict)) and not value:
+        return ""
+    if isinstance(value, list) or (isinstance(value, dict) and _is_nested(value)):
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
         return ", ".join(f"{key} {count}" for key, count in value.items())
     return str(value)
+
+
+def _is_nested(value: dict[str, Any]) -> bool:
+    return not all(isinstance(inner, (int, str)) for inner in value.values())
 
 
 _WRITERS: dict[str, type[Writer]] = {
@@ -144,6 +169,23 @@ _WRITERS: dict[str, type[Writer]] = {
     "jsonl": JsonLinesWriter,
     "csv": CsvWriter,
 }
+
+
+@contextmanager
+def open_output(output_format: str, names: Sequence[str], path: Path | None) -> Iterator[Writer]:
+    """Write to stdout, or to a file that appears when it is whole."""
+    if path is None:
+        writer = _WRITERS[output_format](names)
+        yield writer
+        writer.close()
+        return
+    with AtomicFile(path) as file:
+        out = io.TextIOWrapper(file.stream, "utf-8", "backslashreplace", write_through=True)
+        writer = _WRITERS[output_format](names, out)
+        yield writer
+        writer.close()
+        out.flush()
+        out.detach()
 
 
 def open_writer(output_format: str, names: Sequence[str]) -> Writer:

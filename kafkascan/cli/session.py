@@ -156,11 +156,17 @@ class Session:
 
     def tables(self, one: Input) -> Iterator[BatchTable]:
         """Yield the batches of an input, up to where it cannot be read; then tell the report."""
+        return self.stream(lambda source, report: report.tables(source), one)
+
+    def stream(
+        self, read: Callable[[Source, Report], Iterator[Result]], one: Input
+    ) -> Iterator[Result]:
+        """Yield what is read of an input, up to where it cannot be read; then tell the report."""
         report = Report(self._advance)
         try:
-            with Source(one.path, memory_map=self._memory_map) as source:
-                yield from report.tables(source)
-                self._done_with(source)
+            source = Source(one.path, memory_map=self._memory_map)
+            yield from read(source, report)
+            self._done_with(source)
         except READ_ERRORS as error:
             report.unreadable(str(one.path), error)
         self.tell(report)

@@ -1,0 +1,171 @@
+"""`kafkascan records`, run as a real process."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+import kafkascan as ks
+from tests.cli.test_cli import DATA, LEGACY, rows, run
+from tests.support.records import RecordV2, batch_of
+from tests.support.segments import T0
+
+HEADERS: list[tuple[bytes, bytes | None]] = [(b"h", b"1"), (b"n", None)]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Ten batches of ten records; the value of each third one is JSON."""
+    parts = []
+    for batch in range(10):
+        records = [
+            RecordV2(
+                b"key-%d" % i, b'{"n": %d}' % i if i % 3 == 0 else b"\xff%d" % i, HEADERS, i, i
+            )
+            for i in range(10)
+        ]
+        parts.append(batch_of(records, base_offset=10 * batch, base_timestamp=T0 + 1000 * batch))
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+def test_every_record_of_a_data_dir() -> None:
+    for data in (DATA, LEGACY):
+        found = rows("records", data)
+        expected = sum(
+            len(ks.read_records(segment.path)) for _, segment in ks.open_log_dir(data).segments()
+        )
+        assert len(found) == expected > 300
+
+
+def test_what_is_shown(log: Path) -> None:
+    first, second, *_ = rows("records", log)
+    assert first == {
+        "offset": 0, "timestamp": T0, "key": "key-0", "value": '{"n": 0}',
+        "headers": [{"key": "h", "value": "1"}, {"key": "n", "value": None}],
+    }  # fmt: skip
+    assert second["value"] == "\\xff1"
+    assert rows("records", log, "--value-as", "hex")[1]["value"] == "ff31"
+    assert rows("records", log, "--value-as", "base64")[1]["value"] == "/zE="
+    decoded = rows("records", log, "--value-as", "json", "--key-as", "hex")
+    assert decoded[3]["value"] == {"n": 3}
+    assert decoded[3]["key"] == b"key-3".hex()
+
+
+def test_columns_of_the_batch(log: Path) -> None:
+    found = rows("records", log, "--columns", "offset,base_offset,compression_type,sequence")
+    assert found[57] == {
+        "offset": 57, "base_offset": 50, "compression_type": "none", "sequence": -1,
+    }  # fmt: skip
+    result = run("records", log, "--columns", "ofset")
+    assert result.returncode == 2
+    assert "did you mean 'offset'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "offsets"),
+    [
+        (["--from-offset", 95], list(range(95, 100))),
+        (["--to-offset", 3], [0, 1, 2]),
+        (["--from-time", T0 + 9_008], [98, 99]),
+        (["--from-time", "2024-04-24T23:06:49.008Z"], [98, 99]),
+        (["--to-time", T0 + 2], [0, 1]),
+        (["--key", "key-7", "--from-offset", 50], [57, 67, 77, 87, 97]),
+        (["--limit", 12, "--from-offset", 5], list(range(5, 17))),
+        (["--limit", 0], []),
+    ],
+)
+def test_filters(log: Path, options: list[object], offsets: list[int]) -> None:
+    found = rows("records", log, "--columns", "offset", *options)
+    assert [row["offset"] for row in found] == offsets
+
+
+def test_offsets_inside_of_old_wrappers() -> None:
+    """A wrapper's header tells its last offset only; its first records are found all the same."""
+    (log,) = (LEGACY / "magic-1-0").glob("*.log")
+    everything = [row["offset"] for row in rows("records", log, "--columns", "offset")]
+    for stop in everything[:20]:
+        found = rows("records", log, "--columns", "offset", "--to-offset", stop)
+        assert [row["offset"] for row in found] == [x for x in everything if x < stop]
+
+
+def test_a_damaged_batch_is_a_finding(log: Path) -> None:
+    data = bytearray(log.read_bytes())
+    position = int(ks.scan_batches(log).batches["position"][4])
+    data[position + 61] ^= 0xFF
+    log.write_bytes(data)
+    result = run("records", log, "--format", "jsonl", "--columns", "offset")
+    assert result.returncode == 1
+    assert f"position {position} (base_offset 40)" in result.stderr
+    offsets = [json.loads(line)["offset"] for line in result.stdout.splitlines()]
+    assert offsets == [*range(40), *range(50, 100)]
+    data[position + 61] ^= 0xFF
+    data[position + 100] ^= 0xFF
+    log.write_bytes(data)
+    verified = run("records", log, "--verify", "--format", "jsonl", "--columns", "offset")
+    assert verified.returncode == 1
+    assert "CHECKSUM_MISMATCH" in verified.stderr
+    assert len(verified.stdout.splitlines()) == 90
+
+
+def test_control_records() -> None:
+    found = rows("records", DATA / "transactions-0", "--control", "only")
+    assert {row["key"] for row in found} == {"COMMIT", "ABORT"}
+    assert found[0]["value"] == {"version": 0, "coordinator_epoch": 0}
+    both = rows("records", DATA / "transactions-0", "--control", "include")
+    assert len(both) > len(found) + 10
+    leaders = rows("records", DATA / "__cluster_metadata-0", "--control", "only")
+    assert {"LEADER_CHANGE", "SNAPSHOT_HEADER"} <= {row["key"] for row in leaders}
+
+
+def test_csv_and_table(log: Path) -> None:
+    result = run("records", log, "--format", "csv", "--limit", 2)
+    read = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert read[0]["key"] == "key-0"
+    assert json.loads(read[0]["headers"]) == [
+        {"key": "h", "value": "1"}, {"key": "n", "value": None},
+    ]  # fmt: skip
+    table = run("records", log, "--limit", 2).stdout.splitlines()
+    assert table[0].split() == ["offset", "timestamp", "key", "value", "headers"]
+    assert "2024-04-24T23:06:40.000Z  key-0" in table[1]
+
+
+def test_nulls_and_empties_differ(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(batch_of([RecordV2(None, b"")]))
+    line = run("records", path, "--columns", "key,value").stdout.splitlines()[1]
+    assert line.split() == ["-", '""']
+
+
+def test_parquet(log: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    result = run("records", log, log, "--format", "parquet", "--output", out)
+    assert result.returncode == 0, result.stderr
+    table = pyarrow.parquet.read_table(out)
+    assert table.num_rows == 200
+    assert table["value"][1].as_py() == b"\xff1"
+    assert table["headers"][0].as_py() == [
+        {"key": "h", "value": b"1"}, {"key": "n", "value": None},
+    ]  # fmt: skip
+    assert table.column_names[:3] == ["topic", "partition", "segment"]
+    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
+    nothing = run("records", log, "--format", "parquet", "--output", out, "--from-offset", 1000)
+    assert nothing.returncode == 0
+    assert pyarrow.parquet.read_table(out).num_rows == 0
+    assert run("records", log, "--format", "parquet").returncode == 2
+
+
+def test_a_file_appears_when_it_is_whole(log: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    out.write_text("before")
+    assert run("records", log, "--format", "json", "--output", out).returncode == 0
+    assert len(json.loads(out.read_text())) == 100
+    missing = run("records", log, "--output", tmp_path / "no" / "out.json")
+    assert missing.returncode == 3
+    assert "cannot write" in missing.stderr
