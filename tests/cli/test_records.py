@@ -23,13 +23,12 @@ def log(tmp_path: Path) -> Path:
     """Ten batches of ten records; the value of each third one is JSON."""
     parts = []
     for batch in range(10):
-        records = [
-            RecordV2(
-                b"key-%d" % i, b'{"n": %d}' % i if i % 3 == 0 else b"\xff%d" % i, HEADERS, i, i
-            )
-            for i in range(10)
-        ]
-        parts.append(batch_of(records, base_offset=10 * batch, base_timestamp=T0 + 1000 * batch))
+        values = [b'{"n": %d}' % i if i % 3 == 0 else b"\xff%d" % i for i in range(10)]
+        records = [RecordV2(b"key-%d" % i, value, HEADERS, i, i) for i, value in enumerate(values)]
+        start = T0 + 1000 * batch
+        parts.append(
+            batch_of(records, base_offset=10 * batch, base_timestamp=start, max_timestamp=start + 9)
+        )
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(b"".join(parts))
     return path
