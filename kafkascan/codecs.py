@@ -36,7 +36,7 @@ class OutputTooLargeError(CodecError):
     """The output exceeds the limit."""
 
 
-def decompress(codec: int, magic: int, data: bytes, limit: int) -> list[Buffer]:
+def decompress(codec: int, magic: int, data: Buffer, limit: int) -> list[Buffer]:
     """
     Decompress the records of a batch, or the messages of a wrapper.
 
@@ -46,7 +46,7 @@ def decompress(codec: int, magic: int, data: bytes, limit: int) -> list[Buffer]:
         A value of `CompressionType` other than NONE.
     magic : int
         Of the batch: magic 0 ignores the checksum of an LZ4 frame's header.
-    data : bytes
+    data : bytes-like
     limit : int
         Size that the output must not exceed, in bytes.
 
@@ -86,7 +86,7 @@ _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_WINDOW_BITS = 31
 
 
-def _gzip(data: bytes, _magic: int, limit: int) -> Iterator[Buffer]:
+def _gzip(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
     """Members one behind the other; what follows them is ignored, as Java's reader does."""
     rest: Buffer = data
     if data[:2] != _GZIP_MAGIC[:2]:
@@ -108,7 +108,7 @@ _XERIAL_HEADER_SIZE = 16
 _LARGEST_SNAPPY_RATIO = 64
 
 
-def _snappy(data: bytes, _magic: int, limit: int) -> Iterator[Buffer]:
+def _snappy(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         yield _snappy_block(data, limit)
         return
@@ -160,13 +160,14 @@ _LZ4_CONTENT_SIZE = 0x08
 _LZ4_CONTENT_CHECKSUM = 0x04
 _LZ4_RESERVED = 0x03
 _LZ4_STORED = 0x80000000
+_LARGEST_LZ4_RATIO, _USUAL_LZ4_RATIO = 255, 8
 
 
-def _lz4(data: bytes, magic: int, limit: int) -> Iterator[Buffer]:
+def _lz4(data: Buffer, magic: int, limit: int) -> Iterator[Buffer]:
     """The first frame; what follows it is ignored, as Kafka does (Lz4BlockInputStream)."""
     blocks_at, flags, block_size = _lz4_header(data, check=magic > 0)
     if flags & _LZ4_BLOCK_CHECKSUM or not flags & _LZ4_INDEPENDENT:
-        yield _lz4_frame(data, limit)
+        yield from _lz4_frame(data, limit)
         return
     view, at = memoryview(data), blocks_at
     while True:
@@ -182,14 +183,18 @@ def _lz4(data: bytes, magic: int, limit: int) -> Iterator[Buffer]:
         if size > len(data) - at:
             raise CodecError("lz4: a block is cut off")
         block = view[at : at + size]
-        yield block if is_stored else lz4.block.decompress(block, uncompressed_size=block_size)
+        if is_stored:
+            yield block
+        else:
+            room = min(block_size, _LARGEST_LZ4_RATIO * size)
+            yield lz4.block.decompress(block, uncompressed_size=room)
         at += size
     # The sum of the content is read but not compared by Kafka; it must be there.
     if flags & _LZ4_CONTENT_CHECKSUM and at + 4 > len(data):
         raise CodecError("lz4: the content's checksum is cut off")
 
 
-def _lz4_header(data: bytes, *, check: bool) -> tuple[int, int, int]:
+def _lz4_header(data: Buffer, *, check: bool) -> tuple[int, int, int]:
     """Position of the first block, flags, and the size of the largest block."""
     if len(data) < 7:
         raise CodecError("lz4: the frame header is cut off")
@@ -203,7 +208,7 @@ def _lz4_header(data: bytes, *, check: bool) -> tuple[int, int, int]:
     end = _LZ4_DESCRIPTOR_AT + (10 if flags & _LZ4_CONTENT_SIZE else 2) + 1
     if len(data) < end:
         raise CodecError("lz4: the frame header is cut off")
-    if check and not _is_sound_lz4_header(data[:end]):
+    if check and not _is_sound_lz4_header(bytes(data[:end])):
         raise CodecError("lz4: the frame header's checksum is wrong")
     return end, flags, 1 << (8 + 2 * (sizes >> 4))
 
@@ -217,14 +222,19 @@ def _is_sound_lz4_header(header: bytes) -> bool:
     return True
 
 
-def _lz4_frame(data: bytes, limit: int) -> bytes:
+def _lz4_frame(data: Buffer, limit: int) -> Iterator[Buffer]:
+    """Frames that are for the library: their blocks depend on each other, or have checksums."""
     frame = lz4.frame.LZ4FrameDecompressor()
-    output: bytes = frame.decompress(data, max_length=limit + 1)
+    # The library allocates what it may return.
+    at_once = min(limit + 1, _USUAL_LZ4_RATIO * len(data))
+    size = 0
+    output = frame.decompress(data, max_length=at_once)
+    while len(output) and size <= limit:
+        yield output
+        size += len(output)
+        output = b"" if frame.eof else frame.decompress(b"", max_length=at_once)
     if not frame.eof:
-        if len(output) > limit:
-            raise OutputTooLargeError(f"the output exceeds {limit} bytes")
         raise CodecError("lz4: the frame is cut off")
-    return output
 
 
 # ---- Zstandard ---------------------------------------------------------------------------
@@ -232,6 +242,7 @@ def _lz4_frame(data: bytes, limit: int) -> bytes:
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_SKIPPABLE, _ZSTD_SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
 _ZSTD_RLE, _ZSTD_RESERVED = 1, 3
+_LARGEST_ZSTD_BLOCK, _LARGEST_ZSTD_HEADER = 1 << 17, 18
 _FIRST_SCRATCH = 1 << 20
 
 
@@ -246,28 +257,38 @@ class _PerThread(threading.local):
 _per_thread = _PerThread()
 
 
-def _zstd(data: bytes, _magic: int, limit: int) -> Iterator[Buffer]:
-    _require_whole_zstd_frames(data)
+def _zstd(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
+    if _zstd_bound(data) <= limit:
+        frames = _per_thread.zstd.decompressobj(read_across_frames=True)
+        yield frames.decompress(data)
+    else:
+        yield _zstd_within(data, limit)
+
+
+def _zstd_within(data: Buffer, limit: int) -> memoryview:
+    """Decompress what may exceed the limit, or may not."""
     mine = _per_thread
     reader = mine.zstd.stream_reader(data, read_across_frames=True)
-    size = 0
-    while True:
+    size, count = 0, -1
+    while count != 0 and size <= limit:
         with memoryview(mine.scratch) as room:
             count = reader.readinto(room[size:])
         size += count
-        if count == 0 or size > limit:
-            break
         if size == len(mine.scratch):
             mine.scratch = mine.scratch + bytes(size)
     if size > limit:
         mine.scratch = bytearray(_FIRST_SCRATCH)
         raise OutputTooLargeError(f"the output exceeds {limit} bytes")
-    yield memoryview(mine.scratch)[:size]
+    return memoryview(mine.scratch)[:size]
 
 
-def _require_whole_zstd_frames(data: bytes) -> None:
-    """The library says nothing of a frame that is cut off; its blocks tell."""
-    at = 0
+def _zstd_bound(data: Buffer) -> int:
+    """
+    Return how large the output can be at most.
+
+    The library says nothing of a frame that is cut off; its blocks tell that, too.
+    """
+    at = bound = 0
     while at < len(data):
         if len(data) - at < 4:
             raise CodecError("zstd: bytes remain behind the last frame")
@@ -277,18 +298,21 @@ def _require_whole_zstd_frames(data: bytes) -> None:
                 raise CodecError("zstd: a frame is cut off")
             at += 8 + struct.unpack_from("<I", data, at + 4)[0]
         elif magic == _ZSTD_MAGIC:
-            at = _end_of_zstd_frame(data, at)
+            at, blocks = _end_of_zstd_frame(data, at)
+            bound += blocks * _LARGEST_ZSTD_BLOCK
         else:
             raise CodecError("zstd: there is no frame where one should be")
         if at > len(data):
             raise CodecError("zstd: a frame is cut off")
+    return bound
 
 
-def _end_of_zstd_frame(data: bytes, at: int) -> int:
-    frame = memoryview(data)[at : at + 18]
+def _end_of_zstd_frame(data: Buffer, at: int) -> tuple[int, int]:
+    """Return the position behind a frame, and how many blocks it has."""
+    frame = data[at : at + _LARGEST_ZSTD_HEADER]
     has_checksum = zstandard.get_frame_parameters(frame).has_checksum
     at += zstandard.frame_header_size(frame)
-    is_last = False
+    is_last, blocks = False, 0
     while not is_last:
         if at + 3 > len(data):
             raise CodecError("zstd: a frame is cut off")
@@ -297,10 +321,11 @@ def _end_of_zstd_frame(data: bytes, at: int) -> int:
         if kind == _ZSTD_RESERVED:
             raise CodecError("zstd: a block of no known type")
         at += 3 + (1 if kind == _ZSTD_RLE else header >> 3)
-    return at + (4 if has_checksum else 0)
+        blocks += 1
+    return at + (4 if has_checksum else 0), blocks
 
 
-_DECOMPRESSORS: dict[int, Callable[[bytes, int, int], Iterator[Buffer]]] = {
+_DECOMPRESSORS: dict[int, Callable[[Buffer, int, int], Iterator[Buffer]]] = {
     CompressionType.GZIP: _gzip,
     CompressionType.SNAPPY: _snappy,
     CompressionType.LZ4: _lz4,

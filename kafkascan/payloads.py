@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,16 +20,21 @@ from kafkascan.layout import (
 from kafkascan.sources import Source
 from kafkascan.walks import read_bytes
 
-# Decompressed bytes are put into pieces of this size: large enough for the system to
-# hand out large pages.
-_PIECE = 1 << 25
-_FIRST_PIECE = 1 << 16
+# Decompressed bytes are put into pieces of this size: large enough for large pages of the
+# system, small enough for the allocator to hand out the same memory again.
+_PIECE = 1 << 23
+# Little is put into a piece of four times its size, for what compresses well.
+_USUAL_RATIO = 4
+_SMALLEST_PIECE = 1 << 12
+# Compressed bytes are copied out of the source this many at once.
+_COPIED_AT_ONCE = 1 << 20
 
 
 class _Arena:
-    """Room for bytes that are not in the source."""
+    """Room for bytes that are not in the source, of which about so many are expected."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: int) -> None:
+        self._expected = expected
         self.pieces: list[NDArray[np.uint8]] = []
         self.size = 0
         self._used = 0
@@ -37,8 +43,8 @@ class _Arena:
         """Copy bytes; returns the piece, the position in it, and the size."""
         size = sum(map(len, parts))
         if not self.pieces or size > len(self.pieces[-1]) - self._used:
-            # The first pieces are small: most calls read little.
-            room = max(size, min(_PIECE, max(_FIRST_PIECE, 4 * self.size)))
+            room = min(_PIECE, max(_SMALLEST_PIECE, self._expected, self.size))
+            room = max(size, room)
             self.pieces.append(np.empty(room, np.uint8))
             self._used = 0
         start = at = self._used
@@ -114,16 +120,17 @@ def load_payloads(
     """
     _check_rows(source, batches, first_row)
     loaded = _in_place(batches)
-    arena = _Arena()
     elsewhere = loaded.is_wrapper.astype(bool) | (compression_type(batches) != 0)
     if not source.is_in_memory:
         elsewhere[:] = True
+    rows = np.flatnonzero(elsewhere)
+    arena = _Arena(_USUAL_RATIO * int(loaded.size[rows].sum()))
     stop = len(batches)
-    for row in np.flatnonzero(elsewhere).tolist():
+    for row, data in _copies(source, loaded, rows):
         if enough is not None and arena.size >= enough:
             stop = row
             break
-        parts = _load(source, loaded, row, max_decompressed_size)
+        parts = _decompressed(source, loaded.batches[row], data, max_decompressed_size)
         piece, loaded.position[row], loaded.size[row] = arena.put(parts)
         loaded.buffer[row] = piece + 1
         if loaded.is_wrapper[row]:
@@ -189,11 +196,37 @@ def _first(loaded: Payloads, stop: int) -> Payloads:
     )
 
 
-def _load(source: Source, loaded: Payloads, row: int, limit: int) -> list[Buffer]:
-    """Return the bytes of a batch that lie in the source compressed, or not in memory."""
-    batch = loaded.batches[row]
-    # A copy: libraries know nothing of maps whose files shrink.
-    data = read_bytes(source, int(loaded.position[row]), int(loaded.size[row]))
+def _copies(
+    source: Source, loaded: Payloads, rows: NDArray[np.int64]
+) -> Iterator[tuple[int, memoryview]]:
+    """
+    Yield the bytes of some rows, copied: libraries know nothing of maps whose files shrink.
+
+    Neighbours are copied at once.
+    """
+    starts, sizes = loaded.position[rows], loaded.size[rows]
+    stops = starts + sizes
+    first = 0
+    while first < len(rows):
+        # As far as what is copied besides is little: the headers between neighbours.
+        is_near = (starts[first:] >= starts[first]) & (
+            stops[first:] - starts[first] <= _COPIED_AT_ONCE
+        )
+        last = first + max(1, len(is_near) if is_near.all() else int(np.argmin(is_near)))
+        start = int(starts[first])
+        data = memoryview(read_bytes(source, start, int(stops[first:last].max()) - start))
+        for row, at, size in zip(
+            rows[first:last].tolist(),
+            (starts[first:last] - start).tolist(),
+            sizes[first:last].tolist(),
+            strict=True,
+        ):
+            yield row, data[at : at + size]
+        first = last
+
+
+def _decompressed(source: Source, batch: np.void, data: memoryview, limit: int) -> list[Buffer]:
+    """Return the records of a batch, or the messages of a wrapper."""
     codec = int(batch["attributes"]) & 7
     if codec == CompressionType.NONE:
         return [data]
@@ -212,7 +245,7 @@ def _load(source: Source, loaded: Payloads, row: int, limit: int) -> list[Buffer
         raise record_error("BAD_COMPRESSED_DATA", source.path, batch, str(error)) from error
 
 
-def _wrapper_value(source: Source, batch: np.void, message: bytes) -> bytes:
+def _wrapper_value(source: Source, batch: np.void, message: memoryview) -> memoryview:
     """Return the value of a compressed message; its key is of no meaning."""
     at = MESSAGE_KEY_STARTS[int(batch["magic"])]
     for _ in ("key", "value"):

@@ -40,6 +40,44 @@ def segment(batch_size: int, *, varied: bool = False, size: int = SIZE) -> Path:
     return path
 
 
+RECORD_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+_CODEC_NUMBERS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+RECORDS_PER_BATCH = 100
+
+
+def records(codec: str, size: int = 1 << 28) -> Path:
+    """Return a segment of records of about 170 bytes, written by aiokafka's builder.
+
+    `size` is that of the records before they are compressed. Values are words and numbers,
+    so that codecs find something to do.
+    """
+    from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+    path = FOLDER / f"records-{codec}-{size}.log"
+    if path.exists():
+        return path
+    FOLDER.mkdir(exist_ok=True)
+    rng = np.random.default_rng(170)
+    words = [rng.bytes(int(n)).hex() for n in rng.integers(2, 7, 500)]
+    part = path.with_suffix(".part")
+    with open(part, "wb") as file:
+        written = offset = 0
+        while written < size:
+            builder = DefaultRecordBatchBuilder(2, _CODEC_NUMBERS[codec], 0, -1, -1, -1, 1 << 20)
+            counts = rng.integers(6, 19, RECORDS_PER_BATCH).tolist()
+            for number, count in enumerate(counts):
+                value = " ".join(words[i] for i in rng.integers(0, 500, count)).encode()
+                key = b"key-%06d" % ((offset + number) % 100_000)
+                builder.append(number, _TIME + offset + number, key, value, [])
+                written += len(key) + len(value) + 12
+            batch = bytearray(builder.build())
+            struct.pack_into(">q", batch, 0, offset)
+            offset += len(counts)
+            file.write(batch)
+    part.rename(path)
+    return path
+
+
 def repeated(batch_size: int, size: int) -> Path:
     """Return a segment of about `size` bytes that repeats a piece of varied batches.
 

@@ -66,6 +66,28 @@ def crc32c_package_verify(log: bytes, batches: np.ndarray) -> int:
     )
 
 
+def aiokafka_records(log: bytes) -> int:
+    """Touch offset, timestamp, key and value of every record with aiokafka's C extension."""
+    from aiokafka.record._crecords import MemoryRecords
+
+    records = MemoryRecords(log)
+    seen = 0
+    while records.has_next():
+        for record in records.next_batch():
+            seen += record.offset + record.timestamp + len(record.key) + len(record.value)
+    return seen
+
+
+def java_records(path: Path) -> dict[str, float]:
+    """Seconds in which Kafka's own classes touch every record over a map."""
+    if not (JAVA / "oracle.jar").exists():
+        return {}
+    class_path = f"{JAVA}/oracle.jar:{JAVA}/lib/*"
+    command = ["java", "-Xmx1g", "-cp", class_path, "kafkascan.oracle.Speed", str(path), "records"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {"Kafka's Java iterator over a map": float(result.stdout)}
+
+
 def java(path: Path) -> tuple[dict[str, float], dict[str, float]]:
     """Seconds of Kafka's own classes over a map, for a walk and for a verification."""
     if not (JAVA / "oracle.jar").exists():

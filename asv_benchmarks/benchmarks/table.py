@@ -21,7 +21,7 @@ import numpy as np
 import kafkascan as ks
 from kafkascan._core import checksums
 
-from . import corpora, peers, yardsticks
+from . import corpora, peers, records, yardsticks
 
 Contenders = dict[str, Callable[[], object]]
 
@@ -44,7 +44,7 @@ def show(title: str, seconds: dict[str, float], unit: str, amount: float, yardst
     """Print a job's figures, and each as a ratio to the yardstick's time."""
     print(f"\n{title}")
     for name, value in seconds.items():
-        figure = value / amount * 1e9 if unit == "ns/batch" else amount / value / 1e9
+        figure = value / amount * 1e9 if unit.startswith("ns") else amount / value / 1e9
         print(f"  {name:36}{figure:10.2f} {unit:9}{value / seconds[yardstick]:8.2f} x the time")
 
 
@@ -119,6 +119,40 @@ def verify(batch_size: int, varied: bool) -> None:
     show(title, seconds, "GB/s", source.size, TOUCH)
 
 
+def decode(codec: str) -> None:
+    """Records, over a map whose pages are there."""
+    path = corpora.records(codec)
+    source = ks.Source(path)
+    data = source.as_array()
+    yardsticks.touch(data)
+    batches = ks.scan_batches(source).batches
+    count = int(batches["records_count"].sum())
+    bound = TOUCH if codec == "none" else f"{codec} alone"
+
+    def arrow(**options: bool) -> None:
+        for table in ks.iter_records(source, batches):
+            table.to_arrow(**options)
+
+    contenders: Contenders = {
+        TOUCH: lambda: yardsticks.touch(data),
+        "iter_records": lambda: [None for _ in ks.iter_records(source, batches)],
+        "read_records, one thread": lambda: ks.read_records(source, batches, threads=1),
+        "read_records, two threads": lambda: ks.read_records(source, batches, threads=2),
+        "iter_records, to_arrow": arrow,
+        "iter_records, to_arrow(views=True)": lambda: arrow(views=True),
+    }
+    if codec == "none":
+        contenders["copy into fresh memory"] = data.copy
+    else:
+        contenders[bound] = records.codec_alone(codec, source)
+    seconds = medians(contenders, rounds=5)
+    log = data.tobytes()
+    seconds |= medians({"aiokafka": lambda: peers.aiokafka_records(log)}, rounds=1)
+    seconds |= peers.java_records(path)
+    title = f"decode records: {count:,} of about 170 bytes, {codec}, warm"
+    show(title, seconds, "ns/record", count, bound)
+
+
 def kernels(size: int) -> None:
     """Checksums of bytes in the cache."""
     data = np.random.default_rng(3720).bytes(size)
@@ -160,6 +194,8 @@ def main() -> None:
     for batch_size in corpora.BATCH_SIZES:
         for varied in (False, True):
             verify(batch_size, varied)
+    for codec in corpora.RECORD_CODECS:
+        decode(codec)
     for size in (1_024, 16_384, 1 << 20):
         kernels(size)
 

@@ -1,5 +1,6 @@
 """Looks at bytes that may be a map whose file shrinks: copies, and a search for zeros."""
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
@@ -31,17 +32,17 @@ def copy_bytes(const uint8_t[::1] data not None):
     """
     cdef Copy copy
     cdef int64_t fault
-    out = bytearray(data.shape[0])
+    cdef bytes out = PyBytes_FromStringAndSize(NULL, data.shape[0])
     if data.shape[0] == 0:
         return KS_OK, b"", 0
     copy.data = &data[0]
-    copy.out = <uint8_t *><char *>out
+    copy.out = <uint8_t *>PyBytes_AS_STRING(out)  # nobody else has it yet
     copy.size = data.shape[0]
     with nogil:
         fault = run_guarded(make_copy, &copy, copy.data, copy.size)
     if fault >= 0:
         return KS_SOURCE_FAULT, b"", fault
-    return KS_OK, bytes(out), 0
+    return KS_OK, out, 0
 
 
 cdef struct ZeroSearch:
