@@ -112,8 +112,9 @@ def view_column(
     """Return ``binary_view`` over the buffers themselves."""
     pa = require_pyarrow()
     pieces: list[Any] = []
-    first_piece = np.empty(len(buffers.arrays), np.int32)
-    for number, array in enumerate(buffers.arrays):
+    arrays = buffers.lend()
+    first_piece = np.empty(len(arrays), np.int32)
+    for number, array in enumerate(arrays):
         first_piece[number] = len(pieces)
         pieces += [
             pa.py_buffer(array[start : start + _PIECE_SIZE])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,16 +28,32 @@ class Buffers:
         What was decompressed, or read from a source that is not in memory.
     of_batch : ndarray of int32
         By batch: the buffer that its positions count in.
+    give_back : callable, optional
+        Gets the other buffers when nobody can look at them any more.
     """
 
     def __init__(
-        self, source: Source, others: Sequence[Bytes], of_batch: NDArray[np.int32]
+        self,
+        source: Source,
+        others: Sequence[Bytes],
+        of_batch: NDArray[np.int32],
+        give_back: Callable[[list[Bytes]], None] | None = None,
     ) -> None:
         self._source = source
-        self.arrays: list[Bytes] = [_source_array(source), *others]
+        self._arrays: list[Bytes] = [_source_array(source), *others]
+        self._give_back = give_back
         self.of_batch = of_batch
-        self.addresses = np.array([_address(array) for array in self.arrays], np.uintp)
-        self.sizes = np.array([array.size for array in self.arrays], np.int64)
+        self.addresses = np.array([_address(array) for array in self._arrays], np.uintp)
+        self.sizes = np.array([array.size for array in self._arrays], np.int64)
+
+    def lend(self) -> list[Bytes]:
+        """Return the buffers themselves; they live as long as somebody looks at them."""
+        self._give_back = None
+        return self._arrays
+
+    def __del__(self) -> None:
+        if self._give_back is not None:
+            self._give_back(self._arrays[1:])
 
     def require_done(self, outcome: tuple[int, int]) -> None:
         """Turn the status of a loop into an exception."""

@@ -26,35 +26,66 @@ _PIECE = 1 << 23
 # Little is put into a piece of four times its size, for what compresses well.
 _USUAL_RATIO = 4
 _SMALLEST_PIECE = 1 << 12
+_MOST_POOLED = 8
 # Compressed bytes are copied out of the source this many at once.
 _COPIED_AT_ONCE = 1 << 20
+_LOOKED_AT = 1 << 12
+
+
+class PiecePool:
+    """
+    Memory of tables that are gone, for those that come.
+
+    Fresh memory costs the system as much as decompressing into it does.
+    """
+
+    def __init__(self) -> None:
+        self._pieces: list[NDArray[np.uint8]] = []
+
+    def take(self, size: int) -> NDArray[np.uint8]:
+        """Return a piece of at least a size."""
+        try:
+            piece = self._pieces.pop()
+        except IndexError:
+            return np.empty(size, np.uint8)
+        return piece if len(piece) >= size else np.empty(size, np.uint8)
+
+    def give_back(self, pieces: list[NDArray[np.uint8]]) -> None:
+        """Keep some pieces that nobody looks at any more."""
+        room = _MOST_POOLED - len(self._pieces)
+        self._pieces += [piece for piece in pieces if len(piece) == _PIECE][: max(0, room)]
 
 
 class _Arena:
     """Room for bytes that are not in the source, of which about so many are expected."""
 
-    def __init__(self, expected: int) -> None:
+    def __init__(self, expected: int, pool: PiecePool) -> None:
         self._expected = expected
+        self._pool = pool
         self.pieces: list[NDArray[np.uint8]] = []
         self.size = 0
-        self._used = 0
+        self._used = self._room = 0
+        self._target = memoryview(b"")
 
     def put(self, parts: list[Buffer]) -> tuple[int, int, int]:
         """Copy bytes; returns the piece, the position in it, and the size."""
-        size = sum(map(len, parts))
-        if not self.pieces or size > len(self.pieces[-1]) - self._used:
-            room = min(_PIECE, max(_SMALLEST_PIECE, self._expected, self.size))
-            room = max(size, room)
-            self.pieces.append(np.empty(room, np.uint8))
-            self._used = 0
-        start = at = self._used
-        target = self.pieces[-1].data
+        start, size = self._used, sum(map(len, parts))
+        if size > self._room - start or not self.pieces:
+            self._add_piece(size)
+            start = 0
+        at = start
         for part in parts:
-            target[at : at + len(part)] = part
+            self._target[at : at + len(part)] = part
             at += len(part)
         self._used = at
         self.size += size
         return len(self.pieces) - 1, start, size
+
+    def _add_piece(self, size: int) -> None:
+        usual = min(_PIECE, max(_SMALLEST_PIECE, self._expected, self.size))
+        self.pieces.append(self._pool.take(max(size, usual)))
+        self._target = self.pieces[-1].data
+        self._room = len(self._target)
 
 
 @dataclass
@@ -91,6 +122,7 @@ def load_payloads(
     *,
     first_row: int = 0,
     enough: int | None = None,
+    pool: PiecePool | None = None,
 ) -> Payloads:
     """
     Find or decompress the records of batches.
@@ -105,6 +137,8 @@ def load_payloads(
         Number of the first of them in the caller's table, for errors.
     enough : int, optional
         Stop early, behind a batch, once this many bytes were decompressed.
+    pool : PiecePool, optional
+        Where memory is taken from.
 
     Returns
     -------
@@ -120,25 +154,40 @@ def load_payloads(
     """
     _check_rows(source, batches, first_row)
     loaded = _in_place(batches)
-    elsewhere = loaded.is_wrapper.astype(bool) | (compression_type(batches) != 0)
-    if not source.is_in_memory:
-        elsewhere[:] = True
-    rows = np.flatnonzero(elsewhere)
-    arena = _Arena(_USUAL_RATIO * int(loaded.size[rows].sum()))
+    codecs = compression_type(batches)
+    elsewhere = (
+        codecs != CompressionType.NONE if source.is_in_memory else np.ones_like(codecs, bool)
+    )
+    # Of a batch that says it has no records, Kafka looks at no byte.
+    rows = np.flatnonzero(elsewhere & (loaded.count != 0))
+    arena = _Arena(_USUAL_RATIO * int(loaded.size[rows].sum()), pool or PiecePool())
     stop = len(batches)
-    for row, data in _copies(source, loaded, rows):
+    places = []
+    copies = zip(_copies(source, loaded, rows), codecs[rows].tolist(), strict=True)
+    for (row, data), codec in copies:
         if enough is not None and arena.size >= enough:
             stop = row
             break
-        parts = _decompressed(source, loaded.batches[row], data, max_decompressed_size)
-        piece, loaded.position[row], loaded.size[row] = arena.put(parts)
-        loaded.buffer[row] = piece + 1
-        if loaded.is_wrapper[row]:
-            loaded.count[row] = _count_entries(source, loaded, row, arena)
+        parts = _decompressed(source, batches, row, codec, data, max_decompressed_size)
+        places.append(arena.put(parts))
+    _note_places(loaded, rows[: len(places)], places)
+    for row in np.flatnonzero(loaded.is_wrapper[:stop]).tolist():
+        loaded.count[row] = _count_entries(source, loaded, row, arena)
     loaded = _first(loaded, stop)
     loaded.pieces = arena.pieces
     _require_possible_counts(source, loaded)
     return loaded
+
+
+def _note_places(
+    loaded: Payloads, rows: NDArray[np.int64], places: list[tuple[int, int, int]]
+) -> None:
+    """Enter where the bytes of some rows were put: piece, position and size."""
+    if places:
+        pieces, positions, sizes = zip(*places, strict=True)
+        loaded.buffer[rows] = np.array(pieces) + 1
+        loaded.position[rows] = positions
+        loaded.size[rows] = sizes
 
 
 def _check_rows(source: Source, batches: BatchTable, first_row: int) -> None:
@@ -208,11 +257,7 @@ def _copies(
     stops = starts + sizes
     first = 0
     while first < len(rows):
-        # As far as what is copied besides is little: the headers between neighbours.
-        is_near = (starts[first:] >= starts[first]) & (
-            stops[first:] - starts[first] <= _COPIED_AT_ONCE
-        )
-        last = first + max(1, len(is_near) if is_near.all() else int(np.argmin(is_near)))
+        last = first + _count_near(starts[first:], stops[first:], sizes[first:])
         start = int(starts[first])
         data = memoryview(read_bytes(source, start, int(stops[first:last].max()) - start))
         for row, at, size in zip(
@@ -225,24 +270,35 @@ def _copies(
         first = last
 
 
-def _decompressed(source: Source, batch: np.void, data: memoryview, limit: int) -> list[Buffer]:
+def _count_near(
+    starts: NDArray[np.int64], stops: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> int:
+    """Return how many of the first lie so near to each other that they are copied at once."""
+    starts, stops, sizes = starts[:_LOOKED_AT], stops[:_LOOKED_AT], sizes[:_LOOKED_AT]
+    covered = stops - starts[0]
+    is_near = (starts >= starts[0]) & (covered <= _COPIED_AT_ONCE)
+    is_near &= covered <= 2 * np.cumsum(sizes)  # most of it is wanted
+    return max(1, len(is_near) if is_near.all() else int(np.argmin(is_near)))
+
+
+def _decompressed(
+    source: Source, batches: BatchTable, row: int, codec: int, data: memoryview, limit: int
+) -> list[Buffer]:
     """Return the records of a batch, or the messages of a wrapper."""
-    codec = int(batch["attributes"]) & 7
     if codec == CompressionType.NONE:
         return [data]
-    magic = int(batch["magic"])
-    if magic < 2:
-        data = _wrapper_value(source, batch, data)
-    elif batch["records_count"] == 0:
-        return []  # Kafka looks at no byte of it
+    magic = 2
+    if batches["magic"][row] != magic:
+        magic = int(batches["magic"][row])
+        data = _wrapper_value(source, batches[row], data)
     if codec > CompressionType.ZSTD or (magic < 2 and codec == CompressionType.ZSTD):
-        raise record_error("UNSUPPORTED_COMPRESSION", source.path, batch, f"codec {codec}")
+        raise record_error("UNSUPPORTED_COMPRESSION", source.path, batches[row], f"codec {codec}")
     try:
         return decompress(codec, magic, data, limit)
     except OutputTooLargeError as error:
-        raise record_error("OUTPUT_TOO_LARGE", source.path, batch, str(error)) from error
+        raise record_error("OUTPUT_TOO_LARGE", source.path, batches[row], str(error)) from error
     except CodecError as error:
-        raise record_error("BAD_COMPRESSED_DATA", source.path, batch, str(error)) from error
+        raise record_error("BAD_COMPRESSED_DATA", source.path, batches[row], str(error)) from error
 
 
 def _wrapper_value(source: Source, batch: np.void, message: memoryview) -> memoryview:
@@ -260,7 +316,8 @@ def _wrapper_value(source: Source, batch: np.void, message: memoryview) -> memor
 
 def _count_entries(source: Source, loaded: Payloads, row: int, arena: _Arena) -> int:
     start, size = int(loaded.position[row]), int(loaded.size[row])
-    status, count = _core.count_entries(arena.pieces[-1][start : start + size])
+    piece = arena.pieces[int(loaded.buffer[row]) - 1]
+    status, count = _core.count_entries(piece[start : start + size])
     if status != STATUS["OK"]:
         raise record_error(status, source.path, loaded.batches[row])
     return count

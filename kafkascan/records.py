@@ -21,7 +21,7 @@ from kafkascan.checks import verify_crcs
 from kafkascan.codecs import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.columns import Buffers
 from kafkascan.errors import STATUS, CorruptBatchError, record_error
-from kafkascan.payloads import Payloads, load_payloads
+from kafkascan.payloads import Payloads, PiecePool, load_payloads
 from kafkascan.record_table import DEFAULT_RECORD_COLUMNS, RecordTable, stored_columns
 from kafkascan.sources import Source, SourceLike, borrowed_source
 
@@ -159,12 +159,15 @@ def _iter_tables(
     batch_size: int,
 ) -> Iterator[RecordTable]:
     with _kept_source(source) as owner:
+        pool = PiecePool()
 
         def read_first(rows: BatchTable) -> tuple[int, RecordTable]:
-            loaded = load_payloads(owner, rows, max_decompressed_size, enough=_ENOUGH_DECOMPRESSED)
+            loaded = load_payloads(
+                owner, rows, max_decompressed_size, enough=_ENOUGH_DECOMPRESSED, pool=pool
+            )
             if verify:
                 _require_checksums(owner, loaded.batches, 1)
-            return len(loaded.batches), _decode(owner, [loaded], names, wanted)
+            return len(loaded.batches), _decode(owner, [loaded], names, wanted, pool)
 
         for table in iter_batches(owner) if batches is None else [batches]:
             for group in _groups(_selected(table, control), batch_size):
@@ -264,7 +267,11 @@ def _bounds(batches: BatchTable, threads: int | None) -> list[int]:
 
 
 def _decode(
-    source: Source, parts: list[Payloads], names: tuple[str, ...], wanted: list[str]
+    source: Source,
+    parts: list[Payloads],
+    names: tuple[str, ...],
+    wanted: list[str],
+    pool: PiecePool | None = None,
 ) -> RecordTable:
     """Decode what was loaded; each part in a thread of its own."""
     loaded = _joined(parts)
@@ -274,7 +281,8 @@ def _decode(
     columns: dict[str, NDArray[Any]] = {
         name: np.empty(total, np.int32 if name in _NARROW_COLUMNS else np.int64) for name in wanted
     }
-    buffers = Buffers(source, loaded.pieces, loaded.buffer)
+    give_back = None if pool is None else pool.give_back
+    buffers = Buffers(source, loaded.pieces, loaded.buffer, give_back)
 
     def decode(first: int, last: int) -> None:
         status, batch, record, fault = _core.decode_into(
@@ -292,8 +300,8 @@ def _decode(
     if len(parts) == 1:
         decode(*bounds)
     else:
-        with ThreadPoolExecutor(len(parts)) as pool:
-            list(pool.map(decode, bounds[:-1], bounds[1:]))
+        with ThreadPoolExecutor(len(parts)) as threads:
+            list(threads.map(decode, bounds[:-1], bounds[1:]))
     source.require_unshrunk()
     return RecordTable(loaded.batches, names, columns, buffers)
 
