@@ -1,9 +1,10 @@
-"""Runs Kafka's DumpLogSegments and the oracle's BatchFields over the files of a data directory."""
+"""Runs DumpLogSegments, BatchFields and RecordFields over the files of a data directory."""
 
 from __future__ import annotations
 
+import gzip
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.oracle.build import ClassPaths
@@ -31,17 +32,35 @@ def describe_data_dir(data_dir: Path, output: Path, class_paths: ClassPaths) -> 
     """Let Kafka describe every file of every partition.
 
     Below `output`, `dump/<partition>/<file>.txt` is what DumpLogSegments prints (`….stderr.txt`
-    what it complains about, if it does), `fields/<partition>/<file>.jsonl` what BatchFields prints.
+    what it complains about, if it does), `fields/<partition>/<file>.jsonl` what BatchFields prints,
+    `records/<partition>/<file>.jsonl.gz` what RecordFields prints.
     """
-    files = [
-        path
-        for directory in partition_directories(data_dir)
-        for path in sorted(directory.iterdir())
-        if path.suffix in _DUMPED_SUFFIXES
-    ]
+    files = _files(data_dir, _DUMPED_SUFFIXES)
     _run_dump(data_dir, files, output / "dump", class_paths.dump)
-    logs = [path for path in files if path.suffix in LOG_SUFFIXES]
-    _run_fields(data_dir, logs, output / "fields", class_paths.broker)
+    _run_fields(data_dir, output / "fields", class_paths.broker)
+    describe_records(data_dir, output, class_paths)
+
+
+def describe_records(data_dir: Path, output: Path, class_paths: ClassPaths) -> None:
+    """Let Kafka's readers print every record of every partition: `records/` below `output`."""
+    logs = _files(data_dir, LOG_SUFFIXES)
+    printed = [records_path(output, log).with_suffix("") for log in logs]
+    print_records(logs, printed, data_dir.parent, class_paths)
+    for log, path in zip(logs, printed, strict=True):
+        # No time in it, so that the same records are the same bytes.
+        records_path(output, log).write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+        path.unlink()
+
+
+def print_records(
+    logs: Sequence[Path], printed: Sequence[Path], directory: Path, class_paths: ClassPaths
+) -> None:
+    """Write what RecordFields says about each log, which it names relative to a directory."""
+    runs = []
+    for log, path in zip(logs, printed, strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        runs.append([str(log.relative_to(directory)), str(path)])
+    _run_java(class_paths.broker, "kafkascan.oracle.RecordFields", runs, directory)
 
 
 def dump_path(output: Path, file: Path) -> Path:
@@ -52,6 +71,20 @@ def dump_path(output: Path, file: Path) -> Path:
 def fields_path(output: Path, file: Path) -> Path:
     """Where the batch fields of a segment are."""
     return output / "fields" / file.parent.name / f"{file.name}.jsonl"
+
+
+def records_path(output: Path, file: Path) -> Path:
+    """Where the records of a segment are, compressed."""
+    return output / "records" / file.parent.name / f"{file.name}.jsonl.gz"
+
+
+def _files(data_dir: Path, suffixes: Sequence[str]) -> list[Path]:
+    return [
+        path
+        for directory in partition_directories(data_dir)
+        for path in sorted(directory.iterdir())
+        if path.suffix in suffixes
+    ]
 
 
 def _run_dump(data_dir: Path, files: Iterable[Path], output: Path, class_path: str) -> None:
@@ -88,9 +121,9 @@ def _keep_complaints(stderr: Path, root: Path) -> None:
         stderr.unlink()
 
 
-def _run_fields(data_dir: Path, logs: Iterable[Path], output: Path, class_path: str) -> None:
+def _run_fields(data_dir: Path, output: Path, class_path: str) -> None:
     runs = []
-    for log in logs:
+    for log in _files(data_dir, LOG_SUFFIXES):
         fields = output / log.parent.name / f"{log.name}.jsonl"
         fields.parent.mkdir(parents=True, exist_ok=True)
         runs.append([str(log), str(fields)])

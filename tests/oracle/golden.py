@@ -1,7 +1,8 @@
 """Makes `tests/golden/` anew: `python -m tests.oracle.golden`. No test ever calls this.
 
 Each run leaves a broker's data directory (`data/`), and Kafka's own description of it (`dump/`,
-`fields/`).
+`fields/`, `records/`). With `--records` no broker is started: only `records/` is made anew, from
+the data directories that are there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,10 +19,12 @@ from pathlib import Path
 import confluent_kafka
 
 from tests.oracle.build import ClassPaths, build, version_of
+from tests.oracle.dump import describe_records
 from tests.oracle.runs import RUNS, FinishedRun, perform
 from tests.oracle.stage import Scenario
 
 _GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+_MANIFEST = _GOLDEN / "MANIFEST.json"
 _COMMAND = "python -m tests.oracle.golden"
 
 _LARGEST_FILE = 1 << 20
@@ -29,15 +33,40 @@ _LARGEST_FILE = 1 << 20
 _NOT_DATA = (".lock",)
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Perform all runs in a temporary directory; replace the golden files when all are done."""
     class_paths = build()
+    if arguments == ["--records"]:
+        _replace_records(class_paths)
+        return
+    if arguments:
+        raise SystemExit(f"usage: {_COMMAND} [--records]")
     with tempfile.TemporaryDirectory(prefix="kafkascan-golden-") as directory:
         finished = [perform(run, Path(directory) / run.name, class_paths) for run in RUNS]
         _refuse_broken_promises(finished)
         for run in finished:
             _replace(run)
         _write_manifest(finished, class_paths)
+
+
+def _replace_records(class_paths: ClassPaths) -> None:
+    """Describe the records of the data directories that are there; keep all other files."""
+    manifest = json.loads(_MANIFEST.read_text(encoding="utf-8"))
+    manifest["made_with"]["RecordFields"] = version_of(class_paths.broker, "kafka-clients")
+    for name, facts in manifest["runs"].items():
+        root = _GOLDEN / name
+        shutil.rmtree(root / "records", ignore_errors=True)
+        describe_records(root / "data", root, class_paths)
+        kept = {
+            file: known for file, known in facts["files"].items() if not file.startswith("records/")
+        }
+        made = {
+            path.relative_to(root).as_posix(): _file_facts(path)
+            for path in sorted((root / "records").rglob("*"))
+            if path.is_file()
+        }
+        facts["files"] = kept | made
+    _save(manifest)
 
 
 def _refuse_broken_promises(finished: list[FinishedRun]) -> None:
@@ -94,14 +123,17 @@ def _write_manifest(finished: list[FinishedRun], class_paths: ClassPaths) -> Non
             "Java clients": version_of(class_paths.broker, "kafka-clients"),
             "DumpLogSegments": version_of(class_paths.dump, "kafka-tools"),
             "BatchFields": version_of(class_paths.broker, "kafka-clients"),
+            "RecordFields": version_of(class_paths.broker, "kafka-clients"),
             "confluent-kafka": confluent_kafka.version(),
             "librdkafka": confluent_kafka.libversion()[0],
         },
         "runs": {run.run.name: _run_facts(run) for run in finished},
     }
-    (_GOLDEN / "MANIFEST.json").write_text(
-        json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
-    )
+    _save(manifest)
+
+
+def _save(manifest: dict[str, object]) -> None:
+    _MANIFEST.write_text(json.dumps(manifest, indent=1, ensure_ascii=False) + "\n")
 
 
 def _run_facts(finished: FinishedRun) -> dict[str, object]:
@@ -137,4 +169,4 @@ def _java_version() -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -15,9 +15,11 @@ from tests.oracle.dump import (
     dump_path,
     fields_path,
     partition_directories,
+    records_path,
 )
 from tests.oracle.scenarios import KILLED_SCENARIOS, LEGACY_SCENARIOS, STOPPED_SCENARIOS
 from tests.oracle.stage import Evidence, Scenario, Stage
+from tests.support.compare_records import read_lines
 from tests.support.kafka_dump import parse_index, parse_log
 
 
@@ -60,6 +62,10 @@ class FinishedRun:
         """A segment with what DumpLogSegments and BatchFields print about it."""
         dump = dump_path(self.description, log).read_text(encoding="utf-8")
         return log, dump, fields_path(self.description, log).read_text(encoding="utf-8")
+
+    def records(self, log: Path) -> tuple[Path, str]:
+        """A segment with what RecordFields prints about it."""
+        return log, read_lines(records_path(self.description, log))
 
     def evidence(self, scenario: Scenario) -> Evidence:
         """What Kafka says about a scenario's files."""

@@ -1,4 +1,4 @@
-"""Real brokers write, and kafkascan has to see in every batch what Kafka sees."""
+"""Real brokers write; kafkascan has to see in every batch and record what Kafka sees."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.oracle import scenarios
 from tests.oracle.runs import RUNS, FinishedRun
 from tests.oracle.stage import Scenario
 from tests.support.compare import compare_segments
+from tests.support.compare_records import compare_all_records
 
 pytestmark = pytest.mark.oracle
 
@@ -47,8 +48,15 @@ def test_every_field_of_every_batch(run_name: str, scenario: Scenario, finished:
     compare_segments([run.described(log) for log in run.segments(scenario)])
 
 
+@pytest.mark.parametrize(("run_name", "scenario"), _SCENARIOS)
+def test_every_field_of_every_record(run_name: str, scenario: Scenario, finished: Finished) -> None:
+    run = finished(run_name)
+    compare_all_records([run.records(log) for log in run.segments(scenario)])
+
+
 @pytest.mark.parametrize("run_name", [run.name for run in RUNS])
 def test_no_segment_is_left_out(run_name: str, finished: Finished) -> None:
     """Also the topics that belong to no scenario are compared."""
     run = finished(run_name)
     compare_segments([run.described(log) for log in run.segments()])
+    compare_all_records([run.records(log) for log in run.segments()])

@@ -21,7 +21,7 @@ from tests.support.kafka_dump import DumpedBatch, parse_log
 Columns = dict[str, np.ndarray]
 
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-_TIMESTAMP_TYPES = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1}
+TIMESTAMP_TYPES = {"CreateTime": 0, "LogAppendTime": 1, "NoTimestampType": -1}
 _LOG_OVERHEAD = 12
 _MAX_SHOWN = 20
 
@@ -62,7 +62,7 @@ def compare_segment(log: Path, dump_text: str, fields_jsonl: str) -> int:
     assert len(scan.batches) == len(rows), (
         f"{log}: {len(rows)} batches for Kafka, {len(scan.batches)} for us"
     )
-    _assert_same_end(log, scan, end)
+    assert_same_end(log, scan, end)
     ours = our_columns(log, scan.batches)
     differences = [
         *_differences("BatchFields", columns_from_fields(rows), ours),
@@ -118,7 +118,7 @@ def _row_from_fields(row: Mapping[str, Any]) -> dict[str, int]:
         "last_offset": row["lastOffset"],
         "max_timestamp": row["maxTimestamp"],
         "compression_type": _CODECS[row["compressionType"]],
-        "timestamp_type": _TIMESTAMP_TYPES[row["timestampType"]],
+        "timestamp_type": TIMESTAMP_TYPES[row["timestampType"]],
         "partition_leader_epoch": row["partitionLeaderEpoch"],
         "producer_id": row["producerId"],
         "producer_epoch": row["producerEpoch"],
@@ -151,7 +151,7 @@ def _row_from_dump(batch: DumpedBatch) -> dict[str, int]:
         "last_offset": batch.last_offset,
         "max_timestamp": batch.max_timestamp,
         "compression_type": _CODECS[batch.compression],
-        "timestamp_type": _TIMESTAMP_TYPES[batch.timestamp_type],
+        "timestamp_type": TIMESTAMP_TYPES[batch.timestamp_type],
         "partition_leader_epoch": _or_none_sign(batch.partition_leader_epoch),
         "producer_id": _or_none_sign(batch.producer_id),
         "producer_epoch": _or_none_sign(batch.producer_epoch),
@@ -221,7 +221,8 @@ def _differences(witness: str, theirs: Columns, ours: Columns) -> list[Differenc
     ]
 
 
-def _assert_same_end(log: Path, scan: Any, end: Mapping[str, Any]) -> None:
+def assert_same_end(log: Path, scan: Any, end: Mapping[str, Any]) -> None:
+    """Compare how reading ended with the last line of BatchFields or RecordFields."""
     found = (scan.end, scan.valid_bytes, scan.trailing_bytes)
     expected = (_expected_end(end["end"]), end["validBytes"], end["trailingBytes"])
     assert found == expected, f"{log}: ends with {expected} for Kafka, {found} for us"

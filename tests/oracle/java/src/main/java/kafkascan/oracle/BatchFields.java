@@ -59,7 +59,8 @@ public final class BatchFields {
         out.println(JSON.writeValueAsString(endOfSegment(end, position, size)));
     }
 
-    private static Map<String, Object> endOfSegment(String end, int position, int size) {
+    /** How reading a segment ended, and where. */
+    static Map<String, Object> endOfSegment(String end, int position, int size) {
         Map<String, Object> fields = new LinkedHashMap<>();
         fields.put("end", end);
         fields.put("validBytes", position);
