@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from kafkascan.layout import NO_TIMESTAMP, CompressionType, NamedCode, Timestamp
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def require_pyarrow() -> Any:
@@ -90,8 +93,13 @@ def utf8_column(items: Gathered) -> pa.Array:
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        texts = [item and item.decode("utf-8", "replace") for item in items.to_list()]
+        texts = [None if item is None else java_string(item) for item in items.to_list()]
         return pa.array(texts, pa.string())
+
+
+def java_string(item: bytes) -> str:
+    """Decode UTF-8 as Java does: an encoded surrogate is replaced once, not byte by byte."""
+    return _SURROGATE.sub(b"\xff", item).decode("utf-8", "replace")
 
 
 def headers_column(starts: NDArray[np.int64], keys: pa.Array, values: pa.Array) -> pa.Array:

@@ -84,6 +84,7 @@ def _limited(pieces: Iterator[Buffer], limit: int) -> Iterator[Buffer]:
 
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_WINDOW_BITS = 31
+_SMALLEST_GZIP_MEMBER = 20
 
 
 def _gzip(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
@@ -91,7 +92,7 @@ def _gzip(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
     rest: Buffer = data
     if data[:2] != _GZIP_MAGIC[:2]:
         raise CodecError("gzip: the data does not begin with a gzip header")
-    while bytes(rest[:3]) == _GZIP_MAGIC:
+    while True:
         member = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
         yield member.decompress(rest, limit + 1)
         if not member.eof:
@@ -99,6 +100,8 @@ def _gzip(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
                 raise OutputTooLargeError(f"the output exceeds {limit} bytes")
             raise CodecError("gzip: the data is cut off")
         rest = member.unused_data
+        if len(rest) < _SMALLEST_GZIP_MEMBER or rest[:3] != _GZIP_MAGIC:
+            return
 
 
 # ---- snappy ------------------------------------------------------------------------------
@@ -115,18 +118,26 @@ def _snappy(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
     view, at = memoryview(data), 0
     while at < len(data):
         if data[at : at + 4] == _XERIAL_MAGIC[:4]:  # also of a second stream
+            _require_xerial_header(data, at)
             at += _XERIAL_HEADER_SIZE
-            if at > len(data):
-                raise CodecError("snappy: a stream header is cut off")
             continue
         if at + 4 > len(data):
-            raise CodecError("snappy: a chunk's size is cut off")
+            break  # the size of a chunk that is cut off is the end for Kafka, too
         (size,) = struct.unpack_from(">i", data, at)
         at += 4
         if not 0 < size <= len(data) - at:
             raise CodecError(f"snappy: a chunk cannot have {size} bytes")
         yield _snappy_block(view[at : at + size], limit)
         at += size
+
+
+def _require_xerial_header(data: Buffer, at: int) -> None:
+    if len(data) - at < _XERIAL_HEADER_SIZE:
+        raise CodecError("snappy: a stream header is cut off")
+    magic, version, _ = struct.unpack_from(">8sii", data, at)
+    # As snappy-java: the first stream's version is not looked at.
+    if at > 0 and magic == _XERIAL_MAGIC and version < 1:
+        raise CodecError(f"snappy: version {version} of a stream is not supported")
 
 
 def _snappy_block(block: Buffer, limit: int) -> bytes:
@@ -175,19 +186,20 @@ def _lz4(data: Buffer, magic: int, limit: int) -> Iterator[Buffer]:
             raise CodecError("lz4: the frame ends without an end mark")
         (size,) = struct.unpack_from("<I", data, at)
         at += 4
+        is_stored, size = bool(size & _LZ4_STORED), size & ~_LZ4_STORED
         if size == 0:
             break
-        is_stored, size = bool(size & _LZ4_STORED), size & ~_LZ4_STORED
         if size > block_size:
             raise CodecError(f"lz4: a block of {size} bytes exceeds {block_size}")
         if size > len(data) - at:
             raise CodecError("lz4: a block is cut off")
-        block = view[at : at + size]
-        if is_stored:
-            yield block
-        else:
+        block: Buffer = view[at : at + size]
+        if not is_stored:
             room = min(block_size, _LARGEST_LZ4_RATIO * size)
-            yield lz4.block.decompress(block, uncompressed_size=room)
+            block = lz4.block.decompress(block, uncompressed_size=room)
+        if not block:
+            return  # Kafka takes a block that holds nothing for the end (ChunkedBytesStream)
+        yield block
         at += size
     # The sum of the content is read but not compared by Kafka; it must be there.
     if flags & _LZ4_CONTENT_CHECKSUM and at + 4 > len(data):
