@@ -72,7 +72,8 @@ public final class RecordFields {
             while (records.hasNext()) {
                 lines.add(describe(records.next(), batch, position));
             }
-        } catch (RuntimeException | OutOfMemoryError refusal) {
+        } catch (RuntimeException | Error refusal) {
+            // Errors, too: SnappyError is one, and sizes that damage made huge end in OutOfMemoryError.
             return List.of(refusal(refusal, position));
         }
         return lines;
