@@ -63,6 +63,7 @@ def main(folder: Path) -> None:
         show("verify", str(data_dir))
     newest = folder / "kafka-4.4.0" / "data"
     show("info", str(newest))
+    show("records", "--limit", "12", "--from-offset", "1", str(newest / "headers-0"))
     show_large_and_late(newest / "timestamps-0" / "00000000000000000000.log")
     show_bytes_by_codec(newest)
 
