@@ -1,14 +1,13 @@
 """Decompression, as Kafka's readers do it: what they accept is accepted, within a limit.
 
-The codecs themselves are libraries' (isal, lz4, python-snappy, zstandard). Here is what Kafka
-puts around them: several gzip members, snappy in chunks behind a header of its own (the
+The codecs themselves are libraries' (isal, lz4, python-snappy, xxhash, zstandard). Here is what
+Kafka puts around them: several gzip members, snappy in chunks behind a header of its own (the
 "xerial" format of snappy-java) or raw, LZ4 frames read block by block with the broken header
 checksum of magic 0 (KAFKA-3160), Zstandard frames without a content size.
 """
 
 from __future__ import annotations
 
-import functools
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterator
 import lz4.block
 import lz4.frame
 import snappy
+import xxhash
 import zstandard
 from isal import isal_zlib
 from isal.igzip_lib import IsalError
@@ -177,7 +177,7 @@ _LARGEST_LZ4_RATIO, _USUAL_LZ4_RATIO = 255, 8
 def _lz4(data: Buffer, magic: int, limit: int) -> Iterator[Buffer]:
     """The first frame; what follows it is ignored, as Kafka does (Lz4BlockInputStream)."""
     blocks_at, flags, block_size = _lz4_header(data, check=magic > 0)
-    if flags & _LZ4_BLOCK_CHECKSUM or not flags & _LZ4_INDEPENDENT:
+    if not flags & _LZ4_INDEPENDENT:
         yield from _lz4_frame(data, limit)
         return
     view, at = memoryview(data), blocks_at
@@ -193,17 +193,26 @@ def _lz4(data: Buffer, magic: int, limit: int) -> Iterator[Buffer]:
             raise CodecError(f"lz4: a block of {size} bytes exceeds {block_size}")
         if size > len(data) - at:
             raise CodecError("lz4: a block is cut off")
-        block: Buffer = view[at : at + size]
-        if not is_stored:
-            room = min(block_size, _LARGEST_LZ4_RATIO * size)
-            block = lz4.block.decompress(block, uncompressed_size=room)
+        stored = view[at : at + size]
+        at += size
+        if flags & _LZ4_BLOCK_CHECKSUM:
+            _require_lz4_checksum(data, at, stored)
+            at += 4
+        room = min(block_size, _LARGEST_LZ4_RATIO * size)
+        block = stored if is_stored else lz4.block.decompress(stored, uncompressed_size=room)
         if not block:
             return  # Kafka takes a block that holds nothing for the end (ChunkedBytesStream)
         yield block
-        at += size
     # The sum of the content is read but not compared by Kafka; it must be there.
     if flags & _LZ4_CONTENT_CHECKSUM and at + 4 > len(data):
         raise CodecError("lz4: the content's checksum is cut off")
+
+
+def _require_lz4_checksum(data: Buffer, at: int, block: memoryview) -> None:
+    if at + 4 > len(data):
+        raise CodecError("lz4: a block's checksum is cut off")
+    if struct.unpack_from("<I", data, at)[0] != xxhash.xxh32_intdigest(block):
+        raise CodecError("lz4: a block's checksum is wrong")
 
 
 def _lz4_header(data: Buffer, *, check: bool) -> tuple[int, int, int]:
@@ -220,22 +229,14 @@ def _lz4_header(data: Buffer, *, check: bool) -> tuple[int, int, int]:
     end = _LZ4_DESCRIPTOR_AT + (10 if flags & _LZ4_CONTENT_SIZE else 2) + 1
     if len(data) < end:
         raise CodecError("lz4: the frame header is cut off")
-    if check and not _is_sound_lz4_header(bytes(data[:end])):
+    descriptor = data[_LZ4_DESCRIPTOR_AT : end - 1]
+    if check and data[end - 1] != xxhash.xxh32_intdigest(descriptor) >> 8 & 0xFF:
         raise CodecError("lz4: the frame header's checksum is wrong")
     return end, flags, 1 << (8 + 2 * (sizes >> 4))
 
 
-@functools.lru_cache(maxsize=64)
-def _is_sound_lz4_header(header: bytes) -> bool:
-    try:
-        lz4.frame.get_frame_info(header)
-    except RuntimeError:
-        return False
-    return True
-
-
 def _lz4_frame(data: Buffer, limit: int) -> Iterator[Buffer]:
-    """Frames that are for the library: their blocks depend on each other, or have checksums."""
+    """Frames whose blocks depend on each other; Kafka's reader refuses them."""
     frame = lz4.frame.LZ4FrameDecompressor()
     # The library allocates what it may return.
     at_once = min(limit + 1, _USUAL_LZ4_RATIO * len(data))

@@ -163,12 +163,13 @@ def load_payloads(
     arena = _Arena(_USUAL_RATIO * int(loaded.size[rows].sum()), pool or PiecePool())
     stop = len(batches)
     places = []
-    copies = zip(_copies(source, loaded, rows), codecs[rows].tolist(), strict=True)
-    for (row, data), codec in copies:
+    magics = batches["magic"][rows].tolist()
+    copies = zip(_copies(source, loaded, rows), codecs[rows].tolist(), magics, strict=True)
+    for (row, data), codec, magic in copies:
         if enough is not None and arena.size >= enough:
             stop = row
             break
-        parts = _decompressed(source, batches, row, codec, data, max_decompressed_size)
+        parts = _decompressed(source, batches, row, magic, codec, data, max_decompressed_size)
         places.append(arena.put(parts))
     _note_places(loaded, rows[: len(places)], places)
     for row in np.flatnonzero(loaded.is_wrapper[:stop]).tolist():
@@ -282,14 +283,18 @@ def _count_near(
 
 
 def _decompressed(
-    source: Source, batches: BatchTable, row: int, codec: int, data: memoryview, limit: int
+    source: Source,
+    batches: BatchTable,
+    row: int,
+    magic: int,
+    codec: int,
+    data: memoryview,
+    limit: int,
 ) -> list[Buffer]:
     """Return the records of a batch, or the messages of a wrapper."""
     if codec == CompressionType.NONE:
         return [data]
-    magic = 2
-    if batches["magic"][row] != magic:
-        magic = int(batches["magic"][row])
+    if magic < 2:
         data = _wrapper_value(source, batches[row], data)
     if codec > CompressionType.ZSTD or (magic < 2 and codec == CompressionType.ZSTD):
         raise record_error("UNSUPPORTED_COMPRESSION", source.path, batches[row], f"codec {codec}")
