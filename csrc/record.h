@@ -191,6 +191,10 @@ static inline int ks_decode_plain_message(const ks_payload *payload, const ks_ba
                              columns);
 }
 
+/* Whether a message inside of a wrapper is laid out as magic 0 or 1: Kafka takes whatever is
+ * not 0 for 1 (LegacyRecord.keySizeOffset). */
+static inline int8_t ks_inner_layout(const uint8_t *p) { return p[KS_V0_AT_magic] != 0; }
+
 /* The next entry of a wrapper's messages; *size is 0 at their end. A last entry that is cut
  * off is left out, as Kafka does (DataLogInputStream). */
 static inline int ks_next_entry(const uint8_t *p, const uint8_t *limit, int64_t *size) {
@@ -199,9 +203,7 @@ static inline int ks_next_entry(const uint8_t *p, const uint8_t *limit, int64_t 
     int32_t length = ks_load_i32(p + KS_V0_AT_message_size);
     if (length < KS_MIN_LENGTH_V0) return KS_INNER_TOO_SMALL;
     if (length > limit - p - KS_LOG_OVERHEAD) return KS_OK;
-    int8_t magic = (int8_t)p[KS_V0_AT_magic];
-    if (magic != 0 && magic != 1) return KS_BAD_MAGIC;
-    if (length < ks_min_length(magic)) return KS_INNER_TOO_SMALL;
+    if (length < ks_min_length(ks_inner_layout(p))) return KS_INNER_TOO_SMALL;
     if (p[KS_V0_AT_attributes] & KS_COMPRESSION_MASK) return KS_INNER_COMPRESSED;
     *size = (int64_t)length + KS_LOG_OVERHEAD;
     return KS_OK;
@@ -242,17 +244,18 @@ static inline int ks_decode_wrapper(const ks_payload *payload, const ks_batch_ro
     for (; count > 0; count--, row++, p += size) {
         status = ks_next_entry(p, payload->limit, &size);
         if (status != KS_OK || size == 0) return KS_ROW_MISMATCH;
-        int8_t magic = (int8_t)p[KS_V0_AT_magic];
+        int8_t layout = ks_inner_layout(p);
         columns->batch[row] = batch_number;
         if (columns->offset != NULL) {
             columns->offset[row] = (int64_t)((uint64_t)base + ks_load_u64(p + KS_V0_AT_offset));
         }
         if (columns->timestamp != NULL) {
-            columns->timestamp[row] = magic == 0       ? -1
-                                      : is_append_time ? batch->max_timestamp
-                                                       : ks_load_i64(p + KS_V1_AT_timestamp);
+            columns->timestamp[row] = layout == 0 ? -1
+                                      : is_append_time && p[KS_V0_AT_magic] == 1
+                                          ? batch->max_timestamp
+                                          : ks_load_i64(p + KS_V1_AT_timestamp);
         }
-        status = ks_decode_message(p, p + size, magic, payload->buffer, row, columns);
+        status = ks_decode_message(p, p + size, layout, payload->buffer, row, columns);
         if (status != KS_OK) return status;
     }
     return KS_OK;

@@ -159,12 +159,17 @@ def test_offsets_in_wrappers() -> None:
         (b"short", "NO_INNER_MESSAGES"),
         (struct.pack(">qi", 0, 13) + bytes(13), "INNER_TOO_SMALL"),
         (message_v1(None, b"v", attributes=1), "INNER_COMPRESSED"),
-        (message_v1(None, b"v").replace(b"\x01\x00", b"\x05\x00", 1), "BAD_MAGIC"),
     ],
 )
 def test_wrappers_that_are_refused(inner: bytes, symbol: str) -> None:
     with pytest.raises(ks.InvalidRecordError, match=symbol):
         ks.read_records(wrapper(inner, offset=0))
+
+
+def test_any_other_magic_inside_of_a_wrapper_is_read_as_1() -> None:
+    inner = bytearray(message_v1(b"k", b"v"))
+    inner[16] = 0x7F
+    assert rows(wrapper(bytes(inner), offset=0)) == [(0, T0, b"k", b"v", [])]
 
 
 def test_wrappers_without_a_value_and_codecs_that_are_none() -> None:
