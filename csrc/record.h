@@ -135,13 +135,14 @@ static inline int ks_decode_record(const uint8_t **p, const ks_payload *payload,
     return in_full ? ks_decode_body(q, limit, payload->buffer, row, columns) : KS_OK;
 }
 
-/* All records of a batch of magic 2, from `row` on; *done counts them. */
+/* `count` records of a batch of magic 2, from `row` on; *done counts them. The count is not
+ * read from the batch's row, which another thread may change. */
 static inline int ks_decode_batch(const ks_payload *payload, const ks_batch_row *batch,
-                                  int32_t batch_number, int64_t row, int in_full,
+                                  int32_t batch_number, int64_t row, int64_t count, int in_full,
                                   const ks_record_columns *columns, int64_t *done) {
     const uint8_t *p = payload->start;
     int64_t i;
-    for (i = 0; i < batch->records_count; i++) {
+    for (i = 0; i < count; i++) {
         __builtin_prefetch(p + 1024);
         columns->batch[row + i] = batch_number;
         int status = ks_decode_record(&p, payload, batch, row + i, in_full, columns);

@@ -85,22 +85,28 @@ def _limited(pieces: Iterator[Buffer], limit: int) -> Iterator[Buffer]:
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_WINDOW_BITS = 31
 _SMALLEST_GZIP_MEMBER = 20
+_FED_TO_LATER_MEMBERS = 1 << 14
 
 
 def _gzip(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
     """Members one behind the other; what follows them is ignored, as Java's reader does."""
-    rest: Buffer = data
+    view, at, fed = memoryview(data), 0, len(data)
     if data[:2] != _GZIP_MAGIC[:2]:
         raise CodecError("gzip: the data does not begin with a gzip header")
     while True:
         member = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
-        yield member.decompress(rest, limit + 1)
-        if not member.eof:
+        while not member.eof:
+            if at == len(view):
+                raise CodecError("gzip: the data is cut off")
+            piece = view[at : at + fed]
+            yield member.decompress(piece, limit + 1)
             if member.unconsumed_tail:
                 raise OutputTooLargeError(f"the output exceeds {limit} bytes")
-            raise CodecError("gzip: the data is cut off")
-        rest = member.unused_data
-        if len(rest) < _SMALLEST_GZIP_MEMBER or rest[:3] != _GZIP_MAGIC:
+            at += len(piece)
+        # It copies what it does not use: of many small members, little must be fed at once.
+        at -= len(member.unused_data)
+        fed = _FED_TO_LATER_MEMBERS
+        if len(view) - at < _SMALLEST_GZIP_MEMBER or view[at : at + 3] != _GZIP_MAGIC:
             return
 
 
@@ -289,10 +295,12 @@ def _zstd_within(data: Buffer, limit: int) -> memoryview:
         size += count
         if size == len(mine.scratch):
             mine.scratch = mine.scratch + bytes(size)
+    output = memoryview(mine.scratch)[:size]
+    if size > _FIRST_SCRATCH:
+        mine.scratch = bytearray(_FIRST_SCRATCH)  # what is larger is not kept
     if size > limit:
-        mine.scratch = bytearray(_FIRST_SCRATCH)
         raise OutputTooLargeError(f"the output exceeds {limit} bytes")
-    return memoryview(mine.scratch)[:size]
+    return output
 
 
 def _zstd_bound(data: Buffer) -> int:

@@ -32,6 +32,8 @@ class Buffers:
         Gets the other buffers when nobody can look at them any more.
     """
 
+    _give_back: Callable[[list[Bytes]], None] | None = None
+
     def __init__(
         self,
         source: Source,
@@ -41,10 +43,10 @@ class Buffers:
     ) -> None:
         self._source = source
         self._arrays: list[Bytes] = [_source_array(source), *others]
-        self._give_back = give_back
         self.of_batch = of_batch
         self.addresses = np.array([_address(array) for array in self._arrays], np.uintp)
         self.sizes = np.array([array.size for array in self._arrays], np.int64)
+        self._give_back = give_back
 
     def lend(self) -> list[Bytes]:
         """Return the buffers themselves; they live as long as somebody looks at them."""
@@ -53,7 +55,10 @@ class Buffers:
 
     def __del__(self) -> None:
         if self._give_back is not None:
-            self._give_back(self._arrays[1:])
+            given_back, self._arrays = self._arrays[1:], self._arrays[:1]
+            # Who still asks, a finalizer of somebody else's, finds nothing there.
+            self.sizes[:] = 0
+            self._give_back(given_back)
 
     def require_done(self, outcome: tuple[int, int]) -> None:
         """Turn the status of a loop into an exception."""

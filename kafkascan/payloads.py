@@ -261,6 +261,7 @@ def _copies(
         last = first + _count_near(starts[first:], stops[first:], sizes[first:])
         start = int(starts[first])
         data = memoryview(read_bytes(source, start, int(stops[first:last].max()) - start))
+        source.require_unshrunk()  # what lies behind a new end reads as zeros, up to its page
         for row, at, size in zip(
             rows[first:last].tolist(),
             (starts[first:last] - start).tolist(),

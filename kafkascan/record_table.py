@@ -57,7 +57,8 @@ class Record:
     batch : int
         Row of `RecordTable.batches`.
 
-    Fields whose column was not asked for are None (`headers` an empty list).
+    Fields whose column was not asked for are None (`headers` an empty list); `offset` and
+    `sequence` are there if one of them was asked for.
     """
 
     offset: int | None
@@ -79,8 +80,12 @@ def stored_columns(names: Sequence[str]) -> list[str]:
     ValueError
         If there is no such column; the message proposes one.
     """
+    if not names:
+        raise ValueError("no column is asked for")
     stored = ["batch"]
     for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"a column's name is a str, not {type(name).__name__}")
         if name not in RECORD_COLUMN_NAMES and name not in COLUMN_NAMES:
             known = [*RECORD_COLUMN_NAMES, *COLUMN_NAMES]
             close = difflib.get_close_matches(name, known, n=1)
@@ -140,11 +145,21 @@ class RecordTable:
         if isinstance(index, str):
             return self._numbers(index)
         if isinstance(index, (slice, np.ndarray)):
+            if isinstance(index, np.ndarray) and index.ndim != 1:
+                raise IndexError("an array that selects records must have one dimension")
             columns = {
                 name: np.ascontiguousarray(values[index]) for name, values in self.columns.items()
             }
             return RecordTable(self.batches, self.names, columns, self._buffers)
-        return self._record(range(len(self))[index])
+        try:
+            return self._record(range(len(self))[index])
+        except TypeError:
+            raise TypeError(
+                "an index must be an integer, a slice, a NumPy array or a column's name,"
+                f" not {type(index).__name__}"
+            ) from None
+        except IndexError:
+            raise IndexError(f"there are {len(self)} records, and none at {index}") from None
 
     def __iter__(self) -> Iterator[Record]:
         return map(self._record, range(len(self)))
@@ -190,13 +205,25 @@ class RecordTable:
     def _sequences(self) -> NDArray[np.int32]:
         """Kafka's ``DefaultRecord.readFrom``: the base sequence, counted on, with wrap."""
         batch = self.columns["batch"]
-        base = self.batches["base_sequence"].astype(np.int64)[batch]
+        base = self.batches["base_sequence"][batch].astype(np.int64)
         delta = self.columns["offset"] - self.batches["base_offset"][batch]
         wrapped = delta - (_MAX_SEQUENCE - base) - 1
         # Java's int arithmetic: casting to int32 wraps as it does there.
         room = (_MAX_SEQUENCE - delta).astype(np.int32)
         counted = np.where(base > room, wrapped, base + delta).astype(np.int32)
         return np.where(base >= 0, counted, NO_SEQUENCE).astype(np.int32)
+
+    def items(self, name: str) -> list[bytes | None]:
+        """
+        Return keys or values, copied.
+
+        Parameters
+        ----------
+        name : {"key", "value"}
+            A column that was asked for.
+        """
+        found: list[bytes | None] = self._gathered(name).to_list()
+        return found
 
     def _gathered(self, name: str) -> Any:
         columns = self.columns

@@ -6,7 +6,9 @@ A door of its own: nothing of this runs for those who look at batch headers only
 from __future__ import annotations
 
 import itertools
+import operator
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, TypeAlias
@@ -26,6 +28,7 @@ from kafkascan.record_table import DEFAULT_RECORD_COLUMNS, RecordTable, stored_c
 from kafkascan.sources import Source, SourceLike, borrowed_source
 
 Control: TypeAlias = Literal["skip", "only", "include"]
+OnDamage: TypeAlias = Callable[[CorruptBatchError], object]
 
 _NARROW_COLUMNS = ("batch", "key_size", "value_size", "headers_count")
 
@@ -33,6 +36,8 @@ _NARROW_COLUMNS = ("batch", "key_size", "value_size", "headers_count")
 _BYTES_PER_THREAD = 1 << 22
 # iter_records decompresses this many bytes for a table, and at most one batch more.
 _ENOUGH_DECOMPRESSED = 1 << 25
+# It reads this many bytes of batches for a table, and at most one batch more.
+_BYTES_AT_ONCE = 1 << 24
 
 
 def read_records(
@@ -96,14 +101,14 @@ def read_records(
     what compressed batches decompress to.
     """
     names, wanted = _wanted(columns)
-    _require_options(control, threads, max_decompressed_size)
+    limit = _require_options(control, threads, max_decompressed_size)
     with _kept_source(source) as owner:
         if batches is None:
             batches = scan_batches(owner, threads=threads).batches
         batches = _selected(require_batch_table(batches), control)
         if verify:
             _require_checksums(owner, batches, threads)
-        parts = _load_parts(owner, batches, max_decompressed_size, threads)
+        parts = _load_parts(owner, batches, limit, threads)
         return _decode(owner, parts, names, wanted)
 
 
@@ -117,6 +122,7 @@ def iter_records(
     verify: bool = False,
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
     batch_size: int = 65_536,
+    on_damage: OnDamage | None = None,
 ) -> Iterator[RecordTable]:
     """
     Decode records in tables of bounded size.
@@ -127,7 +133,10 @@ def iter_records(
         As of `read_records`.
     batch_size : int, default 65536
         Records of each table. Batches are not cut: a table has more where its last batch
-        takes it beyond, and fewer where 32 MiB were decompressed before.
+        takes it beyond, and fewer where 32 MiB were decompressed, or 16 MiB read, before.
+    on_damage : callable, optional
+        Gets the error of each batch whose records cannot be read, which is then left out. By
+        default the first such error is raised.
 
     Yields
     ------
@@ -139,13 +148,11 @@ def iter_records(
     As `read_records`. The records before the damage are yielded before the error is raised.
     """
     names, wanted = _wanted(columns)
-    _require_options(control, None, max_decompressed_size)
+    limit = _require_options(control, None, max_decompressed_size)
     if batch_size < 1:
         raise ValueError("batch_size must be at least 1")
     given = None if batches is None else require_batch_table(batches)
-    return _iter_tables(
-        source, given, names, wanted, control, verify, max_decompressed_size, batch_size
-    )
+    return _iter_tables(source, given, names, wanted, control, verify, limit, batch_size, on_damage)
 
 
 def _iter_tables(
@@ -157,38 +164,45 @@ def _iter_tables(
     verify: bool,
     max_decompressed_size: int,
     batch_size: int,
+    on_damage: OnDamage | None,
 ) -> Iterator[RecordTable]:
     with _kept_source(source) as owner:
         pool = PiecePool()
 
         def read_first(rows: BatchTable) -> tuple[int, RecordTable]:
+            if verify:
+                _require_checksums(owner, rows, 1)
             loaded = load_payloads(
                 owner, rows, max_decompressed_size, enough=_ENOUGH_DECOMPRESSED, pool=pool
             )
-            if verify:
-                _require_checksums(owner, loaded.batches, 1)
             return len(loaded.batches), _decode(owner, [loaded], names, wanted, pool)
 
         for table in iter_batches(owner) if batches is None else [batches]:
             for group in _groups(_selected(table, control), batch_size):
-                for records in _read_group(group, read_first):
+                for records in _read_group(group, read_first, on_damage):
                     if len(records):
                         yield records
 
 
 def _read_group(
-    batches: BatchTable, read_first: Callable[[BatchTable], tuple[int, RecordTable]]
+    batches: BatchTable,
+    read_first: Callable[[BatchTable], tuple[int, RecordTable]],
+    on_damage: OnDamage | None,
 ) -> Iterator[RecordTable]:
-    """Read all of a few batches, or each for itself up to the one that is damaged."""
+    """Read all of a few batches at once or, if one of them is damaged, each for itself."""
     at_once = len(batches)
     first = 0
     while first < len(batches):
         try:
             done, records = read_first(batches[first : first + at_once])
-        except CorruptBatchError:
-            if at_once == 1:
+        except CorruptBatchError as error:
+            if at_once > 1:
+                at_once = 1
+            elif on_damage is None:
                 raise
-            at_once = 1
+            else:
+                on_damage(error)
+                first += 1
         else:
             yield records
             first += done
@@ -198,10 +212,14 @@ def _groups(batches: BatchTable, batch_size: int) -> Iterator[BatchTable]:
     """Cut a table into pieces of about as many records."""
     # A wrapper does not say how many it holds; one of them is not many.
     records_up_to = np.cumsum(np.maximum(batches["records_count"], 1), dtype=np.int64)
+    bytes_up_to = np.cumsum(np.maximum(size_in_bytes(batches), 0))
     first = 0
     while first < len(batches):
-        before = records_up_to[first - 1] if first else 0
-        last = int(np.searchsorted(records_up_to, before + batch_size)) + 1
+        records, size = (records_up_to[first - 1], bytes_up_to[first - 1]) if first else (0, 0)
+        last = 1 + min(
+            int(np.searchsorted(records_up_to, records + batch_size)),
+            int(np.searchsorted(bytes_up_to, size + _BYTES_AT_ONCE)),
+        )
         yield batches[first:last]
         first = last
 
@@ -213,13 +231,15 @@ def _wanted(columns: Sequence[str] | None) -> tuple[tuple[str, ...], list[str]]:
     return names, stored_columns(names)
 
 
-def _require_options(control: str, threads: int | None, max_decompressed_size: int) -> None:
+def _require_options(control: str, threads: int | None, max_decompressed_size: int) -> int:
+    """Return the limit, as far as codecs can count."""
     if control not in ("skip", "only", "include"):
         raise ValueError(f"control must be 'skip', 'only' or 'include', not {control!r}")
     if threads is not None and threads < 1:
         raise ValueError("threads must be at least 1")
     if max_decompressed_size < 1:
         raise ValueError("max_decompressed_size must be at least 1")
+    return min(operator.index(max_decompressed_size), sys.maxsize - 1)
 
 
 def _kept_source(source: SourceLike) -> Any:

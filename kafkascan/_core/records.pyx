@@ -35,7 +35,8 @@ cdef extern from "record.h" nogil:
 
     int ks_decode_batch(
         const ks_payload *payload, const ks_batch_row *batch, int32_t batch_number,
-        int64_t row, int in_full, const ks_record_columns *columns, int64_t *done
+        int64_t row, int64_t count, int in_full, const ks_record_columns *columns,
+        int64_t *done
     )
     int ks_decode_plain_message(
         const ks_payload *payload, const ks_batch_row *batch, int32_t batch_number,
@@ -178,7 +179,7 @@ cdef int decode_batch(Decoding *job, int64_t batch) noexcept nogil:
         if row.records_count != count:
             return KS_ROW_MISMATCH
         return ks_decode_batch(
-            &payload, row, batch, first, job.in_full, &job.columns, &job.done
+            &payload, row, batch, first, count, job.in_full, &job.columns, &job.done
         )
     if job.is_wrapper[batch]:
         return ks_decode_wrapper(&payload, row, batch, first, count, &job.columns)
