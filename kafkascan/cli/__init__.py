@@ -9,6 +9,10 @@ import sys
 from collections.abc import Sequence
 
 
+def _leave(signal_number: int, _frame: object) -> None:
+    raise SystemExit(128 + signal_number)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
     try:
@@ -26,4 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    # An exception instead of death, so that files that are not whole are taken away.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
     return run(arguments)

@@ -304,5 +304,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _cannot_write(error: OSError) -> int:
     """Say that stdout takes no more, and keep the interpreter from trying again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    print(f"kafkascan: cannot write: {error.strerror}", file=sys.stderr)
+    place = f" {error.filename}" if error.filename else ""
+    print(f"kafkascan: cannot write{place}: {error.strerror}", file=sys.stderr)
     return EXIT_UNREADABLE

@@ -17,11 +17,13 @@ def _text(data: bytes) -> str:
 
 
 def _json(data: bytes) -> Any:
-    """What a JSON text says; the text itself where it is none."""
+    """What a JSON text says; the text itself where it is none, or none that can be written."""
     try:
-        return json.loads(data)
-    except ValueError:
+        value = json.loads(data)
+        json.dumps([[[value]]], allow_nan=False)  # as deep as a row will have it
+    except (ValueError, RecursionError):
         return _text(data)
+    return value
 
 
 DECODERS: dict[str, Decode] = {

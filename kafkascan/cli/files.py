@@ -24,7 +24,8 @@ class AtomicFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        # What a link points to is replaced, not the link.
+        self._path = Path(os.path.realpath(path))
         self.stream: IO[bytes]
 
     def __enter__(self) -> Self:
@@ -44,9 +45,11 @@ class AtomicFile:
             if kind is None:
                 self._put_in_place()
         finally:
-            self.stream.close()
-            if os.path.exists(self._temporary):
-                os.unlink(self._temporary)
+            try:
+                self.stream.close()
+            finally:
+                if os.path.exists(self._temporary):
+                    os.unlink(self._temporary)
 
     def _put_in_place(self) -> None:
         self.stream.flush()

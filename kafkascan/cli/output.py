@@ -47,16 +47,20 @@ class Writer:
 
 
 class CsvWriter(Writer):
-    """Comma-separated, with a header line; times in milliseconds."""
+    """Comma-separated, with a header line; times in milliseconds; a null is an empty field."""
 
     def __init__(self, names: Sequence[str], out: TextIO | None = None) -> None:
         super().__init__(names, out)
         self._csv = csv.writer(self.out, lineterminator="\n")
+        self._all_quoted = csv.writer(self.out, lineterminator="\n", quoting=csv.QUOTE_ALL)
         self._csv.writerow(self.names)
 
     def write(self, columns: Columns) -> None:
         plain = {name: [_plain(value) for value in columns[name]] for name in self.names}
-        self._csv.writerows(self._rows(plain))
+        for row in self._rows(plain):
+            # The module does not quote a carriage return that ends no line of ours.
+            has_return = any("\r" in cell for cell in row)
+            (self._all_quoted if has_return else self._csv).writerow(row)
 
 
 class JsonLinesWriter(Writer):

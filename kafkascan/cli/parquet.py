@@ -63,10 +63,14 @@ class ParquetOutput:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is None and self._writer is None:
-            self.write(dict.fromkeys(PLACE_COLUMNS), _no_records(self._names))
-        if self._writer is not None:
-            self._writer.close()
+        try:
+            if kind is None and self._writer is None:
+                self.write(dict.fromkeys(PLACE_COLUMNS), _no_records(self._names))
+            if self._writer is not None:
+                self._writer.close()
+        except BaseException as closing:
+            self._file.__exit__(type(closing), closing, closing.__traceback__)
+            raise
         self._file.__exit__(kind, error, traceback)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,17 +13,29 @@ import click
 import numpy as np
 
 import kafkascan as ks
+from kafkascan.arrow import require_pyarrow
 from kafkascan.batch_columns import BatchTable
 from kafkascan.cli.decoding import DECODERS, decode_control, decode_headers, decode_items
 from kafkascan.cli.inputs import PLACE_COLUMNS, Input
-from kafkascan.cli.options import Time, with_inputs
+from kafkascan.cli.options import InputPath, Time, with_inputs
 from kafkascan.cli.output import FORMATS, Columns, Writer, open_output
 from kafkascan.cli.parquet import ParquetOutput
 from kafkascan.cli.session import Report, Session
 from kafkascan.record_table import RecordTable, stored_columns
 
 DEFAULT_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
-LISTED_COLUMNS = (*PLACE_COLUMNS, *ks.RECORD_COLUMN_NAMES, *ks.COLUMN_NAMES)
+# Not the number of the batch in a table, of which nobody hears here; it has a `position`.
+LISTED_COLUMNS = (
+    *PLACE_COLUMNS,
+    *(name for name in ks.RECORD_COLUMN_NAMES if name != "batch"),
+    *ks.COLUMN_NAMES,
+)
+
+# What is shown at once: records, and bytes of keys, values and headers.
+_SHOWN_RECORDS, _SHOWN_BYTES = 1 << 10, 1 << 22
+_EXPORTED_RECORDS, _EXPORTED_BYTES = 1 << 16, 1 << 26
+# A header takes about this much besides its bytes.
+_HEADER_COST = 64
 
 NAMED_CODES = {"compression_type": ks.CompressionType, "timestamp_type": ks.TimestampType}
 
@@ -62,9 +75,10 @@ class Query:
             if stop is not None:
                 mask &= table[name] < stop
         if self.key is not None:
-            mask &= np.fromiter(
-                (key == self.key for key in table.to_numpy()["key"]), np.bool_, len(table)
-            )
+            mask &= table["key_size"] == len(self.key)
+            likely = np.flatnonzero(mask)
+            found = [key == self.key for key in table[likely].items("key")]
+            mask[likely] = found
         return table if mask.all() else table[mask]
 
     @property
@@ -88,6 +102,8 @@ class RecordColumnList(click.ParamType["tuple[str, ...]"]):
             return tuple(value)
         names = tuple(dict.fromkeys(value.split(",")))
         try:
+            if "batch" in names:
+                raise ValueError("there is no column 'batch'; did you mean 'position'?")
             stored_columns([name for name in names if name not in PLACE_COLUMNS])
         except ValueError as error:
             self.fail(str(error), param, context)
@@ -129,7 +145,7 @@ def _as_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     default=1 << 28, show_default=True, help="That one batch may take.",
 )  # fmt: skip
 @click.option(
-    "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    "--output", type=InputPath(), metavar="FILE",
     help="Instead of stdout; it appears when it is whole. Parquet needs it.",
 )  # fmt: skip
 def records(
@@ -152,21 +168,24 @@ def records(
     """
     if output_format == "parquet" and output is None:
         raise click.UsageError("Parquet is written to a file: --output FILE")
+    if output_format == "parquet":
+        _require_parquet()
     session = Session(
         paths,
         memory_map=memory_map,
         drop_cache=drop_cache,
         shows_progress=output is not None or not sys.stdout.isatty(),
     )
+    _require_output(output, session.inputs)
     if len(session.inputs) > 1:
         columns = tuple(dict.fromkeys((*PLACE_COLUMNS, *columns)))
-    query = Query(columns, key=None if key is None else key.encode(), **options)
+    query = Query(columns, key=None if key is None else os.fsencode(key), **options)
     with session.progress():
         found = _limited(_found(session, query), limit)
         if output_format == "parquet":
             assert output is not None
             with ParquetOutput(output, columns) as parquet:
-                for one, table in found:
+                for one, table in _pieces(found, _EXPORTED_RECORDS, _EXPORTED_BYTES):
                     parquet.write(one.place, table)
         else:
             with open_output(output_format, columns, output) as writer:
@@ -181,11 +200,47 @@ def _write(
     key_as: str,
     value_as: str,
 ) -> None:
-    for one, table in found:
+    for one, table in _pieces(found, _SHOWN_RECORDS, _SHOWN_BYTES):
         shown = _to_columns(one, table, query.columns, key_as, value_as)
         if query.control != "skip":
             _show_control(table, shown)
         writer.write(shown)
+
+
+def _require_parquet() -> None:
+    try:
+        require_pyarrow()
+    except ImportError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _require_output(output: Path | None, inputs: Sequence[Input]) -> None:
+    """Refuse to replace what is read, or what is no file."""
+    if output is None or not output.exists():
+        return
+    if not output.is_file():
+        raise click.UsageError(f"{output}: not a regular file; leave --output away for stdout")
+    if any(one.path.exists() and output.samefile(one.path) for one in inputs):
+        raise click.UsageError(f"{output}: is one of the files that are read")
+
+
+def _pieces(
+    found: Iterator[tuple[Input, RecordTable]], most_records: int, most_bytes: int
+) -> Iterator[tuple[Input, RecordTable]]:
+    """Cut tables: a small batch may hold millions of records."""
+    for one, table in found:
+        costs = np.zeros(len(table), np.int64)
+        for name in ("key_size", "value_size"):
+            costs += np.maximum(table.columns.get(name, 0), 0)
+        costs += _HEADER_COST * table.columns.get("headers_count", np.int32(0)).astype(np.int64)
+        costs_up_to = np.cumsum(costs)
+        first = 0
+        while first < len(table):
+            before = costs_up_to[first - 1] if first else 0
+            last = 1 + int(np.searchsorted(costs_up_to, before + most_bytes))
+            last = min(last, first + most_records)
+            yield one, table[first:last]
+            first = last
 
 
 def _found(session: Session, query: Query) -> Iterator[tuple[Input, RecordTable]]:
@@ -208,23 +263,16 @@ def _readable(
     source: ks.Source, batches: BatchTable, query: Query, report: Report
 ) -> Iterator[RecordTable]:
     """Yield the records of the batches that can be read."""
-    while len(batches):
-        try:
-            yield from ks.iter_records(
-                source,
-                batches,
-                columns=query.read_columns,
-                control=query.control,
-                verify=query.verify,
-                max_decompressed_size=query.max_decompressed_size,
-                batch_size=8192,
-            )
-        except ks.CorruptBatchError as error:
-            report.finding(str(error))
-            behind = batches["position"] > error.position
-            batches = batches.take(np.flatnonzero(behind))
-        else:
-            return
+    return ks.iter_records(
+        source,
+        batches,
+        columns=query.read_columns,
+        control=query.control,
+        verify=query.verify,
+        max_decompressed_size=query.max_decompressed_size,
+        batch_size=8192,
+        on_damage=lambda error: report.finding(str(error)),
+    )
 
 
 def _limited(

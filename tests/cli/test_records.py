@@ -5,15 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
+import zstandard
 
 import kafkascan as ks
 from tests.cli.test_cli import DATA, LEGACY, rows, run
 from tests.support.records import RecordV2, batch_of
-from tests.support.segments import T0
+from tests.support.segments import T0, batch_v2
 
 HEADERS: list[tuple[bytes, bytes | None]] = [(b"h", b"1"), (b"n", None)]
 
@@ -168,3 +174,68 @@ def test_a_file_appears_when_it_is_whole(log: Path, tmp_path: Path) -> None:
     missing = run("records", log, "--output", tmp_path / "no" / "out.json")
     assert missing.returncode == 3
     assert "cannot write" in missing.stderr
+    link = tmp_path / "link.json"
+    link.symlink_to(out)
+    assert run("records", log, "--format", "jsonl", "--output", link).returncode == 0
+    assert link.is_symlink()
+    assert len(out.read_text().splitlines()) == 100
+
+
+def test_what_output_must_not_replace(log: Path, tmp_path: Path) -> None:
+    before = log.read_bytes()
+    os.mkfifo(tmp_path / "fifo")
+    for output in (log, tmp_path / "fifo", tmp_path, ""):
+        result = run("records", log, "--format", "csv", "--output", output)
+        assert result.returncode == 2, result.stderr
+    assert log.read_bytes() == before
+    assert (tmp_path / "fifo").is_fifo()
+
+
+def test_a_signal_leaves_nothing_behind(log: Path, tmp_path: Path) -> None:
+    log.write_bytes(log.read_bytes() * 3000)
+    command = [sys.executable, "-m", "kafkascan", "records", log, "--format", "jsonl"]
+    process = subprocess.Popen([*command, "--output", tmp_path / "out"])
+    while not list(tmp_path.glob(".out.*.part")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert not list(tmp_path.glob("*out*"))
+
+
+def test_many_damaged_batches_take_no_longer_than_good_ones(tmp_path: Path) -> None:
+    records = RecordV2(value=b"A" * 4000).encode() + RecordV2(value=b"A").encode()
+    packed = zstandard.compress(records)
+    parts = [batch_v2(packed, records_count=1, attributes=4, base_offset=i) for i in range(3000)]
+    path = tmp_path / "0.log"
+    path.write_bytes(b"".join(parts) + batch_of([RecordV2(b"good")], base_offset=5000))
+    result = run("records", path, "--format", "jsonl")  # which has a minute
+    assert result.returncode == 1
+    assert json.loads(result.stdout)["offset"] == 5000
+    assert result.stderr.count("[RECORDS_LEFT]") == 1000
+    assert "2000 more findings" in result.stderr
+
+
+def test_hostile_json(tmp_path: Path) -> None:
+    values = [b"[" * 2000 + b"]" * 2000, b"NaN", b"1e999", b'{"a": [1]}', b"a\rb"]
+    path = tmp_path / "0.log"
+    path.write_bytes(
+        batch_of([RecordV2(value=value, offset_delta=i) for i, value in enumerate(values)])
+    )
+    found = rows("records", path, "--value-as", "json")
+    assert [row["value"] for row in found] == [
+        values[0].decode(), "NaN", "1e999", {"a": [1]}, "a\rb",
+    ]  # fmt: skip
+    text = run("records", path, "--format", "csv", "--columns", "offset,value").stdout
+    assert [row["offset"] for row in csv.DictReader(io.StringIO(text, newline=""))] == list("01234")
+
+
+def test_one_small_batch_of_many_records(tmp_path: Path) -> None:
+    one = RecordV2(value=None).encode()
+    path = tmp_path / "0.log"
+    packed = zstandard.compress(one * 300_000)
+    path.write_bytes(batch_v2(packed, records_count=300_000, attributes=4))
+    out = tmp_path / "out.csv"
+    assert run("records", path, "--format", "csv", "--output", out, "--key", "x").returncode == 0
+    assert run("records", path, "--format", "csv", "--output", out).returncode == 0
+    assert len(out.read_text().splitlines()) == 300_001

@@ -203,6 +203,58 @@ def test_iteration_yields_what_stands_before_the_damage() -> None:
     assert caught.value.base_offset == 2
 
 
+@pytest.mark.parametrize("verify", [False, True])
+def test_damaged_batches_are_left_out_if_somebody_hears_of_them(verify: bool) -> None:
+    log = bytearray(b"".join(batch_of([RecordV2()], base_offset=i) for i in range(50)))
+    size = len(log) // 50
+    for index in (0, 7, 8, 49):
+        log[index * size + (62 if verify else 61)] ^= 0xFF  # attributes, or the length
+        if not verify:
+            part = bytearray(log[index * size : (index + 1) * size])
+            sign(part)
+            log[index * size : (index + 1) * size] = part
+    errors: list[ks.CorruptBatchError] = []
+    tables = list(ks.iter_records(bytes(log), verify=verify, on_damage=errors.append))
+    offsets = [record.offset for table in tables for record in table]
+    assert offsets == [i for i in range(50) if i not in (0, 7, 8, 49)]
+    assert [error.base_offset for error in errors] == [0, 7, 8, 49]
+    expected = ks.ChecksumMismatchError if verify else ks.InvalidRecordError
+    assert {type(error) for error in errors} == {expected}
+
+
+def test_checksums_come_first() -> None:
+    batch = bytearray(compressed(batch_of([RecordV2(value=bytes(300))]), "zstd"))
+    batch[62] ^= 0xFF
+    for read in (ks.read_records, lambda *a, **k: list(ks.iter_records(*a, **k))):
+        with pytest.raises(ks.ChecksumMismatchError):
+            read(bytes(batch), verify=True)
+
+
+def test_many_gzip_members() -> None:
+    """Each of them copies what it does not use: all of it, that would take minutes."""
+    records = b"".join(RecordV2(offset_delta=i).encode() for i in range(3))
+    payload = gzip.compress(b"") * 200_000 + gzip.compress(records) + gzip.compress(b"")
+    batch = batch_v2(payload, attributes=1, records_count=3)
+    assert len(ks.read_records(batch)) == 3
+
+
+def test_memory_that_was_given_back_is_not_seen() -> None:
+    batches = [
+        compressed(batch_of([RecordV2(value=bytes([i]) * 50)], base_offset=i), "zstd")
+        for i in range(3)
+    ]
+    tables = ks.iter_records(b"".join(batches), batch_size=1)
+    first = next(tables)
+    view = first.to_arrow(views=True)["value"]
+    kept = first._buffers
+    del first
+    next(tables)
+    assert view.to_pylist() == [bytes(50)]
+    kept.__del__()
+    for table in tables:
+        assert table[0].value == bytes([2]) * 50
+
+
 def test_threads_change_nothing() -> None:
     rng = np.random.default_rng(4)
     names = ["none", *CODECS]
