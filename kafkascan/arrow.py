@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan._core import records as _core
+from kafkascan._core import items as _core
 from kafkascan.batch_columns import TIMESTAMP_COLUMNS, BatchTable, column
 from kafkascan.columns import Buffers, Gathered
 from kafkascan.layout import NO_TIMESTAMP, CompressionType, NamedCode, TimestampType

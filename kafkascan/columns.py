@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan._core import records as _core
+from kafkascan._core import items as _core
 from kafkascan.errors import STATUS, BatchTableError
 from kafkascan.sources import Source
 

@@ -17,37 +17,3 @@ def decode_into(
     stop_batch: int,
 ) -> tuple[int, int, int, int]: ...
 def count_entries(messages: Any) -> tuple[int, int]: ...
-def gather_into(
-    addresses: Any,
-    sizes: Any,
-    buffer_of_batch: Any,
-    batch: Any,
-    position: Any,
-    size: Any,
-    out: Any,
-    starts: Any,
-) -> tuple[int, int]: ...
-def views_into(
-    addresses: Any,
-    sizes: Any,
-    buffer_of_batch: Any,
-    batch: Any,
-    position: Any,
-    size: Any,
-    first_piece: Any,
-    piece_bits: int,
-    views: Any,
-) -> tuple[int, int]: ...
-def headers_into(
-    addresses: Any,
-    sizes: Any,
-    buffer_of_batch: Any,
-    batch: Any,
-    headers_position: Any,
-    headers_count: Any,
-    header_batch: Any,
-    key_position: Any,
-    key_size: Any,
-    value_position: Any,
-    value_size: Any,
-) -> tuple[int, int]: ...

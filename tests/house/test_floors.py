@@ -16,7 +16,9 @@ FLOORS = {
     "_core.memory": 0.2,
     "_core.batches": 0.2,
     "_core.checksums": 0.2,
+    "_core.buffers": 0.1,
     "_core.records": 0.2,
+    "_core.items": 0.2,
     "_core": 0.9,
     "errors": 1,
     "layout": 1,
@@ -64,14 +66,15 @@ def module_name(path: Path) -> str:
 
 
 def modules() -> dict[str, Path]:
-    found = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyx")]
+    # A .pxd is a module of its own where there is nothing else of its name.
+    found = [*PACKAGE.rglob("*.pxd"), *PACKAGE.rglob("*.pyx"), *PACKAGE.rglob("*.py")]
     return {module_name(path): path for path in found}
 
 
 def imported_by(path: Path) -> set[str]:
     """Modules of the package that a file imports, wherever in the file it does."""
     text = path.read_text()
-    if path.suffix == ".pyx":
+    if path.suffix in (".pyx", ".pxd"):
         names = set(re.findall(r"^\s*(?:from|cimport|import) (kafkascan[\w.]*)", text, re.M))
     else:
         names = {name for node in ast.walk(ast.parse(text)) for name in imported_names(node)}

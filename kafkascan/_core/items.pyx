@@ -1,0 +1,343 @@
+"""Items of any size, wherever they lie: brought together, viewed, and found in headers."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
+from libc.string cimport memcpy, memset
+
+from kafkascan._core.buffers cimport Buffers, bytes_at
+from kafkascan._core.guard cimport run_guarded
+from kafkascan._core.layout cimport KS_OK, KS_ROW_MISMATCH, KS_SOURCE_FAULT
+
+
+cdef extern from "varint.h" nogil:
+    const uint8_t *ks_read_varint(const uint8_t *p, const uint8_t *limit, int32_t *number)
+
+
+cdef struct Gathering:
+    Buffers buffers
+    const int32_t *batch           # by item
+    const int32_t *buffer          # by batch; NULL where all is in buffer 0
+    int64_t batches
+    const int64_t *position
+    const int32_t *size
+    int64_t count
+    uint8_t *out
+    int64_t out_size
+    int64_t *starts                # of items in `out`, and where the last one ends
+    uint8_t *views
+    bint failed
+
+
+cdef inline const uint8_t *item_bytes(const Gathering *job, int64_t i) noexcept nogil:
+    cdef int64_t batch = job.batch[i]
+    if batch < 0 or batch >= job.batches:
+        return NULL
+    return bytes_at(&job.buffers, job.buffer[batch], job.position[i], job.size[i])
+
+
+cdef void gather(void *context) noexcept nogil:
+    cdef Gathering *job = <Gathering *>context
+    cdef const uint8_t *p
+    cdef int64_t i, at = 0, size
+    for i in range(job.count):
+        job.starts[i] = at
+        size = job.size[i]
+        if size <= 0:
+            continue
+        p = item_bytes(job, i)
+        if p == NULL or size > job.out_size - at:
+            job.failed = True
+            return
+        memcpy(job.out + at, p, size)
+        at += size
+    job.starts[job.count] = at
+
+
+cdef int start_gathering(
+    Gathering *job,
+    const uintptr_t[::1] addresses,
+    const int64_t[::1] sizes,
+    const int32_t[::1] buffer_of_batch,
+    const int32_t[::1] batch,
+    const int64_t[::1] position,
+    const int32_t[::1] size,
+) except -1:
+    if not (batch.shape[0] == position.shape[0] == size.shape[0]):
+        raise ValueError("columns differ in length")
+    if sizes.shape[0] == 0 or addresses.shape[0] != sizes.shape[0]:
+        raise ValueError("buffers and their sizes differ in number")
+    job.buffers.addresses = &addresses[0]
+    job.buffers.sizes = &sizes[0]
+    job.buffers.count = sizes.shape[0]
+    job.buffer = &buffer_of_batch[0] if buffer_of_batch.shape[0] else NULL
+    job.batches = buffer_of_batch.shape[0]
+    job.count = batch.shape[0]
+    job.batch = &batch[0] if job.count else NULL
+    job.position = &position[0] if job.count else NULL
+    job.size = &size[0] if job.count else NULL
+    job.failed = False
+    return 0
+
+
+def gather_into(
+    const uintptr_t[::1] addresses not None,
+    const int64_t[::1] sizes not None,
+    const int32_t[::1] buffer_of_batch not None,
+    const int32_t[::1] batch not None,
+    const int64_t[::1] position not None,
+    const int32_t[::1] size not None,
+    uint8_t[::1] out not None,
+    int64_t[::1] starts not None,
+):
+    """
+    Copy items one behind the other.
+
+    Parameters
+    ----------
+    addresses, sizes : arrays
+        Of the buffers; buffer 0 is the source, which may be a map.
+    buffer_of_batch : array of int32
+    batch, position, size : arrays of n
+        Where the items lie; a negative size is a null.
+    out : writable buffer of bytes
+        Of the size of all items.
+    starts : array of n + 1
+        Is filled with where each item starts in `out`.
+
+    Returns
+    -------
+    status : int
+    fault : int
+        Position of the byte that faulted, for KS_SOURCE_FAULT.
+    """
+    cdef Gathering job
+    cdef int64_t fault
+    start_gathering(&job, addresses, sizes, buffer_of_batch, batch, position, size)
+    if starts.shape[0] != job.count + 1:
+        raise ValueError("columns differ in length")
+    job.out = &out[0] if out.shape[0] else NULL
+    job.out_size = out.shape[0]
+    job.starts = &starts[0]
+    with nogil:
+        fault = run_guarded(
+            gather, &job, <const uint8_t *>job.buffers.addresses[0], job.buffers.sizes[0]
+        )
+    if fault >= 0:
+        return KS_SOURCE_FAULT, fault
+    return (KS_ROW_MISMATCH if job.failed else KS_OK), 0
+
+
+# ---- Arrow's views -----------------------------------------------------------------------
+
+cdef enum:
+    VIEW_SIZE = 16
+    INLINE_SIZE = 12
+
+
+cdef struct Viewing:
+    Gathering items
+    const int32_t *first_piece     # by buffer: Arrow's number of its first piece
+    int piece_bits                 # a piece starts every 2**piece_bits bytes
+
+
+cdef void make_views(void *context) noexcept nogil:
+    cdef Viewing *job = <Viewing *>context
+    cdef Gathering *items = &job.items
+    cdef const uint8_t *p
+    cdef uint8_t *view
+    cdef int32_t size, piece, start
+    cdef int64_t i, mask = (<int64_t>1 << job.piece_bits) - 1
+    for i in range(items.count):
+        view = items.views + i * VIEW_SIZE
+        memset(view, 0, VIEW_SIZE)
+        size = items.size[i]
+        if size <= 0:
+            continue
+        p = item_bytes(items, i)
+        if p == NULL:
+            items.failed = True
+            return
+        memcpy(view, &size, 4)
+        if size <= INLINE_SIZE:
+            memcpy(view + 4, p, size)
+            continue
+        memcpy(view + 4, p, 4)
+        piece = <int32_t>(
+            job.first_piece[items.buffer[items.batch[i]]]
+            + (items.position[i] >> job.piece_bits)
+        )
+        start = <int32_t>(items.position[i] & mask)
+        memcpy(view + 8, &piece, 4)
+        memcpy(view + 12, &start, 4)
+
+
+def views_into(
+    const uintptr_t[::1] addresses not None,
+    const int64_t[::1] sizes not None,
+    const int32_t[::1] buffer_of_batch not None,
+    const int32_t[::1] batch not None,
+    const int64_t[::1] position not None,
+    const int32_t[::1] size not None,
+    const int32_t[::1] first_piece not None,
+    int piece_bits,
+    uint8_t[:, ::1] views not None,
+):
+    """
+    Fill Arrow's 16-byte views of items.
+
+    Parameters
+    ----------
+    addresses, sizes, buffer_of_batch, batch, position, size
+        As of `gather_into`.
+    first_piece : array of int32, one per buffer
+        Number of the first of the pieces that Arrow gets of each buffer.
+    piece_bits : int
+        A piece starts every ``2**piece_bits`` bytes.
+    views : array of uint8, shape (n, 16)
+
+    Returns
+    -------
+    status : int
+    fault : int
+    """
+    cdef Viewing job
+    cdef int64_t fault
+    start_gathering(&job.items, addresses, sizes, buffer_of_batch, batch, position, size)
+    if views.shape[0] != job.items.count or views.shape[1] != VIEW_SIZE:
+        raise ValueError("views and items differ in number")
+    if first_piece.shape[0] != sizes.shape[0] or not 0 < piece_bits < 31:
+        raise ValueError("pieces are not those of the buffers")
+    if job.items.count == 0:
+        return KS_OK, 0
+    job.items.views = &views[0, 0]
+    job.first_piece = &first_piece[0]
+    job.piece_bits = piece_bits
+    with nogil:
+        fault = run_guarded(
+            make_views, &job,
+            <const uint8_t *>job.items.buffers.addresses[0], job.items.buffers.sizes[0],
+        )
+    if fault >= 0:
+        return KS_SOURCE_FAULT, fault
+    return (KS_ROW_MISMATCH if job.items.failed else KS_OK), 0
+
+
+# ---- headers -----------------------------------------------------------------------------
+
+cdef struct HeaderWalk:
+    Gathering items                # position and count of the headers of each record
+    int32_t *batch                 # of each header
+    int64_t *key_position
+    int32_t *key_size
+    int64_t *value_position
+    int32_t *value_size
+    int64_t capacity
+    int64_t written
+
+
+cdef const uint8_t *walk_header(
+    HeaderWalk *job, const uint8_t *p, const uint8_t *buffer, const uint8_t *limit
+) noexcept nogil:
+    cdef int64_t at = job.written
+    cdef int32_t size = 0
+    p = ks_read_varint(p, limit, &size)
+    if p == NULL or size < 0 or size > limit - p:
+        return NULL
+    job.key_position[at] = p - buffer
+    job.key_size[at] = size
+    p = ks_read_varint(p + size, limit, &size)
+    if p == NULL or size > limit - p:
+        return NULL
+    job.value_position[at] = p - buffer
+    job.value_size[at] = -1 if size < 0 else size
+    job.written += 1
+    return p + size if size > 0 else p
+
+
+cdef void walk_headers(void *context) noexcept nogil:
+    cdef HeaderWalk *job = <HeaderWalk *>context
+    cdef Gathering *items = &job.items
+    cdef const uint8_t *p
+    cdef const uint8_t *buffer
+    cdef const uint8_t *limit
+    cdef int64_t i
+    cdef int32_t batch
+    for i in range(items.count):
+        if items.size[i] <= 0:
+            continue
+        batch = items.batch[i]
+        # The headers' own size is not known: each is checked against the buffer's end.
+        p = NULL
+        if 0 <= batch < items.batches:
+            p = bytes_at(&items.buffers, items.buffer[batch], items.position[i], 0)
+        if p == NULL or items.size[i] > job.capacity - job.written:
+            items.failed = True
+            return
+        buffer = p - items.position[i]
+        limit = buffer + items.buffers.sizes[items.buffer[batch]]
+        for _ in range(items.size[i]):
+            job.batch[job.written] = batch
+            p = walk_header(job, p, buffer, limit)
+            if p == NULL:
+                items.failed = True
+                return
+
+
+def headers_into(
+    const uintptr_t[::1] addresses not None,
+    const int64_t[::1] sizes not None,
+    const int32_t[::1] buffer_of_batch not None,
+    const int32_t[::1] batch not None,
+    const int64_t[::1] headers_position not None,
+    const int32_t[::1] headers_count not None,
+    int32_t[::1] header_batch not None,
+    int64_t[::1] key_position not None,
+    int32_t[::1] key_size not None,
+    int64_t[::1] value_position not None,
+    int32_t[::1] value_size not None,
+):
+    """
+    Find the keys and values of the headers of records, in order.
+
+    Parameters
+    ----------
+    addresses, sizes, buffer_of_batch
+        As of `gather_into`.
+    batch, headers_position, headers_count : arrays of n
+        Columns of the records.
+    header_batch, key_position, key_size, value_position, value_size : arrays of m
+        Filled; m is the sum of the counts.
+
+    Returns
+    -------
+    status : int
+    fault : int
+    """
+    cdef HeaderWalk job
+    cdef int64_t fault
+    start_gathering(
+        &job.items, addresses, sizes, buffer_of_batch, batch, headers_position, headers_count
+    )
+    job.capacity = header_batch.shape[0]
+    if not (
+        key_position.shape[0] == key_size.shape[0] == value_position.shape[0] == job.capacity
+        and value_size.shape[0] == job.capacity
+    ):
+        raise ValueError("columns differ in length")
+    if job.capacity == 0:
+        return KS_OK, 0
+    job.batch = &header_batch[0]
+    job.key_position = &key_position[0]
+    job.key_size = &key_size[0]
+    job.value_position = &value_position[0]
+    job.value_size = &value_size[0]
+    job.written = 0
+    with nogil:
+        fault = run_guarded(
+            walk_headers, &job,
+            <const uint8_t *>job.items.buffers.addresses[0], job.items.buffers.sizes[0],
+        )
+    if fault >= 0:
+        return KS_SOURCE_FAULT, fault
+    if job.items.failed or job.written != job.capacity:
+        return KS_ROW_MISMATCH, 0
+    return KS_OK, 0
