@@ -15,6 +15,7 @@ C_SOURCES = {
     "checksums": ["csrc/crc32c.c"],
     "records": [],
     "items": [],
+    "indexes": [],
 }
 
 C_HEADERS = [

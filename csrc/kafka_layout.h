@@ -64,6 +64,11 @@
     X(relative_offset, i32, 0) \
     X(position, i32, 0 + 4)
 
+/* X(name, type, wire offset): an entry of a .timeindex file (TimeIndex). */
+#define KS_TIME_INDEX_ENTRY(X) \
+    X(timestamp, i64, 0) \
+    X(relative_offset, i32, 0 + 8)
+
 /* Wire offsets: KS_AT_<field> for batches, KS_V0_AT_…, KS_V1_AT_… for messages. */
 // clang-format off
 enum ks_wire_offset {

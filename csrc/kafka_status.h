@@ -42,7 +42,13 @@
     X(BAD_WRAPPER_OFFSET, 64, "a compressed message's offset is below its last message's") \
     X(UNSUPPORTED_COMPRESSION, 65, "the codec is not one of this format") \
     X(CHECKSUM_MISMATCH, 66, "the stored checksum is not that of the bytes") \
-    X(BAD_CONTROL_RECORD, 67, "a control record is not one that Kafka would accept")
+    X(BAD_CONTROL_RECORD, 67, "a control record is not one that Kafka would accept") \
+    /* 70-79: batches that an index cannot hold, entries that cannot be */ \
+    X(OFFSET_OVERFLOW, 70, \
+      "an index counts offsets and positions in 31 bits from the segment's start") \
+    X(OFFSETS_NOT_ASCENDING, 71, \
+      "a batch ends with an offset that is not above the ones before it") \
+    X(ODD_INDEX_SIZE, 72, "the size of the file is not that of whole entries")
 
 enum ks_status {
 #define KS_ENUM(symbol, number, sentence) KS_##symbol = number,

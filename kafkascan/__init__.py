@@ -39,7 +39,9 @@ from kafkascan.errors import (
     BatchTableError,
     ChecksumMismatchError,
     CorruptBatchError,
+    CorruptIndexError,
     CorruptLogError,
+    IndexOverflowError,
     InvalidRecordError,
     KafkaScanError,
     SourceInUseError,
@@ -47,7 +49,15 @@ from kafkascan.errors import (
     UnsupportedCompressionError,
     UnsupportedMagicError,
 )
-from kafkascan.layout import BATCH_DTYPE, CompressionType, ScanEnd, TimestampType
+from kafkascan.indexes import build_offset_index, build_time_index, read_index, write_index
+from kafkascan.layout import (
+    BATCH_DTYPE,
+    OFFSET_INDEX_ENTRY,
+    TIME_INDEX_ENTRY,
+    CompressionType,
+    ScanEnd,
+    TimestampType,
+)
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir, partition_dir
 from kafkascan.names import SegmentName, parse_segment_name
 from kafkascan.record_table import RECORD_COLUMN_NAMES, Record, RecordTable
@@ -62,7 +72,9 @@ __version__ = _version("kafkascan")
 __all__ = [
     "BATCH_DTYPE",
     "COLUMN_NAMES",
+    "OFFSET_INDEX_ENTRY",
     "RECORD_COLUMN_NAMES",
+    "TIME_INDEX_ENTRY",
     "BatchIterator",
     "BatchScan",
     "BatchSummary",
@@ -72,7 +84,9 @@ __all__ = [
     "ControlRecord",
     "ControlRecordType",
     "CorruptBatchError",
+    "CorruptIndexError",
     "CorruptLogError",
+    "IndexOverflowError",
     "InvalidRecordError",
     "KafkaScanError",
     "LogDir",
@@ -90,6 +104,8 @@ __all__ = [
     "UnsupportedCompressionError",
     "UnsupportedMagicError",
     "as_datetime64",
+    "build_offset_index",
+    "build_time_index",
     "column",
     "compression_type",
     "crc32c",
@@ -109,6 +125,7 @@ __all__ = [
     "parse_segment_name",
     "partition_dir",
     "read_control_records",
+    "read_index",
     "read_records",
     "scan_batches",
     "select_offsets",
@@ -117,4 +134,5 @@ __all__ = [
     "summarize",
     "timestamp_type",
     "verify_crcs",
+    "write_index",
 ]

@@ -76,6 +76,31 @@ class ChecksumMismatchError(CorruptBatchError):
     """The stored checksum of a batch is not that of its bytes."""
 
 
+class CorruptIndexError(CorruptLogError):
+    """An index file that Kafka would not accept."""
+
+
+class IndexOverflowError(KafkaScanError, OverflowError):
+    """
+    A batch whose offset or position an index of its segment cannot hold.
+
+    Attributes
+    ----------
+    row : int
+        Of the batch table.
+    symbol : str
+    """
+
+    def __init__(self, row: int, status: int) -> None:
+        super().__init__(row, status)
+        self.row = row
+        self.symbol = SYMBOLS[status]
+        self._sentence = SENTENCES[status]
+
+    def __str__(self) -> str:
+        return f"batches[{self.row}]: {self._sentence} [{self.symbol}]"
+
+
 class BatchTableError(KafkaScanError, ValueError):
     """
     A batch table that does not belong to the source it was used with.

@@ -64,6 +64,12 @@ OFFSET_INDEX_ENTRY = np.dtype(
 """An entry of a ``.index`` file as it stands there, big-endian: ``relative_offset`` (to the
 segment's base offset) and ``position`` of a batch (``OffsetIndex``)."""
 
+TIME_INDEX_ENTRY = np.dtype(
+    [(name, ">" + _NUMPY_CODES[kind]) for name, kind, _ in _layout.time_index_entry]
+)
+"""An entry of a ``.timeindex`` file as it stands there, big-endian: the latest ``timestamp`` so
+far, and the ``relative_offset`` of the batch that reached it first (``TimeIndex``)."""
+
 COMPRESSION_MASK: int = _layout.compression_mask
 TIMESTAMP_TYPE_BIT: int = _layout.timestamp_type_bit
 TRANSACTIONAL_BIT: int = _layout.transactional_bit

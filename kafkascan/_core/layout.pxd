@@ -12,6 +12,8 @@ cdef extern from "kafka_status.h" nogil:
     int KS_ROW_OUT_OF_BOUNDS
     int KS_ROW_MISMATCH
     int KS_SOURCE_FAULT
+    int KS_OFFSET_OVERFLOW
+    int KS_OFFSETS_NOT_ASCENDING
 
 
 cdef extern from "kafka_layout.h" nogil:

@@ -3,6 +3,7 @@ Field = tuple[str, str, int]
 batch_header: tuple[Field, ...]
 message_v0: tuple[Field, ...]
 message_v1: tuple[Field, ...]
+time_index_entry: tuple[Field, ...]
 offset_index_entry: tuple[Field, ...]
 row_size: int
 log_overhead: int

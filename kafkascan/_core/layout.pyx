@@ -10,6 +10,7 @@ cdef extern from *:
     static const ks_field ks_message_v0_fields[] = {KS_MESSAGE_V0(KS_AS_FIELD)};
     static const ks_field ks_message_v1_fields[] = {KS_MESSAGE_V1(KS_AS_FIELD)};
     static const ks_field ks_offset_index_fields[] = {KS_OFFSET_INDEX_ENTRY(KS_AS_FIELD)};
+    static const ks_field ks_time_index_fields[] = {KS_TIME_INDEX_ENTRY(KS_AS_FIELD)};
     #define KS_COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
     typedef struct ks_status_text { const char *symbol; int number; const char *sentence; }
@@ -31,10 +32,12 @@ cdef extern from *:
     const ks_field *ks_message_v0_fields
     const ks_field *ks_message_v1_fields
     const ks_field *ks_offset_index_fields
+    const ks_field *ks_time_index_fields
     const ks_status_text *ks_status_texts
     int BATCH_HEADER_COUNT "KS_COUNT(ks_batch_header_fields)"
     int MESSAGE_V0_COUNT "KS_COUNT(ks_message_v0_fields)"
     int MESSAGE_V1_COUNT "KS_COUNT(ks_message_v1_fields)"
+    int TIME_INDEX_COUNT "KS_COUNT(ks_time_index_fields)"
     int OFFSET_INDEX_COUNT "KS_COUNT(ks_offset_index_fields)"
     int STATUS_COUNT "KS_COUNT(ks_status_texts)"
 
@@ -57,6 +60,7 @@ cdef tuple _fields(const ks_field *fields, int count):
 batch_header = _fields(ks_batch_header_fields, BATCH_HEADER_COUNT)
 message_v0 = _fields(ks_message_v0_fields, MESSAGE_V0_COUNT)
 message_v1 = _fields(ks_message_v1_fields, MESSAGE_V1_COUNT)
+time_index_entry = _fields(ks_time_index_fields, TIME_INDEX_COUNT)
 offset_index_entry = _fields(ks_offset_index_fields, OFFSET_INDEX_COUNT)
 
 row_size = sizeof(ks_batch_row)

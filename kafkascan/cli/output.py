@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from kafkascan import as_datetime64
-from kafkascan.cli.files import AtomicFile
+from kafkascan.files import AtomicFile
 
 FORMATS = ("table", "json", "jsonl", "csv")
 

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from kafkascan.arrow import require_pyarrow
-from kafkascan.cli.files import AtomicFile
 from kafkascan.cli.inputs import PLACE_COLUMNS
+from kafkascan.files import AtomicFile
 from kafkascan.record_table import RecordTable
 
 

@@ -29,6 +29,7 @@ def documented(heading: str) -> list[tuple[str, str, int]]:
         ("Batch header (magic 2)", layout.batch_header),
         ("Message of magic 0", layout.message_v0),
         ("Message of magic 1", layout.message_v1),
+        ("Entry of a time index", layout.time_index_entry),
         ("Entry of an offset index", layout.offset_index_entry),
     ],
 )

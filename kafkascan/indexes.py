@@ -1,0 +1,181 @@
+"""Offset and time indexes of a segment: read, written, and built anew from its batches."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import indexes as _core
+from kafkascan.batch_columns import BatchTable, require_batch_table
+from kafkascan.errors import (
+    SENTENCES,
+    STATUS,
+    BatchTableError,
+    CorruptIndexError,
+    IndexOverflowError,
+)
+from kafkascan.files import AtomicFile
+from kafkascan.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+
+IndexEntries: TypeAlias = "NDArray[np.void]"
+"""Array of `OFFSET_INDEX_ENTRY` or `TIME_INDEX_ENTRY`, shape (n,)."""
+
+DEFAULT_INTERVAL_BYTES = 4096
+"""Kafka's ``index.interval.bytes``."""
+
+_DTYPES = {"index": OFFSET_INDEX_ENTRY, "timeindex": TIME_INDEX_ENTRY}
+
+
+def build_offset_index(
+    batches: BatchTable, /, *, base_offset: int, interval_bytes: int = DEFAULT_INTERVAL_BYTES
+) -> IndexEntries:
+    """
+    Build the entries of a ``.index`` file, as Kafka's recovery would.
+
+    Parameters
+    ----------
+    batches : array of BATCH_DTYPE, shape (n,)
+        All of a segment, in file order.
+    base_offset : int
+        Of the segment: its file's name.
+    interval_bytes : int, default 4096
+        Kafka's ``index.interval.bytes``: an entry stands for more bytes than this.
+
+    Returns
+    -------
+    ndarray of OFFSET_INDEX_ENTRY
+        ``entries.tobytes()`` is the file.
+
+    Raises
+    ------
+    IndexOverflowError
+        If an offset lies before the segment's, or an offset or position 2**31 behind it.
+    BatchTableError
+        If offsets do not ascend.
+
+    Notes
+    -----
+    ``LogSegment.recover``. Brokers that append write the same entries, as long as they do not
+    start anew in the middle of a segment, and append batch by batch (all do since KAFKA-806).
+    """
+    return _build(batches, base_offset, interval_bytes)[0]
+
+
+def build_time_index(
+    batches: BatchTable, /, *, base_offset: int, interval_bytes: int = DEFAULT_INTERVAL_BYTES
+) -> IndexEntries:
+    """
+    Build the entries of a ``.timeindex`` file, as Kafka's recovery would.
+
+    Parameters
+    ----------
+    batches, base_offset, interval_bytes
+        As of `build_offset_index`.
+
+    Returns
+    -------
+    ndarray of TIME_INDEX_ENTRY
+        With the entry that is added when a segment is closed.
+
+    Raises
+    ------
+    As `build_offset_index`.
+    """
+    return _build(batches, base_offset, interval_bytes)[1]
+
+
+def _build(
+    batches: BatchTable, base_offset: int, interval_bytes: int
+) -> tuple[IndexEntries, IndexEntries]:
+    batches = require_batch_table(batches)
+    offsets = np.empty((len(batches) + 1, 2), np.int64)
+    times = np.empty((len(batches) + 1, 2), np.int64)
+    status, row, offset_count, time_count = _core.build_into(
+        batches, base_offset, interval_bytes, offsets, times
+    )
+    if status == STATUS["OFFSET_OVERFLOW"]:
+        raise IndexOverflowError(row, status)
+    if status != STATUS["OK"]:
+        raise BatchTableError("<batches>", row, status)
+    return (
+        _entries(offsets[:offset_count], OFFSET_INDEX_ENTRY),
+        _entries(times[:time_count], TIME_INDEX_ENTRY),
+    )
+
+
+def _entries(values: NDArray[np.int64], dtype: np.dtype[Any]) -> IndexEntries:
+    entries = np.empty(len(values), dtype)
+    for column, name in enumerate(dtype.names or ()):
+        entries[name] = values[:, column]
+    return entries
+
+
+def read_index(path: str | os.PathLike[str], /) -> IndexEntries:
+    """
+    Read a ``.index`` or ``.timeindex`` file.
+
+    Parameters
+    ----------
+    path : path
+        Its name says which of them it is; ``.deleted``, ``.cleaned`` and ``.swap`` may follow.
+
+    Returns
+    -------
+    ndarray of OFFSET_INDEX_ENTRY or TIME_INDEX_ENTRY
+        Without the zeros that a preallocated file ends with.
+
+    Raises
+    ------
+    CorruptIndexError
+        If the file is not made of whole entries (``OffsetIndex.sanityCheck``).
+    ValueError
+        If the name is that of neither.
+    OSError
+        If the file cannot be read.
+    """
+    path = Path(path)
+    dtype = _DTYPES[_kind_of(path)]
+    data = path.read_bytes()
+    if len(data) % dtype.itemsize:
+        position = len(data) - len(data) % dtype.itemsize
+        status = STATUS["ODD_INDEX_SIZE"]
+        raise CorruptIndexError(str(path), position, None, SENTENCES[status], "ODD_INDEX_SIZE")
+    entries = np.frombuffer(data, dtype)
+    used = np.flatnonzero(np.frombuffer(data, np.uint8).reshape(-1, dtype.itemsize).any(axis=1))
+    return entries[: used[-1] + 1 if len(used) else 0]
+
+
+def _kind_of(path: Path) -> str:
+    for suffix in path.suffixes[::-1]:
+        if suffix[1:] in _DTYPES:
+            return suffix[1:]
+    raise ValueError(f"{path}: named neither as an offset index nor as a time index")
+
+
+def write_index(path: str | os.PathLike[str], entries: IndexEntries, /) -> None:
+    """
+    Write a ``.index`` or ``.timeindex`` file; what was there before is replaced at once.
+
+    Parameters
+    ----------
+    path : path
+        Its name must say which of them it is.
+    entries : array of OFFSET_INDEX_ENTRY or TIME_INDEX_ENTRY
+
+    Raises
+    ------
+    TypeError
+        If the entries are those of another file.
+    OSError
+        If the file cannot be written; then nothing has changed.
+    """
+    path = Path(path)
+    dtype = _DTYPES[_kind_of(path)]
+    if not isinstance(entries, np.ndarray) or entries.dtype != dtype or entries.ndim != 1:
+        raise TypeError(f"{path} takes a one-dimensional array of {dtype}")
+    with AtomicFile(path) as file:
+        file.stream.write(entries.tobytes())
