@@ -1,8 +1,13 @@
 """Rows of the batch table to entries of a segment's indexes."""
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t
 
-from kafkascan._core.layout cimport KS_OFFSET_OVERFLOW, KS_OFFSETS_NOT_ASCENDING, KS_OK, ks_batch_row
+from kafkascan._core.layout cimport (
+    KS_OFFSET_OVERFLOW,
+    KS_OFFSETS_NOT_ASCENDING,
+    KS_OK,
+    ks_batch_row,
+)
 
 
 cdef struct Building:
