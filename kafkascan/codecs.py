@@ -43,7 +43,7 @@ def decompress(codec: int, magic: int, data: Buffer, limit: int) -> list[Buffer]
     Parameters
     ----------
     codec : int
-        A value of `CompressionType` other than NONE.
+        A value of `CompressionType` other than NONE, and one that the format has.
     magic : int
         Of the batch: magic 0 ignores the checksum of an LZ4 frame's header.
     data : bytes-like
@@ -59,14 +59,10 @@ def decompress(codec: int, magic: int, data: Buffer, limit: int) -> list[Buffer]
     ------
     OutputTooLargeError
     CodecError
-        If the bytes cannot be decompressed, or the codec is none of this format.
+        If the bytes cannot be decompressed.
     """
-    if codec == CompressionType.ZSTD and magic < 2:
-        raise CodecError(f"zstd is no codec of magic {magic}")
     try:
         return list(_limited(_DECOMPRESSORS[codec](data, magic, limit), limit))
-    except KeyError:
-        raise CodecError(f"there is no codec {codec}") from None
     except _LIBRARY_ERRORS as error:
         raise CodecError(f"{CompressionType.name_of(codec)}: {error}") from error
 

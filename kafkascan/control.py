@@ -155,7 +155,8 @@ def read_control_records(
         If a control record is not one that Kafka would accept.
     As `read_records`.
     """
-    with borrowed_source(source) as owner:
+    # Not closed here: an error's traceback may hold a table that views it.
+    with borrowed_source(source, close=False) as owner:
         return _read(owner, batches)
 
 

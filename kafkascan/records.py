@@ -120,6 +120,7 @@ def iter_records(
     columns: Sequence[str] | None = None,
     control: Control = "skip",
     verify: bool = False,
+    threads: int | None = None,
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
     batch_size: int = 65_536,
     on_damage: OnDamage | None = None,
@@ -131,6 +132,9 @@ def iter_records(
     ----------
     source, batches, columns, control, verify, max_decompressed_size
         As of `read_records`.
+    threads : int, optional
+        At most this many threads, for checksums; by default one. A table is decoded by the
+        thread that asks for it.
     batch_size : int, default 65536
         Records of each table. Batches are not cut: a table has more where its last batch
         takes it beyond, and fewer where 32 MiB were decompressed, or 16 MiB read, before.
@@ -148,11 +152,22 @@ def iter_records(
     As `read_records`. The records before the damage are yielded before the error is raised.
     """
     names, wanted = _wanted(columns)
-    limit = _require_options(control, None, max_decompressed_size)
+    limit = _require_options(control, threads, max_decompressed_size)
     if batch_size < 1:
         raise ValueError("batch_size must be at least 1")
     given = None if batches is None else require_batch_table(batches)
-    return _iter_tables(source, given, names, wanted, control, verify, limit, batch_size, on_damage)
+    return _iter_tables(
+        source,
+        given,
+        names,
+        wanted,
+        control,
+        verify,
+        threads or 1,
+        limit,
+        batch_size,
+        on_damage,
+    )
 
 
 def _iter_tables(
@@ -162,6 +177,7 @@ def _iter_tables(
     wanted: list[str],
     control: Control,
     verify: bool,
+    threads: int,
     max_decompressed_size: int,
     batch_size: int,
     on_damage: OnDamage | None,
@@ -171,7 +187,7 @@ def _iter_tables(
 
         def read_first(rows: BatchTable) -> tuple[int, RecordTable]:
             if verify:
-                _require_checksums(owner, rows, 1)
+                _require_checksums(owner, rows, threads)
             loaded = load_payloads(
                 owner, rows, max_decompressed_size, enough=_ENOUGH_DECOMPRESSED, pool=pool
             )
@@ -242,7 +258,7 @@ def _require_options(control: str, threads: int | None, max_decompressed_size: i
     return min(operator.index(max_decompressed_size), sys.maxsize - 1)
 
 
-def _kept_source(source: SourceLike) -> Any:
+def _kept_source(source: SourceLike) -> borrowed_source:
     """Borrow a source; one that is opened here lives as long as the table that views it."""
     return borrowed_source(source, close=False)
 

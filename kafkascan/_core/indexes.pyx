@@ -22,14 +22,13 @@ cdef struct Building:
     int64_t row
 
 
-cdef int note_time(Building *job, int64_t timestamp, int64_t offset) noexcept nogil:
+cdef void note_time(Building *job, int64_t timestamp, int64_t offset) noexcept nogil:
     """TimeIndex.maybeAppend: only what is later than the last entry."""
     cdef int64_t last = job.times[job.time_count - 1][0] if job.time_count else -1
     if timestamp > last:
         job.times[job.time_count][0] = timestamp
         job.times[job.time_count][1] = offset - job.base_offset
         job.time_count += 1
-    return KS_OK
 
 
 cdef int build(Building *job) noexcept nogil:

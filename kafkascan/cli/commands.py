@@ -17,7 +17,7 @@ import kafkascan as ks
 from kafkascan.batch_columns import BatchTable, require_columns
 from kafkascan.cli.inputs import PLACE_COLUMNS, Input
 from kafkascan.cli.options import Time, with_inputs, with_threads
-from kafkascan.cli.output import Columns, open_writer
+from kafkascan.cli.output import NAMED_CODES, Columns, open_writer
 from kafkascan.cli.record_commands import records
 from kafkascan.cli.session import EXIT_UNREADABLE, EXIT_USAGE, Report, Session
 
@@ -35,8 +35,6 @@ BATCH_COLUMNS = (
 )  # fmt: skip
 CRC_COLUMN = "crc_is_valid"
 LISTED_COLUMNS = (*PLACE_COLUMNS, *ks.COLUMN_NAMES, CRC_COLUMN)
-
-NAMED_CODES = {"compression_type": ks.CompressionType, "timestamp_type": ks.TimestampType}
 
 
 class ColumnList(click.ParamType["tuple[str, ...]"]):

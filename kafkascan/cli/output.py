@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from kafkascan import as_datetime64
+from kafkascan import CompressionType, TimestampType, as_datetime64
 from kafkascan.files import AtomicFile
 
 FORMATS = ("table", "json", "jsonl", "csv")
@@ -22,6 +22,8 @@ FORMATS = ("table", "json", "jsonl", "csv")
 TIME_COLUMNS = frozenset(
     {"timestamp", "base_timestamp", "max_timestamp", "min_timestamp", "delete_horizon_ms"}
 )
+# Numbers that are shown by Kafka's names.
+NAMED_CODES = {"compression_type": CompressionType, "timestamp_type": TimestampType}
 # A cell of a table has at most this many characters.
 _WIDEST_CELL = 120
 

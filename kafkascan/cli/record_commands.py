@@ -18,7 +18,7 @@ from kafkascan.batch_columns import BatchTable
 from kafkascan.cli.decoding import DECODERS, decode_control, decode_headers, decode_items
 from kafkascan.cli.inputs import PLACE_COLUMNS, Input
 from kafkascan.cli.options import InputPath, Time, with_inputs
-from kafkascan.cli.output import FORMATS, Columns, Writer, open_output
+from kafkascan.cli.output import FORMATS, NAMED_CODES, Columns, Writer, open_output
 from kafkascan.cli.parquet import ParquetOutput
 from kafkascan.cli.session import Report, Session
 from kafkascan.record_table import RecordTable, stored_columns
@@ -36,8 +36,6 @@ _SHOWN_RECORDS, _SHOWN_BYTES = 1 << 10, 1 << 22
 _EXPORTED_RECORDS, _EXPORTED_BYTES = 1 << 16, 1 << 26
 # A header takes about this much besides its bytes.
 _HEADER_COST = 64
-
-NAMED_CODES = {"compression_type": ks.CompressionType, "timestamp_type": ks.TimestampType}
 
 
 @dataclass(frozen=True)

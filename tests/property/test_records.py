@@ -214,7 +214,7 @@ def test_damaged_batches_are_left_out_if_somebody_hears_of_them(verify: bool) ->
             sign(part)
             log[index * size : (index + 1) * size] = part
     errors: list[ks.CorruptBatchError] = []
-    tables = list(ks.iter_records(bytes(log), verify=verify, on_damage=errors.append))
+    tables = list(ks.iter_records(bytes(log), verify=verify, threads=2, on_damage=errors.append))
     offsets = [record.offset for table in tables for record in table]
     assert offsets == [i for i in range(50) if i not in (0, 7, 8, 49)]
     assert [error.base_offset for error in errors] == [0, 7, 8, 49]

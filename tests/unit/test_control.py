@@ -97,6 +97,13 @@ def test_what_kafka_would_not_accept(key: bytes | None, value: bytes | None) -> 
         ks.read_control_records(control(key, value))
 
 
+def test_an_error_in_a_file_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(control(b"\0\0\0\1", bytes(5)))
+    with pytest.raises(ks.InvalidRecordError, match=r"0\.log: position 0"):
+        ks.read_control_records(path)
+
+
 def test_real_logs() -> None:
     """Every type that a broker and a controller write of themselves."""
     golden = Path(__file__).parents[1] / "golden"
