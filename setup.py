@@ -16,6 +16,7 @@ C_SOURCES = {
     "records": [],
     "items": [],
     "indexes": [],
+    "producers": [],
 }
 
 C_HEADERS = [

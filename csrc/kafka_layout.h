@@ -69,6 +69,31 @@
     X(timestamp, i64, 0) \
     X(relative_offset, i32, 0 + 8)
 
+/* X(name, type, wire offset): an entry of a .txnindex file (AbortedTxn). */
+#define KS_TRANSACTION_INDEX_ENTRY(X) \
+    X(version, i16, 0) \
+    X(producer_id, i64, 0 + 2) \
+    X(first_offset, i64, 2 + 8) \
+    X(last_offset, i64, 10 + 8) \
+    X(last_stable_offset, i64, 18 + 8)
+
+/* X(name, type, wire offset): what a .snapshot file says before its entries. */
+#define KS_SNAPSHOT_HEADER(X) \
+    X(version, i16, 0) \
+    X(crc, u32, 0 + 2) \
+    X(producer_count, i32, 2 + 4)
+
+/* X(name, type, wire offset): an entry of a .snapshot file (ProducerStateManager). */
+#define KS_PRODUCER_ENTRY(X) \
+    X(producer_id, i64, 0) \
+    X(producer_epoch, i16, 0 + 8) \
+    X(last_sequence, i32, 8 + 2) \
+    X(last_offset, i64, 10 + 4) \
+    X(offset_delta, i32, 14 + 8) \
+    X(timestamp, i64, 22 + 4) \
+    X(coordinator_epoch, i32, 26 + 8) \
+    X(current_txn_first_offset, i64, 34 + 4)
+
 /* Wire offsets: KS_AT_<field> for batches, KS_V0_AT_…, KS_V1_AT_… for messages. */
 // clang-format off
 enum ks_wire_offset {
@@ -134,6 +159,21 @@ static_assert(sizeof(ks_batch_row) == 8 + KS_BATCH_HEADER_SIZE, "a row has no ho
 #define KS_CHECK(name, type, offset) \
     static_assert(offsetof(ks_batch_row, name) == 8 + (offset), "row order is wire order");
 KS_BATCH_HEADER(KS_CHECK)
+#undef KS_CHECK
+
+/* What is known of a producer, in native byte order; laid out as in a snapshot. */
+#pragma pack(push, 1)
+typedef struct ks_producer_entry {
+#define KS_MEMBER(name, type, offset) KS_CTYPE_##type name;
+    KS_PRODUCER_ENTRY(KS_MEMBER)
+#undef KS_MEMBER
+} ks_producer_entry;
+#pragma pack(pop)
+
+static_assert(sizeof(ks_producer_entry) == 46, "ProducerStateManager.PRODUCER_SNAPSHOT_ENTRY");
+#define KS_CHECK(name, type, offset) \
+    static_assert(offsetof(ks_producer_entry, name) == (offset), "entries have no holes");
+KS_PRODUCER_ENTRY(KS_CHECK)
 #undef KS_CHECK
 
 /* The same tables as data, for Python: dtypes and documentation. */

@@ -48,7 +48,16 @@
       "an index counts offsets and positions in 31 bits from the segment's start") \
     X(OFFSETS_NOT_ASCENDING, 71, \
       "a batch ends with an offset that is not above the ones before it") \
-    X(ODD_INDEX_SIZE, 72, "the size of the file is not that of whole entries")
+    X(ODD_INDEX_SIZE, 72, "the size of the file is not that of whole entries") \
+    /* 80-89: files beside the log that are not what Kafka writes */ \
+    X(BAD_SNAPSHOT_VERSION, 80, "a snapshot of producers must have version 1") \
+    X(BAD_SNAPSHOT_SIZE, 81, "the size of the snapshot is not that of its entries") \
+    X(BAD_SNAPSHOT_CRC, 82, "the checksum of the snapshot is not that of its bytes") \
+    X(BAD_CHECKPOINT, 83, "the file is not what Kafka writes") \
+    X(BAD_TXN_INDEX_VERSION, 84, "an entry of a transaction index must have version 0") \
+    /* 90-99: logs that Kafka refuses to load */ \
+    X(NO_END_MARKER, 90, "a producer's control record must end a transaction") \
+    X(TRANSACTION_LEFT, 91, "a producer with an open transaction wrote outside of it")
 
 enum ks_status {
 #define KS_ENUM(symbol, number, sentence) KS_##symbol = number,

@@ -27,6 +27,21 @@ from kafkascan.batch_columns import (
     timestamp_type,
 )
 from kafkascan.batches import BatchIterator, BatchScan, iter_batches, scan_batches
+from kafkascan.checkpoints import (
+    CleanShutdown,
+    LeaderEpoch,
+    PartitionMetadata,
+    read_clean_shutdown,
+    read_leader_epochs,
+    read_meta_properties,
+    read_offset_checkpoint,
+    read_partition_metadata,
+    write_clean_shutdown,
+    write_leader_epochs,
+    write_meta_properties,
+    write_offset_checkpoint,
+    write_partition_metadata,
+)
 from kafkascan.checks import verify_crcs
 from kafkascan.checksums import crc32c, crc32c_implementation, crc32c_implementations
 from kafkascan.control import (
@@ -35,36 +50,54 @@ from kafkascan.control import (
     decode_control_record,
     read_control_records,
 )
+from kafkascan.epochs import build_leader_epochs
 from kafkascan.errors import (
     BatchTableError,
     ChecksumMismatchError,
     CorruptBatchError,
+    CorruptCheckpointError,
     CorruptIndexError,
     CorruptLogError,
+    CorruptSnapshotError,
     IndexOverflowError,
     InvalidRecordError,
     KafkaScanError,
+    LogDirInUseError,
     SourceInUseError,
     SourceReadError,
     UnsupportedCompressionError,
     UnsupportedMagicError,
 )
+from kafkascan.findings import Finding, Severity
+from kafkascan.index_checks import check_index
 from kafkascan.indexes import build_offset_index, build_time_index, read_index, write_index
 from kafkascan.layout import (
     BATCH_DTYPE,
     OFFSET_INDEX_ENTRY,
+    PRODUCER_ENTRY,
     TIME_INDEX_ENTRY,
+    TRANSACTION_INDEX_ENTRY,
     CompressionType,
     ScanEnd,
     TimestampType,
 )
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir, partition_dir
+from kafkascan.log_loading import SegmentReport
+from kafkascan.lookups import BatchLocation, RecordLocation, lookup_offset, lookup_timestamp
 from kafkascan.names import SegmentName, parse_segment_name
+from kafkascan.producers import (
+    build_producer_snapshot,
+    build_transaction_index,
+    read_producer_snapshot,
+    write_producer_snapshot,
+)
 from kafkascan.record_table import RECORD_COLUMN_NAMES, Record, RecordTable
 from kafkascan.records import iter_records, read_records
+from kafkascan.recovery import PartitionRecovery, Recovery, recover
 from kafkascan.segment import Segment, open_segment
 from kafkascan.selection import select_offsets, select_times
 from kafkascan.sources import Source
+from kafkascan.staged_files import Action, Change
 from kafkascan.summary import BatchSummary, summarize
 
 __version__ = _version("kafkascan")
@@ -73,30 +106,47 @@ __all__ = [
     "BATCH_DTYPE",
     "COLUMN_NAMES",
     "OFFSET_INDEX_ENTRY",
+    "PRODUCER_ENTRY",
     "RECORD_COLUMN_NAMES",
     "TIME_INDEX_ENTRY",
+    "TRANSACTION_INDEX_ENTRY",
+    "Action",
     "BatchIterator",
+    "BatchLocation",
     "BatchScan",
     "BatchSummary",
     "BatchTableError",
+    "Change",
     "ChecksumMismatchError",
+    "CleanShutdown",
     "CompressionType",
     "ControlRecord",
     "ControlRecordType",
     "CorruptBatchError",
+    "CorruptCheckpointError",
     "CorruptIndexError",
     "CorruptLogError",
+    "CorruptSnapshotError",
+    "Finding",
     "IndexOverflowError",
     "InvalidRecordError",
     "KafkaScanError",
+    "LeaderEpoch",
     "LogDir",
+    "LogDirInUseError",
     "PartitionDir",
+    "PartitionMetadata",
+    "PartitionRecovery",
     "Record",
+    "RecordLocation",
     "RecordTable",
+    "Recovery",
     "ScanEnd",
     "Segment",
     "SegmentFile",
     "SegmentName",
+    "SegmentReport",
+    "Severity",
     "Source",
     "SourceInUseError",
     "SourceReadError",
@@ -104,8 +154,12 @@ __all__ = [
     "UnsupportedCompressionError",
     "UnsupportedMagicError",
     "as_datetime64",
+    "build_leader_epochs",
     "build_offset_index",
+    "build_producer_snapshot",
     "build_time_index",
+    "build_transaction_index",
+    "check_index",
     "column",
     "compression_type",
     "crc32c",
@@ -119,14 +173,23 @@ __all__ = [
     "iter_records",
     "last_offset",
     "last_sequence",
+    "lookup_offset",
+    "lookup_timestamp",
     "next_offset",
     "open_log_dir",
     "open_segment",
     "parse_segment_name",
     "partition_dir",
+    "read_clean_shutdown",
     "read_control_records",
     "read_index",
+    "read_leader_epochs",
+    "read_meta_properties",
+    "read_offset_checkpoint",
+    "read_partition_metadata",
+    "read_producer_snapshot",
     "read_records",
+    "recover",
     "scan_batches",
     "select_offsets",
     "select_times",
@@ -134,5 +197,11 @@ __all__ = [
     "summarize",
     "timestamp_type",
     "verify_crcs",
+    "write_clean_shutdown",
     "write_index",
+    "write_leader_epochs",
+    "write_meta_properties",
+    "write_offset_checkpoint",
+    "write_partition_metadata",
+    "write_producer_snapshot",
 ]

@@ -80,6 +80,14 @@ class CorruptIndexError(CorruptLogError):
     """An index file that Kafka would not accept."""
 
 
+class CorruptSnapshotError(CorruptLogError):
+    """A snapshot of producers that Kafka would not accept."""
+
+
+class CorruptCheckpointError(CorruptLogError):
+    """A small text file beside a log that Kafka would not accept."""
+
+
 class IndexOverflowError(KafkaScanError, OverflowError):
     """
     A batch whose offset or position an index of its segment cannot hold.
@@ -149,6 +157,27 @@ class SourceReadError(KafkaScanError, OSError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, self.position, self.reason)
+
+
+class LogDirInUseError(KafkaScanError, BlockingIOError):
+    """
+    A broker uses the data dir: it holds the lock.
+
+    Attributes
+    ----------
+    path : str
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.EAGAIN, "a running broker holds its lock")
+        self.filename = path
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: a running broker holds its lock [LOG_DIR_IN_USE]"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path,)
 
 
 class SourceInUseError(KafkaScanError, BufferError):

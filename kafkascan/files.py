@@ -1,8 +1,10 @@
-"""A file that is written beside its place, and put there when it is whole."""
+"""Files that are written beside their place, and put there when they are whole."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import tempfile
 from pathlib import Path
 from types import TracebackType
@@ -17,13 +19,17 @@ class AtomicFile:
     ----------
     path : Path
         A folder that exists, and a name in it.
+    like : Path, optional
+        A file or folder whose owner, and if it is a file whose mode, the new file gets, as
+        far as the system lets us; by default they are those of any file that is created.
 
     Attributes
     ----------
     stream : binary file
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, like: Path | None = None) -> None:
+        self._like = like
         # What a link points to is replaced, not the link.
         self._path = Path(os.path.realpath(path))
         self.stream: IO[bytes]
@@ -54,12 +60,27 @@ class AtomicFile:
     def _put_in_place(self) -> None:
         self.stream.flush()
         os.fsync(self.stream.fileno())
+        self._set_owner_and_mode()
+        os.replace(self._temporary, self._path)
+        sync_folder(self._path.parent)
+
+    def _set_owner_and_mode(self) -> None:
         mask = os.umask(0)
         os.umask(mask)
-        os.fchmod(self.stream.fileno(), 0o666 & ~mask)
-        os.replace(self._temporary, self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        mode = 0o666 & ~mask
+        if self._like is not None:
+            of_like = self._like.stat()
+            mode = stat.S_IMODE(of_like.st_mode) if self._like.is_file() else mode
+            # Whoever repairs files as root must leave them to those who use them.
+            with contextlib.suppress(PermissionError):
+                os.fchown(self.stream.fileno(), of_like.st_uid, of_like.st_gid)
+        os.fchmod(self.stream.fileno(), mode)
+
+
+def sync_folder(folder: Path) -> None:
+    """Let what was renamed or removed in a folder outlive a crash."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

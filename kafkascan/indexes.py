@@ -1,4 +1,4 @@
-"""Offset and time indexes of a segment: read, written, and built anew from its batches."""
+"""Indexes of a segment: read, written, and those of offsets and times built from batches."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ from kafkascan.errors import (
     IndexOverflowError,
 )
 from kafkascan.files import AtomicFile
-from kafkascan.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kafkascan.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
 
 IndexEntries: TypeAlias = "NDArray[np.void]"
-"""Array of `OFFSET_INDEX_ENTRY` or `TIME_INDEX_ENTRY`, shape (n,)."""
+"""Array of `OFFSET_INDEX_ENTRY`, `TIME_INDEX_ENTRY` or `TRANSACTION_INDEX_ENTRY`, shape (n,)."""
 
 DEFAULT_INTERVAL_BYTES = 4096
 """Kafka's ``index.interval.bytes``."""
 
-_DTYPES = {"index": OFFSET_INDEX_ENTRY, "timeindex": TIME_INDEX_ENTRY}
+_DTYPES = {
+    "index": OFFSET_INDEX_ENTRY,
+    "timeindex": TIME_INDEX_ENTRY,
+    "txnindex": TRANSACTION_INDEX_ENTRY,
+}
 
 
 def build_offset_index(
@@ -62,7 +66,7 @@ def build_offset_index(
     ``LogSegment.recover``. Brokers that append write the same entries, as long as they do not
     start anew in the middle of a segment, and append batch by batch (all do since KAFKA-806).
     """
-    return _build(batches, base_offset, interval_bytes)[0]
+    return build_indexes(batches, base_offset, interval_bytes)[0]
 
 
 def build_time_index(
@@ -85,13 +89,16 @@ def build_time_index(
     ------
     As `build_offset_index`.
     """
-    return _build(batches, base_offset, interval_bytes)[1]
+    return build_indexes(batches, base_offset, interval_bytes)[1]
 
 
-def _build(
+def build_indexes(
     batches: BatchTable, base_offset: int, interval_bytes: int
 ) -> tuple[IndexEntries, IndexEntries]:
+    """Build the entries of both indexes; as `build_offset_index` and `build_time_index`."""
     batches = require_batch_table(batches)
+    if interval_bytes < 0:
+        raise ValueError("interval_bytes must not be negative")
     offsets = np.empty((len(batches) + 1, 2), np.int64)
     times = np.empty((len(batches) + 1, 2), np.int64)
     status, row, offset_count, time_count = _core.build_into(
@@ -116,7 +123,7 @@ def _entries(values: NDArray[np.int64], dtype: np.dtype[Any]) -> IndexEntries:
 
 def read_index(path: str | os.PathLike[str], /) -> IndexEntries:
     """
-    Read a ``.index`` or ``.timeindex`` file.
+    Read a ``.index``, ``.timeindex`` or ``.txnindex`` file.
 
     Parameters
     ----------
@@ -125,46 +132,70 @@ def read_index(path: str | os.PathLike[str], /) -> IndexEntries:
 
     Returns
     -------
-    ndarray of OFFSET_INDEX_ENTRY or TIME_INDEX_ENTRY
-        Without the zeros that a preallocated file ends with.
+    ndarray of OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY or TRANSACTION_INDEX_ENTRY
+        Without the zeros that a preallocated file ends with, and without a last entry of a
+        ``.txnindex`` file that is cut off.
 
     Raises
     ------
     CorruptIndexError
-        If the file is not made of whole entries (``OffsetIndex.sanityCheck``).
+        If the file is not made of whole entries (``OffsetIndex.sanityCheck``), or an entry
+        of aborted transactions has a version that Kafka does not know (``AbortedTxn``).
     ValueError
         If the name is that of neither.
     OSError
         If the file cannot be read.
     """
     path = Path(path)
-    dtype = _DTYPES[_kind_of(path)]
+    kind = _kind_of(path)
+    dtype = _DTYPES[kind]
     data = path.read_bytes()
-    if len(data) % dtype.itemsize:
-        position = len(data) - len(data) % dtype.itemsize
-        status = STATUS["ODD_INDEX_SIZE"]
-        raise CorruptIndexError(str(path), position, None, SENTENCES[status], "ODD_INDEX_SIZE")
+    whole = len(data) - len(data) % dtype.itemsize
+    if kind == "txnindex":
+        return _known_version(path, np.frombuffer(data[:whole], dtype))
+    if whole < len(data):
+        raise _corrupt_index(path, whole, "ODD_INDEX_SIZE")
     entries = np.frombuffer(data, dtype)
     used = np.flatnonzero(np.frombuffer(data, np.uint8).reshape(-1, dtype.itemsize).any(axis=1))
     return entries[: used[-1] + 1 if len(used) else 0]
+
+
+def entries_of(path: Path, data: bytes) -> IndexEntries:
+    """Return bytes as entries of the kind that a file's name says."""
+    return np.frombuffer(data, _DTYPES[_kind_of(path)])
+
+
+def _known_version(path: Path, entries: IndexEntries) -> IndexEntries:
+    # Kafka looks at the first byte only.
+    later = np.flatnonzero(entries["version"] > 0xFF)
+    if len(later):
+        position = int(later[0]) * entries.itemsize
+        raise _corrupt_index(path, position, "BAD_TXN_INDEX_VERSION")
+    return entries
+
+
+def _corrupt_index(path: Path, position: int, symbol: str) -> CorruptIndexError:
+    return CorruptIndexError(str(path), position, None, SENTENCES[STATUS[symbol]], symbol)
 
 
 def _kind_of(path: Path) -> str:
     for suffix in path.suffixes[::-1]:
         if suffix[1:] in _DTYPES:
             return suffix[1:]
-    raise ValueError(f"{path}: named neither as an offset index nor as a time index")
+    raise ValueError(f"{path}: not named as an index of offsets, times or transactions")
 
 
 def write_index(path: str | os.PathLike[str], entries: IndexEntries, /) -> None:
     """
-    Write a ``.index`` or ``.timeindex`` file; what was there before is replaced at once.
+    Write a ``.index``, ``.timeindex`` or ``.txnindex`` file.
+
+    What was there before is replaced at once.
 
     Parameters
     ----------
     path : path
         Its name must say which of them it is.
-    entries : array of OFFSET_INDEX_ENTRY or TIME_INDEX_ENTRY
+    entries : array of OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY or TRANSACTION_INDEX_ENTRY
 
     Raises
     ------

@@ -70,6 +70,27 @@ TIME_INDEX_ENTRY = np.dtype(
 """An entry of a ``.timeindex`` file as it stands there, big-endian: the latest ``timestamp`` so
 far, and the ``relative_offset`` of the batch that reached it first (``TimeIndex``)."""
 
+TRANSACTION_INDEX_ENTRY = np.dtype(
+    [(name, ">" + _NUMPY_CODES[kind]) for name, kind, _ in _layout.transaction_index_entry]
+)
+"""An entry of a ``.txnindex`` file as it stands there, big-endian: ``version`` (0),
+``producer_id``, ``first_offset`` and ``last_offset`` (the marker's) of an aborted transaction,
+and the ``last_stable_offset`` when it ended (``AbortedTxn``)."""
+
+SNAPSHOT_HEADER = np.dtype(
+    [(name, ">" + _NUMPY_CODES[kind]) for name, kind, _ in _layout.snapshot_header]
+)
+"""What a ``.snapshot`` file begins with; its checksum is that of all that follows it."""
+
+PRODUCER_ENTRY = np.dtype(
+    [(name, "=" + _NUMPY_CODES[kind]) for name, kind, _ in _layout.producer_entry]
+)
+"""What a broker knows of a producer, in native byte order: ``producer_id``, ``producer_epoch``,
+``last_sequence``, ``last_offset`` and ``offset_delta`` of its last batch (-1, -1 and 0 if it has
+none in this epoch), ``timestamp`` of its last batch or marker in milliseconds,
+``coordinator_epoch`` of its last marker and ``current_txn_first_offset``, or -1
+(``ProducerStateManager``). A ``.snapshot`` file holds the same, big-endian."""
+
 COMPRESSION_MASK: int = _layout.compression_mask
 TIMESTAMP_TYPE_BIT: int = _layout.timestamp_type_bit
 TRANSACTIONAL_BIT: int = _layout.transactional_bit

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kafkascan import arrow
 from kafkascan.batch_columns import COLUMN_NAMES, BatchTable, as_datetime64, column, timestamp_type
-from kafkascan.columns import Buffers, find_headers
+from kafkascan.columns import Buffers, Gathered, find_headers
 from kafkascan.layout import NO_SEQUENCE, TimestampType
 
 if TYPE_CHECKING:
@@ -222,10 +222,17 @@ class RecordTable:
         name : {"key", "value"}
             A column that was asked for.
         """
-        found: list[bytes | None] = self._gathered(name).to_list()
-        return found
+        return self.gathered(name).to_list()
 
-    def _gathered(self, name: str) -> Any:
+    def gathered(self, name: str) -> Gathered:
+        """
+        Return keys or values, copied one behind the other.
+
+        Parameters
+        ----------
+        name : {"key", "value"}
+            A column that was asked for.
+        """
         columns = self.columns
         return self._buffers.gather(
             columns["batch"], columns[f"{name}_position"], columns[f"{name}_size"]
@@ -260,7 +267,7 @@ class RecordTable:
     def _as_numpy(self, name: str) -> NDArray[Any]:
         if name not in ("key", "value", "headers"):
             return self._numbers(name)
-        items = self._header_lists() if name == "headers" else self._gathered(name).to_list()
+        items = self._header_lists() if name == "headers" else self.gathered(name).to_list()
         objects = np.empty(len(items), object)
         for index, item in enumerate(items):
             objects[index] = item

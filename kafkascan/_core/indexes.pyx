@@ -1,6 +1,6 @@
 """Rows of the batch table to entries of a segment's indexes."""
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from kafkascan._core.layout cimport (
     KS_OFFSET_OVERFLOW,
@@ -22,29 +22,35 @@ cdef struct Building:
     int64_t row
 
 
-cdef void note_time(Building *job, int64_t timestamp, int64_t offset) noexcept nogil:
-    """TimeIndex.maybeAppend: only what is later than the last entry."""
+cdef int note_time(Building *job, int64_t timestamp, int64_t relative) noexcept nogil:
+    """TimeIndex.maybeAppend: only what is later than the last entry, and never before it."""
     cdef int64_t last = job.times[job.time_count - 1][0] if job.time_count else -1
+    if job.time_count and relative < job.times[job.time_count - 1][1]:
+        return KS_OFFSETS_NOT_ASCENDING
     if timestamp > last:
         job.times[job.time_count][0] = timestamp
-        job.times[job.time_count][1] = offset - job.base_offset
+        job.times[job.time_count][1] = relative
         job.time_count += 1
+    return KS_OK
 
 
 cdef int build(Building *job) noexcept nogil:
     """LogSegment.recover, as far as the two indexes go."""
     cdef const ks_batch_row *row
-    cdef int64_t indexed_position = 0, latest = -1, latest_offset = job.base_offset
-    cdef int64_t last_offset, relative, indexed = -1
+    cdef int64_t indexed_position = 0, latest = -1, latest_relative = 0
+    cdef int64_t relative, indexed = -1
     while job.row < job.count:
         row = &job.rows[job.row]
-        last_offset = row.base_offset + row.last_offset_delta
-        relative = last_offset - job.base_offset
+        relative = <int64_t>(
+            <uint64_t>row.base_offset
+            + <uint64_t><int64_t>row.last_offset_delta
+            - <uint64_t>job.base_offset
+        )
         if relative < 0 or relative > 0x7FFFFFFF:
             return KS_OFFSET_OVERFLOW
         if row.max_timestamp > latest:
             latest = row.max_timestamp
-            latest_offset = last_offset
+            latest_relative = relative
         if row.position - indexed_position > job.interval:
             if relative <= indexed:
                 return KS_OFFSETS_NOT_ASCENDING
@@ -52,11 +58,11 @@ cdef int build(Building *job) noexcept nogil:
             job.offsets[job.offset_count][0] = relative
             job.offsets[job.offset_count][1] = row.position
             job.offset_count += 1
-            note_time(job, latest, latest_offset)
+            if note_time(job, latest, latest_relative) != KS_OK:
+                return KS_OFFSETS_NOT_ASCENDING
             indexed_position = row.position
         job.row += 1
-    note_time(job, latest, latest_offset)
-    return KS_OK
+    return note_time(job, latest, latest_relative)
 
 
 def build_into(

@@ -14,6 +14,8 @@ cdef extern from "kafka_status.h" nogil:
     int KS_SOURCE_FAULT
     int KS_OFFSET_OVERFLOW
     int KS_OFFSETS_NOT_ASCENDING
+    int KS_NO_END_MARKER
+    int KS_TRANSACTION_LEFT
 
 
 cdef extern from "kafka_layout.h" nogil:
@@ -42,6 +44,19 @@ cdef extern from "kafka_layout.h" nogil:
         int16_t producer_epoch
         int32_t base_sequence
         int32_t records_count
+
+    ctypedef packed struct ks_producer_entry:
+        int64_t producer_id
+        int16_t producer_epoch
+        int32_t last_sequence
+        int64_t last_offset
+        int32_t offset_delta
+        int64_t timestamp
+        int32_t coordinator_epoch
+        int64_t current_txn_first_offset
+
+    const int KS_TRANSACTIONAL_BIT
+    const int KS_CONTROL_BIT
 
     uint32_t ks_load_u32(const uint8_t *p)
     int64_t ks_load_i64(const uint8_t *p)

@@ -5,6 +5,9 @@ message_v0: tuple[Field, ...]
 message_v1: tuple[Field, ...]
 time_index_entry: tuple[Field, ...]
 offset_index_entry: tuple[Field, ...]
+transaction_index_entry: tuple[Field, ...]
+snapshot_header: tuple[Field, ...]
+producer_entry: tuple[Field, ...]
 row_size: int
 log_overhead: int
 size_up_to_magic: int

@@ -11,6 +11,9 @@ cdef extern from *:
     static const ks_field ks_message_v1_fields[] = {KS_MESSAGE_V1(KS_AS_FIELD)};
     static const ks_field ks_offset_index_fields[] = {KS_OFFSET_INDEX_ENTRY(KS_AS_FIELD)};
     static const ks_field ks_time_index_fields[] = {KS_TIME_INDEX_ENTRY(KS_AS_FIELD)};
+    static const ks_field ks_txn_index_fields[] = {KS_TRANSACTION_INDEX_ENTRY(KS_AS_FIELD)};
+    static const ks_field ks_snapshot_fields[] = {KS_SNAPSHOT_HEADER(KS_AS_FIELD)};
+    static const ks_field ks_producer_fields[] = {KS_PRODUCER_ENTRY(KS_AS_FIELD)};
     #define KS_COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
     typedef struct ks_status_text { const char *symbol; int number; const char *sentence; }
@@ -33,18 +36,22 @@ cdef extern from *:
     const ks_field *ks_message_v1_fields
     const ks_field *ks_offset_index_fields
     const ks_field *ks_time_index_fields
+    const ks_field *ks_txn_index_fields
+    const ks_field *ks_snapshot_fields
+    const ks_field *ks_producer_fields
     const ks_status_text *ks_status_texts
     int BATCH_HEADER_COUNT "KS_COUNT(ks_batch_header_fields)"
     int MESSAGE_V0_COUNT "KS_COUNT(ks_message_v0_fields)"
     int MESSAGE_V1_COUNT "KS_COUNT(ks_message_v1_fields)"
     int TIME_INDEX_COUNT "KS_COUNT(ks_time_index_fields)"
     int OFFSET_INDEX_COUNT "KS_COUNT(ks_offset_index_fields)"
+    int TRANSACTION_INDEX_COUNT "KS_COUNT(ks_txn_index_fields)"
+    int SNAPSHOT_HEADER_COUNT "KS_COUNT(ks_snapshot_fields)"
+    int PRODUCER_COUNT "KS_COUNT(ks_producer_fields)"
     int STATUS_COUNT "KS_COUNT(ks_status_texts)"
 
     const int KS_COMPRESSION_MASK
     const int KS_TIMESTAMP_TYPE_BIT
-    const int KS_TRANSACTIONAL_BIT
-    const int KS_CONTROL_BIT
     const int KS_DELETE_HORIZON_BIT
     const int KS_MIN_LENGTH_V0
     const int KS_MIN_LENGTH_V1
@@ -62,6 +69,9 @@ message_v0 = _fields(ks_message_v0_fields, MESSAGE_V0_COUNT)
 message_v1 = _fields(ks_message_v1_fields, MESSAGE_V1_COUNT)
 time_index_entry = _fields(ks_time_index_fields, TIME_INDEX_COUNT)
 offset_index_entry = _fields(ks_offset_index_fields, OFFSET_INDEX_COUNT)
+transaction_index_entry = _fields(ks_txn_index_fields, TRANSACTION_INDEX_COUNT)
+snapshot_header = _fields(ks_snapshot_fields, SNAPSHOT_HEADER_COUNT)
+producer_entry = _fields(ks_producer_fields, PRODUCER_COUNT)
 
 row_size = sizeof(ks_batch_row)
 log_overhead = KS_LOG_OVERHEAD

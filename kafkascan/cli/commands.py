@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 import kafkascan as ks
 from kafkascan.batch_columns import BatchTable, require_columns
+from kafkascan.cli.index_commands import index
 from kafkascan.cli.inputs import PLACE_COLUMNS, Input
 from kafkascan.cli.options import Time, with_inputs, with_threads
 from kafkascan.cli.output import NAMED_CODES, Columns, open_writer
 from kafkascan.cli.record_commands import records
+from kafkascan.cli.recovery_commands import recover
 from kafkascan.cli.session import EXIT_UNREADABLE, EXIT_USAGE, Report, Session
 
 INFO_COLUMNS = (
@@ -277,7 +279,8 @@ def _last_rows(
         surplus = 0
 
 
-cli.add_command(records)
+for command in (records, index, recover):
+    cli.add_command(command)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -67,6 +67,15 @@ class Report:
             self.findings.append(f"{path}: {getattr(error, 'strerror', None) or error}")
         self.exit_code = EXIT_UNREADABLE
 
+    def take(self) -> list[str]:
+        """Return the lines that are to be told, once."""
+        lines = [printable(message) for message in self.findings]
+        if self.unlisted:
+            lines.append(f"… and {self.unlisted} more findings in the same file")
+        self.findings.clear()
+        self.unlisted = 0
+        return lines
+
     def tables(self, source: Source) -> Iterator[BatchTable]:
         """
         Yield the batches of a source, then note how its log ends.
@@ -91,6 +100,12 @@ class Report:
                 f"{source.path}: position {outcome.position}:"
                 f" {outcome.trailing_bytes} bytes behind the last batch [{outcome.end}]"
             )
+
+
+def tell_on_stderr(report: Report) -> None:
+    """Print what a report holds, where there is no session."""
+    for line in report.take():
+        print(line, file=sys.stderr)
 
 
 class Session:
@@ -196,12 +211,8 @@ class Session:
 
     def tell(self, report: Report) -> None:
         """Print what a report holds, and let it count for the exit code."""
-        if report.unlisted:
-            report.findings.append(f"… and {report.unlisted} more findings in the same file")
-        for message in report.findings:
-            self._print(printable(message))
-        report.findings.clear()
-        report.unlisted = 0
+        for message in report.take():
+            self._print(message)
         self.exit_code = max(self.exit_code, report.exit_code)
 
     def _print(self, line: str) -> None:

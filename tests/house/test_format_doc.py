@@ -31,6 +31,9 @@ def documented(heading: str) -> list[tuple[str, str, int]]:
         ("Message of magic 1", layout.message_v1),
         ("Entry of a time index", layout.time_index_entry),
         ("Entry of an offset index", layout.offset_index_entry),
+        ("Entry of a transaction index", layout.transaction_index_entry),
+        ("Header of a producer snapshot", layout.snapshot_header),
+        ("Entry of a producer snapshot", layout.producer_entry),
     ],
 )
 def test_tables(heading: str, fields: tuple[tuple[str, str, int], ...]) -> None:

@@ -93,7 +93,7 @@ def test_write_and_read(tmp_path: Path) -> None:
             ks.read_index(path)
     with pytest.raises(TypeError):
         ks.write_index(tmp_path / f"{NAME}.index", entries)
-    with pytest.raises(ValueError, match="neither"):
+    with pytest.raises(ValueError, match="not named as an index"):
         ks.read_index(tmp_path / f"{NAME}.log")
     (tmp_path / f"{NAME}.index").write_bytes(b"")
     assert len(ks.read_index(tmp_path / f"{NAME}.index")) == 0

@@ -1,0 +1,351 @@
+"""The small text files that brokers keep beside logs: what they say, read and written."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkascan.errors import CorruptCheckpointError
+from kafkascan.files import AtomicFile
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+_CHECKPOINT_VERSION = 0
+_METADATA_VERSION = 0
+# Numbers as Java parses them: no underscores, no blanks.
+_NUMBER = re.compile(r"[+-]?[0-9]+")
+
+
+class LeaderEpoch(NamedTuple):
+    """
+    The first offset that a leader wrote.
+
+    Attributes
+    ----------
+    epoch : int
+    start_offset : int
+    """
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True)
+class PartitionMetadata:
+    """
+    What ``partition.metadata`` says.
+
+    Attributes
+    ----------
+    version : int
+    topic_id : str
+        As Kafka writes it: 22 characters of base64.
+    """
+
+    version: int
+    topic_id: str
+
+    @property
+    def topic_uuid(self) -> uuid.UUID:
+        """The same as a UUID."""
+        return uuid.UUID(bytes=base64.urlsafe_b64decode(self.topic_id + "=="))
+
+
+@dataclass(frozen=True)
+class CleanShutdown:
+    """
+    What ``.kafka_cleanshutdown`` says: the broker closed its logs.
+
+    Attributes
+    ----------
+    version : int
+    broker_epoch : int
+        -1 if the file does not say it, as those of old brokers.
+    """
+
+    version: int
+    broker_epoch: int
+
+
+# ---- numbered lines: leader epochs, offsets of partitions ------------------------------------
+
+
+def read_leader_epochs(path: str | os.PathLike[str], /) -> list[LeaderEpoch]:
+    """
+    Read a ``leader-epoch-checkpoint`` file.
+
+    Returns
+    -------
+    list of LeaderEpoch
+        In the order of the file, which is ascending where a broker wrote it.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        If Kafka would refuse the file (``CheckpointFile``, ``LeaderEpochCheckpointFile``).
+    OSError
+    """
+    lines = _checkpoint_lines(Path(path), fields=2)
+    return [LeaderEpoch(int(epoch), int(start)) for epoch, start in lines]
+
+
+def write_leader_epochs(path: str | os.PathLike[str], epochs: Iterable[LeaderEpoch], /) -> None:
+    """
+    Write a ``leader-epoch-checkpoint`` file; what was there before is replaced at once.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; then nothing has changed.
+    """
+    _write(Path(path), leader_epochs_file(epochs))
+
+
+def leader_epochs_file(epochs: Iterable[LeaderEpoch]) -> bytes:
+    """Return the bytes of a ``leader-epoch-checkpoint`` file."""
+    return _checkpoint_file(f"{epoch} {start}" for epoch, start in epochs)
+
+
+def read_offset_checkpoint(path: str | os.PathLike[str], /) -> dict[tuple[str, int], int]:
+    """
+    Read an offset of each partition of a data dir.
+
+    Parameters
+    ----------
+    path : path
+        Of ``recovery-point-offset-checkpoint``, ``log-start-offset-checkpoint``,
+        ``replication-offset-checkpoint`` or ``cleaner-offset-checkpoint``.
+
+    Returns
+    -------
+    dict
+        By topic and partition.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        If Kafka would refuse the file (``CheckpointFile``, ``OffsetCheckpointFile``).
+    OSError
+    """
+    lines = _checkpoint_lines(Path(path), fields=3)
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in lines}
+
+
+def write_offset_checkpoint(
+    path: str | os.PathLike[str], offsets: Mapping[tuple[str, int], int], /
+) -> None:
+    """
+    Write an offset of each partition; what was there before is replaced at once.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; then nothing has changed.
+    """
+    lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+    _write(Path(path), _checkpoint_file(lines))
+
+
+def _checkpoint_lines(path: Path, *, fields: int) -> list[list[str]]:
+    """Return the fields of each entry: words, all but a topic of them numbers."""
+    lines = _read_lines(path)
+    if not lines:
+        return []
+    version = _number(path, lines, 0)
+    if version != _CHECKPOINT_VERSION:
+        raise _bad_line(path, lines, 0, f"version {version} is not {_CHECKPOINT_VERSION}")
+    if len(lines) == 1:
+        return []
+    count = _number(path, lines, 1)
+    entries = []
+    for number, line in enumerate(lines[2:], start=2):
+        words = line.split()
+        if len(words) != fields or not all(map(_NUMBER.fullmatch, words[fields - 2 :])):
+            raise _bad_line(path, lines, number, f"{line!r} is not an entry")
+        entries.append(words)
+    if len(entries) != count:
+        reason = f"{count} entries are announced, and {len(entries)} are there"
+        raise _bad_line(path, lines, 1, reason)
+    return entries
+
+
+def _checkpoint_file(entries: Iterable[str]) -> bytes:
+    lines = list(entries)
+    return "".join(f"{line}\n" for line in [_CHECKPOINT_VERSION, len(lines), *lines]).encode()
+
+
+# ---- partition.metadata, meta.properties, .kafka_cleanshutdown -------------------------------
+
+
+def read_partition_metadata(path: str | os.PathLike[str], /) -> PartitionMetadata:
+    """
+    Read a ``partition.metadata`` file (KIP-516).
+
+    Raises
+    ------
+    CorruptCheckpointError
+        If Kafka would refuse the file (``PartitionMetadataFile``).
+    OSError
+    """
+    path = Path(path)
+    lines = _read_lines(path)
+    found = {}
+    for number, line in enumerate(lines):
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise _bad_line(path, lines, number, f"{line!r} is not an entry")
+        found[name.strip()] = value.strip()
+    version, topic_id = found.get("version", ""), found.get("topic_id", "")
+    if not _NUMBER.fullmatch(version) or int(version) < _METADATA_VERSION:
+        raise _bad_line(path, lines, 0, f"{version!r} is no version")
+    if not _is_uuid(topic_id):
+        raise _bad_line(path, lines, 0, f"{topic_id!r} is no topic's id")
+    return PartitionMetadata(int(version), topic_id)
+
+
+def _is_uuid(text: str) -> bool:
+    """Tell whether a text is a UUID of Kafka's (``Uuid.fromString``) other than zero."""
+    try:
+        decoded = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return len(decoded) == 16 and any(decoded)
+
+
+def write_partition_metadata(path: str | os.PathLike[str], metadata: PartitionMetadata, /) -> None:
+    """
+    Write a ``partition.metadata`` file; what was there before is replaced at once.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; then nothing has changed.
+    """
+    text = f"version: {metadata.version}\ntopic_id: {metadata.topic_id}"
+    _write(Path(path), text.encode())
+
+
+def read_meta_properties(path: str | os.PathLike[str], /) -> dict[str, str]:
+    """
+    Read a ``meta.properties`` file: whose data dir this is.
+
+    Returns
+    -------
+    dict
+        Such as ``version``, ``cluster.id``, ``node.id`` (``broker.id`` in version 0),
+        ``directory.id``.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        If a line is not a property (``java.util.Properties``, as far as Kafka writes them).
+    OSError
+    """
+    path = Path(path)
+    lines = _read_lines(path)
+    found = {}
+    for number, line in enumerate(lines):
+        if not line.strip() or line.lstrip().startswith(("#", "!")):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise _bad_line(path, lines, number, f"{line!r} is no property")
+        found[_unescaped(name.strip())] = _unescaped(value.lstrip())
+    return found
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+def write_meta_properties(path: str | os.PathLike[str], properties: Mapping[str, str], /) -> None:
+    """
+    Write a ``meta.properties`` file; what was there before is replaced at once.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; then nothing has changed.
+    """
+    lines = (f"{_escaped(name)}={_escaped(value)}\n" for name, value in properties.items())
+    _write(Path(path), "".join(lines).encode())
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([\\:=#! ])", r"\\\1", text)
+
+
+def read_clean_shutdown(path: str | os.PathLike[str], /) -> CleanShutdown:
+    """
+    Read a ``.kafka_cleanshutdown`` file.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        If it is neither empty nor what Kafka writes (``CleanShutdownFileHandler``).
+    OSError
+    """
+    path = Path(path)
+    lines = _read_lines(path)
+    if not lines:
+        return CleanShutdown(version=0, broker_epoch=-1)
+    try:
+        said = json.loads("\n".join(lines))
+        return CleanShutdown(int(said["version"]), int(said["brokerEpoch"]))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _bad_line(path, lines, 0, "it is not the JSON that brokers write") from error
+
+
+def write_clean_shutdown(path: str | os.PathLike[str], shutdown: CleanShutdown, /) -> None:
+    """
+    Write a ``.kafka_cleanshutdown`` file: the next broker takes the logs as they are.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written; then nothing has changed.
+    """
+    said = {"version": shutdown.version, "brokerEpoch": shutdown.broker_epoch}
+    _write(Path(path), json.dumps(said, separators=(",", ":")).encode())
+
+
+# ---- lines -----------------------------------------------------------------------------------
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        return path.read_bytes().decode().splitlines()
+    except UnicodeDecodeError as error:
+        reason = "the file is not text"
+        raise CorruptCheckpointError(
+            str(path), error.start, None, reason, "BAD_CHECKPOINT"
+        ) from error
+
+
+def _number(path: Path, lines: list[str], number: int) -> int:
+    if not _NUMBER.fullmatch(lines[number]):
+        raise _bad_line(path, lines, number, f"{lines[number]!r} is not a number")
+    return int(lines[number])
+
+
+def _bad_line(path: Path, lines: list[str], number: int, reason: str) -> CorruptCheckpointError:
+    position = sum(len(line.encode()) + 1 for line in lines[:number])
+    return CorruptCheckpointError(
+        str(path), position, None, f"line {number + 1}: {reason}", "BAD_CHECKPOINT"
+    )
+
+
+def _write(path: Path, data: bytes) -> None:
+    with AtomicFile(path) as file:
+        file.stream.write(data)

@@ -1,0 +1,71 @@
+"""Which leader wrote what: the leader epochs of a log, from its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from kafkascan.batch_columns import BatchTable, require_batch_table
+from kafkascan.checkpoints import LeaderEpoch
+
+
+def build_leader_epochs(
+    batches: BatchTable, /, *, prior: Iterable[LeaderEpoch] = ()
+) -> list[LeaderEpoch]:
+    """
+    Build the entries of ``leader-epoch-checkpoint``, as Kafka's recovery would.
+
+    Parameters
+    ----------
+    batches : array of BATCH_DTYPE, shape (n,)
+        In log order.
+    prior : iterable of LeaderEpoch
+        What was known before: of the segments before these batches, or read from the file.
+
+    Returns
+    -------
+    list of LeaderEpoch
+        Ascending in both fields.
+
+    Notes
+    -----
+    ``LogSegment.recover``: a batch of magic 2 whose ``partition_leader_epoch`` exceeds the
+    last known one starts an epoch at its base offset.
+    """
+    batches = require_batch_table(batches)
+    entries = list(prior)
+    epochs = np.where(batches["magic"] >= 2, batches["partition_leader_epoch"], -1)
+    # Only where a maximum rises can an epoch be new, whatever was known before.
+    highest = np.maximum.accumulate(epochs) if len(epochs) else epochs
+    rises = np.flatnonzero(np.diff(highest, prepend=np.int32(-1)) > 0)
+    for epoch, offset in zip(
+        epochs[rises].tolist(), batches["base_offset"][rises].tolist(), strict=True
+    ):
+        if not entries or epoch > entries[-1].epoch:
+            entries = assigned(entries, LeaderEpoch(epoch, offset))
+    return entries
+
+
+def assigned(entries: list[LeaderEpoch], new: LeaderEpoch) -> list[LeaderEpoch]:
+    """Add an entry; those that contradict it are given up (``LeaderEpochFileCache.assign``)."""
+    if new.epoch < 0 or new.start_offset < 0:
+        return entries
+    if entries and entries[-1].epoch == new.epoch and entries[-1].start_offset <= new.start_offset:
+        return entries
+    kept = list(entries)
+    while kept and (kept[-1].epoch >= new.epoch or kept[-1].start_offset >= new.start_offset):
+        kept.pop()
+    return [*kept, new]
+
+
+def truncated_from_end(entries: list[LeaderEpoch], end_offset: int) -> list[LeaderEpoch]:
+    """Drop what begins at or behind the end of a log."""
+    return [entry for entry in entries if entry.start_offset < end_offset]
+
+
+def truncated_from_start(entries: list[LeaderEpoch], start_offset: int) -> list[LeaderEpoch]:
+    """Let the epochs begin where the log does (``LeaderEpochFileCache.truncateFromStart``)."""
+    dropped = [entry for entry in entries if entry.start_offset <= start_offset]
+    kept = [entry for entry in entries if entry.start_offset > start_offset]
+    return [LeaderEpoch(dropped[-1].epoch, start_offset), *kept] if dropped else kept

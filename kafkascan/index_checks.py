@@ -1,0 +1,210 @@
+"""Indexes held against the batches of their segment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batch_columns import (
+    BatchTable,
+    is_control,
+    last_offset,
+    require_batch_table,
+    size_in_bytes,
+)
+from kafkascan.errors import CorruptIndexError
+from kafkascan.findings import Finding, Severity
+from kafkascan.indexes import IndexEntries, entries_of, read_index
+from kafkascan.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
+
+
+def check_index(
+    index: str | os.PathLike[str] | IndexEntries,
+    batches: BatchTable,
+    /,
+    *,
+    base_offset: int | None = None,
+) -> list[Finding]:
+    """
+    Compare an index with the batches of its segment.
+
+    Indexes may be sparser than those that a rebuild gives, and of old brokers they name other
+    offsets of the same batches: what leads to the right record is no finding. (Brokers before
+    2.0 note the first offset of what was appended at once, later ones the last.)
+
+    Parameters
+    ----------
+    index : path, or array of OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY or TRANSACTION_INDEX_ENTRY
+        Padding and cut off entries are found in files only.
+    batches : array of BATCH_DTYPE, shape (n,)
+        All of the segment, in file order.
+    base_offset : int, optional
+        Of the segment; by default by the name of the file, or that of the first batch.
+
+    Returns
+    -------
+    list of Finding
+        ``row`` counts entries. Errors: ``OUT_OF_ORDER``, ``WRONG_POSITION`` (no batch begins
+        there, or records before it would be missed), ``OFFSET_NOT_IN_LOG``,
+        ``TIMESTAMP_MISMATCH``, ``TOO_LARGE`` (it points behind the log), ``ODD_INDEX_SIZE``,
+        ``PRODUCER_MISMATCH``. Notes: ``PADDED`` (preallocated), ``INCOMPLETE`` (the latest
+        timestamp is missing, as in a segment that is written to).
+
+    Raises
+    ------
+    CorruptIndexError
+        If entries of aborted transactions have a version that Kafka does not know.
+    OSError
+    """
+    batches = require_batch_table(batches)
+    findings: list[Finding] = []
+    if not isinstance(index, np.ndarray):
+        path = Path(index)
+        digits = path.name.partition(".")[0]
+        if base_offset is None and digits.isdigit():
+            base_offset = int(digits)
+        index, findings = _read(path)
+    if base_offset is None:
+        base_offset = int(batches["base_offset"][0]) if len(batches) else 0
+    if index.dtype == OFFSET_INDEX_ENTRY:
+        findings += _check_offsets(index, batches, base_offset)
+    elif index.dtype == TIME_INDEX_ENTRY:
+        findings += _check_times(index, batches, base_offset)
+    elif index.dtype == TRANSACTION_INDEX_ENTRY:
+        findings += _check_transactions(index, batches)
+    else:
+        raise TypeError(f"these are entries of no index: {index.dtype}")
+    return findings
+
+
+def _read(path: Path) -> tuple[IndexEntries, list[Finding]]:
+    size = path.stat().st_size
+    try:
+        entries = read_index(path)
+    except CorruptIndexError as error:
+        if error.symbol != "ODD_INDEX_SIZE":
+            raise
+        entries = entries_of(path, path.read_bytes()[: error.position])
+        finding = Finding(error.symbol, Severity.ERROR, error.reason, None, error.position)
+        return entries, [finding]
+    if entries.nbytes < size - size % entries.itemsize:
+        message = f"{size - entries.nbytes} bytes of zeros follow the last entry"
+        return entries, [Finding("PADDED", Severity.NOTE, message, None, entries.nbytes)]
+    return entries, []
+
+
+def _errors(
+    entries: IndexEntries, is_wrong: NDArray[np.bool_], symbol: str, message: str
+) -> Iterator[Finding]:
+    for row in np.flatnonzero(is_wrong).tolist():
+        values = [int(entries[name][row]) for name in entries.dtype.names or ()]
+        said = message.format(*values)
+        yield Finding(symbol, Severity.ERROR, said, row, row * entries.itemsize)
+
+
+def _not_above_before(values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return np.diff(values, prepend=np.int64(-1)) <= 0
+
+
+def _check_offsets(
+    entries: IndexEntries, batches: BatchTable, base_offset: int
+) -> Iterator[Finding]:
+    offsets = entries["relative_offset"].astype(np.int64) + base_offset
+    positions = entries["position"].astype(np.int64)
+    starts, ends = batches["position"], last_offset(batches)
+    log_size = int((starts + size_in_bytes(batches)).max()) if len(batches) else 0
+    out_of_order = _not_above_before(offsets - base_offset)
+    out_of_order |= _not_above_before(positions)
+    too_large = positions >= log_size
+    row = np.searchsorted(starts, positions)
+    is_start = _taken(starts, row, -1) == positions
+    missed = _taken(np.maximum.accumulate(ends), row - 1, -1) >= offsets
+    is_known = (offsets >= _taken(batches["base_offset"], row, 0)) & np.isin(
+        offsets, np.concatenate([ends, batches["base_offset"]])
+    )
+    yield from _errors(entries, out_of_order, "OUT_OF_ORDER", "offset +{0} follows a larger one")
+    yield from _errors(
+        entries, too_large, "TOO_LARGE", f"position {{1}} is behind the log's {log_size} bytes"
+    )
+    yield from _errors(
+        entries,
+        ~too_large & ~is_start,
+        "WRONG_POSITION",
+        "no batch begins at position {1} of the log",
+    )
+    yield from _errors(
+        entries,
+        ~too_large & is_start & missed,
+        "WRONG_POSITION",
+        "offset +{0} lies before position {1} of the log",
+    )
+    yield from _errors(
+        entries,
+        ~too_large & is_start & ~missed & ~is_known,
+        "OFFSET_NOT_IN_LOG",
+        "no batch begins or ends with offset +{0}",
+    )
+
+
+def _taken(values: NDArray[np.int64], rows: NDArray[np.intp], default: int) -> NDArray[np.int64]:
+    """Return values at rows, and a default where there is no such row."""
+    is_row = (rows >= 0) & (rows < len(values))
+    found = np.full(len(rows), default, np.int64)
+    found[is_row] = values[rows[is_row]]
+    return found
+
+
+def _check_times(entries: IndexEntries, batches: BatchTable, base_offset: int) -> Iterator[Finding]:
+    timestamps = entries["timestamp"].astype(np.int64)
+    offsets = entries["relative_offset"].astype(np.int64) + base_offset
+    ends, latest = last_offset(batches), batches["max_timestamp"].astype(np.int64)
+    so_far = np.maximum.accumulate(latest) if len(batches) else latest
+    out_of_order = _not_above_before(timestamps)
+    out_of_order |= np.diff(offsets, prepend=np.int64(base_offset)) < 0
+    row = np.searchsorted(np.maximum.accumulate(ends) if len(ends) else ends, offsets)
+    is_missing = row >= len(batches)
+    differs = _taken(latest, row, -1) != timestamps
+    is_late = _taken(so_far, row - 1, -1) >= timestamps
+    yield from _errors(
+        entries, out_of_order, "OUT_OF_ORDER", "timestamp {0} or offset +{1} follows a larger one"
+    )
+    yield from _errors(
+        entries, is_missing, "OFFSET_NOT_IN_LOG", "offset +{1} is behind the end of the log"
+    )
+    yield from _errors(
+        entries,
+        ~is_missing & differs,
+        "TIMESTAMP_MISMATCH",
+        "the latest timestamp of the batch with offset +{1} is not {0}",
+    )
+    yield from _errors(
+        entries,
+        ~is_missing & ~differs & is_late,
+        "TIMESTAMP_MISMATCH",
+        "a batch before the one with offset +{1} is as late as {0}",
+    )
+    if len(batches) and so_far[-1] > (timestamps[-1] if len(entries) else -1):
+        message = f"the latest timestamp of the log, {so_far[-1]}, is missing"
+        yield Finding("INCOMPLETE", Severity.NOTE, message, None, entries.nbytes)
+
+
+def _check_transactions(entries: IndexEntries, batches: BatchTable) -> Iterator[Finding]:
+    markers = batches[is_control(batches) & (batches["producer_id"] >= 0)]
+    ends = entries["last_offset"].astype(np.int64)
+    row = np.searchsorted(markers["base_offset"], ends)
+    is_there = _taken(markers["base_offset"], row, -1) == ends
+    differs = _taken(markers["producer_id"], row, -1) != entries["producer_id"]
+    yield from _errors(
+        entries, _not_above_before(ends), "OUT_OF_ORDER", "offset {3} follows a larger one"
+    )
+    yield from _errors(entries, ~is_there, "OFFSET_NOT_IN_LOG", "no marker has offset {3}")
+    yield from _errors(
+        entries,
+        is_there & differs,
+        "PRODUCER_MISMATCH",
+        "the marker with offset {3} is not one of producer {1}",
+    )

@@ -1,0 +1,293 @@
+"""Where a record is: by offset and by timestamp, as brokers find it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kafkascan.batch_columns import BatchTable, last_offset, require_batch_table, size_in_bytes
+from kafkascan.batches import iter_batches
+from kafkascan.errors import CorruptBatchError, CorruptIndexError
+from kafkascan.indexes import IndexEntries, read_index
+from kafkascan.log_dir import partition_dir
+from kafkascan.records import iter_records
+from kafkascan.segment import Segment, open_segment
+from kafkascan.sources import Source, SourceLike, borrowed_source
+
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class BatchLocation:
+    """
+    The batch that holds an offset, or the first one behind it.
+
+    Attributes
+    ----------
+    path : str
+        Of the segment.
+    position, size_in_bytes : int
+        Of the batch.
+    base_offset, last_offset : int
+    """
+
+    path: str
+    position: int
+    size_in_bytes: int
+    base_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True)
+class RecordLocation:
+    """
+    The first record that is not earlier than a timestamp.
+
+    Attributes
+    ----------
+    path : str
+        Of the segment.
+    position : int
+        Of the record's batch.
+    offset, timestamp : int
+        Of the record; milliseconds since the epoch.
+    leader_epoch : int or None
+        None if the batch does not say it.
+    """
+
+    path: str
+    position: int
+    offset: int
+    timestamp: int
+    leader_epoch: int | None
+
+
+def lookup_offset(
+    source: SourceLike,
+    offset: int,
+    /,
+    *,
+    batches: BatchTable | None = None,
+    trust_index: bool = False,
+) -> BatchLocation | None:
+    """
+    Find the batch that a broker would begin to read at.
+
+    Parameters
+    ----------
+    source : path, bytes-like, Source or Segment
+        Of a segment, or the path of a partition's folder.
+    offset : int
+    batches : array of BATCH_DTYPE, optional
+        All of the segment, for those who look up often.
+    trust_index : bool, default False
+        Begin where the ``.index`` file says, as brokers do. By default headers are walked
+        from the start, so that a wrong index leads nobody astray.
+
+    Returns
+    -------
+    BatchLocation or None
+        The first batch whose last offset is not below the offset, or None behind the end
+        (``LogSegment.translateOffset``).
+
+    Raises
+    ------
+    CorruptIndexError
+        If a trusted index points to where no batch is.
+    As `scan_batches`.
+    """
+    if batches is not None:
+        return _first_reaching(_path_of(source), require_batch_table(batches), offset)
+    for segment in _segments(source, offset):
+        with segment as owner:
+            start = _indexed_position(owner, offset) if trust_index else None
+            for table in _tables(owner, start):
+                found = _first_reaching(owner.path, table, offset)
+                if found is not None:
+                    return found
+    return None
+
+
+def lookup_timestamp(
+    source: SourceLike,
+    timestamp: int,
+    /,
+    *,
+    start_offset: int = 0,
+    batches: BatchTable | None = None,
+    trust_index: bool = False,
+) -> RecordLocation | None:
+    """
+    Find the first record that is not earlier than a timestamp, as ``OffsetsForTimes`` does.
+
+    Parameters
+    ----------
+    source : path, bytes-like, Source or Segment
+        Of a segment, or the path of a partition's folder.
+    timestamp : int
+        Milliseconds since the epoch.
+    start_offset : int, default 0
+        Records before it do not count: the log's start.
+    batches : array of BATCH_DTYPE, optional
+        As in `lookup_offset`.
+    trust_index : bool, default False
+        Begin where the ``.timeindex`` and ``.index`` files say, as brokers do. By default
+        headers are walked from the start, so that a wrong index leads nobody astray.
+
+    Returns
+    -------
+    RecordLocation or None
+        In a folder it is looked for in the first segment that has such a timestamp, as
+        brokers do. (Where no batch of a segment has any, a broker goes by the time of the
+        file's last change; here such a segment is passed over.)
+
+    Raises
+    ------
+    CorruptIndexError
+        If a trusted index points to where no batch is.
+    InvalidRecordError
+        If the records of a batch that may hold it cannot be read.
+    As `scan_batches`.
+    """
+    if batches is not None:
+        with borrowed_source(source, close=False) as owner:
+            rows = require_batch_table(batches)
+            return _first_not_before(owner, rows, timestamp, start_offset)
+    for segment in _segments(source, None):
+        with segment as owner:
+            start = _timed_position(owner, timestamp, start_offset) if trust_index else None
+            is_here = False
+            for table in _tables(owner, start):
+                is_here |= bool((table["max_timestamp"] >= timestamp).any())
+                found = _first_not_before(owner, table, timestamp, start_offset)
+                if found is not None:
+                    return found
+            if is_here:
+                return None
+    return None
+
+
+# ---- what is searched ------------------------------------------------------------------------
+
+
+def _path_of(source: SourceLike) -> str:
+    with borrowed_source(source, close=False) as owner:
+        return owner.path
+
+
+def _segments(source: SourceLike, offset: int | None) -> Iterator[borrowed_source]:
+    """Go through the segment, or those of a folder from the one on that may hold an offset."""
+    if not isinstance(source, (str, os.PathLike)) or not Path(source).is_dir():
+        yield borrowed_source(source, close=False)
+        return
+    live = [one for one in partition_dir(source).segments if one.name.is_live]
+    bases = [one.name.base_offset or 0 for one in live]
+    first = 0 if offset is None else max(0, int(np.searchsorted(bases, offset, "right")) - 1)
+    for one in live[first:]:
+        yield borrowed_source(one.path, close=False)
+
+
+def _tables(source: Source, start: int | None) -> Iterator[BatchTable]:
+    if start is None:
+        yield from iter_batches(source, rows=_ROWS_AT_ONCE)
+        return
+    try:
+        yield from iter_batches(source, rows=_ROWS_AT_ONCE, start=start)
+    except CorruptBatchError as error:
+        if error.position != start:
+            raise
+        raise CorruptIndexError(
+            f"{source.path}'s index", 0, None, f"it leads to position {start}: {error.reason}",
+            "WRONG_POSITION",
+        ) from error  # fmt: skip
+
+
+def _first_reaching(path: str, batches: BatchTable, offset: int) -> BatchLocation | None:
+    ends = last_offset(batches)
+    reaching = ends >= offset
+    if not reaching.any():
+        return None
+    row = int(np.argmax(reaching))
+    return BatchLocation(
+        path=path,
+        position=int(batches["position"][row]),
+        size_in_bytes=int(size_in_bytes(batches[row : row + 1])[0]),
+        base_offset=int(batches["base_offset"][row]),
+        last_offset=int(ends[row]),
+    )
+
+
+def _first_not_before(
+    source: Source, batches: BatchTable, timestamp: int, start_offset: int
+) -> RecordLocation | None:
+    """``FileRecords.searchForTimestamp``: in file order, records of all kinds."""
+    may_hold = (batches["max_timestamp"] >= timestamp) & (last_offset(batches) >= start_offset)
+    for row in np.flatnonzero(may_hold).tolist():
+        one = batches[row : row + 1]
+        for records in iter_records(
+            source, one, columns=("offset", "timestamp"), control="include"
+        ):
+            offsets, timestamps = records.columns["offset"], records.columns["timestamp"]
+            fits = np.flatnonzero((timestamps >= timestamp) & (offsets >= start_offset))
+            if len(fits):
+                epoch = int(one["partition_leader_epoch"][0])
+                return RecordLocation(
+                    path=source.path,
+                    position=int(one["position"][0]),
+                    offset=int(offsets[fits[0]]),
+                    timestamp=int(timestamps[fits[0]]),
+                    leader_epoch=epoch if epoch >= 0 else None,
+                )
+    return None
+
+
+# ---- what indexes say ------------------------------------------------------------------------
+
+
+def _index(source: Source, kind: str) -> tuple[IndexEntries, int] | None:
+    """Return the entries of an index beside a log, and the log's base offset."""
+    if not source.is_file:
+        return None
+    with open_segment(source.path) as segment:
+        return _entries(segment, kind)
+
+
+def _entries(segment: Segment, kind: str) -> tuple[IndexEntries, int] | None:
+    path, base_offset = segment.sibling(kind), segment.base_offset
+    return None if path is None or base_offset is None else (read_index(path), base_offset)
+
+
+def _indexed_position(source: Source, offset: int) -> int | None:
+    """``OffsetIndex.lookup``: the last entry that is not behind an offset."""
+    found = _index(source, "index")
+    if found is None:
+        return None
+    entries, base_offset = found
+    row = _floor(entries["relative_offset"], offset - base_offset)
+    if row < 0:
+        return 0
+    position = int(entries["position"][row])
+    if not 0 <= position <= source.size:
+        place = row * entries.itemsize
+        reason = f"position {position} is not in the log of {source.size} bytes"
+        raise CorruptIndexError(f"{source.path}'s index", place, None, reason, "TOO_LARGE")
+    return position
+
+
+def _timed_position(source: Source, timestamp: int, start_offset: int) -> int | None:
+    """``LogSegment.findOffsetByTimestamp``: time index, then offset index."""
+    found = _index(source, "timeindex")
+    if found is None:
+        return None
+    entries, base_offset = found
+    row = _floor(entries["timestamp"], timestamp)
+    offset = base_offset if row < 0 else base_offset + int(entries["relative_offset"][row])
+    return _indexed_position(source, max(offset, start_offset))
+
+
+def _floor(keys: np.ndarray[tuple[int], np.dtype[np.int64]], key: int) -> int:
+    return int(np.searchsorted(keys, key, "right")) - 1

@@ -1,0 +1,406 @@
+"""What a broker knows of producers: built from batches, read from and written to snapshots."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import producers as _core
+from kafkascan.batch_columns import BatchTable, require_batch_table
+from kafkascan.batches import scan_batches
+from kafkascan.checksums import crc32c
+from kafkascan.errors import (
+    SENTENCES,
+    STATUS,
+    CorruptBatchError,
+    CorruptSnapshotError,
+    record_error,
+)
+from kafkascan.files import AtomicFile
+from kafkascan.layout import PRODUCER_ENTRY, SNAPSHOT_HEADER, TRANSACTION_INDEX_ENTRY
+from kafkascan.sources import Source, SourceLike, borrowed_source
+from kafkascan.transactions import producers_control_rows, read_markers
+
+PRODUCER_EXPIRATION_MS = 86_400_000
+"""Kafka's ``producer.id.expiration.ms``: an idle producer is forgotten after this time."""
+
+COMPLETED_TRANSACTION = np.dtype(
+    [
+        ("row", "=i8"),
+        ("producer_id", "=i8"),
+        ("first_offset", "=i8"),
+        ("last_offset", "=i8"),
+        ("last_stable_offset", "=i8"),
+        ("is_aborted", "=i1"),
+    ]
+)
+"""A transaction that a marker ended: ``row`` is that of the marker's batch, ``last_offset`` its
+offset, ``last_stable_offset`` where the first transaction of another producer that was still
+open began, or what follows the marker."""
+
+_SNAPSHOT_VERSION = 1
+_SNAPSHOT_ENTRY = PRODUCER_ENTRY.newbyteorder(">")
+_FIRST_ROOM = 64
+_FIRST_BUCKETS = 16
+
+
+class RefusedBatchError(Exception):
+    """
+    A batch at which Kafka stops to read a segment, or refuses the log.
+
+    Attributes
+    ----------
+    row : int
+    error : CorruptBatchError
+    is_fatal : bool
+        Whether Kafka refuses the log; otherwise the segment is cut behind the batch.
+    completed : ndarray of COMPLETED_TRANSACTION
+        Transactions that ended before.
+    """
+
+    def __init__(
+        self, row: int, error: CorruptBatchError, completed: NDArray[np.void], *, is_fatal: bool
+    ) -> None:
+        super().__init__(row, error)
+        self.row = row
+        self.error = error
+        self.completed = completed
+        self.is_fatal = is_fatal
+
+
+class ProducerState:
+    """
+    The producers of a partition, as ``ProducerStateManager`` holds them.
+
+    Parameters
+    ----------
+    entries : array of PRODUCER_ENTRY, optional
+        What a snapshot says, in its order.
+    """
+
+    def __init__(self, entries: NDArray[np.void] | None = None) -> None:
+        known = np.empty(0, PRODUCER_ENTRY) if entries is None else entries
+        self._count = len(known)
+        self._entries = np.empty(0, PRODUCER_ENTRY)
+        self._make_room(max(_FIRST_ROOM, len(known)), known)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _make_room(self, capacity: int, entries: NDArray[np.void]) -> None:
+        self._entries = np.empty(capacity, PRODUCER_ENTRY)
+        self._entries[: len(entries)] = entries
+        self._slots = np.full(1 << (2 * capacity - 1).bit_length(), -1, np.int32)
+        _core.index_entries(self._entries, len(entries), self._slots)
+
+    def _grow(self, capacity: int) -> None:
+        if capacity > len(self._entries):
+            self._make_room(capacity, self._entries[: self._count])
+
+    def apply(self, source: Source, batches: BatchTable) -> NDArray[np.void]:
+        """
+        Apply batches one after the other, as recovery does (``LogSegment.recover``).
+
+        Parameters
+        ----------
+        source : Source
+            Read for control batches only.
+        batches : array of BATCH_DTYPE, shape (n,)
+            In log order.
+
+        Returns
+        -------
+        ndarray of COMPLETED_TRANSACTION
+
+        Raises
+        ------
+        RefusedBatchError
+            At a batch that Kafka refuses. Those before it have been applied.
+        """
+        control = producers_control_rows(batches)
+        markers, errors = read_markers(source, batches[control])
+        stop = int(control[min(errors)]) if errors else len(batches)
+        completed = np.empty(len(markers), COMPLETED_TRANSACTION)
+        row = said = ended = 0
+        status = STATUS["OUTPUT_FULL"]
+        while status == STATUS["OUTPUT_FULL"]:
+            status, rows, markers_read, now_ended, self._count = _core.apply_into(
+                batches[row:stop],
+                markers[said:],
+                self._entries,
+                self._count,
+                self._slots,
+                np.empty(len(self._entries), np.int32),
+                completed[ended:],
+            )
+            completed["row"][ended : ended + now_ended] += row
+            row, said, ended = row + rows, said + markers_read, ended + now_ended
+            if status == STATUS["OUTPUT_FULL"]:
+                self._grow(2 * len(self._entries))
+        if status != STATUS["OK"]:
+            error = record_error(status, source.path, batches[row])
+            raise RefusedBatchError(row, error, completed[:ended], is_fatal=True)
+        if errors:
+            unreadable = errors[min(errors)]
+            raise RefusedBatchError(stop, unreadable, completed[:ended], is_fatal=False)
+        return completed[:ended]
+
+    def apply_at_once(self, source: Source, batches: BatchTable) -> None:
+        """
+        Apply batches, then make new producers known in the order of a Java ``HashMap``.
+
+        That is what a broker does for segments that are read without being recovered
+        (``UnifiedLog.loadProducersFromRecords``).
+
+        Parameters
+        ----------
+        source, batches
+            As of `apply`.
+
+        Raises
+        ------
+        RefusedBatchError
+        """
+        ids, first = np.unique(batches["producer_id"], return_index=True)
+        ids = ids[np.argsort(first, kind="stable")]
+        ids = ids[ids >= 0]
+        news = ProducerState(self._without_batches(ids))
+        news.apply(source, batches)
+        # Entries of producers that were not known stand behind those that were.
+        found = news._entries[: news._count]
+        order = np.argsort(first_seen(ids, found["producer_id"]), kind="stable")
+        found = found[order]
+        self._grow(self._count + len(found))
+        self._count = _core.merge_into(
+            found.take(java_hash_order(found["producer_id"])),
+            self._entries,
+            self._count,
+            self._slots,
+        )
+
+    def _without_batches(self, ids: NDArray[np.int64]) -> NDArray[np.void]:
+        """Return what is known of some producers but for their last batches."""
+        known = self._entries[: self._count]
+        known = known[np.isin(known["producer_id"], ids)]
+        known["last_sequence"] = known["last_offset"] = -1
+        known["offset_delta"] = 0
+        return known
+
+    def entries(self) -> NDArray[np.void]:
+        """
+        Return what is known of each producer.
+
+        Returns
+        -------
+        ndarray of PRODUCER_ENTRY
+            In the order of a snapshot: that of the broker's ``HashMap``.
+        """
+        known = self._entries[: self._count]
+        return known.take(java_hash_order(known["producer_id"]))
+
+
+def first_seen(ids: NDArray[np.int64], asked: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return the place of each asked id among distinct ids."""
+    order = np.argsort(ids)
+    places: NDArray[np.intp] = order[np.searchsorted(ids, asked, sorter=order)]
+    return places
+
+
+def java_hash_order(ids: NDArray[np.int64]) -> NDArray[np.intp]:
+    """
+    Return the order in which a ``java.util.HashMap<Long, …>`` goes through its keys.
+
+    Parameters
+    ----------
+    ids : ndarray of int64
+        Distinct, in the order in which they were put there.
+
+    Notes
+    -----
+    By bucket, and in a bucket as they came. Buckets double when three quarters are used.
+    """
+    buckets = _FIRST_BUCKETS
+    while len(ids) > buckets * 3 // 4:
+        buckets *= 2
+    unsigned = ids.astype(np.uint64)
+    hashes = (unsigned ^ unsigned >> np.uint64(32)).astype(np.uint32)
+    hashes ^= hashes >> np.uint32(16)
+    return np.argsort(hashes & np.uint32(buckets - 1), kind="stable")
+
+
+def build_producer_snapshot(
+    source: SourceLike,
+    batches: BatchTable | None = None,
+    /,
+    *,
+    prior: NDArray[np.void] | None = None,
+) -> NDArray[np.void]:
+    """
+    Build the entries of a ``.snapshot`` file, as Kafka's recovery would.
+
+    Parameters
+    ----------
+    source : path, bytes-like, Source or Segment
+        A segment.
+    batches : array of BATCH_DTYPE, optional
+        Rows of the source, in file order; all of it by default.
+    prior : array of PRODUCER_ENTRY, optional
+        What was known before: the entries of the snapshot at the start of the segment.
+
+    Returns
+    -------
+    ndarray of PRODUCER_ENTRY
+        In Kafka's order.
+
+    Raises
+    ------
+    InvalidRecordError
+        If Kafka would refuse a control record, or the log.
+    As `scan_batches`, if `batches` is not given.
+    """
+    return _applied(source, batches, prior)[0].entries()
+
+
+def build_transaction_index(
+    source: SourceLike,
+    batches: BatchTable | None = None,
+    /,
+    *,
+    prior: NDArray[np.void] | None = None,
+) -> NDArray[np.void]:
+    """
+    Build the entries of a ``.txnindex`` file, as Kafka's recovery would.
+
+    Parameters
+    ----------
+    source, batches, prior
+        As of `build_producer_snapshot`: transactions may have begun in segments before.
+
+    Returns
+    -------
+    ndarray of TRANSACTION_INDEX_ENTRY
+        Aborted transactions whose marker is in these batches, in order of the markers. Kafka
+        has no such file where there are none.
+
+    Raises
+    ------
+    As `build_producer_snapshot`.
+    """
+    return transaction_index_entries(_applied(source, batches, prior)[1])
+
+
+def transaction_index_entries(completed: NDArray[np.void]) -> NDArray[np.void]:
+    """Return the entries that aborted transactions have in a ``.txnindex`` file."""
+    aborted = completed[completed["is_aborted"] == 1]
+    entries = np.zeros(len(aborted), TRANSACTION_INDEX_ENTRY)
+    for name in ("producer_id", "first_offset", "last_offset", "last_stable_offset"):
+        entries[name] = aborted[name]
+    return entries
+
+
+def _applied(
+    source: SourceLike, batches: BatchTable | None, prior: NDArray[np.void] | None
+) -> tuple[ProducerState, NDArray[np.void]]:
+    state = ProducerState(prior)
+    # Not closed here: an error's traceback may hold a table that views it.
+    with borrowed_source(source, close=False) as owner:
+        if batches is None:
+            batches = scan_batches(owner).batches
+        try:
+            return state, state.apply(owner, require_batch_table(batches))
+        except RefusedBatchError as refused:
+            raise refused.error from None
+
+
+# ---- files -----------------------------------------------------------------------------------
+
+
+def read_producer_snapshot(path: str | os.PathLike[str], /) -> NDArray[np.void]:
+    """
+    Read a ``.snapshot`` file.
+
+    Returns
+    -------
+    ndarray of PRODUCER_ENTRY
+        In the order of the file.
+
+    Raises
+    ------
+    CorruptSnapshotError
+        If Kafka would refuse the file (``ProducerStateManager.readSnapshot``).
+    OSError
+    """
+    return parse_producer_snapshot(Path(path).read_bytes(), os.fspath(path))
+
+
+def parse_producer_snapshot(data: bytes, path: str) -> NDArray[np.void]:
+    """Return the entries that the bytes of a snapshot hold; as `read_producer_snapshot`."""
+    if len(data) < SNAPSHOT_HEADER.itemsize:
+        raise _snapshot_error(path, 0, "BAD_SNAPSHOT_SIZE")
+    header = np.frombuffer(data, SNAPSHOT_HEADER, 1)[0]
+    if header["version"] != _SNAPSHOT_VERSION:
+        raise _snapshot_error(path, 0, "BAD_SNAPSHOT_VERSION")
+    size = len(data) - SNAPSHOT_HEADER.itemsize
+    # Behind the last entry anything may follow, as long as the checksum knows of it.
+    if not 0 <= header["producer_count"] <= size // _SNAPSHOT_ENTRY.itemsize:
+        raise _snapshot_error(path, _at("producer_count"), "BAD_SNAPSHOT_SIZE")
+    if crc32c(memoryview(data)[_at("producer_count") :]) != header["crc"]:
+        raise _snapshot_error(path, _at("crc"), "BAD_SNAPSHOT_CRC")
+    count, start = int(header["producer_count"]), SNAPSHOT_HEADER.itemsize
+    return np.frombuffer(data, _SNAPSHOT_ENTRY, count, start).astype(PRODUCER_ENTRY)
+
+
+def _at(name: str) -> int:
+    assert SNAPSHOT_HEADER.fields is not None
+    return SNAPSHOT_HEADER.fields[name][1]
+
+
+def _snapshot_error(path: str, position: int, symbol: str) -> CorruptSnapshotError:
+    return CorruptSnapshotError(path, position, None, SENTENCES[STATUS[symbol]], symbol)
+
+
+def write_producer_snapshot(path: str | os.PathLike[str], entries: NDArray[np.void], /) -> None:
+    """
+    Write a ``.snapshot`` file; what was there before is replaced at once.
+
+    Parameters
+    ----------
+    path : path
+        Kafka's name of it is the offset that the state covers all before of.
+    entries : array of PRODUCER_ENTRY, shape (n,)
+
+    Raises
+    ------
+    TypeError
+        If the entries are none.
+    OSError
+        If the file cannot be written; then nothing has changed.
+    """
+    data = snapshot_file(entries)
+    with AtomicFile(Path(path)) as file:
+        file.stream.write(data)
+
+
+def snapshot_file(entries: NDArray[np.void]) -> bytes:
+    """Return the bytes of a ``.snapshot`` file."""
+    if not isinstance(entries, np.ndarray) or entries.dtype != PRODUCER_ENTRY or entries.ndim != 1:
+        raise TypeError("a snapshot takes a one-dimensional array of PRODUCER_ENTRY")
+    header = np.zeros(1, SNAPSHOT_HEADER)
+    header["version"] = _SNAPSHOT_VERSION
+    header["producer_count"] = len(entries)
+    body = entries.astype(_SNAPSHOT_ENTRY).tobytes()
+    header["crc"] = crc32c(header.tobytes()[_at("producer_count") :] + body)
+    return header.tobytes() + body
+
+
+def unexpired(entries: NDArray[np.void], now_ms: int, expiration_ms: int) -> NDArray[np.void]:
+    """
+    Leave out producers that a broker forgets when it loads a snapshot.
+
+    Those are idle for a time, without an open transaction (``isProducerExpired``).
+    """
+    idle = now_ms - entries["timestamp"] >= expiration_ms
+    return entries[~(idle & (entries["current_txn_first_offset"] < 0))]

@@ -1,0 +1,388 @@
+"""Logs put in order after an unclean end, without a broker: what it would do, done or told."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kafkascan.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    CleanShutdown,
+    LeaderEpoch,
+    read_offset_checkpoint,
+    write_clean_shutdown,
+)
+from kafkascan.errors import KafkaScanError, LogDirInUseError
+from kafkascan.files import AtomicFile, sync_folder
+from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.log_dir import PartitionDir, open_log_dir, partition_dir
+from kafkascan.log_loading import LoadedLog, LoadSettings, SegmentReport, load_log
+from kafkascan.producers import PRODUCER_EXPIRATION_MS
+from kafkascan.staged_files import Action, Change
+
+LOCK_FILE = ".lock"
+_DATA_DIR_FILES = (LOCK_FILE, "meta.properties", RECOVERY_POINT_CHECKPOINT)
+# Brokers load it themselves, at every start and in full (KafkaRaftLog).
+_METADATA_TOPIC = "__cluster_metadata"
+_COPIED_AT_ONCE = 1 << 24
+
+OnProgress = Callable[["PartitionRecovery", int, int], object]
+
+
+@dataclass
+class PartitionRecovery:
+    """
+    What a broker would do with the log of a partition, and what was done.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    topic : str or None
+    partition : int or None
+    log_start_offset, log_end_offset : int or None
+        None if the log cannot be loaded.
+    segments : list of SegmentReport
+    leader_epochs : list of LeaderEpoch
+    changes : list of Change
+        Files that are not as they should be.
+    applied : list of Change
+        Those that were made.
+    error : Exception or None
+        Why the log cannot be loaded, or could not be put in order.
+    """
+
+    path: Path
+    topic: str | None
+    partition: int | None
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    segments: list[SegmentReport] = field(default_factory=list)
+    leader_epochs: list[LeaderEpoch] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    applied: list[Change] = field(default_factory=list)
+    error: Exception | None = None
+
+    @property
+    def truncated_bytes(self) -> int:
+        """Bytes of logs that a broker gives up."""
+        return sum(segment.truncated_bytes for segment in self.segments)
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.error is None and len(self.applied) == len(self.changes)
+
+    def __repr__(self) -> str:
+        lines = [f"<PartitionRecovery {self.path}: {self._verdict()}>"]
+        for change in self.changes:
+            done = "done" if change in self.applied else "to do"
+            lines.append(f"  {change.action:<8} {change.name}: {change.reason} ({done})")
+        return "\n".join(lines)
+
+    def _verdict(self) -> str:
+        if self.error is not None:
+            return str(self.error)
+        left = len(self.changes) - len(self.applied)
+        offsets = f"offsets {self.log_start_offset} to {self.log_end_offset}"
+        return f"{offsets}, {left} changes to make, {self.truncated_bytes} bytes to give up"
+
+
+@dataclass
+class Recovery:
+    """
+    What became of the logs of a data dir, or of one partition.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    partitions : list of PartitionRecovery
+    is_marked_clean : bool
+        Whether the next broker was told to take the logs as they are.
+    """
+
+    path: Path
+    partitions: list[PartitionRecovery]
+    is_marked_clean: bool = False
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether nothing is left to do in any partition."""
+        return all(partition.is_in_order for partition in self.partitions)
+
+    @property
+    def truncated_bytes(self) -> int:
+        """Bytes of logs that a broker gives up."""
+        return sum(partition.truncated_bytes for partition in self.partitions)
+
+    def __repr__(self) -> str:
+        return "\n".join([f"<Recovery {self.path}>", *map(repr, self.partitions)])
+
+
+def recover(
+    path: str | os.PathLike[str],
+    /,
+    *,
+    dry_run: bool | None = None,
+    write: bool = False,
+    truncate: bool = False,
+    backup: bool = True,
+    mark_clean: bool = True,
+    recovery_point: int | None = None,
+    log_start_offset: int | None = None,
+    interval_bytes: int = DEFAULT_INTERVAL_BYTES,
+    producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    now_ms: int | None = None,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> Recovery:
+    """
+    Put logs in order as a broker does when it starts after an unclean end.
+
+    The valid part of each log is found, with checksums; indexes, snapshots of producers and
+    leader epochs are built anew. Without `write`, nothing is touched and the result tells
+    what would be.
+
+    Parameters
+    ----------
+    path : path
+        A broker's data dir, or the folder of one partition.
+    dry_run : bool, optional
+        The opposite of `write`, for those who like to say it.
+    write : bool, default False
+        Write the files. What they replace is kept beside them as ``.bak``.
+    truncate : bool, default False
+        Cut off logs behind their last valid batch, too, and drop the segments behind it, as
+        brokers do. What is cut off is kept beside the log as ``.tail-<position>.bak``. Without
+        it no log is changed, and a broker will do it.
+    backup : bool, default True
+        Keep what is replaced, cut off or dropped.
+    mark_clean : bool, default True
+        Once all logs of a data dir are in order, write ``.kafka_cleanshutdown``, so that the
+        next broker does not do the same again.
+    recovery_point : int, optional
+        Offset up to which logs were flushed: segments before the one that holds it are taken
+        as they are. By default what the data dir's checkpoint says; 0 reads all of each log.
+    log_start_offset : int, optional
+        By default what the data dir's checkpoint says, or 0.
+    interval_bytes : int, default 4096
+        The broker's ``index.interval.bytes``.
+    producer_expiration_ms : int, default one day
+        The broker's ``producer.id.expiration.ms``.
+    now_ms : int, optional
+        Milliseconds since the epoch, to tell which producers have expired; by default now.
+    threads : int, optional
+        Partitions that are worked on at once; by default one per CPU.
+    on_progress : callable, optional
+        Gets each partition's result when it is there, how many there are so far, and of how
+        many.
+
+    Returns
+    -------
+    Recovery
+        Of all partitions. An error in one of them does not keep others from being put in
+        order; it is in that one's `error`.
+
+    Raises
+    ------
+    LogDirInUseError
+        If files are to be written and a broker holds the data dir's lock.
+    CorruptCheckpointError
+        If a checkpoint of the data dir cannot be read.
+    OSError
+        If `path` cannot be read.
+
+    Notes
+    -----
+    ``LogLoader`` and ``LogSegment.recover`` of Kafka 4. It can be interrupted at any point
+    and started again: each file is replaced at once. Logs that are being deleted, and the
+    metadata log that brokers load by themselves, are left out of a data dir.
+    """
+    if dry_run is not None and dry_run == write:
+        raise ValueError("dry_run is the opposite of write")
+    if truncate and not write:
+        raise ValueError("truncate needs write=True")
+    settings = LoadSettings(
+        interval_bytes=interval_bytes, producer_expiration_ms=producer_expiration_ms
+    )
+    if now_ms is not None:
+        settings = replace(settings, now_ms=now_ms)
+    job = _Job(Path(path), settings, recovery_point, log_start_offset)
+    if not write:
+        return Recovery(job.path, _each(job.partitions, job.look_at, threads, on_progress))
+    with _locked(job.data_dir):
+
+        def put_in_order(one: PartitionDir) -> PartitionRecovery:
+            return job.put_in_order(one, truncate=truncate, backup=backup)
+
+        done = Recovery(job.path, _each(job.partitions, put_in_order, threads, on_progress))
+        if mark_clean and job.path == job.data_dir and done.is_in_order:
+            write_clean_shutdown(job.data_dir / CLEAN_SHUTDOWN_FILE, CleanShutdown(0, -1))
+            done.is_marked_clean = True
+    return done
+
+
+class _Job:
+    def __init__(
+        self,
+        path: Path,
+        settings: LoadSettings,
+        recovery_point: int | None,
+        log_start_offset: int | None,
+    ) -> None:
+        self.path = path
+        found = open_log_dir(path)
+        is_one = [one.path for one in found.partitions] == [path]
+        self.partitions = [partition_dir(path)] if is_one else _loaded_by_broker(found.partitions)
+        self.data_dir = _data_dir(path.resolve().parent if is_one else path)
+        self._settings = settings
+        self._recovery_points = self._offsets(RECOVERY_POINT_CHECKPOINT, recovery_point)
+        self._log_starts = self._offsets(LOG_START_CHECKPOINT, log_start_offset)
+
+    def _offsets(self, name: str, given: int | None) -> Callable[[PartitionDir], int]:
+        if given is not None:
+            return lambda _: given
+        if self.data_dir is None or not (self.data_dir / name).exists():
+            return lambda _: 0
+        known = read_offset_checkpoint(self.data_dir / name)
+        return lambda one: known.get((one.topic or "", one.partition or 0), 0)
+
+    def look_at(self, one: PartitionDir) -> PartitionRecovery:
+        return self._loaded(one)[0]
+
+    def _loaded(self, one: PartitionDir) -> tuple[PartitionRecovery, LoadedLog | None]:
+        result = PartitionRecovery(one.path, one.topic, one.partition)
+        settings = replace(
+            self._settings,
+            recovery_point=self._recovery_points(one),
+            log_start_offset=self._log_starts(one),
+        )
+        try:
+            log = load_log(one.path, settings)
+        except (KafkaScanError, OSError) as error:
+            result.error = error
+            return result, None
+        result.log_start_offset, result.log_end_offset = log.log_start_offset, log.log_end_offset
+        result.segments, result.leader_epochs = log.segments, log.leader_epochs
+        result.changes = log.files.changes()
+        return result, log
+
+    def put_in_order(self, one: PartitionDir, *, truncate: bool, backup: bool) -> PartitionRecovery:
+        result, log = self._loaded(one)
+        if log is None:
+            return result
+        try:
+            for change in result.changes:
+                if truncate or not change.shortens_log:
+                    _make(change, log, backup=backup)
+                    result.applied.append(change)
+        except OSError as error:
+            result.error = error
+        return result
+
+
+def _loaded_by_broker(partitions: list[PartitionDir]) -> list[PartitionDir]:
+    return [
+        one
+        for one in partitions
+        if one.topic not in (None, _METADATA_TOPIC) and one.state in (None, "future")
+    ]
+
+
+def _data_dir(folder: Path) -> Path | None:
+    is_one = any((folder / name).exists() for name in _DATA_DIR_FILES)
+    return folder if is_one else None
+
+
+def _each(
+    partitions: list[PartitionDir],
+    work: Callable[[PartitionDir], PartitionRecovery],
+    threads: int | None,
+    on_progress: OnProgress | None,
+) -> list[PartitionRecovery]:
+    """Work on partitions side by side; results are in their order."""
+    if threads is not None and threads < 1:
+        raise ValueError("threads must be at least 1")
+    results = []
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        for result in pool.map(work, partitions):
+            results.append(result)
+            if on_progress is not None:
+                on_progress(result, len(results), len(partitions))
+    return results
+
+
+@contextlib.contextmanager
+def _locked(data_dir: Path | None) -> Iterator[None]:
+    """Hold the lock that a broker holds while it uses the folder (``FileLock``)."""
+    if data_dir is None:
+        yield
+        return
+    with open(data_dir / LOCK_FILE, "ab") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            raise LogDirInUseError(os.fspath(data_dir)) from error
+        yield
+
+
+# ---- changing files --------------------------------------------------------------------------
+
+
+def _make(change: Change, log: LoadedLog, *, backup: bool) -> None:
+    folder = log.files.folder
+    path = folder / change.name
+    if change.action is Action.DELETE:
+        if backup:
+            os.replace(path, _free_name(path))
+        else:
+            path.unlink()
+    elif change.action is Action.RENAME:
+        _keep(path, backup=backup)
+        os.replace(folder / str(change.old_name), path)
+    elif change.action is Action.TRUNCATE:
+        assert change.new_size is not None
+        _cut_off(path, change.new_size, backup=backup)
+    else:
+        _keep(path, backup=backup)
+        like = path if path.exists() else folder
+        with AtomicFile(path, like=like) as file:
+            file.stream.write(log.files.written(change.name))
+    sync_folder(folder)
+
+
+def _keep(path: Path, *, backup: bool) -> None:
+    """Give a file that is about to be replaced a second name."""
+    if backup and path.exists():
+        os.link(path, _free_name(path))
+
+
+def _free_name(path: Path) -> Path:
+    """Return the name of a backup that is not there yet."""
+    name, number = path.with_name(f"{path.name}.bak"), 1
+    while name.exists():
+        number += 1
+        name = path.with_name(f"{path.name}.bak{number}")
+    return name
+
+
+def _cut_off(path: Path, size: int, *, backup: bool) -> None:
+    with open(path, "r+b") as log:
+        if backup:
+            tail = path.with_name(f"{path.name}.tail-{size}.bak")
+            log.seek(size)
+            with AtomicFile(tail, like=path) as file:
+                shutil.copyfileobj(log, file.stream, _COPIED_AT_ONCE)
+        log.truncate(size)
+        log.flush()
+        os.fsync(log.fileno())

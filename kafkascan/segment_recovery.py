@@ -1,0 +1,188 @@
+"""One segment, read again as a broker does after an unclean end (``LogSegment.recover``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batch_columns import BatchTable, next_offset
+from kafkascan.batches import scan_batches
+from kafkascan.checkpoints import LeaderEpoch
+from kafkascan.checks import verify_crcs
+from kafkascan.epochs import build_leader_epochs
+from kafkascan.errors import (
+    SENTENCES,
+    STATUS,
+    BatchTableError,
+    IndexOverflowError,
+    record_error,
+)
+from kafkascan.indexes import IndexEntries, build_indexes
+from kafkascan.layout import (
+    BATCH_DTYPE,
+    LOG_OVERHEAD,
+    OFFSET_INDEX_ENTRY,
+    TIME_INDEX_ENTRY,
+    TRANSACTION_INDEX_ENTRY,
+    ScanEnd,
+)
+from kafkascan.producers import (
+    ProducerState,
+    RefusedBatchError,
+    transaction_index_entries,
+)
+from kafkascan.sources import Source
+
+
+@dataclass
+class RecoveredSegment:
+    """
+    What a segment holds, and what its files should be.
+
+    Attributes
+    ----------
+    batches : ndarray of BATCH_DTYPE
+        Those that are valid.
+    valid_bytes : int
+        Up to the end of the last of them.
+    reason : str or None
+        Why the segment is cut there; None if all of it is valid.
+    offset_index, time_index, transaction_index : ndarray
+        Entries of the index files.
+    leader_epochs : list of LeaderEpoch
+        What was known before, and what the segment adds.
+    map_end_offset : int or None
+        What the producers' state covers all before of; None if it covers no more than before.
+    """
+
+    batches: BatchTable
+    valid_bytes: int
+    reason: str | None
+    offset_index: IndexEntries
+    time_index: IndexEntries
+    transaction_index: NDArray[np.void]
+    leader_epochs: list[LeaderEpoch]
+    map_end_offset: int | None
+    is_emptied: bool = False
+
+
+def recover_segment(
+    source: Source,
+    base_offset: int,
+    state: ProducerState,
+    leader_epochs: list[LeaderEpoch],
+    *,
+    interval_bytes: int,
+    threads: int | None = 1,
+) -> RecoveredSegment:
+    """
+    Find the valid part of a segment, and build what belongs to it.
+
+    Parameters
+    ----------
+    source : Source
+    base_offset : int
+        Of the segment: its file's name.
+    state : ProducerState
+        At the start of the segment; it is moved to the end of what is valid.
+    leader_epochs : list of LeaderEpoch
+        What is known so far.
+    interval_bytes : int
+        Kafka's ``index.interval.bytes``.
+    threads : int, optional
+        For checksums; as of `verify_crcs`.
+
+    Returns
+    -------
+    RecoveredSegment
+
+    Raises
+    ------
+    IndexOverflowError
+        If offsets lie too far from the segment's; Kafka splits such a segment.
+    InvalidRecordError
+        If Kafka refuses to load the log.
+    SourceReadError
+    """
+    batches, reason = _sound_batches(source, threads)
+    indexes, misfit = _indexed(batches, base_offset, interval_bytes)
+    known = batches if misfit is None else batches[: misfit.row]
+    covered = known
+    try:
+        completed = state.apply(source, known)
+    except RefusedBatchError as refused:
+        if refused.is_fatal:
+            raise refused.error from None
+        # Kafka keeps the batch itself, and what follows it is cut.
+        known = batches = batches[: refused.row + 1]
+        covered, completed, reason = batches[:-1], refused.completed, refused.error.reason
+        indexes, misfit = _indexed(batches, base_offset, interval_bytes)
+    epochs = build_leader_epochs(known, prior=leader_epochs)
+    if isinstance(misfit, IndexOverflowError):
+        raise misfit
+    if misfit is not None:
+        return _emptied(epochs)
+    return RecoveredSegment(
+        batches=batches,
+        valid_bytes=_end_of(batches),
+        reason=reason,
+        offset_index=indexes[0],
+        time_index=indexes[1],
+        transaction_index=transaction_index_entries(completed),
+        leader_epochs=epochs,
+        map_end_offset=_map_end_offset(covered),
+    )
+
+
+def _sound_batches(source: Source, threads: int | None) -> tuple[BatchTable, str | None]:
+    """Return the batches before the first one that is damaged, and what is wrong with that."""
+    scan = scan_batches(source, on_corrupt="stop")
+    wrong = np.flatnonzero(~verify_crcs(source, scan.batches, threads=threads))
+    if len(wrong):
+        error = record_error("CHECKSUM_MISMATCH", source.path, scan.batches[wrong[0]])
+        return scan.batches[: wrong[0]], error.reason
+    if scan.end is ScanEnd.CLEAN:
+        return scan.batches, None
+    if scan.error is not None:
+        return scan.batches, scan.error.reason
+    is_torn = scan.end is ScanEnd.TORN_TAIL
+    return scan.batches, SENTENCES[STATUS["TORN_TAIL"]] if is_torn else "zeros follow"
+
+
+def _indexed(
+    batches: BatchTable, base_offset: int, interval_bytes: int
+) -> tuple[tuple[IndexEntries, IndexEntries], IndexOverflowError | BatchTableError | None]:
+    """Return the entries of both indexes, or what keeps batches from being indexed."""
+    try:
+        return build_indexes(batches, base_offset, interval_bytes), None
+    except (IndexOverflowError, BatchTableError) as error:
+        return (np.empty(0, OFFSET_INDEX_ENTRY), np.empty(0, TIME_INDEX_ENTRY)), error
+
+
+def _emptied(leader_epochs: list[LeaderEpoch]) -> RecoveredSegment:
+    """Give up all of a segment whose offsets do not ascend, as Kafka does."""
+    return RecoveredSegment(
+        batches=np.empty(0, BATCH_DTYPE),
+        valid_bytes=0,
+        reason=SENTENCES[STATUS["OFFSETS_NOT_ASCENDING"]],
+        offset_index=np.empty(0, OFFSET_INDEX_ENTRY),
+        time_index=np.empty(0, TIME_INDEX_ENTRY),
+        transaction_index=np.empty(0, TRANSACTION_INDEX_ENTRY),
+        leader_epochs=leader_epochs,
+        map_end_offset=None,
+        is_emptied=True,
+    )
+
+
+def _end_of(batches: BatchTable) -> int:
+    if not len(batches):
+        return 0
+    return int(batches["position"][-1]) + LOG_OVERHEAD + int(batches["batch_length"][-1])
+
+
+def _map_end_offset(batches: BatchTable) -> int | None:
+    """Messages of magic 0 and 1 do not move it."""
+    new = np.flatnonzero(batches["magic"] >= 2)
+    return int(next_offset(batches[new[-1:]])[0]) if len(new) else None

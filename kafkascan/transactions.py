@@ -1,0 +1,107 @@
+"""What ends transactions: the markers that coordinators write into logs."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batch_columns import BatchTable, is_control
+from kafkascan.control import ControlRecordType, decode_control_record
+from kafkascan.errors import CorruptBatchError, record_error
+from kafkascan.record_table import RecordTable
+from kafkascan.records import iter_records
+from kafkascan.schemas.decoder import SchemaError
+from kafkascan.sources import Source
+
+MARKER = np.dtype([("kind", "=i1"), ("coordinator_epoch", "=i4"), ("timestamp", "=i8")])
+"""What a control batch says of its producer's transaction; ``kind`` is 0 for ABORT, 1 for
+COMMIT, or one of the codes below."""
+
+NO_RECORD = -1
+"""The batch is empty: the cleaner has removed the marker, and the transaction before it."""
+NO_MARKER = -2
+"""The batch holds another kind of control record: Kafka refuses to load the log."""
+UNREADABLE = -3
+"""The record cannot be read: Kafka takes it for the end of what is valid."""
+
+_KEY = np.dtype([("version", ">i2"), ("type", ">i2")])
+_VALUE = np.dtype([("version", ">i2"), ("coordinator_epoch", ">i4")])
+
+
+def producers_control_rows(batches: BatchTable) -> NDArray[np.intp]:
+    """Return the rows of the control batches that belong to producers."""
+    return np.flatnonzero(is_control(batches) & (batches["producer_id"] >= 0))
+
+
+def read_markers(
+    source: Source, batches: BatchTable
+) -> tuple[NDArray[np.void], dict[int, CorruptBatchError]]:
+    """
+    Read what producers' control batches say; of each its first record, as Kafka does.
+
+    Parameters
+    ----------
+    source : Source
+    batches : array of BATCH_DTYPE, shape (n,)
+        Control batches.
+
+    Returns
+    -------
+    markers : ndarray of MARKER, shape (n,)
+    errors : dict of int to CorruptBatchError
+        By row: why a record could not be read.
+    """
+    markers = np.zeros(len(batches), MARKER)
+    markers["kind"] = NO_RECORD
+    errors: dict[int, CorruptBatchError] = {}
+    if not len(batches):
+        return markers, errors
+    row_at = dict(zip(batches["position"].tolist(), range(len(batches)), strict=True))
+
+    def note(error: CorruptBatchError) -> None:
+        errors[row_at[error.position]] = error
+
+    columns = ("timestamp", "key", "value")
+    for table in iter_records(source, batches, columns=columns, control="only", on_damage=note):
+        batch = table.columns["batch"]
+        first = table[np.flatnonzero(np.diff(batch, prepend=np.int32(-1)))]
+        positions = table.batches["position"][first.columns["batch"]].tolist()
+        rows = np.array([row_at[position] for position in positions], np.intp)
+        markers[rows] = _decoded(source, first, rows, errors)
+    markers["kind"][list(errors)] = UNREADABLE
+    return markers, errors
+
+
+def _decoded(
+    source: Source,
+    records: RecordTable,
+    rows: NDArray[np.intp],
+    errors: dict[int, CorruptBatchError],
+) -> NDArray[np.void]:
+    """Decode records: almost all of them are alike, and are decoded at once."""
+    found = np.zeros(len(records), MARKER)
+    found["timestamp"] = records.columns["timestamp"]
+    keys, values = records.gathered("key"), records.gathered("value")
+    usual = (np.diff(keys.starts) == _KEY.itemsize) & (np.diff(values.starts) == _VALUE.itemsize)
+    if usual.all():
+        key, value = keys.data.view(_KEY), values.data.view(_VALUE)
+        known = np.isin(key["type"], (ControlRecordType.ABORT, ControlRecordType.COMMIT))
+        usual = known & (key["version"] >= 0) & (value["version"] >= 0)
+        found["kind"] = key["type"].astype(np.int8)
+        found["coordinator_epoch"] = value["coordinator_epoch"]
+    for row in np.flatnonzero(~usual).tolist():
+        try:
+            found[["kind", "coordinator_epoch"]][row] = _one(records[row].key, records[row].value)
+        except SchemaError as error:
+            batch = records.batches[records.columns["batch"][row]]
+            errors[int(rows[row])] = record_error(
+                "BAD_CONTROL_RECORD", source.path, batch, str(error)
+            )
+    return found
+
+
+def _one(key: bytes | None, value: bytes | None) -> tuple[int, int]:
+    kind, _, _, said = decode_control_record(key, value)
+    if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT) or said is None:
+        return NO_MARKER, -1
+    return kind.value, said["coordinator_epoch"]
