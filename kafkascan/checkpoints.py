@@ -316,8 +316,13 @@ def write_clean_shutdown(path: str | os.PathLike[str], shutdown: CleanShutdown, 
     OSError
         If the file cannot be written; then nothing has changed.
     """
+    _write(Path(path), clean_shutdown_file(shutdown))
+
+
+def clean_shutdown_file(shutdown: CleanShutdown) -> bytes:
+    """Return the bytes of a ``.kafka_cleanshutdown`` file."""
     said = {"version": shutdown.version, "brokerEpoch": shutdown.broker_epoch}
-    _write(Path(path), json.dumps(said, separators=(",", ":")).encode())
+    return json.dumps(said, separators=(",", ":")).encode()
 
 
 # ---- lines -----------------------------------------------------------------------------------

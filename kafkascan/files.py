@@ -69,12 +69,17 @@ class AtomicFile:
         os.umask(mask)
         mode = 0o666 & ~mask
         if self._like is not None:
-            of_like = self._like.stat()
-            mode = stat.S_IMODE(of_like.st_mode) if self._like.is_file() else mode
-            # Whoever repairs files as root must leave them to those who use them.
-            with contextlib.suppress(PermissionError):
-                os.fchown(self.stream.fileno(), of_like.st_uid, of_like.st_gid)
+            if self._like.is_file():
+                mode = stat.S_IMODE(self._like.stat().st_mode)
+            give_to_owner_of(self._like, self.stream.fileno())
         os.fchmod(self.stream.fileno(), mode)
+
+
+def give_to_owner_of(path: Path, descriptor: int) -> None:
+    """Whoever repairs files as root must leave them to those who use them."""
+    owner = path.stat()
+    with contextlib.suppress(PermissionError):
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def sync_folder(folder: Path) -> None:

@@ -18,11 +18,11 @@ from kafkascan.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     CleanShutdown,
     LeaderEpoch,
+    clean_shutdown_file,
     read_offset_checkpoint,
-    write_clean_shutdown,
 )
 from kafkascan.errors import KafkaScanError, LogDirInUseError
-from kafkascan.files import AtomicFile, sync_folder
+from kafkascan.files import AtomicFile, give_to_owner_of, sync_folder
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.log_dir import PartitionDir, open_log_dir, partition_dir
 from kafkascan.log_loading import LoadedLog, LoadSettings, SegmentReport, load_log
@@ -225,7 +225,9 @@ def recover(
 
         done = Recovery(job.path, _each(job.partitions, put_in_order, threads, on_progress))
         if mark_clean and job.path == job.data_dir and done.is_in_order:
-            write_clean_shutdown(job.data_dir / CLEAN_SHUTDOWN_FILE, CleanShutdown(0, -1))
+            mark = clean_shutdown_file(CleanShutdown(version=0, broker_epoch=-1))
+            with AtomicFile(job.data_dir / CLEAN_SHUTDOWN_FILE, like=job.data_dir) as file:
+                file.stream.write(mark)
             done.is_marked_clean = True
     return done
 
@@ -327,6 +329,7 @@ def _locked(data_dir: Path | None) -> Iterator[None]:
         yield
         return
     with open(data_dir / LOCK_FILE, "ab") as file:
+        give_to_owner_of(data_dir, file.fileno())
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -363,8 +366,14 @@ def _make(change: Change, log: LoadedLog, *, backup: bool) -> None:
 
 def _keep(path: Path, *, backup: bool) -> None:
     """Give a file that is about to be replaced a second name."""
-    if backup and path.exists():
-        os.link(path, _free_name(path))
+    if not backup or not path.exists():
+        return
+    name = _free_name(path)
+    try:
+        os.link(path, name)
+    except OSError:  # not every file system has links
+        with open(path, "rb") as old, AtomicFile(name, like=path) as file:
+            shutil.copyfileobj(old, file.stream, _COPIED_AT_ONCE)
 
 
 def _free_name(path: Path) -> Path:

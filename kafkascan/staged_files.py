@@ -64,8 +64,9 @@ class StagedFiles:
         self._written: dict[str, bytes] = {}
         self._sizes: dict[str, int] = {}
         self._reasons: dict[str, str] = {}
-        # By the name on disk; and whether that is a condition of what follows.
-        self._gone: dict[str, tuple[Change, bool]] = {}
+        # By the name on disk.
+        self._gone: dict[str, Change] = {}
+        self._at_first: set[str] = set()
 
     def names(self) -> list[str]:
         """Names of the files that there would be."""
@@ -125,15 +126,12 @@ class StagedFiles:
         self._sizes.pop(name, None)
         origin = self._origin.pop(name, None)
         if origin is not None:
-            deletion = Change(
-                Action.DELETE,
-                origin,
-                reason,
-                self._on_disk[origin],
-                None,
-                shortens_log=shortens_log,
+            size = self._on_disk[origin]
+            self._gone[origin] = Change(
+                Action.DELETE, origin, reason, size, None, shortens_log=shortens_log
             )
-            self._gone[origin] = deletion, at_first
+            if at_first:
+                self._at_first.add(origin)
 
     def rename(self, old: str, new: str, reason: str) -> None:
         """Give a file another name; a file of that name is replaced."""
@@ -145,22 +143,22 @@ class StagedFiles:
         """
         Return what there is to do, in an order that may be interrupted anywhere.
 
-        What was superseded goes before what replaces it gets its name, as Kafka does it;
-        other files go when those that are written are there.
+        What was superseded goes before what replaces it gets its name, as Kafka does it.
+        Segments behind damage go before the damage does, which says that they must go.
+        Other files go when those that are written are there.
         """
+        deleted = [change for name, change in sorted(self._gone.items()) if name not in self]
         return [
-            *self._deleted(at_first=True),
+            *(change for change in deleted if change.name in self._at_first),
             *self._renamed(),
+            *(change for change in deleted if change.shortens_log),
             *self._truncated(),
             *self._rewritten(),
-            *self._deleted(at_first=False),
-        ]
-
-    def _deleted(self, *, at_first: bool) -> list[Change]:
-        return [
-            change
-            for name, (change, is_condition) in sorted(self._gone.items())
-            if is_condition == at_first and name not in self
+            *(
+                change
+                for change in deleted
+                if change.name not in self._at_first and not change.shortens_log
+            ),
         ]
 
     def _renamed(self) -> list[Change]:

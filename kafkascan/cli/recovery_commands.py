@@ -63,6 +63,7 @@ RECOVERY_COLUMNS = (
 @click.pass_context
 def recover(
     context: click.Context,
+    /,
     path: Path,
     output_format: str,
     write: bool,

@@ -1,0 +1,253 @@
+"""Logs put in order: what is told, what is written, what is kept, whatever interrupts it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import kafkascan as ks
+from tests.support.logs import WrittenLog
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+KILLED = GOLDEN / "kafka-4.4.0-killed" / "data"
+NOW = 1_714_000_100_000
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def without_backups(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: data for name, data in files.items() if ".bak" not in name}
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A partition of three segments, the second one torn, with files that lie or are missing."""
+    folder = tmp_path / "data" / "orders-0"
+    folder.mkdir(parents=True)
+    log = WrittenLog(random.Random(3)).write(200, list(range(20)))
+    count = len(log.batches)
+    parts = [log.segment(0, count // 2), log.segment(count // 2, -1), log.segment(-1)]
+    for number, (base_offset, data) in enumerate(parts):
+        torn = data[:-20] if number == 1 else data
+        (folder / f"{base_offset:020}.log").write_bytes(torn)
+    (folder / f"{0:020}.index").write_bytes(b"lies" * 6)
+    (folder / f"{parts[1][0]:020}.timeindex").write_bytes(bytes(120))
+    (folder / "leader-epoch-checkpoint").write_bytes(b"0\n1\n77 1\n")
+    (folder / f"{5:020}.snapshot").write_bytes(b"no snapshot")
+    (folder.parent / "meta.properties").write_text("version=1\nnode.id=1\n")
+    return folder
+
+
+def test_nothing_is_touched_without_write(damaged: Path) -> None:
+    before = contents(damaged.parent)
+    told = ks.recover(damaged, now_ms=NOW)
+    assert contents(damaged.parent) == before
+    assert not told.is_in_order
+    assert repr(ks.recover(damaged, dry_run=True, now_ms=NOW)) == repr(told)
+    (partition,) = told.partitions
+    assert partition.error is None
+    assert [segment.is_recovered for segment in partition.segments] == [True, True, True]
+    assert partition.truncated_bytes == sum(one.truncated_bytes for one in partition.segments) > 0
+    assert "torn" not in repr(told)
+    assert "the last batch is incomplete" in repr(told)
+
+
+def test_logs_are_not_cut_off_unless_asked(damaged: Path) -> None:
+    logs = {name: data for name, data in contents(damaged).items() if name.endswith(".log")}
+    done = ks.recover(damaged, write=True, now_ms=NOW)
+    assert {name: data for name, data in contents(damaged).items() if name in logs} == logs
+    assert not done.is_in_order
+    left = [change for change in done.partitions[0].changes if change.shortens_log]
+    assert set(left) == set(done.partitions[0].changes) - set(done.partitions[0].applied)
+    assert {change.action for change in left} == {ks.Action.TRUNCATE, ks.Action.DELETE}
+
+
+def test_what_is_written_is_in_order(damaged: Path) -> None:
+    before = contents(damaged)
+    done = ks.recover(damaged, write=True, truncate=True, now_ms=NOW)
+    assert done.is_in_order
+    assert ks.recover(damaged, now_ms=NOW).partitions[0].changes == []
+    after = contents(damaged)
+    for path in damaged.glob("*.log"):
+        scan = ks.scan_batches(path)
+        assert scan.end is ks.ScanEnd.CLEAN
+        place = {"base_offset": int(path.stem)}
+        assert after[f"{path.stem}.index"] == ks.build_offset_index(scan.batches, **place).tobytes()
+        for kind in ("index", "timeindex"):
+            assert ks.check_index(path.with_suffix(f".{kind}"), scan.batches) == []
+    # Nothing is lost: what was there is there still, or beside it.
+    for name, data in before.items():
+        kept = [after.get(name), *(after[other] for other in after if other.startswith(name))]
+        cut = [whole for whole in kept if whole is not None]
+        assert data in cut or cut[0] + cut[-1] == data
+
+
+def test_without_backups(damaged: Path) -> None:
+    ks.recover(damaged, write=True, truncate=True, backup=False, now_ms=NOW)
+    assert without_backups(contents(damaged)) == contents(damaged)
+
+
+def test_backups_do_not_replace_each_other(damaged: Path) -> None:
+    index = damaged / f"{0:020}.index"
+    for lie in (b"first lie", b"other lie"):
+        index.write_bytes(lie)
+        ks.recover(damaged, write=True, now_ms=NOW)
+    assert (damaged / f"{index.name}.bak").read_bytes() == b"first lie"
+    assert (damaged / f"{index.name}.bak2").read_bytes() == b"other lie"
+
+
+def test_a_broker_that_runs_is_left_alone(damaged: Path) -> None:
+    before = contents(damaged)
+    holder = """
+        import fcntl, sys
+        lock = open(sys.argv[1], "ab")
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        print("held", flush=True)
+        sys.stdin.read()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(holder), str(damaged.parent / ".lock")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(ks.LogDirInUseError, match="LOG_DIR_IN_USE"):
+            ks.recover(damaged, write=True)
+        ks.recover(damaged)  # looking is allowed
+        process.communicate("")
+    assert contents(damaged) == before
+    assert not ks.recover(damaged, write=True).is_in_order
+
+
+def test_the_lock_is_given_back(damaged: Path) -> None:
+    ks.recover(damaged, write=True, now_ms=NOW)
+    with open(damaged.parent / ".lock", "ab") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_data_dir_is_marked_clean_once_it_is(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(KILLED, data)
+    assert not ks.recover(data, write=True).is_marked_clean  # a log has a tail still
+    assert not (data / ".kafka_cleanshutdown").exists()
+    assert not ks.recover(data, write=True, truncate=True, mark_clean=False).is_marked_clean
+    assert ks.recover(data, write=True, truncate=True).is_marked_clean
+    assert ks.read_clean_shutdown(data / ".kafka_cleanshutdown") == ks.CleanShutdown(0, -1)
+    shapes = {partition.topic for partition in ks.recover(data).partitions}
+    assert shapes == {"being-written", "preallocated"}  # brokers load the metadata themselves
+
+
+def test_one_bad_partition_does_not_keep_others_back(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(KILLED, data)
+    (data / "being-written-0" / "leader-epoch-checkpoint").write_bytes(b"nonsense")
+    done = ks.recover(data, write=True, truncate=True)
+    first, second = done.partitions
+    assert isinstance(first.error, ks.CorruptCheckpointError)
+    assert second.is_in_order
+    assert not done.is_in_order
+    assert not done.is_marked_clean
+
+
+def test_the_recovery_point_of_the_checkpoint(damaged: Path) -> None:
+    second = sorted(damaged.glob("*.log"))[1]
+    checkpoint = damaged.parent / "recovery-point-offset-checkpoint"
+    ks.write_offset_checkpoint(checkpoint, {("orders", 0): int(second.stem) + 1, ("other", 0): 3})
+    for log in damaged.glob("*.log"):
+        log.with_suffix(".index").write_bytes(b"")
+    (partition,) = ks.recover(damaged).partitions
+    assert [segment.is_recovered for segment in partition.segments] == [False, True, False]
+    (partition,) = ks.recover(damaged, recovery_point=0).partitions
+    assert [segment.is_recovered for segment in partition.segments] == [True, True, False]
+
+
+def test_arguments(damaged: Path) -> None:
+    with pytest.raises(ValueError, match="opposite"):
+        ks.recover(damaged, dry_run=True, write=True)
+    with pytest.raises(ValueError, match="needs write"):
+        ks.recover(damaged, truncate=True)
+    with pytest.raises(ValueError, match="threads"):
+        ks.recover(damaged, threads=0)
+
+
+DYING = """
+    import os, signal, sys
+    from kafkascan import recover
+    left = int(sys.argv[2])
+    def dies(call):
+        def counted(*arguments, **options):
+            global left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments, **options)
+        return counted
+    for name in ("replace", "link", "fsync", "unlink", "truncate", "fchmod"):
+        setattr(os, name, dies(getattr(os, name)))
+    recover(sys.argv[1], write=True, truncate=True, now_ms=int(sys.argv[3]))
+    print(left)
+"""
+
+
+def test_a_death_at_any_write_leaves_each_file_old_or_new(damaged: Path, tmp_path: Path) -> None:
+    before = contents(damaged)
+    whole = tmp_path / "whole" / "orders-0"
+    shutil.copytree(damaged, whole)
+    ks.recover(whole, write=True, truncate=True, now_ms=NOW)
+    expected = without_backups(contents(whole))
+    steps = 0
+    while True:
+        steps += 1
+        mine = tmp_path / f"step-{steps}" / "orders-0"
+        shutil.copytree(damaged, mine)
+        result = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(DYING), mine, str(steps), str(NOW)],
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        for name, data in without_backups(contents(mine)).items():
+            if not name.endswith(".part"):
+                assert data in (before.get(name), expected.get(name)), (steps, name)
+        ks.recover(mine, write=True, truncate=True, now_ms=NOW)
+        again = without_backups(contents(mine))
+        leftovers = [name for name in again if name.endswith(".part")]
+        assert len(leftovers) <= 1
+        assert {name: again[name] for name in again if name not in leftovers} == expected, steps
+        shutil.rmtree(mine.parent)
+        if result.returncode == 0:
+            break
+        assert result.returncode == -9
+    assert steps > 20
+
+
+def test_owner_and_mode_are_those_of_what_is_replaced(damaged: Path) -> None:
+    index = damaged / f"{0:020}.index"
+    os.chmod(index, 0o640)
+    ks.recover(damaged, write=True, now_ms=NOW)
+    assert index.stat().st_mode & 0o777 == 0o640
+    owner = damaged.stat().st_uid
+    assert {path.stat().st_uid for path in damaged.iterdir()} == {owner}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_root_leaves_files_to_their_owner(damaged: Path) -> None:
+    for path in (damaged.parent, *damaged.parent.rglob("*")):
+        os.chown(path, 1234, 1234)
+    ks.recover(damaged, write=True, truncate=True, now_ms=NOW)
+    ours = [path for path in damaged.parent.rglob("*") if path.stat().st_uid != 1234]
+    assert ours == []
