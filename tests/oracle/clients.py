@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from typing import Any, Protocol, Self
 
 from confluent_kafka import Producer
 
-from tests.oracle.jvm import java_command
+from tests.oracle.jvm import JsonProgram, java_command
 
 _FLUSH_SECONDS = 60.0
 _METADATA_SECONDS = 0.3
@@ -64,15 +62,7 @@ class JavaClients:
 
     def __init__(self, class_path: str, bootstrap_servers: str, log_file: Path) -> None:
         command = java_command(class_path, "kafkascan.oracle.ClientDriver", [bootstrap_servers])
-        self._log = log_file.open("ab")
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            encoding="utf-8",
-        )
+        self._program = JsonProgram(command, log_file)
         self._producers = 0
 
     def __enter__(self) -> Self:
@@ -84,22 +74,11 @@ class JavaClients:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._process.kill()
-        self._process.communicate()
-        self._log.close()
+        self._program.close()
 
     def call(self, command: str, **arguments: object) -> Any:
         """Run one command of the driver and return its result."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
-        self._process.stdin.flush()
-        reply = json.loads(
-            self._process.stdout.readline() or '{"error": "the Java clients are gone"}'
-        )
-        if "error" in reply:
-            raise RuntimeError(f"{command}: {reply['error']}")
-        return reply.get("result")
+        return self._program.call(command, **arguments).get("result")
 
     def producer(self, config: Mapping[str, str]) -> JavaProducer:
         """Open a producer."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 _STOP_SECONDS = 60.0
 
@@ -18,14 +20,12 @@ def java_command(
     *,
     heap: str = "256m",
     properties: Mapping[str, str] | None = None,
+    is_measured: bool = False,
 ) -> list[str]:
-    """A command line that favours a quick start over peak speed."""
-    options = [
-        f"-Xmx{heap}",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-Dfile.encoding=UTF-8",
-    ]
+    """A command line that favours a quick start over peak speed, unless its speed is measured."""
+    options = [f"-Xmx{heap}", "-Dfile.encoding=UTF-8"]
+    if not is_measured:
+        options += ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     options += [f"-D{name}={value}" for name, value in (properties or {}).items()]
     return ["java", *options, "-cp", class_path, main, *arguments]
 
@@ -63,6 +63,41 @@ class JavaProcess:
         """End the process at once (SIGKILL)."""
         self._process.kill()
         self._process.wait()
+
+
+class JsonProgram:
+    """A JVM that reads one JSON object per line and answers each with one; its log is a file."""
+
+    def __init__(self, command: Sequence[str], log_file: Path) -> None:
+        self._log = log_file.open("ab")
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def call(self, command: str, **arguments: object) -> dict[str, Any]:
+        """Run one command and return its reply; an "error" in it is raised."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{command}: the JVM is gone, see {self._log.name}")
+        reply: dict[str, Any] = json.loads(line)
+        if "error" in reply:
+            raise RuntimeError(f"{command}: {reply['error']}")
+        return reply
+
+    def close(self) -> None:
+        """End the JVM at once: what it has open stays as it is."""
+        self._process.kill()
+        self._process.communicate()
+        self._log.close()
 
 
 def wait_until(

@@ -1,0 +1,198 @@
+"""Kafka's recovery of segments, its loading of logs, its lookups: drives Rebuild.java."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.oracle.jvm import JsonProgram, java_command
+
+Files = dict[str, bytes]
+"""The files of a partition directory by their names."""
+
+
+@dataclass(frozen=True)
+class LoadArguments:
+    """What a broker knows of a log beside its directory."""
+
+    clean_shutdown: bool = False
+    """Whether `.kafka_cleanshutdown` was there."""
+    recovery_point: int = 0
+    """Of `recovery-point-offset-checkpoint`: all below this offset was flushed."""
+    log_start_offset: int = 0
+    """Of `log-start-offset-checkpoint`."""
+    interval_bytes: int = 4096
+    """`index.interval.bytes`."""
+    max_index_bytes: int = 4096
+    """`segment.index.bytes`: what the active segment's indexes are preallocated to."""
+    segment_bytes: int = 1 << 30
+    """`segment.bytes`."""
+    preallocate: bool = False
+    """`preallocate`, of the log itself."""
+    now: int | None = None
+    """The time in milliseconds at which producers are too old; None is the real time."""
+    producer_id_expiration_ms: int = 86_400_000
+    """`producer.id.expiration.ms`."""
+    delete_delay_ms: int = 0
+    """`file.delete.delay.ms`; at 0 what is renamed to `.deleted` is also gone."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The names that Rebuild.java reads."""
+        return {_camel_case(name): value for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What Kafka did to a directory."""
+
+    answer: dict[str, Any]
+    """What Rebuild.java says: offsets, "exception", "messages" (Kafka's own log lines)."""
+    files: Files
+    """What is left: of a load, after the log was closed."""
+    loaded: Files | None = None
+    """What was there between loading and closing; None if loading failed."""
+
+
+class Rebuild:
+    """A JVM with Kafka's storage classes; `is_measured` gives it time to compile for speed."""
+
+    def __init__(
+        self, class_path: str, directory: Path, *, is_measured: bool = False, heap: str = "512m"
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        main = "kafkascan.oracle.Rebuild"
+        command = java_command(class_path, main, heap=heap, is_measured=is_measured)
+        self._directory = directory
+        self._program = JsonProgram(command, directory / "rebuild.log")
+        self._copies = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the JVM."""
+        self._program.close()
+
+    def segment(
+        self,
+        directory: Path,
+        base_offset: int,
+        arguments: LoadArguments = LoadArguments(),
+        *,
+        repeat: int = 0,
+    ) -> dict[str, Any]:
+        """Let `LogSegment.recover` rebuild a segment's files in place.
+
+        With `repeat`, that many copies are rebuilt and the directory stays as it is: "medianMs"
+        and "minMs" of the answer are milliseconds of `LogSegment.recover` alone.
+        """
+        return self._call("segment", directory, arguments, repeat, baseOffset=base_offset)
+
+    def load(
+        self, directory: Path, arguments: LoadArguments = LoadArguments(), *, repeat: int = 0
+    ) -> dict[str, Any]:
+        """Let `UnifiedLog.create` load a log in place, and close it as a broker that stops.
+
+        The state in between is kept in `<directory>.loaded`. With `repeat`, as `segment`: what is
+        measured is `UnifiedLog.create`.
+        """
+        return self._call("load", directory, arguments, repeat)
+
+    def lookup(
+        self,
+        directory: Path,
+        arguments: LoadArguments = LoadArguments(clean_shutdown=True),
+        *,
+        offsets: Sequence[int] = (),
+        timestamps: Sequence[int] = (),
+        segment_timestamps: Sequence[tuple[int, int]] = (),
+        aborted: Sequence[tuple[int, int]] = (),
+        repeat: int = 0,
+    ) -> dict[str, Any]:
+        """Load a copy of a log and ask it where offsets and timestamps are.
+
+        Parameters
+        ----------
+        directory
+            Is left as it is.
+        arguments
+            How it is loaded.
+        offsets
+            Asked of their segment ("translated": last offset, position, size of the batch;
+            "segmentRead" and "logRead": segment, position, size of the smallest fetch;
+            "indexEntry": offset, position).
+        timestamps
+            Asked of the log: timestamp, offset, leader epoch; -1 to -5 as in ListOffsets.
+        segment_timestamps
+            Pairs of a timestamp and a starting offset, asked of every segment.
+        aborted
+            Pairs of a first offset and one past the last: the aborted transactions in between,
+            as producer id, first offset, last offset, last stable offset.
+        repeat
+            Ask all that often: "offsetNs" and "timestampNs" are nanoseconds per question.
+        """
+        questions = {
+            "offsets": offsets,
+            "timestamps": timestamps,
+            "segmentTimestamps": segment_timestamps,
+            "aborted": aborted,
+        }
+        return self._call("lookup", self.copy_of(directory), arguments, repeat, **questions)
+
+    def outcome_of_segment(
+        self, directory: Path, base_offset: int, arguments: LoadArguments = LoadArguments()
+    ) -> Outcome:
+        """Rebuild a segment in a copy of its directory."""
+        copy = self.copy_of(directory)
+        return Outcome(self.segment(copy, base_offset, arguments), read_files(copy))
+
+    def outcome_of_load(
+        self, directory: Path, arguments: LoadArguments = LoadArguments()
+    ) -> Outcome:
+        """Load a copy of a directory."""
+        copy = self.copy_of(directory)
+        answer = self.load(copy, arguments)
+        loaded = copy.with_name(f"{copy.name}.loaded")
+        return Outcome(answer, read_files(copy), read_files(loaded) if loaded.exists() else None)
+
+    def expected_after_load(self, directory: Path, **arguments: Any) -> Files:
+        """Give the files after Kafka loaded a copy and closed it; arguments of LoadArguments."""
+        return self.outcome_of_load(directory, LoadArguments(**arguments)).files
+
+    def expected_after_segment(self, directory: Path, base_offset: int, **arguments: Any) -> Files:
+        """Give the files after `LogSegment.recover` in a copy; arguments of LoadArguments."""
+        return self.outcome_of_segment(directory, base_offset, LoadArguments(**arguments)).files
+
+    def copy_of(self, directory: Path) -> Path:
+        """Copy a directory, with its name, which is its partition's."""
+        self._copies += 1
+        return shutil.copytree(directory, self._directory / str(self._copies) / directory.name)
+
+    def _call(
+        self, command: str, directory: Path, arguments: LoadArguments, repeat: int, **more: object
+    ) -> dict[str, Any]:
+        repetitions = {"repeat": repeat} if repeat else {}
+        everything = {**arguments.as_json(), **repetitions, **more}
+        return self._program.call(command, directory=str(directory), **everything)
+
+
+def read_files(directory: Path) -> Files:
+    """Give all files of a directory."""
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
