@@ -18,6 +18,9 @@ from tests.oracle.stage import T0, filler
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _FLUSH_SECONDS = 120.0
+
+SHORT_SESSIONS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
+"""The controller waits for the session of a killed broker to end before it takes the next one."""
 _CLEAN = ".kafka_cleanshutdown"
 _METADATA = "__cluster_metadata"
 
@@ -69,7 +72,7 @@ def fill_and_kill(
     directory: Path, class_paths: ClassPaths, load: Load, config: Mapping[str, str] | None = None
 ) -> Written:
     """Start a broker, write with several producers, kill it while some of them still write."""
-    with KafkaBroker(directory, class_paths, config) as broker:
+    with KafkaBroker(directory, class_paths, {**SHORT_SESSIONS, **(config or {})}) as broker:
         written = Written(broker.data_dir)
         servers = broker.bootstrap_servers
         _create_topics(servers, load)

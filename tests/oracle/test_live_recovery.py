@@ -18,6 +18,7 @@ from tests.oracle.build import ClassPaths
 from tests.oracle.dump import partition_directories
 from tests.oracle.live_lookups import consume_all, first_offsets_of_fetches, list_offsets
 from tests.oracle.live_recovery import (
+    SHORT_SESSIONS,
     Load,
     Records,
     Start,
@@ -42,7 +43,7 @@ def killed(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) ->
 
 @contextmanager
 def _started(directory: Path, class_paths: ClassPaths) -> Iterator[tuple[KafkaBroker, Start]]:
-    broker = KafkaBroker(directory, class_paths)
+    broker = KafkaBroker(directory, class_paths, SHORT_SESSIONS)
     try:
         yield broker, start_and_time(broker)
     finally:
