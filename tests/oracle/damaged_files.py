@@ -78,7 +78,7 @@ def corrupt_snapshot(directory: Path, dice: random.Random) -> None:
         if data:
             flip(data, dice)
         cut = data[: dice.randrange(len(data) + 1)]
-        snapshot.write_bytes(dice.choice([data, cut, b"", data + bytes(48)]))
+        snapshot.write_bytes(bytes(dice.choice([data, cut, bytearray(), data + bytes(48)])))
 
 
 def missing_snapshot(directory: Path, dice: random.Random) -> None:

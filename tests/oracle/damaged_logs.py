@@ -62,8 +62,7 @@ def flipped_and_signed(directory: Path, dice: random.Random) -> None:
 
 def other_field(directory: Path, dice: random.Random) -> None:
     """A header field with another value, signed: offsets go back, epochs too, and so on."""
-    names = ["base_offset", "last_offset_delta", "partition_leader_epoch", "attributes",
-             "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "records_count"]  # fmt: skip
+    names = sorted(V2_FIELDS.keys() - {"batch_length", "magic", "crc"})
 
     def set_field(batch: bytearray, dice: random.Random) -> None:
         at, code = V2_FIELDS[dice.choice(names)]
@@ -121,7 +120,7 @@ def odd_control_batch(directory: Path, dice: random.Random) -> None:
     offset = ks.scan_batches(batches[at]).batches["base_offset"][0] if at < len(batches) else None
     fields = {
         "base_offset": base_of(log) + 500 if offset is None else int(offset),
-        "attributes": dice.choice([_CONTROL, _CONTROL | 16, _CONTROL | 16 | 1]),
+        "attributes": _CONTROL | 16 | (dice.random() < 0.1),
         "producer_id": dice.choice([-1, 0, 1, 16, 77]),
         "producer_epoch": dice.choice([-1, 0, 3]),
         "base_timestamp": T0,

@@ -130,7 +130,7 @@ class Rebuild:
         arguments
             How it is loaded.
         offsets
-            Asked of their segment ("translated": last offset, position, size of the batch;
+            Asked of their segment ("translated": base offset, position, size of the batch;
             "segmentRead" and "logRead": segment, position, size of the smallest fetch;
             "indexEntry": offset, position).
         timestamps
@@ -144,10 +144,10 @@ class Rebuild:
             Ask all that often: "offsetNs" and "timestampNs" are nanoseconds per question.
         """
         questions = {
-            "offsets": offsets,
-            "timestamps": timestamps,
-            "segmentTimestamps": segment_timestamps,
-            "aborted": aborted,
+            "offsets": list(offsets),
+            "timestamps": list(timestamps),
+            "segmentTimestamps": list(segment_timestamps),
+            "aborted": list(aborted),
         }
         return self._call("lookup", self.copy_of(directory), arguments, repeat, **questions)
 

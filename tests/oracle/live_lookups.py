@@ -1,0 +1,114 @@
+"""What clients get from a running broker: records, offsets of timestamps, where fetches begin."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tests.oracle.live_recovery import Partition, Records
+
+_SECONDS = 60.0
+_AT_ONCE = 200
+
+
+class FoundOffset(NamedTuple):
+    """A broker's answer to ListOffsets; -1 stands for none."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+def consume_all(
+    servers: str, partitions: Iterable[Partition], *, committed_only: bool = False
+) -> Records:
+    """Read every record of some partitions, from their beginning to their end."""
+    consumer = _consumer(servers, committed_only=committed_only)
+    open_ones = set(partitions)
+    found: Records = {partition: {} for partition in open_ones}
+    consumer.assign([TopicPartition(*one, OFFSET_BEGINNING) for one in open_ones])
+    deadline = time.monotonic() + _SECONDS
+    try:
+        while open_ones:
+            messages = consumer.consume(_AT_ONCE, 0.2)
+            if messages:
+                deadline = time.monotonic() + _SECONDS
+            elif time.monotonic() > deadline:
+                raise TimeoutError(f"the broker gives nothing of {sorted(open_ones)}")
+            for message in messages:
+                partition = (str(message.topic()), int(message.partition() or 0))
+                error = message.error()
+                if error is None:
+                    at = int(message.offset() or 0)
+                    found[partition][at] = (message.key(), message.value())
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    open_ones.discard(partition)
+                else:
+                    raise RuntimeError(f"{partition}: {error}")
+    finally:
+        consumer.close()
+    return found
+
+
+def list_offsets(servers: str, questions: Iterable[tuple[Partition, int]]) -> Iterator[FoundOffset]:
+    """Ask for the first offset at or after timestamps; thousands of questions are fine.
+
+    The special times of the protocol are negative: -1 the end, -2 the beginning, -3 the largest
+    timestamp.
+    """
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    remaining = iter(questions)
+    while some := list(islice(remaining, _AT_ONCE)):
+        asked = [
+            admin.list_offsets({TopicPartition(*partition): _spec(timestamp)})
+            for partition, timestamp in some
+        ]
+        for futures in asked:
+            (future,) = futures.values()
+            info = future.result(_SECONDS)
+            epoch = -1 if info.leader_epoch is None else info.leader_epoch
+            yield FoundOffset(info.offset, info.timestamp, epoch)
+
+
+def first_offsets_of_fetches(
+    servers: str, partition: Partition, offsets: Sequence[int]
+) -> list[int]:
+    """Fetch from each of some offsets, all below the end: the offset of the first record got."""
+    consumer = _consumer(servers, committed_only=False)
+    found = []
+    try:
+        consumer.assign([TopicPartition(*partition, offsets[0])])
+        for offset in offsets:
+            consumer.seek(TopicPartition(*partition, offset))
+            message = consumer.poll(_SECONDS)
+            if message is None or message.error() is not None:
+                raise RuntimeError(f"{partition}, offset {offset}: {message and message.error()}")
+            found.append(int(message.offset() or 0))
+    finally:
+        consumer.close()
+    return found
+
+
+def _spec(timestamp: int) -> OffsetSpec:
+    special = {-1: OffsetSpec.latest, -2: OffsetSpec.earliest, -3: OffsetSpec.max_timestamp}
+    return special[timestamp]() if timestamp in special else OffsetSpec.for_timestamp(timestamp)
+
+
+def _consumer(servers: str, *, committed_only: bool) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "kafkascan-oracle",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed" if committed_only else "read_uncommitted",
+            "fetch.wait.max.ms": 10,
+            "check.crcs": True,
+            "log_level": 0,
+        }
+    )

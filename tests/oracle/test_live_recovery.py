@@ -1,0 +1,146 @@
+"""A killed broker's data directory, recovered in different ways: nothing confirmed is lost.
+
+The recovery here is Kafka's own, in the broker or by its classes outside of it. What is tested
+is the harness: it tells a recovered directory from a damaged one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.brokers import KafkaBroker
+from tests.oracle.build import ClassPaths
+from tests.oracle.dump import partition_directories
+from tests.oracle.live_lookups import consume_all, first_offsets_of_fetches, list_offsets
+from tests.oracle.live_recovery import (
+    SHORT_SESSIONS,
+    Load,
+    Records,
+    Start,
+    Written,
+    copy_data_dir,
+    fill_and_kill,
+    start_and_time,
+)
+from tests.oracle.rebuild import Rebuild
+from tests.oracle.stage import T0
+
+pytestmark = pytest.mark.oracle
+
+_LOAD = Load(partitions=2)
+_PARTITION = ("idempotent-lz4", 0)
+
+
+@pytest.fixture(scope="module")
+def killed(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    return fill_and_kill(tmp_path_factory.mktemp("killed"), class_paths, _LOAD)
+
+
+@contextmanager
+def _started(directory: Path, class_paths: ClassPaths) -> Iterator[tuple[KafkaBroker, Start]]:
+    broker = KafkaBroker(directory, class_paths, SHORT_SESSIONS)
+    try:
+        yield broker, start_and_time(broker)
+    finally:
+        broker.kill()
+
+
+def _assert_nothing_is_lost(broker: KafkaBroker, written: Written) -> None:
+    found = consume_all(broker.bootstrap_servers, written.acknowledged)
+    assert _missing(found, written.acknowledged) == {}
+    committed = {one: of for one, of in written.committed().items() if one[0] == "transactional"}
+    read = consume_all(broker.bootstrap_servers, committed, committed_only=True)
+    assert read == committed
+
+
+def _missing(found: Records, written: Records) -> dict[object, list[int]]:
+    """Offsets of confirmed records that are not there or are others."""
+    missing = {
+        partition: [
+            offset for offset, one in records.items() if found[partition].get(offset) != one
+        ]
+        for partition, records in written.items()
+    }
+    return {partition: offsets for partition, offsets in missing.items() if offsets}
+
+
+def test_the_broker_recovers_what_it_wrote(
+    killed: Written, class_paths: ClassPaths, tmp_path: Path
+) -> None:
+    copy_data_dir(killed.data_dir, tmp_path)
+    with _started(tmp_path, class_paths) as (broker, start):
+        assert start.recovered_logs == start.logs > len(killed.acknowledged)
+        assert start.recovered_segments >= start.logs
+        _assert_nothing_is_lost(broker, killed)
+
+
+@pytest.fixture
+def recovered_outside(
+    killed: Written, class_paths: ClassPaths, tmp_path: Path
+) -> Callable[[Callable[[Path], None]], Path]:
+    """Gives a data directory that Kafka's classes recovered and that is marked as clean.
+
+    Each partition's directory is passed to a function before.
+    """
+
+    def recover(damage: Callable[[Path], None]) -> Path:
+        root = tmp_path / "broker"
+        data_dir = copy_data_dir(killed.data_dir, root, clean_epoch=killed.broker_epoch)
+        with Rebuild(class_paths.broker, tmp_path / "jvm") as rebuild:
+            for directory in partition_directories(data_dir):
+                if not directory.name.startswith("__cluster"):
+                    damage(directory)
+                    assert "exception" not in rebuild.load(directory)
+                    shutil.rmtree(directory.with_name(f"{directory.name}.loaded"))
+        return root
+
+    return recover
+
+
+def test_a_directory_recovered_outside_is_served_as_it_is(
+    killed: Written,
+    recovered_outside: Callable[[Callable[[Path], None]], Path],
+    class_paths: ClassPaths,
+) -> None:
+    root = recovered_outside(lambda directory: None)
+    with _started(root, class_paths) as (broker, start):
+        assert start.recovered_logs == start.recovered_segments == start.unclean_elections == 0
+        _assert_nothing_is_lost(broker, killed)
+
+
+def test_what_is_cut_off_is_missed(
+    killed: Written,
+    recovered_outside: Callable[[Callable[[Path], None]], Path],
+    class_paths: ClassPaths,
+) -> None:
+    def cut_one(directory: Path) -> None:
+        if directory.name == "idempotent-none-1":
+            (log,) = directory.glob("*.log")
+            log.write_bytes(log.read_bytes()[: log.stat().st_size // 2])
+
+    with _started(recovered_outside(cut_one), class_paths) as (broker, _):
+        found = consume_all(broker.bootstrap_servers, killed.acknowledged)
+    assert set(_missing(found, killed.acknowledged)) == {("idempotent-none", 1)}
+
+
+def test_lookups_find_what_was_written(
+    killed: Written, class_paths: ClassPaths, tmp_path: Path
+) -> None:
+    copy_data_dir(killed.data_dir, tmp_path)
+    # Timestamps rise by 10 with each offset.
+    count = _LOAD.rounds * _LOAD.records_per_round
+    times = range(T0, T0 + 10 * count, 7)
+    with _started(tmp_path, class_paths) as (broker, _):
+        servers = broker.bootstrap_servers
+        found = list(list_offsets(servers, [(_PARTITION, time) for time in times]))
+        fetched = first_offsets_of_fetches(servers, _PARTITION, range(0, count, 9))
+        (end,) = list_offsets(servers, [(_PARTITION, -1)])
+    assert [one.offset for one in found] == [-(-(time - T0) // 10) for time in times]
+    assert [one.timestamp for one in found] == [T0 + 10 * one.offset for one in found]
+    assert fetched == list(range(0, count, 9))
+    assert end.offset >= count
