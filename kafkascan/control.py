@@ -106,12 +106,7 @@ def decode_control_record(
     ValueError
         If Kafka would not accept them.
     """
-    if key is None or len(key) < _KEY.size:
-        raise SchemaError(f"a control record's key needs {_KEY.size} bytes")
-    version, code = _KEY.unpack_from(key)
-    if version < 0:
-        raise SchemaError(f"version {version} of a control record's key")
-    kind = ControlRecordType(code) if code in _CODES else ControlRecordType.UNKNOWN
+    kind, code, version = decode_control_key(key)
     if kind is ControlRecordType.UNKNOWN:
         return kind, code, version, None
     if value is None:
@@ -120,6 +115,17 @@ def decode_control_record(
 
 
 _CODES = {kind.value for kind in _SCHEMAS}
+
+
+def decode_control_key(key: bytes | None) -> tuple[ControlRecordType, int, int]:
+    """Decode the key of a control record alone; as `decode_control_record`."""
+    if key is None or len(key) < _KEY.size:
+        raise SchemaError(f"a control record's key needs {_KEY.size} bytes")
+    version, code = _KEY.unpack_from(key)
+    if version < 0:
+        raise SchemaError(f"version {version} of a control record's key")
+    kind = ControlRecordType(code) if code in _CODES else ControlRecordType.UNKNOWN
+    return kind, code, version
 
 
 def _decode_value(kind: ControlRecordType, value: bytes) -> dict[str, Any]:

@@ -166,8 +166,7 @@ def entries_of(path: Path, data: bytes) -> IndexEntries:
 
 
 def _known_version(path: Path, entries: IndexEntries) -> IndexEntries:
-    # Kafka looks at the first byte only.
-    later = np.flatnonzero(entries["version"] > 0xFF)
+    later = np.flatnonzero(entries["version"] != 0)
     if len(later):
         position = int(later[0]) * entries.itemsize
         raise _corrupt_index(path, position, "BAD_TXN_INDEX_VERSION")

@@ -22,7 +22,7 @@ from kafkascan.checkpoints import (
     read_leader_epochs,
 )
 from kafkascan.epochs import truncated_from_end, truncated_from_start
-from kafkascan.errors import CorruptSnapshotError, IndexOverflowError
+from kafkascan.errors import CorruptLogError, CorruptSnapshotError, IndexOverflowError
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, read_index
 from kafkascan.layout import BATCH_DTYPE
 from kafkascan.names import INDEX_KINDS
@@ -115,7 +115,7 @@ class _Segment:
         self.path = files.origin(self.name)
         self.size = self.valid_bytes = files.size(self.name)
         self.reason: str | None = None
-        self.is_recovered = False
+        self.is_recovered = self.is_emptied = False
         self._known: tuple[int, int] | None = None
 
     def sibling(self, kind: str) -> str:
@@ -123,6 +123,7 @@ class _Segment:
 
     def note(self, recovered: RecoveredSegment) -> None:
         self.is_recovered = True
+        self.is_emptied = recovered.is_emptied
         self.valid_bytes = recovered.valid_bytes
         self.reason = recovered.reason
         self._known = _count_and_end(recovered.batches, self.base_offset)
@@ -162,7 +163,7 @@ class _EmptySegment(_Segment):
         self.name = f"{base_offset:020}.log"
         self.size = self.valid_bytes = 0
         self.reason = None
-        self.is_recovered = False
+        self.is_recovered = self.is_emptied = False
         self._known = 0, base_offset
 
     def batches(self) -> BatchTable:
@@ -185,7 +186,8 @@ class _Producers:
         self.map_end = 0
         self._last_snapshot = 0
 
-    def _snapshots(self) -> list[int]:
+    def snapshots(self) -> list[int]:
+        """Return the offsets of the snapshots there are."""
         return sorted(
             offset
             for name in self._files.names()
@@ -209,20 +211,21 @@ class _Producers:
                 self.map_end = start
                 if segment.base_offset in take_at:
                     self.take_snapshot()
-                self._apply(segment, start, target)
+                is_last = segment is _floor(segments, target)
+                self._apply(segment, start, target if is_last else None)
         self.map_end = target
         self.take_snapshot()
 
     def _load(self, log_start: int, target: int) -> None:
         """Load the newest snapshot that can be read (``truncateAndReload``)."""
-        for offset in self._snapshots():
+        for offset in self.snapshots():
             if offset > target or offset <= log_start:
                 reason = "producers are counted anew from an earlier offset"
                 self._files.delete(_snapshot_name(offset), reason)
         if target == self.map_end:
             return
         self.map_end = self._last_snapshot = log_start
-        for offset in reversed(self._snapshots()):
+        for offset in reversed(self.snapshots()):
             name = _snapshot_name(offset)
             try:
                 entries = self._read(name)
@@ -238,24 +241,40 @@ class _Producers:
     def _read(self, name: str) -> NDArray[np.void]:
         return parse_producer_snapshot(self._files.read(name), str(self._files.folder / name))
 
-    def _apply(self, segment: _Segment, start: int, target: int) -> None:
+    def _apply(self, segment: _Segment, start: int, stop: int | None) -> None:
+        """Apply from the batch that holds an offset up to the one that holds another."""
         batches = segment.batches()
         ends = last_offset(batches)
-        # From the batch that holds the start, up to the one that holds the target.
-        first = int(np.argmax(ends >= start)) if (ends >= start).any() else len(batches)
-        beyond = np.flatnonzero(ends >= target)
-        stop = int(beyond[0]) if len(beyond) else len(batches)
+        first, last = _first_at(ends, start), _first_at(ends, stop)
         with Source(segment.path) as source:
             try:
-                self.state.apply_at_once(source, batches[first:stop])
+                self.state.apply_at_once(source, batches[first:last])
             except RefusedBatchError as refused:
                 raise refused.error from None
 
 
+def _first_at(ends: NDArray[np.int64], offset: int | None) -> int:
+    """Return the first row whose last offset is not below an offset."""
+    if offset is None:
+        return len(ends)
+    reaching = np.flatnonzero(ends >= offset)
+    return int(reaching[0]) if len(reaching) else len(ends)
+
+
+def _floor(segments: list[_Segment], offset: int) -> _Segment | None:
+    """Return the segment that an offset belongs to (``LogSegments.floorSegment``)."""
+    return max(
+        (one for one in segments if one.base_offset <= offset),
+        key=lambda one: one.base_offset,
+        default=None,
+    )
+
+
 def _overlapping(segments: list[_Segment], start: int, stop: int) -> Iterator[_Segment]:
     """Segments from the one that holds an offset on (``LogSegments.values``)."""
-    floor = max((one.base_offset for one in segments if one.base_offset <= start), default=start)
-    return (one for one in segments if floor <= one.base_offset < stop)
+    floor = _floor(segments, start)
+    first = start if floor is None else floor.base_offset
+    return (one for one in segments if first <= one.base_offset < stop)
 
 
 @dataclass
@@ -300,8 +319,8 @@ def load_log(folder: Path, settings: LoadSettings) -> LoadedLog:
     ------
     IndexOverflowError
         If a segment holds offsets too far from its own, which Kafka would split.
-    InvalidRecordError, CorruptIndexError, CorruptCheckpointError
-        If Kafka refuses to load the log.
+    CorruptLogError
+        If Kafka refuses to load the log: an `InvalidRecordError`, a `CorruptIndexError`, …
     OSError
     """
     return _Loading(folder, settings).load()
@@ -313,7 +332,8 @@ class _Loading:
         self._files = StagedFiles(folder)
         self._segments: list[_Segment] = []
         self._dropped: list[SegmentReport] = []
-        self._epochs_on_disk = self._epochs = self._read_epochs()
+        self._epochs = self._read_epochs()
+        self._epochs_changed = False
 
     def load(self) -> LoadedLog:
         self._finish_replacements()
@@ -360,7 +380,7 @@ class _Loading:
 
     def _range_of(self, name: str) -> tuple[int, int]:
         base_offset = _offset_of(name) or 0
-        batches = scan_batches(self._files.origin(name), on_corrupt="stop").batches
+        batches = scan_batches(self._files.origin(name)).batches
         stop = int(next_offset(batches[-1:])[0]) if len(batches) else base_offset
         return base_offset, stop
 
@@ -378,6 +398,10 @@ class _Loading:
                 segment = _Segment(files, offset)
                 if not self._is_sane(segment):
                     self._recover(segment)
+                    if segment.is_emptied:
+                        raise CorruptLogError(
+                            str(segment.path), 0, offset, segment.reason or "", "OFFSETS_NOT_ASCENDING"
+                        )
                 self._segments.append(segment)
 
     def _is_sane(self, segment: _Segment) -> bool:
@@ -412,7 +436,7 @@ class _Loading:
                 error.add_note(f"{segment.path}: Kafka would split this segment")
                 raise
         segment.note(recovered)
-        self._epochs = recovered.leader_epochs
+        self._set_epochs(recovered.leader_epochs)
         self._write_segment(segment, recovered)
         if not recovered.is_emptied:
             producers.map_end = recovered.map_end_offset or producers.map_end
@@ -433,8 +457,10 @@ class _Loading:
         unflushed = list(_overlapping(self._segments, self._settings.recovery_point, 1 << 63))
         for number, segment in enumerate(unflushed):
             # For the producers before a segment, Kafka looks at all segments there are.
+            # One whose index was missing may have been cut already, without consequences.
+            size = segment.valid_bytes
             self._recover(segment)
-            if segment.valid_bytes < segment.size:
+            if segment.valid_bytes < size:
                 self._drop(unflushed[number + 1 :], "it stands behind damage")
                 return
 
@@ -451,7 +477,7 @@ class _Loading:
         log_start = self._settings.log_start_offset
         if self._segments and self._segments[-1].next_offset < log_start:
             self._drop(list(self._segments), f"it ends before the log's start, {log_start}")
-            self._epochs = []
+            self._epochs, self._epochs_changed = [], True
         if self._segments:
             return
         for kind in ("log", "index", "timeindex"):
@@ -465,12 +491,20 @@ class _Loading:
             return []
         return read_leader_epochs(self._files.origin(LEADER_EPOCH_CHECKPOINT))
 
+    def _set_epochs(self, epochs: list[LeaderEpoch]) -> None:
+        self._epochs_changed |= epochs != self._epochs
+        self._epochs = epochs
+
     def _write_epochs(self, end: int) -> None:
-        epochs = truncated_from_end(self._epochs, end)
-        self._epochs = truncated_from_start(epochs, self._settings.log_start_offset)
-        if self._epochs != self._epochs_on_disk:
+        log_start = self._settings.log_start_offset
+        self._set_epochs(truncated_from_end(self._epochs, end))
+        # Kafka writes the file whenever an epoch reaches back to the start.
+        self._epochs_changed |= any(entry.start_offset <= log_start for entry in self._epochs)
+        self._set_epochs(truncated_from_start(self._epochs, log_start))
+        if self._epochs_changed:
             data = leader_epochs_file(self._epochs)
             self._files.write(LEADER_EPOCH_CHECKPOINT, data, "the leader epochs of the log")
+            self._files.delete(f"{LEADER_EPOCH_CHECKPOINT}.tmp", "a write that was interrupted")
         elif LEADER_EPOCH_CHECKPOINT not in self._files:
             self._files.write(LEADER_EPOCH_CHECKPOINT, b"", "the file is missing")
 

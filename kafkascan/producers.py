@@ -164,21 +164,20 @@ class ProducerState:
         ------
         RefusedBatchError
         """
-        ids, first = np.unique(batches["producer_id"], return_index=True)
+        writers = batches["producer_id"][batches["producer_id"] >= 0]
+        ids, first = np.unique(writers, return_index=True)
         ids = ids[np.argsort(first, kind="stable")]
-        ids = ids[ids >= 0]
         news = ProducerState(self._without_batches(ids))
         news.apply(source, batches)
-        # Entries of producers that were not known stand behind those that were.
+        order = np.argsort(ids)
         found = news._entries[: news._count]
-        order = np.argsort(first_seen(ids, found["producer_id"]), kind="stable")
-        found = found[order]
+        found = found[np.argsort(found["producer_id"])][np.argsort(order)]
+        # Each batch asks for its producer, and only then does the map see that it is full.
+        asked_before = int((first < len(writers) - 1).sum())
+        order = java_hash_order(ids[::-1], buckets_for=asked_before)
         self._grow(self._count + len(found))
         self._count = _core.merge_into(
-            found.take(java_hash_order(found["producer_id"])),
-            self._entries,
-            self._count,
-            self._slots,
+            found[::-1].take(order), self._entries, self._count, self._slots
         )
 
     def _without_batches(self, ids: NDArray[np.int64]) -> NDArray[np.void]:
@@ -202,28 +201,27 @@ class ProducerState:
         return known.take(java_hash_order(known["producer_id"]))
 
 
-def first_seen(ids: NDArray[np.int64], asked: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return the place of each asked id among distinct ids."""
-    order = np.argsort(ids)
-    places: NDArray[np.intp] = order[np.searchsorted(ids, asked, sorter=order)]
-    return places
-
-
-def java_hash_order(ids: NDArray[np.int64]) -> NDArray[np.intp]:
+def java_hash_order(
+    ids: NDArray[np.int64], *, buckets_for: int | None = None
+) -> NDArray[np.intp]:
     """
     Return the order in which a ``java.util.HashMap<Long, …>`` goes through its keys.
 
     Parameters
     ----------
     ids : ndarray of int64
-        Distinct, in the order in which they were put there.
+        Distinct, in the order in which they were put there. (``computeIfAbsent`` puts them
+        before others, so that the order is the reverse one.)
+    buckets_for : int, optional
+        For how many keys the map has made room; by default for all of them.
 
     Notes
     -----
     By bucket, and in a bucket as they came. Buckets double when three quarters are used.
     """
+    count = len(ids) if buckets_for is None else buckets_for
     buckets = _FIRST_BUCKETS
-    while len(ids) > buckets * 3 // 4:
+    while count > buckets * 3 // 4:
         buckets *= 2
     unsigned = ids.astype(np.uint64)
     hashes = (unsigned ^ unsigned >> np.uint64(32)).astype(np.uint32)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan._core import layout as _layout
 from kafkascan.batch_columns import BatchTable, is_control
-from kafkascan.control import ControlRecordType, decode_control_record
+from kafkascan.control import ControlRecordType, decode_control_key, decode_control_record
 from kafkascan.errors import CorruptBatchError, record_error
+from kafkascan.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK, LOG_OVERHEAD
 from kafkascan.record_table import RecordTable
-from kafkascan.records import iter_records
+from kafkascan.records import iter_records, read_records
 from kafkascan.schemas.decoder import SchemaError
 from kafkascan.sources import Source
+from kafkascan.walks import read_bytes
 
 MARKER = np.dtype([("kind", "=i1"), ("coordinator_epoch", "=i4"), ("timestamp", "=i8")])
 """What a control batch says of its producer's transaction; ``kind`` is 0 for ABORT, 1 for
@@ -24,6 +29,7 @@ NO_MARKER = -2
 UNREADABLE = -3
 """The record cannot be read: Kafka takes it for the end of what is valid."""
 
+_WIRE = {name: offset for name, _, offset in _layout.batch_header}
 _KEY = np.dtype([("version", ">i2"), ("type", ">i2")])
 _VALUE = np.dtype([("version", ">i2"), ("coordinator_epoch", ">i4")])
 
@@ -68,8 +74,43 @@ def read_markers(
         positions = table.batches["position"][first.columns["batch"]].tolist()
         rows = np.array([row_at[position] for position in positions], np.intp)
         markers[rows] = _decoded(source, first, rows, errors)
-    markers["kind"][list(errors)] = UNREADABLE
+    for row in sorted(errors):
+        first = _first_record(source, batches[row])
+        if first is None:
+            markers["kind"][row] = UNREADABLE
+        else:
+            del errors[row]
+            markers[row] = _decoded(source, first, np.array([row]), errors)[0]
     return markers, errors
+
+
+def _first_record(source: Source, batch: np.void) -> RecordTable | None:
+    """Read no more than the first record of a damaged batch, if it has others."""
+    if batch["records_count"] < 2 or batch["attributes"] & COMPRESSION_MASK:
+        return None
+    size = LOG_OVERHEAD + int(batch["batch_length"])
+    data = read_bytes(source, int(batch["position"]), size)
+    length, start = _varint(data, BATCH_HEADER_SIZE)
+    if not 0 <= length <= size - start:
+        return None
+    alone = bytearray(data[: start + length])
+    struct.pack_into(">i", alone, _WIRE["batch_length"], len(alone) - LOG_OVERHEAD)
+    struct.pack_into(">i", alone, _WIRE["records_count"], 1)
+    try:
+        return read_records(bytes(alone), columns=("timestamp", "key", "value"), control="only")
+    except CorruptBatchError:
+        return None
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number and the position behind it; -1 if there is none."""
+    number = 0
+    for shift, byte in zip(range(0, 35, 7), data[at : at + 5], strict=False):
+        number |= (byte & 0x7F) << shift
+        at += 1
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+    return -1, at
 
 
 def _decoded(
@@ -101,7 +142,11 @@ def _decoded(
 
 
 def _one(key: bytes | None, value: bytes | None) -> tuple[int, int]:
-    kind, _, _, said = decode_control_record(key, value)
-    if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT) or said is None:
+    if key is None:
+        return NO_MARKER, -1  # Kafka ends with a NullPointerException, here and below
+    kind, _, _ = decode_control_key(key)
+    if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT) or value is None:
         return NO_MARKER, -1
+    _, _, _, said = decode_control_record(key, value)
+    assert said is not None
     return kind.value, said["coordinator_epoch"]

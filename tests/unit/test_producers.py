@@ -103,7 +103,7 @@ def control(key: bytes, value: bytes = b"\0\0\0\0\0\0", **fields: int) -> bytes:
 @pytest.mark.parametrize(
     ("batch", "symbol", "is_fatal"),
     [
-        (control(b"\0\0\0\2", b"\0\0\0"), "BAD_CONTROL_RECORD", False),
+        (control(b"\0\0\0\2", b"\0\0\0"), "NO_END_MARKER", True),
         (control(b"\0"), "BAD_CONTROL_RECORD", False),
         (control(b"\0\0\0\0", b"\0\0\0"), "BAD_CONTROL_RECORD", False),
         (control(b"\0\0\0\x09"), "NO_END_MARKER", True),
