@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -68,7 +69,6 @@ class Rebuild:
         command = java_command(class_path, main, heap=heap, is_measured=is_measured)
         self._directory = directory
         self._program = JsonProgram(command, directory / "rebuild.log")
-        self._copies = 0
 
     def __enter__(self) -> Self:
         return self
@@ -177,8 +177,8 @@ class Rebuild:
 
     def copy_of(self, directory: Path) -> Path:
         """Copy a directory, with its name, which is its partition's."""
-        self._copies += 1
-        return shutil.copytree(directory, self._directory / str(self._copies) / directory.name)
+        scratch = Path(tempfile.mkdtemp(dir=self._directory))
+        return shutil.copytree(directory, scratch / directory.name)
 
     def _call(
         self, command: str, directory: Path, arguments: LoadArguments, repeat: int, **more: object
