@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -56,6 +57,19 @@ class Outcome:
     """What is left: of a load, after the log was closed."""
     loaded: Files | None = None
     """What was there between loading and closing; None if loading failed."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether Kafka threw: a broker would not start with this directory."""
+        return "exception" in self.answer
+
+    @property
+    def recovered(self) -> list[int]:
+        """Base offsets of the segments that were recovered because they might not be flushed."""
+        found = (
+            re.search(r"Recovering unflushed segment (\d+)", m) for m in self.answer["messages"]
+        )
+        return [int(one[1]) for one in found if one]
 
 
 class Rebuild:
