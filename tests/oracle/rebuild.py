@@ -52,7 +52,8 @@ class Outcome:
     """What Kafka did to a directory."""
 
     answer: dict[str, Any]
-    """What Rebuild.java says: offsets, "exception", "messages" (Kafka's own log lines)."""
+    """What Rebuild.java says: offsets, "exception" (of loading), "closingException", "messages"
+    (Kafka's own log lines)."""
     files: Files
     """What is left: of a load, after the log was closed."""
     loaded: Files | None = None
@@ -60,7 +61,7 @@ class Outcome:
 
     @property
     def is_refused(self) -> bool:
-        """Whether Kafka threw: a broker would not start with this directory."""
+        """Whether loading threw: a broker would not start with this directory."""
         return "exception" in self.answer
 
     @property
