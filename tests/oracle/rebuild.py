@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -50,11 +52,25 @@ class Outcome:
     """What Kafka did to a directory."""
 
     answer: dict[str, Any]
-    """What Rebuild.java says: offsets, "exception", "messages" (Kafka's own log lines)."""
+    """What Rebuild.java says: offsets, "exception" (of loading), "closingException", "messages"
+    (Kafka's own log lines)."""
     files: Files
     """What is left: of a load, after the log was closed."""
     loaded: Files | None = None
     """What was there between loading and closing; None if loading failed."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether loading threw: a broker would not start with this directory."""
+        return "exception" in self.answer
+
+    @property
+    def recovered(self) -> list[int]:
+        """Base offsets of the segments that were recovered because they might not be flushed."""
+        found = (
+            re.search(r"Recovering unflushed segment (\d+)", m) for m in self.answer["messages"]
+        )
+        return [int(one[1]) for one in found if one]
 
 
 class Rebuild:
@@ -68,7 +84,6 @@ class Rebuild:
         command = java_command(class_path, main, heap=heap, is_measured=is_measured)
         self._directory = directory
         self._program = JsonProgram(command, directory / "rebuild.log")
-        self._copies = 0
 
     def __enter__(self) -> Self:
         return self
@@ -177,8 +192,8 @@ class Rebuild:
 
     def copy_of(self, directory: Path) -> Path:
         """Copy a directory, with its name, which is its partition's."""
-        self._copies += 1
-        return shutil.copytree(directory, self._directory / str(self._copies) / directory.name)
+        scratch = Path(tempfile.mkdtemp(dir=self._directory))
+        return shutil.copytree(directory, scratch / directory.name)
 
     def _call(
         self, command: str, directory: Path, arguments: LoadArguments, repeat: int, **more: object

@@ -27,7 +27,7 @@ from tests.oracle.live_recovery import (
     fill_and_kill,
     start_and_time,
 )
-from tests.oracle.rebuild import Rebuild
+from tests.oracle.rebuild import Rebuild, read_files
 from tests.oracle.stage import T0
 
 pytestmark = pytest.mark.oracle
@@ -77,6 +77,29 @@ def test_the_broker_recovers_what_it_wrote(
         assert start.recovered_logs == start.logs > len(killed.acknowledged)
         assert start.recovered_segments >= start.logs
         _assert_nothing_is_lost(broker, killed)
+
+
+def test_the_classes_outside_do_what_the_broker_does(
+    killed: Written, class_paths: ClassPaths, tmp_path: Path
+) -> None:
+    """Byte for byte; only that a broker that serves again begins a leader epoch."""
+    data_dir = copy_data_dir(killed.data_dir, tmp_path / "broker")
+    names = [f"{topic}-{partition}" for topic, partition in killed.acknowledged]
+    for name in names[::2]:
+        _cut_tail(data_dir / name)
+    with Rebuild(class_paths.broker, tmp_path / "jvm") as rebuild:
+        expected = {name: rebuild.expected_after_load(data_dir / name) for name in names}
+    with _started(tmp_path / "broker", class_paths) as (broker, _):
+        broker.stop()
+    for name in names:
+        found = read_files(data_dir / name)
+        del found["leader-epoch-checkpoint"], expected[name]["leader-epoch-checkpoint"]
+        assert found == expected[name]
+
+
+def _cut_tail(directory: Path) -> None:
+    log = sorted(directory.glob("*.log"))[-1]
+    log.write_bytes(log.read_bytes()[:-7])
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ final class LoadJob {
     private static double load(Path directory, JsonNode arguments, Map<String, Object> answer) throws Exception {
         double seconds = Double.NaN;
         try (Storage storage = new Storage(directory.toFile(), arguments)) {
+            String doing = "exception";
             try {
                 long start = System.nanoTime();
                 UnifiedLog log = storage.load();
@@ -44,17 +45,22 @@ final class LoadJob {
                 if (!arguments.has("repeat")) {
                     Directories.copy(directory, directory.resolveSibling(directory.getFileName() + ".loaded"));
                 }
-                // In this order in LogManager.shutdown.
-                log.prepareActiveSegmentForClose();
-                log.flush(true);
-                log.close();
+                doing = "closingException";
+                stop(log);
             } catch (Exception thrown) {
-                answer.put("exception", Rebuild.describe(thrown));
+                answer.put(doing, Rebuild.describe(thrown));
             }
             storage.settle();
         }
         answer.put("sizesClosed", Directories.sizes(directory));
         return seconds;
+    }
+
+    /** As LogManager.shutdown does it. */
+    private static void stop(UnifiedLog log) {
+        log.prepareActiveSegmentForClose();
+        log.flush(true);
+        log.close();
     }
 
     private static void describe(UnifiedLog log, Map<String, Object> answer) {
