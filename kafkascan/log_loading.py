@@ -377,6 +377,11 @@ class _Loading:
                     files.delete(name, "replaced by the cleaner", at_first=True)
         for name in swaps:
             files.rename(name, name.removesuffix(_SWAP), "a complete replacement")
+        for name in swaps:
+            # To Kafka no index is missing there: looking at the replacement has created it.
+            index = name.removesuffix(".log" + _SWAP) + ".index"
+            if name.endswith(".log" + _SWAP) and index not in files:
+                files.write(index, b"", "the index of a replacement is missing")
 
     def _range_of(self, name: str) -> tuple[int, int]:
         base_offset = _offset_of(name) or 0
@@ -400,7 +405,11 @@ class _Loading:
                     self._recover(segment)
                     if segment.is_emptied:
                         raise CorruptLogError(
-                            str(segment.path), 0, offset, segment.reason or "", "OFFSETS_NOT_ASCENDING"
+                            str(segment.path),
+                            0,
+                            offset,
+                            segment.reason or "",
+                            "OFFSETS_NOT_ASCENDING",
                         )
                 self._segments.append(segment)
 
@@ -449,7 +458,7 @@ class _Loading:
         files.write(segment.sibling("index"), recovered.offset_index.tobytes(), reason)
         files.write(segment.sibling("timeindex"), recovered.time_index.tobytes(), reason)
         name = segment.sibling("txnindex")
-        if name in files or len(recovered.transaction_index):
+        if name in files or recovered.has_transaction_index:
             files.write(name, recovered.transaction_index.tobytes(), reason)
 
     def _recover_segments(self) -> None:

@@ -201,9 +201,7 @@ class ProducerState:
         return known.take(java_hash_order(known["producer_id"]))
 
 
-def java_hash_order(
-    ids: NDArray[np.int64], *, buckets_for: int | None = None
-) -> NDArray[np.intp]:
+def java_hash_order(ids: NDArray[np.int64], *, buckets_for: int | None = None) -> NDArray[np.intp]:
     """
     Return the order in which a ``java.util.HashMap<Long, …>`` goes through its keys.
 

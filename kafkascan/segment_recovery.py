@@ -55,6 +55,10 @@ class RecoveredSegment:
         What was known before, and what the segment adds.
     map_end_offset : int or None
         What the producers' state covers all before of; None if it covers no more than before.
+    has_transaction_index : bool
+        Whether Kafka creates the file; once it is there, it stays, if only as an empty one.
+    is_emptied : bool
+        Whether Kafka gives all of it up, because offsets do not ascend.
     """
 
     batches: BatchTable
@@ -65,6 +69,7 @@ class RecoveredSegment:
     transaction_index: NDArray[np.void]
     leader_epochs: list[LeaderEpoch]
     map_end_offset: int | None
+    has_transaction_index: bool
     is_emptied: bool = False
 
 
@@ -120,19 +125,21 @@ def recover_segment(
         covered, completed, reason = batches[:-1], refused.completed, refused.error.reason
         indexes, misfit = _indexed(batches, base_offset, interval_bytes)
     epochs = build_leader_epochs(known, prior=leader_epochs)
+    aborted = transaction_index_entries(completed)
     if isinstance(misfit, IndexOverflowError):
         raise misfit
     if misfit is not None:
-        return _emptied(epochs)
+        return _emptied(epochs, had_aborted=bool(len(aborted)))
     return RecoveredSegment(
         batches=batches,
         valid_bytes=_end_of(batches),
         reason=reason,
         offset_index=indexes[0],
         time_index=indexes[1],
-        transaction_index=transaction_index_entries(completed),
+        transaction_index=aborted,
         leader_epochs=epochs,
         map_end_offset=_map_end_offset(covered),
+        has_transaction_index=bool(len(aborted)),
     )
 
 
@@ -161,7 +168,7 @@ def _indexed(
         return (np.empty(0, OFFSET_INDEX_ENTRY), np.empty(0, TIME_INDEX_ENTRY)), error
 
 
-def _emptied(leader_epochs: list[LeaderEpoch]) -> RecoveredSegment:
+def _emptied(leader_epochs: list[LeaderEpoch], *, had_aborted: bool) -> RecoveredSegment:
     """Give up all of a segment whose offsets do not ascend, as Kafka does."""
     return RecoveredSegment(
         batches=np.empty(0, BATCH_DTYPE),
@@ -172,6 +179,7 @@ def _emptied(leader_epochs: list[LeaderEpoch]) -> RecoveredSegment:
         transaction_index=np.empty(0, TRANSACTION_INDEX_ENTRY),
         leader_epochs=leader_epochs,
         map_end_offset=None,
+        has_transaction_index=had_aborted,
         is_emptied=True,
     )
 

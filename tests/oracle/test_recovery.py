@@ -60,8 +60,6 @@ def verdict(rebuild: Rebuild, one: DamagedDir) -> str:
         # Kafka splits such segments where it can; that is left to it.
         assert refusal or any("overflow" in line for line in expected.answer["messages"]), one
         return "overflow"
-    if refusal is not None and ".swap" in str(refusal["message"]) and found.error is None:
-        return "misled by an index"  # Kafka believes the one beside a replacement
     if refusal is not None or found.error is not None:
         assert refusal is not None, (one, found.error)
         assert isinstance(found.error, ks.KafkaScanError), (one, refusal)
@@ -79,6 +77,9 @@ def test_damaged_directories(rebuild: Rebuild, tmp_path: Path) -> None:
         one = damaged_dir(tmp_path / str(number), rebuild, seed=f"{SEED}/{number}")
         # What a broker does after a clean end is to believe all there is.
         one = replace(one, arguments=replace(one.arguments, clean_shutdown=False))
+        # It would believe the index of a replacement, too, about where that ends.
+        for index in one.directory.glob("*.index.swap"):
+            index.unlink()
         verdicts[verdict(rebuild, one)] += 1
         damage.update(one.what[1:])
         shutil.rmtree(tmp_path / str(number))
