@@ -22,7 +22,13 @@ from kafkascan.checkpoints import (
     read_leader_epochs,
 )
 from kafkascan.epochs import truncated_from_end, truncated_from_start
-from kafkascan.errors import CorruptLogError, CorruptSnapshotError, IndexOverflowError
+from kafkascan.errors import (
+    SENTENCES,
+    STATUS,
+    CorruptLogError,
+    CorruptSnapshotError,
+    IndexOverflowError,
+)
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, read_index
 from kafkascan.layout import BATCH_DTYPE
 from kafkascan.names import INDEX_KINDS
@@ -127,6 +133,13 @@ class _Segment:
         self.valid_bytes = recovered.valid_bytes
         self.reason = recovered.reason
         self._known = _count_and_end(recovered.batches, self.base_offset)
+
+    def misfit(self) -> CorruptLogError:
+        """Say that the offsets do not ascend."""
+        symbol = "OFFSETS_NOT_ASCENDING"
+        return CorruptLogError(
+            str(self.path), 0, self.base_offset, SENTENCES[STATUS[symbol]], symbol
+        )
 
     def batches(self) -> BatchTable:
         return scan_batches(self.path, stop=self.valid_bytes, on_corrupt="stop").batches

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kafkascan.broker_epochs import METADATA_PARTITION, find_broker_epoch
 from kafkascan.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     LOG_START_CHECKPOINT,
@@ -32,7 +33,7 @@ from kafkascan.staged_files import Action, Change
 LOCK_FILE = ".lock"
 _DATA_DIR_FILES = (LOCK_FILE, "meta.properties", RECOVERY_POINT_CHECKPOINT)
 # Brokers load it themselves, at every start and in full (KafkaRaftLog).
-_METADATA_TOPIC = "__cluster_metadata"
+_METADATA_TOPIC = METADATA_PARTITION.rpartition("-")[0]
 _COPIED_AT_ONCE = 1 << 24
 
 OnProgress = Callable[["PartitionRecovery", int, int], object]
@@ -136,6 +137,7 @@ def recover(
     truncate: bool = False,
     backup: bool = True,
     mark_clean: bool = True,
+    broker_epoch: int | None = None,
     recovery_point: int | None = None,
     log_start_offset: int | None = None,
     interval_bytes: int = DEFAULT_INTERVAL_BYTES,
@@ -168,6 +170,10 @@ def recover(
     mark_clean : bool, default True
         Once all logs of a data dir are in order, write ``.kafka_cleanshutdown``, so that the
         next broker does not do the same again.
+    broker_epoch : int, optional
+        What to write there: the epoch of the broker's last registration, without which the
+        controller elects new leaders as after an unclean shutdown (KIP-966). By default it
+        is looked for in the metadata log, if that is in this data dir.
     recovery_point : int, optional
         Offset up to which logs were flushed: segments before the one that holds it are taken
         as they are. By default what the data dir's checkpoint says; 0 reads all of each log.
@@ -225,7 +231,10 @@ def recover(
 
         done = Recovery(job.path, _each(job.partitions, put_in_order, threads, on_progress))
         if mark_clean and job.path == job.data_dir and done.is_in_order:
-            mark = clean_shutdown_file(CleanShutdown(version=0, broker_epoch=-1))
+            if broker_epoch is None:
+                broker_epoch = find_broker_epoch(job.data_dir)
+            epoch = -1 if broker_epoch is None else broker_epoch
+            mark = clean_shutdown_file(CleanShutdown(version=0, broker_epoch=epoch))
             with AtomicFile(job.data_dir / CLEAN_SHUTDOWN_FILE, like=job.data_dir) as file:
                 file.stream.write(mark)
             done.is_marked_clean = True

@@ -75,12 +75,12 @@ def read_markers(
         rows = np.array([row_at[position] for position in positions], np.intp)
         markers[rows] = _decoded(source, first, rows, errors)
     for row in sorted(errors):
-        first = _first_record(source, batches[row])
-        if first is None:
+        alone = _first_record(source, batches[row])
+        if alone is None:
             markers["kind"][row] = UNREADABLE
         else:
             del errors[row]
-            markers[row] = _decoded(source, first, np.array([row]), errors)[0]
+            markers[row] = _decoded(source, alone, np.array([row]), errors)[0]
     return markers, errors
 
 

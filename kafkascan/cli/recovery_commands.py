@@ -43,6 +43,11 @@ RECOVERY_COLUMNS = (
     help="Once a whole data dir is in order, tell the next broker not to do it again.",
 )  # fmt: skip
 @click.option(
+    "--broker-epoch", type=click.IntRange(min=-1), metavar="EPOCH",
+    help="Of the broker's last registration, for that mark. By default what the metadata log"
+    " in the data dir says.",
+)  # fmt: skip
+@click.option(
     "--recovery-point", type=click.IntRange(min=0), metavar="OFFSET",
     help="Up to where logs were flushed. By default, what the data dir's checkpoint says;"
     " 0 reads all of each log.",

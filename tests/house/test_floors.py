@@ -57,6 +57,7 @@ FLOORS = {
     "segment": 5,
     "log_dir": 6,
     "lookups": 6.5,
+    "broker_epochs": 6.5,
     "log_loading": 6.5,
     "recovery": 7,
     "": 8.5,  # the package's public face: the command line stands on it like any user

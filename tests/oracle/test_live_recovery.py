@@ -1,11 +1,12 @@
 """A killed broker's data directory, recovered in different ways: nothing confirmed is lost.
 
-The recovery here is Kafka's own, in the broker or by its classes outside of it. What is tested
-is the harness: it tells a recovered directory from a damaged one.
+First by kafkascan. Then by Kafka itself, in the broker or by its classes outside of it: those
+tests are of the harness, that it tells a recovered directory from a damaged one.
 """
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import kafkascan as ks
 from tests.oracle.brokers import KafkaBroker
 from tests.oracle.build import ClassPaths
 from tests.oracle.dump import partition_directories
@@ -67,6 +69,70 @@ def _missing(found: Records, written: Records) -> dict[object, list[int]]:
         for partition, records in written.items()
     }
     return {partition: offsets for partition, offsets in missing.items() if offsets}
+
+
+def _lose_indexes(directory: Path) -> None:
+    """Leave nothing that a broker could rely on: deleted, full of lies, or torn."""
+    for number, path in enumerate(sorted(directory.iterdir())):
+        if path.suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
+            if number % 3 == 0:
+                path.write_bytes(b"\x00\x00\x00\x07" * 99)
+            else:
+                path.unlink()
+
+
+def test_what_kafkascan_recovers_is_served_as_it_is(
+    killed: Written, class_paths: ClassPaths, tmp_path: Path
+) -> None:
+    data_dir = copy_data_dir(killed.data_dir, tmp_path / "broker")
+    partitions = [
+        one for one in partition_directories(data_dir) if not one.name.startswith("__cluster")
+    ]
+    for directory in partitions:
+        _lose_indexes(directory)
+    done = ks.recover(data_dir, write=True, truncate=True, recovery_point=0)
+    assert [one.error for one in done.partitions] == [None] * len(partitions)
+    assert done.is_in_order
+    assert done.is_marked_clean
+    marked = ks.read_clean_shutdown(data_dir / ".kafka_cleanshutdown")
+    assert marked.broker_epoch == killed.broker_epoch
+    with _started(tmp_path / "broker", class_paths) as (broker, start):
+        assert start.logs >= len(partitions)
+        assert start.recovered_logs == start.recovered_segments == start.unclean_elections == 0
+        with pytest.raises(ks.LogDirInUseError):
+            ks.recover(data_dir, write=True)
+        _assert_nothing_is_lost(broker, killed)
+
+
+def test_the_broker_finds_what_kafkascan_finds(
+    killed: Written, class_paths: ClassPaths, tmp_path: Path
+) -> None:
+    """Thousands of questions, with the indexes of our recovery, and without them."""
+    data_dir = copy_data_dir(killed.data_dir, tmp_path / "broker")
+    ks.recover(data_dir, write=True, truncate=True, interval_bytes=100, recovery_point=0)
+    choice = random.Random(7)
+    count = _LOAD.rounds * _LOAD.records_per_round
+    questions = [
+        (partition, T0 + choice.randrange(-100, 10 * count + 100))
+        for partition in sorted(killed.acknowledged)
+        for _ in range(2400 // len(killed.acknowledged))
+    ]
+    questions += [(partition, T0 + 10**12) for partition in killed.acknowledged]
+    directories = {one: data_dir / f"{one[0]}-{one[1]}" for one in killed.acknowledged}
+    ours = {
+        trust_index: [
+            ks.lookup_timestamp(directories[one], time, trust_index=trust_index)
+            for one, time in questions
+        ]
+        for trust_index in (False, True)
+    }
+    with _started(tmp_path / "broker", class_paths) as (broker, _):
+        answers = list(list_offsets(broker.bootstrap_servers, questions))
+    expected = [None if one.offset < 0 else (one.offset, one.timestamp) for one in answers]
+    for found in ours.values():
+        assert [one and (one.offset, one.timestamp) for one in found] == expected
+    assert len(questions) >= 2000
+    assert None in expected
 
 
 def test_the_broker_recovers_what_it_wrote(

@@ -46,8 +46,15 @@ def recovered(directory: Path, arguments: LoadArguments) -> ks.PartitionRecovery
 
 
 def that_stay(files: Files) -> Files:
-    """Kafka deletes in the background; what is about to go is gone."""
-    return {name: data for name, data in files.items() if not name.endswith(".deleted")}
+    """Kafka deletes in the background: what is about to go is gone.
+
+    It leaves a preallocated index, all zeros, where a replacement had none.
+    """
+    return {
+        name: data if any(data) else b""
+        for name, data in files.items()
+        if not name.endswith(".deleted")
+    }
 
 
 def verdict(rebuild: Rebuild, one: DamagedDir) -> str:
