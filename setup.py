@@ -14,6 +14,7 @@ C_SOURCES = {
     "batches": [],
     "checksums": ["csrc/crc32c.c"],
     "records": [],
+    "unpacking": [],
     "items": [],
     "indexes": [],
     "producers": [],
@@ -22,6 +23,7 @@ C_SOURCES = {
 C_HEADERS = [
     "csrc/batch_chains.h",
     "csrc/batch_row.h",
+    "csrc/compressed.h",
     "csrc/crc32c.h",
     "csrc/crc_kernels.h",
     "csrc/crc_x86.h",

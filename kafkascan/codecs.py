@@ -1,9 +1,10 @@
 """Decompression, as Kafka's readers do it: what they accept is accepted, within a limit.
 
-The codecs themselves are libraries' (isal, lz4, python-snappy, xxhash, zstandard). Here is what
-Kafka puts around them: several gzip members, snappy in chunks behind a header of its own (the
-"xerial" format of snappy-java) or raw, LZ4 frames read block by block with the broken header
-checksum of magic 0 (KAFKA-3160), Zstandard frames without a content size.
+The codecs themselves are libraries' (cramjam, isal, lz4, python-snappy, xxhash, zstandard). Here
+is what Kafka puts around them: several gzip members, snappy in chunks behind a header of its own
+(the "xerial" format of snappy-java) or raw, LZ4 frames read block by block with the broken header
+checksum of magic 0 (KAFKA-3160), Zstandard frames without a content size. What is as usual is
+read faster by `_core.unpacking`; this module is what that is held against.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 
+import cramjam
 import lz4.block
 import lz4.frame
 import snappy
 import xxhash
 import zstandard
-from isal import isal_zlib
-from isal.igzip_lib import IsalError
+from isal import igzip_lib, isal_zlib
 
+from kafkascan._core.unpacking import Unpacker
 from kafkascan.layout import CompressionType
 
 Buffer = bytes | memoryview
@@ -65,6 +67,11 @@ def decompress(codec: int, magic: int, data: Buffer, limit: int) -> list[Buffer]
         return list(_limited(_DECOMPRESSORS[codec](data, magic, limit), limit))
     except _LIBRARY_ERRORS as error:
         raise CodecError(f"{CompressionType.name_of(codec)}: {error}") from error
+
+
+def unpacker() -> Unpacker:
+    """Return what decompresses many usual batches at once, for this thread."""
+    return _per_thread.unpacker
 
 
 def _limited(pieces: Iterator[Buffer], limit: int) -> Iterator[Buffer]:
@@ -262,11 +269,18 @@ _FIRST_SCRATCH = 1 << 20
 
 
 class _PerThread(threading.local):
-    """A context and room for its output; neither can be shared by threads."""
+    """A context, room for its output, and its unpacker; none can be shared by threads."""
 
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
         self.scratch = bytearray(_FIRST_SCRATCH)
+        self.unpacker = Unpacker(
+            gunzip=igzip_lib.decompress,
+            snappy_into=cramjam.snappy.decompress_raw_into,
+            lz4_into=cramjam.lz4.decompress_block_into,
+            unzstd=self.zstd.decompress,
+            xxh32=xxhash.xxh32_intdigest,
+        )
 
 
 _per_thread = _PerThread()
@@ -351,7 +365,7 @@ _DECOMPRESSORS: dict[int, Callable[[Buffer, int, int], Iterator[Buffer]]] = {
 
 # MemoryError, because lz4 and isal say so of sizes that damage made huge.
 _LIBRARY_ERRORS: tuple[type[Exception], ...] = (  # type: ignore[assignment]
-    IsalError,
+    igzip_lib.IsalError,
     lz4.block.LZ4BlockError,
     RuntimeError,
     snappy.UncompressError,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import records as _core
+from kafkascan._core.unpacking import Arena
 from kafkascan.batch_columns import BatchTable, compression_type, size_in_bytes
-from kafkascan.codecs import Buffer, CodecError, OutputTooLargeError, decompress
+from kafkascan.codecs import Buffer, CodecError, OutputTooLargeError, decompress, unpacker
+from kafkascan.copies import PiecePool, copy_rows
 from kafkascan.errors import STATUS, BatchTableError, record_error
 from kafkascan.layout import (
     BATCH_HEADER_SIZE,
@@ -18,74 +21,11 @@ from kafkascan.layout import (
     CompressionType,
 )
 from kafkascan.sources import Source
-from kafkascan.walks import read_bytes
 
-# Decompressed bytes are put into pieces of this size: large enough for large pages of the
-# system, small enough for the allocator to hand out the same memory again.
-_PIECE = 1 << 23
-# Little is put into a piece of four times its size, for what compresses well.
+# An arena is expected to hold this many times the bytes that are compressed.
 _USUAL_RATIO = 4
-_SMALLEST_PIECE = 1 << 12
-_MOST_POOLED = 8
-# Compressed bytes are copied out of the source this many at once.
-_COPIED_AT_ONCE = 1 << 20
-_LOOKED_AT = 1 << 12
-
-
-class PiecePool:
-    """
-    Memory of tables that are gone, for those that come.
-
-    Fresh memory costs the system as much as decompressing into it does.
-    """
-
-    def __init__(self) -> None:
-        self._pieces: list[NDArray[np.uint8]] = []
-
-    def take(self, size: int) -> NDArray[np.uint8]:
-        """Return a piece of at least a size."""
-        try:
-            piece = self._pieces.pop()
-        except IndexError:
-            return np.empty(size, np.uint8)
-        return piece if len(piece) >= size else np.empty(size, np.uint8)
-
-    def give_back(self, pieces: list[NDArray[np.uint8]]) -> None:
-        """Keep some pieces that nobody looks at any more."""
-        room = _MOST_POOLED - len(self._pieces)
-        self._pieces += [piece for piece in pieces if len(piece) == _PIECE][: max(0, room)]
-
-
-class _Arena:
-    """Room for bytes that are not in the source, of which about so many are expected."""
-
-    def __init__(self, expected: int, pool: PiecePool) -> None:
-        self._expected = expected
-        self._pool = pool
-        self.pieces: list[NDArray[np.uint8]] = []
-        self.size = 0
-        self._used = self._room = 0
-        self._target = memoryview(b"")
-
-    def put(self, parts: list[Buffer]) -> tuple[int, int, int]:
-        """Copy bytes; returns the piece, the position in it, and the size."""
-        start, size = self._used, sum(map(len, parts))
-        if size > self._room - start or not self.pieces:
-            self._add_piece(size)
-            start = 0
-        at = start
-        for part in parts:
-            self._target[at : at + len(part)] = part
-            at += len(part)
-        self._used = at
-        self.size += size
-        return len(self.pieces) - 1, start, size
-
-    def _add_piece(self, size: int) -> None:
-        usual = min(_PIECE, max(_SMALLEST_PIECE, self._expected, self.size))
-        self.pieces.append(self._pool.take(max(size, usual)))
-        self._target = self.pieces[-1].data
-        self._room = len(self._target)
+# What is never unpacked many at once: messages of magic 0 and 1, and unknown codecs.
+_UNUSUAL = 255
 
 
 @dataclass
@@ -160,18 +100,11 @@ def load_payloads(
     )
     # Of a batch that says it has no records, Kafka looks at no byte.
     rows = np.flatnonzero(elsewhere & (loaded.count != 0))
-    arena = _Arena(_USUAL_RATIO * int(loaded.size[rows].sum()), pool or PiecePool())
-    stop = len(batches)
-    places = []
-    magics = batches["magic"][rows].tolist()
-    copies = zip(_copies(source, loaded, rows), codecs[rows].tolist(), magics, strict=True)
-    for (row, data), codec, magic in copies:
-        if enough is not None and arena.size >= enough:
-            stop = row
-            break
-        parts = _decompressed(source, batches, row, magic, codec, data, max_decompressed_size)
-        places.append(arena.put(parts))
-    _note_places(loaded, rows[: len(places)], places)
+    pool = pool or PiecePool()
+    arena = Arena(_USUAL_RATIO * int(loaded.size[rows].sum()), pool.take)
+    copies = copy_rows(source, loaded.position[rows], loaded.size[rows], pool)
+    done = _unpack(source, loaded, rows, codecs[rows], copies, arena, max_decompressed_size, enough)
+    stop = len(batches) if done == len(rows) else int(rows[done])
     for row in np.flatnonzero(loaded.is_wrapper[:stop]).tolist():
         loaded.count[row] = _count_entries(source, loaded, row, arena)
     loaded = _first(loaded, stop)
@@ -180,15 +113,51 @@ def load_payloads(
     return loaded
 
 
-def _note_places(
-    loaded: Payloads, rows: NDArray[np.int64], places: list[tuple[int, int, int]]
-) -> None:
-    """Enter where the bytes of some rows were put: piece, position and size."""
-    if places:
-        pieces, positions, sizes = zip(*places, strict=True)
-        loaded.buffer[rows] = np.array(pieces) + 1
-        loaded.position[rows] = positions
-        loaded.size[rows] = sizes
+def _unpack(
+    source: Source,
+    loaded: Payloads,
+    rows: NDArray[np.int64],
+    codecs: NDArray[np.int8],
+    copies: Iterator[tuple[int, int, NDArray[np.uint8]]],
+    arena: Arena,
+    limit: int,
+    enough: int | None,
+) -> int:
+    """
+    Put the bytes of some rows into an arena, decompressed, and enter where they are.
+
+    Those that look as Kafka's writers leave them are taken many at once; `_decompressed` takes
+    the others. Returns how many of them it were before there was enough.
+    """
+    unpack = unpacker().unpack
+    usual = np.where(loaded.batches["magic"][rows] == 2, codecs, _UNUSUAL).astype(np.uint8)
+    enough = sys.maxsize if enough is None else enough
+    starts, sizes = loaded.position[rows], loaded.size[rows]
+    buffer = np.empty(len(rows), np.int32)
+    position, size = np.empty((2, len(rows)), np.int64)
+    row = 0
+    for last, start, data in copies:
+        while row < last and arena.size < enough:
+            these = slice(row, last)
+            count = unpack(
+                data, starts[these] - start, sizes[these], usual[these], arena, limit, enough,
+                buffer[these], position[these], size[these],
+            )  # fmt: skip
+            row += count
+            if count == 0:
+                at = int(starts[row]) - start
+                one = data.data[at : at + int(sizes[row])]
+                batch, codec = loaded.batches[rows[row]], int(codecs[row])
+                parts = _decompressed(source, batch, codec, one, limit)
+                buffer[row], position[row], size[row] = arena.put(parts)
+                row += 1
+        if arena.size >= enough:
+            break
+    rows = rows[:row]
+    loaded.buffer[rows] = buffer[:row] + 1
+    loaded.position[rows] = position[:row]
+    loaded.size[rows] = size[:row]
+    return row
 
 
 def _check_rows(source: Source, batches: BatchTable, first_row: int) -> None:
@@ -246,65 +215,23 @@ def _first(loaded: Payloads, stop: int) -> Payloads:
     )
 
 
-def _copies(
-    source: Source, loaded: Payloads, rows: NDArray[np.int64]
-) -> Iterator[tuple[int, memoryview]]:
-    """
-    Yield the bytes of some rows, copied: libraries know nothing of maps whose files shrink.
-
-    Neighbours are copied at once.
-    """
-    starts, sizes = loaded.position[rows], loaded.size[rows]
-    stops = starts + sizes
-    first = 0
-    while first < len(rows):
-        last = first + _count_near(starts[first:], stops[first:], sizes[first:])
-        start = int(starts[first])
-        data = memoryview(read_bytes(source, start, int(stops[first:last].max()) - start))
-        source.require_unshrunk()  # what lies behind a new end reads as zeros, up to its page
-        for row, at, size in zip(
-            rows[first:last].tolist(),
-            (starts[first:last] - start).tolist(),
-            sizes[first:last].tolist(),
-            strict=True,
-        ):
-            yield row, data[at : at + size]
-        first = last
-
-
-def _count_near(
-    starts: NDArray[np.int64], stops: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> int:
-    """Return how many of the first lie so near to each other that they are copied at once."""
-    starts, stops, sizes = starts[:_LOOKED_AT], stops[:_LOOKED_AT], sizes[:_LOOKED_AT]
-    covered = stops - starts[0]
-    is_near = (starts >= starts[0]) & (covered <= _COPIED_AT_ONCE)
-    is_near &= covered <= 2 * np.cumsum(sizes)  # most of it is wanted
-    return max(1, len(is_near) if is_near.all() else int(np.argmin(is_near)))
-
-
 def _decompressed(
-    source: Source,
-    batches: BatchTable,
-    row: int,
-    magic: int,
-    codec: int,
-    data: memoryview,
-    limit: int,
+    source: Source, batch: np.void, codec: int, data: memoryview, limit: int
 ) -> list[Buffer]:
     """Return the records of a batch, or the messages of a wrapper."""
+    magic = int(batch["magic"])
     if codec == CompressionType.NONE:
         return [data]
     if magic < 2:
-        data = _wrapper_value(source, batches[row], data)
+        data = _wrapper_value(source, batch, data)
     if codec > CompressionType.ZSTD or (magic < 2 and codec == CompressionType.ZSTD):
-        raise record_error("UNSUPPORTED_COMPRESSION", source.path, batches[row], f"codec {codec}")
+        raise record_error("UNSUPPORTED_COMPRESSION", source.path, batch, f"codec {codec}")
     try:
         return decompress(codec, magic, data, limit)
     except OutputTooLargeError as error:
-        raise record_error("OUTPUT_TOO_LARGE", source.path, batches[row], str(error)) from error
+        raise record_error("OUTPUT_TOO_LARGE", source.path, batch, str(error)) from error
     except CodecError as error:
-        raise record_error("BAD_COMPRESSED_DATA", source.path, batches[row], str(error)) from error
+        raise record_error("BAD_COMPRESSED_DATA", source.path, batch, str(error)) from error
 
 
 def _wrapper_value(source: Source, batch: np.void, message: memoryview) -> memoryview:
@@ -320,7 +247,7 @@ def _wrapper_value(source: Source, batch: np.void, message: memoryview) -> memor
     return message[value_at:at]
 
 
-def _count_entries(source: Source, loaded: Payloads, row: int, arena: _Arena) -> int:
+def _count_entries(source: Source, loaded: Payloads, row: int, arena: Arena) -> int:
     start, size = int(loaded.position[row]), int(loaded.size[row])
     piece = arena.pieces[int(loaded.buffer[row]) - 1]
     status, count = _core.count_entries(piece[start : start + size])

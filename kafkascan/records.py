@@ -22,8 +22,9 @@ from kafkascan.batches import iter_batches, scan_batches
 from kafkascan.checks import verify_crcs
 from kafkascan.codecs import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.columns import Buffers
+from kafkascan.copies import PiecePool
 from kafkascan.errors import STATUS, CorruptBatchError, record_error
-from kafkascan.payloads import Payloads, PiecePool, load_payloads
+from kafkascan.payloads import Payloads, load_payloads
 from kafkascan.record_table import DEFAULT_RECORD_COLUMNS, RecordTable, stored_columns
 from kafkascan.sources import Source, SourceLike, borrowed_source
 

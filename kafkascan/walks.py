@@ -148,6 +148,14 @@ def read_bytes(source: Source, position: int, size: int) -> bytes:
     return copy
 
 
+def read_into(source: Source, position: int, out: NDArray[np.uint8]) -> None:
+    """Copy as many bytes as there is room for, as `read_bytes` does."""
+    with source.window(position, len(out)) as window:
+        status, fault = _memory.copy_into(out, window)
+    if status == STATUS["SOURCE_FAULT"]:
+        raise source.fault_error(position + fault)
+
+
 def is_all_zero(source: Source, position: int) -> bool:
     """Tell whether nothing but zeros follows a position; stops at the first other byte."""
     while (position := source.skip_hole(position)) < source.size:

@@ -30,19 +30,45 @@ def copy_bytes(const uint8_t[::1] data not None):
     fault : int
         Offset into `data` of the byte that faulted.
     """
-    cdef Copy copy
-    cdef int64_t fault
     cdef bytes out = PyBytes_FromStringAndSize(NULL, data.shape[0])
-    if data.shape[0] == 0:
-        return KS_OK, b"", 0
-    copy.data = &data[0]
-    copy.out = <uint8_t *>PyBytes_AS_STRING(out)  # nobody else has it yet
-    copy.size = data.shape[0]
-    with nogil:
-        fault = run_guarded(make_copy, &copy, copy.data, copy.size)
+    # Nobody else has it yet.
+    cdef int64_t fault = copy_to(<uint8_t *>PyBytes_AS_STRING(out), data)
     if fault >= 0:
         return KS_SOURCE_FAULT, b"", fault
     return KS_OK, out, 0
+
+
+def copy_into(uint8_t[::1] out not None, const uint8_t[::1] data not None):
+    """
+    Copy bytes to where there is room for them.
+
+    Returns
+    -------
+    status : int
+    fault : int
+        Offset into `data` of the byte that faulted.
+    """
+    cdef int64_t fault
+    if out.shape[0] < data.shape[0]:
+        raise ValueError("there is no room for so many bytes")
+    if data.shape[0] == 0:
+        return KS_OK, 0
+    fault = copy_to(&out[0], data)
+    if fault >= 0:
+        return KS_SOURCE_FAULT, fault
+    return KS_OK, 0
+
+
+cdef int64_t copy_to(uint8_t *out, const uint8_t[::1] data):
+    """Return the offset of the byte that faulted, or -1."""
+    cdef Copy copy
+    cdef int64_t fault
+    if data.shape[0] == 0:
+        return -1
+    copy.data, copy.out, copy.size = &data[0], out, data.shape[0]
+    with nogil:
+        fault = run_guarded(make_copy, &copy, copy.data, copy.size)
+    return fault
 
 
 cdef struct ZeroSearch:
