@@ -11,7 +11,7 @@ import numpy as np
 
 from kafkascan.batch_columns import BatchTable, last_offset, require_batch_table, size_in_bytes
 from kafkascan.batches import iter_batches
-from kafkascan.errors import CorruptBatchError, CorruptIndexError
+from kafkascan.errors import CorruptIndexError
 from kafkascan.indexes import IndexEntries, read_index
 from kafkascan.log_dir import partition_dir
 from kafkascan.records import iter_records
@@ -195,15 +195,13 @@ def _tables(source: Source, start: int | None) -> Iterator[BatchTable]:
     if start is None:
         yield from iter_batches(source, rows=_ROWS_AT_ONCE)
         return
-    try:
-        yield from iter_batches(source, rows=_ROWS_AT_ONCE, start=start)
-    except CorruptBatchError as error:
-        if error.position != start:
-            raise
-        raise CorruptIndexError(
-            f"{source.path}'s index", 0, None, f"it leads to position {start}: {error.reason}",
-            "WRONG_POSITION",
-        ) from error  # fmt: skip
+    tables = iter_batches(source, rows=_ROWS_AT_ONCE, start=start, on_corrupt="stop")
+    yield from tables
+    if tables.position == start < source.size:
+        reason = f"it leads to position {start} of the log, where no batch is"
+        raise CorruptIndexError(f"{source.path}'s index", 0, None, reason, "WRONG_POSITION")
+    if tables.error is not None:
+        raise tables.error
 
 
 def _first_reaching(path: str, batches: BatchTable, offset: int) -> BatchLocation | None:

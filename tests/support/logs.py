@@ -98,6 +98,7 @@ class WrittenLog:
             RecordV2(value=self.random.randbytes(self.random.randrange(80)), offset_delta=delta)
             for delta in range(count)
         ]
+        records[-1].timestamp_delta = place["max_timestamp"] - place["base_timestamp"]
         batch = batch_of(
             records,
             attributes=TRANSACTIONAL if transactional else 0,
@@ -120,6 +121,7 @@ class WrittenLog:
 
     def end(self, producer_id: int, kind: int, epoch: int = 0) -> None:
         place = self._place()
+        place["max_timestamp"] = place["base_timestamp"] + 3
         coordinator_epoch = self.random.randrange(5)
         batch = marker(
             kind,

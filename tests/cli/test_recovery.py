@@ -1,0 +1,114 @@
+"""`kafkascan recover` and `kafkascan index`, as real processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import kafkascan as ks
+from tests.cli.test_cli import DATA, KILLED, rows, run
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(KILLED, tmp_path / "data"))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_recover_tells_and_touches_nothing(killed: Path) -> None:
+    before = files(killed)
+    result = run("recover", killed, "--format", "json")
+    assert result.returncode == 1
+    assert files(killed) == before
+    found = {row["topic"]: row for row in json.loads(result.stdout)}
+    assert found["preallocated"]["truncated_bytes"] == 62741
+    assert found["being-written"]["log_end_offset"] == 124
+    assert found["being-written"]["changes_made"] == 0
+    assert "preallocated-0/00000000000000000000.log: truncate: zeros follow" in result.stderr
+
+
+def test_recover_writes_and_cuts_off_when_asked(killed: Path) -> None:
+    result = run("recover", killed, "--write")
+    assert result.returncode == 1  # a tail is left
+    assert result.stderr.count("\n") == 1
+    result = run("recover", killed, "--write", "--truncate")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (killed / ".kafka_cleanshutdown").exists()
+    assert run("recover", killed).returncode == 0
+    assert run("verify", killed).returncode == 0
+
+
+def test_recover_what_cannot_be(killed: Path, tmp_path: Path) -> None:
+    assert run("recover", killed, "--truncate").returncode == 2
+    assert run("recover", tmp_path / "nowhere").returncode == 3
+    (killed / "being-written-0" / "leader-epoch-checkpoint").write_text("nonsense")
+    result = run("recover", killed, "--write", "--truncate", "--format", "jsonl")
+    assert result.returncode == 3
+    assert "BAD_CHECKPOINT" in result.stderr
+    assert len(result.stdout.splitlines()) == 2
+
+
+def test_show_every_kind_of_file() -> None:
+    transactions = DATA / "transactions-0"
+    (first, *_) = rows("index", "show", transactions / f"{5:020}.txnindex")
+    assert first["producer_id"] == 2
+    producers = rows("index", "show", transactions / f"{41:020}.snapshot")
+    assert [row["producer_id"] for row in producers] == [2, 3, 4, 5, 6]
+    times = rows("index", "show", transactions / f"{5:020}.timeindex")
+    assert times[0]["offset"] == times[0]["relative_offset"] + 5
+    epochs = rows("index", "show", transactions / "leader-epoch-checkpoint")
+    assert epochs[0] == {"epoch": 0, "start_offset": 0}
+    offsets = rows("index", "show", DATA / "recovery-point-offset-checkpoint")
+    assert {"topic": "transactions", "partition": 0, "offset": 41} in offsets
+    for name in ("meta.properties", ".kafka_cleanshutdown", "transactions-0/partition.metadata"):
+        assert len(rows("index", "show", DATA / name)) == 1
+    assert run("index", "show", transactions / f"{5:020}.log").returncode == 3
+
+
+def test_check(killed: Path) -> None:
+    found = rows("index", "check", DATA)
+    assert sum(row["errors"] + row["warnings"] for row in found) == 0
+    assert sum(row["entries"] for row in found) > 50
+    index = killed / "being-written-0" / f"{0:020}.index"
+    index.write_bytes(b"\0\0\0\1\0\0\0\7")
+    result = run("index", "check", killed / "being-written-0")
+    assert result.returncode == 1
+    assert "no batch begins at position 7 of the log [WRONG_POSITION]" in result.stderr
+
+
+def test_build(killed: Path, tmp_path: Path) -> None:
+    found = rows("index", "build", DATA / "transactions-0")
+    assert {row["verdict"] for row in found} == {"same"}
+    partition = killed / "being-written-0"
+    before = files(partition)
+    found = rows("index", "build", partition, "--interval-bytes", "200", code=1)
+    assert {row["verdict"] for row in found} == {"differs"}
+    assert files(partition) == before
+    rows("index", "build", partition, "--interval-bytes", "200", "--output", tmp_path / "new")
+    assert files(partition) == before
+    rows("index", "build", partition, "--interval-bytes", "200", "--write")
+    for kind in ("index", "timeindex"):
+        written = (partition / f"{0:020}.{kind}").read_bytes()
+        assert written == (tmp_path / "new" / partition.name / f"{0:020}.{kind}").read_bytes()
+        assert len(written) > 100
+    assert run("index", "check", partition).returncode == 0
+    assert run("index", "build", partition, "--write", "--output", tmp_path).returncode == 2
+
+
+def test_lookup() -> None:
+    partition = DATA / "transactions-0"
+    (found,) = rows("index", "lookup", partition, "--offset", "17")
+    expected = ks.lookup_offset(partition, 17)
+    assert expected is not None
+    assert found == vars(expected)
+    (found,) = rows("index", "lookup", partition, "--timestamp", "2024-04-24T23:06:40")
+    assert found["offset"] == 0
+    assert run("index", "lookup", partition, "--offset", "99").returncode == 1
+    assert run("index", "lookup", partition).returncode == 2
+    assert run("index", "lookup", "/nowhere/0.log", "--offset", "1").returncode == 3
