@@ -6,9 +6,17 @@ import contextlib
 import os
 import stat
 import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
+
+# File systems gather what several threads want to be durable, and write it at once.
+_SYNCED_AT_ONCE = 32
+# Asked for once: there is no way to ask without changing it for all threads.
+_MASK = os.umask(0)
+os.umask(_MASK)
 
 
 class AtomicFile:
@@ -49,30 +57,67 @@ class AtomicFile:
     ) -> None:
         try:
             if kind is None:
-                self._put_in_place()
+                self.sync()
+                self.put_in_place()
+                sync_folder(self._path.parent)
         finally:
-            try:
-                self.stream.close()
-            finally:
-                if os.path.exists(self._temporary):
-                    os.unlink(self._temporary)
+            self.discard()
 
-    def _put_in_place(self) -> None:
+    def sync(self) -> None:
+        """Let the bytes, the owner and the mode outlive a crash."""
         self.stream.flush()
-        os.fsync(self.stream.fileno())
         self._set_owner_and_mode()
+        os.fsync(self.stream.fileno())
+
+    def put_in_place(self) -> None:
+        """Replace what is there; the folder is to be synced afterwards."""
         os.replace(self._temporary, self._path)
-        sync_folder(self._path.parent)
+
+    def discard(self) -> None:
+        """Close the file; it is taken away unless it is in its place."""
+        try:
+            self.stream.close()
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._temporary)
 
     def _set_owner_and_mode(self) -> None:
-        mask = os.umask(0)
-        os.umask(mask)
-        mode = 0o666 & ~mask
+        mode = 0o666 & ~_MASK
         if self._like is not None:
             if self._like.is_file():
                 mode = stat.S_IMODE(self._like.stat().st_mode)
             give_to_owner_of(self._like, self.stream.fileno())
         os.fchmod(self.stream.fileno(), mode)
+
+
+def replace_files(
+    files: Iterable[tuple[Path, bytes, Path]], before: Callable[[Path], object]
+) -> None:
+    """
+    Replace some files of one folder, each of them at once.
+
+    Parameters
+    ----------
+    files : iterable of (Path, bytes, Path)
+        Their paths, their bytes, and files or folders whose owner and mode they get.
+    before : callable
+        Called with each path before the file there is replaced, when all are written.
+    """
+    written: list[tuple[Path, AtomicFile]] = []
+    try:
+        for path, data, like in files:
+            written.append((path, AtomicFile(path, like=like).__enter__()))
+            written[-1][1].stream.write(data)
+        with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
+            list(pool.map(lambda one: one[1].sync(), written))
+        for path, file in written:
+            before(path)
+            file.put_in_place()
+    finally:
+        for _, file in written:
+            file.discard()
+        for folder in {path.parent for path, _ in written}:
+            sync_folder(folder)
 
 
 def give_to_owner_of(path: Path, descriptor: int) -> None:

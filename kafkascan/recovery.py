@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +25,7 @@ from kafkascan.checkpoints import (
     read_offset_checkpoint,
 )
 from kafkascan.errors import KafkaScanError, LogDirInUseError
-from kafkascan.files import AtomicFile, give_to_owner_of, sync_folder
+from kafkascan.files import AtomicFile, give_to_owner_of, replace_files, sync_folder
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.log_dir import PartitionDir, open_log_dir, partition_dir
 from kafkascan.log_loading import LoadedLog, LoadSettings, SegmentReport, load_log
@@ -34,7 +36,9 @@ LOCK_FILE = ".lock"
 _DATA_DIR_FILES = (LOCK_FILE, "meta.properties", RECOVERY_POINT_CHECKPOINT)
 # Brokers load it themselves, at every start and in full (KafkaRaftLog).
 _METADATA_TOPIC = METADATA_PARTITION.rpartition("-")[0]
+_HALF_WRITTEN = re.compile(r"\.(\d{20}\.\w+|leader-epoch-checkpoint)\..*\.part")
 _COPIED_AT_ONCE = 1 << 24
+_WRITTEN_AT_ONCE = 128
 
 OnProgress = Callable[["PartitionRecovery", int, int], object]
 
@@ -287,14 +291,16 @@ class _Job:
         return result, log
 
     def put_in_order(self, one: PartitionDir, *, truncate: bool, backup: bool) -> PartitionRecovery:
+        with contextlib.suppress(OSError):
+            _sweep(one.path)
         result, log = self._loaded(one)
         if log is None:
             return result
         try:
-            for change in result.changes:
-                if truncate or not change.shortens_log:
-                    _make(change, log, backup=backup)
-                    result.applied.append(change)
+            wanted = [one for one in result.changes if truncate or not one.shortens_log]
+            for some in _batched(wanted):
+                _make(some, log, backup=backup)
+                result.applied += some
         except OSError as error:
             result.error = error
         return result
@@ -351,9 +357,28 @@ def _locked(data_dir: Path | None) -> Iterator[None]:
 # ---- changing files --------------------------------------------------------------------------
 
 
-def _make(change: Change, log: LoadedLog, *, backup: bool) -> None:
-    folder = log.files.folder
+def _sweep(folder: Path) -> None:
+    """Take away what was being written when a recovery before this one was killed."""
+    for entry in os.scandir(folder):
+        if _HALF_WRITTEN.fullmatch(entry.name):
+            os.unlink(entry.path)
+
+
+def _batched(changes: list[Change]) -> Iterator[list[Change]]:
+    """Cut changes into those that are made at once: files to be written, or one other."""
+    for is_writing, group in itertools.groupby(changes, lambda one: one.action is Action.WRITE):
+        some, at_once = list(group), _WRITTEN_AT_ONCE if is_writing else 1
+        yield from (some[first : first + at_once] for first in range(0, len(some), at_once))
+
+
+def _make(changes: list[Change], log: LoadedLog, *, backup: bool) -> None:
+    folder, change = log.files.folder, changes[0]
     path = folder / change.name
+    if change.action is Action.WRITE:
+        paths = [folder / one.name for one in changes]
+        files = ((path, log.files.written(path.name), _like(path)) for path in paths)
+        replace_files(files, before=lambda path: _keep(path, backup=backup))
+        return
     if change.action is Action.DELETE:
         if backup:
             os.replace(path, _free_name(path))
@@ -362,15 +387,15 @@ def _make(change: Change, log: LoadedLog, *, backup: bool) -> None:
     elif change.action is Action.RENAME:
         _keep(path, backup=backup)
         os.replace(folder / str(change.old_name), path)
-    elif change.action is Action.TRUNCATE:
+    else:
         assert change.new_size is not None
         _cut_off(path, change.new_size, backup=backup)
-    else:
-        _keep(path, backup=backup)
-        like = path if path.exists() else folder
-        with AtomicFile(path, like=like) as file:
-            file.stream.write(log.files.written(change.name))
     sync_folder(folder)
+
+
+def _like(path: Path) -> Path:
+    """Return whose owner and mode a file gets."""
+    return path if path.exists() else path.parent
 
 
 def _keep(path: Path, *, backup: bool) -> None:

@@ -7,6 +7,7 @@ next header's address before it is read, which no real segment offers.
 
 from __future__ import annotations
 
+import os
 import struct
 import tempfile
 from pathlib import Path
@@ -118,3 +119,42 @@ def _batches(sizes: np.ndarray, first_offset: int) -> np.ndarray:
         struct.pack_into(">I", header, 17, crcs[size])
         out[end - size : end] = header + payload
     return np.frombuffer(out, np.uint8)
+
+
+def partition(segment_path: Path) -> Path:
+    """Return a partition's folder that holds one segment."""
+    folder = FOLDER / "partitions" / f"{segment_path.stem}-0"
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / f"{0:020}.log"
+    if not log.exists():
+        os.link(segment_path, log)
+    for kind in ("index", "timeindex"):
+        log.with_suffix(f".{kind}").touch()
+    return folder
+
+
+def data_dir(folder: Path, *, partitions: int, segments: int, segment_size: int) -> None:
+    """Fill a broker's data dir with small segments, whose indexes were lost."""
+    batches = np.fromfile(segment(1_061, varied=True, size=segments * segment_size), np.uint8)
+    table = ks.scan_batches(batches.data).batches
+    starts = np.searchsorted(table["position"], np.arange(segments) * segment_size)
+    cuts = [*table["position"][starts].tolist(), len(batches)]
+    for number in range(partitions):
+        one = folder / f"small-segments-{number}"
+        one.mkdir(parents=True)
+        for start, first, last in zip(starts.tolist(), cuts[:-1], cuts[1:], strict=True):
+            log = one / f"{int(table['base_offset'][start]):020}.log"
+            batches[first:last].tofile(log)
+            for kind in ("index", "timeindex"):
+                log.with_suffix(f".{kind}").touch()
+
+
+def as_if_killed(folder: Path) -> None:
+    """Leave the last segment of each partition as a broker does that is killed."""
+    for one in folder.iterdir():
+        if one.is_dir():
+            last = max(one.glob("*.log"))
+            for kind, size in (("index", 10_485_760), ("timeindex", 10_485_756)):
+                with open(last.with_suffix(f".{kind}"), "wb") as file:
+                    file.truncate(size)
+            max(one.glob("*.snapshot")).unlink()

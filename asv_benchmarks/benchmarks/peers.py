@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -98,3 +99,46 @@ def java(path: Path) -> tuple[dict[str, float], dict[str, float]]:
     walk, verify = map(float, result.stdout.split())
     name = "Kafka's Java classes over a map"
     return {name: walk}, {name: verify}
+
+
+_RECOVERY_ARGUMENTS = {
+    "cleanShutdown": False, "recoveryPoint": 0, "logStartOffset": 0, "intervalBytes": 4096,
+    "maxIndexBytes": 10 << 20, "segmentBytes": 1 << 30, "preallocate": False,
+    "now": 1_714_000_000_000, "producerIdExpirationMs": 86_400_000, "deleteDelayMs": 0,
+}  # fmt: skip
+
+
+class JavaRecovery:
+    """Kafka's own recovery in a JVM that is warmed up; there only if `make oracle` has built it."""
+
+    def __init__(self) -> None:
+        self.is_there = (JAVA / "oracle.jar").exists()
+        if self.is_there:
+            command = ["java", "-Xmx2g", "-cp", f"{JAVA}/oracle.jar:{JAVA}/lib/*"]
+            self._process = subprocess.Popen(
+                [*command, "kafkascan.oracle.Rebuild"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+
+    def segment(self, directory: Path, repeat: int) -> float:
+        """Return the median seconds of `LogSegment.recover` of a partition's first segment."""
+        return self._seconds("segment", directory, repeat, baseOffset=0)
+
+    def load(self, directory: Path, repeat: int) -> float:
+        """Return the median seconds of `UnifiedLog.create` of a partition."""
+        return self._seconds("load", directory, repeat)
+
+    def _seconds(self, command: str, directory: Path, repeat: int, **more: int) -> float:
+        job = {"command": command, "directory": str(directory), "repeat": repeat}
+        self._process.stdin.write(json.dumps(job | _RECOVERY_ARGUMENTS | more) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())["medianMs"] / 1e3
+
+    def close(self) -> None:
+        """End the JVM."""
+        if self.is_there:
+            self._process.kill()
+            self._process.communicate()

@@ -8,18 +8,25 @@ of them; figures are medians. Kafka's own classes run in a JVM of their own, war
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
+import shutil
 import statistics
+import tempfile
 import time
 import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import crc32c as crc32c_package
 import numpy as np
 
 import kafkascan as ks
 from kafkascan._core import checksums
+from kafkascan.indexes import build_indexes
+from kafkascan.producers import ProducerState
+from kafkascan.segment_recovery import recover_segment
 
 from . import corpora, peers, records, yardsticks
 
@@ -153,6 +160,69 @@ def decode(codec: str) -> None:
     show(title, seconds, "ns/record", count, bound)
 
 
+def rebuild(batch_size: int, java: peers.JavaRecovery) -> None:
+    """What belongs to a segment, built anew; its pages are there."""
+    path = corpora.segment(batch_size, varied=True)
+    source = ks.Source(path)
+    yardsticks.touch(source.as_array())
+
+    def both_indexes(*, verify: bool) -> None:
+        batches = ks.scan_batches(source, threads=1).batches
+        if verify:
+            ks.verify_crcs(source, batches, threads=1)
+        build_indexes(batches, 0, 4096)
+
+    seconds = medians(
+        {
+            TOUCH: lambda: yardsticks.touch(source.as_array()),
+            "both indexes, from headers": lambda: both_indexes(verify=False),
+            "both indexes, and checksums": lambda: both_indexes(verify=True),
+            "all that recovery builds": lambda: recover_segment(
+                source, 0, ProducerState(), [], interval_bytes=4096
+            ),
+        }
+    )
+    if java.is_there:
+        seconds["Kafka's LogSegment.recover"] = java.segment(corpora.partition(path), 8)
+    title = f"rebuild: {_sizes(batch_size, True)}, {source.size:,} bytes in all, warm"
+    show(title, seconds, "GB/s", source.size, TOUCH)
+
+
+def recover_data_dir(java: peers.JavaRecovery, *, partitions: int, segments: int) -> None:
+    """A whole data dir of small segments, where each file costs."""
+    with tempfile.TemporaryDirectory(dir=corpora.FOLDER) as folder:
+        lost, killed = Path(folder) / "lost", Path(folder) / "killed"
+        corpora.data_dir(lost, partitions=partitions, segments=segments, segment_size=1 << 16)
+        shutil.copytree(lost, killed)
+        ks.recover(killed, write=True, backup=False, recovery_point=0)
+        corpora.as_if_killed(killed)
+        for original, state in ((killed, "as a killed broker leaves it"), (lost, "indexes lost")):
+            seconds = {
+                f"recover, threads={threads}": _seconds_to_recover(original, threads)
+                for threads in (1, 2)
+            }
+            if java.is_there:
+                found = [java.load(one, 2) for one in sorted(original.iterdir())]
+                seconds["Kafka's UnifiedLog.create, summed"] = sum(found)
+            title = f"recover {partitions} partitions of {segments} segments of 64 KiB, {state}"
+            count = partitions * segments
+            show(title, seconds, "ns/segment", count, "recover, threads=1")
+
+
+def _seconds_to_recover(original: Path, threads: int) -> float:
+    times = []
+    for _ in range(3):
+        copy = original.with_name("copy")
+        shutil.copytree(original, copy)
+        os.sync()
+        start = time.perf_counter()
+        done = ks.recover(copy, write=True, recovery_point=0, threads=threads)
+        times.append(time.perf_counter() - start)
+        assert done.is_in_order
+        shutil.rmtree(copy)
+    return statistics.median(times)
+
+
 def kernels(size: int) -> None:
     """Checksums of bytes in the cache."""
     data = np.random.default_rng(3720).bytes(size)
@@ -196,6 +266,11 @@ def main() -> None:
             verify(batch_size, varied)
     for codec in corpora.RECORD_CODECS:
         decode(codec)
+    java = peers.JavaRecovery()
+    for batch_size in corpora.BATCH_SIZES[1:]:
+        rebuild(batch_size, java)
+    recover_data_dir(java, partitions=200, segments=20)
+    java.close()
     for size in (1_024, 16_384, 1 << 20):
         kernels(size)
 
