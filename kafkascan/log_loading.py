@@ -547,7 +547,9 @@ class _Loading:
 def _offset_of(name: str) -> int | None:
     """Return the offset that a file is named by."""
     digits = name.partition(".")[0]
-    return int(digits) if digits.isascii() and digits.isdigit() else None
+    if not (digits.isascii() and digits.isdigit()):
+        return None
+    return offset if (offset := int(digits)) < 1 << 63 else None
 
 
 def _snapshot_name(offset: int) -> str:

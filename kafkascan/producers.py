@@ -41,6 +41,8 @@ COMPLETED_TRANSACTION = np.dtype(
 offset, ``last_stable_offset`` where the first transaction of another producer that was still
 open began, or what follows the marker."""
 
+# Kafka takes records that it cannot read for the end of a log, but not what its codecs throw.
+_FATAL = ("UNSUPPORTED_COMPRESSION", "BAD_COMPRESSED_DATA", "OUTPUT_TOO_LARGE")
 _SNAPSHOT_VERSION = 1
 _SNAPSHOT_ENTRY = PRODUCER_ENTRY.newbyteorder(">")
 _FIRST_ROOM = 64
@@ -145,7 +147,8 @@ class ProducerState:
             raise RefusedBatchError(row, error, completed[:ended], is_fatal=True)
         if errors:
             unreadable = errors[min(errors)]
-            raise RefusedBatchError(stop, unreadable, completed[:ended], is_fatal=False)
+            is_fatal = unreadable.symbol in _FATAL
+            raise RefusedBatchError(stop, unreadable, completed[:ended], is_fatal=is_fatal)
         return completed[:ended]
 
     def apply_at_once(self, source: Source, batches: BatchTable) -> None:
@@ -253,7 +256,7 @@ def build_producer_snapshot(
 
     Raises
     ------
-    InvalidRecordError
+    InvalidRecordError, UnsupportedCompressionError
         If Kafka would refuse a control record, or the log.
     As `scan_batches`, if `batches` is not given.
     """
