@@ -5,6 +5,7 @@ Nothing is written here: what a broker would change is noted down.
 
 from __future__ import annotations
 
+import bisect
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -189,29 +190,52 @@ def _count_and_end(batches: BatchTable, base_offset: int) -> tuple[int, int]:
     return len(batches), int(next_offset(batches[-1:])[0])
 
 
-class _Producers:
-    """Producers' state on its way through a log: ``ProducerStateManager`` and its files."""
+class _Snapshots:
+    """The snapshots of a partition's producers, in the order of their offsets."""
 
-    def __init__(self, files: StagedFiles, settings: LoadSettings) -> None:
+    def __init__(self, files: StagedFiles) -> None:
         self._files = files
+        names = (name for name in files.names() if name.endswith(".snapshot"))
+        self.offsets = sorted(offset for name in names if (offset := _offset_of(name)) is not None)
+
+    def write(self, offset: int, state: ProducerState) -> None:
+        data = snapshot_file(state.entries())
+        self._files.write(_snapshot_name(offset), data, "the producers' state at this offset")
+        place = bisect.bisect_left(self.offsets, offset)
+        if self.offsets[place : place + 1] != [offset]:
+            self.offsets.insert(place, offset)
+
+    def read(self, offset: int) -> NDArray[np.void]:
+        name = _snapshot_name(offset)
+        return parse_producer_snapshot(self._files.read(name), str(self._files.folder / name))
+
+    def delete(self, offset: int, reason: str, *, shortens_log: bool = False) -> None:
+        place = bisect.bisect_left(self.offsets, offset)
+        if self.offsets[place : place + 1] == [offset]:
+            del self.offsets[place]
+            self._files.delete(_snapshot_name(offset), reason, shortens_log=shortens_log)
+
+    def delete_outside(self, first: int, last: int, reason: str) -> None:
+        """Delete those that are not in ``[first, last]``."""
+        before = self.offsets[: bisect.bisect_left(self.offsets, first)]
+        behind = self.offsets[bisect.bisect_right(self.offsets, last) :]
+        for offset in before + behind:
+            self.delete(offset, reason)
+
+
+class _Producers:
+    """Producers' state on its way through a log: ``ProducerStateManager``."""
+
+    def __init__(self, snapshots: _Snapshots, settings: LoadSettings) -> None:
+        self._snapshots = snapshots
         self._settings = settings
         self.state = ProducerState()
         self.map_end = 0
         self._last_snapshot = 0
 
-    def snapshots(self) -> list[int]:
-        """Return the offsets of the snapshots there are."""
-        return sorted(
-            offset
-            for name in self._files.names()
-            if name.endswith(".snapshot") and (offset := _offset_of(name)) is not None
-        )
-
     def take_snapshot(self) -> None:
         if self.map_end > self._last_snapshot:
-            data = snapshot_file(self.state.entries())
-            name = _snapshot_name(self.map_end)
-            self._files.write(name, data, "the producers' state at this offset")
+            self._snapshots.write(self.map_end, self.state)
             self._last_snapshot = self.map_end
 
     def rebuild(self, segments: list[_Segment], log_start: int, target: int) -> None:
@@ -219,40 +243,35 @@ class _Producers:
         take_at = {segment.base_offset for segment in segments[-2:]} | {target}
         self._load(log_start, target)
         if target > self.map_end and target > 0:
+            last = _floor(segments, target)
             for segment in _overlapping(segments, self.map_end, target):
                 start = max(segment.base_offset, self.map_end, log_start)
                 self.map_end = start
                 if segment.base_offset in take_at:
                     self.take_snapshot()
-                is_last = segment is _floor(segments, target)
+                is_last = segment is segments[last]
                 self._apply(segment, start, target if is_last else None)
         self.map_end = target
         self.take_snapshot()
 
     def _load(self, log_start: int, target: int) -> None:
         """Load the newest snapshot that can be read (``truncateAndReload``)."""
-        for offset in self.snapshots():
-            if offset > target or offset <= log_start:
-                reason = "producers are counted anew from an earlier offset"
-                self._files.delete(_snapshot_name(offset), reason)
+        reason = "producers are counted anew from an earlier offset"
+        self._snapshots.delete_outside(log_start + 1, target, reason)
         if target == self.map_end:
             return
         self.map_end = self._last_snapshot = log_start
-        for offset in reversed(self.snapshots()):
-            name = _snapshot_name(offset)
+        for offset in reversed(self._snapshots.offsets.copy()):
             try:
-                entries = self._read(name)
+                entries = self._snapshots.read(offset)
             except CorruptSnapshotError as error:
-                self._files.delete(name, f"the snapshot cannot be read: {error.reason}")
+                self._snapshots.delete(offset, f"the snapshot cannot be read: {error.reason}")
                 continue
             settings = self._settings
             known = unexpired(entries, settings.now_ms, settings.producer_expiration_ms)
             self.state = ProducerState(known)
             self.map_end = self._last_snapshot = offset
             return
-
-    def _read(self, name: str) -> NDArray[np.void]:
-        return parse_producer_snapshot(self._files.read(name), str(self._files.folder / name))
 
     def _apply(self, segment: _Segment, start: int, stop: int | None) -> None:
         """Apply from the batch that holds an offset up to the one that holds another."""
@@ -274,20 +293,17 @@ def _first_at(ends: NDArray[np.int64], offset: int | None) -> int:
     return int(reaching[0]) if len(reaching) else len(ends)
 
 
-def _floor(segments: list[_Segment], offset: int) -> _Segment | None:
-    """Return the segment that an offset belongs to (``LogSegments.floorSegment``)."""
-    return max(
-        (one for one in segments if one.base_offset <= offset),
-        key=lambda one: one.base_offset,
-        default=None,
-    )
+def _floor(segments: list[_Segment], offset: int) -> int:
+    """Return the place of the segment that an offset belongs to, -1 if there is none."""
+    return bisect.bisect_right(segments, offset, key=lambda one: one.base_offset) - 1
 
 
 def _overlapping(segments: list[_Segment], start: int, stop: int) -> Iterator[_Segment]:
     """Segments from the one that holds an offset on (``LogSegments.values``)."""
-    floor = _floor(segments, start)
-    first = start if floor is None else floor.base_offset
-    return (one for one in segments if first <= one.base_offset < stop)
+    for segment in segments[max(0, _floor(segments, start)) :]:
+        if segment.base_offset >= stop:
+            return
+        yield segment
 
 
 @dataclass
@@ -350,6 +366,7 @@ class _Loading:
 
     def load(self) -> LoadedLog:
         self._finish_replacements()
+        self._snapshots = _Snapshots(self._files)
         self._load_segments()
         self._recover_segments()
         self._require_segment()
@@ -357,7 +374,7 @@ class _Loading:
         self._write_epochs(end)
         self._remove_stray_snapshots()
         log_start = max(self._settings.log_start_offset, self._segments[0].base_offset)
-        _Producers(self._files, self._settings).rebuild(self._segments, log_start, end)
+        _Producers(self._snapshots, self._settings).rebuild(self._segments, log_start, end)
         reports = [segment.report() for segment in self._segments]
         return LoadedLog(log_start, end, reports + self._dropped, self._epochs, self._files)
 
@@ -441,7 +458,7 @@ class _Loading:
 
     def _recover(self, segment: _Segment) -> None:
         """Read a segment again and write what belongs to it (``LogLoader.recoverSegment``)."""
-        producers = _Producers(self._files, self._settings)
+        producers = _Producers(self._snapshots, self._settings)
         log_start = self._settings.log_start_offset
         producers.rebuild(self._segments, log_start, segment.base_offset)
         with Source(segment.path) as source:
@@ -487,10 +504,12 @@ class _Loading:
                 return
 
     def _drop(self, segments: list[_Segment], reason: str) -> None:
+        dropped = {segment.base_offset for segment in segments}
+        self._segments = [one for one in self._segments if one.base_offset not in dropped]
         for segment in segments:
-            self._segments.remove(segment)
             self._dropped.append(segment.report(reason))
-            for kind in ("log", *INDEX_KINDS):
+            self._snapshots.delete(segment.base_offset, reason, shortens_log=True)
+            for kind in ("log", "index", "timeindex", "txnindex"):
                 if segment.sibling(kind) in self._files:
                     self._files.delete(segment.sibling(kind), reason, shortens_log=True)
 
@@ -533,15 +552,10 @@ class _Loading:
     def _remove_stray_snapshots(self) -> None:
         """Keep snapshots at segments, and the newest of the others if it is behind them."""
         bases = {segment.base_offset for segment in self._segments}
-        offsets = [
-            offset
-            for name in self._files.names()
-            if name.endswith(".snapshot") and (offset := _offset_of(name)) is not None
-        ]
-        stray = [offset for offset in sorted(offsets) if offset not in bases]
+        stray = [offset for offset in self._snapshots.offsets if offset not in bases]
         keep_last = bool(stray) and stray[-1] >= max(bases)
         for offset in stray[:-1] if keep_last else stray:
-            self._files.delete(_snapshot_name(offset), "no segment begins there")
+            self._snapshots.delete(offset, "no segment begins there")
 
 
 def _offset_of(name: str) -> int | None:
