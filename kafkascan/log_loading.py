@@ -415,7 +415,10 @@ class _Loading:
 
     def _range_of(self, name: str) -> tuple[int, int]:
         base_offset = _offset_of(name) or 0
-        batches = scan_batches(self._files.origin(name)).batches
+        scan = scan_batches(self._files.origin(name), on_corrupt="stop")
+        if scan.error is not None and scan.error.symbol == "BAD_LENGTH":
+            raise scan.error  # Kafka fails; it does not look at a magic byte here
+        batches = scan.batches
         stop = int(next_offset(batches[-1:])[0]) if len(batches) else base_offset
         return base_offset, stop
 

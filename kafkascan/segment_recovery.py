@@ -16,6 +16,7 @@ from kafkascan.errors import (
     SENTENCES,
     STATUS,
     BatchTableError,
+    CorruptLogError,
     IndexOverflowError,
     record_error,
 )
@@ -107,8 +108,9 @@ def recover_segment(
     ------
     IndexOverflowError
         If offsets lie too far from the segment's; Kafka splits such a segment.
-    InvalidRecordError
-        If Kafka refuses to load the log.
+    CorruptLogError
+        If Kafka refuses to load the log: an `InvalidRecordError`, or markers whose offsets do
+        not ascend.
     SourceReadError
     """
     batches, reason = _sound_batches(source, threads)
@@ -126,6 +128,7 @@ def recover_segment(
         indexes, misfit = _indexed(batches, base_offset, interval_bytes)
     epochs = build_leader_epochs(known, prior=leader_epochs)
     aborted = transaction_index_entries(completed)
+    _require_ascending(source, aborted)
     if isinstance(misfit, IndexOverflowError):
         raise misfit
     if misfit is not None:
@@ -141,6 +144,15 @@ def recover_segment(
         map_end_offset=_map_end_offset(covered),
         has_transaction_index=bool(len(aborted)),
     )
+
+
+def _require_ascending(source: Source, aborted: NDArray[np.void]) -> None:
+    """Fail where Kafka fails: markers in an index of transactions must ascend."""
+    wrong = np.flatnonzero(np.diff(aborted["last_offset"].astype(np.int64)) <= 0)
+    if len(wrong):
+        offset = int(aborted["last_offset"][wrong[0] + 1])
+        symbol = "OFFSETS_NOT_ASCENDING"
+        raise CorruptLogError(source.path, 0, offset, SENTENCES[STATUS[symbol]], symbol)
 
 
 def _sound_batches(source: Source, threads: int | None) -> tuple[BatchTable, str | None]:
