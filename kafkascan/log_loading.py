@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batch_columns import BatchTable, last_offset, next_offset
-from kafkascan.batches import scan_batches
+from kafkascan.batches import BatchScan, scan_batches
 from kafkascan.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     LeaderEpoch,
@@ -31,7 +31,6 @@ from kafkascan.errors import (
     IndexOverflowError,
 )
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, read_index
-from kafkascan.layout import BATCH_DTYPE
 from kafkascan.names import INDEX_KINDS
 from kafkascan.producers import (
     PRODUCER_EXPIRATION_MS,
@@ -142,8 +141,8 @@ class _Segment:
             str(self.path), 0, self.base_offset, SENTENCES[STATUS[symbol]], symbol
         )
 
-    def batches(self) -> BatchTable:
-        return scan_batches(self.path, stop=self.valid_bytes, on_corrupt="stop").batches
+    def scan(self) -> BatchScan:
+        return scan_batches(self.path, stop=self.valid_bytes, on_corrupt="stop")
 
     @property
     def next_offset(self) -> int:
@@ -151,7 +150,7 @@ class _Segment:
 
     def _count_and_end(self) -> tuple[int, int]:
         if self._known is None:
-            self._known = _count_and_end(self.batches(), self.base_offset)
+            self._known = _count_and_end(self.scan().batches, self.base_offset)
         return self._known
 
     def report(self, reason: str | None = None) -> SegmentReport:
@@ -180,8 +179,8 @@ class _EmptySegment(_Segment):
         self.is_recovered = self.is_emptied = False
         self._known = 0, base_offset
 
-    def batches(self) -> BatchTable:
-        return np.empty(0, BATCH_DTYPE)
+    def scan(self) -> BatchScan:
+        return scan_batches(b"")
 
 
 def _count_and_end(batches: BatchTable, base_offset: int) -> tuple[int, int]:
@@ -275,12 +274,14 @@ class _Producers:
 
     def _apply(self, segment: _Segment, start: int, stop: int | None) -> None:
         """Apply from the batch that holds an offset up to the one that holds another."""
-        batches = segment.batches()
-        ends = last_offset(batches)
+        scan = segment.scan()
+        ends = last_offset(scan.batches)
         first, last = _first_at(ends, start), _first_at(ends, stop)
+        if last == len(ends):
+            _require_framed(scan)
         with Source(segment.path) as source:
             try:
-                self.state.apply_at_once(source, batches[first:last])
+                self.state.apply_at_once(source, scan.batches[first:last])
             except RefusedBatchError as refused:
                 raise refused.error from None
 
@@ -365,6 +366,7 @@ class _Loading:
         self._epochs_changed = False
 
     def load(self) -> LoadedLog:
+        self._first_snapshots = set(_Snapshots(self._files).offsets)
         self._finish_replacements()
         self._snapshots = _Snapshots(self._files)
         self._load_segments()
@@ -416,8 +418,7 @@ class _Loading:
     def _range_of(self, name: str) -> tuple[int, int]:
         base_offset = _offset_of(name) or 0
         scan = scan_batches(self._files.origin(name), on_corrupt="stop")
-        if scan.error is not None and scan.error.symbol == "BAD_LENGTH":
-            raise scan.error  # Kafka fails; it does not look at a magic byte here
+        _require_framed(scan)
         batches = scan.batches
         stop = int(next_offset(batches[-1:])[0]) if len(batches) else base_offset
         return base_offset, stop
@@ -511,7 +512,9 @@ class _Loading:
         self._segments = [one for one in self._segments if one.base_offset not in dropped]
         for segment in segments:
             self._dropped.append(segment.report(reason))
-            self._snapshots.delete(segment.base_offset, reason, shortens_log=True)
+            # Kafka has its list of snapshots from before the recovery.
+            if segment.base_offset in self._first_snapshots:
+                self._snapshots.delete(segment.base_offset, reason, shortens_log=True)
             for kind in ("log", "index", "timeindex", "txnindex"):
                 if segment.sibling(kind) in self._files:
                     self._files.delete(segment.sibling(kind), reason, shortens_log=True)
@@ -559,6 +562,12 @@ class _Loading:
         keep_last = bool(stray) and stray[-1] >= max(bases)
         for offset in stray[:-1] if keep_last else stray:
             self._snapshots.delete(offset, "no segment begins there")
+
+
+def _require_framed(scan: BatchScan) -> None:
+    """Fail where Kafka fails that only steps from batch to batch: it looks at no magic byte."""
+    if scan.error is not None and scan.error.symbol == "BAD_LENGTH":
+        raise scan.error
 
 
 def _offset_of(name: str) -> int | None:
