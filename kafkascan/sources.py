@@ -31,9 +31,34 @@ class HasSource(Protocol):
         """The source of its bytes."""
 
 
+@runtime_checkable
+class ReadsAt(Protocol):
+    """
+    Bytes that are neither a file nor memory, such as an object in a store.
+
+    Attributes
+    ----------
+    path : str
+        What errors call it.
+    size : int
+        In bytes.
+    """
+
+    path: str
+    size: int
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """
+        Return bytes from a position on: at least one, at most `size`.
+
+        Nothing at all says that there is nothing at the position. May be called by several
+        threads at once.
+        """
+
+
 SourceLike: TypeAlias = (
     "str | os.PathLike[str] | bytes | bytearray | memoryview | NDArray[Any] | mmap.mmap"
-    " | Source | HasSource"
+    " | ReadsAt | Source | HasSource"
 )
 
 
@@ -43,12 +68,16 @@ class Source:
 
     Parameters
     ----------
-    data : path or bytes-like
+    data : path, bytes-like or ReadsAt
         ``str`` and ``os.PathLike`` are paths; ``bytes``, ``bytearray``, ``memoryview``,
-        NumPy arrays and anything else with a contiguous buffer are the log itself.
+        NumPy arrays and anything else with a contiguous buffer are the log itself. A
+        `ReadsAt` is read piece by piece; who made it closes it.
     memory_map : bool, default True
         Map the file. With False it is read piece by piece: slower, but it takes no
         address space and works where mapping does not.
+    max_size : int, optional
+        Of a file: no more than this many bytes of it are seen, whatever was appended since
+        somebody looked at its size.
 
     Attributes
     ----------
@@ -75,8 +104,13 @@ class Source:
     after their file was truncated kills the process, as with any map.
     """
 
-    def __init__(self, data: SourceLike, /, *, memory_map: bool = True) -> None:
+    def __init__(
+        self, data: SourceLike, /, *, memory_map: bool = True, max_size: int | None = None
+    ) -> None:
+        if max_size is not None and max_size < 0:
+            raise ValueError("max_size must not be negative")
         self._descriptor: int | None = None
+        self._reader: ReadsAt | None = None
         self._view: memoryview | None = None
         self._map: mmap.mmap | None = None
         self._closed = False
@@ -84,13 +118,18 @@ class Source:
         self._reads = 0  # that are under way; they need the descriptor
         if isinstance(data, (str, os.PathLike)):
             self.path = os.fspath(data)
-            self._open_file(memory_map)
+            self._open_file(memory_map, max_size)
+        elif isinstance(data, ReadsAt):
+            self.path, self._reader = data.path, data
+            self.size = data.size if max_size is None else min(data.size, max_size)
+        elif max_size is not None:
+            raise TypeError("max_size is for files; slice what is in memory")
         else:
             self.path = f"<{type(data).__name__}>"
             self._view = _bytes_view(data)
             self.size = self._view.nbytes
 
-    def _open_file(self, memory_map: bool) -> None:
+    def _open_file(self, memory_map: bool, max_size: int | None) -> None:
         # O_NONBLOCK: opening a FIFO must not wait for a writer.
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -99,7 +138,7 @@ class Source:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.path)
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file", self.path)
-            self.size = status.st_size
+            self.size = status.st_size if max_size is None else min(status.st_size, max_size)
             if memory_map and self.size > 0:
                 self._map = self._map_file(descriptor)
                 self._view = memoryview(self._map)
@@ -162,13 +201,18 @@ class Source:
         pieces: list[bytes] = []
         missing = size
         while missing > 0:
-            with self._borrowed_descriptor() as descriptor:
-                piece = os.pread(descriptor, missing, position + size - missing)
+            piece = self._read_once(position + size - missing, missing)
             if not piece:
                 raise self.fault_error(position + size - missing)
             pieces.append(piece)
             missing -= len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _read_once(self, position: int, size: int) -> bytes:
+        if self._reader is not None:
+            return self._reader.read_at(position, size)
+        with self._borrowed_descriptor() as descriptor:
+            return os.pread(descriptor, size, position)
 
     @contextmanager
     def _borrowed_descriptor(self) -> Iterator[int]:
@@ -241,7 +285,9 @@ class Source:
     def fault_error(self, position: int) -> SourceReadError:
         """Return the error for a byte that could not be read."""
         size_now = self._size_now()
-        if self._descriptor is None:
+        if self._reader is not None:
+            reason = "nothing is there any more; was it replaced while it was read?"
+        elif self._descriptor is None:
             reason = "the memory could not be read"
         elif size_now < self.size:
             reason = (

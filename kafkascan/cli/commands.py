@@ -22,6 +22,7 @@ from kafkascan.cli.output import NAMED_CODES, Columns, open_writer
 from kafkascan.cli.record_commands import records
 from kafkascan.cli.recovery_commands import recover
 from kafkascan.cli.session import EXIT_UNREADABLE, EXIT_USAGE, Report, Session
+from kafkascan.cli.spark_commands import spark
 
 INFO_COLUMNS = (
     *PLACE_COLUMNS, "size", "batches", "records", "uncounted_batches", "first_offset",
@@ -279,7 +280,7 @@ def _last_rows(
         surplus = 0
 
 
-for command in (records, index, recover):
+for command in (records, index, recover, spark):
     cli.add_command(command)
 
 

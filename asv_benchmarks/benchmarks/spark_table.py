@@ -1,0 +1,334 @@
+"""`make bench-spark`: each way into Spark beside its own ceiling, in the same run.
+
+A ceiling is the same plan whose tasks yield batches that are there already: what Spark takes,
+whoever scans. Contenders take turns, round by round; figures are medians.
+
+python -m benchmarks.spark_table [--master local[1]] [--rounds 5] [--small]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kafkascan as ks
+from kafkascan.spark import frames, jobs, recommended_conf
+from kafkascan.spark.files import FoundFile, list_files
+from kafkascan.spark.options import Options
+from kafkascan.spark.plan import plan
+from kafkascan.spark.scan import scan_task
+from kafkascan.spark.schemas import arrow_schema, ddl
+
+from . import corpora
+from .table import Contenders, medians
+
+MIB = 1 << 20
+
+
+def folder_of(log: Path, copies: int) -> Path:
+    """A data dir whose partitions are links to one log."""
+    folder = corpora.FOLDER / f"spark-{log.stem}-{copies}"
+    for partition in range(copies):
+        link = folder / f"topic-{partition}" / f"{0:020d}.log"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.exists():
+            os.link(log, link)
+    return folder
+
+
+def prebuilt(task: Any, argument: tuple[bytes, int]) -> Iterator[Any]:
+    """Yield one batch again and again: as many rows as a task of the scan has."""
+    import pyarrow as pa
+
+    stream, rows = argument
+    batch = pa.ipc.open_stream(stream).read_next_batch()
+    while rows > 0:
+        yield batch.slice(0, min(rows, batch.num_rows))
+        rows -= batch.num_rows
+
+
+class Channel:
+    """A view of a folder, and the ceiling of the way that its rows take."""
+
+    def __init__(self, spark: Any, view: str, folder: Path) -> None:
+        import pyarrow as pa
+
+        self.spark, self.view, self.folder = spark, view, str(folder)
+        options = Options.parse({"path": self.folder, "view": view})
+        self.tasks = plan(list_files(options), options)
+        self.columns = options.schema()
+        batches = [batch for task in self.tasks for batch in scan_task(task, options)]
+        self.rows = sum(batch.num_rows for batch in batches)
+        self.size = sum(batch.nbytes for batch in batches)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, arrow_schema(self.columns)) as writer:
+            writer.write_batch(max(batches[:50], key=lambda batch: batch.num_rows))
+        self.argument = (sink.getvalue().to_pybytes(), -(-self.rows // len(self.tasks)))
+
+    def frame(self) -> Any:
+        size = Options.parse({"view": self.view}).task_bytes
+        return frames.view(self.spark, self.view, self.folder, maxPartitionBytes=size)
+
+    def frame_ceiling(self) -> Any:
+        return frames.map_tasks(self.spark, self.tasks, prebuilt, self.argument, ddl(self.columns))
+
+    def source(self) -> Any:
+        return self.spark.read.format("kafkascan").option("view", self.view).load(self.folder)
+
+    def source_ceiling(self) -> Any:
+        reader = self.spark.read.format("prebuilt").schema(ddl(self.columns))
+        tasks = str(len(self.tasks))
+        return reader.options(
+            batch=self.argument[0].hex(), rows=self.argument[1], tasks=tasks
+        ).load()
+
+
+def register(spark: Any) -> None:
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    class Reader(DataSourceReader):
+        def __init__(self, options: dict[str, str]) -> None:
+            self._options = options
+
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(number) for number in range(int(self._options["tasks"]))]
+
+        def read(self, partition: InputPartition) -> Iterator[Any]:
+            import pyarrow as pa
+
+            rows = int(self._options["rows"])
+            stream = bytes.fromhex(self._options["batch"])
+            batch = pa.ipc.open_stream(stream).read_next_batch()
+            while rows > 0:
+                yield batch.slice(0, min(rows, batch.num_rows))
+                rows -= batch.num_rows
+
+    class Prebuilt(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "prebuilt"
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return Reader(dict(self.options))
+
+    spark.dataSource.register(Prebuilt)
+    from kafkascan.spark import register as register_ours
+
+    register_ours(spark)
+
+
+def noop(frame: Any) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def show(title: str, seconds: dict[str, float], amount: float, unit: str) -> None:
+    """Print figures; each as a ratio of the first one's time to its own."""
+    print(f"\n{title}", flush=True)
+    first = next(iter(seconds.values()))
+    for name, value in seconds.items():
+        figure = amount / value
+        print(
+            f"  {name:42}{value:9.3f} s{figure:12.2f} {unit:10}{first / value:7.2f} x", flush=True
+        )
+
+
+def ways_in(spark: Any, folder: Path, view: str, rounds: int) -> None:
+    channel = Channel(spark, view, folder)
+    for name in ("frame", "source"):
+        make, ceiling = getattr(channel, name), getattr(channel, f"{name}_ceiling")
+        contenders: Contenders = {
+            f"{name}: pre-built batches (ceiling)": lambda ceiling=ceiling: noop(ceiling()),
+            f"{name}: kafkascan": lambda make=make: noop(make()),
+        }
+        medians(contenders, 1)
+        title = f"{view}: {channel.rows:,} rows, {channel.size / channel.rows:.0f} bytes each"
+        show(title, medians(contenders, rounds), channel.rows / 1e6, "M rows/s")
+
+
+def against_parquet(spark: Any, folder: Path, rounds: int) -> None:
+    with tempfile.TemporaryDirectory(dir=corpora.FOLDER) as scratch:
+        contenders: Contenders = {}
+        frame = frames.records(spark, folder)
+        columns = frame.columns
+        for codec in ("none", "snappy"):
+            target = f"{scratch}/{codec}"
+            frame.write.option("compression", codec).parquet(target)
+            contenders[f"spark.read.parquet, {codec}"] = lambda target=target: noop(
+                spark.read.parquet(target).select(*columns)
+            )
+        contenders["kafkascan, frame"] = lambda: noop(frames.records(spark, folder))
+        medians(contenders, 1)
+        show("against Parquet of the same rows", medians(contenders, rounds), frame.count() / 1e6,
+             "M rows/s")  # fmt: skip
+
+
+def header_questions(spark: Any, folder: Path, rounds: int) -> None:
+    def by_headers() -> None:
+        frame = frames.batches(spark, folder, columns=["codec", "recordCount", "maxTimestampMs"])
+        frame.groupBy("codec").agg({"recordCount": "sum", "maxTimestampMs": "max"}).collect()
+
+    def by_records() -> None:
+        frame = frames.records(spark, folder, columns=["codec", "timestampMs", "key", "value"])
+        frame.groupBy("codec").agg({"*": "count", "timestampMs": "max"}).collect()
+
+    contenders: Contenders = {"decoding records": by_records, "headers": by_headers}
+    medians(contenders, 1)
+    size = sum(path.stat().st_size for path in folder.rglob("*.log"))
+    show("records and latest time per codec", medians(contenders, rounds), size / 1e9, "GB/s")
+
+
+def verifying(spark: Any, folder: Path, rounds: int) -> None:
+    paths = sorted(folder.rglob("*.log"))
+    slots = spark.sparkContext.defaultParallelism
+
+    def alone() -> None:
+        for path in paths:
+            with ks.Source(path) as source:
+                for table in ks.iter_batches(source, rows=8192):
+                    ks.verify_crcs(source, table, threads=1)
+
+    contenders: Contenders = {
+        f"library, one thread; of {slots} slots": alone,
+        "jobs.verify": lambda: jobs.verify(spark, folder),
+    }
+    medians(contenders, 1)
+    size = sum(path.stat().st_size for path in paths)
+    seconds = medians(contenders, rounds)
+    seconds[next(iter(seconds))] /= slots
+    show(f"verify: {size / 1e9:.1f} GB", seconds, size / 1e9, "GB/s")
+
+
+def exporting(spark: Any, folder: Path, rounds: int) -> None:
+    with tempfile.TemporaryDirectory(dir=corpora.FOLDER) as scratch:
+
+        def by_spark() -> None:
+            frame = frames.records(spark, folder)
+            frame.write.option("compression", "zstd").mode("overwrite").parquet(f"{scratch}/a")
+
+        def by_job() -> None:
+            shutil.rmtree(f"{scratch}/b", ignore_errors=True)
+            jobs.export(spark, folder, f"{scratch}/b")
+
+        contenders: Contenders = {"df.write.parquet": by_spark, "jobs.export": by_job}
+        medians(contenders, 1)
+        size = sum(path.stat().st_size for path in folder.rglob("*.log"))
+        show("export, zstd", medians(contenders, rounds), size / 1e6, "MB/s")
+
+
+def planning() -> None:
+    import tracemalloc
+
+    files = [
+        FoundFile(f"/data/topic-{n % 300}/{n * 1000:020d}.log", "topic", n % 300, n, 1 << 30, 0)
+        for n in range(100_000)
+    ]
+    options = Options.parse({"path": "/data", "view": "batches"})
+    start = time.perf_counter()
+    tasks = plan(files, options)
+    seconds = time.perf_counter() - start
+    tracemalloc.start()
+    kept = plan(files, options)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    print(f"\nplanning 100,000 segments after listing: {seconds:.2f} s, {len(tasks):,} tasks,"
+          f" {peak / MIB:.0f} MiB for {len(kept):,} tasks", flush=True)  # fmt: skip
+
+
+_MEMORY = """
+import sys, threading, time
+from kafkascan.spark.files import list_files
+from kafkascan.spark.options import Options
+from kafkascan.spark.plan import plan
+from kafkascan.spark.scan import scan_task
+
+def anonymous():
+    for line in open("/proc/self/status"):
+        if line.startswith("RssAnon"):
+            return int(line.split()[1])
+
+options = Options.parse({"path": sys.argv[1], "view": sys.argv[2]})
+(task, *_) = plan(list_files(options), options)
+import numpy, pyarrow
+before, peak, stop = anonymous(), 0, threading.Event()
+def watch():
+    global peak
+    while not stop.wait(0.002):
+        peak = max(peak, anonymous())
+thread = threading.Thread(target=watch); thread.start()
+for batch in scan_task(task, options):
+    time.sleep(0.001)
+stop.set(); thread.join()
+print((peak - before) // 1024)
+"""
+
+
+def memory(folder: Path, compressed: Path) -> None:
+    print("\npeak anonymous memory of a task over its start, MiB", flush=True)
+    for name, path, view in (
+        ("records", folder, "records"),
+        ("records, zstd", compressed, "records"),
+        ("batches", folder, "batches"),
+        ("segments", folder, "segments"),
+    ):
+        command = [sys.executable, "-c", _MEMORY, str(path), view]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+        print(f"  {name:20}{int(result.stdout):6}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--master", default="local[1]")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--small", action="store_true", help="a quarter of the data")
+    parser.add_argument("--only", help="a comma-separated choice of jobs")
+    arguments = parser.parse_args()
+
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    conf = recommended_conf() | {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.memory": "4g",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    builder = SparkSession.builder.master(arguments.master)
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    size = 1 << (26 if arguments.small else 28)
+    records_log = corpora.records("none", size)
+    records = folder_of(records_log, 4)
+    compressed = folder_of(corpora.records("zstd", size), 1)
+    headers_log = corpora.segment(1061, varied=True, size=2 * size)
+    headers = folder_of(headers_log, 8)
+    rounds = arguments.rounds
+    print(f"{arguments.master}, medians of {rounds} rounds, {os.cpu_count()} CPUs, load"
+          f" {os.getloadavg()[0]:.1f}; recommended_conf()", flush=True)  # fmt: skip
+    steps: dict[str, Any] = {
+        "records": lambda: ways_in(spark, records, "records", rounds),
+        "batches": lambda: ways_in(spark, headers, "batches", rounds),
+        "parquet": lambda: against_parquet(spark, records, rounds),
+        "headers": lambda: header_questions(spark, folder_of(records_log, 16), 3),
+        "verify": lambda: verifying(spark, folder_of(headers_log, 48), rounds),
+        "export": lambda: exporting(spark, records, max(1, rounds // 2)),
+        "planning": planning,
+        "memory": lambda: memory(records, compressed),
+    }
+    for name in arguments.only.split(",") if arguments.only else steps:
+        steps[name]()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""Where segments lie: local folders, and object stores through fsspec or pyarrow."""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import glob
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from kafkascan.log_dir import open_log_dir, partition_dir
+from kafkascan.names import parse_segment_name
+from kafkascan.sources import Source
+from kafkascan.spark.options import Options
+from kafkascan.spark.stores import FsspecStore, PyArrowStore, Store
+
+NO_TOPIC, NO_PARTITION, NO_BASE_OFFSET = "", -1, -1
+"""Said of a file whose folder, or whose name, does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """
+    A segment that was listed, not opened.
+
+    Attributes
+    ----------
+    path : str
+        Of a local file, or the URL of an object.
+    topic, partition, base_offset
+        What its place and its name say; `NO_TOPIC`, `NO_PARTITION`, `NO_BASE_OFFSET`.
+    size : int
+        In bytes, when it was listed.
+    modified_ns : int or None
+        Nanoseconds since the epoch.
+    """
+
+    path: str
+    topic: str
+    partition: int
+    base_offset: int
+    size: int
+    modified_ns: int | None
+
+    @property
+    def folder(self) -> str:
+        """The folder that it lies in."""
+        return self.path.rpartition("/")[0]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the machine's own file system holds it."""
+        return "://" not in self.path
+
+
+def list_files(options: Options) -> list[FoundFile]:
+    """
+    Return the segments that the options' paths stand for, in the order of their logs.
+
+    Folders stand for their live segments, as a broker would read them; a file that is named,
+    also by a glob, is taken whatever its name. No file is opened.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a path is not there, unless missing files are to be ignored.
+    """
+    if not options.paths:
+        raise ValueError("no path is given: load(path), or the option path")
+    found: dict[str, FoundFile] = {}
+    for path in options.paths:
+        try:
+            for file in _list_path(path, options):
+                found.setdefault(file.path, file)
+        except FileNotFoundError:
+            if not options.ignore_missing_files:
+                raise
+    pattern = options.path_glob_filter
+    files: Iterable[FoundFile] = found.values()
+    if pattern is not None:
+        files = [one for one in files if fnmatch.fnmatchcase(os.path.basename(one.path), pattern)]
+    return sorted(files, key=lambda one: (one.topic, one.partition, one.folder, one.base_offset))
+
+
+def open_file(file: FoundFile, options: Options) -> Source:
+    """
+    Open a file as it was when it was listed: what was appended since is not seen.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it is gone.
+    """
+    if not file.is_local:
+        return Source(_store_of(file.path, options).open(file.path, file.size), max_size=file.size)
+    try:
+        return Source(file.path, max_size=file.size)
+    except OSError as error:
+        # spark.executor.pyspark.memory limits the address space.
+        if error.errno != errno.ENOMEM:
+            raise
+    return Source(file.path, memory_map=False, max_size=file.size)
+
+
+def _list_path(path: str, options: Options) -> Iterator[FoundFile]:
+    scheme = urlsplit(path).scheme if "://" in path else ""
+    if scheme not in ("", "file"):
+        return _list_objects(path, options)
+    local = unquote(urlsplit(path).path) if scheme else path.removeprefix("file:")
+    return _list_local(os.path.abspath(local))
+
+
+# ---- local -------------------------------------------------------------------------------
+
+
+def _list_local(path: str) -> Iterator[FoundFile]:
+    named = [path]
+    if glob.has_magic(path) and not os.path.lexists(path):
+        named = sorted(glob.glob(path))
+        if not named:
+            raise FileNotFoundError(errno.ENOENT, "nothing matches", path)
+    for one in named:
+        if os.path.isdir(one):
+            yield from _list_folder(one)
+        else:
+            folder = partition_dir(os.path.dirname(one))
+            status = os.stat(one)
+            yield _found(one, folder.topic, folder.partition, status.st_size, status.st_mtime_ns)
+
+
+def _list_folder(path: str) -> Iterator[FoundFile]:
+    for partition in open_log_dir(path).partitions:
+        if partition.state is not None:
+            continue
+        with os.scandir(partition.path) as entries:
+            for entry in entries:
+                name = parse_segment_name(entry.name)
+                if name is None or not name.is_live or not entry.is_file():
+                    continue
+                try:
+                    status = entry.stat()
+                except FileNotFoundError:  # a broker may have deleted it meanwhile
+                    continue
+                yield _found(
+                    entry.path,
+                    partition.topic,
+                    partition.partition,
+                    status.st_size,
+                    status.st_mtime_ns,
+                )
+
+
+def _found(
+    path: str, topic: str | None, partition: int | None, size: int, modified_ns: int | None
+) -> FoundFile:
+    name = parse_segment_name(path.rpartition("/")[2])
+    base_offset = None if name is None else name.base_offset
+    return FoundFile(
+        path,
+        NO_TOPIC if topic is None else topic,
+        NO_PARTITION if partition is None else partition,
+        NO_BASE_OFFSET if base_offset is None else base_offset,
+        size,
+        modified_ns,
+    )
+
+
+# ---- object stores -----------------------------------------------------------------------
+
+
+def _list_objects(url: str, options: Options) -> Iterator[FoundFile]:
+    are_named, listed = _store_of(url, options).list(url)
+    if not listed:
+        raise FileNotFoundError(errno.ENOENT, "nothing is there", url)
+    for one, size, modified_ns in listed:
+        folder, _, name = one.rpartition("/")
+        parsed = parse_segment_name(name)
+        place = partition_dir("/" + folder.rpartition("/")[2])
+        is_live = parsed is not None and parsed.is_live and place.state is None
+        if are_named or is_live:
+            yield _found(one, place.topic, place.partition, size, modified_ns)
+
+
+def _store_of(url: str, options: Options) -> Store:
+    scheme = urlsplit(url).scheme
+    settings = json.loads(options.storage_options)
+    if options.filesystem == "pyarrow":
+        return PyArrowStore(scheme, settings)
+    return FsspecStore(scheme, settings)

@@ -1,0 +1,187 @@
+"""Streams: ``spark.readStream.format("kafkascan")`` follows logs that grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from kafkascan.arrow import require_pyarrow
+from kafkascan.spark.damage import logger
+from kafkascan.spark.files import FoundFile
+from kafkascan.spark.log_ends import LogEnds, Positions, shared_out
+from kafkascan.spark.option_values import (
+    EARLIEST,
+    LATEST,
+    TopicPartition,
+    parse_offsets,
+    show_offsets,
+)
+from kafkascan.spark.options import Options
+from kafkascan.spark.plan import ScanTask, plan
+from kafkascan.spark.scan import scan_task
+from kafkascan.spark.schemas import Column, arrow_schema
+from kafkascan.spark.times import first_offset_at
+
+
+def _available_now() -> type:
+    """Return the mixin that says what Trigger.AvailableNow needs; Spark 4.2 brought it."""
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ImportError:
+        return object
+    return SupportsTriggerAvailableNow
+
+
+Logs = dict[TopicPartition, tuple[FoundFile, ...]]
+
+
+class StreamPartition(InputPartition):
+    """What one task of a micro-batch scans."""
+
+    def __init__(self, task: ScanTask) -> None:
+        self.task = task
+
+
+class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[misc]
+    """
+    Offsets are those of the records, by topic and partition, in the JSON form of Spark's Kafka
+    source: ``{"topic": {"0": 123}}`` is where the next record is expected.
+
+    Partitions that appear later are read from their first record on.
+    """
+
+    def __init__(self, options: Options, columns: Sequence[Column]) -> None:
+        _require_stream(options)
+        # What is gone between listing and reading is lost data, like what was gone before.
+        self._options = options.but(ignore_missing_files=not options.fail_on_data_loss)
+        self._columns = columns
+        self._ends = LogEnds(self._options)
+        self._target: Positions | None = None
+
+    # ---- offsets ----
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where a new query starts."""
+        logs = self._ends.logs()
+        return show_offsets({one: self._initial(one, log) for one, log in logs.items()})
+
+    def _initial(self, partition: TopicPartition, log: Sequence[FoundFile]) -> int:
+        given = self._options.starting_offsets
+        if self._options.starting_timestamp is not None:
+            found = first_offset_at(log, self._options.starting_timestamp, self._options)
+            return self._ends.end_of(log) if found is None else found
+        if isinstance(given, dict):
+            offset = int(given.get(partition, EARLIEST))
+        else:
+            offset = EARLIEST if given == "earliest" else LATEST
+        if offset == EARLIEST:
+            return log[0].base_offset
+        return self._ends.end_of(log) if offset == LATEST else offset
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any] | None = None, limit: object = None
+    ) -> dict[str, Any]:
+        """Return where the next micro-batch ends; before 4.2, Spark tells no start."""
+        logs = self._ends.logs()
+        end = self._target or {one: self._ends.end_of(log) for one, log in logs.items()}
+        if start is None:
+            return show_offsets(end)
+        begin = parse_offsets(start)
+        end = self._require_kept(begin, dict(end), logs)
+        for partition, log in logs.items():
+            begin.setdefault(partition, log[0].base_offset)
+        return show_offsets(self._limited(begin, end, logs, limit))
+
+    def _require_kept(self, start: Positions, end: Positions, logs: Logs) -> Positions:
+        """Return ends that lie behind the starts; what is missing there is lost data."""
+        for partition, offset in start.items():
+            name = f"{partition[0]}-{partition[1]}"
+            if partition not in logs:
+                self._lose(f"{name} is gone; the stream was at offset {offset}")
+            elif logs[partition][0].base_offset > offset:
+                first = logs[partition][0].base_offset
+                self._lose(f"{name}: offsets {offset} to {first - 1} are gone")
+            elif partition in end and end[partition] < offset:
+                self._lose(f"{name} ends at {end[partition]}; the stream was at offset {offset}")
+            end[partition] = max(offset, end.get(partition, offset))
+        return end
+
+    def _lose(self, message: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise ValueError(f"{message} (failOnDataLoss=false would go on)")
+        logger.warning("%s", message)
+
+    def _limited(self, start: Positions, end: Positions, logs: Logs, limit: object) -> Positions:
+        if type(limit).__name__ == "ReadAllAvailable":
+            return end
+        most_offsets = self._options.max_offsets_per_trigger
+        if most_offsets is not None:
+            end = shared_out(most_offsets, start, end)
+        most_bytes = self._options.max_bytes_per_trigger
+        if most_bytes is not None:
+            behind = [one for one in end if end[one] > start[one] and one in logs]
+            share = most_bytes // max(1, len(behind))
+            for one in behind:
+                reach = self._ends.offset_after(logs[one], start[one], share)
+                end[one] = min(end[one], reach)
+        return end
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
+        """Return what Spark hands to `latestOffset`."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where the logs end, for the progress report."""
+        return show_offsets({one: self._ends.end_of(log) for one, log in self._ends.logs().items()})
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Go no further than the logs do now."""
+        self._target = {one: self._ends.end_of(log) for one, log in self._ends.logs().items()}
+
+    # ---- rows ----
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Share out what lies between two offsets."""
+        begin, stop = parse_offsets(start), parse_offsets(end)
+        logs = self._ends.logs()
+        grown = [one for one in stop if stop[one] > begin.get(one, EARLIEST) and one in logs]
+        self._require_kept({one: begin[one] for one in grown if one in begin}, dict(stop), logs)
+        options = self._options.but(
+            starting_offsets={one: begin.get(one, EARLIEST) for one in grown},
+            ending_offsets=stop,
+            starting_timestamp=None,
+        )
+        files = [file for one in sorted(grown) for file in logs[one]]
+        return [StreamPartition(task) for task in plan(files, options)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield a task's rows."""
+        assert isinstance(partition, StreamPartition)
+        pa = require_pyarrow()
+        schema = arrow_schema(self._columns)
+        for batch in scan_task(partition.task, self._options):
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing is kept here; Spark's checkpoint has it."""
+
+    def stop(self) -> None:
+        """Nothing is held between calls."""
+
+
+def _require_stream(options: Options) -> None:
+    """Refuse what has no meaning, or no implementation, in a stream."""
+    if options.view != "records":
+        raise ValueError(f"a stream has the view 'records', not {options.view!r}")
+    if options.isolation_level == "read_committed":
+        raise ValueError("isolationLevel=read_committed is not supported in streams yet")
+    if options.ending_offsets != "latest" or options.ending_timestamp is not None:
+        raise ValueError("a stream has no end: endingOffsets and endingTimestamp are for reads")

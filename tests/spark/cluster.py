@@ -1,0 +1,104 @@
+"""A standalone cluster on loopback: a master and two workers, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+_WAIT = 60.0
+
+
+@dataclass
+class Cluster:
+    """A running cluster."""
+
+    url: str
+    folder: Path
+    workers: list[subprocess.Popen[bytes]]
+
+    def executors(self, worker: int) -> list[int]:
+        """Process ids of the executors of a worker."""
+        parent = self.workers[worker].pid
+        return [pid for pid in _children(parent) if b"CoarseGrainedExecutor" in _command(pid)]
+
+
+@contextmanager
+def running_cluster(java_home: str, folder: Path) -> Iterator[Cluster]:
+    """Start a cluster; end its processes at last."""
+    with ExitStack() as stack:
+        log = folder / "master.log"
+        master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"]
+        stack.enter_context(_process(java_home, [*master, "--port", "0", "--webui-port", "0"], log))
+        url = _wait_for(log, r"(spark://127\.0\.0\.1:\d+)")
+        workers = []
+        for number in range(2):
+            log = folder / f"worker-{number}.log"
+            work = folder / f"work-{number}"
+            worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1"]
+            size = ["--cores", "1", "--memory", "600m", "--webui-port", "0"]
+            command = [*worker, *size, "--work-dir", str(work), url]
+            workers.append(stack.enter_context(_process(java_home, command, log)))
+        for number in range(2):
+            _wait_for(folder / f"worker-{number}.log", r"(Successfully registered with master)")
+        yield Cluster(url, folder, workers)
+
+
+@contextmanager
+def _process(java_home: str, command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    home = Path(pyspark.__file__).parent
+    java = [f"{java_home}/bin/java", "-Xmx256m", "-cp", f"{home}/jars/*"]
+    options = ["-XX:+IgnoreUnrecognizedVMOptions", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
+    environment = os.environ | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment["SPARK_SCALA_VERSION"] = "2.13"  # nobody can look it up in a build folder
+    config = log.with_suffix(".properties")
+    config.write_text(
+        "rootLogger.level = info\nrootLogger.appenderRef.out.ref = out\n"
+        "appender.out.type = Console\nappender.out.name = out\nappender.out.target = SYSTEM_OUT\n"
+        "appender.out.layout.type = PatternLayout\nappender.out.layout.pattern = %m%n\n"
+    )
+    options.append(f"-Dlog4j2.configurationFile={config}")
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*java, *options, *command], stdout=out, stderr=out, env=environment
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(_WAIT)
+
+
+def _wait_for(log: Path, pattern: str) -> str:
+    deadline = time.monotonic() + _WAIT
+    while time.monotonic() < deadline:
+        found = re.search(pattern, log.read_text())
+        if found is not None:
+            return found[1]
+        time.sleep(0.1)
+    raise TimeoutError(f"{pattern} is not in {log}:\n{log.read_text()[-2000:]}")
+
+
+def _children(parent: int) -> list[int]:
+    try:
+        return [
+            int(pid)
+            for task in Path(f"/proc/{parent}/task").iterdir()
+            for pid in (task / "children").read_text().split()
+        ]
+    except FileNotFoundError:
+        return []
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return b""

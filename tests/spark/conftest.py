@@ -1,0 +1,56 @@
+"""One session of Spark for all tests that need one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.java import MISSING, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.log.level": "ERROR",
+}
+
+
+@pytest.fixture(scope="session")
+def java_home() -> str:
+    """A Java; without one, what needs it is skipped."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed: make .venv/.dev")
+    home = find_java()
+    if home is None:
+        pytest.skip(MISSING)
+    os.environ["JAVA_HOME"] = home
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return home
+
+
+@pytest.fixture(scope="session")
+def spark(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    from kafkascan import spark as kafkascan_spark
+
+    folder: Path = tmp_path_factory.mktemp("spark")
+    builder = SparkSession.builder.master("local[2]").appName("kafkascan tests")
+    conf = LOCAL | kafkascan_spark.recommended_conf()
+    conf["spark.sql.warehouse.dir"] = str(folder / "warehouse")
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    kafkascan_spark.register(session)
+    yield session
+    session.stop()

@@ -1,0 +1,153 @@
+"""read_committed, against the rule of Kafka's consumer played through batch by batch."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kafkascan as ks
+from kafkascan.spark.committed import committed_view
+from kafkascan.spark.files import list_files
+from kafkascan.spark.options import Options
+from kafkascan.spark.plan import select_files
+from tests.spark.logs import (
+    ABORT,
+    COMMIT,
+    DATA,
+    data,
+    marker,
+    plain_batch,
+    rows,
+    segment_path,
+)
+
+
+def committed(folder: Path, **options: object) -> list[int]:
+    found = rows(path=str(folder), isolationLevel="read_committed", **options)
+    return sorted(row["offset"] for row in found)
+
+
+class Consumer:
+    """What a broker and a consumer do, one step after the other."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[int, int | None, int | None]] = []  # offset, producer, marker
+
+    def add(self, offset: int, producer: int | None, kind: int | None) -> None:
+        self.log.append((offset, producer, kind))
+
+    def seen(self) -> list[int]:
+        opened: dict[int, list[int]] = {}
+        hidden: set[int] = set()
+        for offset, producer, kind in self.log:
+            if producer is not None and kind is None:
+                opened.setdefault(producer, []).append(offset)
+            elif producer is not None:
+                ended = opened.pop(producer, [])
+                hidden |= set(ended) if kind == ABORT else set()
+        stable = min((offsets[0] for offsets in opened.values()), default=2**63)
+        return [
+            offset
+            for offset, _, kind in self.log
+            if kind is None and offset not in hidden and offset < stable
+        ]
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["plain", "data", "commit", "abort", "roll"]), st.integers(1, 3)),
+    max_size=30,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS, size=st.integers(40, 900))
+def test_any_transactions(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], size: int
+) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    consumer, offset = Consumer(), 0
+    path = segment_path(folder, "topic")
+    path.write_bytes(b"")
+    for step, producer in steps:
+        if step == "roll":
+            path = segment_path(folder, "topic", base_offset=offset)
+            path.touch()
+            continue
+        kind = {"commit": COMMIT, "abort": ABORT}.get(step)
+        if step == "plain":
+            batch, writer = plain_batch(offset, 1), None
+        else:
+            batch = data(offset, producer) if kind is None else marker(offset, producer, kind)
+            writer = producer
+        consumer.add(offset, writer, kind)
+        with path.open("ab") as file:
+            file.write(batch)
+        offset += 1
+    assert committed(folder) == consumer.seen()
+    assert committed(folder, maxPartitionBytes=size) == consumer.seen()
+
+
+def test_segments_that_are_gone(tmp_path: Path) -> None:
+    """A marker without its batches ends nothing; batches whose first ones are gone are hidden."""
+    log = marker(10, 1, ABORT) + data(11, 2) + plain_batch(12, 1) + marker(13, 2, ABORT)
+    segment_path(tmp_path, "topic", base_offset=10).write_bytes(log)
+    assert committed(tmp_path) == [12]
+    assert committed(tmp_path, includeControlRecords="true") == [10, 12, 13]
+
+
+def test_one_partition_does_not_hold_up_another(tmp_path: Path) -> None:
+    segment_path(tmp_path, "topic", 0).write_bytes(data(0, 1) + plain_batch(1, 1))
+    segment_path(tmp_path, "topic", 1).write_bytes(plain_batch(0, 1) + data(1, 1))
+    found = rows(path=str(tmp_path), isolationLevel="read_committed")
+    assert [(row["partition"], row["offset"]) for row in found] == [(1, 0)]
+
+
+def test_it_starts_in_the_middle_of_a_transaction(tmp_path: Path) -> None:
+    log = data(0, 1) + data(1, 1) + plain_batch(2, 1) + marker(3, 1, ABORT) + data(4, 1)
+    segment_path(tmp_path, "topic").write_bytes(log + marker(5, 1, COMMIT))
+    assert committed(tmp_path, startingOffsets='{"topic":{"0":1}}') == [2, 4]
+
+
+def test_damage_is_never_guessed_over(tmp_path: Path) -> None:
+    log = bytearray(data(0, 1) + plain_batch(1, 1) + marker(2, 1, COMMIT))
+    log[-1] ^= 1
+    segment_path(tmp_path, "topic").write_bytes(log)
+    for mode in ("FAILFAST", "PERMISSIVE", "DROPMALFORMED"):
+        with pytest.raises(ks.ChecksumMismatchError):
+            committed(tmp_path, mode=mode)
+
+
+def test_golden_transactions() -> None:
+    """The golden log has commits, aborts, and a transaction that was left open."""
+    options = Options.parse({"path": str(DATA), "topics": "transactions"})
+    log = select_files(list_files(options), options)
+    view = committed_view(log, options)
+    found = zip(view.producer_ids, view.first_offsets, view.last_offsets, strict=True)
+    written = [
+        fields[1:4]
+        for path in sorted(DATA.glob("transactions-0/*.txnindex"))
+        for fields in struct.iter_unpack(">hqqqq", path.read_bytes())
+    ]
+    assert sorted(map(tuple, written)) == sorted(tuple(map(int, one)) for one in found)
+    assert len(written) >= 2
+    assert view.last_stable_offset == 37
+    assert committed(DATA, topics="transactions") == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        10,
+        12,
+        13,
+        14,
+        15,
+        16,
+        22,
+        33,
+        34,
+    ]

@@ -1,0 +1,153 @@
+"""Options are texts by lower-cased names; what they mean, and what they cannot mean."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kafkascan.spark.option_values import parse_offsets, show_offsets
+from kafkascan.spark.options import OPTION_NAMES, Options
+from kafkascan.spark.schemas import VIEWS, arrow_schema, ddl
+from kafkascan.spark.where import UNKNOWN, Where
+
+
+def test_names_have_any_case() -> None:
+    options = Options.parse({"startingoffsets": "earliest", "MAXPARTITIONBYTES": "2m"})
+    assert (options.starting_offsets, options.max_partition_bytes) == ("earliest", 2 << 20)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"startingOffset": "x"}, "did you mean 'startingOffsets'"),
+        ({"veiw": "x"}, "did you mean 'view'"),
+        ({"somethingElse": "x"}, "has no option 'somethingElse'"),
+        ({"view": "record"}, "did you mean 'records'"),
+        ({"mode": "LENIENT"}, "expected one of FAILFAST, PERMISSIVE, DROPMALFORMED"),
+        ({"checkCrcs": "yes"}, "option checkCrcs='yes': expected true or false"),
+        ({"columns": "key,valeu"}, "did you mean 'value'"),
+        ({"columns": "key,KEY"}, "named twice"),
+        ({"view": "batches", "columns": "value"}, "no column 'value'"),
+        ({"startingOffsets": "{"}, "is no JSON"),
+        ({"startingOffsets": '{"t": 1}'}, "expected earliest, latest"),
+        ({"startingOffsets": '{"t": {"0": -3}}'}, "at least 0"),
+        ({"endingOffsets": "earliest"}, "cannot be 'earliest'"),
+        ({"startingTimestamp": "soon"}, "expected a whole number"),
+        ({"startingTimestamp": 1, "startingOffsets": "earliest"}, "exclude each other"),
+        ({"topics": "a", "topicPattern": "b"}, "exclude each other"),
+        ({"topicPattern": "("}, "is no pattern"),
+        ({"partitions": "1-x"}, "0,3,5-7"),
+        ({"maxPartitionBytes": "many"}, "expected a size"),
+        ({"minPartitions": "0"}, "at least 1"),
+        ({"view": "batches", "isolationLevel": "read_committed"}, "for the view 'records'"),
+        ({"where": "producerld == 1"}, "did you mean 'producerId'"),
+        ({"where": "__import__('os')"}, "not part of a condition"),
+        ({"where": "producerId =="}, "is not a condition"),
+        ({"storageOptions": "[]"}, "JSON object"),
+    ],
+)
+def test_what_cannot_be_meant(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=r".") as error:
+        Options.parse(given)
+    assert message in str(error.value)
+
+
+def test_values() -> None:
+    options = Options.parse(
+        {
+            "path": "/a",
+            "paths": '["/b", "/c"]',
+            "topics": "x, y",
+            "partitions": "0,3,5-7",
+            "startingOffsets": '{"x":{"0":23,"1":-2}}',
+            "includeHeaders": "TRUE",
+            "isolationLevel": "read_committed",
+        }
+    )
+    assert options.paths == ("/a", "/b", "/c")
+    assert options.topics == ("x", "y")
+    assert options.partitions == (0, 3, 5, 6, 7)
+    assert options.starting_offsets == {("x", 0): 23, ("x", 1): -2}
+    assert options.schema()[-1].name == "headers"
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert len(OPTION_NAMES) >= 30
+
+
+def test_offsets_go_both_ways() -> None:
+    shown = {"a": {"0": 5}, "b": {"0": 1, "10": 7}}
+    assert show_offsets(parse_offsets(shown)) == shown
+
+
+def test_defaults_follow_the_view() -> None:
+    records, batches = Options.parse({}), Options.parse({"view": "batches"})
+    assert (records.fails_fast, batches.fails_fast) == (True, False)
+    assert (records.verifies, batches.verifies) == (True, False)
+    assert Options.parse({"view": "batches", "columns": "crcOk"}).verifies
+    assert [column.name for column in Options.parse({"mode": "permissive"}).schema()][-1] == (
+        "_corrupt_record"
+    )
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_column_has_its_types(view: str) -> None:
+    columns = VIEWS[view]
+    schema = arrow_schema(columns)
+    assert [field.name for field in schema] == [column.name for column in columns]
+    assert ddl(columns).count("`") == 2 * len(columns)
+    assert [field.nullable for field in schema] == [column.nullable for column in columns]
+
+
+COLUMNS = {
+    "producerId": np.array([1, 2, 3]),
+    "maxTimestampMs": np.array([10, 20, 30]),
+    "codec": np.array(["none", "gzip", "none"]),
+    "isControl": np.array([False, True, False]),
+    "topic": "orders",
+    "partition": 4,
+    "segment": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("producerId == 2", [0, 1, 0]),
+        ("producerid = 2", [0, 1, 0]),
+        ("producerId <> 2", [1, 0, 1]),
+        ("1 < producerId < 3", [0, 1, 0]),
+        ("producerId in (1, 3)", [1, 0, 1]),
+        ("producerId NOT IN (1, 3)", [0, 1, 0]),
+        ("codec = 'gzip' OR maxTimestampMs >= 30", [0, 1, 1]),
+        ("isControl", [0, 1, 0]),
+        ("not isControl and producerId > -1", [1, 0, 1]),
+        ("topic = 'orders' and partition = 4", [1, 1, 1]),
+        ("topic = 'and or' or partition = 5", [0, 0, 0]),
+        ("true", [1, 1, 1]),
+        ("codec in ('gzip', 'zstd')", [0, 1, 0]),
+    ],
+)
+def test_conditions(text: str, expected: list[int]) -> None:
+    where = pickle.loads(pickle.dumps(Where(text)))
+    assert where.mask(COLUMNS.__getitem__, 3).tolist() == [bool(one) for one in expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("topic = 'orders'", True),
+        ("topic = 'other'", False),
+        ("topic = 'other' and producerId = 1", False),
+        ("topic = 'other' or producerId = 1", True),
+        ("topic = 'orders' or producerId = 1", True),
+        ("not (partition = 4 or producerId = 1)", False),
+        ("producerId = 1", True),
+        ("segment < 0", False),
+    ],
+)
+def test_conditions_on_files(text: str, expected: bool) -> None:
+    file = {"topic": "orders", "partition": 4, "segment": 0}
+    assert Where(text).may_hold_in(file) is expected
+    assert UNKNOWN is not None

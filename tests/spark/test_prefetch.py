@@ -1,0 +1,44 @@
+"""A thread that runs ahead hides nothing: not the order, not the errors, not the end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kafkascan.spark.prefetch import prefetched
+
+
+def threads() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name == "kafkascan-prefetch"]
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 3])
+def test_order_and_errors(ahead: int) -> None:
+    def items() -> Iterator[int]:
+        yield from range(100)
+        raise KeyError("at last")
+
+    running = prefetched(items(), ahead)
+    assert [next(running) for _ in range(100)] == list(range(100))
+    with pytest.raises(KeyError):
+        next(running)
+    assert threads() == []
+
+
+def test_who_stops_early_leaves_no_thread() -> None:
+    closed = []
+
+    def items() -> Iterator[int]:
+        try:
+            yield from range(10**9)
+        finally:
+            closed.append(True)
+
+    running = prefetched(items(), 2)
+    assert next(running) == 0
+    assert threads()
+    running.close()
+    assert threads() == []
+    assert closed == [True]

@@ -1,0 +1,236 @@
+"""Both doors on a real Spark: the data source, and frames by mapInArrow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkascan.spark import frames
+from tests.spark.logs import (
+    DATA,
+    OLD_DATA,
+    damaged_log,
+    multiset,
+    plain_batch,
+    rows,
+    segment_path,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+GOLDEN = [str(DATA), str(OLD_DATA)]
+KAFKA_SCHEMA = (
+    "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
+    "timestamp:timestamp,timestampType:int"
+)
+
+
+def load(spark: SparkSession, path: Any, **options: Any) -> DataFrame:
+    return spark.read.format("kafkascan").options(**options).load(path)
+
+
+def arrow_rows(frame: DataFrame) -> list[dict[str, Any]]:
+    return frame.toArrow().to_pylist()
+
+
+def both(spark: SparkSession, view: str, path: Any, **options: Any) -> list[DataFrame]:
+    return [
+        load(spark, path, view=view, **options),
+        frames.view(spark, view, path, **options),
+    ]
+
+
+def comparable(found: list[dict[str, Any]]) -> Any:
+    """The core gives maps in the order in which they were counted."""
+    return multiset(
+        [
+            {
+                name: sorted(dict(value).items()) if name in ("codecs", "magics") else value
+                for name, value in row.items()
+            }
+            for row in found
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("view", "options"),
+    [
+        ("records", {"includeHeaders": "true", "includeControlRecords": "true"}),
+        ("records", {"maxPartitionBytes": "40000", "openCostInBytes": 2000, "prefetch": "0"}),
+        ("records", {"isolationLevel": "read_committed"}),
+        ("batches", {"checkCrcs": "true", "maxPartitionBytes": "40000", "openCostInBytes": 2000}),
+        ("segments", {"checkCrcs": "true"}),
+    ],
+)
+def test_both_doors_show_what_the_core_finds(
+    spark: SparkSession, view: str, options: dict[str, str]
+) -> None:
+    expected = rows(paths=GOLDEN, view=view, **options)
+    assert len(expected) >= 40
+    for frame in both(spark, view, GOLDEN, **options):
+        assert comparable(arrow_rows(frame)) == comparable(expected)
+
+
+def test_every_column(spark: SparkSession) -> None:
+    from kafkascan.spark.schemas import VIEWS
+
+    for view, columns in VIEWS.items():
+        names = ",".join(column.name for column in columns)
+        expected = rows(path=str(OLD_DATA), view=view, columns=names)
+        for frame in both(spark, view, str(OLD_DATA), columns=names):
+            assert frame.columns == [column.name for column in columns]
+            assert comparable(arrow_rows(frame)) == comparable(expected)
+
+
+def test_records_have_the_schema_of_sparks_kafka_source(spark: SparkSession) -> None:
+    for frame in both(spark, "records", str(DATA)):
+        assert frame.schema.simpleString() == KAFKA_SCHEMA + ">"
+    for frame in both(spark, "records", str(DATA), includeHeaders="true"):
+        headers = "headers:array<struct<key:string,value:binary>>"
+        assert frame.schema.simpleString() == f"{KAFKA_SCHEMA},{headers}>"
+
+
+def test_times(spark: SparkSession) -> None:
+    frame = load(spark, str(DATA / "timestamps-0"), columns="offset,timestamp,timestampMs")
+    frame.createOrReplaceTempView("times")
+    found = spark.sql(
+        "select offset, unix_micros(timestamp) as micros, timestampMs as millis from times"
+    ).toArrow()
+    for row in found.to_pylist():
+        assert row["micros"] == row["millis"] * 1000
+    assert found.num_rows > 20
+
+
+def test_times_that_spark_cannot_hold(spark: SparkSession, tmp_path: Path) -> None:
+    log = plain_batch(0, 1, max_timestamp=2**63 - 1, attributes=8)
+    log += plain_batch(1, 1, max_timestamp=-1, attributes=8)
+    segment_path(tmp_path, "times").write_bytes(log)
+    frame = load(spark, str(tmp_path), columns="offset,timestamp,timestampMs")
+    frame.createOrReplaceTempView("odd_times")
+    found = spark.sql("select unix_micros(timestamp), timestampMs from odd_times order by offset")
+    assert [tuple(row) for row in found.collect()] == [(None, 2**63 - 1), (-1000, -1)]
+
+
+def test_a_schema_of_the_users_own(spark: SparkSession) -> None:
+    reader = spark.read.format("kafkascan").schema("offset bigint, value binary")
+    frame = reader.load(str(DATA / "headers-0"))
+    expected = rows(path=str(DATA / "headers-0"), columns="offset,value")
+    assert multiset(arrow_rows(frame)) == multiset(expected)
+    wrong = spark.read.format("kafkascan").schema("offset int").load(str(DATA))
+    with pytest.raises(Exception, match="'offset' is of the type bigint, not int"):
+        wrong.collect()
+
+
+def test_paths(spark: SparkSession, tmp_path: Path) -> None:
+    one = DATA / "headers-0" / "00000000000000000000.log"
+    expected = len(rows(path=str(one)))
+    assert load(spark, str(one)).count() == expected
+    assert load(spark, f"file://{one}").count() == expected
+    assert load(spark, str(DATA / "head*-0")).count() == expected
+    assert load(spark, [str(one), str(DATA / "headers-0")]).count() == expected
+    assert load(spark, str(DATA), topics="headers,no-such-topic").count() == expected
+    assert load(spark, str(DATA), topicPattern="head.*").count() == expected
+    assert load(spark, str(DATA), partitions="1", view="segments").count() == 1
+    (tmp_path / "empty-0").mkdir()
+    assert load(spark, str(tmp_path)).count() == 0
+    assert frames.records(spark, tmp_path).count() == 0
+
+
+def test_errors_say_what_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="did you mean 'startingOffsets'"):
+        load(spark, str(DATA), startingOfsets="earliest")
+    with pytest.raises(Exception, match="no-such-folder"):
+        load(spark, str(tmp_path / "no-such-folder")).collect()
+    assert load(spark, str(tmp_path / "x"), ignoreMissingFiles="true").count() == 0
+    path = segment_path(tmp_path, "bad")
+    path.write_bytes(damaged_log().flip(5, 70).log)
+    message = rf"{path}: position 595 \(base_offset 10\).*CHECKSUM_MISMATCH"
+    for frame in both(spark, "records", str(tmp_path)):
+        with pytest.raises(Exception, match=message):
+            frame.collect()
+
+
+def test_modes(spark: SparkSession, tmp_path: Path) -> None:
+    path = segment_path(tmp_path, "bad")
+    path.write_bytes(damaged_log().flip(5, 70).log)
+    for frame in both(spark, "records", str(tmp_path), mode="PERMISSIVE"):
+        (bad,) = frame.where("_corrupt_record is not null").collect()
+        assert (bad.topic, bad.offset, bad.value) == ("bad", 10, None)
+        assert str(path) in bad["_corrupt_record"]
+        assert frame.count() == 23
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "why", "columns": "offset,why"}
+    for frame in both(spark, "records", str(tmp_path), **options):
+        assert frame.where("why is not null").count() == 1
+    for frame in both(spark, "records", str(tmp_path), mode="DROPMALFORMED"):
+        assert frame.count() == 22
+    for frame in both(spark, "batches", str(tmp_path), checkCrcs="true"):
+        assert [row.status for row in frame.where("not crcOk").collect()] == ["CHECKSUM_MISMATCH"]
+    for frame in both(spark, "segments", str(tmp_path), checkCrcs="true"):
+        (row,) = frame.collect()
+        assert (row.status, row.badChecksums, row.batches) == ("CHECKSUM_MISMATCH", 1, 12)
+
+
+def test_pushed_filters_do_not_leak(spark: SparkSession) -> None:
+    """pyspark 4.1 to 4.3 keep a pushed filter for other queries on the same load."""
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = load(spark, str(DATA), columns="topic,partition,offset")
+        total = len(rows(path=str(DATA)))
+        late = sum(row["offset"] > 20 for row in rows(path=str(DATA)))
+        headers = sum(row["topic"] == "headers" for row in rows(path=str(DATA)))
+        assert 0 < late < total
+        assert frame.filter("offset > 20").count() == late
+        assert frame.count() == total
+        assert frame.filter("topic = 'headers'").count() == headers
+        assert frame.filter("offset > 20").union(frame).count() == late + total
+        joined = frame.filter("offset > 20").alias("x").join(frame.alias("y"), "topic")
+        assert joined.selectExpr("count(distinct y.offset, y.partition, topic)").first()[0] > late
+        frame.createOrReplaceTempView("leaky")
+        query = (
+            "select (select count(*) from leaky where offset > 20), (select count(*) from leaky)"
+        )
+        assert tuple(spark.sql(query).first()) == (late, total)
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_columns_and_where_prune(spark: SparkSession) -> None:
+    expected = rows(path=str(DATA), view="batches")
+    where = "topic = 'transactions' and producerId >= 4 and not isControl"
+    wanted = sum(
+        row["topic"] == "transactions" and row["producerId"] >= 4 and not row["isControl"]
+        for row in expected
+    )
+    frame = frames.batches(spark, DATA, columns=["baseOffset", "recordCount"], where=where)
+    assert frame.columns == ["baseOffset", "recordCount"]
+    assert frame.count() == wanted > 3
+    assert load(spark, str(DATA), view="batches", where=where).count() == wanted
+
+
+def test_a_view_in_sql(spark: SparkSession) -> None:
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW batches_of_golden USING kafkascan"
+        f" OPTIONS (path '{DATA}', view 'batches')"
+    )
+    found = spark.sql("select codec, sum(recordCount) as n from batches_of_golden group by codec")
+    assert {row.codec for row in found.collect()} == {"none", "gzip", "snappy", "lz4", "zstd"}
+
+
+def test_a_limit_ends_the_scan(spark: SparkSession) -> None:
+    for frame in both(spark, "records", str(DATA), batchRows="10"):
+        assert len(frame.limit(5).collect()) == 5
+
+
+def test_what_imports_cost() -> None:
+    script = (
+        "import sys, kafkascan.spark, pyspark_kafkascan;"
+        "print([m for m in ('pyarrow', 'pandas', 'kafkascan.spark.scan') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert result.stdout.decode().strip() == "[]"

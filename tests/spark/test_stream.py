@@ -1,0 +1,229 @@
+"""Streams: what a micro-batch reads, and what waits."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import kafkascan as ks
+from kafkascan.spark.options import Options
+from tests.spark.logs import damaged_log, plain_batch, segment_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest.importorskip("pyspark")
+KNOWS_LIMITS = importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
+
+
+class Follower:
+    """What Spark does with a stream: asks for offsets, plans, reads, and remembers the end."""
+
+    def __init__(self, folder: Path, start: dict[str, Any] | None = None, **options: Any) -> None:
+        from kafkascan.spark.stream import StreamReader
+
+        given = {"path": str(folder), "startingOffsets": "earliest"} | options
+        parsed = Options.parse(given)
+        self.reader = StreamReader(parsed, parsed.schema())
+        self.at = self.reader.initialOffset() if start is None else start
+        # Before 4.2, Spark knows no limits, and asks for none.
+        self.limit: Any = self.reader.getDefaultReadLimit() if KNOWS_LIMITS else None
+
+    def read(self) -> list[tuple[str, int, int]]:
+        """The records of the next micro-batch: topic, partition, offset."""
+        end = self.reader.latestOffset(self.at, self.limit)
+        found = self.between(self.at, end)
+        self.at = end
+        return found
+
+    def between(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[str, int, int]]:
+        return sorted(
+            (row["topic"], row["partition"], row["offset"])
+            for partition in self.reader.partitions(start, end)
+            for batch in self.reader.read(partition)
+            for row in batch.to_pylist()
+        )
+
+
+def append(path: Path, *parts: bytes) -> None:
+    with path.open("ab") as file:
+        for part in parts:
+            file.write(part)
+
+
+def test_a_log_that_grows(tmp_path: Path) -> None:
+    path = segment_path(tmp_path, "a")
+    append(path, plain_batch(0), plain_batch(2))
+    stream = Follower(tmp_path)
+    assert stream.at == {"a": {"0": 0}}
+    assert stream.read() == [("a", 0, n) for n in range(4)]
+    assert stream.at == {"a": {"0": 4}}
+    assert stream.read() == []
+    append(path, plain_batch(4))
+    append(segment_path(tmp_path, "a", base_offset=6), plain_batch(6))
+    append(segment_path(tmp_path, "b", 10), plain_batch(0, 1))
+    assert stream.read() == [("a", 0, 4), ("a", 0, 5), ("a", 0, 6), ("a", 0, 7), ("b", 10, 0)]
+    assert stream.at == {"a": {"0": 8}, "b": {"10": 1}}
+    assert stream.reader.reportLatestOffset() == stream.at
+
+
+def test_it_starts_where_it_is_told_to(tmp_path: Path) -> None:
+    append(segment_path(tmp_path, "a"), plain_batch(0), plain_batch(2))
+    append(segment_path(tmp_path, "b", base_offset=7), plain_batch(7))
+    both = {"a": {"0": 4}, "b": {"0": 9}}
+    assert Follower(tmp_path, startingOffsets=None).at == both
+    assert Follower(tmp_path, startingOffsets="latest").at == both
+    assert Follower(tmp_path, startingOffsets="earliest").at == {"a": {"0": 0}, "b": {"0": 7}}
+    given = '{"a":{"0":1},"b":{"0":-1}}'
+    assert Follower(tmp_path, startingOffsets=given).at == {"a": {"0": 1}, "b": {"0": 9}}
+    late = Follower(tmp_path, startingOffsets=None, startingTimestamp=1_714_000_000_003)
+    assert late.at == {"a": {"0": 3}, "b": {"0": 7}}
+
+
+def test_what_is_still_written_waits(tmp_path: Path) -> None:
+    path = segment_path(tmp_path, "a")
+    batch = plain_batch(2)
+    append(path, plain_batch(0), batch[:-1])
+    stream = Follower(tmp_path)
+    assert len(stream.read()) == 2
+    append(path, batch[-1:])
+    assert len(stream.read()) == 2
+    # A preallocated file: the header is there, the rest is still zeros.
+    third = plain_batch(4)
+    with path.open("r+b") as file:
+        file.seek(0, 2)
+        position = file.tell()
+        file.write(third[:80] + bytes(len(third) - 80 + 500))
+    assert stream.read() == []
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(third)
+    assert stream.read() == [("a", 0, 4), ("a", 0, 5)]
+
+
+def test_a_micro_batch_is_the_same_when_it_is_read_again(tmp_path: Path) -> None:
+    path = segment_path(tmp_path, "a")
+    append(path, plain_batch(0), plain_batch(2, 5))
+    stream = Follower(tmp_path)
+    start, end = {"a": {"0": 1}}, {"a": {"0": 4}}
+    found = stream.between(start, end)
+    assert found == [("a", 0, 1), ("a", 0, 2), ("a", 0, 3)]
+    append(path, plain_batch(7))
+    assert Follower(tmp_path, start=start).between(start, end) == found
+
+
+def test_admission(tmp_path: Path) -> None:
+    append(segment_path(tmp_path, "a"), *[plain_batch(n, 1) for n in range(30)])
+    append(segment_path(tmp_path, "b"), *[plain_batch(n, 1) for n in range(10)])
+    everything = [("a", 0, n) for n in range(30)] + [("b", 0, n) for n in range(10)]
+    for options in (
+        {"maxOffsetsPerTrigger": 8},
+        {"maxBytesPerTrigger": 8 * len(plain_batch(0, 1))},
+    ):
+        stream = Follower(tmp_path, **options)
+        found, sizes = [], []
+        while rows := stream.read():
+            found += rows
+            sizes.append(len(rows))
+        assert sorted(found) == everything, options
+        assert max(sizes) <= 10
+        assert len(sizes) >= 4
+
+
+def test_available_now_goes_no_further(tmp_path: Path) -> None:
+    path = segment_path(tmp_path, "a")
+    append(path, plain_batch(0))
+    stream = Follower(tmp_path)
+    stream.reader.prepareForTriggerAvailableNow()
+    append(path, plain_batch(2))
+    assert len(stream.read()) == 2
+    assert stream.read() == []
+
+
+def test_deleted_segments(tmp_path: Path) -> None:
+    for base_offset in (0, 10, 20):
+        append(segment_path(tmp_path, "a", base_offset=base_offset), plain_batch(base_offset, 10))
+    stream = Follower(tmp_path)
+    stream.at = {"a": {"0": 10}}
+    segment_path(tmp_path, "a").rename(tmp_path / "a-0" / f"{0:020d}.log.deleted")
+    assert len(stream.read()) == 20, "what was read before may go"
+    segment_path(tmp_path, "a", base_offset=10).unlink()
+    with pytest.raises(ValueError, match=r"a-0: offsets 10 to 19 are gone .*failOnDataLoss"):
+        Follower(tmp_path, start={"a": {"0": 10}}).read()
+    careless = Follower(tmp_path, start={"a": {"0": 10}}, failOnDataLoss="false")
+    assert careless.read() == [("a", 0, n) for n in range(20, 30)]
+    segment_path(tmp_path, "a", base_offset=20).unlink()
+    with pytest.raises(ValueError, match="is gone"):
+        Follower(tmp_path, start={"a": {"0": 30}}).read()
+
+
+def test_damage(tmp_path: Path) -> None:
+    path = segment_path(tmp_path, "a")
+    path.write_bytes(damaged_log().set(5, "magic", 9).log)
+    with pytest.raises(ks.CorruptBatchError, match=f"{path}: position"):
+        Follower(tmp_path).read()
+    waiting = Follower(tmp_path, mode="PERMISSIVE")
+    assert len(waiting.read()) == 10
+    assert waiting.read() == []
+    append(segment_path(tmp_path, "a", base_offset=24), plain_batch(24))
+    assert [offset for _, _, offset in waiting.read()] == [10, 24, 25], "one row for what is lost"
+    assert waiting.read() == []
+
+
+def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
+    path = segment_path(tmp_path, "a")
+    append(path, plain_batch(0), plain_batch(2))
+    stream = Follower(tmp_path, failOnDataLoss="false")
+    assert len(stream.read()) == 4
+    path.write_bytes(b"".join(plain_batch(n, 1, 33) for n in range(9)))
+    assert stream.read() == [("a", 0, n) for n in range(4, 9)], "as Kafka's source goes on"
+
+
+def test_what_has_no_meaning(tmp_path: Path) -> None:
+    for options in ({"view": "batches"}, {"isolationLevel": "read_committed"}):
+        with pytest.raises(ValueError, match=r"a stream has|not supported in streams yet"):
+            Follower(tmp_path, **options)
+    append(segment_path(tmp_path / "one", "a"), plain_batch(0))
+    append(segment_path(tmp_path / "two", "a"), plain_batch(0))
+    with pytest.raises(ValueError, match=r"a-0 is in .*one.* and in .*two"):
+        Follower(tmp_path, path=None, paths=[str(tmp_path / "one"), str(tmp_path / "two")])
+    odd = tmp_path / "odd" / "folder"
+    odd.mkdir(parents=True)
+    (odd / f"{0:020d}.log").write_bytes(plain_batch(0))
+    with pytest.raises(ValueError, match="folders named topic-partition"):
+        Follower(odd)
+
+
+def test_spark_restarts_from_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    logs, out, checkpoint = (str(tmp_path / name) for name in ("logs", "out", "checkpoint"))
+    path = segment_path(tmp_path / "logs", "a")
+    append(path, *[plain_batch(n, 1) for n in range(10)])
+
+    def run() -> list[int]:
+        query = (
+            spark.readStream.format("kafkascan")
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", "6")
+            .load(logs)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start(out)
+        )
+        assert query.awaitTermination(120)
+        return [progress["numInputRows"] for progress in query.recentProgress]
+
+    assert run() == ([6, 4] if KNOWS_LIMITS else [10])
+    append(path, plain_batch(10, 1))
+    append(segment_path(tmp_path / "logs", "b", 3), plain_batch(0, 2))
+    assert sum(run()) == 3
+    found = spark.read.parquet(out).select("topic", "partition", "offset").collect()
+    expected = [("a", 0, n) for n in range(11)] + [("b", 3, 0), ("b", 3, 1)]
+    assert sorted(map(tuple, found)) == expected
+    offsets = sorted(
+        (tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda p: int(p.name)
+    )
+    assert offsets[-1].read_text().splitlines()[-1] == '{"a": {"0": 11}, "b": {"3": 2}}'

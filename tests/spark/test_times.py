@@ -1,0 +1,121 @@
+"""Offsets and timestamps of options: what they stand for, and what they leave out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.logs import DATA, plain_batch, rows, segment_path, tasks
+from tests.support.records import RecordV2, batch_of
+from tests.support.segments import T0
+
+
+def offsets(folder: Path, **options: Any) -> list[int]:
+    return [row["offset"] for row in rows(path=str(folder), **options)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for base_offset in (0, 20, 40):
+        parts = [plain_batch(base_offset + n) for n in range(0, 20, 2)]
+        segment_path(tmp_path, "a", base_offset=base_offset).write_bytes(b"".join(parts))
+    return tmp_path
+
+
+def test_offsets(folder: Path) -> None:
+    assert offsets(folder) == list(range(60))
+    for start, stop in ((0, 60), (19, 41), (20, 40), (7, 8), (59, 99), (60, 99), (-2, -1)):
+        given = {
+            "startingOffsets": f'{{"a":{{"0":{start}}}}}',
+            "endingOffsets": f'{{"a":{{"0":{stop}}}}}',
+        }
+        whole = start < 0
+        expected = list(range(60)) if whole else list(range(start, min(stop, 60)))
+        assert offsets(folder, **given) == expected
+        assert offsets(folder, **given, maxPartitionBytes=100) == expected
+    (task,) = tasks(
+        path=str(folder), startingOffsets='{"a":{"0":25}}', endingOffsets='{"a":{"0":30}}'
+    )
+    assert [one.file.base_offset for one in task.ranges] == [20], "other files are not opened"
+    with pytest.raises(ValueError, match="where there is no stream"):
+        offsets(folder, startingOffsets='{"a":{"0":-1}}')
+    with pytest.raises(ValueError, match="is for streams"):
+        offsets(folder, startingOffsets="latest")
+
+
+def test_timestamps_stand_for_offsets(folder: Path) -> None:
+    assert offsets(folder, startingTimestamp=T0 + 33) == list(range(33, 60))
+    assert offsets(folder, endingTimestamp=T0 + 33) == list(range(33))
+    between = {"startingTimestamp": T0 + 5, "endingTimestamp": T0 + 50}
+    assert offsets(folder, **between, maxPartitionBytes=200) == list(range(5, 50))
+    assert offsets(folder, endingTimestamp=T0 + 1000) == list(range(60))
+
+
+def test_what_follows_the_first_late_record_is_read(tmp_path: Path) -> None:
+    """As a broker looks it up: by the first record that is late enough, not by each."""
+    late = [RecordV2(timestamp_delta=t, offset_delta=n) for n, t in enumerate((0, 50, 10))]
+    log = plain_batch(0) + batch_of(late, base_offset=2, max_timestamp=T0 + 50) + plain_batch(5)
+    segment_path(tmp_path, "a").write_bytes(log)
+    assert offsets(tmp_path, startingTimestamp=T0 + 40) == [3, 4, 5, 6]
+
+
+def test_nothing_is_late_enough(folder: Path) -> None:
+    with pytest.raises(ValueError, match="startingOffsetsByTimestampStrategy=latest"):
+        offsets(folder, startingTimestamp=T0 + 1000)
+    lenient = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert offsets(folder, startingTimestamp=T0 + 1000, **lenient) == []
+
+
+def test_planning() -> None:
+    everything = tasks(path=str(DATA), view="batches")
+    assert len(everything) == 1
+    many = tasks(path=str(DATA), minPartitions=8)
+    assert 4 <= len(many) <= 20
+    sizes = [sum(one.stop - one.start for one in task.ranges) for task in many]
+    assert sum(sizes) == sum(path.stat().st_size for path in DATA.glob("*/*.log"))
+    none = tasks(path=str(DATA), view="segments", where="topic = 'headers' and producerId = 3")
+    assert [one.file.topic for task in none for one in task.ranges] == ["headers"]
+
+
+def test_files_on_their_way_out_are_not_read(folder: Path) -> None:
+    log = folder / "a-0" / f"{20:020d}.log"
+    for state in ("deleted", "cleaned", "swap"):
+        log.with_name(f"{log.name}.{state}").write_bytes(log.read_bytes())
+    moving = folder / f"a-0.{'0' * 32}-future"
+    moving.mkdir()
+    (moving / log.name).write_bytes(log.read_bytes())
+    assert offsets(folder) == list(range(60))
+    assert offsets(log.with_name(f"{log.name}.deleted")) == list(range(20, 40))
+    assert offsets(folder, pathGlobFilter="*40.log") == list(range(40, 60))
+
+
+def test_two_states_of_one_segment_are_two_files(folder: Path) -> None:
+    log = segment_path(folder, "a", base_offset=40)
+    log.with_name(f"{log.name}.deleted").write_bytes(log.read_bytes())
+    given = {"startingOffsets": '{"a":{"0":50}}'}
+    found = offsets(folder / "a-0" / "*40.log*", **given)
+    assert sorted(found) == sorted([*range(50, 60)] * 2)
+
+
+def test_a_file_that_changed_since_it_was_listed(folder: Path) -> None:
+    from kafkascan.spark.options import Options
+    from kafkascan.spark.scan import scan_task
+
+    options = Options.parse({"path": str(folder)})
+    (task,) = tasks(path=str(folder))
+    path = segment_path(folder, "a", base_offset=40)
+    with path.open("ab") as file:
+        file.write(plain_batch(60))
+    found = [n for batch in scan_task(task, options) for n in batch["offset"].to_pylist()]
+    assert found == list(range(60)), "what was appended since is not seen"
+    segment_path(folder, "a", base_offset=20).unlink()
+    with pytest.raises(FileNotFoundError):
+        list(scan_task(task, options))
+    found = [
+        n
+        for batch in scan_task(task, options.but(ignore_missing_files=True))
+        for n in batch["offset"].to_pylist()
+    ]
+    assert found == [*range(20), *range(40, 60)]
