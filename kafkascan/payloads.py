@@ -100,6 +100,10 @@ def load_payloads(
     )
     # Of a batch that says it has no records, Kafka looks at no byte.
     rows = np.flatnonzero(elsewhere & (loaded.count != 0))
+    if not source.is_in_memory:
+        # Nor are there any bytes at hand that its place could be one of.
+        empty = loaded.count == 0
+        loaded.position[empty] = loaded.size[empty] = 0
     pool = pool or PiecePool()
     arena = Arena(_USUAL_RATIO * int(loaded.size[rows].sum()), pool.take)
     copies = copy_rows(source, loaded.position[rows], loaded.size[rows], pool)

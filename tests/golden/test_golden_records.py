@@ -88,3 +88,16 @@ def test_a_missing_record_and_a_refusal_are_noticed() -> None:
 def test_comparing_nothing_is_a_failure() -> None:
     with pytest.raises(AssertionError, match="no record was compared"):
         compare_records.compare_all_records([])
+
+
+@pytest.mark.parametrize("log", _LOGS, ids=lambda log: "-".join(log.parts[-4:]))
+def test_files_that_are_not_mapped_hold_the_same(log: Path) -> None:
+    with ks.Source(log) as mapped, ks.Source(log, memory_map=False) as read:
+        batches = ks.scan_batches(mapped, on_corrupt="stop").batches
+        expected, found = (
+            ks.read_records(source, batches, control="include") for source in (mapped, read)
+        )
+        for name in ("key", "value"):
+            assert found.items(name) == expected.items(name)
+        assert (found["offset"] == expected["offset"]).all()
+        del expected, found
