@@ -24,7 +24,8 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 _CHECKPOINT_VERSION = 0
 _METADATA_VERSION = 0
 # Numbers as Java parses them: no underscores, no blanks.
-_NUMBER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_INT_BITS, _LONG_BITS = 32, 64
 
 
 class LeaderEpoch(NamedTuple):
@@ -171,7 +172,9 @@ def _checkpoint_lines(path: Path, *, fields: int) -> list[list[str]]:
     entries = []
     for number, line in enumerate(lines[2:], start=2):
         words = line.split()
-        if len(words) != fields or not all(map(_NUMBER.fullmatch, words[fields - 2 :])):
+        numbers = words[fields - 2 :]
+        fits = map(_fits, numbers, (_INT_BITS, _LONG_BITS))
+        if len(words) != fields or not all(fits):
             raise _bad_line(path, lines, number, f"{line!r} is not an entry")
         entries.append(words)
     if len(entries) != count:
@@ -207,7 +210,7 @@ def read_partition_metadata(path: str | os.PathLike[str], /) -> PartitionMetadat
             raise _bad_line(path, lines, number, f"{line!r} is not an entry")
         found[name.strip()] = value.strip()
     version, topic_id = found.get("version", ""), found.get("topic_id", "")
-    if not _NUMBER.fullmatch(version) or int(version) < _METADATA_VERSION:
+    if not _fits(version, _INT_BITS) or int(version) < _METADATA_VERSION:
         raise _bad_line(path, lines, 0, f"{version!r} is no version")
     if not _is_uuid(topic_id):
         raise _bad_line(path, lines, 0, f"{topic_id!r} is no topic's id")
@@ -338,8 +341,15 @@ def _read_lines(path: Path) -> list[str]:
         ) from error
 
 
+def _fits(text: str, bits: int) -> bool:
+    """Tell whether a text is a number of Java's with so many bits."""
+    if not _NUMBER.fullmatch(text):
+        return False
+    return -(1 << bits - 1) <= int(text) < 1 << bits - 1
+
+
 def _number(path: Path, lines: list[str], number: int) -> int:
-    if not _NUMBER.fullmatch(lines[number]):
+    if not _fits(lines[number], _INT_BITS):
         raise _bad_line(path, lines, number, f"{lines[number]!r} is not a number")
     return int(lines[number])
 

@@ -43,20 +43,19 @@ def build_leader_epochs(
         epochs[rises].tolist(), batches["base_offset"][rises].tolist(), strict=True
     ):
         if not entries or epoch > entries[-1].epoch:
-            entries = assigned(entries, LeaderEpoch(epoch, offset))
+            _assign(entries, LeaderEpoch(epoch, offset))
     return entries
 
 
-def assigned(entries: list[LeaderEpoch], new: LeaderEpoch) -> list[LeaderEpoch]:
+def _assign(entries: list[LeaderEpoch], new: LeaderEpoch) -> None:
     """Add an entry; those that contradict it are given up (``LeaderEpochFileCache.assign``)."""
     if new.epoch < 0 or new.start_offset < 0:
-        return entries
-    if entries and entries[-1].epoch == new.epoch and entries[-1].start_offset <= new.start_offset:
-        return entries
-    kept = list(entries)
-    while kept and (kept[-1].epoch >= new.epoch or kept[-1].start_offset >= new.start_offset):
-        kept.pop()
-    return [*kept, new]
+        return
+    while entries and (
+        entries[-1].epoch >= new.epoch or entries[-1].start_offset >= new.start_offset
+    ):
+        entries.pop()
+    entries.append(new)
 
 
 def truncated_from_end(entries: list[LeaderEpoch], end_offset: int) -> list[LeaderEpoch]:

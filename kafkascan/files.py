@@ -59,9 +59,14 @@ class AtomicFile:
             if kind is None:
                 self.sync()
                 self.put_in_place()
-                sync_folder(self._path.parent)
+                sync_folder(self.folder)
         finally:
             self.discard()
+
+    @property
+    def folder(self) -> Path:
+        """Where the file lies; that of its target, if the path is a link."""
+        return self._path.parent
 
     def sync(self) -> None:
         """Let the bytes, the owner and the mode outlive a crash."""
@@ -116,7 +121,7 @@ def replace_files(
     finally:
         for _, file in written:
             file.discard()
-        for folder in {path.parent for path, _ in written}:
+        for folder in {file.folder for _, file in written}:
             sync_folder(folder)
 
 

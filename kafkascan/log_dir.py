@@ -136,7 +136,8 @@ def _holds_segments(folder: PartitionDir) -> bool:
 def partition_dir(path: str | os.PathLike[str], /) -> PartitionDir:
     """Return what the name of a folder says, whether or not it exists."""
     path = Path(path)
-    match = _PARTITION_DIR.fullmatch(path.resolve().name)
+    # The name of a link counts, not that of what it leads to.
+    match = _PARTITION_DIR.fullmatch(os.path.basename(os.path.abspath(path)))
     if match is None:
         return PartitionDir(path, None, None, None)
     return PartitionDir(path, match["topic"], int(match["partition"]), match["state"])

@@ -45,6 +45,7 @@ from kafkascan.sources import Source
 from kafkascan.staged_files import StagedFiles
 
 _DELETED, _CLEANED, _SWAP = ".deleted", ".cleaned", ".swap"
+_DIGITS = 20
 _KRAFT_SNAPSHOT_DELETED = ".checkpoint.deleted"
 _INDEX_SUFFIXES = tuple(f".{kind}" for kind in INDEX_KINDS if kind != "snapshot")
 
@@ -571,9 +572,9 @@ def _require_framed(scan: BatchScan) -> None:
 
 
 def _offset_of(name: str) -> int | None:
-    """Return the offset that a file is named by."""
+    """Return the offset that a file is named by, in as many digits as Kafka writes."""
     digits = name.partition(".")[0]
-    if not (digits.isascii() and digits.isdigit()):
+    if len(digits) != _DIGITS or not (digits.isascii() and digits.isdigit()):
         return None
     return offset if (offset := int(digits)) < 1 << 63 else None
 

@@ -24,7 +24,7 @@ from kafkascan.checkpoints import (
     clean_shutdown_file,
     read_offset_checkpoint,
 )
-from kafkascan.errors import KafkaScanError, LogDirInUseError
+from kafkascan.errors import LogDirInUseError
 from kafkascan.files import AtomicFile, give_to_owner_of, replace_files, sync_folder
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.log_dir import PartitionDir, open_log_dir, partition_dir
@@ -33,7 +33,13 @@ from kafkascan.producers import PRODUCER_EXPIRATION_MS
 from kafkascan.staged_files import Action, Change
 
 LOCK_FILE = ".lock"
-_DATA_DIR_FILES = (LOCK_FILE, "meta.properties", RECOVERY_POINT_CHECKPOINT)
+_DATA_DIR_FILES = (
+    LOCK_FILE,
+    "meta.properties",
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    CLEAN_SHUTDOWN_FILE,
+)
 # Brokers load it themselves, at every start and in full (KafkaRaftLog).
 _METADATA_TOPIC = METADATA_PARTITION.rpartition("-")[0]
 _HALF_WRITTEN = re.compile(r"\.(\d{20}\.\w+|leader-epoch-checkpoint)\..*\.part")
@@ -112,11 +118,14 @@ class Recovery:
     partitions : list of PartitionRecovery
     is_marked_clean : bool
         Whether the next broker was told to take the logs as they are.
+    broker_epoch : int or None
+        What it was told of its last registration; -1 for nothing.
     """
 
     path: Path
     partitions: list[PartitionRecovery]
     is_marked_clean: bool = False
+    broker_epoch: int | None = None
 
     @property
     def is_in_order(self) -> bool:
@@ -234,14 +243,15 @@ def recover(
             return job.put_in_order(one, truncate=truncate, backup=backup)
 
         done = Recovery(job.path, _each(job.partitions, put_in_order, threads, on_progress))
-        if mark_clean and job.path == job.data_dir and done.is_in_order:
+        is_whole = job.path == job.data_dir and not job.passes_over
+        if mark_clean and is_whole and done.is_in_order:
             if broker_epoch is None:
-                broker_epoch = find_broker_epoch(job.data_dir)
+                broker_epoch = find_broker_epoch(job.path)
             epoch = -1 if broker_epoch is None else broker_epoch
             mark = clean_shutdown_file(CleanShutdown(version=0, broker_epoch=epoch))
-            with AtomicFile(job.data_dir / CLEAN_SHUTDOWN_FILE, like=job.data_dir) as file:
+            with AtomicFile(job.path / CLEAN_SHUTDOWN_FILE, like=job.path) as file:
                 file.stream.write(mark)
-            done.is_marked_clean = True
+            done.is_marked_clean, done.broker_epoch = True, epoch
     return done
 
 
@@ -254,10 +264,12 @@ class _Job:
         log_start_offset: int | None,
     ) -> None:
         self.path = path
-        found = open_log_dir(path)
-        is_one = [one.path for one in found.partitions] == [path]
-        self.partitions = [partition_dir(path)] if is_one else _loaded_by_broker(found.partitions)
-        self.data_dir = _data_dir(path.resolve().parent if is_one else path)
+        found = open_log_dir(path).partitions
+        is_one = _is_partition(path)
+        self.partitions = [partition_dir(path)] if is_one else _loaded_by_broker(found)
+        self.data_dir = _data_dir(Path(os.path.abspath(path)).parent if is_one else path)
+        # Logs that no broker would find, such as a folder that was given another name.
+        self.passes_over = any(one.topic is None and one.path != path for one in found)
         self._settings = settings
         self._recovery_points = self._offsets(RECOVERY_POINT_CHECKPOINT, recovery_point)
         self._log_starts = self._offsets(LOG_START_CHECKPOINT, log_start_offset)
@@ -282,7 +294,7 @@ class _Job:
         )
         try:
             log = load_log(one.path, settings)
-        except (KafkaScanError, OSError) as error:
+        except Exception as error:  # whatever it is, others are not to suffer from it
             result.error = error
             return result, None
         result.log_start_offset, result.log_end_offset = log.log_start_offset, log.log_end_offset
@@ -312,6 +324,14 @@ def _loaded_by_broker(partitions: list[PartitionDir]) -> list[PartitionDir]:
         for one in partitions
         if one.topic not in (None, _METADATA_TOPIC) and one.state in (None, "future")
     ]
+
+
+def _is_partition(path: Path) -> bool:
+    """Tell whether a folder is that of a partition: it has its name, or logs lie in it."""
+    if _data_dir(path) is not None:
+        return False
+    here = partition_dir(path)
+    return here.topic is not None or any(one.name.kind == "log" for one in here.segments)
 
 
 def _data_dir(folder: Path) -> Path | None:
@@ -404,7 +424,7 @@ def _keep(path: Path, *, backup: bool) -> None:
         return
     name = _free_name(path)
     try:
-        os.link(path, name)
+        os.link(os.path.realpath(path), name)
     except OSError:  # not every file system has links
         with open(path, "rb") as old, AtomicFile(name, like=path) as file:
             shutil.copyfileobj(old, file.stream, _COPIED_AT_ONCE)
@@ -422,7 +442,7 @@ def _free_name(path: Path) -> Path:
 def _cut_off(path: Path, size: int, *, backup: bool) -> None:
     with open(path, "r+b") as log:
         if backup:
-            tail = path.with_name(f"{path.name}.tail-{size}.bak")
+            tail = _free_name(path.with_name(f"{path.name}.tail-{size}"))
             log.seek(size)
             with AtomicFile(tail, like=path) as file:
                 shutil.copyfileobj(log, file.stream, _COPIED_AT_ONCE)

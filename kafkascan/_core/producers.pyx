@@ -112,7 +112,8 @@ cdef int append(State *state, const ks_batch_row *row, ks_producer_entry *entry)
     entry.last_offset = last_offset(row)
     entry.offset_delta = row.last_offset_delta
     entry.timestamp = row.max_timestamp
-    if entry.current_txn_first_offset < 0 and is_transactional:
+    # A negative offset, which no broker gives, would leave the transaction unopened for ever.
+    if entry.current_txn_first_offset < 0 and is_transactional and row.base_offset >= 0:
         entry.current_txn_first_offset = row.base_offset
         state.opened[state.opened_count] = <int32_t>(entry - state.entries)
         state.opened_count += 1

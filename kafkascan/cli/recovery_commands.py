@@ -101,6 +101,9 @@ def recover(
     if rows:
         writer.write({name: [row[name] for row in rows] for name in RECOVERY_COLUMNS})
     writer.close()
+    if result.is_marked_clean:
+        epoch = result.broker_epoch
+        print(f"{path}: marked as shut down cleanly, broker epoch {epoch}", file=sys.stderr)
     context.exit(max([EXIT_CLEAN, *map(_tell, result.partitions)]))
 
 

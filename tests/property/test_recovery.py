@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkascan as ks
-from tests.support.logs import WrittenLog
+from tests.support.logs import TRANSACTIONAL, WrittenLog
+from tests.support.records import RecordV2, batch_of
 
 NAMES = [
     f"{0:020}.index", f"{0:020}.timeindex", f"{0:020}.txnindex", f"{0:020}.log",
@@ -115,3 +116,15 @@ def test_any_batches(seed: int, change: bytes, where: int) -> None:
         except (ks.IndexOverflowError, ks.BatchTableError):
             continue
         ks.check_index(entries, batches, base_offset=0)
+
+
+def test_transactions_at_offsets_that_cannot_be() -> None:
+    log = b"".join(
+        batch_of(
+            [RecordV2()], base_offset=-5, last_offset_delta=1000 + number, producer_id=1,
+            producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL,
+        )
+        for number in range(3000)
+    )  # fmt: skip
+    (entry,) = ks.build_producer_snapshot(log)
+    assert entry["current_txn_first_offset"] == -1

@@ -259,3 +259,85 @@ def test_root_leaves_files_to_their_owner(damaged: Path) -> None:
     ks.recover(damaged, write=True, truncate=True, now_ms=NOW)
     ours = [path for path in damaged.parent.rglob("*") if path.stat().st_uid != 1234]
     assert ours == []
+
+
+def test_a_partition_behind_a_link(tmp_path: Path) -> None:
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    shutil.copytree(KILLED, data)
+    elsewhere.mkdir()
+    shutil.move(data / "preallocated-0", elsewhere / "p")
+    (data / "preallocated-0").symlink_to(elsewhere / "p")
+    done = ks.recover(data, write=True, truncate=True)
+    assert {one.topic for one in done.partitions} == {"being-written", "preallocated"}
+    assert done.is_marked_clean
+    assert done.broker_epoch == 11
+    (log,) = (elsewhere / "p").glob("*.log")
+    assert ks.scan_batches(log).end is ks.ScanEnd.CLEAN
+
+
+def test_the_lock_of_a_partition_behind_a_link(damaged: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "other" / "orders-0"
+    linked.parent.mkdir()
+    shutil.move(damaged.parent / "meta.properties", linked.parent)
+    linked.symlink_to(damaged)
+    ks.recover(linked, write=True, now_ms=NOW)
+    assert (linked.parent / ".lock").exists()
+
+
+def test_logs_under_other_names_keep_a_data_dir_from_being_clean(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(KILLED, data)
+    (data / "being-written-0").rename(data / "put aside")
+    done = ks.recover(data, write=True, truncate=True)
+    assert done.is_in_order
+    assert not done.is_marked_clean
+
+
+def test_a_data_dir_without_logs_gets_none(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
+    shutil.copy(KILLED / "__cluster_metadata-0" / f"{0:020}-{0:010}.checkpoint", tmp_path)
+    (tmp_path / f"{0:020}-{0:010}.checkpoint").rename(tmp_path / "bootstrap.checkpoint")
+    assert ks.recover(tmp_path, write=True).partitions == []
+    assert not list(tmp_path.glob("*.log"))
+
+
+def test_an_empty_partition_gets_a_segment(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    (alone,) = ks.recover(tmp_path / "orders-0").partitions
+    assert len(alone.changes) == 4
+
+
+def test_tails_are_all_kept(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(KILLED, data)
+    partition = data / "preallocated-0"
+    for tail in (b"one" * 100, b"two" * 100):
+        with open(partition / f"{0:020}.log", "ab") as log:
+            log.write(tail)
+        ks.recover(partition, write=True, truncate=True)
+    kept = sorted(path.read_bytes() for path in partition.glob("*.tail-*"))
+    assert [data[-3:] for data in kept] == [b"one", b"two"]
+
+
+def test_what_a_link_leads_to_is_kept(damaged: Path, tmp_path: Path) -> None:
+    index = damaged / f"{0:020}.index"
+    (tmp_path / "far").write_bytes(b"old index")
+    index.unlink()
+    index.symlink_to(tmp_path / "far")
+    ks.recover(damaged, write=True, now_ms=NOW)
+    assert (damaged / f"{index.name}.bak").read_bytes() == b"old index"
+    assert index.is_symlink()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "5.log", "9223372036854775807.log", "0000000000000000005.log.swap",
+        "09223372036854775808.snapshot", "9223372036854775808.snapshot",
+        "99999999999999999999999.log", "10000000000000000000.log", "-5.log", "x.index",
+    ],
+)  # fmt: skip
+def test_odd_names_are_left_alone(damaged: Path, name: str) -> None:
+    (damaged / name).write_bytes(b"odd")
+    done = ks.recover(damaged, write=True, truncate=True, now_ms=NOW)
+    assert done.is_in_order
