@@ -14,8 +14,8 @@ from kafkascan.batches import iter_batches
 from kafkascan.errors import CorruptIndexError
 from kafkascan.indexes import IndexEntries, read_index
 from kafkascan.log_dir import partition_dir
+from kafkascan.names import parse_segment_name, sibling_name
 from kafkascan.records import iter_records
-from kafkascan.segment import Segment, open_segment
 from kafkascan.sources import Source, SourceLike, borrowed_source
 
 _ROWS_AT_ONCE = 4096
@@ -248,15 +248,12 @@ def _first_not_before(
 
 def _index(source: Source, kind: str) -> tuple[IndexEntries, int] | None:
     """Return the entries of an index beside a log, and the log's base offset."""
-    if not source.is_file:
+    log = Path(source.path)
+    name, of_log = sibling_name(log.name, kind), parse_segment_name(log.name)
+    if not source.is_file or name is None or of_log is None or of_log.base_offset is None:
         return None
-    with open_segment(source.path) as segment:
-        return _entries(segment, kind)
-
-
-def _entries(segment: Segment, kind: str) -> tuple[IndexEntries, int] | None:
-    path, base_offset = segment.sibling(kind), segment.base_offset
-    return None if path is None or base_offset is None else (read_index(path), base_offset)
+    path = log.with_name(name)
+    return (read_index(path), of_log.base_offset) if path.exists() else None
 
 
 def _indexed_position(source: Source, offset: int) -> int | None:

@@ -18,7 +18,7 @@ from kafkascan.batch_columns import BatchTable, require_columns
 from kafkascan.cli.index_commands import index
 from kafkascan.cli.inputs import PLACE_COLUMNS, Input
 from kafkascan.cli.options import Time, with_inputs, with_threads
-from kafkascan.cli.output import NAMED_CODES, Columns, open_writer
+from kafkascan.cli.output import NAMED_CODES, Columns, open_writer, write_rows
 from kafkascan.cli.record_commands import records
 from kafkascan.cli.recovery_commands import recover
 from kafkascan.cli.session import EXIT_UNREADABLE, EXIT_USAGE, Report, Session
@@ -92,7 +92,7 @@ def info(
         return one.place | vars(summary) | counts | _ending(source, report)
 
     session = Session(paths, memory_map=memory_map, drop_cache=drop_cache, shows_progress=True)
-    _write_rows(output_format, INFO_COLUMNS, list(session.map(summarize, threads)))
+    write_rows(output_format, INFO_COLUMNS, list(session.map(summarize, threads)))
     context.exit(session.exit_code)
 
 
@@ -120,7 +120,7 @@ def verify(
         return one.place | counts | _ending(source, report)
 
     session = Session(paths, memory_map=memory_map, drop_cache=drop_cache, shows_progress=True)
-    _write_rows(output_format, VERIFY_COLUMNS, list(session.map(count_bad, threads)))
+    write_rows(output_format, VERIFY_COLUMNS, list(session.map(count_bad, threads)))
     context.exit(session.exit_code)
 
 
@@ -142,13 +142,6 @@ def _note_bad_checksums(
             f"{path}: position {batch['position']} (base_offset {batch['base_offset']}):"
             f" the stored checksum {batch['crc']} is not that of the bytes [BAD_CRC]"
         )
-
-
-def _write_rows(output_format: str, names: Sequence[str], rows: list[dict[str, Any]]) -> None:
-    writer = open_writer(output_format, names)
-    if rows:
-        writer.write({name: [row[name] for row in rows] for name in names})
-    writer.close()
 
 
 @cli.command()

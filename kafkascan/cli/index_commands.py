@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kafkascan as ks
+from kafkascan.batch_columns import join_tables
 from kafkascan.cli.inputs import PLACE_COLUMNS, Input
 from kafkascan.cli.options import InputPath, Time, with_inputs
-from kafkascan.cli.output import FORMATS, open_writer
+from kafkascan.cli.output import FORMATS, open_writer, write_rows
 from kafkascan.cli.session import (
     EXIT_CLEAN,
     EXIT_FINDINGS,
@@ -153,13 +154,12 @@ def check(
     """
 
     def check_all(one: Input, source: ks.Source, report: Report) -> list[dict[str, Any]]:
-        batches = [np.empty(0, ks.BATCH_DTYPE), *report.tables(source)]
-        table = np.concatenate([part.view(np.uint8) for part in batches]).view(ks.BATCH_DTYPE)
+        table = join_tables(list(report.tables(source)))
         return [one.place | _checked(path, table, report) for path in _siblings(one.path, _CHECKED)]
 
     session = Session(paths, memory_map=memory_map, drop_cache=drop_cache, shows_progress=True)
     found = [row for rows in session.map(check_all, None) for row in rows]
-    _write_rows(output_format, CHECK_COLUMNS, found)
+    write_rows(output_format, CHECK_COLUMNS, found)
     context.exit(session.exit_code)
 
 
@@ -236,8 +236,7 @@ def build(
         name = ks.parse_segment_name(one.path.name)
         if name is None or name.kind != "log" or name.base_offset is None:
             return []
-        batches = [np.empty(0, ks.BATCH_DTYPE), *report.tables(source)]
-        table = np.concatenate([part.view(np.uint8) for part in batches]).view(ks.BATCH_DTYPE)
+        table = join_tables(list(report.tables(source)))
         place = {"base_offset": name.base_offset, "interval_bytes": interval_bytes}
         files = {
             "index": ks.build_offset_index(table, **place),
@@ -250,7 +249,7 @@ def build(
 
     session = Session(paths, memory_map=memory_map, drop_cache=drop_cache, shows_progress=True)
     found = [row for rows in session.map(build_both, None) for row in rows]
-    _write_rows(output_format, BUILD_COLUMNS, found)
+    write_rows(output_format, BUILD_COLUMNS, found)
     context.exit(session.exit_code)
 
 
@@ -279,13 +278,6 @@ def _built(
     elif verdict != "same":
         report.finding(f"{there}: {verdict}")
     return {"file": name, "entries": len(entries), "size": len(data), "verdict": verdict}
-
-
-def _write_rows(output_format: str, names: Sequence[str], rows: list[dict[str, Any]]) -> None:
-    writer = open_writer(output_format, names)
-    if rows:
-        writer.write({name: [row[name] for row in rows] for name in names})
-    writer.close()
 
 
 # ---- lookup ----------------------------------------------------------------------------------
@@ -325,5 +317,5 @@ def lookup(
     except READ_ERRORS as error:
         context.exit(_unreadable(path, error))
     names = OFFSET_COLUMNS if offset is not None else TIME_COLUMNS
-    _write_rows(output_format, names, [] if found is None else [vars(found)])
+    write_rows(output_format, names, [] if found is None else [vars(found)])
     context.exit(EXIT_CLEAN if found is not None else EXIT_FINDINGS)

@@ -197,3 +197,11 @@ def open_output(output_format: str, names: Sequence[str], path: Path | None) -> 
 def open_writer(output_format: str, names: Sequence[str]) -> Writer:
     """Return the writer of a format, for rows of these columns."""
     return _WRITERS[output_format](names)
+
+
+def write_rows(output_format: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows that are all there, of which these columns are shown."""
+    writer = open_writer(output_format, names)
+    if rows:
+        writer.write({name: [row[name] for row in rows] for name in names})
+    writer.close()

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import kafkascan as ks
 from kafkascan.cli.options import InputPath, with_threads
-from kafkascan.cli.output import FORMATS, open_writer
+from kafkascan.cli.output import FORMATS, write_rows
 from kafkascan.cli.session import (
     EXIT_CLEAN,
     EXIT_UNREADABLE,
@@ -96,11 +96,7 @@ def recover(
             report.unreadable(str(path), error)
             tell_on_stderr(report)
             context.exit(EXIT_UNREADABLE)
-    writer = open_writer(output_format, RECOVERY_COLUMNS)
-    rows = [_row(one) for one in result.partitions]
-    if rows:
-        writer.write({name: [row[name] for row in rows] for name in RECOVERY_COLUMNS})
-    writer.close()
+    write_rows(output_format, RECOVERY_COLUMNS, [_row(one) for one in result.partitions])
     if result.is_marked_clean:
         epoch = result.broker_epoch
         print(f"{path}: marked as shut down cleanly, broker epoch {epoch}", file=sys.stderr)
