@@ -389,7 +389,10 @@ class borrowed_source:  # noqa: N801 - used like a function
     """
 
     def __init__(self, source: SourceLike, *, close: bool = True) -> None:
-        owner = source.source if isinstance(source, HasSource) else source
+        # A Source first: asking for a protocol takes longer than opening a small file.
+        owner: SourceLike = source
+        if not isinstance(source, Source) and isinstance(source, HasSource):
+            owner = source.source
         self._is_ours = close and not isinstance(owner, Source)
         self._source = owner if isinstance(owner, Source) else Source(owner)
 

@@ -8,16 +8,18 @@ batches says how their transaction ended.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batch_columns import BatchTable, is_control, is_transactional, last_offset
-from kafkascan.control import ControlRecordType
-from kafkascan.records import iter_records
+from kafkascan.checks import verify_rows
+from kafkascan.errors import record_error
+from kafkascan.producers import COMPLETED_TRANSACTION, ProducerState, RefusedBatchError
 from kafkascan.sources import Source
+from kafkascan.spark.batch_rows import BAD_CHECKSUM
 from kafkascan.spark.files import FoundFile, open_file
 from kafkascan.spark.options import Options
 from kafkascan.spark.ranges import RangeWalk
@@ -95,53 +97,34 @@ _views: OrderedDict[tuple[FoundFile, ...], CommittedView] = OrderedDict()
 
 
 def _read(log: Sequence[FoundFile], options: Options) -> CommittedView:
-    opened: dict[int, int] = {}  # by producer: the first offset of its open transaction
-    aborted: list[tuple[int, int, int]] = []
+    state = ProducerState()
+    aborted = []
     for file in log:
         source = open_file(file, options)
         walk = RangeWalk(source, 0, source.size)
         for table in walk.tables(_ROWS):
-            rows = table[is_transactional(table)]
-            if len(rows):
-                _follow(rows, source, opened, aborted)
+            completed = _follow(table[is_transactional(table)], source, state)
+            aborted.append(completed[completed["is_aborted"] == 1])
         if walk.error is not None:
             raise walk.error
-    found = np.array(sorted(aborted), np.int64).reshape(-1, 3)
-    return CommittedView(min(opened.values(), default=_NEVER), *found.T.copy())
+    found = np.concatenate([np.empty(0, COMPLETED_TRANSACTION), *aborted])
+    found = np.sort(found, order=("producer_id", "first_offset"))
+    opened = state.entries()["current_txn_first_offset"]
+    return CommittedView(
+        int(min(opened[opened >= 0], default=_NEVER)),
+        found["producer_id"].copy(),
+        found["first_offset"].copy(),
+        found["last_offset"].copy(),
+    )
 
 
-def _follow(
-    batches: BatchTable,
-    source: Source,
-    opened: dict[int, int],
-    aborted: list[tuple[int, int, int]],
-) -> None:
+def _follow(batches: BatchTable, source: Source, state: ProducerState) -> NDArray[np.void]:
+    """Return the transactions that end in these batches."""
     markers = batches[is_control(batches)]
-    kinds = dict(_marker_kinds(source, markers)) if len(markers) else {}
-    for position, producer_id, base_offset, end in zip(
-        batches["position"].tolist(),
-        batches["producer_id"].tolist(),
-        batches["base_offset"].tolist(),
-        last_offset(batches).tolist(),
-        strict=True,
-    ):
-        if position not in kinds:
-            opened.setdefault(producer_id, base_offset)
-            continue
-        first = opened.pop(producer_id, None)
-        if kinds[position] == ControlRecordType.ABORT and first is not None:
-            aborted.append((producer_id, first, end))
-
-
-def _marker_kinds(source: Source, markers: BatchTable) -> Iterator[tuple[int, int | None]]:
-    """By position: the type of the first control record, None of a batch that has none left."""
-    yield from dict.fromkeys(markers["position"].tolist(), None).items()
-    tables = iter_records(source, markers, columns=["key"], control="only", verify=True)
-    for records in tables:
-        positions = records["position"]
-        is_first = np.append(True, positions[1:] != positions[:-1])
-        keys = records[is_first].items("key")
-        for position, key in zip(positions[is_first].tolist(), keys, strict=True):
-            # As ControlRecordType.parse: a short key is no marker that ends anything.
-            kind = int.from_bytes(key[2:4], "big", signed=True) if key and len(key) >= 4 else None
-            yield position, kind
+    wrong = np.flatnonzero(~verify_rows(source, markers))
+    if len(wrong):
+        raise record_error(BAD_CHECKSUM, source.path, markers[wrong[0]])
+    try:
+        return state.apply(source, batches)
+    except RefusedBatchError as refused:
+        raise refused.error from None
