@@ -82,7 +82,6 @@ from kafkascan.layout import (
     TimestampType,
 )
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir, partition_dir
-from kafkascan.log_loading import SegmentReport
 from kafkascan.lookups import BatchLocation, RecordLocation, lookup_offset, lookup_timestamp
 from kafkascan.names import SegmentName, parse_segment_name
 from kafkascan.producers import (
@@ -98,6 +97,7 @@ from kafkascan.segment import Segment, open_segment
 from kafkascan.selection import select_offsets, select_times
 from kafkascan.sources import Source
 from kafkascan.staged_files import Action, Change
+from kafkascan.staged_segments import SegmentReport
 from kafkascan.summary import BatchSummary, summarize
 
 __version__ = _version("kafkascan")

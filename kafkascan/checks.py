@@ -115,6 +115,8 @@ def _thread_count(batches: BatchTable, threads: int | None) -> int:
         raise ValueError("threads must be at least 1")
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if threads == 1:
+        return 1
     total = int(size_in_bytes(batches).sum())
     return max(1, min(threads, total // _BYTES_PER_THREAD))
 

@@ -35,6 +35,8 @@ def build_leader_epochs(
     """
     batches = require_batch_table(batches)
     entries = list(prior)
+    if entries and not (batches["partition_leader_epoch"] > entries[-1].epoch).any():
+        return entries
     epochs = np.where(batches["magic"] >= 2, batches["partition_leader_epoch"], -1)
     # Only where a maximum rises can an epoch be new, whatever was known before.
     highest = np.maximum.accumulate(epochs) if len(epochs) else epochs

@@ -47,6 +47,10 @@ _SNAPSHOT_VERSION = 1
 _SNAPSHOT_ENTRY = PRODUCER_ENTRY.newbyteorder(">")
 _FIRST_ROOM = 64
 _FIRST_BUCKETS = 16
+_NO_PRODUCERS = np.empty(0, PRODUCER_ENTRY)
+_NO_SLOTS = np.empty(0, np.int32)
+_NONE_ABORTED = np.empty(0, TRANSACTION_INDEX_ENTRY)
+_NONE_COMPLETED = np.empty(0, COMPLETED_TRANSACTION)
 
 
 class RefusedBatchError(Exception):
@@ -84,23 +88,23 @@ class ProducerState:
     """
 
     def __init__(self, entries: NDArray[np.void] | None = None) -> None:
-        known = np.empty(0, PRODUCER_ENTRY) if entries is None else entries
-        self._count = len(known)
-        self._entries = np.empty(0, PRODUCER_ENTRY)
-        self._make_room(max(_FIRST_ROOM, len(known)), known)
+        self._entries = _NO_PRODUCERS if entries is None else entries
+        self._count = len(self._entries)
+        # Where producers are found; made when there are some to look for.
+        self._slots = _NO_SLOTS
 
     def __len__(self) -> int:
         return self._count
 
-    def _make_room(self, capacity: int, entries: NDArray[np.void]) -> None:
+    def _make_room(self, capacity: int) -> None:
+        """Make room for some producers, and notes of where they are found."""
+        if len(self._slots) and capacity <= len(self._entries):
+            return
+        known, capacity = self._entries[: self._count], max(capacity, _FIRST_ROOM)
         self._entries = np.empty(capacity, PRODUCER_ENTRY)
-        self._entries[: len(entries)] = entries
+        self._entries[: len(known)] = known
         self._slots = np.full(1 << (2 * capacity - 1).bit_length(), -1, np.int32)
-        _core.index_entries(self._entries, len(entries), self._slots)
-
-    def _grow(self, capacity: int) -> None:
-        if capacity > len(self._entries):
-            self._make_room(capacity, self._entries[: self._count])
+        _core.index_entries(self._entries, len(known), self._slots)
 
     def apply(self, source: Source, batches: BatchTable) -> NDArray[np.void]:
         """
@@ -122,6 +126,9 @@ class ProducerState:
         RefusedBatchError
             At a batch that Kafka refuses. Those before it have been applied.
         """
+        if not (batches["producer_id"] >= 0).any():
+            return _NONE_COMPLETED
+        self._make_room(self._count)
         control = producers_control_rows(batches)
         markers, errors = read_markers(source, batches[control])
         stop = int(control[min(errors)]) if errors else len(batches)
@@ -141,7 +148,7 @@ class ProducerState:
             completed["row"][ended : ended + now_ended] += row
             row, said, ended = row + rows, said + markers_read, ended + now_ended
             if status == STATUS["OUTPUT_FULL"]:
-                self._grow(2 * len(self._entries))
+                self._make_room(2 * len(self._entries))
         if status != STATUS["OK"]:
             error = record_error(status, source.path, batches[row])
             raise RefusedBatchError(row, error, completed[:ended], is_fatal=True)
@@ -178,7 +185,7 @@ class ProducerState:
         # Each batch asks for its producer, and only then does the map see that it is full.
         asked_before = int((first < len(writers) - 1).sum())
         order = java_hash_order(ids[::-1], buckets_for=asked_before)
-        self._grow(self._count + len(found))
+        self._make_room(self._count + len(found))
         self._count = _core.merge_into(
             found[::-1].take(order), self._entries, self._count, self._slots
         )
@@ -200,6 +207,8 @@ class ProducerState:
         ndarray of PRODUCER_ENTRY
             In the order of a snapshot: that of the broker's ``HashMap``.
         """
+        if not self._count:
+            return _NO_PRODUCERS
         known = self._entries[: self._count]
         return known.take(java_hash_order(known["producer_id"]))
 
@@ -293,6 +302,8 @@ def build_transaction_index(
 
 def transaction_index_entries(completed: NDArray[np.void]) -> NDArray[np.void]:
     """Return the entries that aborted transactions have in a ``.txnindex`` file."""
+    if not len(completed):
+        return _NONE_ABORTED
     aborted = completed[completed["is_aborted"] == 1]
     entries = np.zeros(len(aborted), TRANSACTION_INDEX_ENTRY)
     for name in ("producer_id", "first_offset", "last_offset", "last_stable_offset"):
@@ -315,6 +326,9 @@ def _applied(
 
 
 # ---- files -----------------------------------------------------------------------------------
+
+_AT = {name: field[1] for name, field in (SNAPSHOT_HEADER.fields or {}).items()}
+_AT_CRC, _AT_COUNT = _AT["crc"], _AT["producer_count"]
 
 
 def read_producer_snapshot(path: str | os.PathLike[str], /) -> NDArray[np.void]:
@@ -345,16 +359,11 @@ def parse_producer_snapshot(data: bytes, path: str) -> NDArray[np.void]:
     size = len(data) - SNAPSHOT_HEADER.itemsize
     # Behind the last entry anything may follow, as long as the checksum knows of it.
     if not 0 <= header["producer_count"] <= size // _SNAPSHOT_ENTRY.itemsize:
-        raise _snapshot_error(path, _at("producer_count"), "BAD_SNAPSHOT_SIZE")
-    if crc32c(memoryview(data)[_at("producer_count") :]) != header["crc"]:
-        raise _snapshot_error(path, _at("crc"), "BAD_SNAPSHOT_CRC")
+        raise _snapshot_error(path, _AT_COUNT, "BAD_SNAPSHOT_SIZE")
+    if crc32c(memoryview(data)[_AT_COUNT:]) != header["crc"]:
+        raise _snapshot_error(path, _AT_CRC, "BAD_SNAPSHOT_CRC")
     count, start = int(header["producer_count"]), SNAPSHOT_HEADER.itemsize
     return np.frombuffer(data, _SNAPSHOT_ENTRY, count, start).astype(PRODUCER_ENTRY)
-
-
-def _at(name: str) -> int:
-    assert SNAPSHOT_HEADER.fields is not None
-    return SNAPSHOT_HEADER.fields[name][1]
 
 
 def _snapshot_error(path: str, position: int, symbol: str) -> CorruptSnapshotError:
@@ -387,12 +396,14 @@ def snapshot_file(entries: NDArray[np.void]) -> bytes:
     """Return the bytes of a ``.snapshot`` file."""
     if not isinstance(entries, np.ndarray) or entries.dtype != PRODUCER_ENTRY or entries.ndim != 1:
         raise TypeError("a snapshot takes a one-dimensional array of PRODUCER_ENTRY")
-    header = np.zeros(1, SNAPSHOT_HEADER)
+    header = np.zeros((), SNAPSHOT_HEADER)
     header["version"] = _SNAPSHOT_VERSION
     header["producer_count"] = len(entries)
-    body = entries.astype(_SNAPSHOT_ENTRY).tobytes()
-    header["crc"] = crc32c(header.tobytes()[_at("producer_count") :] + body)
-    return header.tobytes() + body
+    covered = header.tobytes()[_AT_COUNT:]
+    if len(entries):
+        covered += entries.astype(_SNAPSHOT_ENTRY).tobytes()
+    header["crc"] = crc32c(covered)
+    return header.tobytes()[:_AT_COUNT] + covered
 
 
 def unexpired(entries: NDArray[np.void], now_ms: int, expiration_ms: int) -> NDArray[np.void]:
@@ -401,5 +412,7 @@ def unexpired(entries: NDArray[np.void], now_ms: int, expiration_ms: int) -> NDA
 
     Those are idle for a time, without an open transaction (``isProducerExpired``).
     """
+    if not len(entries):
+        return entries
     idle = now_ms - entries["timestamp"] >= expiration_ms
     return entries[~(idle & (entries["current_txn_first_offset"] < 0))]

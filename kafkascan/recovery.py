@@ -9,6 +9,7 @@ import itertools
 import os
 import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -28,9 +29,10 @@ from kafkascan.errors import LogDirInUseError
 from kafkascan.files import AtomicFile, give_to_owner_of, replace_files, sync_folder
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.log_dir import PartitionDir, open_log_dir, partition_dir
-from kafkascan.log_loading import LoadedLog, LoadSettings, SegmentReport, load_log
+from kafkascan.log_loading import LoadedLog, LoadSettings, load_log
 from kafkascan.producers import PRODUCER_EXPIRATION_MS
 from kafkascan.staged_files import Action, Change
+from kafkascan.staged_segments import SegmentReport
 
 LOCK_FILE = ".lock"
 _DATA_DIR_FILES = (
@@ -45,6 +47,8 @@ _METADATA_TOPIC = METADATA_PARTITION.rpartition("-")[0]
 _HALF_WRITTEN = re.compile(r"\.(\d{20}\.\w+|leader-epoch-checkpoint)\..*\.part")
 _COPIED_AT_ONCE = 1 << 24
 _WRITTEN_AT_ONCE = 128
+# To make a file durable is to wait for the disk; file systems let many wait for the same.
+_WRITTEN_SIDE_BY_SIDE = 16
 
 OnProgress = Callable[["PartitionRecovery", int, int], object]
 
@@ -199,7 +203,8 @@ def recover(
     now_ms : int, optional
         Milliseconds since the epoch, to tell which producers have expired; by default now.
     threads : int, optional
-        Partitions that are worked on at once; by default one per CPU.
+        Partitions that are read at once; by default one per CPU. While others are read, files
+        are made durable in threads of their own, which do nothing but wait.
     on_progress : callable, optional
         Gets each partition's result when it is there, how many there are so far, and of how
         many.
@@ -234,7 +239,8 @@ def recover(
     )
     if now_ms is not None:
         settings = replace(settings, now_ms=now_ms)
-    job = _Job(Path(path), settings, recovery_point, log_start_offset)
+    threads = _required_threads(threads)
+    job = _Job(Path(path), settings, recovery_point, log_start_offset, threads)
     if not write:
         return Recovery(job.path, _each(job.partitions, job.look_at, threads, on_progress))
     with _locked(job.data_dir):
@@ -242,7 +248,8 @@ def recover(
         def put_in_order(one: PartitionDir) -> PartitionRecovery:
             return job.put_in_order(one, truncate=truncate, backup=backup)
 
-        done = Recovery(job.path, _each(job.partitions, put_in_order, threads, on_progress))
+        workers = threads + _WRITTEN_SIDE_BY_SIDE
+        done = Recovery(job.path, _each(job.partitions, put_in_order, workers, on_progress))
         is_whole = job.path == job.data_dir and not job.passes_over
         if mark_clean and is_whole and done.is_in_order:
             if broker_epoch is None:
@@ -262,8 +269,10 @@ class _Job:
         settings: LoadSettings,
         recovery_point: int | None,
         log_start_offset: int | None,
+        threads: int,
     ) -> None:
         self.path = path
+        self._reading = threading.Semaphore(threads)
         found = open_log_dir(path).partitions
         is_one = _is_partition(path)
         self.partitions = [partition_dir(path)] if is_one else _loaded_by_broker(found)
@@ -293,13 +302,14 @@ class _Job:
             log_start_offset=self._log_starts(one),
         )
         try:
-            log = load_log(one.path, settings)
+            with self._reading:
+                log = load_log(one.path, settings)
+                result.changes = log.files.changes()
         except Exception as error:  # whatever it is, others are not to suffer from it
             result.error = error
             return result, None
         result.log_start_offset, result.log_end_offset = log.log_start_offset, log.log_end_offset
         result.segments, result.leader_epochs = log.segments, log.leader_epochs
-        result.changes = log.files.changes()
         return result, log
 
     def put_in_order(self, one: PartitionDir, *, truncate: bool, backup: bool) -> PartitionRecovery:
@@ -339,17 +349,21 @@ def _data_dir(folder: Path) -> Path | None:
     return folder if is_one else None
 
 
+def _required_threads(threads: int | None) -> int:
+    if threads is not None and threads < 1:
+        raise ValueError("threads must be at least 1")
+    return threads or os.cpu_count() or 1
+
+
 def _each(
     partitions: list[PartitionDir],
     work: Callable[[PartitionDir], PartitionRecovery],
-    threads: int | None,
+    workers: int,
     on_progress: OnProgress | None,
 ) -> list[PartitionRecovery]:
     """Work on partitions side by side; results are in their order."""
-    if threads is not None and threads < 1:
-        raise ValueError("threads must be at least 1")
     results = []
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+    with ThreadPoolExecutor(workers) as pool:
         for result in pool.map(work, partitions):
             results.append(result)
             if on_progress is not None:

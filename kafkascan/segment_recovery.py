@@ -148,6 +148,8 @@ def recover_segment(
 
 def _require_ascending(source: Source, aborted: NDArray[np.void]) -> None:
     """Fail where Kafka fails: markers in an index of transactions must ascend."""
+    if len(aborted) < 2:
+        return
     wrong = np.flatnonzero(np.diff(aborted["last_offset"].astype(np.int64)) <= 0)
     if len(wrong):
         offset = int(aborted["last_offset"][wrong[0] + 1])
@@ -158,10 +160,11 @@ def _require_ascending(source: Source, aborted: NDArray[np.void]) -> None:
 def _sound_batches(source: Source, threads: int | None) -> tuple[BatchTable, str | None]:
     """Return the batches before the first one that is damaged, and what is wrong with that."""
     scan = scan_batches(source, on_corrupt="stop")
-    wrong = np.flatnonzero(~verify_crcs(source, scan.batches, threads=threads))
-    if len(wrong):
-        error = record_error("CHECKSUM_MISMATCH", source.path, scan.batches[wrong[0]])
-        return scan.batches[: wrong[0]], error.reason
+    verdicts = verify_crcs(source, scan.batches, threads=threads)
+    if not verdicts.all():
+        wrong = int(verdicts.argmin())
+        error = record_error("CHECKSUM_MISMATCH", source.path, scan.batches[wrong])
+        return scan.batches[:wrong], error.reason
     if scan.end is ScanEnd.CLEAN:
         return scan.batches, None
     if scan.error is not None:
@@ -204,5 +207,7 @@ def _end_of(batches: BatchTable) -> int:
 
 def _map_end_offset(batches: BatchTable) -> int | None:
     """Messages of magic 0 and 1 do not move it."""
+    if len(batches) and batches["magic"][-1] >= 2:
+        return int(next_offset(batches[-1:])[0])
     new = np.flatnonzero(batches["magic"] >= 2)
     return int(next_offset(batches[new[-1:]])[0]) if len(new) else None

@@ -75,6 +75,8 @@ class Source:
     memory_map : bool, default True
         Map the file. With False it is read piece by piece: slower, but it takes no
         address space and works where mapping does not.
+    read_below : int, default 0
+        Read a file that is smaller than this at once, instead of mapping it.
     max_size : int, optional
         Of a file: no more than this many bytes of it are seen, whatever was appended since
         somebody looked at its size.
@@ -105,7 +107,13 @@ class Source:
     """
 
     def __init__(
-        self, data: SourceLike, /, *, memory_map: bool = True, max_size: int | None = None
+        self,
+        data: SourceLike,
+        /,
+        *,
+        memory_map: bool = True,
+        read_below: int = 0,
+        max_size: int | None = None,
     ) -> None:
         if max_size is not None and max_size < 0:
             raise ValueError("max_size must not be negative")
@@ -118,7 +126,7 @@ class Source:
         self._reads = 0  # that are under way; they need the descriptor
         if isinstance(data, (str, os.PathLike)):
             self.path = os.fspath(data)
-            self._open_file(memory_map, max_size)
+            self._open_file(memory_map, read_below, max_size)
         elif isinstance(data, ReadsAt):
             self.path, self._reader = data.path, data
             self.size = data.size if max_size is None else min(data.size, max_size)
@@ -129,7 +137,7 @@ class Source:
             self._view = _bytes_view(data)
             self.size = self._view.nbytes
 
-    def _open_file(self, memory_map: bool, max_size: int | None) -> None:
+    def _open_file(self, memory_map: bool, read_below: int, max_size: int | None) -> None:
         # O_NONBLOCK: opening a FIFO must not wait for a writer.
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -139,20 +147,39 @@ class Source:
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file", self.path)
             self.size = status.st_size if max_size is None else min(status.st_size, max_size)
-            if memory_map and self.size > 0:
+            if self.size < read_below:
+                self._view = memoryview(self._read_file(descriptor))
+            elif memory_map and self.size > 0:
                 self._map = self._map_file(descriptor)
                 self._view = memoryview(self._map)
         except BaseException:
             os.close(descriptor)
             raise
-        self._descriptor = descriptor
+        if self._view is not None and self._map is None:
+            os.close(descriptor)
+        else:
+            self._descriptor = descriptor
+
+    def _read_file(self, descriptor: int) -> bytes:
+        data = bytearray()
+        while len(data) < self.size:
+            piece = os.read(descriptor, self.size - len(data))
+            if not piece:
+                raise self._truncated_at_open()
+            if len(piece) == self.size:
+                return piece
+            data += piece
+        return bytes(data)
 
     def _map_file(self, descriptor: int) -> mmap.mmap:
         try:
             return mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ)
         except ValueError:  # how mmap says that the file has become shorter since
-            reason = f"the file was truncated from {self.size} bytes while it was opened"
-            raise SourceReadError(self.path, self.size, reason) from None
+            raise self._truncated_at_open() from None
+
+    def _truncated_at_open(self) -> SourceReadError:
+        reason = f"the file was truncated from {self.size} bytes while it was opened"
+        return SourceReadError(self.path, self.size, reason)
 
     @property
     def is_in_memory(self) -> bool:

@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from kafkascan.files import read_up_to
+
 
 class Action(enum.StrEnum):
     """What happens to a file."""
@@ -56,6 +58,7 @@ class StagedFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._prefix = os.path.join(folder, "")
         self._on_disk = {
             entry.name: entry.stat().st_size for entry in os.scandir(folder) if entry.is_file()
         }
@@ -75,9 +78,13 @@ class StagedFiles:
     def __contains__(self, name: str) -> bool:
         return name in self._origin or name in self._written
 
-    def origin(self, name: str) -> Path:
+    def path(self, name: str) -> str:
+        """Return the path that a file would have."""
+        return self._prefix + name
+
+    def origin(self, name: str) -> str:
         """Return where the bytes of a file are that is not written anew."""
-        return self.folder / self._origin[name]
+        return self._prefix + self._origin[name]
 
     def size(self, name: str) -> int:
         """Return the size that a file would have, in bytes."""
@@ -89,7 +96,7 @@ class StagedFiles:
         """Return what would be in a file."""
         if name in self._written:
             return self._written[name]
-        return self.origin(name).read_bytes()[: self.size(name)]
+        return read_up_to(self.origin(name), self.size(name))
 
     def write(self, name: str, data: bytes, reason: str) -> None:
         """Let a file have these bytes; if it has them on disk, nothing is noted."""
@@ -198,7 +205,7 @@ class StagedFiles:
         return (
             self._origin.get(name, name) == name
             and self._on_disk.get(name) == len(data)
-            and (self.folder / name).read_bytes() == data
+            and read_up_to(self._prefix + name, len(data)) == data
         )
 
     def written(self, name: str) -> bytes:

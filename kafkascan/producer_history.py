@@ -1,0 +1,158 @@
+"""Producers' state on its way through a log, with the snapshots that a broker takes of it."""
+
+from __future__ import annotations
+
+import bisect
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batch_columns import last_offset
+from kafkascan.batches import BatchScan
+from kafkascan.errors import CorruptSnapshotError
+from kafkascan.producers import (
+    ProducerState,
+    RefusedBatchError,
+    parse_producer_snapshot,
+    snapshot_file,
+    unexpired,
+)
+from kafkascan.staged_files import StagedFiles
+from kafkascan.staged_segments import StagedSegment, floor, offset_of, overlapping
+
+
+class Snapshots:
+    """The snapshots of a partition's producers, in the order of their offsets."""
+
+    def __init__(self, files: StagedFiles) -> None:
+        self._files = files
+        names = (name for name in files.names() if name.endswith(".snapshot"))
+        self.offsets = sorted(offset for name in names if (offset := offset_of(name)) is not None)
+        # The one that was written last is the one that is read next.
+        self._written: tuple[int, NDArray[np.void]] | None = None
+
+    def write(self, offset: int, state: ProducerState) -> None:
+        """Write the snapshot of an offset."""
+        entries = state.entries()
+        self._written = offset, entries
+        data = snapshot_file(entries)
+        self._files.write(_snapshot_name(offset), data, "the producers' state at this offset")
+        place = bisect.bisect_left(self.offsets, offset)
+        if self.offsets[place : place + 1] != [offset]:
+            self.offsets.insert(place, offset)
+
+    def read(self, offset: int) -> NDArray[np.void]:
+        """Read the snapshot of an offset; `CorruptSnapshotError` if it cannot be read."""
+        if self._written is not None and self._written[0] == offset:
+            return self._written[1]
+        name = _snapshot_name(offset)
+        return parse_producer_snapshot(self._files.read(name), self._files.path(name))
+
+    def delete(self, offset: int, reason: str, *, shortens_log: bool = False) -> None:
+        """Delete the snapshot of an offset, if there is one."""
+        place = bisect.bisect_left(self.offsets, offset)
+        if self.offsets[place : place + 1] == [offset]:
+            del self.offsets[place]
+            self._files.delete(_snapshot_name(offset), reason, shortens_log=shortens_log)
+
+    def delete_outside(self, first: int, last: int, reason: str) -> None:
+        """Delete those that are not in ``[first, last]``."""
+        before = self.offsets[: bisect.bisect_left(self.offsets, first)]
+        behind = self.offsets[bisect.bisect_right(self.offsets, last) :]
+        for offset in before + behind:
+            self.delete(offset, reason)
+
+
+class ProducerHistory:
+    """
+    Producers' state on its way through a log: ``ProducerStateManager``.
+
+    Parameters
+    ----------
+    snapshots : Snapshots
+    now_ms, expiration_ms : int
+        Which producers are forgotten when a snapshot is loaded.
+
+    Attributes
+    ----------
+    state : ProducerState
+    map_end : int
+        What the state covers all before of.
+    """
+
+    def __init__(self, snapshots: Snapshots, *, now_ms: int, expiration_ms: int) -> None:
+        self._snapshots = snapshots
+        self._now_ms, self._expiration_ms = now_ms, expiration_ms
+        self.state = ProducerState()
+        self.map_end = 0
+        self._last_snapshot = 0
+
+    def take_snapshot(self) -> None:
+        """Write a snapshot, if the state covers more than the last one."""
+        if self.map_end > self._last_snapshot:
+            self._snapshots.write(self.map_end, self.state)
+            self._last_snapshot = self.map_end
+
+    def rebuild(self, segments: list[StagedSegment], log_start: int, target: int) -> None:
+        """Bring the state to an offset (``UnifiedLog.rebuildProducerState``)."""
+        take_at = {segment.base_offset for segment in segments[-2:]} | {target}
+        self._load(log_start, target)
+        if target > self.map_end and target > 0:
+            last = floor(segments, target)
+            for segment in overlapping(segments, self.map_end, target):
+                start = max(segment.base_offset, self.map_end, log_start)
+                self.map_end = start
+                if segment.base_offset in take_at:
+                    self.take_snapshot()
+                is_last = segment is segments[last]
+                self._apply(segment, start, target if is_last else None)
+        self.map_end = target
+        self.take_snapshot()
+
+    def _load(self, log_start: int, target: int) -> None:
+        """Load the newest snapshot that can be read (``truncateAndReload``)."""
+        reason = "producers are counted anew from an earlier offset"
+        self._snapshots.delete_outside(log_start + 1, target, reason)
+        if target == self.map_end:
+            return
+        self.map_end = self._last_snapshot = log_start
+        for offset in reversed(self._snapshots.offsets.copy()):
+            try:
+                entries = self._snapshots.read(offset)
+            except CorruptSnapshotError as error:
+                self._snapshots.delete(offset, f"the snapshot cannot be read: {error.reason}")
+                continue
+            self.state = ProducerState(unexpired(entries, self._now_ms, self._expiration_ms))
+            self.map_end = self._last_snapshot = offset
+            return
+
+    def _apply(self, segment: StagedSegment, start: int, stop: int | None) -> None:
+        """Apply from the batch that holds an offset up to the one that holds another."""
+        scan = segment.scan()
+        ends = last_offset(scan.batches)
+        first, last = _first_at(ends, start), _first_at(ends, stop)
+        if last == len(ends):
+            require_framed(scan)
+        with segment.open() as source:
+            try:
+                self.state.apply_at_once(source, scan.batches[first:last])
+            except RefusedBatchError as refused:
+                raise refused.error from None
+
+
+def _first_at(ends: NDArray[np.int64], offset: int | None) -> int:
+    """Return the first row whose last offset is not below an offset."""
+    if offset is None:
+        return len(ends)
+    reaching = np.flatnonzero(ends >= offset)
+    return int(reaching[0]) if len(reaching) else len(ends)
+
+
+def require_framed(scan: BatchScan) -> None:
+    """Fail where Kafka fails that only steps from batch to batch: it looks at no magic byte."""
+    if scan.error is not None and scan.error.symbol == "BAD_LENGTH":
+        raise scan.error
+
+
+def _snapshot_name(offset: int) -> str:
+    return f"{offset:020}.snapshot"
