@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batch_columns import BatchTable, next_offset
+from kafkascan.batch_columns import BatchTable, last_offset, next_offset
 from kafkascan.batches import scan_batches
 from kafkascan.checkpoints import LeaderEpoch
 from kafkascan.checks import verify_crcs
@@ -22,7 +22,6 @@ from kafkascan.errors import (
 )
 from kafkascan.indexes import IndexEntries, build_indexes
 from kafkascan.layout import (
-    BATCH_DTYPE,
     LOG_OVERHEAD,
     OFFSET_INDEX_ENTRY,
     TIME_INDEX_ENTRY,
@@ -59,7 +58,7 @@ class RecoveredSegment:
     has_transaction_index : bool
         Whether Kafka creates the file; once it is there, it stays, if only as an empty one.
     is_emptied : bool
-        Whether Kafka gives all of it up, because offsets do not ascend.
+        Whether Kafka wants to give all of it up, because offsets do not ascend.
     """
 
     batches: BatchTable
@@ -132,7 +131,8 @@ def recover_segment(
     if isinstance(misfit, IndexOverflowError):
         raise misfit
     if misfit is not None:
-        return _emptied(epochs, had_aborted=bool(len(aborted)))
+        kept = _kept_of_emptied(batches, base_offset, interval_bytes)
+        return _emptied(kept, base_offset, epochs, had_aborted=bool(len(aborted)))
     return RecoveredSegment(
         batches=batches,
         valid_bytes=_end_of(batches),
@@ -183,14 +183,31 @@ def _indexed(
         return (np.empty(0, OFFSET_INDEX_ENTRY), np.empty(0, TIME_INDEX_ENTRY)), error
 
 
-def _emptied(leader_epochs: list[LeaderEpoch], *, had_aborted: bool) -> RecoveredSegment:
-    """Give up all of a segment whose offsets do not ascend, as Kafka does."""
+def _kept_of_emptied(batches: BatchTable, base_offset: int, interval_bytes: int) -> BatchTable:
+    """
+    Return what is left of a segment that Kafka empties.
+
+    ``LogSegment.truncateTo`` asks the index where the segment's first offset is. Usually that
+    is its start; but if that offset stands there again, far enough from the start to have
+    an entry, the log is cut there.
+    """
+    indexed = int(batches["position"].searchsorted(interval_bytes, side="right"))
+    if indexed < len(batches) and last_offset(batches[indexed : indexed + 1])[0] == base_offset:
+        return batches[:indexed]
+    return batches[:0]
+
+
+def _emptied(
+    kept: BatchTable, base_offset: int, leader_epochs: list[LeaderEpoch], *, had_aborted: bool
+) -> RecoveredSegment:
+    """Give up a segment whose offsets do not ascend, as Kafka does."""
     return RecoveredSegment(
-        batches=np.empty(0, BATCH_DTYPE),
-        valid_bytes=0,
+        batches=kept,
+        valid_bytes=_end_of(kept),
         reason=SENTENCES[STATUS["OFFSETS_NOT_ASCENDING"]],
         offset_index=np.empty(0, OFFSET_INDEX_ENTRY),
-        time_index=np.empty(0, TIME_INDEX_ENTRY),
+        # Of the latest timestamp, which is entered when the log is closed.
+        time_index=build_indexes(kept, base_offset, interval_bytes=_end_of(kept))[1],
         transaction_index=np.empty(0, TRANSACTION_INDEX_ENTRY),
         leader_epochs=leader_epochs,
         map_end_offset=None,

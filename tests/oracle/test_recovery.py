@@ -17,6 +17,7 @@ import kafkascan as ks
 from tests.oracle.build import ClassPaths
 from tests.oracle.damaged_dirs import DamagedDir, damaged_dir, golden_directories
 from tests.oracle.rebuild import Files, LoadArguments, Rebuild, read_files
+from tests.support.records import RecordV2, batch_of
 
 pytestmark = pytest.mark.oracle
 
@@ -111,6 +112,21 @@ def test_golden_directories_without_anything_but_logs(
         shutil.copy(log, bare)
     arguments = LoadArguments(interval_bytes=interval_bytes, now=1_714_000_000_000)
     assert verdict(rebuild, DamagedDir(bare, arguments, ("bare",))) == "same"
+
+
+@pytest.mark.parametrize("interval_bytes", [0, 1, 100, 200, 4096])
+@pytest.mark.parametrize("last_offset_delta", [0, 2])
+def test_first_batch_again_and_again(
+    rebuild: Rebuild, tmp_path: Path, interval_bytes: int, last_offset_delta: int
+) -> None:
+    first = batch_of([RecordV2(value=b"one")], base_offset=27, last_offset_delta=last_offset_delta)
+    again = batch_of([RecordV2(value=b"one")], base_offset=27)
+    folder = tmp_path / "repeated-0"
+    folder.mkdir()
+    (folder / f"{27:020}.log").write_bytes(first + 4 * again)
+    (folder / f"{27:020}.index").touch()
+    arguments = LoadArguments(interval_bytes=interval_bytes, now=1_714_000_000_000)
+    assert verdict(rebuild, DamagedDir(folder, arguments, ("repeated",))) == "same"
 
 
 def questions(directory: Path) -> tuple[list[int], list[int]]:

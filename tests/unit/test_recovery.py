@@ -16,6 +16,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.broker_epochs import find_broker_epoch
 from tests.support.logs import WrittenLog
+from tests.support.records import RecordV2, batch_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KILLED = GOLDEN / "kafka-4.4.0-killed" / "data"
@@ -65,6 +66,21 @@ def test_nothing_is_touched_without_write(damaged: Path) -> None:
     assert partition.truncated_bytes == sum(one.truncated_bytes for one in partition.segments) > 0
     assert "torn" not in repr(told)
     assert "the last batch is incomplete" in repr(told)
+
+
+def test_a_segment_that_repeats_its_first_offset_is_cut_where_the_index_finds_it(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    batch = batch_of([RecordV2(value=b"one")], base_offset=27, max_timestamp=NOW)
+    (folder / f"{27:020}.log").write_bytes(6 * batch)
+    (folder / f"{27:020}.index").touch()
+    for interval, kept in ((0, 1), (len(batch), 2), (4096, 6)):
+        (partition,) = ks.recover(folder, now_ms=NOW, interval_bytes=interval).partitions
+        (segment,) = partition.segments
+        assert segment.valid_bytes == kept * len(batch)
+        assert segment.next_offset == partition.log_end_offset == 28
 
 
 def test_logs_are_not_cut_off_unless_asked(damaged: Path) -> None:
