@@ -25,12 +25,13 @@ COMMIT, or one of the codes below."""
 NO_RECORD = -1
 """The batch is empty: the cleaner has removed the marker, and the transaction before it."""
 NO_MARKER = -2
-"""The batch holds another kind of control record: Kafka refuses to load the log."""
+"""The batch holds another kind of control record, or half of one: Kafka refuses to load the log."""
 UNREADABLE = -3
 """The record cannot be read: Kafka takes it for the end of what is valid."""
 
 _WIRE = {name: offset for name, _, offset in _layout.batch_header}
 _KEY = np.dtype([("version", ">i2"), ("type", ">i2")])
+_VERSION_SIZE, _SIGN = 2, 0x80
 _VALUE = np.dtype([("version", ">i2"), ("coordinator_epoch", ">i4")])
 
 
@@ -147,6 +148,11 @@ def _one(key: bytes | None, value: bytes | None) -> tuple[int, int]:
     kind, _, _ = decode_control_key(key)
     if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT) or value is None:
         return NO_MARKER, -1
-    _, _, _, said = decode_control_record(key, value)
+    try:
+        _, _, _, said = decode_control_record(key, value)
+    except SchemaError:
+        if len(value) >= _VERSION_SIZE and value[0] & _SIGN:
+            raise
+        return NO_MARKER, -1  # too short: a BufferUnderflowException
     assert said is not None
     return kind.value, said["coordinator_epoch"]

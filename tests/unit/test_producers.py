@@ -105,7 +105,8 @@ def control(key: bytes, value: bytes = b"\0\0\0\0\0\0", **fields: int) -> bytes:
     [
         (control(b"\0\0\0\2", b"\0\0\0"), "NO_END_MARKER", True),
         (control(b"\0"), "BAD_CONTROL_RECORD", False),
-        (control(b"\0\0\0\0", b"\0\0\0"), "BAD_CONTROL_RECORD", False),
+        (control(b"\0\0\0\0", b"\0\0\0"), "NO_END_MARKER", True),
+        (control(b"\0\0\0\0", b"\xff\xff\0"), "BAD_CONTROL_RECORD", False),
         (control(b"\0\0\0\x09"), "NO_END_MARKER", True),
         (
             batch_of([RecordV2()], base_offset=1, producer_id=5, producer_epoch=0),
