@@ -141,11 +141,15 @@ static inline int ks_decode_batch(const ks_payload *payload, const ks_batch_row 
                                   int32_t batch_number, int64_t row, int64_t count, int in_full,
                                   const ks_record_columns *columns, int64_t *done) {
     const uint8_t *p = payload->start;
+    /* Copies: what is written to columns might change the originals, for all C knows. */
+    const ks_record_columns local = *columns;
+    const ks_batch_row head = *batch;
+    const ks_payload bytes = *payload;
     int64_t i;
     for (i = 0; i < count; i++) {
         __builtin_prefetch(p + 1024);
-        columns->batch[row + i] = batch_number;
-        int status = ks_decode_record(&p, payload, batch, row + i, in_full, columns);
+        local.batch[row + i] = batch_number;
+        int status = ks_decode_record(&p, &bytes, &head, row + i, in_full, &local);
         if (status != KS_OK) {
             *done = i;
             return status;

@@ -14,8 +14,10 @@ enum { KS_MAX_VARINT_SIZE = 5, KS_MAX_VARLONG_SIZE = 10 };
 static inline int32_t ks_zigzag_32(uint32_t n) { return (int32_t)((n >> 1) ^ (0 - (n & 1))); }
 static inline int64_t ks_zigzag_64(uint64_t n) { return (int64_t)((n >> 1) ^ (0 - (n & 1))); }
 
-static inline const uint8_t *ks_read_long_varint(const uint8_t *p, const uint8_t *limit,
-                                                 int max_size, uint64_t *number) {
+static __attribute__((noinline, unused)) const uint8_t *ks_read_long_varint(const uint8_t *p,
+                                                                            const uint8_t *limit,
+                                                                            int max_size,
+                                                                            uint64_t *number) {
     uint64_t n = 0;
     for (int i = 0; i < max_size && p < limit; i++) {
         uint8_t byte = *p++;
@@ -28,26 +30,34 @@ static inline const uint8_t *ks_read_long_varint(const uint8_t *p, const uint8_t
     return NULL;
 }
 
+/* Nearly all are of one or two bytes, which are read without a loop. */
+static inline const uint8_t *ks_read_unsigned(const uint8_t *p, const uint8_t *limit, int max_size,
+                                              uint64_t *number) {
+    if (limit - p >= 2) {
+        if (p[0] < 0x80) {
+            *number = p[0];
+            return p + 1;
+        }
+        if (p[1] < 0x80) {
+            *number = (p[0] & 0x7fu) | (uint32_t)p[1] << 7;
+            return p + 2;
+        }
+    }
+    return ks_read_long_varint(p, limit, max_size, number);
+}
+
 static inline const uint8_t *ks_read_varint(const uint8_t *p, const uint8_t *limit,
                                             int32_t *number) {
-    if (p < limit && *p < 0x80) { /* nearly all are this short */
-        *number = ks_zigzag_32(*p);
-        return p + 1;
-    }
     uint64_t n = 0;
-    p = ks_read_long_varint(p, limit, KS_MAX_VARINT_SIZE, &n);
+    p = ks_read_unsigned(p, limit, KS_MAX_VARINT_SIZE, &n);
     *number = ks_zigzag_32((uint32_t)n);
     return p;
 }
 
 static inline const uint8_t *ks_read_varlong(const uint8_t *p, const uint8_t *limit,
                                              int64_t *number) {
-    if (p < limit && *p < 0x80) {
-        *number = ks_zigzag_64(*p);
-        return p + 1;
-    }
     uint64_t n = 0;
-    p = ks_read_long_varint(p, limit, KS_MAX_VARLONG_SIZE, &n);
+    p = ks_read_unsigned(p, limit, KS_MAX_VARLONG_SIZE, &n);
     *number = ks_zigzag_64(n);
     return p;
 }
