@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kafkascan.broker_epochs import METADATA_PARTITION, find_broker_epoch
 from kafkascan.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     LOG_START_CHECKPOINT,
@@ -30,6 +29,7 @@ from kafkascan.files import AtomicFile, give_to_owner_of, replace_files, sync_fo
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.log_dir import PartitionDir, open_log_dir, partition_dir
 from kafkascan.log_loading import LoadedLog, LoadSettings, load_log
+from kafkascan.metadata_log import METADATA_PARTITION, ClusterMetadata, read_cluster_metadata
 from kafkascan.producers import PRODUCER_EXPIRATION_MS
 from kafkascan.staged_files import Action, Change
 from kafkascan.staged_segments import SegmentReport
@@ -157,7 +157,7 @@ def recover(
     broker_epoch: int | None = None,
     recovery_point: int | None = None,
     log_start_offset: int | None = None,
-    interval_bytes: int = DEFAULT_INTERVAL_BYTES,
+    interval_bytes: int | None = None,
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     now_ms: int | None = None,
     threads: int | None = None,
@@ -196,8 +196,9 @@ def recover(
         as they are. By default what the data dir's checkpoint says; 0 reads all of each log.
     log_start_offset : int, optional
         By default what the data dir's checkpoint says, or 0.
-    interval_bytes : int, default 4096
-        The broker's ``index.interval.bytes``.
+    interval_bytes : int, optional
+        The broker's ``index.interval.bytes``. By default what each topic was given, or all,
+        if the metadata log that says it is in this data dir; 4096 otherwise.
     producer_expiration_ms : int, default one day
         The broker's ``producer.id.expiration.ms``.
     now_ms : int, optional
@@ -234,13 +235,11 @@ def recover(
         raise ValueError("dry_run is the opposite of write")
     if truncate and not write:
         raise ValueError("truncate needs write=True")
-    settings = LoadSettings(
-        interval_bytes=interval_bytes, producer_expiration_ms=producer_expiration_ms
-    )
+    settings = LoadSettings(producer_expiration_ms=producer_expiration_ms)
     if now_ms is not None:
         settings = replace(settings, now_ms=now_ms)
     threads = _required_threads(threads)
-    job = _Job(Path(path), settings, recovery_point, log_start_offset, threads)
+    job = _Job(Path(path), settings, recovery_point, log_start_offset, interval_bytes, threads)
     if not write:
         return Recovery(job.path, _each(job.partitions, job.look_at, threads, on_progress))
     with _locked(job.data_dir):
@@ -253,7 +252,7 @@ def recover(
         is_whole = job.path == job.data_dir and not job.passes_over
         if mark_clean and is_whole and done.is_in_order:
             if broker_epoch is None:
-                broker_epoch = find_broker_epoch(job.path)
+                broker_epoch = job.metadata.broker_epoch
             epoch = -1 if broker_epoch is None else broker_epoch
             mark = clean_shutdown_file(CleanShutdown(version=0, broker_epoch=epoch))
             with AtomicFile(job.path / CLEAN_SHUTDOWN_FILE, like=job.path) as file:
@@ -269,6 +268,7 @@ class _Job:
         settings: LoadSettings,
         recovery_point: int | None,
         log_start_offset: int | None,
+        interval_bytes: int | None,
         threads: int,
     ) -> None:
         self.path = path
@@ -280,6 +280,8 @@ class _Job:
         # Logs that no broker would find, such as a folder that was given another name.
         self.passes_over = any(one.topic is None and one.path != path for one in found)
         self._settings = settings
+        self.metadata = _metadata_of(self.data_dir)
+        self._interval_bytes = interval_bytes
         self._recovery_points = self._offsets(RECOVERY_POINT_CHECKPOINT, recovery_point)
         self._log_starts = self._offsets(LOG_START_CHECKPOINT, log_start_offset)
 
@@ -291,6 +293,14 @@ class _Job:
         known = read_offset_checkpoint(self.data_dir / name)
         return lambda one: known.get((one.topic or "", one.partition or 0), 0)
 
+    def _interval_of(self, topic: str) -> int:
+        if self._interval_bytes is not None:
+            return self._interval_bytes
+        default = self.metadata.default_interval_bytes
+        return self.metadata.interval_bytes.get(
+            topic, DEFAULT_INTERVAL_BYTES if default is None else default
+        )
+
     def look_at(self, one: PartitionDir) -> PartitionRecovery:
         return self._loaded(one)[0]
 
@@ -300,6 +310,7 @@ class _Job:
             self._settings,
             recovery_point=self._recovery_points(one),
             log_start_offset=self._log_starts(one),
+            interval_bytes=self._interval_of(one.topic or ""),
         )
         try:
             with self._reading:
@@ -334,6 +345,10 @@ def _loaded_by_broker(partitions: list[PartitionDir]) -> list[PartitionDir]:
         for one in partitions
         if one.topic not in (None, _METADATA_TOPIC) and one.state in (None, "future")
     ]
+
+
+def _metadata_of(data_dir: Path | None) -> ClusterMetadata:
+    return ClusterMetadata() if data_dir is None else read_cluster_metadata(data_dir)
 
 
 def _is_partition(path: Path) -> bool:

@@ -57,8 +57,9 @@ RECOVERY_COLUMNS = (
     help="By default, what the data dir's checkpoint says.",
 )  # fmt: skip
 @click.option(
-    "--interval-bytes", type=click.IntRange(min=0), default=4096, show_default=True,
-    help="The broker's index.interval.bytes.",
+    "--interval-bytes", type=click.IntRange(min=0), metavar="BYTES",
+    help="The broker's index.interval.bytes. By default, what the metadata log in the data dir"
+    " says of each topic, or 4096.",
 )  # fmt: skip
 @click.option(
     "--format", "output_format", type=click.Choice(FORMATS), default="table",

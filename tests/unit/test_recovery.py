@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from kafkascan.broker_epochs import find_broker_epoch
+from kafkascan.metadata_log import read_cluster_metadata
 from tests.support.logs import WrittenLog
 from tests.support.records import RecordV2, batch_of
 
@@ -165,7 +165,7 @@ def test_a_data_dir_is_marked_clean_once_it_is(tmp_path: Path) -> None:
     assert not ks.recover(data, write=True, truncate=True, mark_clean=False).is_marked_clean
     assert ks.recover(data, write=True, truncate=True).is_marked_clean
     mark = ks.read_clean_shutdown(data / ".kafka_cleanshutdown")
-    assert mark == ks.CleanShutdown(0, find_broker_epoch(KILLED) or -1)
+    assert mark == ks.CleanShutdown(0, read_cluster_metadata(KILLED).broker_epoch or -1)
     assert mark.broker_epoch > 0
     shapes = {partition.topic for partition in ks.recover(data).partitions}
     assert shapes == {"being-written", "preallocated"}  # brokers load the metadata themselves
@@ -174,8 +174,24 @@ def test_a_data_dir_is_marked_clean_once_it_is(tmp_path: Path) -> None:
 def test_the_epoch_of_a_broker_is_what_it_wrote_when_it_stopped() -> None:
     data = GOLDEN / "kafka-4.4.0" / "data"
     written = ks.read_clean_shutdown(data / ".kafka_cleanshutdown")
-    assert find_broker_epoch(data) == written.broker_epoch
-    assert find_broker_epoch(GOLDEN) is None
+    assert read_cluster_metadata(data).broker_epoch == written.broker_epoch
+    assert read_cluster_metadata(GOLDEN).broker_epoch is None
+
+
+def test_a_topic_keeps_the_index_interval_that_it_was_given() -> None:
+    assert read_cluster_metadata(KILLED).interval_bytes == {"being-written": 200}
+    told = {one.topic: one for one in ks.recover(KILLED).partitions}
+    changed = {change.name: change.new_size for change in told["being-written"].changes}
+    partition = KILLED / "being-written-0"
+    log = max(partition.glob("*.log"))
+    entries = ks.build_offset_index(
+        ks.scan_batches(log).batches, base_offset=int(log.stem), interval_bytes=200
+    )
+    assert changed[f"{log.stem}.index"] == entries.nbytes > 0
+    (alone,) = ks.recover(partition).partitions
+    assert {change.name: change.new_size for change in alone.changes} == changed
+    (finer,) = ks.recover(partition, interval_bytes=0).partitions
+    assert {change.name: change.new_size for change in finer.changes} != changed
 
 
 def test_one_bad_partition_does_not_keep_others_back(tmp_path: Path) -> None:
