@@ -119,6 +119,37 @@ def test_the_size_is_frozen_at_open(path: Path, memory_map: bool) -> None:
         assert (len(scan), scan.end) == (3, "CLEAN")
 
 
+def test_small_files_are_read_at_once(path: Path) -> None:
+    descriptors = len(os.listdir("/proc/self/fd")) if sys.platform == "linux" else 0
+    with ks.Source(path, read_below=len(LOG) + 1) as source:
+        if descriptors:
+            assert len(os.listdir("/proc/self/fd")) == descriptors
+        os.truncate(path, 0)  # it is not looked at any more
+        assert (source.path, source.size, source.is_in_memory) == (str(path), len(LOG), True)
+        assert source.as_array().tobytes() == LOG
+        scan = ks.scan_batches(source)
+        assert ks.verify_crcs(source, scan.batches).all()
+    path.write_bytes(LOG)
+    with ks.Source(path, read_below=len(LOG)) as source:
+        os.truncate(path, 0)
+        with pytest.raises(ks.SourceReadError, match="truncated"):
+            ks.scan_batches(source)
+
+
+def test_a_small_file_that_shrinks_while_it_is_opened(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = os.read
+
+    def truncate_and_read(descriptor: int, size: int) -> bytes:
+        os.truncate(path, 10)
+        return read(descriptor, size)
+
+    monkeypatch.setattr(os, "read", truncate_and_read)
+    with pytest.raises(ks.SourceReadError, match="truncated from"):
+        ks.Source(path, read_below=1 << 20)
+
+
 def test_a_view_outlives_the_source(path: Path) -> None:
     view = ks.open_segment(path).source.as_array()
     gc.collect()
