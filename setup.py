@@ -16,6 +16,7 @@ C_SOURCES = {
     "records": [],
     "unpacking": [],
     "items": [],
+    "encoding": [],
     "indexes": [],
     "producers": [],
 }
@@ -32,6 +33,7 @@ C_HEADERS = [
     "csrc/kafka_status.h",
     "csrc/record.h",
     "csrc/varint.h",
+    "csrc/write_batch.h",
 ]
 
 COMPILE_ARGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-g0", "-fvisibility=hidden"]

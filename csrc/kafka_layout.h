@@ -209,4 +209,29 @@ static inline int32_t ks_load_i32(const uint8_t *p) { return (int32_t)ks_load_u3
 static inline int16_t ks_load_i16(const uint8_t *p) { return (int16_t)ks_load_u16(p); }
 static inline int8_t ks_load_i8(const uint8_t *p) { return (int8_t)*p; }
 
+/* The same, for stores. */
+static inline void ks_store_u64(uint8_t *p, uint64_t v) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    v = __builtin_bswap64(v);
+#endif
+    memcpy(p, &v, sizeof v);
+}
+
+static inline void ks_store_u32(uint8_t *p, uint32_t v) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    v = __builtin_bswap32(v);
+#endif
+    memcpy(p, &v, sizeof v);
+}
+
+static inline void ks_store_u16(uint8_t *p, uint16_t v) {
+    p[0] = (uint8_t)(v >> 8);
+    p[1] = (uint8_t)v;
+}
+
+static inline void ks_store_i64(uint8_t *p, int64_t v) { ks_store_u64(p, (uint64_t)v); }
+static inline void ks_store_i32(uint8_t *p, int32_t v) { ks_store_u32(p, (uint32_t)v); }
+static inline void ks_store_i16(uint8_t *p, int16_t v) { ks_store_u16(p, (uint16_t)v); }
+static inline void ks_store_i8(uint8_t *p, int8_t v) { *p = (uint8_t)v; }
+
 #endif /* KAFKASCAN_LAYOUT_H */

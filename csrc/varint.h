@@ -2,6 +2,9 @@
  * is read. Both return the position behind the number, or NULL if it is cut off or longer
  * than its type allows. Like Kafka they accept encodings longer than needed, and drop what
  * the last byte holds too much.
+ *
+ * Those that write (ByteUtils.writeVarint, writeVarlong) use no byte more than needed; there
+ * must be room for the largest.
  */
 #ifndef KAFKASCAN_VARINT_H
 #define KAFKASCAN_VARINT_H
@@ -59,6 +62,27 @@ static inline const uint8_t *ks_read_varlong(const uint8_t *p, const uint8_t *li
     uint64_t n = 0;
     p = ks_read_unsigned(p, limit, KS_MAX_VARLONG_SIZE, &n);
     *number = ks_zigzag_64(n);
+    return p;
+}
+
+static inline uint64_t ks_zag_64(int64_t n) { return ((uint64_t)n << 1) ^ (uint64_t)(n >> 63); }
+
+/* How many bytes seven bits of a number each take: nine 64ths of its bits, rounded up. */
+static inline int ks_size_of_varlong(int64_t n) {
+    int highest = 63 - __builtin_clzll(ks_zag_64(n) | 1);
+    return (highest * 9 + 73) / 64;
+}
+
+static inline int ks_size_of_varint(int32_t n) { return ks_size_of_varlong(n); }
+
+/* A varint is the varlong of the same number. */
+static inline uint8_t *ks_write_varlong(uint8_t *p, int64_t number) {
+    uint64_t n = ks_zag_64(number);
+    while (n > 0x7f) { /* nearly all take one or two bytes */
+        *p++ = (uint8_t)(n | 0x80);
+        n >>= 7;
+    }
+    *p++ = (uint8_t)n;
     return p;
 }
 

@@ -12,6 +12,7 @@ records, in columns.
 
 from importlib.metadata import version as _version
 
+from kafkascan.batch_builder import BatchBuilder
 from kafkascan.batch_columns import (
     COLUMN_NAMES,
     as_datetime64,
@@ -27,6 +28,7 @@ from kafkascan.batch_columns import (
     timestamp_type,
 )
 from kafkascan.batches import BatchIterator, BatchScan, iter_batches, scan_batches
+from kafkascan.building import build_batches, iter_built_batches
 from kafkascan.checkpoints import (
     CleanShutdown,
     LeaderEpoch,
@@ -63,6 +65,7 @@ from kafkascan.errors import (
     InvalidRecordError,
     KafkaScanError,
     LogDirInUseError,
+    RecordInputError,
     SourceInUseError,
     SourceReadError,
     UnsupportedCompressionError,
@@ -111,6 +114,7 @@ __all__ = [
     "TIME_INDEX_ENTRY",
     "TRANSACTION_INDEX_ENTRY",
     "Action",
+    "BatchBuilder",
     "BatchIterator",
     "BatchLocation",
     "BatchScan",
@@ -138,6 +142,7 @@ __all__ = [
     "PartitionMetadata",
     "PartitionRecovery",
     "Record",
+    "RecordInputError",
     "RecordLocation",
     "RecordTable",
     "Recovery",
@@ -154,6 +159,7 @@ __all__ = [
     "UnsupportedCompressionError",
     "UnsupportedMagicError",
     "as_datetime64",
+    "build_batches",
     "build_leader_epochs",
     "build_offset_index",
     "build_producer_snapshot",
@@ -170,6 +176,7 @@ __all__ = [
     "is_control",
     "is_transactional",
     "iter_batches",
+    "iter_built_batches",
     "iter_records",
     "last_offset",
     "last_sequence",

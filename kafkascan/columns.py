@@ -48,6 +48,11 @@ class Buffers:
         self.sizes = np.array([array.size for array in self._arrays], np.int64)
         self._give_back = give_back
 
+    @property
+    def source_bytes(self) -> Bytes:
+        """Those of the source, which may be a map; none if it is not in memory."""
+        return self._arrays[0]
+
     def lend(self) -> list[Bytes]:
         """Return the buffers themselves; they live as long as somebody looks at them."""
         self._give_back = None
@@ -76,6 +81,18 @@ class Buffers:
             np.array([batch], np.int32), np.array([position]), np.array([size], np.int32)
         )
         return None if size < 0 else out.data.tobytes()
+
+    def addresses_of(
+        self, batch: NDArray[np.int32], position: NDArray[np.int64], size: NDArray[np.int32]
+    ) -> NDArray[np.uintp]:
+        """Find where items lie in memory, as long as the buffers live; 0 where they are empty."""
+        out = np.empty(len(size), np.uintp)
+        self.require_done(
+            _core.addresses_into(
+                self.addresses, self.sizes, self.of_batch, batch, position, size, out
+            )
+        )
+        return out
 
     def gather(
         self, batch: NDArray[np.int32], position: NDArray[np.int64], size: NDArray[np.int32]

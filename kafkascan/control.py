@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from kafkascan.layout import NamedCode
 from kafkascan.records import iter_records
 from kafkascan.schemas import control as schemas
 from kafkascan.schemas.decoder import Schema, SchemaError, decode
+from kafkascan.schemas.encoder import encode
 from kafkascan.sources import Source, SourceLike, borrowed_source
 
 _KEY = struct.Struct(">hh")
@@ -136,6 +138,35 @@ def _decode_value(kind: ControlRecordType, value: bytes) -> dict[str, Any]:
             raise SchemaError(f"version {version} of a {kind.name} record")
         layout = min(version, _LAID_OUT_BY_VERSION.get(kind, 0))
     return decode(_SCHEMAS[kind], value, layout)
+
+
+def encode_control_record(
+    kind: ControlRecordType, value: Mapping[str, Any] | bytes
+) -> tuple[bytes, bytes]:
+    """
+    Encode the key and the value of a control record.
+
+    Parameters
+    ----------
+    kind : ControlRecordType
+        Not UNKNOWN.
+    value : mapping or bytes
+        The message as `decode_control_record` gives it, ``version`` being 0 if it is left out;
+        or its bytes.
+
+    Raises
+    ------
+    ValueError
+        If Kafka has no such record, or the message is not one.
+    """
+    if kind not in _SCHEMAS:
+        raise SchemaError(f"Cannot append record with unknown control record type {kind}")
+    key = _KEY.pack(0, kind)
+    if not isinstance(value, Mapping):
+        return key, bytes(value)
+    message = {"version": 0, **value}
+    layout = min(int(message["version"]), _LAID_OUT_BY_VERSION.get(kind, 0))
+    return key, encode(_SCHEMAS[kind], message, layout)
 
 
 def read_control_records(

@@ -132,6 +132,27 @@ class BatchTableError(KafkaScanError, ValueError):
         return f"{self.path}: batches[{self.row}]: {self._sentence} [{self.symbol}]"
 
 
+class RecordInputError(KafkaScanError, ValueError):
+    """
+    A record that Kafka's formats cannot hold, or that Kafka's writers refuse.
+
+    Attributes
+    ----------
+    record : int
+        Its number among those that are to be written.
+    symbol : str
+    """
+
+    def __init__(self, record: int, status: int) -> None:
+        super().__init__(record, status)
+        self.record = record
+        self.symbol = SYMBOLS[status]
+        self._sentence = SENTENCES[status]
+
+    def __str__(self) -> str:
+        return f"records[{self.record}]: {self._sentence} [{self.symbol}]"
+
+
 class SourceReadError(KafkaScanError, OSError):
     """
     Bytes that were there when the source was opened cannot be read any more.

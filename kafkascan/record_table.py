@@ -6,7 +6,7 @@ import difflib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,8 @@ _STORED = {
     "sequence": ("offset",),
 }
 _MAX_SEQUENCE = 2**31 - 1
+
+Located: TypeAlias = "tuple[NDArray[np.uintp], NDArray[np.int32]]"
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,50 @@ class RecordTable:
         columns = self.columns
         return self._buffers.gather(
             columns["batch"], columns[f"{name}_position"], columns[f"{name}_size"]
+        )
+
+    @property
+    def buffers(self) -> Buffers:
+        """What positions point into."""
+        return self._buffers
+
+    def addresses(self, name: str) -> tuple[NDArray[np.uintp], NDArray[np.int32]]:
+        """
+        Find where keys or values lie in memory, as long as the table lives.
+
+        Parameters
+        ----------
+        name : {"key", "value"}
+            A column that was asked for.
+
+        Returns
+        -------
+        addresses : ndarray of uintp, shape (n,)
+        sizes : ndarray of int32, shape (n,)
+            In bytes; -1 for a null.
+        """
+        columns = self.columns
+        size = columns[f"{name}_size"]
+        found = self._buffers.addresses_of(columns["batch"], columns[f"{name}_position"], size)
+        return found, size
+
+    def header_addresses(self) -> tuple[NDArray[np.int64], Located, Located]:
+        """
+        Find where the headers lie in memory, as long as the table lives.
+
+        Returns
+        -------
+        record_starts : ndarray of int64, shape (n + 1,)
+            The first header of each record.
+        keys, values : (ndarray of uintp, ndarray of int32)
+            As of `addresses`.
+        """
+        found = self._found_headers()
+        find = self._buffers.addresses_of
+        return (
+            found.record_starts,
+            (find(found.batch, found.key_position, found.key_size), found.key_size),
+            (find(found.batch, found.value_position, found.value_size), found.value_size),
         )
 
     def _found_headers(self) -> Any:

@@ -25,7 +25,6 @@ from kafkascan._core.layout cimport (
 
 
 cdef extern from "crc32c.h" nogil:
-    ctypedef uint32_t (*ks_crc_fn)(uint32_t crc, const uint8_t *data, size_t size) noexcept nogil
     ctypedef struct ks_crc_kernel:
         const char *name
         ks_crc_fn run
@@ -39,8 +38,8 @@ cdef extern from "crc32c.h" nogil:
     int ks_crc32_answers_correctly(ks_crc_fn run)
 
 
-cdef ks_crc_fn crc32c_kernel = NULL
-cdef ks_crc_fn crc32_kernel = NULL
+crc32c_kernel = NULL
+crc32_kernel = NULL
 cdef str crc32c_name = ""
 
 

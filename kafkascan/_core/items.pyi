@@ -34,3 +34,13 @@ def headers_into(
     value_position: Any,
     value_size: Any,
 ) -> tuple[int, int]: ...
+def addresses_into(
+    addresses: Any,
+    sizes: Any,
+    buffer_of_batch: Any,
+    batch: Any,
+    position: Any,
+    size: Any,
+    out: Any,
+) -> tuple[int, int]: ...
+def addresses_of_bytes(items: list[Any], addresses: Any, sizes: Any) -> int: ...

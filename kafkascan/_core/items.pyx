@@ -1,5 +1,6 @@
 """Items of any size, wherever they lie: brought together, viewed, and found in headers."""
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
@@ -124,6 +125,90 @@ def gather_into(
     if fault >= 0:
         return KS_SOURCE_FAULT, fault
     return (KS_ROW_MISMATCH if job.failed else KS_OK), 0
+
+
+cdef void find_addresses(void *context) noexcept nogil:
+    cdef Gathering *job = <Gathering *>context
+    cdef uintptr_t *out = <uintptr_t *>job.out
+    cdef const uint8_t *p
+    cdef int64_t i
+    for i in range(job.count):
+        out[i] = 0
+        if job.size[i] > 0:
+            p = item_bytes(job, i)
+            if p == NULL:
+                job.failed = True
+                return
+            out[i] = <uintptr_t>p
+
+
+def addresses_into(
+    const uintptr_t[::1] addresses not None,
+    const int64_t[::1] sizes not None,
+    const int32_t[::1] buffer_of_batch not None,
+    const int32_t[::1] batch not None,
+    const int64_t[::1] position not None,
+    const int32_t[::1] size not None,
+    uintptr_t[::1] out not None,
+):
+    """
+    Find where items lie in memory; those that have no bytes lie nowhere, at 0.
+
+    Parameters
+    ----------
+    addresses, sizes, buffer_of_batch, batch, position, size
+        As of `gather_into`.
+    out : array of uintp, shape (n,)
+
+    Returns
+    -------
+    status : int
+    fault : int
+        0: no byte of them is touched.
+    """
+    cdef Gathering job
+    start_gathering(&job, addresses, sizes, buffer_of_batch, batch, position, size)
+    if out.shape[0] != job.count:
+        raise ValueError("columns differ in length")
+    if job.count == 0:
+        return KS_OK, 0
+    job.out = <uint8_t *>&out[0]
+    with nogil:
+        find_addresses(&job)
+    return (KS_ROW_MISMATCH if job.failed else KS_OK), 0
+
+
+def addresses_of_bytes(list items not None, uintptr_t[::1] addresses not None,
+                       int32_t[::1] sizes not None):
+    """
+    Find where bytes objects lie; None has size -1.
+
+    Parameters
+    ----------
+    items : list of bytes or None
+        Whoever uses the addresses must keep the objects.
+    addresses, sizes : arrays of n
+        Filled.
+
+    Returns
+    -------
+    int
+        The first item that is neither; n if there is none.
+    """
+    cdef int64_t i, n = len(items)
+    cdef object item
+    if addresses.shape[0] != n or sizes.shape[0] != n:
+        raise ValueError("columns differ in length")
+    for i in range(n):
+        item = items[i]
+        if item is None:
+            addresses[i], sizes[i] = 0, -1
+        elif PyBytes_CheckExact(item) and PyBytes_GET_SIZE(item) <= 0x7fffffff:
+            addresses[i] = <uintptr_t>PyBytes_AS_STRING(item)
+            sizes[i] = <int32_t>PyBytes_GET_SIZE(item)
+        else:
+            return i
+    return n
 
 
 # ---- Arrow's views -----------------------------------------------------------------------

@@ -84,13 +84,15 @@ class Schema:
 
 Type = str | Array | Schema
 
-_NUMBERS: dict[str, struct.Struct] = {
+NUMBERS: dict[str, struct.Struct] = {
     name: struct.Struct(">" + code)
     for name, code in {
         "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
         "float64": "d", "bool": "?",
     }.items()
 }  # fmt: skip
+"""Types that are a number of fixed size, and how it stands there."""
+
 _MAX_UVARINT_SIZE = 5
 
 
@@ -176,7 +178,7 @@ class _Reader:
             return self.structure(kind)
         if isinstance(kind, Array):
             return self.array(kind, field)
-        if kind in _NUMBERS:
+        if kind in NUMBERS:
             return self.number(kind, field.name)
         return _READ_BYTES[kind](self, field.name)
 
@@ -190,7 +192,7 @@ class _Reader:
         return [self.typed(kind.element, field) for _ in range(count)]
 
     def number(self, kind: str, name: str) -> Any:
-        number = _NUMBERS[kind]
+        number = NUMBERS[kind]
         return number.unpack(self.take(number.size, name))[0]
 
     def read_uuid(self, name: str) -> uuid.UUID:

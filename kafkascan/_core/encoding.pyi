@@ -1,0 +1,45 @@
+from typing import Any
+
+class Records:
+    count: int
+    def __init__(
+        self,
+        offset: Any,
+        timestamp: Any,
+        key: Any,
+        value: Any,
+        header_starts: Any,
+        header_key: Any,
+        header_value: Any,
+        owners: object,
+        source: Any = None,
+    ) -> None: ...
+
+def plan(
+    records: Records,
+    magic: int,
+    is_compressed: bool,
+    batch_size: int,
+    batch_records: int,
+    base_timestamp: int | None,
+    starts: Any,
+    sizes: Any,
+) -> tuple[int, int, int]: ...
+def measure(records: Records, rows: Any, starts: Any, sizes: Any) -> tuple[int, int]: ...
+def write_batches(
+    records: Records, rows: Any, starts: Any, first: int, last: int, position: int, out: Any
+) -> tuple[int, int]: ...
+def write_records(
+    records: Records, rows: Any, starts: Any, row: int, out: Any
+) -> tuple[int, int]: ...
+def seal(rows: Any, row: int, position: int, out: Any) -> None: ...
+def size_of_record(
+    magic: int,
+    timestamp_delta: int,
+    offset_delta: int,
+    key_size: int,
+    value_size: int,
+    header_sizes: list[int],
+) -> int: ...
+def size_before_records(magic: int, is_compressed: bool) -> int: ...
+def new_bytes(size: int) -> tuple[bytes, memoryview]: ...
