@@ -14,6 +14,7 @@ import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import cramjam
 import lz4.block
@@ -192,16 +193,22 @@ _LZ4_HEADER_MAGIC_0 = _lz4_header(_LZ4_MAGIC + _LZ4_DESCRIPTOR)
 
 def _lz4(data: memoryview, level: int, magic: int) -> list[Buffer]:
     pieces: list[Buffer] = [_LZ4_HEADER if magic > 0 else _LZ4_HEADER_MAGIC_0]
-    mode = "default" if level == _LZ4_FAST else "high_compression"
     for at in range(0, len(data), _LZ4_BLOCK):
         block = data[at : at + _LZ4_BLOCK]
-        packed = lz4.block.compress(block, mode=mode, compression=level, store_size=False)
+        packed = memoryview(_lz4_block(block, level))
         if len(packed) < len(block):
             pieces += (len(packed).to_bytes(4, "little"), packed)
         else:
             pieces += ((len(block) | _LZ4_STORED).to_bytes(4, "little"), block)
     pieces.append(_LZ4_END)
     return pieces
+
+
+def _lz4_block(block: memoryview, level: int) -> Any:
+    # Each as the library that writes what Kafka's does.
+    if level == _LZ4_FAST:
+        return cramjam.lz4.compress_block(block, store_size=False)
+    return lz4.block.compress(block, mode="high_compression", compression=level, store_size=False)
 
 
 # ---- Zstandard ---------------------------------------------------------------------------

@@ -68,7 +68,7 @@ public final class BatchFields {
         return fields;
     }
 
-    private static Map<String, Object> describe(RecordBatch batch, int position) {
+    static Map<String, Object> describe(RecordBatch batch, int position) {
         Map<String, Object> fields = new LinkedHashMap<>();
         fields.put("position", position);
         fields.put("baseOffset", batch.baseOffset());

@@ -57,7 +57,7 @@ final class LoadJob {
     }
 
     /** As LogManager.shutdown does it. */
-    private static void stop(UnifiedLog log) {
+    static void stop(UnifiedLog log) {
         log.prepareActiveSegmentForClose();
         log.flush(true);
         log.close();

@@ -110,7 +110,7 @@ public final class RecordFields {
     }
 
     /** Jackson writes an array of bytes as base64. */
-    private static byte[] bytes(ByteBuffer buffer) {
+    static byte[] bytes(ByteBuffer buffer) {
         if (buffer == null) {
             return null;
         }

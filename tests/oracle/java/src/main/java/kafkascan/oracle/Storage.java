@@ -85,6 +85,7 @@ final class Storage implements AutoCloseable {
             TopicConfig.SEGMENT_INDEX_BYTES_CONFIG, arguments.path("maxIndexBytes").asInt(10 << 20),
             // The public one is not allowed to be as small as a test's segments.
             LogConfig.INTERNAL_SEGMENT_BYTES_CONFIG, arguments.path("segmentBytes").asInt(1 << 30),
+            TopicConfig.SEGMENT_MS_CONFIG, arguments.path("segmentMs").asLong(Long.MAX_VALUE),
             TopicConfig.FILE_DELETE_DELAY_MS_CONFIG, arguments.path("deleteDelayMs").asLong(0),
             TopicConfig.PREALLOCATE_CONFIG, arguments.path("preallocate").asBoolean(false),
             TopicConfig.RETENTION_MS_CONFIG, -1));
