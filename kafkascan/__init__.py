@@ -97,6 +97,7 @@ from kafkascan.record_table import RECORD_COLUMN_NAMES, Record, RecordTable
 from kafkascan.records import iter_records, read_records
 from kafkascan.recovery import PartitionRecovery, Recovery, recover
 from kafkascan.segment import Segment, open_segment
+from kafkascan.segment_writer import SegmentWriter
 from kafkascan.selection import select_offsets, select_times
 from kafkascan.sources import Source
 from kafkascan.staged_files import Action, Change
@@ -151,6 +152,7 @@ __all__ = [
     "SegmentFile",
     "SegmentName",
     "SegmentReport",
+    "SegmentWriter",
     "Severity",
     "Source",
     "SourceInUseError",

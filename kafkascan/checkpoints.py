@@ -235,8 +235,12 @@ def write_partition_metadata(path: str | os.PathLike[str], metadata: PartitionMe
     OSError
         If the file cannot be written; then nothing has changed.
     """
-    text = f"version: {metadata.version}\ntopic_id: {metadata.topic_id}"
-    _write(Path(path), text.encode())
+    _write(Path(path), partition_metadata_file(metadata))
+
+
+def partition_metadata_file(metadata: PartitionMetadata) -> bytes:
+    """Return the bytes of a ``partition.metadata`` file."""
+    return f"version: {metadata.version}\ntopic_id: {metadata.topic_id}".encode()
 
 
 def read_meta_properties(path: str | os.PathLike[str], /) -> dict[str, str]:

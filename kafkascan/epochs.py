@@ -45,11 +45,11 @@ def build_leader_epochs(
         epochs[rises].tolist(), batches["base_offset"][rises].tolist(), strict=True
     ):
         if not entries or epoch > entries[-1].epoch:
-            _assign(entries, LeaderEpoch(epoch, offset))
+            assign_epoch(entries, LeaderEpoch(epoch, offset))
     return entries
 
 
-def _assign(entries: list[LeaderEpoch], new: LeaderEpoch) -> None:
+def assign_epoch(entries: list[LeaderEpoch], new: LeaderEpoch) -> None:
     """Add an entry; those that contradict it are given up (``LeaderEpochFileCache.assign``)."""
     if new.epoch < 0 or new.start_offset < 0:
         return

@@ -154,6 +154,22 @@ def give_to_owner_of(path: Path, descriptor: int) -> None:
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
+def adopt_folder(folder: Path, *, like: Path) -> None:
+    """
+    Give a folder that was made as a temporary one the mode of any folder that is created.
+
+    It and its files get the owner of another one, as far as the system lets us, and are durable.
+    """
+    for path in (*folder.iterdir(), folder):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            give_to_owner_of(like, descriptor)
+        finally:
+            os.close(descriptor)
+    folder.chmod(0o777 & ~_MASK)
+    sync_folder(folder)
+
+
 def sync_folder(folder: Path) -> None:
     """Let what was renamed or removed in a folder outlive a crash."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -66,6 +66,7 @@ FLOORS = {
     "schemas.encoder": 1.2,
     "schemas.control": 1.5,
     "schemas.metadata": 1.5,
+    "segment_writer": 4.8,
     "segment": 5,
     "log_dir": 6,
     "lookups": 6.5,
