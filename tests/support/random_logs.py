@@ -64,6 +64,14 @@ def _placed(job: BatchJob, offset: int, epoch: int, time: int) -> BatchJob:
     )
 
 
+def _moved(step: Step | Control, by: int, time: int) -> Step | Control:
+    if step.timestamp >= 0:
+        step = replace(step, timestamp=time + step.timestamp % 5000)
+    if isinstance(step, Control) or step.offset is None:
+        return step
+    return replace(step, offset=step.offset + by)
+
+
 class _Producers:
     """Who has a transaction open."""
 
