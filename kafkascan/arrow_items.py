@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan._core import items as _core
 from kafkascan.arrow import require_pyarrow
 from kafkascan.item_columns import LARGEST_ITEM, Items, join_items, nulls
 
@@ -92,11 +93,12 @@ def _offsets_of(width: type[np.signedinteger[Any]]) -> Callable[[pa.Array], Item
         if count == 0:
             return nulls(0)
         skipped = chunk.offset * np.dtype(width).itemsize
-        ends = np.frombuffer(offsets, width, count + 1, skipped).astype(np.int64)
-        sizes = np.diff(ends)
-        _require(bool((sizes >= 0).all()) and ends[0] >= 0, "its offsets decrease")
-        _require(ends[-1] <= (data.size if data is not None else 0), "its data is cut off")
-        return _items(ends[:-1] + (data.address if data is not None else 0), sizes, chunk)
+        ends = np.frombuffer(offsets, width, count + 1, skipped)
+        start, size = (0, 0) if data is None else (data.address, data.size)
+        addresses, sizes = np.empty(count, np.uintp), np.empty(count, np.int32)
+        is_sound = _core.addresses_of_offsets(ends, start, size, addresses, sizes)
+        _require(is_sound, "its offsets are none, or an item is too large")
+        return Items(addresses, sizes, chunk)
 
     return read
 

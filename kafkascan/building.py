@@ -212,9 +212,9 @@ def plan_batches(
     if status != STATUS["OK"]:
         raise RecordInputError(record, status)
     starts = starts[: count + 1].copy()
-    return BatchEncoder(
-        records, fields.rows(records, starts), starts, level=fields.compression_level
-    )
+    rows = fields.rows(records, starts)
+    level = fields.compression_level
+    return BatchEncoder(records, rows, starts, level=level, sizes=sizes[:count].copy())
 
 
 def build_batches(

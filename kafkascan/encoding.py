@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from kafkascan._core import encoding as _core
 from kafkascan.batch_columns import BatchTable, compression_type, size_in_bytes
-from kafkascan.compression import Compression, compression
+from kafkascan.compression import compression
 from kafkascan.errors import STATUS, RecordInputError
-from kafkascan.layout import CompressionType
+from kafkascan.layout import BATCH_HEADER_SIZE, CompressionType
 from kafkascan.record_columns import RecordColumns
 
-# Batches that are not compressed are written many at once, into pieces of about this size.
+# Batches that are not compressed are written many at once, into pieces of about this size:
+# more of them take more memory, fewer more time.
 _PIECE_SIZE = 1 << 20
 _LARGEST_BATCH = 2**31 - 1
 
@@ -36,6 +37,8 @@ class BatchEncoder:
         The first record of each batch, and of none behind the last one.
     level : int, optional
         Of compression; Kafka's default for the codec if it is not given.
+    sizes : array of int64, shape (m,), optional
+        Bytes of each batch's records before compression, if they are known.
 
     Attributes
     ----------
@@ -58,20 +61,25 @@ class BatchEncoder:
         starts: NDArray[np.int64],
         *,
         level: int | None = None,
+        sizes: NDArray[np.int64] | None = None,
     ) -> None:
         self.rows = rows.copy()
         self._records = records
         self._starts = starts
-        codecs, magics = compression_type(rows).tolist(), rows["magic"].tolist()
-        known = {
+        self._codecs = compression_type(rows)
+        kinds = set(zip(self._codecs.tolist(), rows["magic"].tolist(), strict=True))
+        self._compressions = {
             (codec, magic): compression(codec, level if codec else None, magic=magic)
-            for codec, magic in set(zip(codecs, magics, strict=True))
+            for codec, magic in kinds
         }
-        self._compressions = [known[key] for key in zip(codecs, magics, strict=True)]
-        self._sizes = np.empty(len(rows), np.int64)
-        status, record = _core.measure(records.core, self.rows, starts, self._sizes)
+        self._sizes = self._measured() if sizes is None else sizes
+
+    def _measured(self) -> NDArray[np.int64]:
+        sizes = np.empty(len(self.rows), np.int64)
+        status, record = _core.measure(self._records.core, self.rows, self._starts, sizes)
         if status != STATUS["OK"]:
             raise RecordInputError(record, status)
+        return sizes
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -97,25 +105,26 @@ class BatchEncoder:
 
     def to_bytes(self) -> bytes:
         """Encode all batches."""
-        if all(one.codec is CompressionType.NONE for one in self._compressions):
+        if not self._codecs.any():
             return self._written(0, len(self), 0)
         return b"".join(self)
 
     def _runs(self) -> Iterator[tuple[int, int]]:
         """Rows that are encoded at once: a compressed one by itself."""
+        compressed, ends = np.flatnonzero(self._codecs), np.cumsum(self._sizes)
         first = 0
         while first < len(self):
-            last, size = first + 1, int(self._sizes[first])
-            while last < len(self) and not self._is_compressed(first):
-                size += int(self._sizes[last])
-                if size > _PIECE_SIZE or self._is_compressed(last):
-                    break
-                last += 1
+            last = first + 1
+            if not self._is_compressed(first):
+                next_one = int(np.searchsorted(compressed, first))
+                most = int(compressed[next_one]) if next_one < len(compressed) else len(self)
+                before = int(ends[first - 1]) if first else 0
+                last = max(last, min(most, int(np.searchsorted(ends, before + _PIECE_SIZE))))
             yield first, last
             first = last
 
     def _is_compressed(self, row: int) -> bool:
-        return self._compressions[row].codec is not CompressionType.NONE
+        return bool(self._codecs[row] != CompressionType.NONE)
 
     def _encoded(self, first: int, last: int, position: int) -> bytes | bytearray:
         if self._is_compressed(first):
@@ -123,11 +132,8 @@ class BatchEncoder:
         return self._written(first, last, position)
 
     def _written(self, first: int, last: int, position: int) -> bytes:
-        before = [
-            _core.size_before_records(magic, False)
-            for magic in self.rows["magic"][first:last].tolist()
-        ]
-        total = int(self._sizes[first:last].sum()) + sum(before)
+        new = int(np.count_nonzero(self.rows["magic"][first:last] == 2))
+        total = int(self._sizes[first:last].sum()) + new * BATCH_HEADER_SIZE
         data, room = _core.new_bytes(total)
         with room:
             outcome = _core.write_batches(
@@ -141,7 +147,7 @@ class BatchEncoder:
         outcome = _core.write_records(self._records.core, self.rows, self._starts, row, payload)
         self._require_written(outcome, len(payload))
         magic = int(self.rows["magic"][row])
-        how: Compression = self._compressions[row]
+        how = self._compressions[int(self._codecs[row]), magic]
         before = bytes(_core.size_before_records(magic, True))
         batch = bytearray(b"").join([before, *how.compress(payload.data, magic)])
         if len(batch) > _LARGEST_BATCH:

@@ -65,6 +65,27 @@ cdef extern from "write_batch.h" nogil:
     )
 
 
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <sys/mman.h>
+
+    /* Fresh memory costs a fault for each of its pages, which takes longer than writing them. */
+    static void ks_want_large_pages(void *start, size_t size) {
+    #ifdef MADV_HUGEPAGE
+        const uintptr_t page = 4096, worth_it = 1 << 22;
+        uintptr_t first = ((uintptr_t)start + page - 1) & ~(page - 1);
+        uintptr_t last = ((uintptr_t)start + size) & ~(page - 1);
+        if (size >= worth_it) madvise((void *)first, last - first, MADV_HUGEPAGE);
+    #else
+        (void)start;
+        (void)size;
+    #endif
+    }
+    """
+    void ks_want_large_pages(void *start, size_t size) noexcept nogil
+
+
 cdef class Records:
     """
     Records in columns.
@@ -234,7 +255,7 @@ def measure(
     """
     cdef int64_t row, last = 0, m = rows.shape[0]
     cdef int status = KS_OK
-    check_starts(records, starts, m)
+    check_starts(records, starts, m, 0, m)
     if sizes.shape[0] != m:
         raise ValueError("arrays differ in length")
     with nogil:
@@ -247,13 +268,18 @@ def measure(
     return status, last
 
 
-cdef int check_starts(Records records, const int64_t[::1] starts, int64_t rows) except -1:
+cdef int check_starts(
+    Records records, const int64_t[::1] starts, int64_t rows, int64_t first, int64_t last
+) except -1:
+    """Whether the starts are sound that say where the rows before `last` are."""
     cdef int64_t row
     if starts.shape[0] != rows + 1:
         raise ValueError("there must be one start more than batches")
-    if starts[0] < 0 or starts[rows] > records.count:
+    if not 0 <= first <= last <= rows:
+        raise ValueError("no such rows")
+    if starts[first] < 0 or starts[last] > records.count:
         raise ValueError("starts must lie within the records")
-    for row in range(rows):
+    for row in range(first, last):
         if starts[row] > starts[row + 1]:
             raise ValueError("starts must not decrease")
     return 0
@@ -313,10 +339,16 @@ cdef void write_payload_of(void *context) noexcept nogil:
 
 
 cdef Writing start_writing(
-    Records records, ks_batch_row[::1] rows, const int64_t[::1] starts, uint8_t[::1] out
+    Records records,
+    ks_batch_row[::1] rows,
+    const int64_t[::1] starts,
+    int64_t first,
+    int64_t last,
+    uint8_t[::1] out,
 ) except *:
     cdef Writing job
-    check_starts(records, starts, rows.shape[0])
+    check_starts(records, starts, rows.shape[0], first, last)
+    job.row, job.last_row = first, last
     job.records = &records.columns
     job.rows = &rows[0] if rows.shape[0] else NULL
     job.starts = &starts[0]
@@ -362,16 +394,13 @@ def write_batches(
         Bytes written, or, for KS_SOURCE_FAULT, the offset in the source of the byte that
         faulted.
     """
-    cdef Writing job = start_writing(records, rows, starts, out)
+    cdef Writing job = start_writing(records, rows, starts, first, last, out)
     cdef int64_t row, fault
-    if not 0 <= first <= last <= rows.shape[0]:
-        raise ValueError("no such rows")
     for row in range(first, last):
         if ks_is_compressed(&rows[row]) or not 0 <= rows[row].magic <= 2:
             raise ValueError("a batch is compressed")
         if rows[row].magic < 2 and starts[row + 1] - starts[row] != 1:
             raise ValueError("a message is one record")
-    job.row, job.last_row = first, last
     job.position = position
     with nogil:
         fault = run_guarded(write_rows, &job, records.source, records.source_size)
@@ -401,11 +430,10 @@ def write_records(
     -------
     As `write_batches`.
     """
-    cdef Writing job = start_writing(records, rows, starts, out)
+    cdef Writing job = start_writing(records, rows, starts, row, row + 1, out)
     cdef int64_t fault
-    if not 0 <= row < rows.shape[0] or not 0 <= rows[row].magic <= 2:
-        raise ValueError("no such row")
-    job.row = row
+    if not 0 <= rows[row].magic <= 2:
+        raise ValueError("no such batch")
     with nogil:
         fault = run_guarded(write_payload_of, &job, records.source, records.source_size)
     if fault >= 0:
@@ -446,6 +474,7 @@ def new_bytes(int64_t size):
     The view must be gone before the bytes are.
     """
     cdef bytes out = PyBytes_FromStringAndSize(NULL, size)
+    ks_want_large_pages(PyBytes_AS_STRING(out), size)
     return out, PyMemoryView_FromMemory(PyBytes_AS_STRING(out), size, PyBUF_WRITE)
 
 

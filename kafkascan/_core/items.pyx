@@ -1,12 +1,22 @@
 """Items of any size, wherever they lie: brought together, viewed, and found in headers."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
 from kafkascan._core.buffers cimport Buffers, bytes_at
 from kafkascan._core.guard cimport run_guarded
-from kafkascan._core.layout cimport KS_OK, KS_ROW_MISMATCH, KS_SOURCE_FAULT
+from kafkascan._core.layout cimport KS_OK, KS_ROW_MISMATCH, KS_SOURCE_FAULT, ks_prefetch
+
+
+ctypedef fused offset_t:
+    int32_t
+    int64_t
+
+
+cdef enum:
+    AHEAD = 8                      # objects in memory are asked for before they are needed
 
 
 cdef extern from "varint.h" nogil:
@@ -178,6 +188,46 @@ def addresses_into(
     return (KS_ROW_MISMATCH if job.failed else KS_OK), 0
 
 
+def addresses_of_offsets(
+    const offset_t[::1] offsets not None,
+    uintptr_t start,
+    int64_t size,
+    uintptr_t[::1] addresses not None,
+    int32_t[::1] sizes not None,
+):
+    """
+    Find where items lie that follow each other in one buffer.
+
+    Parameters
+    ----------
+    offsets : array of int32 or int64, shape (n + 1,)
+        Where each item starts in the buffer, and where the last one ends.
+    start, size : int
+        Of the buffer: its address, and its bytes.
+    addresses, sizes : arrays of n
+        Filled.
+
+    Returns
+    -------
+    bool
+        Whether all of them lie in the buffer, and none exceeds 2**31 - 1 bytes.
+    """
+    cdef int64_t i, first, last, n = sizes.shape[0]
+    cdef bint is_sound = True
+    if offsets.shape[0] != n + 1 or addresses.shape[0] != n:
+        raise ValueError("columns differ in length")
+    with nogil:
+        first = offsets[0]
+        is_sound = first >= 0
+        for i in range(n):
+            last = offsets[i + 1]
+            is_sound &= first <= last and last - first <= 0x7fffffff
+            addresses[i] = start + <uintptr_t>first
+            sizes[i] = <int32_t>(last - first)
+            first = last
+    return is_sound and first <= size
+
+
 def addresses_of_bytes(list items not None, uintptr_t[::1] addresses not None,
                        int32_t[::1] sizes not None):
     """
@@ -200,6 +250,8 @@ def addresses_of_bytes(list items not None, uintptr_t[::1] addresses not None,
     if addresses.shape[0] != n or sizes.shape[0] != n:
         raise ValueError("columns differ in length")
     for i in range(n):
+        if i + AHEAD < n:
+            ks_prefetch(<const void *>PyList_GET_ITEM(items, i + AHEAD))
         item = items[i]
         if item is None:
             addresses[i], sizes[i] = 0, -1
