@@ -298,7 +298,7 @@ def iter_built_batches(
     batch_size: int = DEFAULT_BATCH_SIZE,
     max_records: int | None = None,
     **fields: Any,
-) -> Iterator[memoryview]:
+) -> Iterator[bytes | memoryview]:
     """
     Encode records as batches, and give them one by one.
 
@@ -308,8 +308,8 @@ def iter_built_batches(
 
     Returns
     -------
-    iterator of memoryview
-        Of the bytes of one batch each. About a megabyte is encoded ahead. What is wrong with
+    iterator of bytes-like
+        One batch each. About a megabyte is encoded ahead. What is wrong with
         the records is known before the first of them is there.
 
     Raises

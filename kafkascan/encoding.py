@@ -11,13 +11,13 @@ from kafkascan._core import encoding as _core
 from kafkascan.batch_columns import BatchTable, compression_type, size_in_bytes
 from kafkascan.compression import compression
 from kafkascan.errors import STATUS, RecordInputError
-from kafkascan.layout import BATCH_HEADER_SIZE, CompressionType
+from kafkascan.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD, CompressionType
 from kafkascan.record_columns import RecordColumns
 
 # Batches that are not compressed are written many at once, into pieces of about this size:
 # more of them take more memory, fewer more time.
 _PIECE_SIZE = 1 << 20
-_LARGEST_BATCH = 2**31 - 1
+_CHANGED = "the records changed while they were written"
 
 
 class BatchEncoder:
@@ -84,24 +84,23 @@ class BatchEncoder:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[memoryview]:
+    def __iter__(self) -> Iterator[bytes | memoryview]:
         """
         Encode batch by batch.
 
         Yields
         ------
-        memoryview of bytes
-            One whole batch. A megabyte of them is encoded at once, or a single larger one.
+        bytes-like
+            One whole batch. About a megabyte of them, before compression, is encoded at once,
+            or a single larger one.
         """
         position = 0
         for first, last in self._runs():
-            piece = memoryview(self._encoded(first, last, position))
-            ends = np.cumsum(size_in_bytes(self.rows[first:last])).tolist()
-            start = 0
-            for end in ends:
-                yield piece[start:end]
-                start = end
-            position += start
+            if self._codecs[first] == CompressionType.NONE:
+                yield from self._cut(self._written(first, last, position), first, last)
+            else:
+                yield from self._compressed(first, last, position)
+            position = _end_of(self.rows[last - 1])
 
     def to_bytes(self) -> bytes:
         """Encode all batches."""
@@ -110,55 +109,54 @@ class BatchEncoder:
         return b"".join(self)
 
     def _runs(self) -> Iterator[tuple[int, int]]:
-        """Rows that are encoded at once: a compressed one by itself."""
-        compressed, ends = np.flatnonzero(self._codecs), np.cumsum(self._sizes)
-        first = 0
-        while first < len(self):
-            last = first + 1
-            if not self._is_compressed(first):
-                next_one = int(np.searchsorted(compressed, first))
-                most = int(compressed[next_one]) if next_one < len(compressed) else len(self)
-                before = int(ends[first - 1]) if first else 0
-                last = max(last, min(most, int(np.searchsorted(ends, before + _PIECE_SIZE))))
-            yield first, last
-            first = last
+        """Rows that are encoded at once: of one codec and magic, and not too large together."""
+        kinds = self._codecs.astype(np.int16) * 4 + self.rows["magic"]
+        changes = [*(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(self)]
+        ends, first, before = np.cumsum(self._sizes), 0, 0
+        for change in changes:
+            while first < change:
+                last = int(np.searchsorted(ends, before + _PIECE_SIZE))
+                last = max(first + 1, min(change, last))
+                yield first, last
+                first, before = last, int(ends[last - 1])
 
-    def _is_compressed(self, row: int) -> bool:
-        return bool(self._codecs[row] != CompressionType.NONE)
-
-    def _encoded(self, first: int, last: int, position: int) -> bytes | bytearray:
-        if self._is_compressed(first):
-            return self._compressed(first, position)
-        return self._written(first, last, position)
+    def _cut(self, piece: bytes, first: int, last: int) -> Iterator[memoryview]:
+        view, start = memoryview(piece), 0
+        for size in size_in_bytes(self.rows[first:last]).tolist():
+            yield view[start : start + size]
+            start += size
 
     def _written(self, first: int, last: int, position: int) -> bytes:
         new = int(np.count_nonzero(self.rows["magic"][first:last] == 2))
         total = int(self._sizes[first:last].sum()) + new * BATCH_HEADER_SIZE
         data, room = _core.new_bytes(total)
         with room:
-            outcome = _core.write_batches(
+            status, written = _core.write_batches(
                 self._records.core, self.rows, self._starts, first, last, position, room
             )
-        self._require_written(outcome, total)
+        self._require_done(status, written)
+        if written != total:
+            raise RuntimeError(_CHANGED)
         return data
 
-    def _compressed(self, row: int, position: int) -> bytearray:
-        payload = np.empty(int(self._sizes[row]), np.uint8)
-        outcome = _core.write_records(self._records.core, self.rows, self._starts, row, payload)
-        self._require_written(outcome, len(payload))
-        magic = int(self.rows["magic"][row])
-        how = self._compressions[int(self._codecs[row]), magic]
-        before = bytes(_core.size_before_records(magic, True))
-        batch = bytearray(b"").join([before, *how.compress(payload.data, magic)])
-        if len(batch) > _LARGEST_BATCH:
-            raise RecordInputError(int(self._starts[row]), STATUS["RECORD_TOO_LARGE"])
-        _core.seal(self.rows, row, position, batch)
-        return batch
+    def _compressed(self, first: int, last: int, position: int) -> list[bytes]:
+        how = self._compressions[int(self._codecs[first]), int(self.rows["magic"][first])]
+        status, fault, batches = _core.compress_batches(
+            self._records.core, self.rows, self._starts, self._sizes,
+            first, last, position, how.compress,
+        )  # fmt: skip
+        if status == STATUS["RECORD_TOO_LARGE"]:
+            raise RecordInputError(int(self._starts[first + len(batches)]), status)
+        self._require_done(status, fault)
+        return batches
 
-    def _require_written(self, outcome: tuple[int, int], size: int) -> None:
-        status, written = outcome
+    def _require_done(self, status: int, fault: int) -> None:
         if status == STATUS["SOURCE_FAULT"]:
             assert self._records.buffers is not None
-            self._records.buffers.require_done(outcome)
-        if status != STATUS["OK"] or written != size:
-            raise RuntimeError("the records changed while they were written")
+            self._records.buffers.require_done((status, fault))
+        if status != STATUS["OK"]:
+            raise RuntimeError(_CHANGED)
+
+
+def _end_of(row: np.void) -> int:
+    return int(row["position"]) + int(row["batch_length"]) + LOG_OVERHEAD

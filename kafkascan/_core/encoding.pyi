@@ -1,3 +1,4 @@
+from collections.abc import Callable, Sequence
 from typing import Any
 
 class Records:
@@ -29,10 +30,16 @@ def measure(records: Records, rows: Any, starts: Any, sizes: Any) -> tuple[int, 
 def write_batches(
     records: Records, rows: Any, starts: Any, first: int, last: int, position: int, out: Any
 ) -> tuple[int, int]: ...
-def write_records(
-    records: Records, rows: Any, starts: Any, row: int, out: Any
-) -> tuple[int, int]: ...
-def seal(rows: Any, row: int, position: int, out: Any) -> None: ...
+def compress_batches(
+    records: Records,
+    rows: Any,
+    starts: Any,
+    sizes: Any,
+    first: int,
+    last: int,
+    position: int,
+    compress: Callable[[memoryview, int], Sequence[bytes | memoryview]],
+) -> tuple[int, int, list[bytes]]: ...
 def size_of_record(
     magic: int,
     timestamp_delta: int,

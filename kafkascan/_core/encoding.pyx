@@ -2,14 +2,16 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.buffer cimport PyBUF_WRITE
+from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uintptr_t
+from libc.string cimport memcpy
 
 from kafkascan._core.checksums cimport crc32_kernel, crc32c_kernel, ks_crc_fn
 from kafkascan._core.guard cimport run_guarded
 from kafkascan._core.layout cimport (
     KS_OK,
     KS_OUTPUT_FULL,
+    KS_RECORD_TOO_LARGE,
     KS_SOURCE_FAULT,
     ks_batch_row,
     ks_read_batch_row,
@@ -409,36 +411,99 @@ def write_batches(
     return (KS_OUTPUT_FULL if job.is_full else KS_OK), job.at - job.out
 
 
-def write_records(
+def compress_batches(
     Records records not None,
     ks_batch_row[::1] rows not None,
     const int64_t[::1] starts not None,
-    int64_t row,
-    uint8_t[::1] out not None,
+    const int64_t[::1] sizes not None,
+    int64_t first,
+    int64_t last,
+    int64_t position,
+    compress,
 ):
     """
-    Write the records of one batch, as they are before compression.
+    Write compressed batches.
 
     Parameters
     ----------
     records, rows, starts
         As of `write_batches`.
-    row : int
-    out : writable buffer of bytes
+    sizes : array of int64, shape (m,)
+        Bytes of each batch's records before compression.
+    first, last, position : int
+        As of `write_batches`.
+    compress : callable
+        ``(data, magic) -> bytes-like objects``, of a view that is valid during the call.
 
     Returns
     -------
-    As `write_batches`.
+    status : int
+        KS_OUTPUT_FULL if the records of the next batch are not of its size,
+        KS_RECORD_TOO_LARGE if they are too large once they are compressed.
+    fault : int
+        For KS_SOURCE_FAULT, the offset in the source of the byte that faulted.
+    batches : list of bytes
+        Those before one that the status is about.
     """
-    cdef Writing job = start_writing(records, rows, starts, row, row + 1, out)
-    cdef int64_t fault
-    if not 0 <= rows[row].magic <= 2:
-        raise ValueError("no such batch")
+    cdef uint8_t[::1] scratch = bytearray(1)
+    cdef Writing job = start_writing(records, rows, starts, first, last, scratch)
+    cdef int64_t row, fault, size
+    cdef list batches = []
+    if sizes.shape[0] != rows.shape[0]:
+        raise ValueError("arrays differ in length")
+    for row in range(first, last):
+        if not ks_is_compressed(&rows[row]) or not 0 <= rows[row].magic <= 2:
+            raise ValueError("a batch is not compressed")
+        if sizes[row] > scratch.shape[0]:
+            scratch = bytearray(max(sizes[row], min(2 * scratch.shape[0], 0x7fffffff)))
+        job.row = row
+        job.out = job.at = &scratch[0]
+        job.limit = job.out + sizes[row]
+        with nogil:
+            fault = run_guarded(write_payload_of, &job, records.source, records.source_size)
+        if fault >= 0:
+            return KS_SOURCE_FAULT, fault, batches
+        if job.is_full or job.at != job.limit:
+            return KS_OUTPUT_FULL, 0, batches
+        view = PyMemoryView_FromMemory(<char *>job.out, sizes[row], PyBUF_READ)
+        batch = around(compress(view, rows[row].magic), &rows[row], position)
+        if batch is None:
+            return KS_RECORD_TOO_LARGE, 0, batches
+        batches.append(batch)
+        position += len(batch)
+    return KS_OK, 0, batches
+
+
+cdef bytes around(pieces, ks_batch_row *row, int64_t position):
+    """Bring the pieces of compressed records together, behind what stands before them."""
+    cdef int64_t before = ks_size_before_records(row.magic, True)
+    cdef int64_t size = before
+    cdef const uint8_t[::1] view
+    cdef uint8_t *start
+    cdef uint8_t *at
+    cdef bytes batch
+    pieces = [piece for piece in pieces if len(piece)]
+    for piece in pieces:
+        size += len(piece)
+    if size > 0x7fffffff:
+        return None
+    batch = PyBytes_FromStringAndSize(NULL, size)
+    # Nobody else has it yet.
+    start = <uint8_t *>PyBytes_AS_STRING(batch)
+    at = start + before
+    for piece in pieces:
+        view = piece
+        if view.shape[0] > start + size - at:
+            raise ValueError("a piece has grown")
+        memcpy(at, &view[0], view.shape[0])
+        at += view.shape[0]
     with nogil:
-        fault = run_guarded(write_payload_of, &job, records.source, records.source_size)
-    if fault >= 0:
-        return KS_SOURCE_FAULT, fault
-    return (KS_OUTPUT_FULL if job.is_full else KS_OK), job.at - job.out
+        if row.magic == 2:
+            ks_seal_batch(start, at, row, crc32c_kernel)
+        else:
+            ks_seal_wrapper(start, at, row, crc32_kernel)
+        ks_read_batch_row(start, size, position, row)
+    return batch
 
 
 def size_of_record(
@@ -483,34 +548,3 @@ def size_before_records(int8_t magic, bint is_compressed):
     if not 0 <= magic <= 2:
         raise ValueError("no such magic")
     return ks_size_before_records(magic, is_compressed)
-
-
-def seal(ks_batch_row[::1] rows not None, int64_t row, int64_t position, uint8_t[::1] out not None):
-    """
-    Write what stands before the records of a batch, around those that are there already.
-
-    Parameters
-    ----------
-    rows : array of BATCH_DTYPE
-    row : int
-        Of a batch of magic 2, or of a compressed one; it becomes what a scan would find.
-    position : int
-        Of the batch in the rows.
-    out : writable buffer of bytes
-        The whole batch.
-    """
-    cdef int64_t size = out.shape[0]
-    cdef ks_batch_row *batch
-    if not 0 <= row < rows.shape[0]:
-        raise ValueError("no such row")
-    batch = &rows[row]
-    if not 0 <= batch.magic <= 2 or (batch.magic < 2 and not ks_is_compressed(batch)):
-        raise ValueError("no such batch")
-    if not ks_size_before_records(batch.magic, True) <= size <= 0x7fffffff:
-        raise ValueError("no batch has this size")
-    with nogil:
-        if batch.magic == 2:
-            ks_seal_batch(&out[0], &out[0] + size, batch, crc32c_kernel)
-        else:
-            ks_seal_wrapper(&out[0], &out[0] + size, batch, crc32_kernel)
-        ks_read_batch_row(&out[0], size, position, batch)

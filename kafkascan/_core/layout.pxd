@@ -16,6 +16,7 @@ cdef extern from "kafka_status.h" nogil:
     int KS_OFFSETS_NOT_ASCENDING
     int KS_NO_END_MARKER
     int KS_TRANSACTION_LEFT
+    int KS_RECORD_TOO_LARGE
 
 
 cdef extern from "kafka_layout.h" nogil:
