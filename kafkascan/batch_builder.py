@@ -196,7 +196,7 @@ class BatchBuilder:
         base = timestamp if self._base_timestamp is None else self._base_timestamp
         sizes = [_size(item) for pair in headers for item in pair]
         return _core.size_of_record(
-            self._fields.magic, timestamp - base, offset - self.base_offset,
+            self._fields.magic, timestamp, base, offset - self.base_offset,
             _size(key), _size(value), sizes,
         )  # fmt: skip
 

@@ -275,7 +275,7 @@ def _headers_of_chunk(chunk: Any) -> HeaderItems:
         empty = items_of_objects([])
         return HeaderItems(np.zeros(len(chunk) + 1, np.int64), empty, empty)
     if pa.types.is_map(chunk.type):
-        chunk = chunk.cast(pa.list_(pa.struct(list(chunk.type))))
+        chunk = chunk.cast(pa.list_(pa.struct([chunk.type.key_field, chunk.type.item_field])))
     is_list = pa.types.is_list(chunk.type) or pa.types.is_large_list(chunk.type)
     if not is_list or not pa.types.is_struct(chunk.type.value_type):
         raise TypeError(f"headers must be lists of structures, not {chunk.type}")

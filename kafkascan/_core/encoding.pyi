@@ -42,7 +42,8 @@ def compress_batches(
 ) -> tuple[int, int, list[bytes]]: ...
 def size_of_record(
     magic: int,
-    timestamp_delta: int,
+    timestamp: int,
+    base_timestamp: int,
     offset_delta: int,
     key_size: int,
     value_size: int,

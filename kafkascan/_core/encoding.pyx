@@ -54,6 +54,7 @@ cdef extern from "write_batch.h" nogil:
         uint8_t *p, const uint8_t *limit, const ks_records *records, int64_t first, int64_t last,
         const ks_batch_row *batch, ks_crc_fn crc32
     )
+    int64_t ks_delta(int64_t number, int64_t base)
     int64_t ks_size_of_sized(int32_t size)
     int64_t ks_size_of_varlong(int64_t n)
     int64_t ks_size_of_body(int64_t content, int64_t timestamp_delta, int64_t offset_delta)
@@ -508,7 +509,8 @@ cdef bytes around(pieces, ks_batch_row *row, int64_t position):
 
 def size_of_record(
     int8_t magic,
-    int64_t timestamp_delta,
+    int64_t timestamp,
+    int64_t base_timestamp,
     int64_t offset_delta,
     int32_t key_size,
     int32_t value_size,
@@ -522,7 +524,7 @@ def size_of_record(
     header_sizes : list of int
         Of each header's key and value.
     """
-    cdef int64_t content
+    cdef int64_t content, timestamp_delta = ks_delta(timestamp, base_timestamp)
     if magic < 2:
         return ks_size_of_message(1 if magic == 1 else 0, key_size, value_size)
     content = ks_size_of_sized(key_size) + ks_size_of_sized(value_size)

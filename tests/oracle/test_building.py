@@ -29,7 +29,6 @@ from tests.support.batch_jobs import (
     MAX_INT,
     T0,
     BatchJob,
-    Control,
     Step,
     build_here,
     random_job,

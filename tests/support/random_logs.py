@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import kafkascan as ks
 from kafkascan.control import ControlRecordType
-from tests.support.batch_jobs import MAX_INT, T0, BatchJob, Control, build_here, random_job
+from tests.support.batch_jobs import MAX_INT, T0, BatchJob, Control, Step, build_here, random_job
 
 
 def random_log(seed: object, *, batches: int, mixes_magics: bool = False) -> bytes:
