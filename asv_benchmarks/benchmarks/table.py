@@ -28,7 +28,7 @@ from kafkascan.indexes import build_indexes
 from kafkascan.producers import ProducerState
 from kafkascan.segment_recovery import recover_segment
 
-from . import corpora, peers, records, yardsticks
+from . import building, corpora, peers, records, yardsticks
 
 Contenders = dict[str, Callable[[], object]]
 
@@ -160,6 +160,25 @@ def decode(codec: str) -> None:
     show(title, seconds, "ns/record", count, bound)
 
 
+def build(codec: str, given: building.Input) -> None:
+    """Batches from columns in memory."""
+    copy, alone = "copy into fresh memory", f"{codec} alone"
+    contenders: Contenders = {
+        "build_batches, of a RecordTable": given.build("table", codec),
+        "build_batches, of Arrow's columns": given.build("arrow", codec),
+        "iter_built_batches": given.iterate(codec),
+    }
+    if codec == "none":
+        contenders["build_batches, of lists"] = given.build("lists")
+        contenders[copy] = lambda: bytearray(given.log)
+        contenders["aiokafka"] = given.aiokafka()
+    else:
+        contenders[alone] = given.codec_alone(codec)
+    title = f"build batches of 100: {given.count:,} records of about 170 bytes, {codec}"
+    bound = copy if codec == "none" else alone
+    show(title, medians(contenders), "ns/record", given.count, bound)
+
+
 def rebuild(batch_size: int, java: peers.JavaRecovery) -> None:
     """What belongs to a segment, built anew; its pages are there."""
     path = corpora.segment(batch_size, varied=True)
@@ -266,6 +285,9 @@ def main() -> None:
             verify(batch_size, varied)
     for codec in corpora.RECORD_CODECS:
         decode(codec)
+    given = building.Input()
+    for codec in corpora.RECORD_CODECS:
+        build(codec, given)
     java = peers.JavaRecovery()
     for batch_size in corpora.BATCH_SIZES[1:]:
         rebuild(batch_size, java)

@@ -10,7 +10,9 @@ from kafkascan.control import ControlRecordType
 from tests.support.batch_jobs import MAX_INT, T0, BatchJob, Control, Step, build_here, random_job
 
 
-def random_log(seed: object, *, batches: int, mixes_magics: bool = False) -> bytes:
+def random_log(
+    seed: object, *, batches: int, mixes_magics: bool = False, ends_transactions: bool = False
+) -> bytes:
     """
     Return a log of sound batches that depends on the seed alone.
 
@@ -20,13 +22,18 @@ def random_log(seed: object, *, batches: int, mixes_magics: bool = False) -> byt
     batches : int
     mixes_magics : bool
         Whether there are messages of magic 0 and 1 in it.
+    ends_transactions : bool
+        Whether no transaction is open in the end.
     """
     choice = random.Random(repr(("log", seed)))
     producers = _Producers(choice)
     offset, time, epoch = choice.choice((0, 0, 7, 2**31)), T0, choice.choice((0, 3))
     log = b""
-    for number in range(batches):
-        job = _job(choice, (seed, number), producers, mixes_magics=mixes_magics)
+    number = 0
+    while number < batches or (ends_transactions and producers.have_open_transactions):
+        job = producers.marker() if number >= batches else None
+        job = job or _job(choice, (seed, number), producers, mixes_magics=mixes_magics)
+        number += 1
         epoch += choice.random() < 0.05
         time += choice.choice((0, 10, 1000, 60_000))
         built = build_here(_placed(job, offset, epoch, time))
@@ -94,6 +101,11 @@ class _Producers:
             "base_sequence": sequence,
             "is_transactional": is_transactional,
         }
+
+    @property
+    def have_open_transactions(self) -> bool:
+        """Whether there is one."""
+        return bool(self._open)
 
     def marker(self) -> BatchJob | None:
         """End a transaction, if there is one."""
