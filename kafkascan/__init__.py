@@ -7,7 +7,7 @@
 
 `scan_batches` reads batch headers into a NumPy structured array, the batch table; every
 deeper operation takes ``(source, batches)``, so selecting is masking. `read_records` decodes
-records, in columns.
+records, in columns; `build_batches` encodes them.
 """
 
 from importlib.metadata import version as _version

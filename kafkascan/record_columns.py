@@ -150,7 +150,7 @@ def columns_of(
         headers=None if pairs is None else len(pairs),
     )
     return RecordColumns(
-        offsets if offsets.ndim else np.arange(offsets, offsets + count, dtype=np.int64),
+        offsets if offsets.ndim else np.arange(int(offsets), int(offsets) + count, dtype=np.int64),
         times if times.ndim else np.full(count, times, np.int64),
         keys,
         values,

@@ -269,7 +269,9 @@ def _records_of(log: bytes) -> dict[int, tuple[bytes | None, bytes | None]]:
 def written() -> dict[tuple[str, int], bytes]:
     """One partition per seed; every codec, producers, transactions, segments."""
     return {
-        (_TOPIC, number): random_log(("live", number), batches=150, ends_transactions=True)
+        (_TOPIC, number): random_log(
+            ("live", number), batches=150, ends_transactions=True, has_one_leader=True
+        )
         for number in range(4)
     }
 

@@ -11,7 +11,12 @@ from tests.support.batch_jobs import MAX_INT, T0, BatchJob, Control, Step, build
 
 
 def random_log(
-    seed: object, *, batches: int, mixes_magics: bool = False, ends_transactions: bool = False
+    seed: object,
+    *,
+    batches: int,
+    mixes_magics: bool = False,
+    ends_transactions: bool = False,
+    has_one_leader: bool = False,
 ) -> bytes:
     """
     Return a log of sound batches that depends on the seed alone.
@@ -24,6 +29,8 @@ def random_log(
         Whether there are messages of magic 0 and 1 in it.
     ends_transactions : bool
         Whether no transaction is open in the end.
+    has_one_leader : bool
+        Whether all of it is written in leader epoch 0.
     """
     choice = random.Random(repr(("log", seed)))
     producers = _Producers(choice)
@@ -34,7 +41,7 @@ def random_log(
         job = producers.marker() if number >= batches else None
         job = job or _job(choice, (seed, number), producers, mixes_magics=mixes_magics)
         number += 1
-        epoch += choice.random() < 0.05
+        epoch = 0 if has_one_leader else epoch + (choice.random() < 0.05)
         time += choice.choice((0, 10, 1000, 60_000))
         built = build_here(_placed(job, offset, epoch, time))
         assert built.data, (built.error, job)
