@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kafkascan as ks
@@ -20,17 +20,17 @@ _TIMES = st.sampled_from([-1, 0, MAX_LONG, 1_714_000_000_000]) | st.integers(-1,
 _HEADERS = st.lists(st.tuples(st.binary(max_size=9), _ITEMS), max_size=4)
 
 
+_RECORD = st.tuples(_STEPS, _TIMES, _ITEMS, _ITEMS, _HEADERS)
+
+
 @st.composite
 def _records(draw: st.DrawFn) -> dict[str, Any]:
-    count = draw(st.integers(1, 30))
     first = draw(st.sampled_from([0, 1, 2**40, 2**62]))
-    lists = {name: st.lists(one, min_size=count, max_size=count) for name, one in (
-        ("steps", _STEPS), ("timestamp", _TIMES), ("key", _ITEMS), ("value", _ITEMS),
-        ("headers", _HEADERS),
-    )}  # fmt: skip
-    drawn = {name: draw(column) for name, column in lists.items()}
-    offset = (first + np.cumsum(drawn.pop("steps"), dtype=np.int64)).tolist()
-    return {"offset": offset, **drawn}
+    records = draw(st.lists(_RECORD, min_size=1, max_size=12))
+    steps, *columns = map(list, zip(*records, strict=True))
+    names = ("timestamp", "key", "value", "headers")
+    offset = (first + np.cumsum(steps, dtype=np.int64)).tolist()
+    return {"offset": offset, **dict(zip(names, columns, strict=True))}
 
 
 def _rows(columns: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -38,7 +38,11 @@ def _rows(columns: dict[str, Any]) -> list[tuple[Any, ...]]:
     return list(zip(*(columns[name] for name in names), strict=True))
 
 
-@settings(max_examples=200)
+# Under a sanitizer, records are slow to draw.
+_SLOW = [HealthCheck.too_slow]
+
+
+@settings(max_examples=200, suppress_health_check=_SLOW)
 @given(_records(), st.integers(1, 2000), st.none() | st.integers(1, 40))
 def test_a_second_opinion_reads_what_is_written(
     columns: dict[str, Any], batch_size: int, max_records: int | None
@@ -52,7 +56,7 @@ def test_a_second_opinion_reads_what_is_written(
     assert found == _rows(columns)
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, suppress_health_check=_SLOW)
 @given(
     _records(),
     st.sampled_from([0, 1, 2]),
@@ -80,7 +84,7 @@ def test_the_readers_read_what_is_written(
     assert len(columns_of_table(table)) == len(table)
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, suppress_health_check=_SLOW)
 @given(_records(), st.sampled_from(["none", "lz4"]))
 def test_a_builder_and_columns_write_the_same(columns: dict[str, Any], codec: str) -> None:
     first = columns["offset"][0]
