@@ -19,7 +19,6 @@ from kafkascan.checks import verify_rows
 from kafkascan.errors import record_error
 from kafkascan.producers import COMPLETED_TRANSACTION, ProducerState, RefusedBatchError
 from kafkascan.sources import Source
-from kafkascan.spark.batch_rows import BAD_CHECKSUM
 from kafkascan.spark.files import FoundFile, open_file
 from kafkascan.spark.options import Options
 from kafkascan.spark.ranges import RangeWalk
@@ -69,6 +68,48 @@ class CommittedView:
         return aborted
 
 
+class TransactionsFollowed:
+    """How transactions end, found by going through a log in order."""
+
+    def __init__(self) -> None:
+        self._state = ProducerState()
+        self._aborted = [np.empty(0, COMPLETED_TRANSACTION)]
+
+    def add(self, source: Source, batches: BatchTable) -> None:
+        """
+        Add the batches that follow.
+
+        Raises
+        ------
+        ChecksumMismatchError
+            If that of a marker is wrong: what it says is not to be guessed.
+        CorruptBatchError
+            If a marker cannot be read.
+        """
+        batches = batches.take(np.flatnonzero(is_transactional(batches)))
+        markers = batches.take(np.flatnonzero(is_control(batches)))
+        wrong = np.flatnonzero(~verify_rows(source, markers))
+        if len(wrong):
+            raise record_error("CHECKSUM_MISMATCH", source.path, markers[wrong[0]])
+        try:
+            completed = self._state.apply(source, batches)
+        except RefusedBatchError as refused:
+            raise refused.error from None
+        self._aborted.append(completed[completed["is_aborted"] == 1])
+
+    def view(self) -> CommittedView:
+        """Return what is known so far."""
+        found = np.sort(np.concatenate(self._aborted), order=("producer_id", "first_offset"))
+        self._aborted = [found]
+        opened = self._state.entries()["current_txn_first_offset"]
+        return CommittedView(
+            int(min(opened[opened >= 0], default=_NEVER)),
+            found["producer_id"].copy(),
+            found["first_offset"].copy(),
+            found["last_offset"].copy(),
+        )
+
+
 def committed_view(log: Sequence[FoundFile], options: Options) -> CommittedView:
     """
     Read the transactions of a log, from its headers and markers.
@@ -97,34 +138,12 @@ _views: OrderedDict[tuple[FoundFile, ...], CommittedView] = OrderedDict()
 
 
 def _read(log: Sequence[FoundFile], options: Options) -> CommittedView:
-    state = ProducerState()
-    aborted = []
+    followed = TransactionsFollowed()
     for file in log:
         source = open_file(file, options)
         walk = RangeWalk(source, 0, source.size)
         for table in walk.tables(_ROWS):
-            completed = _follow(table[is_transactional(table)], source, state)
-            aborted.append(completed[completed["is_aborted"] == 1])
+            followed.add(source, table)
         if walk.error is not None:
             raise walk.error
-    found = np.concatenate([np.empty(0, COMPLETED_TRANSACTION), *aborted])
-    found = np.sort(found, order=("producer_id", "first_offset"))
-    opened = state.entries()["current_txn_first_offset"]
-    return CommittedView(
-        int(min(opened[opened >= 0], default=_NEVER)),
-        found["producer_id"].copy(),
-        found["first_offset"].copy(),
-        found["last_offset"].copy(),
-    )
-
-
-def _follow(batches: BatchTable, source: Source, state: ProducerState) -> NDArray[np.void]:
-    """Return the transactions that end in these batches."""
-    markers = batches[is_control(batches)]
-    wrong = np.flatnonzero(~verify_rows(source, markers))
-    if len(wrong):
-        raise record_error(BAD_CHECKSUM, source.path, markers[wrong[0]])
-    try:
-        return state.apply(source, batches)
-    except RefusedBatchError as refused:
-        raise refused.error from None
+    return followed.view()

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from kafkascan.spark.committed import CommittedView
 from kafkascan.spark.files import FoundFile
 from kafkascan.spark.option_values import EARLIEST, LATEST, TopicPartition
 from kafkascan.spark.options import Options
@@ -53,18 +54,27 @@ class ScanTask:
     ranges : tuple of ScanRange
     logs : dict
         By folder: all files of the log, where a range cannot be understood by itself.
+    views : dict
+        By folder: what those would tell, where it is known already.
     """
 
     ranges: tuple[ScanRange, ...]
     logs: dict[str, tuple[FoundFile, ...]] = field(default_factory=dict)
+    views: Views = field(default_factory=dict)
 
 
 Bounds = dict[str, tuple["int | None", "int | None"]]
 """By folder: offsets to start from and to stop before."""
 
+Views = dict[str, CommittedView]
+"""By folder: how the transactions of a log ended."""
+
 
 def plan(
-    files: Sequence[FoundFile], options: Options, times: Bounds | None = None
+    files: Sequence[FoundFile],
+    options: Options,
+    times: Bounds | None = None,
+    views: Views | None = None,
 ) -> list[ScanTask]:
     """
     Share files out.
@@ -76,6 +86,8 @@ def plan(
     options : Options
     times : dict, optional
         By folder, what timestamps were found to stand for.
+    views : dict, optional
+        By folder, how the transactions of logs ended; tasks read the logs where it is not given.
 
     Returns
     -------
@@ -85,7 +97,7 @@ def plan(
     ranges = list(_bounded(wanted, options, times or {}))
     tasks = [ScanTask(tuple(one)) for one in _packed(_cut(ranges, options), options)]
     if options.isolation_level == "read_committed":
-        tasks = _with_logs(tasks, wanted)
+        tasks = _with_logs(tasks, wanted, views or {})
     return tasks
 
 
@@ -199,10 +211,12 @@ def _packed(ranges: Iterable[ScanRange], options: Options) -> Iterator[list[Scan
         yield task
 
 
-def _with_logs(tasks: list[ScanTask], files: list[FoundFile]) -> list[ScanTask]:
+def _with_logs(tasks: list[ScanTask], files: list[FoundFile], views: Views) -> list[ScanTask]:
     logs = logs_of(files)
     found = []
     for task in tasks:
         folders = dict.fromkeys(one.file.folder for one in task.ranges)
-        found.append(ScanTask(task.ranges, {folder: logs[folder] for folder in folders}))
+        known = {folder: views[folder] for folder in folders if folder in views}
+        unknown = {folder: logs[folder] for folder in folders if folder not in views}
+        found.append(ScanTask(task.ranges, unknown, known))
     return found

@@ -161,7 +161,7 @@ def _is_asked_for(walk: RangeWalk, one: ScanRange) -> bool:
 def _records(
     one: ScanRange, source: Source, task: ScanTask, options: Options, damage: Damage
 ) -> Iterator[Any]:
-    view = None
+    view = task.views.get(one.file.folder)
     if one.file.folder in task.logs:
         view = committed_view(task.logs[one.file.folder], options)
     rows = RecordRows(one.file, options)

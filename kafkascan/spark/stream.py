@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafkascan.arrow import require_pyarrow
+from kafkascan.spark.committed import CommittedView
 from kafkascan.spark.damage import logger
 from kafkascan.spark.files import FoundFile
 from kafkascan.spark.log_ends import LogEnds, Positions, shared_out
@@ -71,7 +72,8 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         given = self._options.starting_offsets
         if self._options.starting_timestamp is not None:
             found = first_offset_at(log, self._options.starting_timestamp, self._options)
-            return self._ends.end_of(log) if found is None else found
+            end = self._ends.end_of(log)
+            return end if found is None else min(found, end)
         if isinstance(given, dict):
             offset = int(given.get(partition, EARLIEST))
         else:
@@ -104,7 +106,10 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
                 first = logs[partition][0].base_offset
                 self._lose(f"{name}: offsets {offset} to {first - 1} are gone")
             elif partition in end and end[partition] < offset:
-                self._lose(f"{name} ends at {end[partition]}; the stream was at offset {offset}")
+                # It may only lie behind what is stable.
+                written = self._ends.written_end_of(logs[partition])
+                if written < offset:
+                    self._lose(f"{name} ends at {written}; the stream was at offset {offset}")
             end[partition] = max(offset, end.get(partition, offset))
         return end
 
@@ -160,7 +165,19 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
             starting_timestamp=None,
         )
         files = [file for one in sorted(grown) for file in logs[one]]
-        return [StreamPartition(task) for task in plan(files, options)]
+        views = {logs[one][0].folder: self._view(one, logs[one], stop[one]) for one in grown}
+        tasks = plan(files, options, views={k: v for k, v in views.items() if v is not None})
+        return [StreamPartition(task) for task in tasks]
+
+    def _view(
+        self, partition: TopicPartition, log: Sequence[FoundFile], stop: int
+    ) -> CommittedView | None:
+        """Return how the transactions before `stop` ended: later ones change none of them."""
+        view = self._ends.view_of(log)
+        if view is not None and view.last_stable_offset < stop:
+            name = f"{partition[0]}-{partition[1]}"
+            self._lose(f"{name} is stable up to {view.last_stable_offset} only, not to {stop}")
+        return view
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield a task's rows."""
@@ -181,7 +198,5 @@ def _require_stream(options: Options) -> None:
     """Refuse what has no meaning, or no implementation, in a stream."""
     if options.view != "records":
         raise ValueError(f"a stream has the view 'records', not {options.view!r}")
-    if options.isolation_level == "read_committed":
-        raise ValueError("isolationLevel=read_committed is not supported in streams yet")
     if options.ending_offsets != "latest" or options.ending_timestamp is not None:
         raise ValueError("a stream has no end: endingOffsets and endingTimestamp are for reads")
