@@ -64,6 +64,27 @@ def _job(command: Callable[..., Any]) -> Callable[..., Any]:
     return spark.command()(command)
 
 
+def _output(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what jobs take that write Parquet."""
+    decorators: list[Callable[..., Any]] = [
+        click.option(
+            "--output", required=True, metavar="FOLDER",
+            help="That all executors see, or a URL of an object store.",
+        ),
+        click.option("--compression", default="zstd", show_default=True, help="Of Parquet."),
+        click.option(
+            "--output-storage-options", metavar="JSON",
+            help="Of the store that is written to, if not those of the option storageOptions.",
+        ),
+    ]  # fmt: skip
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
+
+
+_OUTPUT_NAMES = ("output", "compression", "output_storage_options")
+
+
 @_job
 def verify(context: click.Context, **arguments: Any) -> None:
     """Verify the checksum of every batch; a row per file."""
@@ -71,19 +92,17 @@ def verify(context: click.Context, **arguments: Any) -> None:
 
 
 @_job
-@click.option("--output", required=True, metavar="FOLDER", help="That all executors see.")
-@click.option("--compression", default="zstd", show_default=True, help="Of Parquet.")
+@_output
 def catalog(context: click.Context, **arguments: Any) -> None:
     """Write every batch header to Parquet."""
-    _run(context, "catalog", arguments, "output", "compression")
+    _run(context, "catalog", arguments, *_OUTPUT_NAMES)
 
 
 @_job
-@click.option("--output", required=True, metavar="FOLDER", help="That all executors see.")
-@click.option("--compression", default="zstd", show_default=True, help="Of Parquet.")
+@_output
 def export(context: click.Context, **arguments: Any) -> None:
     """Write records to Parquet, a file per range of a segment."""
-    _run(context, "export", arguments, "output", "compression")
+    _run(context, "export", arguments, *_OUTPUT_NAMES)
 
 
 @_job

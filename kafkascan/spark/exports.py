@@ -5,13 +5,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from kafkascan.arrow import require_pyarrow
-from kafkascan.files import AtomicFile
 from kafkascan.spark.batch_rows import place_of
 from kafkascan.spark.options import Options
+from kafkascan.spark.outputs import Folder
 from kafkascan.spark.plan import ScanTask
 from kafkascan.spark.scan import scan_task
 from kafkascan.spark.schemas import FILE_COLUMNS, Column, arrow_schema
@@ -32,13 +31,13 @@ class Output:
 
     Attributes
     ----------
-    folder : str
+    folder : Folder
     options : Options
     compression : str
         Of Parquet.
     """
 
-    folder: str
+    folder: Folder
     options: Options
     compression: str
 
@@ -75,7 +74,6 @@ def _write(
     import pyarrow.parquet
 
     schema = arrow_schema(columns)
-    path = Path(output.folder) / place
     rows = 0
     batches = scan_task(
         task, output.options.but(prefetch=max(1, _GROUP_BYTES // output.options.batch_bytes))
@@ -84,15 +82,14 @@ def _write(
         first = next(batches, None)
         if first is None:
             return None
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with AtomicFile(path) as file:
+        with output.folder.write(place) as stream:
             with pyarrow.parquet.ParquetWriter(
-                file.stream, schema, compression=output.compression, **_encoding(columns)
+                stream, schema, compression=output.compression, **_encoding(columns)
             ) as writer:
                 for kept in _collected(first, batches):
                     rows += kept.num_rows
                     writer.write_table(kept.select(schema.names).cast(schema))
-            size = file.stream.tell()
+            size = stream.tell()
     finally:
         batches.close()
     return place_of(task.ranges[0].file) | {"output": place, "rows": rows, "bytes": size}

@@ -95,7 +95,7 @@ def open_file(file: FoundFile, options: Options) -> Source:
         If it is gone.
     """
     if not file.is_local:
-        return Source(_store_of(file.path, options).open(file.path, file.size), max_size=file.size)
+        return Source(store_of(file.path, options).open(file.path, file.size), max_size=file.size)
     try:
         return Source(file.path, max_size=file.size)
     except OSError as error:
@@ -172,7 +172,7 @@ def _found(
 
 
 def _list_objects(url: str, options: Options) -> Iterator[FoundFile]:
-    are_named, listed = _store_of(url, options).list(url)
+    are_named, listed = store_of(url, options).list(url)
     if not listed:
         raise FileNotFoundError(errno.ENOENT, "nothing is there", url)
     for one, size, modified_ns in listed:
@@ -184,7 +184,8 @@ def _list_objects(url: str, options: Options) -> Iterator[FoundFile]:
             yield _found(one, place.topic, place.partition, size, modified_ns)
 
 
-def _store_of(url: str, options: Options) -> Store:
+def store_of(url: str, options: Options) -> Store:
+    """Return what reads and writes the objects of a URL."""
     scheme = urlsplit(url).scheme
     settings = json.loads(options.storage_options)
     if options.filesystem == "pyarrow":

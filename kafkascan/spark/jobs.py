@@ -6,10 +6,9 @@ once, so that retries, speculation and tasks that nobody waits for any more do n
 
 from __future__ import annotations
 
-import glob
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,9 @@ from kafkascan.spark.header_work import (
     timestamps_task,
 )
 from kafkascan.spark.index_work import INDEX_COLUMNS, IndexTarget, rebuild_task
+from kafkascan.spark.option_values import parse_storage_options
 from kafkascan.spark.options import Options
+from kafkascan.spark.outputs import output_folder, remove_leftovers
 from kafkascan.spark.plan import ScanTask, plan
 from kafkascan.spark.scan import scan_task
 from kafkascan.spark.schemas import Column, arrow_schema, ddl
@@ -114,7 +115,13 @@ def verify(spark: SparkSession, path: Paths, **options: Any) -> Report:
 
 
 def catalog(
-    spark: SparkSession, path: Paths, output: str, *, compression: str = "zstd", **options: Any
+    spark: SparkSession,
+    path: Paths,
+    output: str,
+    *,
+    compression: str = "zstd",
+    output_storage_options: Mapping[str, Any] | str | None = None,
+    **options: Any,
 ) -> Report:
     """
     Write every batch header to Parquet: the `batches` view of a fleet.
@@ -124,19 +131,34 @@ def catalog(
     spark, path, options
         As of `verify`.
     output : str
-        A folder that all executors see; it must hold no Parquet files yet.
+        A folder that all executors see, or a URL of an object store; it must hold no Parquet
+        files yet.
     compression : str, default "zstd"
+    output_storage_options : mapping, or JSON, optional
+        Of the store that is written to; by default, the option ``storageOptions``.
 
     Returns
     -------
     Report
         A row per file that was written.
+
+    Raises
+    ------
+    FileExistsError
+        If there are Parquet files.
     """
-    return _written("catalog", spark, path, output, compression, {"view": "batches"} | options)
+    target = _Target(output, compression, output_storage_options)
+    return _written("catalog", spark, path, target, {"view": "batches"} | options)
 
 
 def export(
-    spark: SparkSession, path: Paths, output: str, *, compression: str = "zstd", **options: Any
+    spark: SparkSession,
+    path: Paths,
+    output: str,
+    *,
+    compression: str = "zstd",
+    output_storage_options: Mapping[str, Any] | str | None = None,
+    **options: Any,
 ) -> Report:
     """
     Write records to Parquet: ``topic=…/partition=…/<segment>-<position>.parquet``.
@@ -144,29 +166,31 @@ def export(
     Parameters, result
         As of `catalog`.
     """
-    return _written("export", spark, path, output, compression, {"view": "records"} | options)
+    target = _Target(output, compression, output_storage_options)
+    return _written("export", spark, path, target, {"view": "records"} | options)
+
+
+@dataclass(frozen=True)
+class _Target:
+    output: str
+    compression: str
+    storage_options: Mapping[str, Any] | str | None
 
 
 def _written(
-    job: str,
-    spark: SparkSession,
-    path: Paths,
-    output: str,
-    compression: str,
-    given: dict[str, Any],
+    job: str, spark: SparkSession, path: Paths, target: _Target, given: dict[str, Any]
 ) -> Report:
     parsed = _parsed(path, given)
-    folder = Path(output).absolute()
-    if "://" in output:
-        raise ValueError(f"{output}: a folder is needed, not a URL")
-    if next(folder.rglob("*.parquet"), None) is not None:
-        raise FileExistsError(f"{folder} holds Parquet files already")
-    folder.mkdir(parents=True, exist_ok=True)
-    target = Output(str(folder), parsed, compression)
+    where = parsed
+    if target.storage_options is not None:
+        where = parsed.but(storage_options=parse_storage_options(target.storage_options))
+    is_url = "://" in target.output
+    folder = output_folder(target.output if is_url else os.path.abspath(target.output), where)
+    folder.prepare()
     work = export_task if job == "export" else catalog_task
-    manifest = _run(spark, parsed, work, target, WRITTEN_COLUMNS)
-    _remove_leftovers(folder / row for row in manifest["output"].to_pylist())
-    (folder / "_SUCCESS").touch()
+    output = Output(folder, parsed, target.compression)
+    manifest = _run(spark, parsed, work, output, WRITTEN_COLUMNS)
+    folder.finish(manifest["output"].to_pylist())
     return Report(job, manifest, {"files": len(manifest)} | _sums(manifest, "rows", "bytes"))
 
 
@@ -209,7 +233,7 @@ def rebuild_indexes(
     argument = IndexTarget(folder, force, interval_bytes, parsed)
     manifest = _run(spark, parsed, rebuild_task, argument, INDEX_COLUMNS)
     rows = manifest.to_pylist()
-    _remove_leftovers(Path(row["output"]) for row in rows if row["action"] == "WRITTEN")
+    remove_leftovers(Path(row["output"]) for row in rows if row["action"] == "WRITTEN")
     actions = [row["action"] for row in rows]
     summary = {name.lower(): actions.count(name) for name in dict.fromkeys(actions)}
     findings = [row["error"] for row in rows if row["action"] == "DAMAGED"]
@@ -309,10 +333,3 @@ def _sums(manifest: pa.Table, *names: str) -> dict[str, int]:
     import pyarrow.compute
 
     return {name: pyarrow.compute.sum(manifest[name]).as_py() or 0 for name in names}
-
-
-def _remove_leftovers(written: Iterator[Path]) -> None:
-    """Take away what tasks that were killed left beside the files."""
-    for path in written:
-        for left in glob.glob(f"{glob.escape(str(path.parent))}/.{glob.escape(path.name)}.*.part"):
-            Path(left).unlink(missing_ok=True)

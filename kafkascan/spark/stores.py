@@ -1,15 +1,19 @@
-"""Object stores, through fsspec or pyarrow: what is there, and reading it in blocks."""
+"""Object stores, through fsspec or pyarrow: what is there, reading it in blocks, and writing."""
 
 from __future__ import annotations
 
 import glob
+import inspect
 import threading
+import uuid
 from collections.abc import Callable
 from typing import Any, Protocol
 
 # Read at once; two of these are kept.
 _BLOCK = 1 << 23
 _BLOCKS_KEPT = 2
+# Objects that are uploaded take their place when they are whole. Elsewhere, files do by a move.
+_UPLOADS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "wasb", "wasbs"})
 
 Listed = tuple[str, int, "int | None"]
 """URL, size, and when it was modified, in nanoseconds."""
@@ -26,6 +30,12 @@ class Store(Protocol):
 
     def open(self, url: str, size: int) -> ObjectReader:
         """Open an object."""
+
+    def put(self, path: str, url: str) -> None:
+        """Copy a local file to where an object is to appear, at once and whole."""
+
+    def remove(self, url: str) -> None:
+        """Take an object away."""
 
 
 class FsspecStore:
@@ -58,7 +68,7 @@ class FsspecStore:
         modified: Any = info.get("LastModified") or info.get("mtime") or info.get("created")
         seconds = modified.timestamp() if hasattr(modified, "timestamp") else modified
         modified_ns = int(seconds * 1e9) if isinstance(seconds, (int, float)) else None
-        return f"{self._scheme}://{info['name'].lstrip('/')}", int(info["size"]), modified_ns
+        return f"{self._scheme}://{info['name']}", int(info["size"]), modified_ns
 
     def reader(self, url: str) -> Callable[[int, int], bytes]:
         """As `Store.reader`."""
@@ -73,6 +83,25 @@ class FsspecStore:
     def open(self, url: str, size: int) -> ObjectReader:
         """As `Store.open`."""
         return ObjectReader(url, size, self.reader(url))
+
+    def put(self, path: str, url: str) -> None:
+        """As `Store.put`; what is uploaded in parts is put together when all are there."""
+        target = self._fs._strip_protocol(url)
+        upload = getattr(self._fs, "_put_file", self._fs.put_file)
+        known = inspect.signature(upload).parameters
+        # Else, a hundred megabytes are held in memory.
+        limits = {name: _UPLOAD_LIMITS[name] for name in _UPLOAD_LIMITS if name in known}
+        if self._scheme in _UPLOADS:
+            self._fs.put_file(path, target, **limits)
+            return
+        hidden = _hidden(target)
+        self._fs.makedirs(target.rpartition("/")[0], exist_ok=True)
+        self._fs.put_file(path, hidden, **limits)
+        self._fs.mv(hidden, target)
+
+    def remove(self, url: str) -> None:
+        """As `Store.remove`."""
+        self._fs.rm_file(self._fs._strip_protocol(url))
 
 
 class PyArrowStore:
@@ -103,7 +132,7 @@ class PyArrowStore:
         return False, [self._listed(info) for info in found if info.type == fs.FileType.File]
 
     def _listed(self, info: Any) -> Listed:
-        return f"{self._scheme}://{info.path.lstrip('/')}", info.size, info.mtime_ns
+        return f"{self._scheme}://{info.path}", info.size, info.mtime_ns
 
     def reader(self, url: str) -> Callable[[int, int], bytes]:
         """As `Store.reader`."""
@@ -118,6 +147,37 @@ class PyArrowStore:
     def open(self, url: str, size: int) -> ObjectReader:
         """As `Store.open`."""
         return ObjectReader(url, size, self.reader(url))
+
+    def put(self, path: str, url: str) -> None:
+        """As `Store.put`."""
+        from pyarrow import fs
+
+        target = self._path(url)
+        is_upload = self._scheme in _UPLOADS
+        place = target if is_upload else _hidden(target)
+        if not is_upload:
+            self._fs.create_dir(target.rpartition("/")[0])
+        fs.copy_files(
+            path, place, source_filesystem=fs.LocalFileSystem(), destination_filesystem=self._fs
+        )
+        if not is_upload:
+            self._fs.move(place, target)
+
+    def remove(self, url: str) -> None:
+        """As `Store.remove`."""
+        self._fs.delete_file(self._path(url))
+
+
+HIDDEN = (".", ".part")
+"""How the name of a file begins and ends that is on its way."""
+
+_UPLOAD_LIMITS = {"chunksize": _BLOCK, "max_concurrency": 2}
+
+
+def _hidden(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    before, behind = HIDDEN
+    return f"{folder}/{before}{name}.{uuid.uuid4().hex}{behind}"
 
 
 class ObjectReader:

@@ -16,6 +16,7 @@ from kafkascan.spark.exports import Output, catalog_task, export_task
 from kafkascan.spark.header_work import producers_task
 from kafkascan.spark.index_work import IndexTarget, rebuild_task
 from kafkascan.spark.options import Options
+from kafkascan.spark.outputs import LocalFolder
 from tests.spark.logs import (
     DATA,
     KILLED_DATA,
@@ -72,7 +73,9 @@ def test_what_tasks_write_is_the_same_each_time(tmp_path: Path) -> None:
     for attempt in ("first", "second"):
         for work in (export_task, catalog_task):
             view = "records" if work is export_task else "batches"
-            output = Output(str(tmp_path / attempt / view), options.but(view=view), "zstd")
+            output = Output(
+                LocalFolder(str(tmp_path / attempt / view)), options.but(view=view), "zstd"
+            )
             given = {"maxPartitionBytes": 3000, "openCostInBytes": 10, "view": view}
             for task in tasks(path=str(DATA), **given):
                 list(work(task, output))
@@ -91,7 +94,7 @@ def test_damage_leaves_no_half_a_file(tmp_path: Path) -> None:
     options = Options.parse({"path": str(tmp_path / "in"), "batchRows": 8})
     (task,) = tasks(path=str(tmp_path / "in"))
     with pytest.raises(ks.ChecksumMismatchError):
-        list(export_task(task, Output(str(tmp_path / "out"), options, "zstd")))
+        list(export_task(task, Output(LocalFolder(str(tmp_path / "out")), options, "zstd")))
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 
 

@@ -5,17 +5,35 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.fs
+import pyarrow.parquet
 import pytest
 
 import kafkascan as ks
+from kafkascan.spark import jobs
+from kafkascan.spark.exports import Output, export_task
 from kafkascan.spark.files import open_file
 from kafkascan.spark.options import Options
-from kafkascan.spark.stores import ObjectReader
-from tests.spark.logs import DATA, KILLED_DATA, OLD_DATA, multiset, plain_batch, rows, tasks
+from kafkascan.spark.outputs import output_folder
+from kafkascan.spark.stores import FsspecStore, ObjectReader, PyArrowStore
+from tests.spark.logs import (
+    DATA,
+    KILLED_DATA,
+    OLD_DATA,
+    damaged_log,
+    multiset,
+    plain_batch,
+    rows,
+    segment_path,
+    tasks,
+)
 from tests.support.segments import Rig
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Object:
@@ -118,6 +136,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         running.stop()
 
 
+def for_pyarrow(store: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "access_key": store["key"],
+        "secret_key": store["secret"],
+        "endpoint_override": store["endpoint_url"],
+        "region": "us-east-1",
+    }
+
+
 def test_an_s3_server(store: dict[str, Any]) -> None:
     settings = json.dumps(store)
     for view in ("records", "batches"):
@@ -135,13 +162,7 @@ def test_an_s3_server(store: dict[str, Any]) -> None:
 
 
 def test_s3_through_pyarrow(store: dict[str, Any]) -> None:
-    arrow = {
-        "access_key": store["key"],
-        "secret_key": store["secret"],
-        "endpoint_override": store["endpoint_url"],
-        "region": "us-east-1",
-    }
-    given = {"filesystem": "pyarrow", "storageOptions": json.dumps(arrow)}
+    given = {"filesystem": "pyarrow", "storageOptions": json.dumps(for_pyarrow(store))}
     expected = multiset(rows(path=str(DATA), topics="headers,small-segments"))
     found = rows(path="s3://logs/data", topics="headers,small-segments", **given)
     assert multiset(found) == expected
@@ -150,3 +171,142 @@ def test_s3_through_pyarrow(store: dict[str, Any]) -> None:
     source = open_file(task.ranges[0].file, options)
     assert source.path.startswith("s3://logs/data/headers-0/")
     assert np.frombuffer(source.window(0, 8), ">i8")[0] == 0
+
+
+def stored(store: dict[str, Any], folder: str) -> dict[str, bytes]:
+    """What lies in a bucket below a folder, seen by another library than the one that wrote."""
+    fs = pyarrow.fs.S3FileSystem(**for_pyarrow(store))
+    found = fs.get_file_info(pyarrow.fs.FileSelector(folder, recursive=True, allow_not_found=True))
+    return {
+        info.path.removeprefix(f"{folder}/"): fs.open_input_file(info.path).read()
+        for info in found
+        if info.type == pyarrow.fs.FileType.File
+    }
+
+
+def read_back(files: dict[str, bytes], *columns: str) -> list[dict[str, Any]]:
+    found = []
+    for name, data in files.items():
+        if name.endswith(".parquet"):
+            place = dict(part.split("=") for part in name.split("/")[:-1])
+            table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(data)).read(columns)
+            found += [
+                place | row | {"partition": int(place.get("partition", -1))}
+                for row in table.to_pylist()
+            ]
+    return found
+
+
+@pytest.mark.parametrize("filesystem", ["fsspec", "pyarrow"])
+def test_jobs_write_into_a_store(
+    spark: SparkSession, store: dict[str, Any], filesystem: str
+) -> None:
+    """From local logs and from the store itself; what is written is what a folder would get."""
+    settings = json.dumps(for_pyarrow(store) if filesystem == "pyarrow" else store)
+    given = {"filesystem": filesystem, "storageOptions": settings}
+    target = f"s3://logs/out-{filesystem}"
+    for path in (str(DATA), "s3://logs/data"):
+        output = f"{target}/{len(path)}"
+        report = jobs.export(spark, path, output, topics="headers,transactions", **given)
+        files = stored(store, output.removeprefix("s3://"))
+        assert set(files) == {*report.manifest["output"].to_pylist(), "_SUCCESS"}
+        assert all(len(files[row["output"]]) == row["bytes"] for row in report.manifest.to_pylist())
+        names = ("topic", "partition", "offset", "value")
+        expected = rows(path=str(DATA), topics="headers,transactions", columns=",".join(names))
+        found = [{name: row[name] for name in names} for row in read_back(files, "offset", "value")]
+        assert multiset(found) == multiset(expected)
+        with pytest.raises(FileExistsError, match="s3://logs/out"):
+            jobs.export(spark, path, output, **given)
+    catalog = jobs.catalog(spark, str(DATA), f"{target}/catalog", checkCrcs=True, **given)
+    files = stored(store, f"logs/out-{filesystem}/catalog")
+    assert len(read_back(files, "crcOk")) == catalog.summary["rows"] > 300
+
+
+def test_the_store_that_is_written_to_may_be_another(
+    spark: SparkSession, store: dict[str, Any]
+) -> None:
+    report = jobs.export(
+        spark,
+        DATA / "headers-0",
+        "s3://logs/other",
+        output_storage_options=store,
+        storageOptions={"endpoint_url": "http://127.0.0.1:1"},
+    )
+    assert set(stored(store, "logs/other")) == {*report.manifest["output"].to_pylist(), "_SUCCESS"}
+
+
+def test_an_object_appears_whole_or_not_at_all(store: dict[str, Any], tmp_path: Path) -> None:
+    segment_path(tmp_path, "bad").write_bytes(damaged_log(40).flip(35, 70).log)
+    options = Options.parse({"path": str(tmp_path), "batchRows": 8, "storageOptions": store})
+    (task,) = tasks(path=str(tmp_path))
+    output = Output(output_folder("s3://logs/whole", options), options, "zstd")
+    with pytest.raises(ks.ChecksumMismatchError):
+        list(export_task(task, output))
+    assert stored(store, "logs/whole") == {}
+    segment_path(tmp_path, "bad").write_bytes(damaged_log(40).log)
+    list(export_task(task, output))
+    first = stored(store, "logs/whole")
+    list(export_task(task, output))
+    assert first == stored(store, "logs/whole"), "another attempt writes the same again"
+    assert len(first) == 1
+
+
+def test_an_upload_that_breaks_off(
+    store: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In parts, of which one fails: nothing is there."""
+    import s3fs
+
+    path = tmp_path / "large"
+    path.write_bytes(bytes(20 << 20))
+    call, sent = s3fs.S3FileSystem._call_s3, []
+
+    async def failing(self: Any, method: str, *arguments: Any, **keywords: Any) -> Any:
+        sent.append(method)
+        if method == "upload_part" and sent.count(method) == 2:
+            raise OSError("the network is gone")
+        return await call(self, method, *arguments, **keywords)
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", failing)
+    writer = FsspecStore("s3", store)
+    with pytest.raises(OSError, match="the network is gone"):
+        writer.put(str(path), "s3://logs/broken/large")
+    assert stored(store, "logs/broken") == {}
+    monkeypatch.undo()
+    writer.put(str(path), "s3://logs/broken/large")
+    assert stored(store, "logs/broken") == {"large": path.read_bytes()}
+
+
+@pytest.mark.parametrize("kind", [FsspecStore, PyArrowStore])
+def test_where_there_are_files_they_are_moved(kind: Any, tmp_path: Path) -> None:
+    """As on HDFS: a hidden name first."""
+    local = pytest.importorskip("fsspec.implementations.local")
+    (tmp_path / "data").write_bytes(b"x" * 1000)
+    target = tmp_path / "out" / "topic=a" / "data.parquet"
+    moved: list[str] = []
+
+    class Watched(local.LocalFileSystem):
+        def mv(self, source: str, *arguments: Any, **keywords: Any) -> None:
+            moved.append(Path(source).name)
+            super().mv(source, *arguments, **keywords)
+
+    store = kind("file", {})
+    fs = pyarrow.fs
+    store._fs = Watched() if kind is FsspecStore else fs.PyFileSystem(fs.FSSpecHandler(Watched()))
+    for _ in range(2):
+        store.put(str(tmp_path / "data"), f"file://{target}")
+        assert moved[-1].startswith(".data.parquet.")
+        assert moved[-1].endswith(".part")
+        assert [path.name for path in target.parent.iterdir()] == ["data.parquet"]
+    assert target.read_bytes() == b"x" * 1000
+
+
+def test_what_killed_tasks_left_in_a_store_is_taken_away(tmp_path: Path) -> None:
+    options = Options.parse({"path": "x"})
+    folder = output_folder(f"local://{tmp_path}", options)
+    (tmp_path / ".data.parquet.0123.part").touch()
+    with folder.write("topic=a/data.parquet") as stream:
+        stream.write(b"x")
+    folder.finish(["topic=a/data.parquet"])
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
+    assert found == ["_SUCCESS", "topic=a", "topic=a/data.parquet"]
