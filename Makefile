@@ -33,9 +33,9 @@ golden: $(VENV)/.dev
 bench: $(VENV)/.bench
 	cd asv_benchmarks && PYTHONPATH=. ../$(BIN)/python -m benchmarks.table
 
-# Spark: each way into it beside its own ceiling. Needs Java 17 or newer.
+# Spark: each way into it beside its own ceiling. Needs Java 17 or newer; beside a broker, Maven.
 bench-spark: $(VENV)/.bench
-	cd asv_benchmarks && PYTHONPATH=. ../$(BIN)/python -m benchmarks.spark_table
+	cd asv_benchmarks && PYTHONPATH=.:.. ../$(BIN)/python -m benchmarks.spark_table
 
 # AddressSanitizer and UndefinedBehaviorSanitizer over the native, damage and property
 # tests. They run in a folder of their own, with a build of their own.

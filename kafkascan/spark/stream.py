@@ -60,13 +60,15 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         self._columns = columns
         self._ends = LogEnds(self._options)
         self._target: Positions | None = None
+        self._reached: Positions = {}
 
     # ---- offsets ----
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a new query starts."""
         logs = self._ends.logs()
-        return show_offsets({one: self._initial(one, log) for one, log in logs.items()})
+        self._reached = {one: self._initial(one, log) for one, log in logs.items()}
+        return show_offsets(self._reached)
 
     def _initial(self, partition: TopicPartition, log: Sequence[FoundFile]) -> int:
         given = self._options.starting_offsets
@@ -89,7 +91,8 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         logs = self._ends.logs()
         end = self._target or {one: self._ends.end_of(log) for one, log in logs.items()}
         if start is None:
-            return show_offsets(end)
+            # Where it started may lie behind what is stable.
+            return show_offsets({one: max(end[one], self._reached.get(one, 0)) for one in end})
         begin = parse_offsets(start)
         end = self._require_kept(begin, dict(end), logs)
         for partition, log in logs.items():

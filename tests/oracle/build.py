@@ -25,13 +25,8 @@ class ClassPaths:
 
 def build() -> ClassPaths:
     """Build all Maven projects; a missing tool is a failure, never a reason to skip."""
-    for tool in ("java", "mvn"):
-        if shutil.which(tool) is None:
-            raise RuntimeError(
-                f"the oracle needs {tool!r} on the PATH (Java 17 or newer, Maven 3.8 or newer)"
-            )
     for project in _PROJECTS:
-        _package(_HERE / project)
+        package(_HERE / project)
     return ClassPaths(
         broker=f"{_target('java')}/oracle.jar:{_target('java')}/lib/*",
         dump=f"{_target('java-dump')}/oracle-dump.jar:{_target('java-dump')}/lib/*",
@@ -50,7 +45,13 @@ def _target(project: str) -> Path:
     return _HERE / project / "target"
 
 
-def _package(project: Path) -> None:
+def package(project: Path) -> None:
+    """Build one Maven project."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            raise RuntimeError(
+                f"the oracle needs {tool!r} on the PATH (Java 17 or newer, Maven 3.8 or newer)"
+            )
     maven = subprocess.run(
         ["mvn", "-q", "-B", "package"], cwd=project, capture_output=True, text=True, check=False
     )

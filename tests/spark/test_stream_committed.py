@@ -65,6 +65,7 @@ def test_where_it_starts(tmp_path: Path) -> None:
     assert late.at == {"a": {"0": 2}}, "a broker gives read_committed consumers no later offset"
     ahead = follower(tmp_path, startingOffsets='{"a":{"0":4}}')
     assert offsets(ahead) == [], "it waits, nothing is lost"
+    assert ahead.at == ahead.reader.latestOffset() == {"a": {"0": 4}}
     append(segment_path(tmp_path, "a"), marker(5, 7, COMMIT))
     assert offsets(ahead) == [4]
 

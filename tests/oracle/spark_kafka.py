@@ -1,0 +1,107 @@
+"""Spark with its own Kafka source, of one version, in a process that does what it is told.
+
+The newest connector that Maven and PyPI have in common is not always that of the Spark that the
+tests run on; a folder of its own keeps the two apart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.oracle.build import package
+
+ROOT = Path(__file__).resolve().parents[2]
+_PROJECT = Path(__file__).resolve().parent / "java-spark"
+_TARGET = _PROJECT / "target"
+
+
+def spark_version() -> str:
+    """The version of Spark and of its Kafka source, which have to be the same."""
+    (version,) = re.findall(
+        r"<spark.version>(.*)</spark.version>", (_PROJECT / "pom.xml").read_text()
+    )
+    return str(version)
+
+
+def install() -> None:
+    """Fetch the Kafka source from Maven, and the Spark that it belongs to from PyPI."""
+    package(_PROJECT)
+    folder = _pyspark()
+    if folder.exists():
+        return
+    part = folder.with_suffix(".part")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(part)]
+    subprocess.run([*pip, "--upgrade", f"pyspark=={spark_version()}"], check=True)
+    part.rename(folder)
+
+
+def _pyspark() -> Path:
+    return _TARGET / f"pyspark-{spark_version()}"
+
+
+class SparkBeside:
+    """A running Spark that knows both sources, see spark_driver.py."""
+
+    def __init__(self, master: str, log_file: Path, **conf: str) -> None:
+        install()
+        jars = ",".join(sorted(str(path) for path in (_TARGET / "lib").glob("*.jar")))
+        paths = [str(_pyspark()), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        environment.pop("SPARK_HOME", None)
+        self._log_file = log_file
+        module = ["-m", "tests.oracle.spark_driver"]
+        with log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *module, master, jars, json.dumps(conf)],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def ask(self, verb: str, **arguments: Any) -> Any:
+        """Do one thing; an error of the other side is raised here."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([verb, arguments]) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"Spark is gone:\n{self._log_file.read_text()[-4000:]}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer["result"]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # At the end of its input it stops Spark, and so the JVM.
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
