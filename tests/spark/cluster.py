@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,11 +25,17 @@ class Cluster:
     url: str
     folder: Path
     workers: list[subprocess.Popen[bytes]]
+    hosts: list[str]
 
     def executors(self, worker: int) -> list[int]:
         """Process ids of the executors of a worker."""
         parent = self.workers[worker].pid
         return [pid for pid in _children(parent) if b"CoarseGrainedExecutor" in _command(pid)]
+
+    def kill_worker(self, worker: int) -> None:
+        """End a worker as a crash would; its executors find out by themselves."""
+        self.workers[worker].send_signal(signal.SIGKILL)
+        self.workers[worker].wait(_WAIT)
 
 
 @contextmanager
@@ -38,17 +46,28 @@ def running_cluster(java_home: str, folder: Path) -> Iterator[Cluster]:
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"]
         stack.enter_context(_process(java_home, [*master, "--port", "0", "--webui-port", "0"], log))
         url = _wait_for(log, r"(spark://127\.0\.0\.1:\d+)")
-        workers = []
-        for number in range(2):
+        workers, hosts = [], ["127.0.0.1", _other_host()]
+        for number, host in enumerate(hosts):
             log = folder / f"worker-{number}.log"
             work = folder / f"work-{number}"
-            worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1"]
-            size = ["--cores", "1", "--memory", "600m", "--webui-port", "0"]
+            worker = ["org.apache.spark.deploy.worker.Worker", "--host", host]
+            # Two applications may run at once, each with an executor per worker.
+            size = ["--cores", "2", "--memory", "1200m", "--webui-port", "0"]
             command = [*worker, *size, "--work-dir", str(work), url]
             workers.append(stack.enter_context(_process(java_home, command, log)))
         for number in range(2):
             _wait_for(folder / f"worker-{number}.log", r"(Successfully registered with master)")
-        yield Cluster(url, folder, workers)
+        yield Cluster(url, folder, workers, hosts)
+
+
+def _other_host() -> str:
+    """A second name of this machine: Spark speculates on another host only."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.2", 0))
+        except OSError:
+            return "127.0.0.1"
+    return "127.0.0.2"
 
 
 @contextmanager
