@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kafkascan.arrow import require_pyarrow
 from kafkascan.batch_columns import BatchTable, column
 from kafkascan.errors import CorruptBatchError, record_error
-from kafkascan.spark.constants import CODEC_NAMES, Repeated, codec_names, timestamps
+from kafkascan.spark.constants import CODEC_NAMES, codec_names, repeated, timestamps
 from kafkascan.spark.files import FoundFile
 from kafkascan.spark.schemas import Column, arrow_schema, arrow_type
 from kafkascan.spark.where import BATCH_NAMES
@@ -59,21 +59,17 @@ class BatchRows:
     ----------
     file : FoundFile
     columns : sequence of Column
-    most : int
-        Rows at once.
     """
 
-    def __init__(self, file: FoundFile, columns: Sequence[Column], most: int) -> None:
+    def __init__(self, file: FoundFile, columns: Sequence[Column]) -> None:
         self._pa = require_pyarrow()
         self._path = file.path
         self._columns = columns
         self._schema = arrow_schema(columns)
         kinds = {one.name: arrow_type(one.type) for one in columns}
         constants = place_of(file) | {"status": STATUS_OK, "error": None}
-        self._repeated = {
-            name: Repeated(value, kinds[name], most)
-            for name, value in constants.items()
-            if name in kinds
+        self._constants = {
+            name: (value, kinds[name]) for name, value in constants.items() if name in kinds
         }
 
     def of(self, batches: BatchTable, verdicts: NDArray[np.bool_] | None) -> Any:
@@ -95,8 +91,8 @@ class BatchRows:
                 ],
                 self._pa.string(),
             )
-        if one.name in self._repeated:
-            return self._repeated[one.name](len(batches))
+        if one.name in self._constants:
+            return repeated(*self._constants[one.name], len(batches))
         if one.name == "maxTimestamp":
             return timestamps(batches["max_timestamp"])
         values = column(batches, BATCH_NAMES[one.name])
@@ -120,9 +116,7 @@ class BatchRows:
 
     def _place(self) -> dict[str, Any]:
         names = ("topic", "partition", "segment", "path")
-        return {
-            name: self._repeated[name](1)[0].as_py() for name in names if name in self._repeated
-        }
+        return {name: self._constants[name][0] for name in names if name in self._constants}
 
 
 NOTHING: dict[str, Any] = {"string": "", "boolean": False}

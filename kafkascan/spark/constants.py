@@ -26,32 +26,39 @@ def timestamps(milliseconds: NDArray[np.int64]) -> Any:
     What 64 bits of microseconds cannot hold becomes null.
     """
     pa = require_pyarrow()
-    mask = (milliseconds < _EARLIEST_MS) | (milliseconds > _LATEST_MS)
+    mask = None
+    if (
+        len(milliseconds)
+        and not _EARLIEST_MS <= milliseconds.min() <= milliseconds.max() <= _LATEST_MS
+    ):
+        mask = (milliseconds < _EARLIEST_MS) | (milliseconds > _LATEST_MS)
     with np.errstate(over="ignore"):
         microseconds = np.ascontiguousarray(milliseconds * _MICROSECONDS)
-    raw = pa.array(microseconds, pa.int64(), mask=mask if mask.any() else None)
+    raw = pa.array(microseconds, pa.int64(), mask=mask)
     return raw.view(pa.timestamp("us", tz="UTC"))
 
 
 def codec_names(codes: NDArray[np.int8]) -> Any:
     """Return Kafka's names of codecs as texts."""
     pa = require_pyarrow()
+    if len(codes) and (codes == codes[0]).all():
+        return repeated(str(CODEC_NAMES[codes[0]]), pa.string(), len(codes))
     return pa.array(CODEC_NAMES.tolist(), pa.string()).take(pa.array(codes))
 
 
-class Repeated:
-    """A value as a column of any length up to a limit, made once."""
+def repeated(value: object, kind: Any, count: int) -> Any:
+    """Return a value as a column of a length; a worker asks for the same again and again."""
+    column = _columns.get((value, kind))
+    if column is None or count > len(column):
+        pa = require_pyarrow()
+        # Pieces of a log are about as long as each other.
+        column = pa.repeat(pa.scalar(value, kind), count + count // 4)
+        _columns[value, kind] = column
+        while len(_columns) > _COLUMNS_KEPT:
+            _columns.pop(next(iter(_columns)), None)
+    return column[:count]
 
-    def __init__(self, value: object, kind: Any, most: int) -> None:
-        self._value = value
-        self._kind = kind
-        self._most = most
-        self._column: Any = None
 
-    def __call__(self, count: int) -> Any:
-        """Return the column."""
-        if self._column is None or count > len(self._column):
-            pa = require_pyarrow()
-            length = max(count, min(self._most, 4 * count))
-            self._column = pa.repeat(pa.scalar(self._value, self._kind), length)
-        return self._column[:count]
+# A task has a thread of its own that fills this; the one that takes its place finds it full.
+_columns: dict[tuple[object, Any], Any] = {}
+_COLUMNS_KEPT = 16

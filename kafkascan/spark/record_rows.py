@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.arrow import require_pyarrow
+from kafkascan.batch_columns import column
 from kafkascan.errors import CorruptBatchError
 from kafkascan.record_table import RecordTable
 from kafkascan.spark.batch_rows import NUMPY_TYPES, place_of, row_of
-from kafkascan.spark.constants import Repeated, codec_names, timestamps
+from kafkascan.spark.constants import codec_names, repeated, timestamps
 from kafkascan.spark.files import FoundFile
 from kafkascan.spark.options import Options
 from kafkascan.spark.schemas import HEADERS, Column, arrow_schema, arrow_type
@@ -40,6 +41,8 @@ _OF_BATCH = {
     "isTransactional": "is_transactional",
     "isControl": "is_control",
 }
+# Of batches, and seldom looked up by records for that reason.
+_RARELY_DIFFERENT = {"timestampType", "leaderEpoch", "magic"}
 # A record takes this much besides its key and value, a header besides its bytes.
 _RECORD_COST, _HEADER_COST = 48, 64
 
@@ -70,8 +73,8 @@ class RecordRows:
         constants = dict(self._place)
         if self._corrupt is not None:
             constants[self._corrupt] = None
-        self._repeated = {
-            one.name: Repeated(constants[one.name], arrow_type(one.type), self._most_rows)
+        self._constants = {
+            one.name: (constants[one.name], arrow_type(one.type))
             for one in self._columns
             if one.name in constants
         }
@@ -85,26 +88,37 @@ class RecordRows:
             yield self._pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _pieces(self, records: RecordTable) -> Iterator[RecordTable]:
+        """Cut into pieces that are about as large as each other."""
         ends = np.cumsum(_costs(records))
+        if not len(ends):
+            return
+        pieces = max(-(-int(ends[-1]) // self._most_bytes), -(-len(ends) // self._most_rows))
+        if pieces == 1:
+            yield records
+            return
+        share = -(-int(ends[-1]) // pieces)
         first = 0
         while first < len(records):
             before = ends[first - 1] if first else 0
-            last = max(first + 1, int(np.searchsorted(ends, before + self._most_bytes, "right")))
+            last = max(first + 1, int(np.searchsorted(ends, before + share, "right")))
             last = min(last, first + self._most_rows)
-            whole = first == 0 and last == len(records)
-            yield records if whole else records[first:last]
+            yield records[first:last]
             first = last
 
     def _array(self, one: Column, records: RecordTable, found: Any) -> Any:
         name = one.name
-        if name in self._repeated:
-            return self._repeated[name](len(records))
+        if name in self._constants:
+            return repeated(*self._constants[name], len(records))
         if name == "headers":
             return _headers(found[name].chunk(0), records.columns["headers_count"])
         if name in self._bytes:
             return found[name].chunk(0)
         if name == "timestamp":
             return timestamps(records["timestamp"])
+        if name in _RARELY_DIFFERENT:
+            values = column(records.batches, _OF_BATCH[name])
+            if len(values) and (values == values[0]).all():
+                return repeated(int(values[0]), arrow_type(one.type), len(records))
         values = records[_OF_BATCH.get(name) or _READ[name]]
         if name == "codec":
             return codec_names(values)
