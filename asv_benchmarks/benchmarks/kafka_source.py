@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 
@@ -22,6 +23,8 @@ TOPIC, PARTITIONS = "topic", 2
 def compare(log: Path, records: int, master: str, rounds: int) -> None:
     """Read a topic whose partitions hold copies of a log; print figures per second and CPU."""
     try:
+        if sys.platform != "linux":
+            raise RuntimeError("CPU time is read from /proc")
         class_paths = build()
     except (RuntimeError, OSError) as error:
         print(f"\nSpark's Kafka source: not measured, {str(error).splitlines()[0]}", flush=True)

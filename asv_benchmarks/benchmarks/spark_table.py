@@ -1,7 +1,8 @@
 """`make bench-spark`: each way into Spark beside its own ceiling, in the same run.
 
 A ceiling is the same plan whose tasks yield batches that are there already: what Spark takes,
-whoever scans. Contenders take turns, round by round; figures are medians.
+whoever scans. Contenders take turns, round by round, and every other round in reverse; a ratio
+is the median of those within a round, so that a machine that is not quiet is so for both.
 
 python -m benchmarks.spark_table [--master local[1]] [--rounds 5] [--small]
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,10 +29,26 @@ from kafkascan.spark.plan import plan
 from kafkascan.spark.scan import scan_task
 from kafkascan.spark.schemas import arrow_schema, ddl
 
-from . import corpora
-from .table import Contenders, medians
+from . import corpora, kafka_source
+from .table import Contenders
 
 MIB = 1 << 20
+Times = dict[str, list[float]]
+"""Seconds of each contender, by rounds."""
+
+
+def taking_turns(contenders: Contenders, rounds: int) -> Times:
+    """Run all once for the JVM to get warm, and then measure."""
+    times: Times = {name: [] for name in contenders}
+    names = list(contenders)
+    for number in range(rounds + 1):
+        for name in names:
+            start = time.perf_counter()
+            contenders[name]()
+            if number:
+                times[name].append(time.perf_counter() - start)
+        names.reverse()
+    return times
 
 
 def folder_of(log: Path, copies: int) -> Path:
@@ -129,15 +147,15 @@ def noop(frame: Any) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def show(title: str, seconds: dict[str, float], amount: float, unit: str) -> None:
-    """Print figures; each as a ratio of the first one's time to its own."""
+def show(title: str, times: Times, amount: float, unit: str) -> None:
+    """Print medians; and of the first one's time to each one's, the median of the rounds."""
     print(f"\n{title}", flush=True)
-    first = next(iter(seconds.values()))
-    for name, value in seconds.items():
-        figure = amount / value
-        print(
-            f"  {name:42}{value:9.3f} s{figure:12.2f} {unit:10}{first / value:7.2f} x", flush=True
-        )
+    first = next(iter(times.values()))
+    for name, taken in times.items():
+        seconds = statistics.median(taken)
+        ratio = statistics.median(a / b for a, b in zip(first, taken, strict=True))
+        figure = amount / seconds
+        print(f"  {name:42}{seconds:9.3f} s{figure:12.2f} {unit:10}{ratio:7.2f} x", flush=True)
 
 
 def ways_in(spark: Any, folder: Path, view: str, rounds: int) -> None:
@@ -148,9 +166,8 @@ def ways_in(spark: Any, folder: Path, view: str, rounds: int) -> None:
             f"{name}: pre-built batches (ceiling)": lambda ceiling=ceiling: noop(ceiling()),
             f"{name}: kafkascan": lambda make=make: noop(make()),
         }
-        medians(contenders, 1)
         title = f"{view}: {channel.rows:,} rows, {channel.size / channel.rows:.0f} bytes each"
-        show(title, medians(contenders, rounds), channel.rows / 1e6, "M rows/s")
+        show(title, taking_turns(contenders, rounds), channel.rows / 1e6, "M rows/s")
 
 
 def against_parquet(spark: Any, folder: Path, rounds: int) -> None:
@@ -165,8 +182,8 @@ def against_parquet(spark: Any, folder: Path, rounds: int) -> None:
                 spark.read.parquet(target).select(*columns)
             )
         contenders["kafkascan, frame"] = lambda: noop(frames.records(spark, folder))
-        medians(contenders, 1)
-        show("against Parquet of the same rows", medians(contenders, rounds), frame.count() / 1e6,
+        amount = frame.count() / 1e6
+        show("against Parquet of the same rows", taking_turns(contenders, rounds), amount,
              "M rows/s")  # fmt: skip
 
 
@@ -180,9 +197,9 @@ def header_questions(spark: Any, folder: Path, rounds: int) -> None:
         frame.groupBy("codec").agg({"*": "count", "timestampMs": "max"}).collect()
 
     contenders: Contenders = {"decoding records": by_records, "headers": by_headers}
-    medians(contenders, 1)
     size = sum(path.stat().st_size for path in folder.rglob("*.log"))
-    show("records and latest time per codec", medians(contenders, rounds), size / 1e9, "GB/s")
+    times = taking_turns(contenders, rounds)
+    show("records and latest time per codec", times, size / 1e9, "GB/s")
 
 
 def verifying(spark: Any, folder: Path, rounds: int) -> None:
@@ -199,11 +216,11 @@ def verifying(spark: Any, folder: Path, rounds: int) -> None:
         f"library, one thread; of {slots} slots": alone,
         "jobs.verify": lambda: jobs.verify(spark, folder),
     }
-    medians(contenders, 1)
     size = sum(path.stat().st_size for path in paths)
-    seconds = medians(contenders, rounds)
-    seconds[next(iter(seconds))] /= slots
-    show(f"verify: {size / 1e9:.1f} GB", seconds, size / 1e9, "GB/s")
+    times = taking_turns(contenders, rounds)
+    alone_name = next(iter(times))
+    times[alone_name] = [seconds / slots for seconds in times[alone_name]]
+    show(f"verify: {size / 1e9:.1f} GB", times, size / 1e9, "GB/s")
 
 
 def exporting(spark: Any, folder: Path, rounds: int) -> None:
@@ -218,9 +235,8 @@ def exporting(spark: Any, folder: Path, rounds: int) -> None:
             jobs.export(spark, folder, f"{scratch}/b")
 
         contenders: Contenders = {"df.write.parquet": by_spark, "jobs.export": by_job}
-        medians(contenders, 1)
         size = sum(path.stat().st_size for path in folder.rglob("*.log"))
-        show("export, zstd", medians(contenders, rounds), size / 1e6, "MB/s")
+        show("export, zstd", taking_turns(contenders, rounds), size / 1e6, "MB/s")
 
 
 def planning() -> None:
@@ -283,6 +299,10 @@ def memory(folder: Path, compressed: Path) -> None:
         print(f"  {name:20}{int(result.stdout):6}", flush=True)
 
 
+def _count(log: Path) -> int:
+    return int(ks.scan_batches(log).batches["records_count"].sum())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--master", default="local[1]")
@@ -306,22 +326,25 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     register(spark)
-    size = 1 << (26 if arguments.small else 28)
+    size = 1 << (25 if arguments.small else 27)
     records_log = corpora.records("none", size)
     records = folder_of(records_log, 4)
     compressed = folder_of(corpora.records("zstd", size), 1)
-    headers_log = corpora.segment(1061, varied=True, size=2 * size)
-    headers = folder_of(headers_log, 8)
+    headers_log = corpora.segment(1061, varied=True, size=4 * size)
+    headers = folder_of(headers_log, 4)
     rounds = arguments.rounds
-    print(f"{arguments.master}, medians of {rounds} rounds, {os.cpu_count()} CPUs, load"
+    print(f"{arguments.master}, medians of {rounds} rounds in turns, {os.cpu_count()} CPUs, load"
           f" {os.getloadavg()[0]:.1f}; recommended_conf()", flush=True)  # fmt: skip
     steps: dict[str, Any] = {
         "records": lambda: ways_in(spark, records, "records", rounds),
         "batches": lambda: ways_in(spark, headers, "batches", rounds),
         "parquet": lambda: against_parquet(spark, records, rounds),
-        "headers": lambda: header_questions(spark, folder_of(records_log, 16), 3),
-        "verify": lambda: verifying(spark, folder_of(headers_log, 48), rounds),
+        "headers": lambda: header_questions(spark, folder_of(records_log, 12), 3),
+        "verify": lambda: verifying(spark, folder_of(headers_log, 24), rounds),
         "export": lambda: exporting(spark, records, max(1, rounds // 2)),
+        "kafka": lambda: kafka_source.compare(
+            records_log, _count(records_log), arguments.master, rounds
+        ),
         "planning": planning,
         "memory": lambda: memory(records, compressed),
     }

@@ -29,8 +29,14 @@ class Cluster:
 
     def executors(self, worker: int) -> list[int]:
         """Process ids of the executors of a worker."""
-        parent = self.workers[worker].pid
-        return [pid for pid in _children(parent) if b"CoarseGrainedExecutor" in _command(pid)]
+        ps = ["ps", "-ax", "-o", "pid=,ppid=,command="]
+        listed = subprocess.run(ps, capture_output=True, text=True, check=True).stdout
+        found = [line.split(maxsplit=2) for line in listed.splitlines()]
+        return [
+            int(pid)
+            for pid, parent, command in found
+            if int(parent) == self.workers[worker].pid and "CoarseGrainedExecutor" in command
+        ]
 
     def kill_worker(self, worker: int) -> None:
         """End a worker as a crash would; its executors find out by themselves."""
@@ -103,21 +109,3 @@ def _wait_for(log: Path, pattern: str) -> str:
             return found[1]
         time.sleep(0.1)
     raise TimeoutError(f"{pattern} is not in {log}:\n{log.read_text()[-2000:]}")
-
-
-def _children(parent: int) -> list[int]:
-    try:
-        return [
-            int(pid)
-            for task in Path(f"/proc/{parent}/task").iterdir()
-            for pid in (task / "children").read_text().split()
-        ]
-    except FileNotFoundError:
-        return []
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
-        return b""

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,8 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
+    # Plans of a few rows are not made better by what was learnt of their first half.
+    "spark.sql.adaptive.enabled": "false",
     "spark.log.level": "ERROR",
 }
 
@@ -56,3 +58,23 @@ def spark(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     kafkascan_spark.register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """An S3 server of its own, with the golden logs in a bucket."""
+    from tests.spark.logs import DATA
+
+    server = pytest.importorskip("moto.server", reason="moto is not installed: make .venv/.dev")
+    s3fs = pytest.importorskip("s3fs")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    running.start()
+    host, port = running.get_host_and_port()
+    options = {"key": "k", "secret": "s", "endpoint_url": f"http://{host}:{port}"}
+    fs = s3fs.S3FileSystem(**options)
+    fs.mkdir("logs")
+    fs.put(str(DATA), "logs/data", recursive=True)
+    try:
+        yield options
+    finally:
+        running.stop()

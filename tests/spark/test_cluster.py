@@ -17,12 +17,19 @@ from typing import Any
 
 import pyarrow
 import pyarrow.parquet
-import pyspark
 import pytest
 
-from tests.spark.cluster import Cluster, running_cluster
-from tests.spark.driver import _VIEWS
-from tests.spark.logs import DATA, multiset, plain_batch, rows, segment_path
+pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: make .venv/.dev")
+
+from tests.spark.cluster import Cluster, running_cluster  # noqa: E402 - they need pyspark
+from tests.spark.driver import _VIEWS  # noqa: E402
+from tests.spark.logs import (  # noqa: E402
+    DATA,
+    multiset,
+    plain_batch,
+    rows,
+    segment_path,
+)
 
 ROOT = Path(__file__).parents[2]
 

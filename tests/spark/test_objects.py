@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,24 +115,6 @@ def test_an_object_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     found = rows(path=str(tmp_path), columns="offset,value", prefetch="0")
     assert len(found) == 20_000
     assert sum(size for _, size in store.reads) < 1.5 * len(log)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """An S3 server of its own, with the golden logs in a bucket."""
-    server = pytest.importorskip("moto.server", reason="moto is not installed: make .venv/.dev")
-    s3fs = pytest.importorskip("s3fs")
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    running.start()
-    host, port = running.get_host_and_port()
-    options = {"key": "k", "secret": "s", "endpoint_url": f"http://{host}:{port}"}
-    fs = s3fs.S3FileSystem(**options)
-    fs.mkdir("logs")
-    fs.put(str(DATA), "logs/data", recursive=True)
-    try:
-        yield options
-    finally:
-        running.stop()
 
 
 def for_pyarrow(store: dict[str, Any]) -> dict[str, Any]:
