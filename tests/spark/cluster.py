@@ -29,7 +29,7 @@ class Cluster:
 
     def executors(self, worker: int) -> list[int]:
         """Process ids of the executors of a worker."""
-        ps = ["ps", "-ax", "-o", "pid=,ppid=,command="]
+        ps = ["ps", "-axww", "-o", "pid=,ppid=,command="]
         listed = subprocess.run(ps, capture_output=True, text=True, check=True).stdout
         found = [line.split(maxsplit=2) for line in listed.splitlines()]
         return [

@@ -234,8 +234,11 @@ def export_and_kill(driver: Driver, folder: Path, kill: Callable[[], None]) -> N
 
 
 def test_a_killed_executor(cluster: Cluster, driver: Driver, tmp_path: Path) -> None:
-    (executor,) = cluster.executors(0)
-    export_and_kill(driver, tmp_path, lambda: os.kill(executor, signal.SIGKILL))
+    def kill() -> None:
+        (executor,) = cluster.executors(0)
+        os.kill(executor, signal.SIGKILL)
+
+    export_and_kill(driver, tmp_path, kill)
 
 
 def test_a_killed_worker(cluster: Cluster, driver: Driver, tmp_path: Path) -> None:

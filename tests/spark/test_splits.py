@@ -163,7 +163,7 @@ def test_size_and_rows_of_batches_are_bounded(tmp_path: Path) -> None:
     (task,) = tasks(path=str(tmp_path))
     found = list(scan_task(task, options))
     assert sum(batch.num_rows for batch in found) == 431
-    assert max(batch.num_rows for batch in found) == 64
+    assert 32 < max(batch.num_rows for batch in found) <= 64, "pieces are about as large"
     sizes = [sum(len(value) for value in batch["value"].to_pylist()) for batch in found]
     assert sorted(sizes)[-1] == 50_000, "one record is never cut"
     assert sorted(sizes)[-2] <= 4096
