@@ -54,15 +54,27 @@ def enum_column(codes: NDArray[np.integer[Any]], names: type[NamedCode]) -> pa.A
     )
 
 
-def batch_column(batches: BatchTable, name: str) -> pa.Array:
-    """Return a column of the batch table, stored or derived."""
+_CODES: dict[str, tuple[type[NamedCode], range]] = {
+    "compression_type": (CompressionType, range(8)),
+    "timestamp_type": (TimestampType, range(-1, 2)),
+}
+
+
+def fixed_enum_column(codes: NDArray[np.int8], names: type[NamedCode], known: range) -> pa.Array:
+    """Return a dictionary of all display names: the same one for each piece of a stream."""
+    pa = require_pyarrow()
+    labels = pa.array([names.name_of(code) for code in known], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes - np.int8(known.start)), labels)
+
+
+def batch_column(batches: BatchTable, name: str, *, is_stream: bool = False) -> pa.Array:
+    """Return a column of the batch table, stored or derived; of a stream, or of all of it."""
     values = column(batches, name)
     if name in TIMESTAMP_COLUMNS:
         return timestamp_column(values)
-    if name == "compression_type":
-        return enum_column(values, CompressionType)
-    if name == "timestamp_type":
-        return enum_column(values, TimestampType)
+    if name in _CODES:
+        names, known = _CODES[name]
+        return fixed_enum_column(values, names, known) if is_stream else enum_column(values, names)
     return plain_column(values)
 
 

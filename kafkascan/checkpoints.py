@@ -16,6 +16,8 @@ from typing import NamedTuple
 from kafkascan.errors import CorruptCheckpointError
 from kafkascan.files import AtomicFile
 
+PARTITION_METADATA = "partition.metadata"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
@@ -97,7 +99,12 @@ def read_leader_epochs(path: str | os.PathLike[str], /) -> list[LeaderEpoch]:
         If Kafka would refuse the file (``CheckpointFile``, ``LeaderEpochCheckpointFile``).
     OSError
     """
-    lines = _checkpoint_lines(Path(path), fields=2)
+    return parse_leader_epochs(Path(path).read_bytes(), os.fspath(path))
+
+
+def parse_leader_epochs(data: bytes, path: str) -> list[LeaderEpoch]:
+    """Return what the bytes of the file say; as `read_leader_epochs`."""
+    lines = _checkpoint_lines(data, path, fields=2)
     return [LeaderEpoch(int(epoch), int(start)) for epoch, start in lines]
 
 
@@ -139,7 +146,12 @@ def read_offset_checkpoint(path: str | os.PathLike[str], /) -> dict[tuple[str, i
         If Kafka would refuse the file (``CheckpointFile``, ``OffsetCheckpointFile``).
     OSError
     """
-    lines = _checkpoint_lines(Path(path), fields=3)
+    return parse_offset_checkpoint(Path(path).read_bytes(), os.fspath(path))
+
+
+def parse_offset_checkpoint(data: bytes, path: str) -> dict[tuple[str, int], int]:
+    """Return what the bytes of the file say; as `read_offset_checkpoint`."""
+    lines = _checkpoint_lines(data, path, fields=3)
     return {(topic, int(partition)): int(offset) for topic, partition, offset in lines}
 
 
@@ -158,9 +170,9 @@ def write_offset_checkpoint(
     _write(Path(path), _checkpoint_file(lines))
 
 
-def _checkpoint_lines(path: Path, *, fields: int) -> list[list[str]]:
+def _checkpoint_lines(data: bytes, path: str, *, fields: int) -> list[list[str]]:
     """Return the fields of each entry: words, all but a topic of them numbers."""
-    lines = _read_lines(path)
+    lines = _lines_of(data, path)
     if not lines:
         return []
     version = _number(path, lines, 0)
@@ -201,8 +213,12 @@ def read_partition_metadata(path: str | os.PathLike[str], /) -> PartitionMetadat
         If Kafka would refuse the file (``PartitionMetadataFile``).
     OSError
     """
-    path = Path(path)
-    lines = _read_lines(path)
+    return parse_partition_metadata(Path(path).read_bytes(), os.fspath(path))
+
+
+def parse_partition_metadata(data: bytes, path: str) -> PartitionMetadata:
+    """Return what the bytes of the file say; as `read_partition_metadata`."""
+    lines = _lines_of(data, path)
     found = {}
     for number, line in enumerate(lines):
         name, colon, value = line.partition(":")
@@ -259,8 +275,8 @@ def read_meta_properties(path: str | os.PathLike[str], /) -> dict[str, str]:
         If a line is not a property (``java.util.Properties``, as far as Kafka writes them).
     OSError
     """
-    path = Path(path)
-    lines = _read_lines(path)
+    path = os.fspath(path)
+    lines = _lines_of(Path(path).read_bytes(), path)
     found = {}
     for number, line in enumerate(lines):
         if not line.strip() or line.lstrip().startswith(("#", "!")):
@@ -303,8 +319,8 @@ def read_clean_shutdown(path: str | os.PathLike[str], /) -> CleanShutdown:
         If it is neither empty nor what Kafka writes (``CleanShutdownFileHandler``).
     OSError
     """
-    path = Path(path)
-    lines = _read_lines(path)
+    path = os.fspath(path)
+    lines = _lines_of(Path(path).read_bytes(), path)
     if not lines:
         return CleanShutdown(version=0, broker_epoch=-1)
     try:
@@ -335,14 +351,12 @@ def clean_shutdown_file(shutdown: CleanShutdown) -> bytes:
 # ---- lines -----------------------------------------------------------------------------------
 
 
-def _read_lines(path: Path) -> list[str]:
+def _lines_of(data: bytes, path: str) -> list[str]:
     try:
-        return path.read_bytes().decode().splitlines()
+        return data.decode().splitlines()
     except UnicodeDecodeError as error:
         reason = "the file is not text"
-        raise CorruptCheckpointError(
-            str(path), error.start, None, reason, "BAD_CHECKPOINT"
-        ) from error
+        raise CorruptCheckpointError(path, error.start, None, reason, "BAD_CHECKPOINT") from error
 
 
 def _fits(text: str, bits: int) -> bool:
@@ -352,16 +366,16 @@ def _fits(text: str, bits: int) -> bool:
     return -(1 << bits - 1) <= int(text) < 1 << bits - 1
 
 
-def _number(path: Path, lines: list[str], number: int) -> int:
+def _number(path: str, lines: list[str], number: int) -> int:
     if not _fits(lines[number], _INT_BITS):
         raise _bad_line(path, lines, number, f"{lines[number]!r} is not a number")
     return int(lines[number])
 
 
-def _bad_line(path: Path, lines: list[str], number: int, reason: str) -> CorruptCheckpointError:
+def _bad_line(path: str, lines: list[str], number: int, reason: str) -> CorruptCheckpointError:
     position = sum(len(line.encode()) + 1 for line in lines[:number])
     return CorruptCheckpointError(
-        str(path), position, None, f"line {number + 1}: {reason}", "BAD_CHECKPOINT"
+        path, position, None, f"line {number + 1}: {reason}", "BAD_CHECKPOINT"
     )
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkascan.batch_columns import BatchTable
+from kafkascan.decoding import iter_decoded
 from kafkascan.errors import record_error
 from kafkascan.layout import NamedCode
-from kafkascan.records import iter_records
 from kafkascan.schemas import control as schemas
 from kafkascan.schemas.decoder import Schema, SchemaError, decode
 from kafkascan.schemas.encoder import encode
@@ -199,7 +199,7 @@ def read_control_records(
 
 def _read(source: Source, batches: BatchTable | None) -> list[ControlRecord]:
     found = []
-    for table in iter_records(source, batches, control="only"):
+    for table in iter_decoded(source, batches, control="only"):
         for record in table:
             batch = table.batches[record.batch]
             try:

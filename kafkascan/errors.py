@@ -201,6 +201,31 @@ class LogDirInUseError(KafkaScanError, BlockingIOError):
         return type(self), (self.path,)
 
 
+class ArchiveError(KafkaScanError, OSError):
+    """
+    A tar that cannot be read where it lies.
+
+    Attributes
+    ----------
+    path : str
+    position : int
+    reason : str
+    """
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(errno.EINVAL, reason)
+        self.filename = path
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: position {self.position}: {self.reason} [BAD_ARCHIVE]"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.position, self.reason)
+
+
 class SourceInUseError(KafkaScanError, BufferError):
     """A source cannot be closed while a view of its bytes lives."""
 

@@ -18,7 +18,7 @@ from kafkascan.batch_columns import (
 )
 from kafkascan.errors import CorruptIndexError
 from kafkascan.findings import Finding, Severity
-from kafkascan.indexes import IndexEntries, entries_of, read_index
+from kafkascan.indexes import IndexEntries, entries_of, parse_index
 from kafkascan.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
 
 
@@ -67,7 +67,7 @@ def check_index(
         digits = path.name.partition(".")[0]
         if base_offset is None and digits.isdigit():
             base_offset = int(digits)
-        index, findings = _read(path)
+        index, findings = parse_index_file(path.read_bytes(), path)
     if base_offset is None:
         base_offset = int(batches["base_offset"][0]) if len(batches) else 0
     if index.dtype == OFFSET_INDEX_ENTRY:
@@ -81,14 +81,15 @@ def check_index(
     return findings
 
 
-def _read(path: Path) -> tuple[IndexEntries, list[Finding]]:
-    size = path.stat().st_size
+def parse_index_file(data: bytes, path: Path) -> tuple[IndexEntries, list[Finding]]:
+    """Return the entries of an index file, and what is odd about the file itself."""
+    size = len(data)
     try:
-        entries = read_index(path)
+        entries = parse_index(data, path)
     except CorruptIndexError as error:
         if error.symbol != "ODD_INDEX_SIZE":
             raise
-        entries = entries_of(path, path.read_bytes()[: error.position])
+        entries = entries_of(path, data[: error.position])
         finding = Finding(error.symbol, Severity.ERROR, error.reason, None, error.position)
         return entries, [finding]
     if entries.nbytes < size - size % entries.itemsize:

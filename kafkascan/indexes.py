@@ -147,9 +147,14 @@ def read_index(path: str | os.PathLike[str], /) -> IndexEntries:
         If the file cannot be read.
     """
     path = Path(path)
+    _kind_of(path)  # before it is looked for
+    return parse_index(path.read_bytes(), path)
+
+
+def parse_index(data: bytes, path: Path) -> IndexEntries:
+    """Return the entries that the bytes of a file of this name hold; as `read_index`."""
     kind = _kind_of(path)
     dtype = _DTYPES[kind]
-    data = path.read_bytes()
     whole = len(data) - len(data) % dtype.itemsize
     if kind == "txnindex":
         return _known_version(path, np.frombuffer(data[:whole], dtype))

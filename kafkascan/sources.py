@@ -13,6 +13,7 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -56,9 +57,30 @@ class ReadsAt(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class FileRange:
+    """
+    Bytes of a file that are a log by themselves, such as a member of a tar.
+
+    Attributes
+    ----------
+    file : str
+        Path of the file.
+    start, size : int
+        Position of the first byte, and how many there are.
+    path : str
+        What errors call it.
+    """
+
+    file: str
+    start: int
+    size: int
+    path: str
+
+
 SourceLike: TypeAlias = (
     "str | os.PathLike[str] | bytes | bytearray | memoryview | NDArray[Any] | mmap.mmap"
-    " | ReadsAt | Source | HasSource"
+    " | ReadsAt | FileRange | Source | HasSource"
 )
 
 
@@ -71,7 +93,8 @@ class Source:
     data : path, bytes-like or ReadsAt
         ``str`` and ``os.PathLike`` are paths; ``bytes``, ``bytearray``, ``memoryview``,
         NumPy arrays and anything else with a contiguous buffer are the log itself. A
-        `ReadsAt` is read piece by piece; who made it closes it.
+        `ReadsAt` is read piece by piece; who made it closes it. A `FileRange` is a part of a
+        file.
     memory_map : bool, default True
         Map the file. With False it is read piece by piece: slower, but it takes no
         address space and works where mapping does not.
@@ -87,6 +110,8 @@ class Source:
         The file, or a description of the bytes in memory such as ``<bytes>``.
     size : int
         In bytes.
+    is_file : bool
+        Whether `path` names a file, all of which is the source.
 
     Raises
     ------
@@ -124,9 +149,18 @@ class Source:
         self._closed = False
         self._lock = threading.Lock()
         self._reads = 0  # that are under way; they need the descriptor
+        self._start = 0  # in the file
+        self.is_file = False
         if isinstance(data, (str, os.PathLike)):
             self.path = os.fspath(data)
-            self._open_file(memory_map, read_below, max_size)
+            self._open_file(self.path, memory_map, read_below, max_size)
+            self.is_file = self._descriptor is not None
+        elif isinstance(data, FileRange):
+            self.path, self._start = data.path, data.start
+            most = data.size if max_size is None else min(data.size, max_size)
+            self._open_file(data.file, memory_map, read_below, most)
+            if self.size < most:
+                raise self.fault_error(self.size)
         elif isinstance(data, ReadsAt):
             self.path, self._reader = data.path, data
             self.size = data.size if max_size is None else min(data.size, max_size)
@@ -137,21 +171,25 @@ class Source:
             self._view = _bytes_view(data)
             self.size = self._view.nbytes
 
-    def _open_file(self, memory_map: bool, read_below: int, max_size: int | None) -> None:
+    def _open_file(
+        self, file: str, memory_map: bool, read_below: int, max_size: int | None
+    ) -> None:
         # O_NONBLOCK: opening a FIFO must not wait for a writer.
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             status = os.fstat(descriptor)
             if stat.S_ISDIR(status.st_mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.path)
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), file)
             if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, "not a regular file", self.path)
-            self.size = status.st_size if max_size is None else min(status.st_size, max_size)
+                raise OSError(errno.EINVAL, "not a regular file", file)
+            self.size = max(0, status.st_size - self._start)
+            if max_size is not None:
+                self.size = min(self.size, max_size)
             if self.size < read_below:
                 self._view = memoryview(self._read_file(descriptor))
             elif memory_map and self.size > 0:
                 self._map = self._map_file(descriptor)
-                self._view = memoryview(self._map)
+                self._view = self._view_of(self._map)
         except BaseException:
             os.close(descriptor)
             raise
@@ -161,6 +199,8 @@ class Source:
             self._descriptor = descriptor
 
     def _read_file(self, descriptor: int) -> bytes:
+        if self._start:
+            os.lseek(descriptor, self._start, os.SEEK_SET)
         data = bytearray()
         while len(data) < self.size:
             piece = os.read(descriptor, self.size - len(data))
@@ -172,8 +212,14 @@ class Source:
         return bytes(data)
 
     def _map_file(self, descriptor: int) -> mmap.mmap:
+        before = self._start % mmap.ALLOCATIONGRANULARITY
         try:
-            return mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ)
+            return mmap.mmap(
+                descriptor,
+                before + self.size,
+                access=mmap.ACCESS_READ,
+                offset=self._start - before,
+            )
         except ValueError:  # how mmap says that the file has become shorter since
             raise self._truncated_at_open() from None
 
@@ -181,15 +227,13 @@ class Source:
         reason = f"the file was truncated from {self.size} bytes while it was opened"
         return SourceReadError(self.path, self.size, reason)
 
+    def _view_of(self, mapped: mmap.mmap) -> memoryview:
+        return memoryview(mapped)[self._start % mmap.ALLOCATIONGRANULARITY :]
+
     @property
     def is_in_memory(self) -> bool:
         """Whether all bytes can be addressed at once: mapped, or given as a buffer."""
         return self._view is not None
-
-    @property
-    def is_file(self) -> bool:
-        """Whether `path` names a file."""
-        return self._descriptor is not None
 
     @property
     def closed(self) -> bool:
@@ -239,7 +283,7 @@ class Source:
         if self._reader is not None:
             return self._reader.read_at(position, size)
         with self._borrowed_descriptor() as descriptor:
-            return os.pread(descriptor, size, position)
+            return os.pread(descriptor, size, self._start + position)
 
     @contextmanager
     def _borrowed_descriptor(self) -> Iterator[int]:
@@ -286,7 +330,8 @@ class Source:
             return position
         with self._borrowed_descriptor() as descriptor:
             try:
-                return min(os.lseek(descriptor, position, os.SEEK_DATA), self.size)
+                found = os.lseek(descriptor, self._start + position, os.SEEK_DATA)
+                return min(found - self._start, self.size)
             except OSError as error:
                 return self.size if error.errno == errno.ENXIO else position
 
@@ -301,7 +346,8 @@ class Source:
             if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
                 self._map.madvise(mmap.MADV_DONTNEED)  # mapped pages stay otherwise
             with self._borrowed_descriptor() as descriptor:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                size = 0 if self.is_file else self.size  # 0 is up to the end
+                os.posix_fadvise(descriptor, self._start, size, os.POSIX_FADV_DONTNEED)
 
     def require_unshrunk(self) -> None:
         """Raise `SourceReadError` if the file is shorter now than it was at open."""
@@ -328,7 +374,7 @@ class Source:
         if self._descriptor is None:
             return self.size
         with self._borrowed_descriptor() as descriptor:
-            return os.fstat(descriptor).st_size
+            return max(0, os.fstat(descriptor).st_size - self._start)
 
     def close(self) -> None:
         """
@@ -358,7 +404,7 @@ class Source:
                 self._map.close()
         except BufferError:
             if self._map is not None:
-                self._view = memoryview(self._map)
+                self._view = self._view_of(self._map)
             raise SourceInUseError(
                 f"{self.path}: views of the bytes are still alive; drop them before closing"
             ) from None

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from kafkascan._core import layout as _layout
 from kafkascan.batch_columns import BatchTable, is_control
 from kafkascan.control import ControlRecordType, decode_control_key, decode_control_record
+from kafkascan.decoding import decode_records, iter_decoded
 from kafkascan.errors import CorruptBatchError, record_error
 from kafkascan.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK, LOG_OVERHEAD
 from kafkascan.record_table import RecordTable
-from kafkascan.records import iter_records, read_records
 from kafkascan.schemas.decoder import SchemaError
 from kafkascan.sources import Source
 from kafkascan.walks import read_bytes
@@ -69,7 +69,7 @@ def read_markers(
         errors[row_at[error.position]] = error
 
     columns = ("timestamp", "key", "value")
-    for table in iter_records(source, batches, columns=columns, control="only", on_damage=note):
+    for table in iter_decoded(source, batches, columns=columns, control="only", on_damage=note):
         batch = table.columns["batch"]
         first = table[np.flatnonzero(np.diff(batch, prepend=np.int32(-1)))]
         positions = table.batches["position"][first.columns["batch"]].tolist()
@@ -98,7 +98,9 @@ def _first_record(source: Source, batch: np.void) -> RecordTable | None:
     struct.pack_into(">i", alone, _WIRE["batch_length"], len(alone) - LOG_OVERHEAD)
     struct.pack_into(">i", alone, _WIRE["records_count"], 1)
     try:
-        return read_records(bytes(alone), columns=("timestamp", "key", "value"), control="only")
+        return decode_records(
+            bytes(alone), None, columns=("timestamp", "key", "value"), control="only"
+        )
     except CorruptBatchError:
         return None
 

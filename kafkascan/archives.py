@@ -1,0 +1,234 @@
+"""Tars of folders with logs, read where they lie: nothing is unpacked.
+
+A member of a tar is a range of the tar's file, and is mapped as such. Where GNU tar has left
+out holes, the member is put together again while it is read. A compressed tar cannot be read
+at positions; it is refused.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import tarfile
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkascan.errors import ArchiveError
+from kafkascan.folders import missing_file
+from kafkascan.sources import FileRange, Source, SourceLike
+
+_BLOCK = 512
+_MAGIC_AT = 257
+_MAGIC = b"ustar"
+_COMPRESSED = {
+    b"\x1f\x8b": "gunzip",
+    b"\x28\xb5\x2f\xfd": "unzstd",
+    b"\xfd7zXZ\x00": "unxz",
+    b"BZh": "bunzip2",
+    b"\x04\x22\x4d\x18": "unlz4",
+}
+_SUFFIXES = (".tar", ".tgz", ".tzst", ".txz", ".tbz2")
+# A file that is read at once; Kafka's own small files and indexes are smaller.
+_LARGEST_READ = 1 << 30
+
+
+class Member(NamedTuple):
+    """
+    A file in a tar.
+
+    Attributes
+    ----------
+    start : int
+        Of its bytes in the tar.
+    size : int
+        Of the file, with its holes.
+    pieces : tuple of (int, int), or None
+        Of a file with holes: position and size of what is there.
+    """
+
+    start: int
+    size: int
+    pieces: tuple[tuple[int, int], ...] | None
+
+
+def is_archive(path: Path) -> bool:
+    """
+    Tell whether a file is a tar.
+
+    Raises
+    ------
+    ArchiveError
+        If it is a compressed one.
+    OSError
+    """
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        head = file.read(_BLOCK)
+    if head[_MAGIC_AT:].startswith(_MAGIC):
+        return True
+    is_named_so = path.name.endswith(_SUFFIXES) or ".tar." in path.name
+    for magic, tool in _COMPRESSED.items():
+        if is_named_so and head.startswith(magic):
+            reason = f"a compressed tar cannot be read at positions; decompress it ({tool}) first"
+            raise ArchiveError(str(path), 0, reason)
+    return is_named_so and len(head) == _BLOCK
+
+
+class Archive:
+    """
+    The files of a tar by their folders.
+
+    Only headers are read, about 700 bytes of memory for each file. The tar must stay as it is.
+
+    Parameters
+    ----------
+    path : Path
+
+    Attributes
+    ----------
+    path : Path
+    folders : dict of str to dict of str to Member
+        Names of folders have no slash at their ends; that of the whole is empty.
+
+    Raises
+    ------
+    ArchiveError
+        If it is cut off, or no tar at all.
+    OSError
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.folders: dict[str, dict[str, Member]] = {}
+        try:
+            with tarfile.open(path, "r:") as tar:
+                while (info := tar.next()) is not None:
+                    self._add(info)
+                    tar.members.clear()  # or it would keep all of them  # type: ignore[attr-defined]
+                at = tar.offset
+        except tarfile.TarError as error:
+            raise ArchiveError(str(path), 0, f"it cannot be read as a tar: {error}") from error
+        self._require_whole(at)
+
+    def _require_whole(self, end: int) -> None:
+        size = self.path.stat().st_size
+        if end > size:
+            raise ArchiveError(str(self.path), size, "the tar is cut off in the middle of a file")
+
+    def _add(self, info: tarfile.TarInfo) -> None:
+        name = os.path.normpath(info.name).lstrip("/")
+        folder, _, base = ("" if name == "." else name).rpartition("/")
+        if info.isdir():
+            self.folders.setdefault("" if name == "." else name, {})
+        elif info.islnk():
+            target = os.path.normpath(info.linkname).lstrip("/").rpartition("/")
+            known = self.folders.get(target[0], {}).get(target[2])
+            if known is not None:
+                self.folders.setdefault(folder, {})[base] = known
+        elif info.isreg():
+            sparse: list[tuple[int, int]] | None = info.sparse  # type: ignore[assignment]
+            pieces = None if sparse is None else tuple((at, size) for at, size in sparse if size)
+            member = Member(info.offset_data, info.size, pieces)
+            self.folders.setdefault(folder, {})[base] = member
+
+
+class TarFolder:
+    """
+    A folder inside of a tar.
+
+    Parameters
+    ----------
+    archive : Archive
+    name : str
+        One of its folders.
+    """
+
+    def __init__(self, archive: Archive, name: str) -> None:
+        self._archive = archive
+        self._name = name
+        self.path = archive.path / name
+
+    @property
+    def parent(self) -> TarFolder:
+        """The folder around it."""
+        return TarFolder(self._archive, self._name.rpartition("/")[0])
+
+    def names(self) -> list[str]:
+        """Return the names of the files in it, sorted."""
+        return sorted(self._archive.folders.get(self._name, {}))
+
+    def _member(self, name: str) -> Member:
+        try:
+            return self._archive.folders[self._name][name]
+        except KeyError:
+            raise missing_file(self.path / name) from None
+
+    def size(self, name: str) -> int:
+        """Return the size of a file, in bytes."""
+        return self._member(name).size
+
+    def source(self, name: str) -> SourceLike:
+        """Return the range that a file takes, or what puts it together."""
+        member = self._member(name)
+        path = str(self.path / name)
+        if member.pieces is None:
+            return FileRange(str(self._archive.path), member.start, member.size, path)
+        return SparseMember(str(self._archive.path), member, path)
+
+    def read(self, name: str) -> bytes | None:
+        """Return the bytes of a small file, None if it is not there."""
+        if name not in self._archive.folders.get(self._name, {}):
+            return None
+        size = self._member(name).size
+        if size > _LARGEST_READ:
+            raise ArchiveError(str(self.path / name), 0, f"a file of {size} bytes is no such file")
+        source = Source(self.source(name), memory_map=False)
+        try:
+            return bytes(source.window(0, size))
+        finally:
+            source.close()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TarFolder) and other.path == self.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __repr__(self) -> str:
+        return f"TarFolder({str(self.path)!r})"
+
+
+class SparseMember:
+    """
+    A file with holes, of which a tar holds only what is there; a `ReadsAt`.
+
+    Parameters
+    ----------
+    file : str
+        The tar.
+    member : Member
+    path : str
+    """
+
+    def __init__(self, file: str, member: Member, path: str) -> None:
+        pieces = member.pieces or ()
+        stored = sum(size for _, size in pieces)
+        self.path, self.size = path, member.size
+        self._data = Source(FileRange(file, member.start, stored, path), memory_map=False)
+        self._starts = [at for at, _ in pieces]
+        self._sizes = [size for _, size in pieces]
+        self._stored_at = [0]
+        for size in self._sizes:
+            self._stored_at.append(self._stored_at[-1] + size)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return bytes from a position on: of one piece, or of the hole there."""
+        size = min(size, self.size - position)
+        row = bisect.bisect_right(self._starts, position) - 1
+        if row >= 0 and position < self._starts[row] + self._sizes[row]:
+            within = position - self._starts[row]
+            size = min(size, self._sizes[row] - within)
+            return bytes(self._data.window(self._stored_at[row] + within, size))
+        following = self._starts[row + 1] if row + 1 < len(self._starts) else self.size
+        return bytes(max(0, min(size, following - position)))
