@@ -19,6 +19,7 @@ C_SOURCES = {
     "encoding": [],
     "indexes": [],
     "producers": [],
+    "census": [],
 }
 
 C_HEADERS = [

@@ -105,7 +105,7 @@ class Archive:
             with tarfile.open(path, "r:") as tar:
                 while (info := tar.next()) is not None:
                     self._add(info)
-                    tar.members.clear()  # or it would keep all of them  # type: ignore[attr-defined]
+                    tar.members.clear()  # type: ignore[attr-defined]  # it would keep all
                 at = tar.offset
         except tarfile.TarError as error:
             raise ArchiveError(str(path), 0, f"it cannot be read as a tar: {error}") from error

@@ -70,15 +70,20 @@ def check_index(
         index, findings = parse_index_file(path.read_bytes(), path)
     if base_offset is None:
         base_offset = int(batches["base_offset"][0]) if len(batches) else 0
-    if index.dtype == OFFSET_INDEX_ENTRY:
-        findings += _check_offsets(index, batches, base_offset)
-    elif index.dtype == TIME_INDEX_ENTRY:
-        findings += _check_times(index, batches, base_offset)
-    elif index.dtype == TRANSACTION_INDEX_ENTRY:
-        findings += _check_transactions(index, batches)
-    else:
-        raise TypeError(f"these are entries of no index: {index.dtype}")
-    return findings
+    return findings + list(index_findings(index, batches, base_offset))
+
+
+def index_findings(
+    entries: IndexEntries, batches: BatchTable, base_offset: int
+) -> Iterator[Finding]:
+    """Compare entries with the batches of their segment, one finding at a time."""
+    if entries.dtype == OFFSET_INDEX_ENTRY:
+        return _check_offsets(entries, batches, base_offset)
+    if entries.dtype == TIME_INDEX_ENTRY:
+        return _check_times(entries, batches, base_offset)
+    if entries.dtype == TRANSACTION_INDEX_ENTRY:
+        return _check_transactions(entries, batches)
+    raise TypeError(f"these are entries of no index: {entries.dtype}")
 
 
 def parse_index_file(data: bytes, path: Path) -> tuple[IndexEntries, list[Finding]]:

@@ -261,6 +261,18 @@ def open_log_dir(path: str | os.PathLike[str], /) -> LogDir:
     return LogDir(root, [here] * bool(segments) + sorted(partitions, key=_topic_order))
 
 
+def is_log_dir(path: Path) -> bool:
+    """
+    Tell whether a path is that of a folder or of a tar.
+
+    Raises
+    ------
+    ArchiveError
+        If it is that of a compressed tar.
+    """
+    return path.is_dir() or is_archive(path)
+
+
 def _open_archive(path: Path) -> LogDir:
     archive = Archive(path)
     found = [_named(TarFolder(archive, name), name) for name in archive.folders]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,8 @@ class SegmentEnd:
         As of `BatchScan`.
     error : Exception or None
         What is wrong at `valid_bytes`, or why the segment cannot be read.
+    look : object
+        What was found besides when all of the segment had been read.
     """
 
     segment: int
@@ -60,6 +62,7 @@ class SegmentEnd:
     valid_bytes: int
     trailing_bytes: int
     error: Exception | None = None
+    look: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,11 +77,14 @@ class LogChunk:
         Index into `LogBatches.segments`; ascending.
     ends : list of SegmentEnd
         Of the segments that end in this chunk.
+    looks : list of (int, object)
+        What was found besides while the segment was open, and the row from which on.
     """
 
     batches: BatchTable
     segment: NDArray[np.int32]
     ends: list[SegmentEnd]
+    looks: list[tuple[int, Any]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -209,12 +215,26 @@ def scan_log_dir(
     return LogBatches(opened, columns, rows, threads, include)
 
 
+class SegmentLook(Protocol):
+    """Something else to be found out about a segment while it is open, in the same thread."""
+
+    def table(self, batches: BatchTable) -> Any:
+        """Look at the batches that follow; the result goes into `LogChunk.looks`."""
+
+    def end(self, end: SegmentEnd) -> Any:
+        """Look at the end; the result goes into `SegmentEnd.look`."""
+
+
+OpenLook: TypeAlias = Callable[[SegmentFile, Source], SegmentLook]
+
+
 def group_segments(
-    segments: Sequence[tuple[PartitionDir, SegmentFile]], first: int = 0
+    segments: Sequence[tuple[PartitionDir, SegmentFile]], first: int = 0, stop: int | None = None
 ) -> Iterator[range]:
     """Yield neighbours of one partition that are worth a job of their own."""
     start, size = first, 0
-    for index in range(first, len(segments)):
+    stop = len(segments) if stop is None else stop
+    for index in range(first, stop):
         is_other = segments[index][0] is not segments[start][0]
         if index > start and (
             is_other or index - start >= _SEGMENTS_AT_ONCE or size > _BYTES_AT_ONCE
@@ -222,8 +242,8 @@ def group_segments(
             yield range(start, index)
             start, size = index, 0
         size += _size(segments[index][1])
-    if start < len(segments):
-        yield range(start, len(segments))
+    if start < stop:
+        yield range(start, stop)
 
 
 def _size(segment: SegmentFile) -> int:
@@ -234,15 +254,18 @@ def _size(segment: SegmentFile) -> int:
 
 
 def read_chunks(
-    segments: Sequence[tuple[PartitionDir, SegmentFile]], job: Iterable[int], rows: int
+    segments: Sequence[tuple[PartitionDir, SegmentFile]],
+    job: Iterable[int],
+    rows: int,
+    open_look: OpenLook | None = None,
 ) -> Iterator[LogChunk]:
     """Yield the batches of some segments of a partition, in chunks of at most so many rows."""
     pending = _Pending()
     for index in job:
-        for table, end in read_segment(segments[index][1], index, rows):
+        for table, look, end in _read_segment(segments[index][1], index, rows, open_look):
             if pending.count and pending.count + len(table) > rows:
                 yield pending.take()
-            pending.add(index, table, end)
+            pending.add(index, table, look, end)
     if pending.tables or pending.ends:
         yield pending.take()
 
@@ -253,74 +276,85 @@ class _Pending:
     def __init__(self) -> None:
         self.tables: list[BatchTable] = []
         self.indices: list[int] = []
+        self.looks: list[tuple[int, Any]] = []
         self.ends: list[SegmentEnd] = []
         self.count = 0
 
-    def add(self, index: int, table: BatchTable, end: SegmentEnd | None) -> None:
+    def add(self, index: int, table: BatchTable, look: Any, end: SegmentEnd | None) -> None:
         if len(table):
             self.tables.append(table)
             self.indices.append(index)
+            self.looks.append((self.count, look))
             self.count += len(table)
         if end is not None:
             self.ends.append(end)
 
     def take(self) -> LogChunk:
-        indices = np.array(self.indices, np.int32)
+        tables, indices = self.tables, np.array(self.indices, np.int32)
         chunk = LogChunk(
-            self.tables[0] if len(self.tables) == 1 else join_tables(self.tables),
-            np.repeat(indices, [len(table) for table in self.tables]),
+            tables[0] if len(tables) == 1 else join_tables(tables),
+            np.repeat(indices, [len(table) for table in tables]),
             self.ends,
+            self.looks,
         )
         self.__init__()  # type: ignore[misc]
         return chunk
 
 
-def read_segment(
-    segment: SegmentFile, index: int, rows: int
-) -> Iterator[tuple[BatchTable, SegmentEnd | None]]:
+_Part: TypeAlias = "tuple[BatchTable, Any, SegmentEnd | None]"
+
+
+def _read_segment(
+    segment: SegmentFile, index: int, rows: int, open_look: OpenLook | None
+) -> Iterator[_Part]:
     """Yield the batches of a segment; with the last of them, how it ends."""
     try:
         source = segment.open()
     except (OSError, KafkaScanError) as error:
-        yield _no_batches(), SegmentEnd(index, 0, None, 0, 0, 0, error)
+        yield np.empty(0, BATCH_DTYPE), None, SegmentEnd(index, 0, None, 0, 0, 0, error)
         return
     try:
-        yield from _tables(source, index, rows)
+        look = None if open_look is None else open_look(segment, source)
+        yield from _parts(BatchWalk(source, 0, source.size), index, rows, look)
     finally:
         source.close()
 
 
-def _tables(
-    source: Source, index: int, rows: int
-) -> Iterator[tuple[BatchTable, SegmentEnd | None]]:
-    walk = BatchWalk(source, 0, source.size)
-    error: Exception | None = None
+def _parts(walk: BatchWalk, index: int, rows: int, look: SegmentLook | None) -> Iterator[_Part]:
     room, total = min(rows, _FIRST_ROWS), 0
     while True:
-        table = np.empty(room, BATCH_DTYPE)
-        try:
-            count = walk.fill(table)
-        except (OSError, KafkaScanError) as failed:
-            error, count = failed, 0
-        total += count
-        # The bytes of a large table would be kept as long as a few rows of it.
-        table = table if 2 * count > room else join_tables([table[:count]])
+        table, found, error = _next_table(walk, room, look)
+        total += len(table)
         if walk.end is None and error is None:
-            yield table[:count], None
+            yield table, found, None
             room = rows
             continue
-        end = None if error is not None else walk.end
-        trailing = 0 if error is not None else walk.trailing_bytes
-        said: Exception | None = error or walk.error
-        yield (
-            table[:count],
-            SegmentEnd(index, total, end, source.size, walk.valid_bytes, trailing, said),
+        end = SegmentEnd(
+            segment=index,
+            batches=total,
+            end=None if error is not None else walk.end,
+            size=walk.source.size,
+            valid_bytes=walk.valid_bytes,
+            trailing_bytes=0 if error is not None else walk.trailing_bytes,
+            error=error or walk.error,
         )
+        if look is not None:
+            end = replace(end, look=look.end(end))
+        yield table, found, end
         return
 
 
-def _no_batches() -> BatchTable:
-    return np.empty(0, BATCH_DTYPE)
+def _next_table(
+    walk: BatchWalk, room: int, look: SegmentLook | None
+) -> tuple[BatchTable, Any, Exception | None]:
+    table = np.empty(room, BATCH_DTYPE)
+    try:
+        count = walk.fill(table)
+        # The memory of a large table would be kept for as long as a few rows of it.
+        table = table[:count] if 2 * count > room else join_tables([table[:count]])
+        return table, look.table(table) if look is not None and count else None, None
+    except (OSError, KafkaScanError) as error:
+        return table[:0], None, error
 
 
 class _Places:
@@ -351,7 +385,7 @@ class _Places:
         return pa.record_batch(columns)
 
 
-def _coded(values: list[str | None]) -> tuple[pa.Array, pa.Array]:
+def _coded(values: Sequence[str | None]) -> tuple[pa.Array, pa.Array]:
     """Return the different values, and for each value which of them it is."""
     pa = arrow.require_pyarrow()
     words = [value for value in dict.fromkeys(values) if value is not None]

@@ -22,7 +22,7 @@ from kafkascan.errors import (
 from kafkascan.files import AtomicFile
 from kafkascan.layout import PRODUCER_ENTRY, SNAPSHOT_HEADER, TRANSACTION_INDEX_ENTRY
 from kafkascan.sources import Source, SourceLike, borrowed_source
-from kafkascan.transactions import producers_control_rows, read_markers
+from kafkascan.transactions import ControlRows, read_control_rows
 
 PRODUCER_EXPIRATION_MS = 86_400_000
 """Kafka's ``producer.id.expiration.ms``: an idle producer is forgotten after this time."""
@@ -128,10 +128,23 @@ class ProducerState:
         """
         if not (batches["producer_id"] >= 0).any():
             return _NONE_COMPLETED
+        return self.apply_read(batches, read_control_rows(source, batches), source.path)
+
+    def apply_read(self, batches: BatchTable, control: ControlRows, path: str) -> NDArray[np.void]:
+        """
+        Apply batches whose control records have been read; as `apply`.
+
+        Parameters
+        ----------
+        batches : array of BATCH_DTYPE, shape (n,)
+        control : ControlRows
+            Of these batches.
+        path : str
+            Of their source, for errors.
+        """
         self._make_room(self._count)
-        control = producers_control_rows(batches)
-        markers, errors = read_markers(source, batches[control])
-        stop = int(control[min(errors)]) if errors else len(batches)
+        markers, errors = control.markers, control.errors
+        stop = int(control.rows[min(errors)]) if errors else len(batches)
         completed = np.empty(len(markers), COMPLETED_TRANSACTION)
         row = said = ended = 0
         status = STATUS["OUTPUT_FULL"]
@@ -150,7 +163,7 @@ class ProducerState:
             if status == STATUS["OUTPUT_FULL"]:
                 self._make_room(2 * len(self._entries))
         if status != STATUS["OK"]:
-            error = record_error(status, source.path, batches[row])
+            error = record_error(status, path, batches[row])
             raise RefusedBatchError(row, error, completed[:ended], is_fatal=True)
         if errors:
             unreadable = errors[min(errors)]

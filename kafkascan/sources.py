@@ -150,6 +150,7 @@ class Source:
         self._lock = threading.Lock()
         self._reads = 0  # that are under way; they need the descriptor
         self._start = 0  # in the file
+        self.size = 0
         self.is_file = False
         if isinstance(data, (str, os.PathLike)):
             self.path = os.fspath(data)

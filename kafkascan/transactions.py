@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,39 @@ _VALUE = np.dtype([("version", ">i2"), ("coordinator_epoch", ">i4")])
 def producers_control_rows(batches: BatchTable) -> NDArray[np.intp]:
     """Return the rows of the control batches that belong to producers."""
     return np.flatnonzero(is_control(batches) & (batches["producer_id"] >= 0))
+
+
+@dataclass(frozen=True, eq=False)
+class ControlRows:
+    """
+    The control batches of producers in a table, and what they say.
+
+    Attributes
+    ----------
+    rows : ndarray of int, shape (n,)
+        Of the table.
+    markers : ndarray of MARKER, shape (n,)
+    errors : dict of int to CorruptBatchError
+        By index into `rows`: why a record could not be read.
+    """
+
+    rows: NDArray[np.intp]
+    markers: NDArray[np.void]
+    errors: dict[int, CorruptBatchError]
+
+    def between(self, start: int, stop: int) -> ControlRows:
+        """Return those of some rows of the table, for a table of these rows."""
+        first, last = np.searchsorted(self.rows, (start, stop)).tolist()
+        errors = {at - first: error for at, error in self.errors.items() if first <= at < last}
+        return ControlRows(self.rows[first:last] - start, self.markers[first:last], errors)
+
+
+def read_control_rows(source: Source, batches: BatchTable) -> ControlRows:
+    """Read what the control batches of producers in a table say."""
+    rows = producers_control_rows(batches)
+    if not len(rows):
+        return ControlRows(rows, np.zeros(0, MARKER), {})
+    return ControlRows(rows, *read_markers(source, batches.take(rows)))
 
 
 def read_markers(
@@ -98,9 +132,8 @@ def _first_record(source: Source, batch: np.void) -> RecordTable | None:
     struct.pack_into(">i", alone, _WIRE["batch_length"], len(alone) - LOG_OVERHEAD)
     struct.pack_into(">i", alone, _WIRE["records_count"], 1)
     try:
-        return decode_records(
-            bytes(alone), None, columns=("timestamp", "key", "value"), control="only"
-        )
+        columns = ("timestamp", "key", "value")
+        return decode_records(bytes(alone), None, columns=columns, control="only")
     except CorruptBatchError:
         return None
 

@@ -56,8 +56,11 @@ cdef extern from "kafka_layout.h" nogil:
         int32_t coordinator_epoch
         int64_t current_txn_first_offset
 
+    const int KS_COMPRESSION_MASK
+    const int KS_TIMESTAMP_TYPE_BIT
     const int KS_TRANSACTIONAL_BIT
     const int KS_CONTROL_BIT
+    const int KS_DELETE_HORIZON_BIT
 
     uint32_t ks_load_u32(const uint8_t *p)
     int64_t ks_load_i64(const uint8_t *p)

@@ -49,10 +49,6 @@ cdef extern from *:
     int SNAPSHOT_HEADER_COUNT "KS_COUNT(ks_snapshot_fields)"
     int PRODUCER_COUNT "KS_COUNT(ks_producer_fields)"
     int STATUS_COUNT "KS_COUNT(ks_status_texts)"
-
-    const int KS_COMPRESSION_MASK
-    const int KS_TIMESTAMP_TYPE_BIT
-    const int KS_DELETE_HORIZON_BIT
     const int KS_MIN_LENGTH_V0
     const int KS_MIN_LENGTH_V1
     const int KS_MIN_LENGTH_V2

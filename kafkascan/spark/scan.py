@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from kafkascan.batch_columns import BatchTable, is_control
 from kafkascan.checks import verify_rows
+from kafkascan.committed import CommittedView
 from kafkascan.errors import record_error
 from kafkascan.record_table import RecordTable
 from kafkascan.records import iter_records
 from kafkascan.selection import select_offsets
 from kafkascan.sources import Source
 from kafkascan.spark.batch_rows import BAD_CHECKSUM, BatchRows, batch_values, place_of
-from kafkascan.spark.committed import CommittedView, committed_view
+from kafkascan.spark.committed import committed_view
 from kafkascan.spark.damage import Damage, logger
 from kafkascan.spark.files import FoundFile, open_file
 from kafkascan.spark.options import Options

@@ -1,0 +1,269 @@
+"""What an audit tells from the files beside a log: what is missing, left over, or disagrees."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.audit_findings import FoundInLog
+from kafkascan.batch_columns import BatchTable
+from kafkascan.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from kafkascan.errors import CorruptCheckpointError, CorruptSnapshotError
+from kafkascan.log_dir import PartitionDir
+from kafkascan.logs import Log
+from kafkascan.producers import ProducerState, RefusedBatchError, parse_producer_snapshot
+from kafkascan.transactions import ControlRows
+
+_BESIDE_LOG = re.compile(r"(\d+)\.(index|timeindex|txnindex)")
+_SNAPSHOT = re.compile(r"(\d+)\.snapshot")
+_LEFTOVER = re.compile(r".+\.(deleted|cleaned|swap)|.+\.part|.+\.tmp|.+\.bak")
+_COMPARED = ("producer_epoch", "last_sequence", "last_offset", "current_txn_first_offset")
+
+
+def check_folder(log: Log, found: FoundInLog) -> None:
+    """Look at the names of the files of a partition."""
+    partition = log.partition
+    names = partition.folder.names()
+    logs = {name.removesuffix(".log") for name in names if name.endswith(".log")}
+    for name in names:
+        match = _BESIDE_LOG.fullmatch(name)
+        if match is not None and match[1] not in logs:
+            found.add("ORPHAN", name, f"there is no {match[1]}.log")
+        elif _LEFTOVER.fullmatch(name):
+            found.add("LEFTOVER", name, _leftover(name))
+    there = set(names)
+    for base in sorted(logs) if there else ():
+        for kind in ("index", "timeindex"):
+            if f"{base}.{kind}" not in there:
+                found.add("MISSING_INDEX", f"{base}.log", f"there is no {base}.{kind}")
+    try:
+        partition.topic_id  # noqa: B018 - it is read
+    except CorruptCheckpointError as error:
+        found.add("BAD_CHECKPOINT", PARTITION_METADATA, error.reason, position=error.position)
+
+
+def _leftover(name: str) -> str:
+    if name.endswith(".swap"):
+        return "what replaces segments, not yet put in their place"
+    if name.endswith(".cleaned"):
+        return "what was to replace segments, not complete"
+    return "about to be deleted" if name.endswith(".deleted") else "not part of the log"
+
+
+def check_state(partition: PartitionDir, found: FoundInLog) -> None:
+    """Say of a log that no broker would load why that is so."""
+    found.add("DROPPED_LOG", None, f"the folder is named as one to be {_STATES[partition.state]}")
+
+
+_STATES = {"delete": "deleted", "stray": "left out", "future": "moved here", None: "loaded"}
+
+
+class EpochCheck:
+    """
+    Holds leader epochs of batches against ``leader-epoch-checkpoint``.
+
+    Parameters
+    ----------
+    partition : PartitionDir
+    found : FoundInLog
+    """
+
+    def __init__(self, partition: PartitionDir, found: FoundInLog) -> None:
+        self._found = found
+        self._starts: NDArray[np.int64] | None = None
+        try:
+            entries = partition.leader_epochs
+        except CorruptCheckpointError as error:
+            found.add("BAD_CHECKPOINT", LEADER_EPOCH_CHECKPOINT, error.reason,
+                      position=error.position)  # fmt: skip
+            return
+        if entries is not None:
+            self._epochs = np.array([one.epoch for one in entries], np.int64)
+            self._starts = np.array([one.start_offset for one in entries], np.int64)
+            is_ascending = (np.diff(self._epochs) > 0).all() and (np.diff(self._starts) > 0).all()
+            if not is_ascending:
+                message = "epochs and their offsets do not ascend"
+                found.add("EPOCH_MISMATCH", LEADER_EPOCH_CHECKPOINT, message)
+                self._starts = None
+
+    def add(self, batches: BatchTable) -> None:
+        """Check the batches that follow."""
+        if self._starts is None:
+            return
+        rows = np.flatnonzero((batches["magic"] >= 2) & (batches["partition_leader_epoch"] >= 0))
+        epochs = batches["partition_leader_epoch"][rows].astype(np.int64)
+        bases = batches["base_offset"][rows]
+        last = self._epochs[-1] if len(self._epochs) else -1
+        is_new = epochs > last
+        if is_new.any():
+            first = int(np.argmax(is_new))
+            self._found.add("EPOCHS_BEHIND", LEADER_EPOCH_CHECKPOINT,
+                            f"epoch {epochs[first]} of offset {bases[first]} is missing",
+                            offset=int(bases[first]))  # fmt: skip
+        at = np.searchsorted(self._starts, bases, "right") - 1
+        # Before the first entry lies what was deleted, though it may be there still.
+        is_wrong = ~is_new & (at >= 0)
+        is_wrong[is_wrong] = self._epochs[at[is_wrong]] != epochs[is_wrong]
+        if is_wrong.any():
+            row = int(np.argmax(is_wrong))
+            message = (
+                f"offset {bases[row]} is of epoch {self._epochs[at[row]]} by the file, and of"
+                f" epoch {epochs[row]} by its batch"
+            )
+            self._found.add("EPOCH_MISMATCH", LEADER_EPOCH_CHECKPOINT, message,
+                            offset=int(bases[row]), count=int(is_wrong.sum()))  # fmt: skip
+
+
+class SnapshotCheck:
+    """
+    Holds snapshots of producers against the batches before them.
+
+    What a snapshot at the log's first offset says is believed: it tells of what is gone.
+
+    Parameters
+    ----------
+    log : Log
+    found : FoundInLog
+    """
+
+    def __init__(self, log: Log, found: FoundInLog) -> None:
+        self._found = found
+        self._folder = log.partition.folder
+        self._path = log.partition.path
+        matches = (_SNAPSHOT.fullmatch(name) for name in self._folder.names())
+        named = {int(match[1]): match[0] for match in matches if match is not None}
+        self._left = sorted(named.items(), reverse=True)
+        first = (log.segments[0].name.base_offset or 0) if log.segments else 0
+        self._first = first
+        self._knows_before = first == 0
+        self._state = ProducerState()
+        self._is_lost = False
+        self._last: str | None = None
+        while self._left and self._left[-1][0] <= first:
+            offset, name = self._left.pop()
+            entries = self._read(name)
+            if offset == first and entries is not None:
+                self._state, self._knows_before = ProducerState(entries), True
+
+    def _read(self, name: str) -> NDArray[np.void] | None:
+        data = self._folder.read(name)
+        if data is None:  # a broker may have deleted it meanwhile
+            return None
+        try:
+            return parse_producer_snapshot(data, str(self._path / name))
+        except CorruptSnapshotError as error:
+            self._found.add("BAD_SNAPSHOT", name, error.reason, position=error.position)
+            return None
+
+    def add(self, batches: BatchTable, control: ControlRows) -> None:
+        """Go on over the batches that follow, and look at the snapshots in between."""
+        row = 0
+        bases = batches["base_offset"]
+        while self._left and len(batches) and self._left[-1][0] <= int(bases[-1]):
+            offset, name = self._left.pop()
+            stop = max(row, int(np.argmax(bases >= offset)))
+            self._apply(batches[row:stop], control.between(row, stop))
+            self._compare(offset, name)
+            row = stop
+        self._apply(batches[row:], control.between(row, len(batches)))
+
+    def _apply(self, batches: BatchTable, control: ControlRows) -> None:
+        if self._is_lost or not len(batches):
+            return
+        try:
+            self._state.apply_read(batches, control, str(self._path))
+        except RefusedBatchError as refused:
+            self._is_lost = True
+            self._found.add(
+                "BAD_MARKER", None, str(refused.error), offset=refused.error.base_offset
+            )
+
+    def finish(self, end_offset: int, *, is_compacted: bool) -> None:
+        """Look at the snapshots that remain; of a compacted log, only those at its end count."""
+        for offset, name in reversed(self._left):
+            if offset == end_offset:
+                self._compare(offset, name)
+            else:
+                self._read(name)
+        if is_compacted:
+            for file, symbol in list(self._found.spots):
+                if symbol == "SNAPSHOT_MISMATCH" and file != self._last:
+                    del self._found.spots[file, symbol]
+
+    def _compare(self, offset: int, name: str) -> None:
+        said = self._read(name)
+        self._last = name
+        if said is None or self._is_lost:
+            return
+        known = np.sort(self._state.entries(), order="producer_id")
+        said = np.sort(said, order="producer_id")
+        row = np.searchsorted(known["producer_id"], said["producer_id"])
+        is_known = row < len(known)
+        is_known[is_known] = known["producer_id"][row[is_known]] == said["producer_id"][is_known]
+        both, mine = said[is_known], known[row[is_known]]
+        for field in _COMPARED if self._knows_before else _COMPARED[:3]:
+            differs = np.flatnonzero(both[field] != mine[field])
+            if len(differs):
+                self._note_difference(name, field, both[differs[0]], mine[differs[0]], len(differs))
+                return
+        strangers = said[~is_known]
+        strangers = strangers[strangers["last_offset"] >= self._first]
+        if len(strangers) and self._knows_before:
+            one = strangers[0]
+            message = f"producer {one['producer_id']} has written nothing up to offset {offset}"
+            self._found.add("SNAPSHOT_MISMATCH", name, message, count=len(strangers))
+
+    def _note_difference(
+        self, name: str, field: str, said: np.void, known: np.void, count: int
+    ) -> None:
+        message = (
+            f"{field} of producer {said['producer_id']} is {known[field]} by the log,"
+            f" and {said[field]} by the snapshot"
+        )
+        self._found.add("SNAPSHOT_MISMATCH", name, message, count=count)
+
+
+class AbortedCheck:
+    """
+    Holds the aborted transactions of a log against its ``.txnindex`` files.
+
+    What such a file says too much is found by `check_index`; here is found what it lacks.
+
+    Parameters
+    ----------
+    found : FoundInLog
+    """
+
+    def __init__(self, found: FoundInLog) -> None:
+        self._found = found
+        self._wanted = np.empty(0, np.int64)
+        self._firsts = np.empty(0, np.int64)
+
+    def add(self, aborted: NDArray[np.void]) -> None:
+        """Add aborted transactions, in the order of their markers."""
+        self._wanted = np.concatenate([self._wanted, aborted["marker_offset"]])
+        self._firsts = np.concatenate([self._firsts, aborted["first_offset"]])
+
+    def end_segment(self, log_name: str, end_offset: int, said: NDArray[np.void] | None) -> None:
+        """Compare those that ended in a segment with what its file says."""
+        count = int(np.searchsorted(self._wanted, end_offset))
+        wanted, firsts = self._wanted[:count], self._firsts[:count]
+        self._wanted, self._firsts = self._wanted[count:], self._firsts[count:]
+        if said is None or not count:
+            return
+        there = dict(zip(said["last_offset"].tolist(), said["first_offset"].tolist(), strict=True))
+        wrong = [
+            (marker, first)
+            for marker, first in zip(wanted.tolist(), firsts.tolist(), strict=True)
+            # It may have begun before the log does, or the cleaner took its beginning away.
+            if there.get(marker, first + 1) > first
+        ]
+        if wrong:
+            marker, first = wrong[0]
+            message = (
+                f"the transaction that began at {first} and was aborted at {marker} is missing"
+            )
+            name = log_name.removesuffix(".log") + ".txnindex"
+            self._found.add("TXN_INDEX_MISMATCH", name, message, offset=marker, count=len(wrong))
