@@ -13,6 +13,8 @@ records, in columns; `build_batches` encodes them.
 from importlib.metadata import version as _version
 
 from kafkascan.batch_builder import BatchBuilder
+from kafkascan.audit import audit
+from kafkascan.audit_findings import Audit, LogFinding
 from kafkascan.batch_columns import (
     COLUMN_NAMES,
     as_datetime64,
@@ -46,14 +48,17 @@ from kafkascan.checkpoints import (
 )
 from kafkascan.checks import verify_crcs
 from kafkascan.checksums import crc32c, crc32c_implementation, crc32c_implementations
+from kafkascan.committed import CommittedView, read_committed_view
 from kafkascan.control import (
     ControlRecord,
     ControlRecordType,
     decode_control_record,
     read_control_records,
 )
+from kafkascan.counts import RecordCounts, count_records
 from kafkascan.epochs import build_leader_epochs
 from kafkascan.errors import (
+    ArchiveError,
     BatchTableError,
     ChecksumMismatchError,
     CorruptBatchError,
@@ -85,8 +90,11 @@ from kafkascan.layout import (
     TimestampType,
 )
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir, partition_dir
+from kafkascan.log_table import LogBatches, LogChunk, SegmentEnd, scan_log_dir
+from kafkascan.logs import Log
 from kafkascan.lookups import BatchLocation, RecordLocation, lookup_offset, lookup_timestamp
 from kafkascan.names import SegmentName, parse_segment_name
+from kafkascan.producer_census import PRODUCER_COUNTS, ProducerCensus, read_producers
 from kafkascan.producers import (
     build_producer_snapshot,
     build_transaction_index,
@@ -99,10 +107,16 @@ from kafkascan.recovery import PartitionRecovery, Recovery, recover
 from kafkascan.segment import Segment, open_segment
 from kafkascan.segment_writer import SegmentWriter
 from kafkascan.selection import select_offsets, select_times
-from kafkascan.sources import Source
+from kafkascan.sources import FileRange, Source
 from kafkascan.staged_files import Action, Change
 from kafkascan.staged_segments import SegmentReport
 from kafkascan.summary import BatchSummary, summarize
+from kafkascan.transaction_spans import (
+    TRANSACTION,
+    Transactions,
+    TransactionState,
+    read_transactions,
+)
 
 __version__ = _version("kafkascan")
 
@@ -110,12 +124,16 @@ __all__ = [
     "BATCH_DTYPE",
     "COLUMN_NAMES",
     "OFFSET_INDEX_ENTRY",
+    "PRODUCER_COUNTS",
     "PRODUCER_ENTRY",
     "RECORD_COLUMN_NAMES",
     "TIME_INDEX_ENTRY",
+    "TRANSACTION",
     "TRANSACTION_INDEX_ENTRY",
     "Action",
     "BatchBuilder",
+    "ArchiveError",
+    "Audit",
     "BatchIterator",
     "BatchLocation",
     "BatchScan",
@@ -124,6 +142,7 @@ __all__ = [
     "Change",
     "ChecksumMismatchError",
     "CleanShutdown",
+    "CommittedView",
     "CompressionType",
     "ControlRecord",
     "ControlRecordType",
@@ -132,23 +151,31 @@ __all__ = [
     "CorruptIndexError",
     "CorruptLogError",
     "CorruptSnapshotError",
+    "FileRange",
     "Finding",
     "IndexOverflowError",
     "InvalidRecordError",
     "KafkaScanError",
     "LeaderEpoch",
+    "Log",
+    "LogBatches",
+    "LogChunk",
     "LogDir",
     "LogDirInUseError",
+    "LogFinding",
     "PartitionDir",
     "PartitionMetadata",
     "PartitionRecovery",
+    "ProducerCensus",
     "Record",
     "RecordInputError",
+    "RecordCounts",
     "RecordLocation",
     "RecordTable",
     "Recovery",
     "ScanEnd",
     "Segment",
+    "SegmentEnd",
     "SegmentFile",
     "SegmentName",
     "SegmentReport",
@@ -158,10 +185,13 @@ __all__ = [
     "SourceInUseError",
     "SourceReadError",
     "TimestampType",
+    "TransactionState",
+    "Transactions",
     "UnsupportedCompressionError",
     "UnsupportedMagicError",
     "as_datetime64",
     "build_batches",
+    "audit",
     "build_leader_epochs",
     "build_offset_index",
     "build_producer_snapshot",
@@ -170,6 +200,7 @@ __all__ = [
     "check_index",
     "column",
     "compression_type",
+    "count_records",
     "crc32c",
     "crc32c_implementation",
     "crc32c_implementations",
@@ -190,6 +221,7 @@ __all__ = [
     "parse_segment_name",
     "partition_dir",
     "read_clean_shutdown",
+    "read_committed_view",
     "read_control_records",
     "read_index",
     "read_leader_epochs",
@@ -197,9 +229,12 @@ __all__ = [
     "read_offset_checkpoint",
     "read_partition_metadata",
     "read_producer_snapshot",
+    "read_producers",
     "read_records",
+    "read_transactions",
     "recover",
     "scan_batches",
+    "scan_log_dir",
     "select_offsets",
     "select_times",
     "size_in_bytes",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,7 +56,7 @@ WORDS: dict[str, Word] = {
     "PAST_TIMESTAMP": Word(WARNING, "retention by time takes such a segment early"),
     "MAX_TIMESTAMP_MISMATCH": Word(ERROR, "lookups by time miss records, and retention is wrong"),
     # ---- files beside logs ----
-    "MISSING_INDEX": Word(WARNING, "a broker builds it anew when it starts"),
+    "MISSING_INDEX": Word(NOTE, "a broker builds it anew when it starts"),
     "ORPHAN": Word(WARNING, "it belongs to no segment; a broker deletes it when it starts"),
     "LEFTOVER": Word(NOTE, "a broker takes it away, or in, when it starts"),
     "DROPPED_LOG": Word(NOTE, "nothing to do: a broker is about to delete it, or to move it"),
@@ -163,6 +163,10 @@ class Audit:
     def alarms(self) -> list[LogFinding]:
         """Those that are more than notes."""
         return [one for one in self.findings if one.severity is not NOTE]
+
+    def only_alarms(self) -> Audit:
+        """Return the same without notes."""
+        return replace(self, findings=self.alarms)
 
     @property
     def is_healthy(self) -> bool:

@@ -313,7 +313,7 @@ class _Sampler:
         ratios = np.where(counts["compressed_batches"] > 0, np.nan, 1.0)
         ratios[counts["batches"] == 0] = np.nan
         sampled = np.zeros(len(counts), np.int64)
-        for row in np.flatnonzero(counts["compressed_batches"] > 0).tolist():
+        for row in np.flatnonzero(np.isnan(ratios)).tolist() if self._most else ():
             key = int(log[row]), int(counts["producer_id"][row])
             chosen = self._chosen.get(key, [])
             stored = plain = 0

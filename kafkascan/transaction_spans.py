@@ -127,6 +127,11 @@ class Transactions:
         return result
 
     @property
+    def hanging_logs(self) -> list[str]:
+        """Names of the logs in which transactions hang."""
+        return [self.logs[number].name for number in np.unique(self.spans["log"][self.is_hanging])]
+
+    @property
     def is_empty(self) -> NDArray[np.bool_]:
         """
         Which of them are no more than a marker.

@@ -17,6 +17,7 @@ import kafkascan as ks
 from kafkascan.batch_columns import BatchTable, require_columns
 from kafkascan.cli.index_commands import index
 from kafkascan.cli.inputs import PLACE_COLUMNS, Input
+from kafkascan.cli.log_commands import audit, count, producers, txns
 from kafkascan.cli.options import Time, with_inputs, with_threads
 from kafkascan.cli.output import NAMED_CODES, Columns, open_writer, write_rows
 from kafkascan.cli.record_commands import records
@@ -63,7 +64,7 @@ def cli() -> None:
     """Read Kafka's segment files: no broker, no JVM.
 
     PATHS are segment files (.log, also .log.deleted, .cleaned and .swap, and KRaft
-    .checkpoint files), folders of partitions, or a broker's data dirs.
+    .checkpoint files), folders of partitions, a broker's data dirs, or tars of them.
 
     Rows go to stdout, findings to stderr. Exit codes: 0 clean, 1 findings (damage, a torn
     or a zero tail), 2 wrong usage, 3 something could not be read.
@@ -273,7 +274,7 @@ def _last_rows(
         surplus = 0
 
 
-for command in (records, index, recover, spark):
+for command in (records, index, recover, audit, txns, producers, count, spark):
     cli.add_command(command)
 
 

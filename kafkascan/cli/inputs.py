@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafkascan import PartitionDir, open_log_dir, partition_dir
+from kafkascan import PartitionDir, SegmentFile, SegmentName, open_log_dir, partition_dir
+from kafkascan.log_dir import is_log_dir
+from kafkascan.sources import SourceLike
 
 PLACE_COLUMNS = ("topic", "partition", "segment")
 
+_NO_NAME = SegmentName(None, None, "log", None)
 OnUnreadable = Callable[[str, OSError], None]
 
 
@@ -21,6 +24,7 @@ class Input:
     path: Path
     partition: PartitionDir
     size: int
+    source: SourceLike
 
     @property
     def place(self) -> dict[str, object]:
@@ -37,12 +41,13 @@ def find_inputs(path: Path, on_unreadable: OnUnreadable) -> Iterator[Input]:
     the rest goes on.
     """
     try:
-        partitions = open_log_dir(path).partitions if path.is_dir() else None
+        partitions = open_log_dir(path).partitions if is_log_dir(path) else None
     except OSError as error:
         on_unreadable(str(error.filename or path), error)
         return
     if partitions is None:
-        yield from _input(path, partition_dir(path.parent), on_unreadable)
+        here = partition_dir(path.parent)
+        yield from _input(SegmentFile(path, _NO_NAME, here.folder), here, on_unreadable)
         return
     found = False
     for partition in partitions:
@@ -54,13 +59,16 @@ def find_inputs(path: Path, on_unreadable: OnUnreadable) -> Iterator[Input]:
             continue
         for segment in segments:
             found = True
-            yield from _input(segment.path, partition, on_unreadable)
+            yield from _input(segment, partition, on_unreadable)
     if not found:
         on_unreadable(str(path), FileNotFoundError(errno.ENOENT, "no segments in this folder"))
 
 
-def _input(path: Path, partition: PartitionDir, on_unreadable: OnUnreadable) -> Iterator[Input]:
+def _input(
+    segment: SegmentFile, partition: PartitionDir, on_unreadable: OnUnreadable
+) -> Iterator[Input]:
     try:
-        yield Input(path, partition, path.stat().st_size)
+        source = segment.folder.source(segment.path.name)
+        yield Input(segment.path, partition, segment.size, source)
     except OSError as error:  # a broker may have deleted it since it was listed
-        on_unreadable(str(path), error)
+        on_unreadable(str(segment.path), error)

@@ -20,7 +20,15 @@ FORMATS = ("table", "json", "jsonl", "csv")
 
 # Milliseconds; a table shows them as times.
 TIME_COLUMNS = frozenset(
-    {"timestamp", "base_timestamp", "max_timestamp", "min_timestamp", "delete_horizon_ms"}
+    {
+        "timestamp",
+        "base_timestamp",
+        "max_timestamp",
+        "min_timestamp",
+        "delete_horizon_ms",
+        "first_timestamp",
+        "last_timestamp",
+    }
 )
 # Numbers that are shown by Kafka's names.
 NAMED_CODES = {"compression_type": CompressionType, "timestamp_type": TimestampType}

@@ -1,4 +1,4 @@
-"""Records to a Parquet file. Needs pyarrow (``pip install kafkascan[arrow]``)."""
+"""Records and tables to a Parquet file. Needs pyarrow (``pip install kafkascan[arrow]``)."""
 
 from __future__ import annotations
 
@@ -90,3 +90,13 @@ def _plain(column: Any) -> Any:
     pa = require_pyarrow()
     is_dictionary = pa.types.is_dictionary(column.type)
     return column.cast(column.type.value_type) if is_dictionary else column
+
+
+def write_tables(path: Path, tables: Sequence[Any]) -> None:
+    """Write Arrow tables of the same columns to a file that appears when it is whole."""
+    import pyarrow.parquet
+
+    pa = require_pyarrow()
+    table = pa.concat_tables(tables) if tables else pa.table({})
+    with AtomicFile(path) as file:
+        pyarrow.parquet.write_table(table, file.stream, compression="zstd")

@@ -162,7 +162,7 @@ class Session:
         """Return the result, or none if the input cannot be read."""
         report = Report(self._advance)
         try:
-            with Source(one.path, memory_map=self._memory_map) as source:
+            with Source(one.source, memory_map=self._memory_map) as source:
                 result = work(one, source, report)
         except READ_ERRORS as error:
             report.unreadable(str(one.path), error)
@@ -179,7 +179,7 @@ class Session:
         """Yield what is read of an input, up to where it cannot be read; then tell the report."""
         report = Report(self._advance)
         try:
-            source = Source(one.path, memory_map=self._memory_map)
+            source = Source(one.source, memory_map=self._memory_map)
             yield from read(source, report)
             self._done_with(source)
         except READ_ERRORS as error:

@@ -132,6 +132,7 @@ FLOORS = {
     "cli.record_commands": 9.15,
     "cli.index_commands": 9.15,
     "cli.recovery_commands": 9.15,
+    "cli.log_commands": 9.15,
     "cli.session": 9.1,
     "cli.spark_commands": 9.15,
     "cli.commands": 9.2,
