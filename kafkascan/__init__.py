@@ -94,7 +94,12 @@ from kafkascan.log_table import LogBatches, LogChunk, SegmentEnd, scan_log_dir
 from kafkascan.logs import Log
 from kafkascan.lookups import BatchLocation, RecordLocation, lookup_offset, lookup_timestamp
 from kafkascan.names import SegmentName, parse_segment_name
-from kafkascan.producer_census import PRODUCER_COUNTS, ProducerCensus, read_producers
+from kafkascan.producer_census import (
+    PRODUCER_COUNTS,
+    ProducerCensus,
+    read_producer_state,
+    read_producers,
+)
 from kafkascan.producers import (
     build_producer_snapshot,
     build_transaction_index,
@@ -229,6 +234,7 @@ __all__ = [
     "read_offset_checkpoint",
     "read_partition_metadata",
     "read_producer_snapshot",
+    "read_producer_state",
     "read_producers",
     "read_records",
     "read_transactions",

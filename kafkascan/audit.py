@@ -231,6 +231,7 @@ class _LogAudit:
         self._aborted = AbortedCheck(self._found)
         self._tombstones = self._empty_transactions = 0
         self._is_damaged = False
+        self._has_files = not is_snapshot and bool(log.partition.folder.names())
         if not is_snapshot:
             check_folder(log, self._found)
             self._epochs = EpochCheck(log.partition, self._found)
@@ -278,8 +279,8 @@ class _LogAudit:
                 said = int(piece.batches["max_timestamp"][row + at])
                 self._note_rows("MAX_TIMESTAMP_MISMATCH", piece, segment, np.array([row + at]),
                                 f"the latest timestamp is {time_ms}, and not {said}")  # fmt: skip
-            for at, error in look.unreadable:
-                self._note_rows("BAD_RECORDS", piece, segment, np.array([row + at]), error.reason)
+            for at, reason in look.unreadable:
+                self._note_rows("BAD_RECORDS", piece, segment, np.array([row + at]), reason)
 
     def _note_rows(
         self,
@@ -329,7 +330,7 @@ class _LogAudit:
             )  # fmt: skip
         following = self._bases[number + 1 : number + 2]
         stop = following[0] if following and following[0] is not None else 2**63 - 1
-        if not self._is_snapshot:
+        if self._has_files:
             self._aborted.end_segment(name, stop, end.look.aborted)
 
     def finish(self) -> list[LogFinding]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kafkascan.batch_columns import BatchTable, is_control, join_tables
 from kafkascan.checks import verify_rows
 from kafkascan.decoding import iter_decoded
-from kafkascan.errors import CorruptBatchError, CorruptIndexError
+from kafkascan.errors import CorruptIndexError
 from kafkascan.findings import Finding, Severity
 from kafkascan.index_checks import index_findings, parse_index_file
 from kafkascan.layout import TRANSACTION_INDEX_ENTRY, ScanEnd
@@ -43,14 +43,14 @@ class TableLook(ControlLook):
         Whose checksum is wrong; None if none is.
     wrong_times : list of (int, int)
         Rows whose latest timestamp is not that of their records, and what that is.
-    unreadable : list of (int, CorruptBatchError)
-        Rows whose records cannot be read.
+    unreadable : list of (int, str)
+        Rows whose records cannot be read, and why.
     tombstones : int
     """
 
     is_bad: NDArray[np.bool_] | None = None
     wrong_times: list[tuple[int, int]] = field(default_factory=list)
-    unreadable: list[tuple[int, CorruptBatchError]] = field(default_factory=list)
+    unreadable: list[tuple[int, str]] = field(default_factory=list)
     tombstones: int = 0
 
 
@@ -121,7 +121,7 @@ class AuditLooks:
         self, batches: BatchTable, control: ControlRows, is_bad: NDArray[np.bool_] | None
     ) -> TableLook:
         row_at = dict(zip(batches["position"].tolist(), range(len(batches)), strict=True))
-        unreadable: list[tuple[int, CorruptBatchError]] = []
+        unreadable: list[tuple[int, str]] = []
         wrong_times: list[tuple[int, int]] = []
         tombstones = 0
         whole = batches if is_bad is None else batches.take(np.flatnonzero(~is_bad))
@@ -130,7 +130,7 @@ class AuditLooks:
             whole,
             columns=("timestamp", "value"),
             control="include",
-            on_damage=lambda error: unreadable.append((row_at[error.position], error)),
+            on_damage=lambda error: unreadable.append((row_at[error.position], error.reason)),
         ):
             batch, timestamp = table.columns["batch"], table.columns["timestamp"]
             first = np.flatnonzero(np.diff(batch, prepend=np.int32(-1)))

@@ -146,6 +146,6 @@ def log_sources(log: LogLike) -> Iterator[borrowed_source]:
         log = partition_dir(log)
     if isinstance(log, PartitionDir):
         for segment in log.log_segments:
-            yield borrowed_source(segment.folder.source(segment.path.name))
+            yield segment.borrow()
     else:
         yield borrowed_source(log)

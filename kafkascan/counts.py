@@ -213,7 +213,7 @@ class _Counter:
         bases = [one.name.base_offset or 0 for one in self._log.segments]
         first = max(0, bisect.bisect_right(bases, stable) - 1)
         for segment in self._log.segments[first:]:
-            with segment.open() as source:
+            with segment.borrow() as source:
                 for table in iter_batches(source, on_corrupt="stop"):
                     is_beyond = (table["base_offset"] >= stable) & ~is_control(table)
                     total += records_in(table, is_beyond & view.mask(table))

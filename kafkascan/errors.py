@@ -8,12 +8,14 @@ and ends with a greppable symbol.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkascan._core import layout as _layout
 
 if TYPE_CHECKING:
     import numpy as np
+
+Error = TypeVar("Error", bound=BaseException)
 
 SYMBOLS: dict[int, str] = {number: symbol for symbol, number, _ in _layout.statuses}
 SENTENCES: dict[int, str] = {number: sentence for _, number, sentence in _layout.statuses}
@@ -256,6 +258,16 @@ def corrupt_batch_error(status: int, path: str, position: int, header: bytes) ->
     minimum = _layout.min_lengths[magic] if known_magic else _layout.min_lengths[0]
     reason = f"batch_length {length} is below {minimum}"
     return CorruptBatchError(path, position, base_offset, reason, SYMBOLS[status])
+
+
+def detached(error: Error) -> Error:
+    """
+    Return an error without the frames that it came through.
+
+    They hold views of what was read, for as long as somebody keeps the error.
+    """
+    error.__cause__ = error.__context__ = error.__traceback__ = None
+    return error
 
 
 _BATCH_ERRORS: dict[str, type[CorruptBatchError]] = {

@@ -23,7 +23,7 @@ from kafkascan.checkpoints import (
 )
 from kafkascan.folders import DiskFolder, Folder
 from kafkascan.names import SegmentName, parse_segment_name, sibling_name
-from kafkascan.sources import Source
+from kafkascan.sources import Source, borrowed_source
 
 # "<topic>-<partition>", or with ".<uuid>-<state>" while a broker moves or drops it
 # (LocalLog.parseTopicPartitionName in Kafka).
@@ -59,6 +59,10 @@ class SegmentFile:
     def open(self, *, memory_map: bool = True) -> Source:
         """Return its bytes; whoever opens them closes them."""
         return Source(self.folder.source(self.path.name), memory_map=memory_map)
+
+    def borrow(self) -> borrowed_source:
+        """Return a context of its bytes, which closes what it opens."""
+        return borrowed_source(self.folder.source(self.path.name))
 
     def read_sibling(self, kind: str) -> tuple[Path, bytes] | None:
         """

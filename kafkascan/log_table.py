@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from kafkascan import arrow
 from kafkascan.batch_columns import COLUMN_NAMES, BatchTable, join_tables, require_columns
-from kafkascan.errors import KafkaScanError
+from kafkascan.errors import KafkaScanError, SourceInUseError, detached
 from kafkascan.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir
 from kafkascan.ordered import in_order
@@ -309,15 +310,18 @@ def _read_segment(
 ) -> Iterator[_Part]:
     """Yield the batches of a segment; with the last of them, how it ends."""
     try:
-        source = segment.open()
+        borrowed = segment.borrow()
     except (OSError, KafkaScanError) as error:
-        yield np.empty(0, BATCH_DTYPE), None, SegmentEnd(index, 0, None, 0, 0, 0, error)
+        yield np.empty(0, BATCH_DTYPE), None, SegmentEnd(index, 0, None, 0, 0, 0, detached(error))
         return
+    source = borrowed.__enter__()
     try:
         look = None if open_look is None else open_look(segment, source)
         yield from _parts(BatchWalk(source, 0, source.size), index, rows, look)
     finally:
-        source.close()
+        # What still views the bytes keeps them, and lets go of them later.
+        with contextlib.suppress(SourceInUseError):
+            borrowed.__exit__()
 
 
 def _parts(walk: BatchWalk, index: int, rows: int, look: SegmentLook | None) -> Iterator[_Part]:
@@ -354,7 +358,7 @@ def _next_table(
         table = table[:count] if 2 * count > room else join_tables([table[:count]])
         return table, look.table(table) if look is not None and count else None, None
     except (OSError, KafkaScanError) as error:
-        return table[:0], None, error
+        return table[:0], None, detached(error)
 
 
 class _Places:

@@ -35,7 +35,7 @@ from kafkascan.log_table import (
 )
 from kafkascan.names import SegmentName, parse_segment_name
 from kafkascan.ordered import in_order
-from kafkascan.sources import HasSource, Source, SourceLike
+from kafkascan.sources import HasSource, Source, SourceLike, borrowed_source
 from kafkascan.transactions import MARKER, ControlRows, read_control_rows
 
 LogsLike: TypeAlias = "LogDir | PartitionDir | SourceLike"
@@ -70,7 +70,8 @@ class OneFile:
 
     def size(self, name: str) -> int:
         """Return the size of the source, in bytes."""
-        return Source(self._source).size
+        with borrowed_source(self._source) as source:
+            return source.size
 
     def source(self, name: str) -> SourceLike:
         """Return the source."""

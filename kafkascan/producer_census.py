@@ -18,7 +18,12 @@ from kafkascan.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD, CompressionType
 from kafkascan.log_dir import PartitionDir, SegmentFile
 from kafkascan.logs import Log, LogsLike, LogWalk, Piece, open_logs
 from kafkascan.payloads import load_payloads
-from kafkascan.producers import PRODUCER_EXPIRATION_MS
+from kafkascan.producers import (
+    PRODUCER_EXPIRATION_MS,
+    ProducerState,
+    RefusedBatchError,
+    parse_producer_snapshot,
+)
 from kafkascan.transactions import ControlRows
 
 if TYPE_CHECKING:
@@ -330,7 +335,49 @@ class _Sampler:
 
 def _decompressed_size(segment: SegmentFile, batch: BatchTable) -> int | None:
     try:
-        with segment.open() as source:
+        with segment.borrow() as source:
             return int(load_payloads(source, batch, DEFAULT_MAX_DECOMPRESSED_SIZE).size[0])
     except (KafkaScanError, OSError):
         return None
+
+
+def read_producer_state(log: LogsLike, /) -> NDArray[np.void]:
+    """
+    Read what a broker knows of the producers of a log at its end.
+
+    Parameters
+    ----------
+    log : path, PartitionDir, bytes-like, Source or Segment
+        The folder of one partition; or a source, which is taken as all there is of its log.
+
+    Returns
+    -------
+    ndarray of PRODUCER_ENTRY
+        As the ``.snapshot`` that a broker would write now, and as ``kafka-transactions
+        describe-producers`` prints it; but for producers that it has forgotten because they
+        were idle. What a snapshot at the log's first offset says of what is gone is believed.
+
+    Raises
+    ------
+    ValueError
+        If it stands for several logs.
+    CorruptLogError
+        If the log is damaged, or Kafka would refuse it.
+    OSError
+    """
+    opened = open_logs(log)
+    if len(opened) != 1:
+        raise ValueError(f"{len(opened)} logs are there, and not one")
+    first = opened[0].segments[:1]
+    snapshot = first[0].read_sibling("snapshot") if first else None
+    known = None if snapshot is None else parse_producer_snapshot(snapshot[1], str(snapshot[0]))
+    state = ProducerState(known)
+    for piece in LogWalk(opened, None):
+        try:
+            state.apply_read(piece.batches, piece.control, opened[0].name)
+        except RefusedBatchError as refused:
+            raise refused.error from None
+        for end in piece.chunk.ends:
+            if end.error is not None:
+                raise end.error
+    return state.entries()

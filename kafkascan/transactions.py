@@ -12,7 +12,7 @@ from kafkascan._core import layout as _layout
 from kafkascan.batch_columns import BatchTable, is_control
 from kafkascan.control import ControlRecordType, decode_control_key, decode_control_record
 from kafkascan.decoding import decode_records, iter_decoded
-from kafkascan.errors import CorruptBatchError, record_error
+from kafkascan.errors import CorruptBatchError, detached, record_error
 from kafkascan.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK, LOG_OVERHEAD
 from kafkascan.record_table import RecordTable
 from kafkascan.schemas.decoder import SchemaError
@@ -100,7 +100,7 @@ def read_markers(
     row_at = dict(zip(batches["position"].tolist(), range(len(batches)), strict=True))
 
     def note(error: CorruptBatchError) -> None:
-        errors[row_at[error.position]] = error
+        errors[row_at[error.position]] = detached(error)
 
     columns = ("timestamp", "key", "value")
     for table in iter_decoded(source, batches, columns=columns, control="only", on_damage=note):

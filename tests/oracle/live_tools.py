@@ -1,0 +1,57 @@
+"""Kafka's own tools, asked of a running broker: kafka-transactions and kafka-get-offsets."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tests.oracle.build import ClassPaths
+from tests.oracle.jvm import java_command
+from tests.oracle.live_recovery import Partition
+
+Row = dict[str, str]
+
+
+def transactions_tool(class_paths: ClassPaths, servers: str, *arguments: str) -> list[Row]:
+    """Run kafka-transactions; gives the rows of the table that it prints."""
+    printed = _run(
+        class_paths,
+        "org.apache.kafka.tools.TransactionsCommand",
+        ["--bootstrap-server", servers, *arguments],
+    )
+    lines = [line.split("\t") for line in printed.splitlines() if line.strip()]
+    rows = [[cell.strip() for cell in line if cell.strip()] for line in lines]
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]] if rows else []
+
+
+def end_offsets(class_paths: ClassPaths, servers: str, topic: str) -> dict[Partition, int]:
+    """Run kafka-get-offsets."""
+    printed = _run(
+        class_paths,
+        "org.apache.kafka.tools.GetOffsetShell",
+        ["--bootstrap-server", servers, "--topic", topic],
+    )
+    rows = [line.split(":") for line in printed.splitlines()]
+    return {(name, int(partition)): int(offset) for name, partition, offset in rows}
+
+
+def last_stable_offsets(servers: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
+    """Ask for the end of partitions, as a reader of committed records."""
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    asked = {TopicPartition(*one): OffsetSpec.latest() for one in partitions}
+    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+    return {
+        (str(one.topic), int(one.partition)): int(answer.result().offset)
+        for one, answer in answers.items()
+    }
+
+
+def _run(class_paths: ClassPaths, main: str, arguments: Sequence[str]) -> str:
+    command = java_command(class_paths.dump, main, arguments)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        raise RuntimeError(f"{main} {arguments}: {done.stdout}\n{done.stderr}")
+    return done.stdout
