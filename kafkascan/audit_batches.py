@@ -14,6 +14,7 @@ from kafkascan.batch_columns import (
     compression_type,
     delete_horizon_ms,
     last_offset,
+    next_offset,
     size_in_bytes,
 )
 from kafkascan.findings import Severity
@@ -143,7 +144,7 @@ class HeaderChecks:
         expected = np.empty(len(batches), np.int64)
         expected[0] = self._next_offset
         expected[1:] = ends[:-1] + 1
-        self._next_offset = int(ends[-1]) + 1
+        self._next_offset = int(next_offset(batches[-1:])[0])
         if is_bad is not None:  # where a damaged batch ends is not known
             expected[1:][is_bad[:-1]] = -1
             self._next_offset = -1 if is_bad[-1] else self._next_offset

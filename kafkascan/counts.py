@@ -162,7 +162,8 @@ class _Counter:
         ended = self.follower.add(piece)
         if self.follower.error is not None and not len(batches):
             return
-        aborted = ended[ended["state"] == TransactionState.ABORTED]
+        is_aborted = ended["state"] == TransactionState.ABORTED
+        aborted = ended[is_aborted & (ended["batches"] > 0)]
         row["aborted_records"] += aborted["records"].sum()
         stable = self.follower.last_stable_offset
         known = np.concatenate([self._aborted, aborted])
@@ -196,9 +197,10 @@ class _Counter:
         row["committed_records"] = row["records"] - row["aborted_records"]
         if row["open_records"]:
             row["committed_records"] -= self._count_beyond(follower.last_stable_offset)
-        there = row["records"] + row["control_records"]
+        there = int(row["records"]) + int(row["control_records"])
         is_known = row["uncounted_batches"] == 0 and row["start_offset"] >= 0
-        row["missing_offsets"] = row["end_offset"] - row["start_offset"] - there if is_known else -1
+        missing = int(row["end_offset"]) - int(row["start_offset"]) - there
+        row["missing_offsets"] = missing if is_known and missing >= 0 else -1
 
     def _count_beyond(self, stable: int) -> int:
         """Return how many records from an offset on are not of aborted transactions."""

@@ -31,6 +31,8 @@ _PARTITION_DIR = re.compile(
     r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|stray|future))?",
     re.DOTALL,
 )
+# How many there can be; file names may say more.
+_OFFSETS = 1 << 63
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,11 @@ class PartitionDir:
     @property
     def log_segments(self) -> list[SegmentFile]:
         """The segments that a broker would read as the log, in order."""
-        return [one for one in self.segments if one.name.is_live]
+        return [
+            one
+            for one in self.segments
+            if one.name.is_live and (one.name.base_offset or 0) < _OFFSETS
+        ]
 
     @property
     def is_log(self) -> bool:

@@ -18,6 +18,7 @@ from kafkascan.batch_columns import (
     delete_horizon_ms,
     is_transactional,
     last_offset,
+    next_offset,
     size_in_bytes,
 )
 from kafkascan.layout import TRANSACTION_INDEX_ENTRY, NamedCode
@@ -344,7 +345,7 @@ class TransactionFollower:
             batches = batches[: refused.row]
             control = control.between(0, refused.row)
         if len(batches):
-            self.end_offset = max(self.end_offset, int(last_offset(batches[-1:])[0]) + 1)
+            self.end_offset = max(self.end_offset, int(next_offset(batches[-1:])[0]))
         return self._spans(batches, control, completed)
 
     @property
