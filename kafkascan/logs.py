@@ -128,6 +128,7 @@ def open_logs(logs: LogsLike) -> list[Log]:
 def _one_file(source: SourceLike) -> Log:
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
+        path.stat()  # whether it is there is told at once
         place = partition_dir(path.parent)
     else:
         owner = source.source if isinstance(source, HasSource) else source
