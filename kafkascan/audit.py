@@ -135,6 +135,7 @@ class _Auditing:
         self._logs = open_logs(logs)
         self._path = logs.path if isinstance(logs, LogDir) else self._path_of_logs()
         self._others = logs.partitions if isinstance(logs, LogDir) else []
+        self._total = 0
         self._cleaned: dict[Path, dict[tuple[str, int], int]] = {}
 
     def _path_of_logs(self) -> Path:
@@ -152,7 +153,8 @@ class _Auditing:
                 findings += _of_state(partition)
         snapshots = [log for one in self._others for log in _kraft_snapshots(one)]
         walk = LogWalk([*self._logs, *snapshots], threads, look)
-        self._total = sum(_size(segment) for _, segment in walk.segments)
+        if self._on_progress is not None:
+            self._total = sum(_size(segment) for _, segment in walk.segments)
         current: _LogAudit | None = None
         batches = size = done = 0
         for piece in walk:

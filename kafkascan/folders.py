@@ -9,6 +9,8 @@ from typing import Protocol
 
 from kafkascan.sources import SourceLike
 
+_READ_AT_ONCE = 1 << 16
+
 
 class Folder(Protocol):
     """
@@ -50,6 +52,7 @@ class DiskFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._path = os.fspath(path)
 
     @property
     def parent(self) -> DiskFolder:
@@ -63,19 +66,26 @@ class DiskFolder:
 
     def size(self, name: str) -> int:
         """Return the size of a file now, in bytes."""
-        return os.stat(os.path.join(self.path, name)).st_size
+        return os.stat(os.path.join(self._path, name)).st_size
 
     def source(self, name: str) -> SourceLike:
         """Return the path of a file."""
-        return os.path.join(self.path, name)
+        return os.path.join(self._path, name)
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a small file, None if it is not there."""
         try:
-            with open(os.path.join(self.path, name), "rb", buffering=0) as file:
-                return file.read()
+            descriptor = os.open(os.path.join(self._path, name), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
+        try:
+            data = b""
+            # Most of these files are smaller; what they grow by meanwhile is read, too.
+            while piece := os.read(descriptor, max(_READ_AT_ONCE, len(data))):
+                data += piece
+            return data
+        finally:
+            os.close(descriptor)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DiskFolder) and other.path == self.path

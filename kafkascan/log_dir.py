@@ -33,6 +33,8 @@ _PARTITION_DIR = re.compile(
 )
 # How many there can be; file names may say more.
 _OFFSETS = 1 << 63
+# Mapping a file takes longer than reading so many bytes of it.
+_READ_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,12 @@ class SegmentFile:
 
     def open(self, *, memory_map: bool = True) -> Source:
         """Return its bytes; whoever opens them closes them."""
-        return Source(self.folder.source(self.path.name), memory_map=memory_map)
+        source = self.folder.source(self.path.name)
+        return Source(source, memory_map=memory_map)
 
     def borrow(self) -> borrowed_source:
         """Return a context of its bytes, which closes what it opens."""
-        return borrowed_source(self.folder.source(self.path.name))
+        return borrowed_source(self.folder.source(self.path.name), read_below=_READ_AT_ONCE)
 
     def read_sibling(self, kind: str) -> tuple[Path, bytes] | None:
         """

@@ -459,16 +459,17 @@ class borrowed_source:  # noqa: N801 - used like a function
     Context of one operation on anything that is a source.
 
     Opens, and closes at the end, what is not a `Source` yet; borrows what is one. With
-    ``close=False``, what is opened here lives as long as somebody holds or views it.
+    ``close=False``, what is opened here lives as long as somebody holds or views it. Files
+    smaller than `read_below` are read at once.
     """
 
-    def __init__(self, source: SourceLike, *, close: bool = True) -> None:
-        # A Source first: asking for a protocol takes longer than opening a small file.
+    def __init__(self, source: SourceLike, *, close: bool = True, read_below: int = 0) -> None:
+        # Asking for a protocol takes longer than opening a small file.
         owner: SourceLike = source
-        if not isinstance(source, Source) and isinstance(source, HasSource):
+        if not isinstance(source, (Source, str, FileRange)) and isinstance(source, HasSource):
             owner = source.source
         self._is_ours = close and not isinstance(owner, Source)
-        self._source = owner if isinstance(owner, Source) else Source(owner)
+        self._source = owner if isinstance(owner, Source) else Source(owner, read_below=read_below)
 
     def __enter__(self) -> Source:
         return self._source
