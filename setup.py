@@ -20,6 +20,7 @@ C_SOURCES = {
     "indexes": [],
     "producers": [],
     "census": [],
+    "screening": [],
 }
 
 C_HEADERS = [

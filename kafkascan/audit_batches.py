@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan import screening
 from kafkascan.audit_findings import NOTE, FoundInLog
 from kafkascan.batch_columns import (
     BatchTable,
@@ -89,6 +90,8 @@ class HeaderChecks:
         self._bases = np.array([-1 if base is None else base for base in base_offsets], np.int64)
         self._next_offset = -1
         self._epoch = -1
+        limit = limits.max_message_bytes
+        self._largest = DEFAULT_MAX_MESSAGE_BYTES if limit is None else limit
         self.cleaned_batches = self.empty_batches = 0
         self.latest: dict[int, int] = {}
         self.gaps: list[tuple[int, int, int]] = []  # file, offset, how many are missing
@@ -99,16 +102,38 @@ class HeaderChecks:
         """Check the batches that follow; those that are damaged say only where they stand."""
         if not len(batches):
             return
-        self._check_offsets(batches, segment, is_bad)
+        flags = self._screen(batches)
+        is_split = segment[0] != segment[-1]
+        if flags & screening.OFFSETS or is_split or is_bad is not None:
+            self._check_offsets(batches, segment, is_bad)
+        else:
+            self._check_first_offset(batches, segment)
         if is_bad is not None:
             whole = np.flatnonzero(~is_bad)
             batches, segment = batches.take(whole), segment[whole]
         if not len(batches):
             return
-        self._check_epochs(batches, segment)
-        self._check_times(batches, segment)
-        self._check_amounts(batches, segment)
-        self._check_formats(batches, segment)
+        for flag, check in (
+            (screening.EPOCHS, self._check_epochs),
+            (screening.TIMES, self._check_times),
+            (screening.SIZES, self._check_sizes),
+            (screening.COUNTS, self._check_counts),
+            (screening.FORMATS, self._check_formats),
+        ):
+            if flags & flag:
+                check(batches, segment)
+
+    def _screen(self, batches: BatchTable) -> int:
+        """Tell which checks might find anything."""
+        limits = self._limits
+        return screening.screen(
+            batches,
+            next_offset=self._next_offset,
+            epoch=self._epoch,
+            earliest=limits.earliest_ms,
+            latest=limits.now_ms + limits.future_ms,
+            largest=self._largest,
+        )
 
     def _note(
         self,
@@ -163,6 +188,13 @@ class HeaderChecks:
         message = "offset {base_offset} lies before the one that the file is named by"
         self._note("OFFSET_OUT_OF_SEGMENT", batches, segment, is_before, message)
 
+    def _check_first_offset(self, batches: BatchTable, segment: NDArray[np.int32]) -> None:
+        """Check a piece of one segment in which offsets go on."""
+        is_before = last_offset(batches[:1]) < self._bases[segment[:1]]
+        message = "offset {base_offset} lies before the one that the file is named by"
+        self._note("OFFSET_OUT_OF_SEGMENT", batches[:1], segment[:1], is_before, message)
+        self._next_offset = int(next_offset(batches[-1:])[0])
+
     def _note_gap(
         self, batches: BatchTable, file: int, row: int, count: int, missing: int, expected: int
     ) -> None:
@@ -199,22 +231,25 @@ class HeaderChecks:
             self._note("PAST_TIMESTAMP", batches, segment, is_early,
                        f"the latest timestamp is {first}Z, before there was a Kafka")  # fmt: skip
 
-    def _check_amounts(self, batches: BatchTable, segment: NDArray[np.int32]) -> None:
-        limit = self._limits.max_message_bytes
-        sizes = size_in_bytes(batches)
-        is_large = sizes > (DEFAULT_MAX_MESSAGE_BYTES if limit is None else limit)
-        said = "Kafka's default" if limit is None else "the limit"
-        self._note("OVERSIZED_BATCH", batches, segment, is_large,
-                   f"a batch is larger than {said} of {limit or DEFAULT_MAX_MESSAGE_BYTES} bytes",
-                   None if limit is None else Severity.WARNING)  # fmt: skip
+    def _check_sizes(self, batches: BatchTable, segment: NDArray[np.int32]) -> None:
+        is_given = self._limits.max_message_bytes is not None
+        said = "the limit" if is_given else "Kafka's default"
+        message = f"a batch is larger than {said} of {self._largest} bytes"
+        severity = Severity.WARNING if is_given else None
+        is_large = size_in_bytes(batches) > self._largest
+        self._note("OVERSIZED_BATCH", batches, segment, is_large, message, severity)
+
+    def _check_counts(self, batches: BatchTable, segment: NDArray[np.int32]) -> None:
         counts, deltas = batches["records_count"], batches["last_offset_delta"]
         is_new = batches["magic"] >= 2
         # In 64 bits: a delta of 2**31 - 1 is as good as any.
         slots = deltas.astype(np.int64) + 1
         is_wrong = is_new & ((counts < 0) | (deltas < 0) | (counts > slots))
-        self._note("BAD_COUNT", batches, segment, is_wrong,
-                   "{records_count} records cannot be in a batch with a last offset delta of"
-                   " {last_offset_delta}")  # fmt: skip
+        message = (
+            "{records_count} records cannot be in a batch with a last offset delta of"
+            " {last_offset_delta}"
+        )
+        self._note("BAD_COUNT", batches, segment, is_wrong, message)
         is_cleaned = is_new & ~is_wrong & ((counts < slots) | (delete_horizon_ms(batches) >= 0))
         self.cleaned_batches += int(is_cleaned.sum())
         self.empty_batches += int((is_new & (counts == 0)).sum())

@@ -14,6 +14,7 @@ from kafkascan.errors import CorruptCheckpointError, CorruptSnapshotError
 from kafkascan.log_dir import PartitionDir
 from kafkascan.logs import Log
 from kafkascan.producers import ProducerState, RefusedBatchError, parse_producer_snapshot
+from kafkascan.screening import EPOCHS, FORMATS, OFFSETS, screen
 from kafkascan.transactions import ControlRows
 
 _BESIDE_LOG = re.compile(r"(\d+)\.(index|timeindex|txnindex)")
@@ -92,6 +93,8 @@ class EpochCheck:
         """Check the batches that follow."""
         if self._starts is None:
             return
+        if len(batches) > 2 and not screen(batches) & (EPOCHS | OFFSETS | FORMATS):
+            batches = batches.take([0, len(batches) - 1])  # what lies between is of the same
         rows = np.flatnonzero((batches["magic"] >= 2) & (batches["partition_leader_epoch"] >= 0))
         epochs = batches["partition_leader_epoch"][rows].astype(np.int64)
         bases = batches["base_offset"][rows]

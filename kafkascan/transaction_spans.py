@@ -24,6 +24,7 @@ from kafkascan.batch_columns import (
 from kafkascan.layout import TRANSACTION_INDEX_ENTRY, NamedCode
 from kafkascan.logs import Log, LogsLike, LogWalk, Piece, open_logs
 from kafkascan.producers import ProducerState, RefusedBatchError
+from kafkascan.screening import CONTROL, TRANSACTIONS, screen
 from kafkascan.transactions import ControlRows
 
 if TYPE_CHECKING:
@@ -368,6 +369,8 @@ class TransactionFollower:
     def _spans(
         self, batches: BatchTable, control: ControlRows, completed: NDArray[np.void]
     ) -> NDArray[np.void]:
+        if not screen(batches) & (TRANSACTIONS | CONTROL):
+            return _NO_TRANSACTIONS
         kinds = np.full(len(batches), -1, np.int8)
         coordinators = np.full(len(batches), -1, np.int32)
         kinds[control.rows] = control.markers["kind"]

@@ -16,6 +16,7 @@ from kafkascan.errors import CorruptBatchError, detached, record_error
 from kafkascan.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK, LOG_OVERHEAD
 from kafkascan.record_table import RecordTable
 from kafkascan.schemas.decoder import SchemaError
+from kafkascan.screening import CONTROL, screen
 from kafkascan.sources import Source
 from kafkascan.walks import read_bytes
 
@@ -68,9 +69,9 @@ class ControlRows:
 
 def read_control_rows(source: Source, batches: BatchTable) -> ControlRows:
     """Read what the control batches of producers in a table say."""
+    if not screen(batches) & CONTROL:
+        return ControlRows(np.empty(0, np.intp), np.empty(0, MARKER), {})
     rows = producers_control_rows(batches)
-    if not len(rows):
-        return ControlRows(rows, np.zeros(0, MARKER), {})
     return ControlRows(rows, *read_markers(source, batches.take(rows)))
 
 

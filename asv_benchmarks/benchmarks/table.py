@@ -29,6 +29,7 @@ from kafkascan.producers import ProducerState
 from kafkascan.segment_recovery import recover_segment
 
 from . import building, corpora, peers, records, yardsticks
+from . import corpora, logs, peers, records, yardsticks
 
 Contenders = dict[str, Callable[[], object]]
 
@@ -228,6 +229,33 @@ def recover_data_dir(java: peers.JavaRecovery, *, partitions: int, segments: int
             show(title, seconds, "ns/segment", count, "recover, threads=1")
 
 
+def data_dirs() -> None:
+    """Whole data dirs, beside each file for itself."""
+    for data_dir, what in (
+        (logs.large(), "4 segments of 512 MiB, batches varying around 1,061 bytes"),
+        (logs.small(10_000), "10,000 segments of 10 KiB"),
+    ):
+        count = logs.scan_each(data_dir)
+        seconds = medians(
+            {
+                "scan_batches, file by file": lambda d=data_dir: logs.scan_each(d),
+                "scan_log_dir, one thread": lambda d=data_dir: logs.scan_all(d, 1),
+                "scan_log_dir, two threads": lambda d=data_dir: logs.scan_all(d, 2),
+                "verify_crcs, file by file": lambda d=data_dir: logs.verify_each(d),
+                "audit of headers, one thread": lambda d=data_dir: ks.audit(
+                    d, verify=False, threads=1
+                ),
+                "audit, one thread": lambda d=data_dir: ks.audit(d, threads=1),
+                "audit, two threads": lambda d=data_dir: ks.audit(d, threads=2),
+                "read_transactions, one thread": lambda d=data_dir: ks.read_transactions(
+                    d, threads=1
+                ),
+            },
+            rounds=3,
+        )
+        show(f"data dir: {what}", seconds, "ns/batch", count, "scan_batches, file by file")
+
+
 def _seconds_to_recover(original: Path, threads: int) -> float:
     times = []
     for _ in range(3):
@@ -292,6 +320,7 @@ def main() -> None:
     for batch_size in corpora.BATCH_SIZES[1:]:
         rebuild(batch_size, java)
     recover_data_dir(java, partitions=200, segments=20)
+    data_dirs()
     java.close()
     for size in (1_024, 16_384, 1 << 20):
         kernels(size)

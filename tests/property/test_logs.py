@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ from kafkascan.errors import KafkaScanError
 from kafkascan.transactions import read_control_rows
 from tests.property.test_recovery import FILES, partition
 from tests.support.logs import WrittenLog
-from tests.support.segments import T0
+from tests.support.segments import T0, V2_FIELDS
 
 SEEDS = st.integers(0, 10_000)
 
@@ -274,3 +275,47 @@ def test_a_damaged_tar_gives_an_answer_or_an_error(data: st.DataObject, seed: in
         except (KafkaScanError, NotADirectoryError):
             return
         assert sum(map(len, ks.scan_log_dir(path))) >= 0
+
+
+def look_at_everything(*args: object, **options: object) -> int:
+    return -1
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    seed=st.integers(0, 300),
+    changes=st.lists(
+        st.tuples(
+            st.integers(0, 59),
+            st.sampled_from(sorted(V2_FIELDS)),
+            st.sampled_from([-(2**63), -1, 0, 1, 2, 5, 2**31 - 1, T0 // 1000, 2**62, 2**63 - 1]),
+        ),
+        max_size=3,
+    ),
+    segments=st.integers(1, 3),
+)
+def test_a_screen_hides_nothing(
+    seed: int, changes: list[tuple[int, str, int]], segments: int
+) -> None:
+    """What is found is what is found where everything is looked at closely."""
+    with written(seed, segments) as (folder, _):
+        for number, field, value in changes:
+            logs = sorted(folder.glob("*.log"))
+            log = logs[number % len(logs)]
+            data = bytearray(log.read_bytes())
+            positions = ks.scan_batches(bytes(data), on_corrupt="stop").batches["position"]
+            if len(positions) and field != "batch_length":
+                at, code = V2_FIELDS[field]
+                bits = 8 * struct.calcsize(">" + code)
+                number = value % (1 << bits)
+                place = int(positions[number % len(positions)]) + at
+                data[place : place + bits // 8] = number.to_bytes(bits // 8, "big")
+                log.write_bytes(data)
+        ks.write_leader_epochs(folder / "leader-epoch-checkpoint", [ks.LeaderEpoch(0, 0)])
+        found = ks.audit(folder, now_ms=T0, verify=False)
+        spans = ks.read_transactions(folder, now_ms=T0).spans
+        with pytest.MonkeyPatch.context() as patch:
+            for module in ("screening", "transactions", "transaction_spans", "audit_files"):
+                patch.setattr(f"kafkascan.{module}.screen", look_at_everything)
+            assert ks.audit(folder, now_ms=T0, verify=False).findings == found.findings
+            assert ks.read_transactions(folder, now_ms=T0).spans.tolist() == spans.tolist()

@@ -1,0 +1,105 @@
+"""Whole data dirs: one table of batches, and audits.
+
+Upper bounds: `scan_batches` and `verify_crcs` of each file for itself, which know nothing of
+other segments; what goes through a data dir adds what the interpreter does for each segment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kafkascan as ks
+
+from . import corpora
+from .scan import best_of
+
+
+def large() -> Path:
+    """A data dir of four partitions, each a segment of 512 MiB (the same file)."""
+    folder = corpora.FOLDER / "large-segments"
+    for partition in range(4):
+        log = folder / f"topic-{partition}" / f"{0:020}.log"
+        if not log.exists():
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.symlink_to(corpora.segment(1_061, varied=True))
+    return folder
+
+
+def small(segments: int) -> Path:
+    """A data dir of one partition with many segments of 64 batches."""
+    folder = corpora.FOLDER / f"small-segments-{segments}" / "topic-0"
+    if not (folder / "done").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        offset = 0
+        for _ in range(segments):
+            sizes = corpora._sizes(160, True, 64 * 160, offset)
+            corpora._batches(sizes, offset).tofile(folder / f"{offset:020}.log")
+            offset += len(sizes)
+        (folder / "done").touch()
+    return folder.parent
+
+
+def paths(data_dir: Path) -> list[Path]:
+    """The segments of a data dir, in order."""
+    return [segment.path for _, segment in ks.open_log_dir(data_dir).log_segments()]
+
+
+def scan_each(data_dir: Path) -> int:
+    """Scan every file for itself."""
+    return sum(len(ks.scan_batches(path, threads=1)) for path in paths(data_dir))
+
+
+def verify_each(data_dir: Path) -> bool:
+    """Scan and verify every file for itself."""
+    found = True
+    for path in paths(data_dir):
+        with ks.Source(path) as source:
+            batches = ks.scan_batches(source, threads=1).batches
+            found &= bool(ks.verify_crcs(source, batches, threads=1).all())
+            del batches
+    return found
+
+
+def scan_all(data_dir: Path, threads: int) -> int:
+    """Read one table of all."""
+    return sum(len(chunk) for chunk in ks.scan_log_dir(data_dir, threads=threads))
+
+
+class DataDirs:
+    params = (("large", "small"),)
+    param_names = ("segments",)
+    unit = "seconds"
+    timeout = 600
+
+    def setup(self, segments: str) -> None:
+        self.data_dir = large() if segments == "large" else small(10_000)
+        scan_each(self.data_dir)
+
+    def track_scan_each(self, segments: str) -> float:
+        return best_of(lambda: scan_each(self.data_dir), 3)
+
+    def track_scan_log_dir(self, segments: str) -> float:
+        return best_of(lambda: scan_all(self.data_dir, 1), 3)
+
+    def track_audit_of_headers(self, segments: str) -> float:
+        return best_of(lambda: ks.audit(self.data_dir, verify=False, threads=1), 3)
+
+    def track_audit(self, segments: str) -> float:
+        return best_of(lambda: ks.audit(self.data_dir, threads=1), 3)
+
+    def track_transactions(self, segments: str) -> float:
+        return best_of(lambda: ks.read_transactions(self.data_dir, threads=1), 3)
+
+
+class Memory:
+    params = ((1, 100, 10_000),)
+    param_names = ("segments",)
+
+    def setup(self, segments: int) -> None:
+        self.data_dir = small(segments)
+
+    def peakmem_scan_log_dir(self, segments: int) -> None:
+        scan_all(self.data_dir, 2)
+
+    def peakmem_audit(self, segments: int) -> None:
+        ks.audit(self.data_dir, threads=2)
