@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -148,29 +150,35 @@ class AuditLooks:
 
     def end(self, end: SegmentEnd) -> EndLook:
         """Hold the indexes against the batches."""
-        batches = self._tables[0] if len(self._tables) == 1 else join_tables(self._tables)
-        self._tables = []
-        found: list[tuple[str, Counted]] = []
-        aborted: NDArray[np.void] | None = np.empty(0, TRANSACTION_INDEX_ENTRY)
-        for kind in _INDEXES:
-            sibling = self._segment.read_sibling(kind)
-            if sibling is None:
-                continue
-            path, data = sibling
-            try:
-                entries, odd = parse_index_file(data, path)
-            except CorruptIndexError as error:
-                odd = [Finding(error.symbol, Severity.ERROR, error.reason, None, error.position)]
-                entries = None
-            if kind == "txnindex":
-                aborted = entries
-            checked: Iterator[Finding] = iter(odd)
-            found += [(path.name, one) for one in _counted(checked)]
-            if entries is not None and end.end is not ScanEnd.CORRUPT and end.error is None:
-                base_offset = self._segment.name.base_offset or 0
-                more = index_findings(entries, batches, base_offset)
-                found += [(path.name, one) for one in _counted(more)]
-        return EndLook(found, aborted)
+        tables, self._tables = self._tables, []
+        siblings = [self._segment.read_sibling(kind) for kind in _INDEXES]
+        look = EndLook([], np.empty(0, TRANSACTION_INDEX_ENTRY))
+        if not any(siblings):
+            return look
+        is_whole = end.end is not ScanEnd.CORRUPT and end.error is None
+        batches = join_tables(tables) if is_whole else None
+        for kind, sibling in zip(_INDEXES, siblings, strict=True):
+            if sibling is not None:
+                entries = self._check(*sibling, batches, look.of_indexes)
+                if kind == "txnindex":
+                    look = EndLook(look.of_indexes, entries)
+        return look
+
+    def _check(
+        self, path: Path, data: bytes, batches: BatchTable | None, found: list[tuple[str, Counted]]
+    ) -> NDArray[np.void] | None:
+        """Check one index; returns its entries, None if they cannot be read."""
+        try:
+            entries, odd = parse_index_file(data, path)
+        except CorruptIndexError as error:
+            unreadable = Finding(error.symbol, Severity.ERROR, error.reason, None, error.position)
+            found.append((path.name, Counted(unreadable, 1)))
+            return None
+        more: Iterator[Finding] = iter(())
+        if batches is not None:
+            more = index_findings(entries, batches, self._segment.name.base_offset or 0)
+        found += [(path.name, one) for one in _counted(itertools.chain(odd, more))]
+        return entries
 
 
 def _counted(findings: Iterator[Finding]) -> list[Counted]:
