@@ -89,8 +89,9 @@ from kafkascan.layout import (
     ScanEnd,
     TimestampType,
 )
+from kafkascan.log_chunks import LogChunk, SegmentEnd
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir, partition_dir
-from kafkascan.log_table import LogBatches, LogChunk, SegmentEnd, scan_log_dir
+from kafkascan.log_table import LogBatches, scan_log_dir
 from kafkascan.logs import Log
 from kafkascan.lookups import BatchLocation, RecordLocation, lookup_offset, lookup_timestamp
 from kafkascan.names import SegmentName, parse_segment_name
@@ -116,12 +117,8 @@ from kafkascan.sources import FileRange, Source
 from kafkascan.staged_files import Action, Change
 from kafkascan.staged_segments import SegmentReport
 from kafkascan.summary import BatchSummary, summarize
-from kafkascan.transaction_spans import (
-    TRANSACTION,
-    Transactions,
-    TransactionState,
-    read_transactions,
-)
+from kafkascan.transaction_follower import TRANSACTION, TransactionState
+from kafkascan.transaction_spans import Transactions, read_transactions
 
 __version__ = _version("kafkascan")
 

@@ -18,8 +18,8 @@ from kafkascan.errors import CorruptIndexError
 from kafkascan.findings import Finding, Severity
 from kafkascan.index_checks import index_findings, parse_index_file
 from kafkascan.layout import TRANSACTION_INDEX_ENTRY, ScanEnd
+from kafkascan.log_chunks import SegmentEnd
 from kafkascan.log_dir import SegmentFile
-from kafkascan.log_table import SegmentEnd
 from kafkascan.logs import ControlLook
 from kafkascan.sources import Source
 from kafkascan.transactions import MARKER, NO_RECORD, ControlRows, read_control_rows

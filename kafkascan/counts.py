@@ -15,7 +15,7 @@ from kafkascan.batches import iter_batches
 from kafkascan.committed import CommittedView
 from kafkascan.decoding import iter_decoded
 from kafkascan.logs import ControlLook, ControlLooks, Log, LogsLike, LogWalk, Piece, open_logs
-from kafkascan.transaction_spans import TRANSACTION, TransactionFollower, TransactionState
+from kafkascan.transaction_follower import TRANSACTION, TransactionFollower, TransactionState
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafkascan import arrow
-from kafkascan.batch_columns import COLUMN_NAMES, BatchTable, join_tables, require_columns
-from kafkascan.errors import KafkaScanError, SourceInUseError, detached
-from kafkascan.layout import BATCH_DTYPE, ScanEnd
+from kafkascan.batch_columns import COLUMN_NAMES, require_columns
+from kafkascan.layout import BATCH_DTYPE
+from kafkascan.log_chunks import LogChunk, SegmentEnd, group_segments, read_chunks
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir
 from kafkascan.ordered import in_order
-from kafkascan.sources import Source
-from kafkascan.walks import BatchWalk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,67 +23,6 @@ PLACE_COLUMNS = ("topic", "partition", "segment")
 
 Include: TypeAlias = Literal["log", "all"]
 LogDirLike: TypeAlias = "str | os.PathLike[str] | LogDir"
-
-# Segments that one job goes through: handing a job over costs more than a small one.
-_SEGMENTS_AT_ONCE = 64
-_BYTES_AT_ONCE = 1 << 26
-# Rows that a segment is looked at with first.
-_FIRST_ROWS = 4096
-
-
-@dataclass(frozen=True)
-class SegmentEnd:
-    """
-    How a segment ends.
-
-    Attributes
-    ----------
-    segment : int
-        Index into `LogBatches.segments`.
-    batches : int
-    end : ScanEnd or None
-        None if it cannot be read.
-    size, valid_bytes, trailing_bytes : int
-        As of `BatchScan`.
-    error : Exception or None
-        What is wrong at `valid_bytes`, or why the segment cannot be read.
-    look : object
-        What was found besides when all of the segment had been read.
-    """
-
-    segment: int
-    batches: int
-    end: ScanEnd | None
-    size: int
-    valid_bytes: int
-    trailing_bytes: int
-    error: Exception | None = None
-    look: Any = None
-
-
-@dataclass(frozen=True, eq=False)
-class LogChunk:
-    """
-    Some rows of the table: batches of one partition, of one segment or of several.
-
-    Attributes
-    ----------
-    batches : ndarray of BATCH_DTYPE, shape (n,)
-    segment : ndarray of int32, shape (n,)
-        Index into `LogBatches.segments`; ascending.
-    ends : list of SegmentEnd
-        Of the segments that end in this chunk.
-    looks : list of (int, object)
-        What was found besides while the segment was open, and the row from which on.
-    """
-
-    batches: BatchTable
-    segment: NDArray[np.int32]
-    ends: list[SegmentEnd]
-    looks: list[tuple[int, Any]] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.batches)
 
 
 class LogBatches:
@@ -214,151 +148,6 @@ def scan_log_dir(
     """
     opened = log_dir if isinstance(log_dir, LogDir) else open_log_dir(log_dir)
     return LogBatches(opened, columns, rows, threads, include)
-
-
-class SegmentLook(Protocol):
-    """Something else to be found out about a segment while it is open, in the same thread."""
-
-    def table(self, batches: BatchTable) -> Any:
-        """Look at the batches that follow; the result goes into `LogChunk.looks`."""
-
-    def end(self, end: SegmentEnd) -> Any:
-        """Look at the end; the result goes into `SegmentEnd.look`."""
-
-
-OpenLook: TypeAlias = Callable[[SegmentFile, Source], SegmentLook]
-
-
-def group_segments(
-    segments: Sequence[tuple[PartitionDir, SegmentFile]], first: int = 0, stop: int | None = None
-) -> Iterator[range]:
-    """Yield neighbours of one partition that are worth a job of their own."""
-    start, size = first, 0
-    stop = len(segments) if stop is None else stop
-    for index in range(first, stop):
-        is_other = segments[index][0] is not segments[start][0]
-        if index > start and (
-            is_other or index - start >= _SEGMENTS_AT_ONCE or size > _BYTES_AT_ONCE
-        ):
-            yield range(start, index)
-            start, size = index, 0
-        size += _size(segments[index][1])
-    if start < stop:
-        yield range(start, stop)
-
-
-def _size(segment: SegmentFile) -> int:
-    try:
-        return segment.size
-    except OSError:  # a broker may have deleted it since it was listed
-        return 0
-
-
-def read_chunks(
-    segments: Sequence[tuple[PartitionDir, SegmentFile]],
-    job: Iterable[int],
-    rows: int,
-    open_look: OpenLook | None = None,
-) -> Iterator[LogChunk]:
-    """Yield the batches of some segments of a partition, in chunks of at most so many rows."""
-    pending = _Pending()
-    for index in job:
-        for table, look, end in _read_segment(segments[index][1], index, rows, open_look):
-            if pending.count and pending.count + len(table) > rows:
-                yield pending.take()
-            pending.add(index, table, look, end)
-    if pending.tables or pending.ends:
-        yield pending.take()
-
-
-class _Pending:
-    """What waits to become a chunk."""
-
-    def __init__(self) -> None:
-        self.tables: list[BatchTable] = []
-        self.indices: list[int] = []
-        self.looks: list[tuple[int, Any]] = []
-        self.ends: list[SegmentEnd] = []
-        self.count = 0
-
-    def add(self, index: int, table: BatchTable, look: Any, end: SegmentEnd | None) -> None:
-        if len(table):
-            self.tables.append(table)
-            self.indices.append(index)
-            self.looks.append((self.count, look))
-            self.count += len(table)
-        if end is not None:
-            self.ends.append(end)
-
-    def take(self) -> LogChunk:
-        tables, indices = self.tables, np.array(self.indices, np.int32)
-        chunk = LogChunk(
-            tables[0] if len(tables) == 1 else join_tables(tables),
-            np.repeat(indices, [len(table) for table in tables]),
-            self.ends,
-            self.looks,
-        )
-        self.__init__()  # type: ignore[misc]
-        return chunk
-
-
-_Part: TypeAlias = "tuple[BatchTable, Any, SegmentEnd | None]"
-
-
-def _read_segment(
-    segment: SegmentFile, index: int, rows: int, open_look: OpenLook | None
-) -> Iterator[_Part]:
-    """Yield the batches of a segment; with the last of them, how it ends."""
-    try:
-        borrowed = segment.borrow()
-    except (OSError, KafkaScanError) as error:
-        yield np.empty(0, BATCH_DTYPE), None, SegmentEnd(index, 0, None, 0, 0, 0, detached(error))
-        return
-    source = borrowed.__enter__()
-    try:
-        look = None if open_look is None else open_look(segment, source)
-        yield from _parts(BatchWalk(source, 0, source.size), index, rows, look)
-    finally:
-        # What still views the bytes keeps them, and lets go of them later.
-        with contextlib.suppress(SourceInUseError):
-            borrowed.__exit__()
-
-
-def _parts(walk: BatchWalk, index: int, rows: int, look: SegmentLook | None) -> Iterator[_Part]:
-    room, total = min(rows, _FIRST_ROWS), 0
-    while True:
-        table, found, error = _next_table(walk, room, look)
-        total += len(table)
-        if walk.end is None and error is None:
-            yield table, found, None
-            room = rows
-            continue
-        end = SegmentEnd(
-            segment=index,
-            batches=total,
-            end=None if error is not None else walk.end,
-            size=walk.source.size,
-            valid_bytes=walk.valid_bytes,
-            trailing_bytes=0 if error is not None else walk.trailing_bytes,
-            error=error or walk.error,
-        )
-        if look is not None:
-            end = replace(end, look=look.end(end))
-        yield table, found, end
-        return
-
-
-def _next_table(
-    walk: BatchWalk, room: int, look: SegmentLook | None
-) -> tuple[BatchTable, Any, Exception | None]:
-    table = np.empty(room, BATCH_DTYPE)
-    try:
-        count = walk.fill(table)
-        # The memory of a large table would be kept for as long as a few rows of it.
-        table = table[:count] if 2 * count > room else join_tables([table[:count]])
-        return table, look.table(table) if look is not None and count else None, None
-    except (OSError, KafkaScanError) as error:
-        return table[:0], None, detached(error)
 
 
 class _Places:

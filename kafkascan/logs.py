@@ -18,6 +18,13 @@ import numpy as np
 
 from kafkascan.batch_columns import BatchTable
 from kafkascan.errors import CorruptBatchError
+from kafkascan.log_chunks import (
+    LogChunk,
+    OpenLook,
+    SegmentEnd,
+    group_segments,
+    read_chunks,
+)
 from kafkascan.log_dir import (
     LogDir,
     PartitionDir,
@@ -25,13 +32,6 @@ from kafkascan.log_dir import (
     is_log_dir,
     open_log_dir,
     partition_dir,
-)
-from kafkascan.log_table import (
-    LogChunk,
-    OpenLook,
-    SegmentEnd,
-    group_segments,
-    read_chunks,
 )
 from kafkascan.names import SegmentName, parse_segment_name
 from kafkascan.ordered import in_order

@@ -315,7 +315,7 @@ def test_a_screen_hides_nothing(
         found = ks.audit(folder, now_ms=T0, verify=False)
         spans = ks.read_transactions(folder, now_ms=T0).spans
         with pytest.MonkeyPatch.context() as patch:
-            for module in ("screening", "transactions", "transaction_spans", "audit_files"):
+            for module in ("screening", "transactions", "transaction_follower", "audit_files"):
                 patch.setattr(f"kafkascan.{module}.screen", look_at_everything)
             assert ks.audit(folder, now_ms=T0, verify=False).findings == found.findings
             assert ks.read_transactions(folder, now_ms=T0).spans.tolist() == spans.tolist()

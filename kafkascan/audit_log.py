@@ -1,0 +1,261 @@
+"""The audit of one log: what its batches, segments, producers and transactions tell."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.audit_batches import HeaderChecks, Limits
+from kafkascan.audit_files import AbortedCheck, EpochCheck, SnapshotCheck, check_folder
+from kafkascan.audit_findings import FoundInLog, LogFinding
+from kafkascan.audit_looks import EndLook, TableLook
+from kafkascan.batch_columns import BatchTable
+from kafkascan.errors import CorruptBatchError
+from kafkascan.layout import ScanEnd
+from kafkascan.log_chunks import SegmentEnd
+from kafkascan.logs import Log, Piece
+from kafkascan.producer_census import ProducerCounter
+from kafkascan.transaction_follower import TransactionFollower, TransactionState
+from kafkascan.transactions import ControlRows
+
+
+class LogAudit:
+    """
+    Finds what is not as it should be in one log, piece by piece.
+
+    Parameters
+    ----------
+    log : Log
+    first : int
+        Index of its first segment, as pieces count them.
+    limits : Limits
+    cleaned_up_to : int
+        The offset up to which the cleaner says to have come; 0 if it says nothing.
+    is_snapshot : bool
+        Whether it is a snapshot of KRaft: only its batches are looked at.
+    """
+
+    def __init__(
+        self, log: Log, first: int, limits: Limits, cleaned_up_to: int, *, is_snapshot: bool
+    ) -> None:
+        self._log = log
+        self._first = first
+        self._limits = limits
+        self._cleaned_up_to = cleaned_up_to
+        self._found = FoundInLog()
+        self._is_snapshot = is_snapshot
+        self._names = [segment.path.name for segment in log.segments]
+        self._sizes = [0] * len(log.segments)
+        self._bases = [segment.name.base_offset for segment in log.segments]
+        # A KRaft snapshot is named by the offset that it ends before.
+        named: list[int | None] = [None] if is_snapshot else self._bases
+        self._headers = HeaderChecks(self._found, limits, self._names, named)
+        self._follower = TransactionFollower(0)
+        self._counter = ProducerCounter(limits.expiration_ms)
+        self._aborted = AbortedCheck(self._found)
+        self._tombstones = self._empty_transactions = 0
+        self._is_damaged = False
+        self._has_files = not is_snapshot and bool(log.partition.folder.names())
+        if not is_snapshot:
+            check_folder(log, self._found)
+            self._epochs = EpochCheck(log.partition, self._found)
+            self._snapshots = SnapshotCheck(log, self._found)
+
+    def add(self, piece: Piece) -> None:
+        """Look at the batches that follow."""
+        batches = piece.batches
+        segment = piece.chunk.segment - np.int32(self._first)
+        self._note_looks(piece, segment)
+        is_bad = _bad_rows(piece)
+        self._headers.add(batches, segment, is_bad)
+        control = piece.control
+        if is_bad is not None:
+            self._is_damaged = True
+            batches, control = _whole(batches, control, is_bad)
+        if not self._is_snapshot:
+            self._epochs.add(batches)
+            self._snapshots.add(batches, control)
+            self._follow(batches, control)
+        for end in piece.chunk.ends:
+            self._note_end(end)
+
+    def _follow(self, batches: BatchTable, control: ControlRows) -> None:
+        self._counter.add(batches, control)
+        was_known = self._follower.error is None
+        ended = self._follower.add_batches(batches, control)
+        is_empty = ended["batches"] == 0
+        self._empty_transactions += int(is_empty.sum())
+        is_aborted = ended["state"] == TransactionState.ABORTED
+        self._aborted.add(ended[is_aborted & ~is_empty])
+        error = self._follower.error
+        if was_known and isinstance(error, CorruptBatchError):
+            self._is_damaged = True
+            self._found.add("BAD_MARKER", None, error.reason, offset=error.base_offset)
+
+    def _note_looks(self, piece: Piece, segment: NDArray[np.int32]) -> None:
+        for row, look in piece.chunk.looks:
+            assert isinstance(look, TableLook)
+            self._tombstones += look.tombstones
+            if look.is_bad is not None:
+                self._note_rows("BAD_CRC", piece, segment, row + np.flatnonzero(look.is_bad),
+                                "the stored checksum is not that of the bytes")  # fmt: skip
+            for at, time_ms in look.wrong_times:
+                said = int(piece.batches["max_timestamp"][row + at])
+                self._note_rows("MAX_TIMESTAMP_MISMATCH", piece, segment, np.array([row + at]),
+                                f"the latest timestamp is {time_ms}, and not {said}")  # fmt: skip
+            for at, reason in look.unreadable:
+                self._note_rows("BAD_RECORDS", piece, segment, np.array([row + at]), reason)
+
+    def _note_rows(
+        self,
+        symbol: str,
+        piece: Piece,
+        segment: NDArray[np.int32],
+        rows: NDArray[np.intp],
+        message: str,
+    ) -> None:
+        batch = piece.batches[rows[0]]
+        self._found.add(
+            symbol,
+            self._names[segment[rows[0]]],
+            message,
+            position=int(batch["position"]),
+            offset=int(batch["base_offset"]),
+            count=len(rows),
+        )
+
+    def _note_end(self, end: SegmentEnd) -> None:
+        """Say how a segment ends, and what is wrong with its indexes."""
+        number = end.segment - self._first
+        name, is_last = self._names[number], number == len(self._names) - 1
+        self._sizes[number] = end.size
+        place = end.valid_bytes
+        behind = f"{end.trailing_bytes} bytes follow the last whole batch"
+        if isinstance(end.error, CorruptBatchError):
+            self._is_damaged = True
+            message = f"{end.error.reason} [{end.error.symbol}]; {end.trailing_bytes} bytes follow"
+            self._found.add("CORRUPT", name, message, position=place, offset=end.error.base_offset)
+        elif end.error is not None:
+            self._is_damaged = True
+            self._found.add("UNREADABLE", name, str(end.error))
+        elif end.end is ScanEnd.TORN_TAIL:
+            self._found.add("TORN_TAIL" if is_last else "CUT_SEGMENT", name, behind, position=place)
+        elif end.end is ScanEnd.ZERO_TAIL:
+            message = f"{end.trailing_bytes} zeros follow the last batch"
+            self._found.add(
+                "ZERO_TAIL" if is_last else "CUT_SEGMENT", name, message, position=place
+            )
+        if not isinstance(end.look, EndLook):
+            return
+        for file, (finding, count) in end.look.of_indexes:
+            self._found.add(
+                finding.symbol, file, finding.message,
+                position=finding.position, count=count, severity=finding.severity,
+            )  # fmt: skip
+        following = self._bases[number + 1 : number + 2]
+        stop = following[0] if following and following[0] is not None else 2**63 - 1
+        if self._has_files:
+            self._aborted.end_segment(name, stop, end.look.aborted)
+
+    def finish(self) -> list[LogFinding]:
+        """Return what was found when all of the log was seen."""
+        partition = self._log.partition
+        is_compacted = bool(self._cleaned_up_to) or self._headers.cleaned_batches > 0
+        self._headers.finish(self._cleaned_up_to, self._sizes)
+        if not self._is_snapshot:
+            self._snapshots.finish(self._follower.end_offset, is_compacted=is_compacted)
+            self._note_transactions()
+            self._note_producers()
+            if is_compacted:
+                self._note_compaction()
+        return self._found.findings(partition.topic, partition.partition, partition.path)
+
+    def _note_transactions(self) -> None:
+        if self._empty_transactions:
+            message = f"{self._empty_transactions} markers end no transaction that is there"
+            self._found.add("EMPTY_TRANSACTIONS", None, message)
+        if self._is_damaged:  # a marker may be where nothing can be read
+            return
+        for one in self._follower.open_ones():
+            age_ms = self._limits.now_ms - int(one["last_timestamp"])
+            if age_ms > self._limits.timeout_ms:
+                self._note_hanging(one, age_ms)
+
+    def _note_hanging(self, one: np.void, age_ms: int) -> None:
+        partition, first = self._log.partition, int(one["first_offset"])
+        message = (
+            f"the transaction of producer {one['producer_id']} (epoch {one['producer_epoch']})"
+            f" is open since offset {first}, and idle for {age_ms / 60_000:,.0f} minutes"
+        )
+        if partition.topic is not None:
+            message += (
+                "; kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic"
+                f" {partition.topic} --partition {partition.partition} --start-offset {first}"
+            )
+        bases = np.array([base or 0 for base in self._bases], np.int64)
+        number = max(0, int(np.searchsorted(bases, first, "right")) - 1)
+        self._found.add("HANGING_TRANSACTION", self._names[number], message, offset=first)
+
+    def _note_producers(self) -> None:
+        counts = self._counter.counts()
+        counts = counts[counts["producer_id"] >= 0]
+        for symbol, column, first, said in (
+            ("SEQUENCE_GAP", "sequence_gaps", "first_gap", "skips sequence numbers"),
+            ("DUPLICATE_SEQUENCE", "duplicates", "first_duplicate", "repeats sequence numbers"),
+            ("FENCED_PRODUCER", "fenced", "first_fenced", "goes on after a later epoch of it"),
+        ):
+            wrong = np.flatnonzero(counts[column] > 0)
+            if len(wrong):
+                one = counts[wrong[np.argmin(counts[first][wrong])]]
+                self._found.add(
+                    symbol,
+                    None,
+                    f"producer {one['producer_id']} {said} at offset {one[first]}",
+                    offset=int(one[first]),
+                    count=int(counts[column].sum()),
+                )
+        if len(counts) > self._limits.many_producers:
+            latest = min(self._limits.now_ms, int(counts["last_timestamp"].max()))
+            alive = int((counts["last_timestamp"] > latest - self._limits.expiration_ms).sum())
+            if alive > self._limits.many_producers:
+                message = f"{alive:,} producers wrote within the time a broker remembers them"
+                self._found.add("MANY_PRODUCERS", None, message, count=alive)
+
+    def _note_compaction(self) -> None:
+        headers, cleaned = self._headers, self._cleaned_up_to
+        sizes = list(zip(self._bases, self._sizes, strict=True))[:-1]  # the last is written to
+        clean = sum(size for base, size in sizes if (base or 0) < cleaned)
+        dirty = sum(size for base, size in sizes if (base or 0) >= cleaned)
+        said = [
+            f"cleaned up to offset {cleaned}"
+            if cleaned
+            else "the cleaner's checkpoint says nothing",
+            f"{headers.cleaned_batches:,} batches cleaned, {headers.empty_batches:,} of them empty",
+        ]
+        if clean + dirty:
+            said.insert(1, f"dirty ratio {dirty / (clean + dirty):.2f}")
+        if self._tombstones:
+            said.append(f"{self._tombstones:,} tombstones")
+        self._found.add("COMPACTION", None, ", ".join(said))
+
+
+def _bad_rows(piece: Piece) -> NDArray[np.bool_] | None:
+    """Return whose checksums are wrong; None if none are."""
+    is_bad: NDArray[np.bool_] | None = None
+    for row, look in piece.chunk.looks:
+        if look.is_bad is not None:
+            is_bad = np.zeros(len(piece.batches), np.bool_) if is_bad is None else is_bad
+            is_bad[row : row + len(look.is_bad)] = look.is_bad
+    return is_bad
+
+
+def _whole(
+    batches: BatchTable, control: ControlRows, is_bad: NDArray[np.bool_]
+) -> tuple[BatchTable, ControlRows]:
+    """Leave out batches that are damaged: what they say counts for nothing."""
+    kept = np.flatnonzero(~is_bad)
+    is_kept = ~is_bad[control.rows]
+    numbers = np.cumsum(is_kept) - 1
+    errors = {int(numbers[at]): error for at, error in control.errors.items() if is_kept[at]}
+    rows = np.searchsorted(kept, control.rows[is_kept])
+    return batches.take(kept), ControlRows(rows, control.markers[is_kept], errors)
