@@ -10,9 +10,13 @@ from pathlib import Path
 from kafkascan.audit_batches import EARLIEST_MS, FUTURE_MS, Limits
 from kafkascan.audit_files import check_state
 from kafkascan.audit_findings import Audit, FoundInLog, LogFinding
-from kafkascan.audit_log import LogAudit
+from kafkascan.audit_log import LogAudit, Marks
 from kafkascan.audit_looks import AuditLooks
-from kafkascan.checkpoints import CLEANER_CHECKPOINT
+from kafkascan.checkpoints import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from kafkascan.errors import CorruptCheckpointError
 from kafkascan.folders import Folder
 from kafkascan.log_dir import (
@@ -25,7 +29,6 @@ from kafkascan.log_dir import (
 )
 from kafkascan.logs import Log, LogsLike, LogWalk, open_logs
 from kafkascan.producers import PRODUCER_EXPIRATION_MS
-from kafkascan.sources import Source
 from kafkascan.transaction_spans import TRANSACTION_TIMEOUT_MS
 
 OnProgress = Callable[[int, int], object]
@@ -115,11 +118,14 @@ class _Auditing:
     def __init__(self, logs: LogsLike, limits: Limits, on_progress: OnProgress | None) -> None:
         self._limits = limits
         self._on_progress = on_progress
+        self._checkpoints: dict[Path, dict[tuple[str, int], int]] = {}
+        # Before segments are listed: a broker may write both meanwhile.
+        for partition in _partitions(logs):
+            self._marks(partition)
         self._logs = open_logs(logs)
         self._path = logs.path if isinstance(logs, LogDir) else self._path_of_logs()
         self._others = logs.partitions if isinstance(logs, LogDir) else []
         self._total = 0
-        self._cleaned: dict[Path, dict[tuple[str, int], int]] = {}
 
     def _path_of_logs(self) -> Path:
         return self._logs[0].partition.path if self._logs else Path()
@@ -127,8 +133,8 @@ class _Auditing:
     def run(self, *, verify: bool, deep: bool, threads: int | None) -> Audit:
         """Look at everything."""
 
-        def look(segment: SegmentFile, source: Source) -> AuditLooks:
-            return AuditLooks(segment, source, verify=verify, deep=deep)
+        def look(segment: SegmentFile) -> AuditLooks:
+            return AuditLooks(segment, verify=verify, deep=deep)
 
         findings: list[LogFinding] = []
         for partition in self._others:
@@ -145,8 +151,8 @@ class _Auditing:
                 log = [*self._logs, *snapshots][piece.log]
                 first = walk.firsts[piece.log]
                 is_snapshot = piece.log >= len(self._logs)
-                cleaned = 0 if is_snapshot else self._cleaned_up_to(log.partition)
-                current = LogAudit(log, first, self._limits, cleaned, is_snapshot=is_snapshot)
+                marks = Marks() if is_snapshot else self._marks(log.partition)
+                current = LogAudit(log, first, self._limits, marks, is_snapshot=is_snapshot)
             current.add(piece)
             batches += len(piece.batches)
             size += sum(end.size for end in piece.chunk.ends)
@@ -158,17 +164,30 @@ class _Auditing:
                 current = None
         return Audit(self._path, findings, len(self._logs), done, batches, size)
 
-    def _cleaned_up_to(self, partition: PartitionDir) -> int:
-        """Return how far the cleaner has come; 0 where it has not been."""
-        folder: Folder = partition.folder.parent
-        if folder.path not in self._cleaned:
+    def _marks(self, partition: PartitionDir) -> Marks:
+        """Return what the checkpoints of a data dir say of a log."""
+        if partition.topic is None or partition.partition is None:
+            return Marks()
+        place = partition.topic, partition.partition
+        names = CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+        return Marks(
+            *(self._checkpoint(partition.folder.parent, name).get(place, 0) for name in names)
+        )
+
+    def _checkpoint(self, data_dir: Folder, name: str) -> dict[tuple[str, int], int]:
+        path = data_dir.path / name
+        if path not in self._checkpoints:
             try:
-                known = read_offsets(folder, CLEANER_CHECKPOINT)
-            except CorruptCheckpointError:
-                known = {}
-            self._cleaned[folder.path] = known
-        place = partition.topic or "", partition.partition or 0
-        return self._cleaned[folder.path].get(place, 0)
+                self._checkpoints[path] = read_offsets(data_dir, name)
+            except CorruptCheckpointError:  # of the data dir, not of this log
+                self._checkpoints[path] = {}
+        return self._checkpoints[path]
+
+
+def _partitions(logs: LogsLike) -> list[PartitionDir]:
+    if isinstance(logs, LogDir):
+        return logs.partitions
+    return [logs] if isinstance(logs, PartitionDir) else []
 
 
 def _size(segment: SegmentFile) -> int:

@@ -71,6 +71,8 @@ class HeaderChecks:
 
     Attributes
     ----------
+    next_offset : int
+        That follows the last batch, -1 before the first one.
     cleaned_batches, empty_batches : int
         Batches from which the cleaner has removed records; without any.
     latest : dict of int to int
@@ -93,6 +95,7 @@ class HeaderChecks:
         limit = limits.max_message_bytes
         self._largest = DEFAULT_MAX_MESSAGE_BYTES if limit is None else limit
         self.cleaned_batches = self.empty_batches = 0
+        self.next_offset = -1
         self.latest: dict[int, int] = {}
         self.gaps: list[tuple[int, int, int]] = []  # file, offset, how many are missing
 
@@ -169,7 +172,7 @@ class HeaderChecks:
         expected = np.empty(len(batches), np.int64)
         expected[0] = self._next_offset
         expected[1:] = ends[:-1] + 1
-        self._next_offset = int(next_offset(batches[-1:])[0])
+        self._next_offset = self.next_offset = int(next_offset(batches[-1:])[0])
         if is_bad is not None:  # where a damaged batch ends is not known
             expected[1:][is_bad[:-1]] = -1
             self._next_offset = -1 if is_bad[-1] else self._next_offset
@@ -193,7 +196,7 @@ class HeaderChecks:
         is_before = last_offset(batches[:1]) < self._bases[segment[:1]]
         message = "offset {base_offset} lies before the one that the file is named by"
         self._note("OFFSET_OUT_OF_SEGMENT", batches[:1], segment[:1], is_before, message)
-        self._next_offset = int(next_offset(batches[-1:])[0])
+        self._next_offset = self.next_offset = int(next_offset(batches[-1:])[0])
 
     def _note_gap(
         self, batches: BatchTable, file: int, row: int, count: int, missing: int, expected: int

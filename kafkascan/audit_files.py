@@ -11,7 +11,8 @@ from kafkascan.audit_findings import FoundInLog
 from kafkascan.batch_columns import BatchTable
 from kafkascan.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kafkascan.errors import CorruptCheckpointError, CorruptSnapshotError
-from kafkascan.log_dir import PartitionDir
+from kafkascan.index_checks import parse_index_file
+from kafkascan.log_dir import PartitionDir, SegmentFile
 from kafkascan.logs import Log
 from kafkascan.producers import ProducerState, RefusedBatchError, parse_producer_snapshot
 from kafkascan.screening import EPOCHS, FORMATS, OFFSETS, screen
@@ -249,24 +250,38 @@ class AbortedCheck:
         self._wanted = np.concatenate([self._wanted, aborted["marker_offset"]])
         self._firsts = np.concatenate([self._firsts, aborted["first_offset"]])
 
-    def end_segment(self, log_name: str, end_offset: int, said: NDArray[np.void] | None) -> None:
+    def end_segment(
+        self,
+        segment: SegmentFile,
+        end_offset: int,
+        said: NDArray[np.void] | None,
+    ) -> None:
         """Compare those that ended in a segment with what its file says."""
         count = int(np.searchsorted(self._wanted, end_offset))
         wanted, firsts = self._wanted[:count], self._firsts[:count]
         self._wanted, self._firsts = self._wanted[count:], self._firsts[count:]
         if said is None or not count:
             return
-        there = dict(zip(said["last_offset"].tolist(), said["first_offset"].tolist(), strict=True))
-        wrong = [
-            (marker, first)
-            for marker, first in zip(wanted.tolist(), firsts.tolist(), strict=True)
-            # It may have begun before the log does, or the cleaner took its beginning away.
-            if there.get(marker, first + 1) > first
-        ]
+        wrong = _missing(wanted, firsts, said)
+        if wrong:  # a broker may have written both meanwhile, first the log
+            again = segment.read_sibling("txnindex")
+            said = said if again is None else parse_index_file(again[1], again[0])[0]
+            wrong = _missing(wanted, firsts, said)
         if wrong:
             marker, first = wrong[0]
-            message = (
-                f"the transaction that began at {first} and was aborted at {marker} is missing"
-            )
-            name = log_name.removesuffix(".log") + ".txnindex"
+            message = f"the transaction from {first} on that was aborted at {marker} is missing"
+            name = segment.path.name.removesuffix(".log") + ".txnindex"
             self._found.add("TXN_INDEX_MISMATCH", name, message, offset=marker, count=len(wrong))
+
+
+def _missing(
+    wanted: NDArray[np.int64], firsts: NDArray[np.int64], said: NDArray[np.void]
+) -> list[tuple[int, int]]:
+    """Return markers and first offsets of the transactions that an index does not know of."""
+    there = dict(zip(said["last_offset"].tolist(), said["first_offset"].tolist(), strict=True))
+    return [
+        (marker, first)
+        for marker, first in zip(wanted.tolist(), firsts.tolist(), strict=True)
+        # It may have begun before the log does, or the cleaner took its beginning away.
+        if there.get(marker, first + 1) > first
+    ]

@@ -42,6 +42,7 @@ WORDS: dict[str, Word] = {
         NOTE, "rewrite them (compact, or mirror the topic) before readers of it go away"
     ),
     # ---- offsets and epochs ----
+    "ENDS_EARLY": Word(ERROR, "its end is lost; take the replica of another broker"),
     "OFFSET_GAP": Word(WARNING, "compare with another replica: records may have been lost there"),
     "OFFSET_OVERLAP": Word(ERROR, "brokers empty such a segment when they recover it"),
     "OFFSET_OUT_OF_SEGMENT": Word(ERROR, "the file has a wrong name, or is of another log"),

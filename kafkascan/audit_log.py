@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.audit_batches import HeaderChecks, Limits
 from kafkascan.audit_files import AbortedCheck, EpochCheck, SnapshotCheck, check_folder
-from kafkascan.audit_findings import FoundInLog, LogFinding
+from kafkascan.audit_findings import NOTE, FoundInLog, LogFinding
 from kafkascan.audit_looks import EndLook, TableLook
 from kafkascan.batch_columns import BatchTable
 from kafkascan.errors import CorruptBatchError
@@ -17,6 +19,25 @@ from kafkascan.logs import Log, Piece
 from kafkascan.producer_census import ProducerCounter
 from kafkascan.transaction_follower import TransactionFollower, TransactionState
 from kafkascan.transactions import ControlRows
+
+
+class Marks(NamedTuple):
+    """
+    What the checkpoints of a data dir say of a log; 0 where they say nothing.
+
+    Attributes
+    ----------
+    cleaned_up_to : int
+        Where the cleaner has come to.
+    high_watermark : int
+        Up to where it was replicated.
+    recovery_point : int
+        Up to where it was flushed.
+    """
+
+    cleaned_up_to: int = 0
+    high_watermark: int = 0
+    recovery_point: int = 0
 
 
 class LogAudit:
@@ -29,19 +50,20 @@ class LogAudit:
     first : int
         Index of its first segment, as pieces count them.
     limits : Limits
-    cleaned_up_to : int
-        The offset up to which the cleaner says to have come; 0 if it says nothing.
+    marks : Marks
+        What the checkpoints of its data dir say of it.
     is_snapshot : bool
         Whether it is a snapshot of KRaft: only its batches are looked at.
     """
 
     def __init__(
-        self, log: Log, first: int, limits: Limits, cleaned_up_to: int, *, is_snapshot: bool
+        self, log: Log, first: int, limits: Limits, marks: Marks, *, is_snapshot: bool
     ) -> None:
         self._log = log
         self._first = first
         self._limits = limits
-        self._cleaned_up_to = cleaned_up_to
+        self._marks = marks
+        self._cleaned_up_to = marks.cleaned_up_to
         self._found = FoundInLog()
         self._is_snapshot = is_snapshot
         self._names = [segment.path.name for segment in log.segments]
@@ -138,8 +160,11 @@ class LogAudit:
         elif end.error is not None:
             self._is_damaged = True
             self._found.add("UNREADABLE", name, str(end.error))
+        elif end.end is ScanEnd.TORN_TAIL and is_last:
+            severity = NOTE if self._has_grown(end) else None
+            self._found.add("TORN_TAIL", name, behind, position=place, severity=severity)
         elif end.end is ScanEnd.TORN_TAIL:
-            self._found.add("TORN_TAIL" if is_last else "CUT_SEGMENT", name, behind, position=place)
+            self._found.add("CUT_SEGMENT", name, behind, position=place)
         elif end.end is ScanEnd.ZERO_TAIL:
             message = f"{end.trailing_bytes} zeros follow the last batch"
             self._found.add(
@@ -155,7 +180,14 @@ class LogAudit:
         following = self._bases[number + 1 : number + 2]
         stop = following[0] if following and following[0] is not None else 2**63 - 1
         if self._has_files:
-            self._aborted.end_segment(name, stop, end.look.aborted)
+            self._aborted.end_segment(self._log.segments[number], stop, end.look.aborted)
+
+    def _has_grown(self, end: SegmentEnd) -> bool:
+        """Tell whether the rest of a batch has come since: a broker writes it."""
+        try:
+            return self._log.segments[-1].size > end.size
+        except OSError:
+            return False
 
     def finish(self) -> list[LogFinding]:
         """Return what was found when all of the log was seen."""
@@ -164,11 +196,23 @@ class LogAudit:
         self._headers.finish(self._cleaned_up_to, self._sizes)
         if not self._is_snapshot:
             self._snapshots.finish(self._follower.end_offset, is_compacted=is_compacted)
+            self._note_end_of_log()
             self._note_transactions()
             self._note_producers()
             if is_compacted:
                 self._note_compaction()
         return self._found.findings(partition.topic, partition.partition, partition.path)
+
+    def _note_end_of_log(self) -> None:
+        bases = [base for base in self._bases if base is not None]
+        end = max([self._headers.next_offset, *bases])
+        for offset, said in (
+            (self._marks.high_watermark, "replicated"),
+            (self._marks.recovery_point, "flushed"),
+        ):
+            if offset > end:
+                message = f"the log ends at offset {end}, and was {said} up to {offset}"
+                self._found.add("ENDS_EARLY", None, message, offset=end)
 
     def _note_transactions(self) -> None:
         if self._empty_transactions:

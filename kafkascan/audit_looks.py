@@ -80,23 +80,27 @@ class AuditLooks:
     Parameters
     ----------
     segment : SegmentFile
-    source : Source
     verify : bool
         Whether to compare checksums.
     deep : bool
         Whether to decode records.
     """
 
-    def __init__(self, segment: SegmentFile, source: Source, *, verify: bool, deep: bool) -> None:
+    def __init__(self, segment: SegmentFile, *, verify: bool, deep: bool) -> None:
         self._segment = segment
-        self._source = source
+        self._siblings = [segment.read_sibling(kind) for kind in _INDEXES]
         self._verify = verify
         self._deep = deep
         self._tables: list[BatchTable] = []
 
+    def open(self, source: Source) -> None:
+        """Take the segment's bytes."""
+        self._source = source
+
     def table(self, batches: BatchTable) -> TableLook:
         """Look at the batches that follow."""
-        self._tables.append(batches)
+        if any(self._siblings):
+            self._tables.append(batches)
         is_bad = None
         if self._verify:
             verdicts = verify_rows(self._source, batches)
@@ -151,13 +155,12 @@ class AuditLooks:
     def end(self, end: SegmentEnd) -> EndLook:
         """Hold the indexes against the batches."""
         tables, self._tables = self._tables, []
-        siblings = [self._segment.read_sibling(kind) for kind in _INDEXES]
         look = EndLook([], np.empty(0, TRANSACTION_INDEX_ENTRY))
-        if not any(siblings):
+        if not any(self._siblings):
             return look
         is_whole = end.end is not ScanEnd.CORRUPT and end.error is None
         batches = join_tables(tables) if is_whole else None
-        for kind, sibling in zip(_INDEXES, siblings, strict=True):
+        for kind, sibling in zip(_INDEXES, self._siblings, strict=True):
             if sibling is not None:
                 entries = self._check(*sibling, batches, look.of_indexes)
                 if kind == "txnindex":

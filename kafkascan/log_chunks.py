@@ -80,7 +80,15 @@ class LogChunk:
 
 
 class SegmentLook(Protocol):
-    """Something else to be found out about a segment while it is open, in the same thread."""
+    """
+    Something else to be found out about a segment while it is open, in the same thread.
+
+    It is made before the segment is opened: what stands beside a log that is written to is to
+    be read before the log, of which it speaks.
+    """
+
+    def open(self, source: Source) -> None:
+        """Take the segment's bytes, which are open until the end."""
 
     def table(self, batches: BatchTable) -> Any:
         """Look at the batches that follow; the result goes into `LogChunk.looks`."""
@@ -89,7 +97,7 @@ class SegmentLook(Protocol):
         """Look at the end; the result goes into `SegmentEnd.look`."""
 
 
-OpenLook: TypeAlias = Callable[[SegmentFile, Source], SegmentLook]
+OpenLook: TypeAlias = Callable[[SegmentFile], SegmentLook]
 
 
 def group_segments(
@@ -173,13 +181,15 @@ def _read_segment(
 ) -> Iterator[_Part]:
     """Yield the batches of a segment; with the last of them, how it ends."""
     try:
+        look = None if open_look is None else open_look(segment)
         borrowed = segment.borrow()
     except (OSError, KafkaScanError) as error:
         yield np.empty(0, BATCH_DTYPE), None, SegmentEnd(index, 0, None, 0, 0, 0, detached(error))
         return
     source = borrowed.__enter__()
     try:
-        look = None if open_look is None else open_look(segment, source)
+        if look is not None:
+            look.open(source)
         yield from _parts(BatchWalk(source, 0, source.size), index, rows, look)
     finally:
         # What still views the bytes keeps them, and lets go of them later.

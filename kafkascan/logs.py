@@ -193,7 +193,11 @@ class ControlLook:
 class ControlLooks:
     """Reads control batches while their segment is open; a `SegmentLook`."""
 
-    def __init__(self, segment: SegmentFile, source: Source) -> None:
+    def __init__(self, segment: SegmentFile) -> None:
+        pass
+
+    def open(self, source: Source) -> None:
+        """Take the segment's bytes."""
         self._source = source
 
     def table(self, batches: BatchTable) -> ControlLook:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -184,6 +186,33 @@ def test_a_live_data_dir_gives_no_alarm(live: Live) -> None:
     assert found.segments > 10
 
 
+def test_a_data_dir_that_is_written_to_gives_no_alarm(live: Live) -> None:
+    done = threading.Event()
+
+    def write(number: int) -> None:
+        config = {"transactional.id": f"busy-{number}", "transaction.timeout.ms": "60000"}
+        writer = LibrdkafkaProducer(live.servers, config)
+        for step in range(10_000):
+            if done.is_set() and step > 20:
+                return
+            writer.begin()
+            value = b"v" * (step % 5000)
+            messages = [Message(_TOPIC, value, b"k", partition=n % 2) for n in range(step % 7 + 1)]
+            writer.write(messages)
+            writer.abort() if step % 3 == number else writer.commit()
+
+    with ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(write, number) for number in range(2)]
+        try:
+            audits = [ks.audit(live.broker.data_dir, deep=number % 2 == 0) for number in range(30)]
+        finally:
+            done.set()
+        for writer in writers:
+            writer.result()
+    assert [one.alarms for one in audits] == [[]] * 30
+    assert audits[-1].batches > audits[0].batches + 20
+
+
 _TRUE_ALARMS = {
     ("timestamps", "FUTURE_TIMESTAMP"),
     ("timestamps", "PAST_TIMESTAMP"),
@@ -196,7 +225,7 @@ _TRUE_ALARMS = {
 def test_what_brokers_left_gives_no_false_alarm(run_name: str, finished: Finished) -> None:
     found = ks.audit(finished(run_name).data_dir, deep=True)
     assert {(one.topic, one.symbol) for one in found.alarms} <= _TRUE_ALARMS
-    assert found.batches > 60
+    assert found.batches >= 30
 
 
 def test_a_transaction_that_hangs_and_what_ends_it(live: Live) -> None:

@@ -245,6 +245,14 @@ def truncate(number: int) -> Damage:
     return damage
 
 
+def end_early(name: str) -> Damage:
+    def damage(partition: HealthyPartition) -> None:
+        offsets = {("orders", 0): partition.offset + 1, ("other", 0): 10**9}
+        ks.write_offset_checkpoint(partition.folder.parent / name, offsets)
+
+    return damage
+
+
 DAYS = 86_400_000
 DAMAGE: dict[str, tuple[Damage, str]] = {
     "a bit of a value": (edit(1, ".log", 500, b"\xff"), "BAD_CRC"),
@@ -260,6 +268,8 @@ DAMAGE: dict[str, tuple[Damage, str]] = {
     "an unknown codec": (set_field("attributes", 7), "UNKNOWN_CODEC"),
     "a record that is none": (break_record, "BAD_RECORDS"),
     "a large batch": (write_large_batch, "OVERSIZED_BATCH"),
+    "less than was replicated": (end_early("replication-offset-checkpoint"), "ENDS_EARLY"),
+    "less than was flushed": (end_early("recovery-point-offset-checkpoint"), "ENDS_EARLY"),
     "old messages": (write_old_messages, "OLD_FORMAT"),
     "a batch removed": (remove_batch, "OFFSET_GAP"),
     "a segment removed": (remove_segment, "OFFSET_GAP"),
@@ -356,6 +366,22 @@ def test_compaction_is_no_damage(partition: HealthyPartition) -> None:
     found = ks.audit(partition.folder.parent, deep=True)
     assert found.is_healthy
     assert {"COMPACTION", "OFFSET_GAP"} <= {one.symbol for one in found.findings}
+
+
+def test_a_log_that_is_written_to_ends_as_it_may(
+    partition: HealthyPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two looks, the rest of the last batch has come."""
+    partition.write()
+    partition.batches[2].append(partition.batches[2][-2])
+    with partition.log(2).open("ab") as file:
+        file.write(partition.batches[2][-1][:80])
+    assert alarms(partition.folder) == {"TORN_TAIL"}
+    monkeypatch.setattr("kafkascan.log_dir.SegmentFile.size", property(lambda self: 1 << 30))
+    found = ks.audit(partition.folder)
+    assert [(one.symbol, one.severity) for one in found.findings if one.symbol == "TORN_TAIL"] == [
+        ("TORN_TAIL", ks.Severity.NOTE)
+    ]
 
 
 def test_a_limit_that_is_given(partition: HealthyPartition) -> None:

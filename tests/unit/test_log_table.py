@@ -128,7 +128,7 @@ def test_damage_ends_a_segment_and_not_the_table(partition: HealthyPartition) ->
 
 
 def test_memory_does_not_grow_with_segments(tmp_path: Path) -> None:
-    """Of the table itself; some hundred bytes of each segment are known beforehand."""
+    """Of the reading itself; about 1 KB of each segment is known beforehand."""
     peaks = []
     for count in (100, 1000):
         folder = many_segments(tmp_path / f"t{count}-0", count, batches=20)
