@@ -103,6 +103,7 @@ class TransactionsFollowed:
     def view(self) -> CommittedView:
         """Return what is known so far."""
         found = np.sort(np.concatenate(self._aborted), order=("producer_id", "first_offset"))
+        self._aborted = [found]
         opened = self._state.entries()["current_txn_first_offset"]
         return CommittedView(
             int(min(opened[opened >= 0], default=_NEVER)),

@@ -9,9 +9,9 @@ import numpy as np
 
 from kafkascan.batch_columns import BatchTable, next_offset, size_in_bytes
 from kafkascan.checks import verify_rows
+from kafkascan.committed import CommittedView
 from kafkascan.layout import BATCH_DTYPE, BATCH_HEADER_SIZE
 from kafkascan.sources import Source
-from kafkascan.spark.committed import CommittedView
 from kafkascan.spark.damage import logger
 from kafkascan.spark.files import NO_BASE_OFFSET, NO_PARTITION, FoundFile, list_files, open_file
 from kafkascan.spark.option_values import TopicPartition

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from kafkascan.spark.committed import CommittedView
+from kafkascan.committed import CommittedView
 from kafkascan.spark.files import FoundFile
 from kafkascan.spark.option_values import EARLIEST, LATEST, TopicPartition
 from kafkascan.spark.options import Options

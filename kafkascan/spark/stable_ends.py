@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kafkascan.committed import CommittedView, TransactionsFollowed
 from kafkascan.layout import BATCH_DTYPE
 from kafkascan.sources import Source
-from kafkascan.spark.committed import CommittedView, TransactionsFollowed
 from kafkascan.spark.files import FoundFile, open_file
 from kafkascan.spark.options import Options
 from kafkascan.walks import BatchWalk

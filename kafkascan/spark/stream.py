@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafkascan.arrow import require_pyarrow
-from kafkascan.spark.committed import CommittedView
+from kafkascan.committed import CommittedView
 from kafkascan.spark.damage import logger
 from kafkascan.spark.files import FoundFile
 from kafkascan.spark.log_ends import LogEnds, Positions, shared_out
