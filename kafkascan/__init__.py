@@ -12,9 +12,9 @@ records, in columns; `build_batches` encodes them.
 
 from importlib.metadata import version as _version
 
-from kafkascan.batch_builder import BatchBuilder
 from kafkascan.audit import audit
 from kafkascan.audit_findings import Audit, LogFinding
+from kafkascan.batch_builder import BatchBuilder
 from kafkascan.batch_columns import (
     COLUMN_NAMES,
     as_datetime64,
@@ -133,9 +133,9 @@ __all__ = [
     "TRANSACTION",
     "TRANSACTION_INDEX_ENTRY",
     "Action",
-    "BatchBuilder",
     "ArchiveError",
     "Audit",
+    "BatchBuilder",
     "BatchIterator",
     "BatchLocation",
     "BatchScan",
@@ -170,8 +170,8 @@ __all__ = [
     "PartitionRecovery",
     "ProducerCensus",
     "Record",
-    "RecordInputError",
     "RecordCounts",
+    "RecordInputError",
     "RecordLocation",
     "RecordTable",
     "Recovery",
@@ -192,8 +192,8 @@ __all__ = [
     "UnsupportedCompressionError",
     "UnsupportedMagicError",
     "as_datetime64",
-    "build_batches",
     "audit",
+    "build_batches",
     "build_leader_epochs",
     "build_offset_index",
     "build_producer_snapshot",

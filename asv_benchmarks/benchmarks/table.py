@@ -28,8 +28,7 @@ from kafkascan.indexes import build_indexes
 from kafkascan.producers import ProducerState
 from kafkascan.segment_recovery import recover_segment
 
-from . import building, corpora, peers, records, yardsticks
-from . import corpora, logs, peers, records, yardsticks
+from . import building, corpora, logs, peers, records, yardsticks
 
 Contenders = dict[str, Callable[[], object]]
 

@@ -47,7 +47,6 @@ FLOORS = {
     "copies": 2.6,
     "payloads": 3,
     "record_table": 3,
-    "records": 4,
     "compression": 2,
     "item_columns": 2.5,
     "arrow_items": 2.7,
