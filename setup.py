@@ -14,6 +14,7 @@ C_SOURCES = {
     "batches": [],
     "checksums": ["csrc/crc32c.c"],
     "records": [],
+    "restamping": [],
     "unpacking": [],
     "items": [],
     "encoding": [],

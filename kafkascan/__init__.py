@@ -110,6 +110,7 @@ from kafkascan.producers import (
 from kafkascan.record_table import RECORD_COLUMN_NAMES, Record, RecordTable
 from kafkascan.records import iter_records, read_records
 from kafkascan.recovery import PartitionRecovery, Recovery, recover
+from kafkascan.restamping import restamp, restamp_in_place
 from kafkascan.segment import Segment, open_segment
 from kafkascan.segment_writer import SegmentWriter
 from kafkascan.selection import select_offsets, select_times
@@ -236,6 +237,8 @@ __all__ = [
     "read_records",
     "read_transactions",
     "recover",
+    "restamp",
+    "restamp_in_place",
     "scan_batches",
     "scan_log_dir",
     "select_offsets",

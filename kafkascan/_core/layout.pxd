@@ -1,6 +1,8 @@
 """What the C headers define, in the few words that Cython needs of it."""
 
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport (
+    int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+)
 
 
 cdef extern from "kafka_status.h" nogil:
@@ -56,6 +58,13 @@ cdef extern from "kafka_layout.h" nogil:
         int32_t coordinator_epoch
         int64_t current_txn_first_offset
 
+    const int KS_AT_base_offset
+    const int KS_AT_partition_leader_epoch
+    const int KS_AT_attributes
+    const int KS_AT_max_timestamp
+    const int KS_V0_AT_attributes
+    const int KS_V1_AT_timestamp
+
     const int KS_COMPRESSION_MASK
     const int KS_TIMESTAMP_TYPE_BIT
     const int KS_TRANSACTIONAL_BIT
@@ -64,6 +73,9 @@ cdef extern from "kafka_layout.h" nogil:
 
     uint32_t ks_load_u32(const uint8_t *p)
     int64_t ks_load_i64(const uint8_t *p)
+    void ks_store_u16(uint8_t *p, uint16_t value)
+    void ks_store_u32(uint8_t *p, uint32_t value)
+    void ks_store_u64(uint8_t *p, uint64_t value)
 
 
 cdef extern from "batch_row.h" nogil:

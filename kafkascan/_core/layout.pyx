@@ -49,6 +49,7 @@ cdef extern from *:
     int SNAPSHOT_HEADER_COUNT "KS_COUNT(ks_snapshot_fields)"
     int PRODUCER_COUNT "KS_COUNT(ks_producer_fields)"
     int STATUS_COUNT "KS_COUNT(ks_status_texts)"
+
     const int KS_MIN_LENGTH_V0
     const int KS_MIN_LENGTH_V1
     const int KS_MIN_LENGTH_V2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-_PROJECTS = ("java", "java-dump", "java-legacy")
+_PROJECTS = ("java", "java-conversion", "java-dump", "java-legacy")
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class ClassPaths:
     """DumpLogSegments."""
     legacy: str
     """The old broker and its ZooKeeper."""
+    conversion: str
+    """The last Kafka that converts messages between formats."""
 
 
 def build() -> ClassPaths:
@@ -31,6 +33,7 @@ def build() -> ClassPaths:
         broker=f"{_target('java')}/oracle.jar:{_target('java')}/lib/*",
         dump=f"{_target('java-dump')}/oracle-dump.jar:{_target('java-dump')}/lib/*",
         legacy=f"{_target('java-legacy')}/lib/*",
+        conversion=f"{_target('java-conversion')}/oracle-conversion.jar:{_target('java-conversion')}/lib/*",
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 
 import pytest
 
 from tests.oracle.build import ClassPaths, build
+from tests.oracle.rewrites import Rewrites
 from tests.oracle.runs import RUNS, FinishedRun, perform
 
 
@@ -29,3 +30,12 @@ def finished(
         return perform(by_name[name], root / name, class_paths)
 
     return finish
+
+
+@pytest.fixture(scope="session")
+def rewrites(
+    class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Rewrites]:
+    directory = tmp_path_factory.mktemp("rewrites")
+    with Rewrites(class_paths.broker, class_paths.conversion, directory) as running:
+        yield running

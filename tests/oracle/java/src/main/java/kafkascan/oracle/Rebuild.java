@@ -12,7 +12,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
 /**
- * Rebuilds, loads and searches partition directories with the classes that a broker does it with.
+ * Rebuilds, loads and searches partition directories, and rewrites batches, with the classes that a broker does it with.
  *
  * <p>One JSON job per line of standard input, one JSON answer per line of standard output. What Kafka throws is part of
  * the answer ("exception"); only a job that cannot be understood has an "error".
@@ -28,7 +28,10 @@ public final class Rebuild {
     private static final Map<String, Job> JOBS = Map.of(
         "segment", SegmentJob::run,
         "load", LoadJob::run,
-        "lookup", LookupJob::run);
+        "lookup", LookupJob::run,
+        "restamp", RestampJob::run,
+        "filter", FilterJob::run,
+        "verdict", VerdictJob::run);
 
     private Rebuild() {
     }

@@ -2,6 +2,7 @@ package kafkascan.oracle;
 
 import java.io.File;
 import java.io.IOException;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
@@ -80,7 +81,7 @@ final class Storage implements AutoCloseable {
     }
 
     private static LogConfig config(JsonNode arguments) {
-        return new LogConfig(Map.of(
+        Map<String, Object> config = new HashMap<>(Map.of(
             TopicConfig.INDEX_INTERVAL_BYTES_CONFIG, arguments.path("intervalBytes").asInt(4096),
             TopicConfig.SEGMENT_INDEX_BYTES_CONFIG, arguments.path("maxIndexBytes").asInt(10 << 20),
             // The public one is not allowed to be as small as a test's segments.
@@ -89,6 +90,8 @@ final class Storage implements AutoCloseable {
             TopicConfig.FILE_DELETE_DELAY_MS_CONFIG, arguments.path("deleteDelayMs").asLong(0),
             TopicConfig.PREALLOCATE_CONFIG, arguments.path("preallocate").asBoolean(false),
             TopicConfig.RETENTION_MS_CONFIG, -1));
+        config.putAll(Arguments.config(arguments));
+        return new LogConfig(config);
     }
 
     /** What decides which producers of a snapshot are too old. */
