@@ -76,7 +76,7 @@ from kafkascan.errors import (
     UnsupportedCompressionError,
     UnsupportedMagicError,
 )
-from kafkascan.findings import Finding, Severity
+from kafkascan.findings import BatchFinding, Finding, Severity
 from kafkascan.index_checks import check_index
 from kafkascan.indexes import build_offset_index, build_time_index, read_index, write_index
 from kafkascan.layout import (
@@ -120,6 +120,7 @@ from kafkascan.staged_segments import SegmentReport
 from kafkascan.summary import BatchSummary, summarize
 from kafkascan.transaction_follower import TRANSACTION, TransactionState
 from kafkascan.transaction_spans import Transactions, read_transactions
+from kafkascan.validation import validate_batches
 
 __version__ = _version("kafkascan")
 
@@ -137,6 +138,7 @@ __all__ = [
     "ArchiveError",
     "Audit",
     "BatchBuilder",
+    "BatchFinding",
     "BatchIterator",
     "BatchLocation",
     "BatchScan",
@@ -246,6 +248,7 @@ __all__ = [
     "size_in_bytes",
     "summarize",
     "timestamp_type",
+    "validate_batches",
     "verify_crcs",
     "write_clean_shutdown",
     "write_index",

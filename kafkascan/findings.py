@@ -46,3 +46,23 @@ class Finding:
     def __str__(self) -> str:
         place = "" if self.position is None else f"position {self.position}: "
         return f"{self.severity}: {place}{self.message} [{self.symbol}]"
+
+
+@dataclass(frozen=True)
+class BatchFinding(Finding):
+    """
+    Why a broker would refuse a batch.
+
+    Attributes
+    ----------
+    exception : str
+        What Kafka throws, such as ``InvalidRecordException``.
+    offset : int or None
+        Of the first record that is meant; None if it is the batch.
+    count : int
+        How many records of the batch are meant, or 1 for the batch.
+    """
+
+    exception: str = ""
+    offset: int | None = None
+    count: int = 1

@@ -83,6 +83,8 @@ FLOORS = {
     "checkpoints": 2,
     "epochs": 2.5,
     "transactions": 4.6,
+    "record_validation": 4.6,
+    "validation": 4.7,
     "producers": 4.7,
     "segment_recovery": 4.8,
     "schemas": 0.9,

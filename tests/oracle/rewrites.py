@@ -1,4 +1,4 @@
-"""Kafka's setters, cleaner, appends and conversions of formats: drives Rebuild.java and Convert.java."""
+"""Kafka's setters, cleaner, appends, conversions: drives Rebuild.java and Convert.java."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Rewrites:
         self._conversion.close()
 
     def restamp(self, data: bytes, **values: list[int]) -> bytes:
-        """Call Kafka's setters: `lastOffsets`, `leaderEpochs`, `maxTimestamps`, `timestampTypes`."""
+        """Call Kafka's setters; a value for each batch: `lastOffsets`, `leaderEpochs`, …."""
         return _bytes(self._broker.call("restamp", data=_text(data), **values))
 
     def filter(self, data: bytes, dropped: list[int], **options: Any) -> bytes:

@@ -54,7 +54,9 @@ def compressed_v2(batch: bytes, codec: int) -> bytes:
 def random_bytes(dice: random.Random, most: int = 40) -> bytes | None:
     if dice.random() < 0.15:
         return None
-    return dice.randbytes(dice.randrange(most)) if dice.random() < 0.5 else b"a" * dice.randrange(most)
+    return (
+        dice.randbytes(dice.randrange(most)) if dice.random() < 0.5 else b"a" * dice.randrange(most)
+    )
 
 
 def random_headers(dice: random.Random) -> list[tuple[bytes, bytes | None]]:
@@ -67,7 +69,9 @@ def random_headers(dice: random.Random) -> list[tuple[bytes, bytes | None]]:
 def random_batch_v2(dice: random.Random, base_offset: int, codec: int) -> tuple[bytes, int]:
     """A batch, and the offset behind it."""
     if dice.random() < 0.1:
-        return marker(base_offset, dice.choice(["COMMIT", "ABORT"]), dice.randrange(9)), base_offset + 1
+        return marker(
+            base_offset, dice.choice(["COMMIT", "ABORT"]), dice.randrange(9)
+        ), base_offset + 1
     attributes = codec
     fields = {"partition_leader_epoch": dice.choice([-1, 0, 7])}
     base_timestamp = dice.choice([T0, T0 + dice.randrange(10_000), 0])
@@ -86,9 +90,12 @@ def random_batch_v2(dice: random.Random, base_offset: int, codec: int) -> tuple[
         early = -dice.randrange(500) if base_timestamp else 0
         records.append(
             RecordV2(
-                random_bytes(dice), random_bytes(dice, 90), random_headers(dice), delta,
+                random_bytes(dice),
+                random_bytes(dice, 90),
+                random_headers(dice),
+                delta,
                 dice.choice([0, early, dice.randrange(5000)]),
-            )  # fmt: skip
+            )
         )
         delta += dice.choice([1, 1, 1, 4])
     last_delta = records[-1].offset_delta + dice.choice([0, 0, 0, 3])
@@ -144,9 +151,7 @@ def random_wrapper(
     value, last = compress(codec, magic, inner), base_offset + count - 1
     if magic == 0:
         return message_v0(None, value, offset=last, attributes=codec), last + 1
-    wrapper = message_v1(
-        None, value, offset=last, attributes=codec | flag, timestamp=max(times)
-    )
+    wrapper = message_v1(None, value, offset=last, attributes=codec | flag, timestamp=max(times))
     return wrapper, last + 1
 
 

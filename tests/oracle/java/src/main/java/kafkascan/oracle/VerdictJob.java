@@ -9,11 +9,15 @@ import java.util.Map;
 import com.fasterxml.jackson.databind.JsonNode;
 
 import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.server.common.RequestLocal;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
+import org.apache.kafka.storage.internals.log.VerificationGuard;
 
 /** Appends records to an empty log as a leader or a follower does, and tells what became of it. */
 final class VerdictJob {
+    private static final short TRANSACTIONS_V1 = 1;
+
     private VerdictJob() {
     }
 
@@ -30,7 +34,8 @@ final class VerdictJob {
                 if (origin == AppendOrigin.REPLICATION) {
                     log.appendAsFollower(records, epoch);
                 } else {
-                    log.appendAsLeader(records, epoch, origin);
+                    log.appendAsLeader(
+                        records, epoch, origin, RequestLocal.noCaching(), VerificationGuard.SENTINEL, TRANSACTIONS_V1);
                 }
             } catch (RuntimeException thrown) {
                 answer.put("exception", Rebuild.describe(thrown));
