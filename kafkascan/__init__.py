@@ -29,6 +29,7 @@ from kafkascan.batch_columns import (
     size_in_bytes,
     timestamp_type,
 )
+from kafkascan.batch_fates import BatchRetention
 from kafkascan.batches import BatchIterator, BatchScan, iter_batches, scan_batches
 from kafkascan.building import build_batches, iter_built_batches
 from kafkascan.checkpoints import (
@@ -76,6 +77,7 @@ from kafkascan.errors import (
     UnsupportedCompressionError,
     UnsupportedMagicError,
 )
+from kafkascan.filtering import FilteredRecords, FilterReport, filter_records
 from kafkascan.findings import BatchFinding, Finding, Severity
 from kafkascan.index_checks import check_index
 from kafkascan.indexes import build_offset_index, build_time_index, read_index, write_index
@@ -141,6 +143,7 @@ __all__ = [
     "BatchFinding",
     "BatchIterator",
     "BatchLocation",
+    "BatchRetention",
     "BatchScan",
     "BatchSummary",
     "BatchTableError",
@@ -157,6 +160,8 @@ __all__ = [
     "CorruptLogError",
     "CorruptSnapshotError",
     "FileRange",
+    "FilterReport",
+    "FilteredRecords",
     "Finding",
     "IndexOverflowError",
     "InvalidRecordError",
@@ -211,6 +216,7 @@ __all__ = [
     "crc32c_implementations",
     "decode_control_record",
     "delete_horizon_ms",
+    "filter_records",
     "is_control",
     "is_transactional",
     "iter_batches",
