@@ -57,6 +57,7 @@ from kafkascan.control import (
     read_control_records,
 )
 from kafkascan.counts import RecordCounts, count_records
+from kafkascan.conversion import ConversionReport, ConvertedRecords, convert_records
 from kafkascan.epochs import build_leader_epochs
 from kafkascan.errors import (
     ArchiveError,
@@ -154,6 +155,8 @@ __all__ = [
     "CompressionType",
     "ControlRecord",
     "ControlRecordType",
+    "ConversionReport",
+    "ConvertedRecords",
     "CorruptBatchError",
     "CorruptCheckpointError",
     "CorruptIndexError",
@@ -211,6 +214,7 @@ __all__ = [
     "column",
     "compression_type",
     "count_records",
+    "convert_records",
     "crc32c",
     "crc32c_implementation",
     "crc32c_implementations",

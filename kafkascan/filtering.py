@@ -101,10 +101,10 @@ def filter_records(
     batches : array of BATCH_DTYPE, optional
         Rows of the source, in offset order; all of it by default.
     keep : mask or callable
-        Which records stay. A mask of bool is over all of them, as `read_records` gives them,
-        but for those in batches that go unread (`BatchRetention.DELETE`). A callable gets tables of some records at a time, with their offset, timestamp, key,
-        value and headers, and returns a mask over each. Control records are not asked about:
-        they stay.
+        Which records stay. A mask of bool is over all of them, as `read_records` gives them, but
+        for those in batches that go unread (`BatchRetention.DELETE`). A callable gets tables of
+        some records at a time, with their offset, timestamp, key, value and headers, and
+        returns a mask over each. Control records are not asked about: they stay.
     retention : BatchRetention, or array of it of shape (n,), optional
         What becomes of batches that end up empty. By default the last batch of each producer
         and the last of all stay as headers, the others go.

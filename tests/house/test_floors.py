@@ -86,6 +86,8 @@ FLOORS = {
     "record_validation": 4.6,
     "rewriting": 4.6,
     "batch_fates": 4.7,
+    "conversion_plan": 4.7,
+    "conversion": 4.8,
     "filtering": 4.8,
     "validation": 4.7,
     "producers": 4.7,

@@ -162,6 +162,7 @@ def random_log(
     codecs: Sequence[int] = (NONE, GZIP, SNAPPY, LZ4, ZSTD),
     batches: int = 6,
     has_gaps: bool = True,
+    has_append_times: bool = True,
 ) -> bytes:
     """Batches of some formats and codecs one behind the other; offsets ascend."""
     offset, parts = dice.choice([0, 0, 100, 5_000_000_000]), []
@@ -170,7 +171,7 @@ def random_log(
         if magic == 2:
             part, offset = random_batch_v2(dice, offset, codec)
         elif codec in (NONE, ZSTD):
-            flag = LOG_APPEND_TIME * (magic == 1 and dice.random() < 0.2)
+            flag = LOG_APPEND_TIME * (magic == 1 and has_append_times and dice.random() < 0.2)
             part, offset = random_message(dice, magic, offset, flag), offset + 1
         else:
             part, offset = random_wrapper(dice, magic, offset, codec)
