@@ -96,6 +96,15 @@ from kafkascan.log_chunks import LogChunk, SegmentEnd
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir, partition_dir
 from kafkascan.log_table import LogBatches, scan_log_dir
 from kafkascan.logs import Log
+from kafkascan.log_rewrites import (
+    RestampReport,
+    convert_log,
+    restamp_log,
+    scrub_log,
+    without_keys,
+    without_offsets,
+)
+from kafkascan.log_rewriting import LogRewrite, SegmentRewrite
 from kafkascan.lookups import BatchLocation, RecordLocation, lookup_offset, lookup_timestamp
 from kafkascan.names import SegmentName, parse_segment_name
 from kafkascan.producer_census import (
@@ -176,6 +185,7 @@ __all__ = [
     "LogDir",
     "LogDirInUseError",
     "LogFinding",
+    "LogRewrite",
     "PartitionDir",
     "PartitionMetadata",
     "PartitionRecovery",
@@ -186,12 +196,14 @@ __all__ = [
     "RecordLocation",
     "RecordTable",
     "Recovery",
+    "RestampReport",
     "ScanEnd",
     "Segment",
     "SegmentEnd",
     "SegmentFile",
     "SegmentName",
     "SegmentReport",
+    "SegmentRewrite",
     "SegmentWriter",
     "Severity",
     "Source",
@@ -214,6 +226,7 @@ __all__ = [
     "column",
     "compression_type",
     "count_records",
+    "convert_log",
     "convert_records",
     "crc32c",
     "crc32c_implementation",
@@ -251,8 +264,10 @@ __all__ = [
     "recover",
     "restamp",
     "restamp_in_place",
+    "restamp_log",
     "scan_batches",
     "scan_log_dir",
+    "scrub_log",
     "select_offsets",
     "select_times",
     "size_in_bytes",
@@ -260,6 +275,8 @@ __all__ = [
     "timestamp_type",
     "validate_batches",
     "verify_crcs",
+    "without_keys",
+    "without_offsets",
     "write_clean_shutdown",
     "write_index",
     "write_leader_epochs",

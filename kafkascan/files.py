@@ -70,6 +70,11 @@ class AtomicFile:
         """Where the file lies; that of its target, if the path is a link."""
         return self._path.parent
 
+    @property
+    def written(self) -> Path:
+        """Where the bytes are until they are put in place."""
+        return Path(self._temporary)
+
     def sync(self) -> None:
         """Let the bytes, the owner and the mode outlive a crash."""
         self.stream.flush()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import itertools
 import os
 import re
@@ -24,8 +22,8 @@ from kafkascan.checkpoints import (
     clean_shutdown_file,
     read_offset_checkpoint,
 )
-from kafkascan.errors import LogDirInUseError
-from kafkascan.files import AtomicFile, give_to_owner_of, replace_files, sync_folder
+from kafkascan.data_dir_lock import as_data_dir, locked
+from kafkascan.files import AtomicFile, replace_files, sync_folder
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.log_dir import PartitionDir, open_log_dir, partition_dir
 from kafkascan.log_loading import LoadedLog, LoadSettings, load_log
@@ -34,14 +32,6 @@ from kafkascan.producers import PRODUCER_EXPIRATION_MS
 from kafkascan.staged_files import Action, Change
 from kafkascan.staged_segments import SegmentReport
 
-LOCK_FILE = ".lock"
-_DATA_DIR_FILES = (
-    LOCK_FILE,
-    "meta.properties",
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_CHECKPOINT,
-    CLEAN_SHUTDOWN_FILE,
-)
 # Brokers load it themselves, at every start and in full (KafkaRaftLog).
 _METADATA_TOPIC = METADATA_PARTITION.rpartition("-")[0]
 _HALF_WRITTEN = re.compile(r"\.(\d{20}\.\w+|leader-epoch-checkpoint)\..*\.part")
@@ -242,7 +232,7 @@ def recover(
     job = _Job(Path(path), settings, recovery_point, log_start_offset, interval_bytes, threads)
     if not write:
         return Recovery(job.path, _each(job.partitions, job.look_at, threads, on_progress))
-    with _locked(job.data_dir):
+    with locked(job.data_dir):
 
         def put_in_order(one: PartitionDir) -> PartitionRecovery:
             return job.put_in_order(one, truncate=truncate, backup=backup)
@@ -276,7 +266,7 @@ class _Job:
         found = open_log_dir(path).partitions
         is_one = _is_partition(path)
         self.partitions = [partition_dir(path)] if is_one else _loaded_by_broker(found)
-        self.data_dir = _data_dir(Path(os.path.abspath(path)).parent if is_one else path)
+        self.data_dir = as_data_dir(Path(os.path.abspath(path)).parent if is_one else path)
         # Logs that no broker would find, such as a folder that was given another name.
         self.passes_over = any(one.topic is None and one.path != path for one in found)
         self._settings = settings
@@ -353,15 +343,10 @@ def _metadata_of(data_dir: Path | None) -> ClusterMetadata:
 
 def _is_partition(path: Path) -> bool:
     """Tell whether a folder is that of a partition: it has its name, or logs lie in it."""
-    if _data_dir(path) is not None:
+    if as_data_dir(path) is not None:
         return False
     here = partition_dir(path)
     return here.topic is not None or any(one.name.kind == "log" for one in here.segments)
-
-
-def _data_dir(folder: Path) -> Path | None:
-    is_one = any((folder / name).exists() for name in _DATA_DIR_FILES)
-    return folder if is_one else None
 
 
 def _required_threads(threads: int | None) -> int:
@@ -384,23 +369,6 @@ def _each(
             if on_progress is not None:
                 on_progress(result, len(results), len(partitions))
     return results
-
-
-@contextlib.contextmanager
-def _locked(data_dir: Path | None) -> Iterator[None]:
-    """Hold the lock that a broker holds while it uses the folder (``FileLock``)."""
-    if data_dir is None:
-        yield
-        return
-    with open(data_dir / LOCK_FILE, "ab") as file:
-        give_to_owner_of(data_dir, file.fileno())
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise
-            raise LogDirInUseError(os.fspath(data_dir)) from error
-        yield
 
 
 # ---- changing files --------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from kafkascan.cli.options import Time, with_inputs, with_threads
 from kafkascan.cli.output import NAMED_CODES, Columns, open_writer, write_rows
 from kafkascan.cli.record_commands import records
 from kafkascan.cli.recovery_commands import recover
+from kafkascan.cli.rewrite_commands import convert, restamp, scrub
 from kafkascan.cli.session import EXIT_UNREADABLE, EXIT_USAGE, Report, Session
 from kafkascan.cli.spark_commands import spark
 
@@ -274,7 +275,9 @@ def _last_rows(
         surplus = 0
 
 
-for command in (records, index, recover, audit, txns, producers, count, spark):
+for command in (
+    records, index, recover, audit, txns, producers, count, convert, restamp, scrub, spark,
+):  # fmt: skip
     cli.add_command(command)
 
 

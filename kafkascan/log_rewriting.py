@@ -1,0 +1,332 @@
+"""Logs on disk written anew: into another folder, or in place where that is asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from kafkascan.batch_columns import BatchTable
+from kafkascan.batches import BatchScan, scan_batches
+from kafkascan.checks import verify_crcs
+from kafkascan.data_dir_lock import as_data_dir, locked
+from kafkascan.errors import record_error
+from kafkascan.files import AtomicFile, give_to_owner_of, sync_folder
+from kafkascan.findings import Finding, Severity
+from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, build_indexes, write_index
+from kafkascan.layout import ScanEnd
+from kafkascan.log_dir import partition_dir
+from kafkascan.names import parse_segment_name, sibling_name
+from kafkascan.recovery import recover
+from kafkascan.rewriting import Buffer
+from kafkascan.sources import Source
+from kafkascan.walks import read_bytes
+
+_METADATA, _EPOCHS = "partition.metadata", "leader-epoch-checkpoint"
+# What may hold records beside the logs that a broker reads.
+_LEFTOVERS = (".bak", ".deleted", ".part")
+
+
+class Work(Protocol):
+    """What becomes of one segment: its new bytes, and once they are yielded, a report."""
+
+    report: Any
+
+    def __iter__(self) -> Iterator[Buffer]:
+        """Yield the new bytes, in order."""
+
+
+MakeWork = Callable[[Source, BatchTable], Work]
+Check = Callable[[Source, BatchTable, Any], None]
+
+
+@dataclass
+class SegmentRewrite:
+    """
+    One log, before and after.
+
+    Attributes
+    ----------
+    path, target : pathlib.Path
+        The log that was read, and the one that was written.
+    report : ConversionReport, FilterReport or RestampReport
+    size, new_size : int
+        Bytes of the file.
+    is_changed : bool
+        Whether a byte of it is another one.
+    """
+
+    path: Path
+    target: Path
+    report: Any
+    size: int
+    new_size: int
+    is_changed: bool
+
+
+@dataclass
+class LogRewrite:
+    """
+    A log, or the logs of a partition, written anew.
+
+    Attributes
+    ----------
+    path, target : pathlib.Path
+        What was read, and what was written; the same, if it was in place.
+    segments : list of SegmentRewrite
+    findings : list of Finding
+        What a reader of the new files should know: tails that were left out, files beside the
+        log that no longer fit it, or that may still hold what was taken out of it.
+    """
+
+    path: Path
+    target: Path
+    segments: list[SegmentRewrite] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """
+    How logs are written anew.
+
+    Attributes
+    ----------
+    work : callable
+        Makes what gives the new bytes of a segment.
+    check : callable
+        Looks at a new log before it is put in place, and raises if it is not what it should be.
+    offset_shift : int
+        What is added to the base offsets in the names of files.
+    interval_bytes : int
+        Kafka's ``index.interval.bytes``.
+    keeps_epochs : bool
+        Whether batches keep their leader epochs, so that what is known of those holds.
+    """
+
+    work: MakeWork
+    check: Check | None = None
+    offset_shift: int = 0
+    interval_bytes: int = DEFAULT_INTERVAL_BYTES
+    keeps_epochs: bool = True
+
+    def run(self, path: Path, target: Path | None, *, in_place: bool) -> LogRewrite:
+        """
+        Write a log, or all logs of a partition's folder, anew.
+
+        Parameters
+        ----------
+        path : Path
+            A ``.log`` file, or the folder of a partition.
+        target : Path or None
+            A file or a folder that is not there yet; a file may also be named by its folder.
+        in_place : bool
+            Replace what is there; `target` must be None then.
+        """
+        if in_place == (target is not None):
+            raise ValueError("either name a target, or ask for it in place")
+        if in_place and self.offset_shift:
+            raise ValueError("other offsets make other names of files: write them to a folder")
+        result = LogRewrite(path, path if target is None else target)
+        if target is None:
+            self._in_place(result)
+        elif path.is_dir():
+            self._to_folder(result)
+        else:
+            self._to_file(result)
+        return result
+
+    # ---- elsewhere -----------------------------------------------------------------------
+
+    def _to_folder(self, result: LogRewrite) -> None:
+        """Build the folder beside its place, and put it there when it is whole."""
+        target = Path(os.path.abspath(result.target))
+        if target.exists():
+            raise FileExistsError(17, "there is something already", str(target))
+        building = Path(
+            tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        )
+        try:
+            _make_like(building, result.path)
+            for path in _live_logs(result.path):
+                segment = self._written(result, path, building / self._name(path))
+                segment.target = target / segment.target.name
+            for name in (_METADATA, _EPOCHS) if self.keeps_epochs else (_METADATA,):
+                if (result.path / name).exists():
+                    shutil.copy2(result.path / name, building / name)
+            self._put_in_order(building)
+            os.rename(building, target)
+            sync_folder(target.parent)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+
+    def _to_file(self, result: LogRewrite) -> None:
+        if result.target.is_dir():
+            result.target = result.target / self._name(result.path)
+        if result.target.exists():
+            raise FileExistsError(17, "there is something already", str(result.target))
+        self._written(result, result.path, result.target)
+        self._write_indexes(result.target)
+        _note_stale(result, "snapshot")
+
+    def _written(self, result: LogRewrite, path: Path, target: Path) -> SegmentRewrite:
+        with AtomicFile(target, like=path) as file:
+            return self._write(result, path, target, file)
+
+    def _name(self, path: Path) -> str:
+        name = parse_segment_name(path.name)
+        if not self.offset_shift or name is None or name.base_offset is None:
+            return path.name
+        base_offset = name.base_offset + self.offset_shift
+        if base_offset < 0:
+            raise ValueError(f"{path}: its base offset would be {base_offset}")
+        return f"{base_offset:020}{path.name[path.name.index('.') :]}"
+
+    # ---- in place ------------------------------------------------------------------------
+
+    def _in_place(self, result: LogRewrite) -> None:
+        is_folder = result.path.is_dir()
+        folder = result.path if is_folder else result.path.parent
+        data_dir = as_data_dir(Path(os.path.abspath(folder)).parent)
+        with locked(data_dir), contextlib.ExitStack() as opened:
+            _require_settled(folder)
+            changed: list[tuple[Path, AtomicFile]] = []
+            for path in _live_logs(result.path) if is_folder else [result.path]:
+                file = AtomicFile(path, like=path).__enter__()
+                opened.callback(file.discard)
+                if self._write(result, path, path, file).is_changed:
+                    file.sync()
+                    changed.append((path, file))
+            # A broker builds indexes that are missing, but believes those that are there: however
+            # this ends, none that is there belongs to the log before.
+            _drop_siblings([path for path, _ in changed], snapshots=is_folder)
+            if is_folder and changed and not self.keeps_epochs:
+                (folder / _EPOCHS).unlink(missing_ok=True)
+            for _, file in changed:
+                file.put_in_place()
+            sync_folder(folder)
+            for path, _ in changed:
+                self._write_indexes(path)
+            if is_folder and changed:
+                # The lock is taken twice, and given back once: there is nothing to do behind it.
+                self._put_in_order(folder)
+            elif changed:
+                _note_stale(result, "snapshot")
+        if changed:
+            _note_leftovers(result, folder)
+
+    # ---- one segment ---------------------------------------------------------------------
+
+    def _write(
+        self, result: LogRewrite, path: Path, target: Path, file: AtomicFile
+    ) -> SegmentRewrite:
+        """Write the new bytes of a segment, and look at them before anybody else does."""
+        with Source(path) as source:
+            scan = scan_batches(source)
+            work = self.work(source, scan.batches)
+            size = sum(file.stream.write(piece) for piece in work)
+            file.stream.flush()
+            report = work.report
+            is_changed = size != source.size or not _are_alike(source, file.written)
+        result.findings += _tail(scan)
+        with Source(file.written) as written:
+            batches = scan_batches(written).batches
+            for row in (~verify_crcs(written, batches)).nonzero()[0][:1]:
+                raise record_error("CHECKSUM_MISMATCH", written.path, batches[row])
+            if self.check is not None:
+                self.check(written, batches, report)
+        segment = SegmentRewrite(path, target, report, scan.source_size, size, is_changed)
+        result.segments.append(segment)
+        return segment
+
+    def _write_indexes(self, log: Path) -> None:
+        """Write the indexes of offsets and times beside a log that is named as one."""
+        name = parse_segment_name(log.name)
+        if name is None or name.base_offset is None or name.kind != "log":
+            return
+        entries = build_indexes(scan_batches(log).batches, name.base_offset, self.interval_bytes)
+        for kind, found in zip(("index", "timeindex"), entries, strict=True):
+            write_index(log.with_name(str(sibling_name(log.name, kind))), found)
+
+    def _put_in_order(self, folder: Path) -> None:
+        """Build all that belongs to a partition's logs, as a broker does when it loads them."""
+        (outcome,) = recover(
+            folder, write=True, backup=False, mark_clean=False, recovery_point=0,
+            interval_bytes=self.interval_bytes,
+        ).partitions  # fmt: skip
+        if outcome.error is not None:
+            raise outcome.error
+        if not outcome.is_in_order:
+            raise RuntimeError(f"{folder}: a broker would change the logs that were written")
+
+
+def _live_logs(folder: Path) -> list[Path]:
+    found = [one.path for one in partition_dir(folder).segments if one.name.is_live]
+    if not found:
+        raise FileNotFoundError(2, "no logs in this folder", str(folder))
+    return found
+
+
+def _make_like(folder: Path, like: Path) -> None:
+    shutil.copymode(like, folder)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        give_to_owner_of(like, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _require_settled(folder: Path) -> None:
+    """Refuse where a broker would bring back what a cleaner left."""
+    for one in partition_dir(folder).segments:
+        if one.name.state in ("swap", "cleaned"):
+            raise ValueError(f"{one.path}: left by a cleaner that was stopped; recover it first")
+
+
+def _drop_siblings(logs: list[Path], *, snapshots: bool) -> None:
+    for log in logs:
+        kinds = ("index", "timeindex", "txnindex") if snapshots else ("index", "timeindex")
+        for kind in kinds:
+            name = sibling_name(log.name, kind)
+            if name is not None:
+                log.with_name(name).unlink(missing_ok=True)
+    if logs and snapshots:
+        for path in logs[0].parent.glob("*.snapshot"):
+            path.unlink(missing_ok=True)
+    if logs:
+        sync_folder(logs[0].parent)
+
+
+def _are_alike(source: Source, other: Path) -> bool:
+    """Tell whether a file has the bytes of a source that is as long."""
+    at_once = 1 << 22
+    with open(other, "rb") as file:
+        return all(
+            read_bytes(source, position, at_once) == file.read(at_once)
+            for position in range(0, source.size, at_once)
+        )
+
+
+def _tail(scan: BatchScan) -> list[Finding]:
+    if scan.end is ScanEnd.CLEAN:
+        return []
+    message = f"{scan.path}: {scan.trailing_bytes} bytes behind the last batch are left out"
+    return [Finding(str(scan.end), Severity.WARNING, message, None, scan.valid_bytes)]
+
+
+def _note_stale(result: LogRewrite, kind: str) -> None:
+    message = f"{result.target.parent}: *.{kind} files are not built for one log alone"
+    result.findings.append(Finding("STALE_SNAPSHOTS", Severity.NOTE, message))
+
+
+def _note_leftovers(result: LogRewrite, folder: Path) -> None:
+    for entry in sorted(os.scandir(folder), key=lambda one: one.name):
+        if any(part in entry.name for part in _LEFTOVERS):
+            message = f"{entry.path}: may still hold what the log held before"
+            result.findings.append(Finding("LEFTOVER", Severity.WARNING, message))
