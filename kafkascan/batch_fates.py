@@ -37,6 +37,7 @@ class BatchFates:
     ) -> None:
         rows, batch = records.batches, records.columns["batch"]
         self._rows, self._records, self._kept = rows, records, kept
+        self._is_last = retention == BatchRetention.RETAIN_EMPTY
         total = np.bincount(batch, minlength=len(rows))
         self.kept = np.bincount(batch[kept], minlength=len(rows))
         self._gets_horizon = np.zeros(len(rows), np.bool_)
@@ -63,6 +64,8 @@ class BatchFates:
         rows["records_count"] = self.kept
         first, last, latest = self._ends(columns["offset"], columns["timestamp"])
         is_legacy = old["magic"] < 2
+        # The log ends where it did, also if it ends with a message.
+        last = np.where(self._is_last, last_offset(old), last)
         rows["base_offset"] = np.where(is_legacy, first, old["base_offset"])
         rows["last_offset_delta"] = np.where(
             is_legacy, last - first, last_offset(old) - old["base_offset"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from kafkascan.batch_columns import BatchTable
+from kafkascan.batch_columns import BatchTable, next_offset
 from kafkascan.batches import BatchScan, scan_batches
 from kafkascan.checks import verify_crcs
 from kafkascan.data_dir_lock import as_data_dir, locked
@@ -227,20 +227,22 @@ class Rewriting:
         self, result: LogRewrite, path: Path, target: Path, file: AtomicFile
     ) -> SegmentRewrite:
         """Write the new bytes of a segment, and look at them before anybody else does."""
-        with Source(path) as source:
-            scan = scan_batches(source)
-            work = self.work(source, scan.batches)
-            size = sum(file.stream.write(piece) for piece in work)
-            file.stream.flush()
-            report = work.report
-            is_changed = size != source.size or not _are_alike(source, file.written)
+        # Sources are not closed here: an error's traceback may hold a table that views them.
+        source = Source(path)
+        scan = scan_batches(source)
+        work = self.work(source, scan.batches)
+        size = sum(file.stream.write(piece) for piece in work)
+        file.stream.flush()
+        report = work.report
+        is_changed = size != source.size or not _are_alike(source, file.written)
         result.findings += _tail(scan)
-        with Source(file.written) as written:
-            batches = scan_batches(written).batches
-            for row in (~verify_crcs(written, batches)).nonzero()[0][:1]:
-                raise record_error("CHECKSUM_MISMATCH", written.path, batches[row])
-            if self.check is not None:
-                self.check(written, batches, report)
+        written = Source(file.written)
+        batches = scan_batches(written).batches
+        for row in (~verify_crcs(written, batches)).nonzero()[0][:1]:
+            raise record_error("CHECKSUM_MISMATCH", written.path, batches[row])
+        if self.check is not None:
+            self.check(written, batches, report)
+        result.findings += _moved_end(path, scan.batches, batches, self.offset_shift)
         segment = SegmentRewrite(path, target, report, scan.source_size, size, is_changed)
         result.segments.append(segment)
         return segment
@@ -318,6 +320,15 @@ def _tail(scan: BatchScan) -> list[Finding]:
         return []
     message = f"{scan.path}: {scan.trailing_bytes} bytes behind the last batch are left out"
     return [Finding(str(scan.end), Severity.WARNING, message, None, scan.valid_bytes)]
+
+
+def _moved_end(path: Path, old: BatchTable, new: BatchTable, shift: int) -> list[Finding]:
+    """Say where offsets would be given a second time."""
+    before, after = (int(next_offset(one)[-1]) if len(one) else 0 for one in (old, new))
+    if after >= before + shift:
+        return []
+    message = f"{path}: it went up to offset {before - 1}, and ends before {after} now"
+    return [Finding("LOG_END_MOVED", Severity.WARNING, message)]
 
 
 def _note_stale(result: LogRewrite, kind: str) -> None:

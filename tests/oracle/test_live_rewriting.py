@@ -39,6 +39,7 @@ def _rewrite(directory: Path) -> None:
     if directory.name == "idempotent-none-0":
         result = ks.convert_log(directory, in_place=True, to_magic=1)
         assert sum(one.report.lost["idempotent_batches"] for one in result.segments) > 0
+        assert result.findings == []
         ks.convert_log(directory, in_place=True, to_magic=2, compression_type="lz4")
     elif directory.name == "idempotent-gzip-0":
         ks.convert_log(directory, other, compression_type="zstd")

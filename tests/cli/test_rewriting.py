@@ -1,0 +1,129 @@
+"""`kafkascan convert`, `restamp` and `scrub`, as real processes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import kafkascan as ks
+from tests.cli.test_cli import DATA, run
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(DATA / "compacted-0", tmp_path / "data" / "compacted-0"))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def keys(folder: Path) -> list[bytes | None]:
+    return [
+        key for log in sorted(folder.glob("*.log")) for key in ks.read_records(log).items("key")
+    ]
+
+
+def test_convert(partition: Path, tmp_path: Path) -> None:
+    before = files(partition)
+    target = tmp_path / "converted-0"
+    result = run("convert", partition, "--out", target, "--compression-type", "zstd",
+                 "--format", "jsonl")  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [Path(row["target"]).parent for row in rows] == [target, target]
+    assert sum(row["recompressed"] for row in rows) > 0
+    assert files(partition) == before
+    assert keys(target) == keys(partition)
+    assert run("verify", target).returncode == 0
+    again = run("convert", partition, "--out", target, "--compression-type", "zstd")
+    assert again.returncode == 3
+    assert "there is something already" in again.stderr
+
+
+def test_what_is_lost_is_a_finding(partition: Path) -> None:
+    log = min(partition.glob("*.log"))
+    result = run("convert", log, "--in-place", "--to-magic", "1")
+    assert result.returncode == 1
+    assert f"{log}: lost 2 control batches" in result.stderr
+    assert set(ks.scan_batches(log)["magic"].tolist()) == {1}
+
+
+def test_scrub_in_place(partition: Path) -> None:
+    assert b"a" in keys(partition)
+    result = run("scrub", partition, "--in-place", "--key", "a", "--key", "b", "--format", "json")
+    assert (result.returncode, result.stderr) == (0, "")
+    rows = json.loads(result.stdout)
+    dropped = sum(row["records"] - row["kept_records"] for row in rows)
+    assert dropped > 0
+    assert {b"a", b"b"}.isdisjoint(keys(partition))
+    assert run("recover", partition, "--recovery-point", "0").returncode == 0
+    again = run("scrub", partition, "--in-place", "--key", "a", "--format", "json")
+    assert not any(row["is_changed"] for row in json.loads(again.stdout))
+
+
+def test_keys_from_a_file(partition: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "keys"
+    listed.write_bytes(b"a\nc\n")
+    target = tmp_path / "out-0"
+    assert run("scrub", partition, "--out", target, "--keys-from", listed).returncode == 0
+    gone = {b"a", b"c"}
+    assert [key for key in keys(partition) if key not in gone] == keys(target)
+
+
+def test_restamp(partition: Path, tmp_path: Path) -> None:
+    target = tmp_path / "moved-0"
+    result = run("restamp", partition, "--out", target, "--offset-shift", "100",
+                 "--log-append-time", "2024-01-01T00:00:00")  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    log = min(target.glob("*.log"))
+    assert log.name == f"{100:020}.log"
+    records = ks.read_records(log, verify=True)
+    assert set(records["timestamp"].tolist()) == {1_704_067_200_000}
+    assert int(records["offset"][0]) == 115
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["convert", "--in-place"],
+        ["convert", "--in-place", "--out", "x", "--to-magic", "2"],
+        ["convert", "--in-place", "--to-magic", "1", "--compression-type", "zstd"],
+        ["restamp", "--in-place"],
+        ["restamp", "--in-place", "--offset-shift", "5"],
+        ["scrub", "--in-place"],
+        ["scrub", "--in-place", "--key", "a", "--from-offset", "1"],
+    ],
+)
+def test_wrong_usage_changes_nothing(arguments: list[str], partition: Path) -> None:
+    before = files(partition)
+    verb, *options = arguments
+    assert run(verb, partition, *options).returncode == 2
+    assert files(partition) == before
+
+
+def test_what_cannot_be_read(partition: Path, tmp_path: Path) -> None:
+    assert run("scrub", tmp_path / "nowhere", "--in-place", "--key", "a").returncode == 3
+    log = min(partition.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[100] ^= 1
+    log.write_bytes(data)
+    result = run("scrub", partition, "--in-place", "--key", "a")
+    assert result.returncode == 3
+    assert "CHECKSUM_MISMATCH" in result.stderr
+    assert log.read_bytes() == data
+
+
+def test_a_running_broker_is_left_alone(partition: Path) -> None:
+    (partition.parent / "meta.properties").write_text("")
+    before = files(partition)
+    with open(partition.parent / ".lock", "ab") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        result = run("convert", partition, "--in-place", "--compression-type", "zstd")
+    assert result.returncode == 3
+    assert "LOG_DIR_IN_USE" in result.stderr
+    assert files(partition) == before

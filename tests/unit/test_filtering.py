@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import kafkascan as ks
+from tests.support.log_corpus import marker, random_log
+from tests.support.segments import T0
+
+
+def log(**fields: object) -> bytes:
+    return ks.build_batches(
+        offset=5, timestamp=[T0] * 6, key=[b"a", b"b"] * 3, value=[b"v"] * 6, max_records=3,
+        **fields,
+    )  # fmt: skip
+
+
+def test_a_batch_keeps_its_ends() -> None:
+    data = log(producer_id=7, producer_epoch=1, base_sequence=3)
+    kept = np.array([False, True, False, True, True, True])
+    filtered = ks.filter_records(data, keep=kept)
+    before, after = ks.scan_batches(data), ks.scan_batches(filtered.data)
+    for name in ("base_offset", "last_offset", "base_sequence", "last_sequence", "producer_id"):
+        assert after[name].tolist() == before[name].tolist()
+    assert after["records_count"].tolist() == [1, 3]
+    assert ks.read_records(filtered.data, verify=True)["offset"].tolist() == [6, 8, 9, 10]
+    report = filtered.report
+    assert (report.copied, report.rewritten, report.dropped) == (1, 1, 0)
+    assert report.dropped_offsets.tolist() == [5, 7]
+    assert report.kept_size == len(filtered.data)
+
+
+def test_what_loses_nothing_is_copied() -> None:
+    data = random_log(random.Random(2), magics=(2,))
+    assert ks.filter_records(data, keep=ks.without_offsets(10**12)).data == data
+
+
+def test_the_end_of_the_log_and_of_producers_stays() -> None:
+    data = log(producer_id=7, producer_epoch=1, base_sequence=0)
+    data += ks.build_batches(offset=11, timestamp=[T0], value=[b"v"])
+    filtered = ks.filter_records(data, keep=lambda records: np.zeros(len(records), np.bool_))
+    after = ks.scan_batches(filtered.data)
+    assert after["base_offset"].tolist() == [8, 11]
+    assert after["records_count"].tolist() == [0, 0]
+    assert filtered.report.emptied == 2
+    everything = ks.filter_records(
+        data, keep=ks.without_offsets(), retention=ks.BatchRetention.DELETE_EMPTY
+    )
+    assert everything.data == b""
+    nothing_read = ks.filter_records(
+        b"" + data, keep=np.ones(0, np.bool_), retention=ks.BatchRetention.DELETE
+    )
+    assert (nothing_read.data, nothing_read.report.records) == (b"", 0)
+
+
+def test_control_records_are_not_asked_about() -> None:
+    data = log() + marker(11, "COMMIT", 7)
+    asked = []
+
+    def keep(records: ks.RecordTable) -> np.ndarray:
+        asked.extend(records["offset"].tolist())
+        return np.zeros(len(records), np.bool_)
+
+    filtered = ks.filter_records(data, keep=keep)
+    assert asked == [5, 6, 7, 8, 9, 10]
+    assert len(ks.read_control_records(filtered.data)) == 1
+
+
+def test_tombstones_get_a_horizon_where_it_is_asked_for() -> None:
+    data = ks.build_batches(timestamp=[T0, T0], key=[b"k", b"k"], value=[b"v", None])
+    keep = ks.without_offsets(0, 0)
+    assert ks.scan_batches(ks.filter_records(data, keep=keep).data)["delete_horizon_ms"][0] == -1
+    with_one = ks.filter_records(data, keep=keep, new_delete_horizon_ms=T0 + 9).data
+    assert ks.scan_batches(with_one)["delete_horizon_ms"][0] == T0 + 9
+    assert ks.read_records(with_one)["timestamp"].tolist() == [T0]
+
+
+def test_keys_are_found() -> None:
+    data = log()
+    assert (
+        ks.read_records(ks.filter_records(data, keep=ks.without_keys([b"a"])).data).items("key")
+        == [b"b"] * 3
+    )
+    assert ks.filter_records(data, keep=ks.without_keys([b"", b"long"])).data == data
+
+
+@pytest.mark.parametrize(
+    "mask", [np.ones(5, np.bool_), np.ones(7, np.bool_), np.ones(6), np.ones((6, 1), np.bool_)]
+)
+def test_masks_must_fit(mask: np.ndarray) -> None:
+    with pytest.raises(ValueError, match=r"mask|bool"):
+        ks.filter_records(log(), keep=mask)
+    if mask.dtype != np.bool_ or mask.ndim > 1:
+        with pytest.raises(ValueError, match="bool"):
+            ks.filter_records(log(), keep=lambda records: mask)
+
+
+def test_what_is_damaged_is_not_signed_anew() -> None:
+    data = bytearray(log())
+    data[70] ^= 1
+    with pytest.raises(ks.ChecksumMismatchError):
+        ks.filter_records(data, keep=ks.without_keys([b"a"]))
+    with pytest.raises(ValueError, match="retention"):
+        ks.filter_records(log(), keep=ks.without_keys([]), retention=7)

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kafkascan as ks
+from kafkascan import log_rewriting
+from kafkascan.filtering import RecordFilter
+from tests.support.log_corpus import marker
+from tests.support.segments import T0
+
+GOLDEN = Path(__file__).parents[1] / "golden/kafka-4.4.0/data"
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(GOLDEN / "transactions-0", tmp_path / "data" / "transactions-0"))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(one.relative_to(folder)): one.read_bytes() for one in folder.rglob("*.*")}
+
+
+def records(folder: Path) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [
+        (record.offset or 0, record.key, record.value)
+        for log in sorted(folder.glob("*.log"))
+        for record in ks.read_records(log, verify=True)
+    ]
+
+
+def assert_in_order(folder: Path) -> None:
+    (outcome,) = ks.recover(folder, recovery_point=0).partitions
+    assert outcome.error is None
+    assert outcome.changes == []
+
+
+def test_a_folder_is_converted_into_another(partition: Path, tmp_path: Path) -> None:
+    before = files(partition)
+    result = ks.convert_log(partition, tmp_path / "out-0", compression_type="gzip")
+    assert files(partition) == before
+    assert records(tmp_path / "out-0") == records(partition)
+    assert [one.target.parent for one in result.segments] == [tmp_path / "out-0"] * 2
+    assert_in_order(tmp_path / "out-0")
+    assert (tmp_path / "out-0" / "partition.metadata").exists()
+    with pytest.raises(FileExistsError):
+        ks.convert_log(partition, tmp_path / "out-0", compression_type="gzip")
+    assert sorted(os.listdir(tmp_path)) == ["data", "out-0"], "nothing half-made is left"
+
+
+def test_a_folder_is_replaced_where_that_is_asked_for(partition: Path) -> None:
+    before = records(partition)
+    secret = before[3][0]
+    result = ks.scrub_log(partition, keep=ks.without_offsets(secret, secret), in_place=True)
+    assert records(partition) == [one for one in before if one[0] != secret]
+    assert [one.is_changed for one in result.segments].count(True) == 1
+    assert result.findings == []
+    assert_in_order(partition)
+
+
+def test_what_changes_nothing_touches_nothing(partition: Path) -> None:
+    before = {path: path.stat().st_ino for path in partition.iterdir()}
+    ks.scrub_log(partition, keep=ks.without_keys([b"nobody's"]), in_place=True)
+    assert {path: path.stat().st_ino for path in partition.iterdir()} == before
+
+
+def test_damage_in_one_log_leaves_all_as_they_are(partition: Path) -> None:
+    last = max(partition.glob("*.log"))
+    data = bytearray(last.read_bytes())
+    data[-1] ^= 1
+    last.write_bytes(data)
+    before = files(partition)
+    with pytest.raises(ks.ChecksumMismatchError):
+        ks.convert_log(partition, in_place=True, compression_type="zstd")
+    with pytest.raises(ks.ChecksumMismatchError):
+        ks.convert_log(partition, partition.parent / "new-0", compression_type="zstd")
+    assert files(partition) == before
+    assert os.listdir(partition.parent) == [partition.name]
+
+
+def test_a_broker_keeps_us_out(partition: Path) -> None:
+    (partition.parent / "meta.properties").write_text("")
+    held_by_another = os.fork()
+    if held_by_another == 0:  # a lock of our own process would not keep us out
+        with open(partition.parent / ".lock", "wb") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX)
+            (partition.parent / "held").write_text("")
+            signal_never_comes()
+    try:
+        while not (partition.parent / "held").exists():
+            pass
+        before = files(partition)
+        with pytest.raises(ks.LogDirInUseError):
+            ks.convert_log(partition, in_place=True, compression_type="gzip")
+        with pytest.raises(ks.LogDirInUseError):
+            ks.scrub_log(min(partition.glob("*.log")), keep=ks.without_offsets(0), in_place=True)
+        assert files(partition) == before
+    finally:
+        os.kill(held_by_another, 9)
+        os.waitpid(held_by_another, 0)
+
+
+def signal_never_comes() -> None:
+    import signal
+
+    while True:
+        signal.pause()
+
+
+def test_one_log_gets_its_indexes(partition: Path, tmp_path: Path) -> None:
+    log = min(partition.glob("*.log"))
+    (tmp_path / "here").mkdir()
+    result = ks.convert_log(log, tmp_path / "here", compression_type="lz4")
+    assert result.target == tmp_path / "here" / log.name
+    batches = ks.scan_batches(result.target).batches
+    for kind in ("index", "timeindex"):
+        assert ks.check_index(result.target.with_suffix(f".{kind}"), batches) == []
+    assert [one.symbol for one in result.findings] == ["STALE_SNAPSHOTS"]
+    ks.convert_log(log, in_place=True, compression_type="lz4")
+    assert log.read_bytes() == result.target.read_bytes()
+
+
+def test_offsets_move_with_the_names(partition: Path, tmp_path: Path) -> None:
+    before = records(partition)
+    ks.restamp_log(partition, tmp_path / "moved-0", offset_shift=1000, partition_leader_epoch=4)
+    moved = tmp_path / "moved-0"
+    assert [offset - 1000 for offset, _, _ in records(moved)] == [one[0] for one in before]
+    assert min(moved.glob("*.log")).name == f"{1000:020}.log"
+    assert [one.epoch for one in ks.read_leader_epochs(moved / "leader-epoch-checkpoint")] == [4]
+    assert_in_order(moved)
+    with pytest.raises(ValueError, match="names of files"):
+        ks.restamp_log(partition, in_place=True, offset_shift=1)
+    with pytest.raises(ValueError, match="base offset would be -1"):
+        ks.restamp_log(partition, tmp_path / "x-0", offset_shift=-1)
+
+
+def test_old_formats_lose_what_belongs_to_producers(partition: Path) -> None:
+    result = ks.convert_log(partition, in_place=True, to_magic=1)
+    assert sum(one.report.lost.get("control_batches", 0) for one in result.segments) > 0
+    assert not list(partition.glob("*.txnindex"))
+    assert_in_order(partition)
+
+
+def test_leftovers_are_told(partition: Path) -> None:
+    (partition / f"{0:020}.log.bak").write_bytes(b"")
+    result = ks.scrub_log(partition, keep=ks.without_offsets(0, 0), in_place=True)
+    assert [one.symbol for one in result.findings] == ["LEFTOVER"]
+    (partition / f"{0:020}.log.swap").write_bytes(b"")
+    with pytest.raises(ValueError, match="recover it first"):
+        ks.scrub_log(partition, keep=ks.without_offsets(0, 0), in_place=True)
+
+
+def test_what_was_to_go_is_looked_for(partition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A filter that drops nothing is found out, and the log stays."""
+
+    class Forgetful(RecordFilter):
+        def __iter__(self) -> Iterator[bytes | memoryview]:
+            pieces = list(super().__iter__())
+            self.report.dropped_offsets = np.array([0])
+            self.report.kept_records = self.report.records
+            del pieces
+            yield bytes(self._source.window(0, self._source.size))
+
+    monkeypatch.setattr("kafkascan.log_rewrites.RecordFilter", Forgetful)
+    before = files(partition)
+    with pytest.raises(RuntimeError, match="still there"):
+        ks.scrub_log(partition, keep=ks.without_offsets(0, 0), in_place=True)
+    assert files(partition) == before
+
+
+def test_torn_tails_are_left_out_and_told(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    whole = ks.build_batches(timestamp=[T0], value=[b"v"])
+    log.write_bytes(whole + whole[:30])
+    result = ks.convert_log(log, in_place=True, compression_type="none")
+    assert [one.symbol for one in result.findings] == ["TORN_TAIL", "STALE_SNAPSHOTS"]
+    assert log.read_bytes() == whole
+
+
+def test_an_end_that_moves_is_told(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(ks.build_batches(timestamp=[T0], value=[b"v"]) + marker(1, "COMMIT", 5))
+    result = ks.convert_log(log, in_place=True, to_magic=1)
+    assert [one.symbol for one in result.findings] == ["LOG_END_MOVED", "STALE_SNAPSHOTS"]
+    assert "up to offset 1, and ends before 1 now" in result.findings[0].message
+
+
+def test_one_of_target_and_in_place(partition: Path, tmp_path: Path) -> None:
+    for target, in_place in ((None, False), (tmp_path / "x", True)):
+        with pytest.raises(ValueError, match="target"):
+            ks.convert_log(partition, target, in_place=in_place, to_magic=2)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError):
+        ks.convert_log(tmp_path / "empty", in_place=True, to_magic=2)
+
+
+def test_killed_in_the_middle_no_index_is_of_another_log(
+    partition: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(Exception):
+        pass
+
+    def killed(self: object) -> None:
+        raise KilledError
+
+    before = records(partition)
+    monkeypatch.setattr(log_rewriting.AtomicFile, "put_in_place", killed)
+    with pytest.raises(KilledError):
+        ks.convert_log(partition, in_place=True, compression_type="zstd")
+    assert records(partition) == before
+    assert not list(partition.glob("*.index"))
+    assert not list(partition.glob("*.snapshot"))
+    assert not list(partition.glob(".*.part"))
