@@ -29,6 +29,7 @@ from kafkascan.producers import ProducerState
 from kafkascan.segment_recovery import recover_segment
 
 from . import building, corpora, logs, peers, records, yardsticks
+from .restamping import Restamp
 
 Contenders = dict[str, Callable[[], object]]
 
@@ -124,6 +125,22 @@ def verify(batch_size: int, varied: bool) -> None:
     seconds |= peers.java(path)[1]
     title = f"verify checksums: {_sizes(batch_size, varied)}, {source.size:,} bytes in all, warm"
     show(title, seconds, "GB/s", source.size, TOUCH)
+
+
+def rewrite_headers(batch_size: int) -> None:
+    """Header fields written anew, in memory."""
+    job = Restamp()
+    job.setup(batch_size)
+    seconds = medians(
+        {
+            TOUCH: lambda: yardsticks.touch(job.data),
+            "verify_crcs, one thread": lambda: ks.verify_crcs(job.data, job.batches, threads=1),
+            "restamp_in_place, times": job.sign,
+            "restamp_in_place, offsets and epochs": job.move,
+        }
+    )
+    title = f"write headers anew: {_sizes(batch_size, True)}, {job.data.size:,} bytes in all, warm"
+    show(title, seconds, "GB/s", job.data.size, TOUCH)
 
 
 def decode(codec: str) -> None:
@@ -310,6 +327,8 @@ def main() -> None:
     for batch_size in corpora.BATCH_SIZES:
         for varied in (False, True):
             verify(batch_size, varied)
+    for batch_size in corpora.BATCH_SIZES:
+        rewrite_headers(batch_size)
     for codec in corpora.RECORD_CODECS:
         decode(codec)
     given = building.Input()
