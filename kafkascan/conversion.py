@@ -9,15 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import encoding as _core
-from kafkascan.batch_columns import (
-    BatchTable,
-    require_batch_table,
-    size_in_bytes,
-)
+from kafkascan.batch_columns import BatchTable, require_batch_table, size_in_bytes
 from kafkascan.batches import scan_batches
 from kafkascan.codecs import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.compression import Compression, compression
 from kafkascan.conversion_plan import ConversionPlan, losses
+from kafkascan.encoding import BatchEncoder
 from kafkascan.errors import record_error
 from kafkascan.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK, CompressionType
 from kafkascan.payloads import load_payloads
@@ -237,8 +234,13 @@ class RecordConverter:
         self._lose(plan.lost_of_records(records))
         is_old = bool((rows["magic"] < 2).all())
         encoder = encoded(_bare(records) if is_old else records, rows, counts, self._level)
-        np.add.at(pieces, chosen[owners], 1)
-        return pieces, _merged(plan.is_recompressed, pieces, recompressed, iter(encoder))
+        if not (rows["attributes"] & COMPRESSION_MASK).any():
+            pieces[chosen[np.unique(owners)]] = 1
+            new = _of_each_owner(encoder, owners)
+        else:
+            np.add.at(pieces, chosen[owners], 1)
+            new = iter(encoder)
+        return pieces, _merged(plan.is_recompressed, pieces, recompressed, new)
 
     def _recompressed(self, plan: ConversionPlan) -> Iterator[Buffer]:
         """Yield batches of magic 2 whose records are the same, but for their codec."""
@@ -261,6 +263,16 @@ class RecordConverter:
             batch = bytearray(b"").join([bytes(BATCH_HEADER_SIZE), *how.compress(payload, 2)])
             _core.seal(new, row, 0, batch)
             yield memoryview(batch)
+
+
+def _of_each_owner(encoder: BatchEncoder, owners: NDArray[np.intp]) -> Iterator[Buffer]:
+    """Yield the new batches that stand in the place of one old one, at once."""
+    data = memoryview(encoder.to_bytes())
+    ends = np.cumsum(size_in_bytes(encoder.rows))
+    start = 0
+    for end in ends[np.append(np.flatnonzero(np.diff(owners)), len(owners) - 1)].tolist():
+        yield data[start:end]
+        start = end
 
 
 def _bare(records: RecordTable) -> RecordTable:

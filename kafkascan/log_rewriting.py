@@ -173,7 +173,7 @@ class Rewriting:
             raise FileExistsError(17, "there is something already", str(result.target))
         self._written(result, result.path, result.target)
         self._write_indexes(result.target)
-        _note_stale(result, "snapshot")
+        _note_stale(result)
 
     def _written(self, result: LogRewrite, path: Path, target: Path) -> SegmentRewrite:
         with AtomicFile(target, like=path) as file:
@@ -217,7 +217,7 @@ class Rewriting:
                 # The lock is taken twice, and given back once: there is nothing to do behind it.
                 self._put_in_order(folder)
             elif changed:
-                _note_stale(result, "snapshot")
+                _note_stale(result)
         if changed:
             _note_leftovers(result, folder)
 
@@ -331,9 +331,12 @@ def _moved_end(path: Path, old: BatchTable, new: BatchTable, shift: int) -> list
     return [Finding("LOG_END_MOVED", Severity.WARNING, message)]
 
 
-def _note_stale(result: LogRewrite, kind: str) -> None:
-    message = f"{result.target.parent}: *.{kind} files are not built for one log alone"
-    result.findings.append(Finding("STALE_SNAPSHOTS", Severity.NOTE, message))
+def _note_stale(result: LogRewrite) -> None:
+    message = (
+        f"{result.target.parent}: snapshots of producers, indexes of transactions and leader"
+        " epochs are built for a whole folder, not for one log"
+    )
+    result.findings.append(Finding("STALE_SIBLINGS", Severity.NOTE, message))
 
 
 def _note_leftovers(result: LogRewrite, folder: Path) -> None:

@@ -26,6 +26,7 @@ CONVERT_COLUMNS = (*_PLACES, "batches", "copied", "recompressed", "converted", "
 RESTAMP_COLUMNS = (*_PLACES, "batches", "signed")
 SCRUB_COLUMNS = (
     *_PLACES, "batches", "copied", "rewritten", "emptied", "dropped", "records", "kept_records",
+    "first_dropped_offset", "last_dropped_offset",
 )  # fmt: skip
 
 
@@ -202,8 +203,11 @@ def _run(
 
 
 def _row(one: ks.SegmentRewrite) -> dict[str, Any]:
+    dropped = getattr(one.report, "dropped_offsets", None)
+    first, last = (None, None) if dropped is None or not len(dropped) else dropped[[0, -1]].tolist()
+    ends = {"first_dropped_offset": first, "last_dropped_offset": last}
     places = {name: _plain(getattr(one, name)) for name in _PLACES}
-    return {**vars(one.report), **places}
+    return {**vars(one.report), **ends, **places}
 
 
 def _plain(value: Any) -> Any:

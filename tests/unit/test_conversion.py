@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +106,29 @@ def test_what_is_damaged_is_not_signed_anew() -> None:
     data[-1] ^= 1
     with pytest.raises(ks.ChecksumMismatchError):
         ks.convert_records(data, to_magic=2)
+
+
+def test_sources_that_are_not_mapped_give_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(random_log(random.Random(13), batches=30))
+    for codec, magic in (("none", 2), ("lz4", 2), ("gzip", 1)):
+        done = [
+            ks.convert_records(
+                ks.Source(path, memory_map=is_mapped), to_magic=magic, compression_type=codec
+            ).data
+            for is_mapped in (True, False)
+        ]
+        assert done[0] == done[1]
+    keep = ks.without_offsets(3, 9)
+    dropped = [
+        ks.filter_records(ks.Source(path, memory_map=is_mapped), keep=keep).data
+        for is_mapped in (True, False)
+    ]
+    assert dropped[0] == dropped[1]
+    stamped = ks.restamp(ks.Source(path, memory_map=False), last_offset=10**12)
+    assert stamped.tobytes() == ks.restamp(path, last_offset=10**12).tobytes()
+    found = [
+        ks.validate_batches(ks.Source(path, memory_map=is_mapped), now_ms=T0)
+        for is_mapped in (True, False)
+    ]
+    assert found[0] == found[1]

@@ -84,6 +84,12 @@ def test_keys_are_found() -> None:
         == [b"b"] * 3
     )
     assert ks.filter_records(data, keep=ks.without_keys([b"", b"long"])).data == data
+    odd = [b"", b"\0", b"a\0", b"\0a", b"a", None, b"\0\0", b"aa"]
+    data = ks.build_batches(timestamp=[T0] * 8, key=odd, value=[b"v"] * 8)
+    for key in odd:
+        if key is not None:
+            left = ks.filter_records(data, keep=ks.without_keys([key])).data
+            assert ks.read_records(left).items("key") == [one for one in odd if one != key]
 
 
 @pytest.mark.parametrize(

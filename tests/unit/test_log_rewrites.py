@@ -121,7 +121,7 @@ def test_one_log_gets_its_indexes(partition: Path, tmp_path: Path) -> None:
     batches = ks.scan_batches(result.target).batches
     for kind in ("index", "timeindex"):
         assert ks.check_index(result.target.with_suffix(f".{kind}"), batches) == []
-    assert [one.symbol for one in result.findings] == ["STALE_SNAPSHOTS"]
+    assert [one.symbol for one in result.findings] == ["STALE_SIBLINGS"]
     ks.convert_log(log, in_place=True, compression_type="lz4")
     assert log.read_bytes() == result.target.read_bytes()
 
@@ -179,7 +179,7 @@ def test_torn_tails_are_left_out_and_told(tmp_path: Path) -> None:
     whole = ks.build_batches(timestamp=[T0], value=[b"v"])
     log.write_bytes(whole + whole[:30])
     result = ks.convert_log(log, in_place=True, compression_type="none")
-    assert [one.symbol for one in result.findings] == ["TORN_TAIL", "STALE_SNAPSHOTS"]
+    assert [one.symbol for one in result.findings] == ["TORN_TAIL", "STALE_SIBLINGS"]
     assert log.read_bytes() == whole
 
 
@@ -187,7 +187,7 @@ def test_an_end_that_moves_is_told(tmp_path: Path) -> None:
     log = tmp_path / f"{0:020}.log"
     log.write_bytes(ks.build_batches(timestamp=[T0], value=[b"v"]) + marker(1, "COMMIT", 5))
     result = ks.convert_log(log, in_place=True, to_magic=1)
-    assert [one.symbol for one in result.findings] == ["LOG_END_MOVED", "STALE_SNAPSHOTS"]
+    assert [one.symbol for one in result.findings] == ["LOG_END_MOVED", "STALE_SIBLINGS"]
     assert "up to offset 1, and ends before 1 now" in result.findings[0].message
 
 
