@@ -104,7 +104,6 @@ from kafkascan.log_rewrites import (
     without_keys,
     without_offsets,
 )
-from kafkascan.log_rewriting import LogRewrite, SegmentRewrite
 from kafkascan.lookups import BatchLocation, RecordLocation, lookup_offset, lookup_timestamp
 from kafkascan.names import SegmentName, parse_segment_name
 from kafkascan.producer_census import (
@@ -123,6 +122,7 @@ from kafkascan.record_table import RECORD_COLUMN_NAMES, Record, RecordTable
 from kafkascan.records import iter_records, read_records
 from kafkascan.recovery import PartitionRecovery, Recovery, recover
 from kafkascan.restamping import restamp, restamp_in_place
+from kafkascan.rewrite_reports import LogRewrite, SegmentRewrite
 from kafkascan.segment import Segment, open_segment
 from kafkascan.segment_writer import SegmentWriter
 from kafkascan.selection import select_offsets, select_times

@@ -16,10 +16,11 @@ from kafkascan.conversion import DEFAULT_GATHERED_SIZE, RecordConverter
 from kafkascan.filtering import FilterReport, RecordFilter
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.layout import CompressionType, TimestampType
-from kafkascan.log_rewriting import LogRewrite, Rewriting
+from kafkascan.log_rewriting import Rewriting
 from kafkascan.record_table import RecordTable
 from kafkascan.records import iter_records
 from kafkascan.restamping import restamp_in_place
+from kafkascan.rewrite_reports import LogRewrite
 from kafkascan.rewriting import Buffer, sound_groups
 from kafkascan.sources import Source
 from kafkascan.walks import read_into
@@ -184,7 +185,9 @@ def convert_log(
         )  # fmt: skip
 
     is_old = to_magic is not None and to_magic < 2
-    how = Rewriting(work, interval_bytes=interval_bytes, keeps_epochs=not is_old)
+    how = Rewriting(
+        work, interval_bytes=interval_bytes, keeps_epochs=not is_old, keeps_producers=not is_old
+    )
     return how.run(Path(path), None if target is None else Path(target), in_place=in_place)
 
 

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from kafkascan.batch_columns import BatchTable, next_offset
-from kafkascan.batches import BatchScan, scan_batches
+from kafkascan.batch_columns import BatchTable
+from kafkascan.batches import scan_batches
 from kafkascan.checks import verify_crcs
 from kafkascan.data_dir_lock import as_data_dir, locked
 from kafkascan.errors import record_error
 from kafkascan.files import AtomicFile, give_to_owner_of, sync_folder
-from kafkascan.findings import Finding, Severity
-from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, build_indexes, write_index
-from kafkascan.layout import ScanEnd
+from kafkascan.indexes import (
+    DEFAULT_INTERVAL_BYTES,
+    IndexEntries,
+    build_indexes,
+    write_index,
+)
 from kafkascan.log_dir import partition_dir
 from kafkascan.names import parse_segment_name, sibling_name
 from kafkascan.recovery import recover
+from kafkascan.rewrite_reports import (
+    LogRewrite,
+    SegmentRewrite,
+    left_out,
+    moved_end,
+    note_leftovers,
+    note_stale,
+)
 from kafkascan.rewriting import Buffer
 from kafkascan.sources import Source
 from kafkascan.walks import read_bytes
 
 _METADATA, _EPOCHS = "partition.metadata", "leader-epoch-checkpoint"
-# What may hold records beside the logs that a broker reads.
-_LEFTOVERS = (".bak", ".deleted", ".part")
 
 
 class Work(Protocol):
@@ -43,51 +53,6 @@ class Work(Protocol):
 
 MakeWork = Callable[[Source, BatchTable], Work]
 Check = Callable[[Source, BatchTable, Any], None]
-
-
-@dataclass
-class SegmentRewrite:
-    """
-    One log, before and after.
-
-    Attributes
-    ----------
-    path, target : pathlib.Path
-        The log that was read, and the one that was written.
-    report : ConversionReport, FilterReport or RestampReport
-    size, new_size : int
-        Bytes of the file.
-    is_changed : bool
-        Whether a byte of it is another one.
-    """
-
-    path: Path
-    target: Path
-    report: Any
-    size: int
-    new_size: int
-    is_changed: bool
-
-
-@dataclass
-class LogRewrite:
-    """
-    A log, or the logs of a partition, written anew.
-
-    Attributes
-    ----------
-    path, target : pathlib.Path
-        What was read, and what was written; the same, if it was in place.
-    segments : list of SegmentRewrite
-    findings : list of Finding
-        What a reader of the new files should know: tails that were left out, files beside the
-        log that no longer fit it, or that may still hold what was taken out of it.
-    """
-
-    path: Path
-    target: Path
-    segments: list[SegmentRewrite] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -107,6 +72,8 @@ class Rewriting:
         Kafka's ``index.interval.bytes``.
     keeps_epochs : bool
         Whether batches keep their leader epochs, so that what is known of those holds.
+    keeps_producers : bool
+        The same of their producers and transactions.
     """
 
     work: MakeWork
@@ -114,6 +81,7 @@ class Rewriting:
     offset_shift: int = 0
     interval_bytes: int = DEFAULT_INTERVAL_BYTES
     keeps_epochs: bool = True
+    keeps_producers: bool = True
 
     def run(self, path: Path, target: Path | None, *, in_place: bool) -> LogRewrite:
         """
@@ -147,7 +115,7 @@ class Rewriting:
         """Build the folder beside its place, and put it there when it is whole."""
         target = Path(os.path.abspath(result.target))
         if target.exists():
-            raise FileExistsError(17, "there is something already", str(target))
+            raise FileExistsError(errno.EEXIST, "there is something already", str(target))
         building = Path(
             tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
         )
@@ -156,9 +124,9 @@ class Rewriting:
             for path in _live_logs(result.path):
                 segment = self._written(result, path, building / self._name(path))
                 segment.target = target / segment.target.name
-            for name in (_METADATA, _EPOCHS) if self.keeps_epochs else (_METADATA,):
-                if (result.path / name).exists():
-                    shutil.copy2(result.path / name, building / name)
+            for path in self._carried_over(result.path):
+                with AtomicFile(building / path.name, like=path) as file:
+                    file.stream.write(path.read_bytes())
             self._put_in_order(building)
             os.rename(building, target)
             sync_folder(target.parent)
@@ -166,14 +134,23 @@ class Rewriting:
             shutil.rmtree(building, ignore_errors=True)
             raise
 
+    def _carried_over(self, folder: Path) -> list[Path]:
+        """Return the files that hold for the new logs, too, and may know more than those say."""
+        found = [folder / _METADATA]
+        if self.keeps_epochs:
+            found.append(folder / _EPOCHS)
+        if self.keeps_producers and not self.offset_shift:
+            found += folder.glob("*.snapshot")
+        return [path for path in found if path.exists()]
+
     def _to_file(self, result: LogRewrite) -> None:
         if result.target.is_dir():
             result.target = result.target / self._name(result.path)
         if result.target.exists():
-            raise FileExistsError(17, "there is something already", str(result.target))
+            raise FileExistsError(errno.EEXIST, "there is something already", str(result.target))
         self._written(result, result.path, result.target)
         self._write_indexes(result.target)
-        _note_stale(result)
+        note_stale(result)
 
     def _written(self, result: LogRewrite, path: Path, target: Path) -> SegmentRewrite:
         with AtomicFile(target, like=path) as file:
@@ -193,33 +170,52 @@ class Rewriting:
     def _in_place(self, result: LogRewrite) -> None:
         is_folder = result.path.is_dir()
         folder = result.path if is_folder else result.path.parent
-        data_dir = as_data_dir(Path(os.path.abspath(folder)).parent)
-        with locked(data_dir), contextlib.ExitStack() as opened:
+        logs = _live_logs(folder) if is_folder else [result.path]
+        with contextlib.ExitStack() as opened:
+            for data_dir in _data_dirs(folder, logs):
+                opened.enter_context(locked(data_dir))
             _require_settled(folder)
             changed: list[tuple[Path, AtomicFile]] = []
-            for path in _live_logs(result.path) if is_folder else [result.path]:
+            for path in logs:
                 file = AtomicFile(path, like=path).__enter__()
                 opened.callback(file.discard)
                 if self._write(result, path, path, file).is_changed:
                     file.sync()
                     changed.append((path, file))
-            # A broker builds indexes that are missing, but believes those that are there: however
-            # this ends, none that is there belongs to the log before.
-            _drop_siblings([path for path, _ in changed], snapshots=is_folder)
-            if is_folder and changed and not self.keeps_epochs:
-                (folder / _EPOCHS).unlink(missing_ok=True)
+            if not changed:
+                return
+            self._drop_siblings(folder, [path for path, _ in changed], is_folder=is_folder)
             for _, file in changed:
                 file.put_in_place()
             sync_folder(folder)
             for path, _ in changed:
                 self._write_indexes(path)
-            if is_folder and changed:
+            if is_folder:
                 # The lock is taken twice, and given back once: there is nothing to do behind it.
                 self._put_in_order(folder)
-            elif changed:
-                _note_stale(result)
-        if changed:
-            _note_leftovers(result, folder)
+            else:
+                note_stale(result)
+        note_leftovers(result, folder)
+
+    def _drop_siblings(self, folder: Path, logs: list[Path], *, is_folder: bool) -> None:
+        """
+        Take away what belongs to the logs before.
+
+        A broker builds indexes that are missing, but believes those that are there: however a
+        rewriting ends, none that is there is of another log.
+        """
+        kinds = ["index", "timeindex"]
+        doomed: list[Path] = []
+        if is_folder and not self.keeps_producers:
+            kinds.append("txnindex")
+            doomed += folder.glob("*.snapshot")
+        if is_folder and not self.keeps_epochs:
+            doomed.append(folder / _EPOCHS)
+        names = [(log, sibling_name(log.name, kind)) for log in logs for kind in kinds]
+        doomed += [log.with_name(name) for log, name in names if name is not None]
+        for path in doomed:
+            path.unlink(missing_ok=True)
+        sync_folder(folder)
 
     # ---- one segment ---------------------------------------------------------------------
 
@@ -235,25 +231,29 @@ class Rewriting:
         file.stream.flush()
         report = work.report
         is_changed = size != source.size or not _are_alike(source, file.written)
-        result.findings += _tail(scan)
+        result.findings += left_out(scan)
         written = Source(file.written)
         batches = scan_batches(written).batches
         for row in (~verify_crcs(written, batches)).nonzero()[0][:1]:
             raise record_error("CHECKSUM_MISMATCH", written.path, batches[row])
+        self._entries(target, batches)  # raises if positions are beyond what an index holds
         if self.check is not None:
             self.check(written, batches, report)
-        result.findings += _moved_end(path, scan.batches, batches, self.offset_shift)
+        result.findings += moved_end(path, scan.batches, batches, self.offset_shift)
         segment = SegmentRewrite(path, target, report, scan.source_size, size, is_changed)
         result.segments.append(segment)
         return segment
 
-    def _write_indexes(self, log: Path) -> None:
-        """Write the indexes of offsets and times beside a log that is named as one."""
+    def _entries(self, log: Path, batches: BatchTable) -> tuple[IndexEntries, ...]:
+        """Return what its indexes of offsets and times hold, if the log is named as one."""
         name = parse_segment_name(log.name)
         if name is None or name.base_offset is None or name.kind != "log":
-            return
-        entries = build_indexes(scan_batches(log).batches, name.base_offset, self.interval_bytes)
-        for kind, found in zip(("index", "timeindex"), entries, strict=True):
+            return ()
+        return build_indexes(batches, name.base_offset, self.interval_bytes)
+
+    def _write_indexes(self, log: Path) -> None:
+        entries = self._entries(log, scan_batches(log).batches)
+        for kind, found in zip(("index", "timeindex"), entries, strict=False):
             write_index(log.with_name(str(sibling_name(log.name, kind))), found)
 
     def _put_in_order(self, folder: Path) -> None:
@@ -271,7 +271,7 @@ class Rewriting:
 def _live_logs(folder: Path) -> list[Path]:
     found = [one.path for one in partition_dir(folder).segments if one.name.is_live]
     if not found:
-        raise FileNotFoundError(2, "no logs in this folder", str(folder))
+        raise FileNotFoundError(errno.ENOENT, "no logs in this folder", str(folder))
     return found
 
 
@@ -291,18 +291,12 @@ def _require_settled(folder: Path) -> None:
             raise ValueError(f"{one.path}: left by a cleaner that was stopped; recover it first")
 
 
-def _drop_siblings(logs: list[Path], *, snapshots: bool) -> None:
-    for log in logs:
-        kinds = ("index", "timeindex", "txnindex") if snapshots else ("index", "timeindex")
-        for kind in kinds:
-            name = sibling_name(log.name, kind)
-            if name is not None:
-                log.with_name(name).unlink(missing_ok=True)
-    if logs and snapshots:
-        for path in logs[0].parent.glob("*.snapshot"):
-            path.unlink(missing_ok=True)
-    if logs:
-        sync_folder(logs[0].parent)
+def _data_dirs(folder: Path, logs: list[Path]) -> set[Path]:
+    """Return the data dirs that files lie in, also by way of links."""
+    partitions = {os.path.abspath(folder), os.path.realpath(folder)}
+    partitions |= {os.path.dirname(os.path.realpath(log)) for log in logs}
+    found = {as_data_dir(Path(one).parent) for one in partitions}
+    return {Path(os.path.realpath(one)) for one in found if one is not None}
 
 
 def _are_alike(source: Source, other: Path) -> bool:
@@ -313,34 +307,3 @@ def _are_alike(source: Source, other: Path) -> bool:
             read_bytes(source, position, at_once) == file.read(at_once)
             for position in range(0, source.size, at_once)
         )
-
-
-def _tail(scan: BatchScan) -> list[Finding]:
-    if scan.end is ScanEnd.CLEAN:
-        return []
-    message = f"{scan.path}: {scan.trailing_bytes} bytes behind the last batch are left out"
-    return [Finding(str(scan.end), Severity.WARNING, message, None, scan.valid_bytes)]
-
-
-def _moved_end(path: Path, old: BatchTable, new: BatchTable, shift: int) -> list[Finding]:
-    """Say where offsets would be given a second time."""
-    before, after = (int(next_offset(one)[-1]) if len(one) else 0 for one in (old, new))
-    if after >= before + shift:
-        return []
-    message = f"{path}: it went up to offset {before - 1}, and ends before {after} now"
-    return [Finding("LOG_END_MOVED", Severity.WARNING, message)]
-
-
-def _note_stale(result: LogRewrite) -> None:
-    message = (
-        f"{result.target.parent}: snapshots of producers, indexes of transactions and leader"
-        " epochs are built for a whole folder, not for one log"
-    )
-    result.findings.append(Finding("STALE_SIBLINGS", Severity.NOTE, message))
-
-
-def _note_leftovers(result: LogRewrite, folder: Path) -> None:
-    for entry in sorted(os.scandir(folder), key=lambda one: one.name):
-        if any(part in entry.name for part in _LEFTOVERS):
-            message = f"{entry.path}: may still hold what the log held before"
-            result.findings.append(Finding("LEFTOVER", Severity.WARNING, message))

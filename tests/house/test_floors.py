@@ -107,6 +107,7 @@ FLOORS = {
     "log_loading": 6.5,
     "data_dir_lock": 3,
     "recovery": 7,
+    "rewrite_reports": 4.6,
     "log_rewriting": 7.1,
     "log_rewrites": 7.2,
     "spark.schemas": 7,

@@ -110,3 +110,17 @@ def test_what_is_damaged_is_not_signed_anew() -> None:
         ks.filter_records(data, keep=ks.without_keys([b"a"]))
     with pytest.raises(ValueError, match="retention"):
         ks.filter_records(log(), keep=ks.without_keys([]), retention=7)
+
+
+def test_pieces_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = random_log(random.Random(17), batches=40)
+    kept = np.random.default_rng(1).random(len(ks.read_records(data))) < 0.7
+    filtered = ks.filter_records(data, keep=kept)
+    recompressed = ks.convert_records(data, compression_type="gzip", batch_size=1)
+    for size in (1, 300, 2000):
+        monkeypatch.setattr("kafkascan.rewriting._BYTES_AT_ONCE", size)
+        again = ks.filter_records(data, keep=kept)
+        assert again.data == filtered.data
+        assert again.report.dropped_offsets.tolist() == filtered.report.dropped_offsets.tolist()
+        done = ks.convert_records(data, compression_type="gzip", batch_size=1)
+        assert (done.data, done.report) == (recompressed.data, recompressed.report)

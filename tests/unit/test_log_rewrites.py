@@ -106,6 +106,15 @@ def test_a_broker_keeps_us_out(partition: Path) -> None:
         os.waitpid(held_by_another, 0)
 
 
+def test_a_link_does_not_lead_past_the_lock(partition: Path, tmp_path: Path) -> None:
+    (partition.parent / "meta.properties").write_text("")
+    link = tmp_path / "link-0"
+    link.symlink_to(partition)
+    ks.convert_log(link, in_place=True, compression_type="gzip")
+    assert (partition.parent / ".lock").exists(), "it was taken"
+    assert_in_order(partition)
+
+
 def signal_never_comes() -> None:
     import signal
 
@@ -145,6 +154,27 @@ def test_old_formats_lose_what_belongs_to_producers(partition: Path) -> None:
     assert sum(one.report.lost.get("control_batches", 0) for one in result.segments) > 0
     assert not list(partition.glob("*.txnindex"))
     assert_in_order(partition)
+
+
+def test_producers_that_the_log_says_nothing_of_are_carried_over(
+    partition: Path, tmp_path: Path
+) -> None:
+    known = {path.name: path.read_bytes() for path in partition.glob("*.snapshot")}
+    first = min(partition.glob("*.log"))
+    ks.convert_log(partition, tmp_path / "out-0", compression_type="gzip")
+    ks.convert_log(partition, in_place=True, compression_type="gzip")
+    assert known.keys() == {path.name for path in partition.glob("*.snapshot")}
+    assert known.keys() == {path.name for path in (tmp_path / "out-0").glob("*.snapshot")}
+    assert first.with_suffix(".index").exists()
+
+
+def test_an_index_that_cannot_be_built_stops_it_before(tmp_path: Path) -> None:
+    log = tmp_path / f"{100:020}.log"
+    log.write_bytes(ks.build_batches(offset=5, timestamp=[T0], value=[b"v"]))
+    before = files(tmp_path)
+    with pytest.raises(ks.IndexOverflowError):
+        ks.convert_log(log, in_place=True, compression_type="gzip")
+    assert files(tmp_path) == before
 
 
 def test_leftovers_are_told(partition: Path) -> None:
@@ -215,5 +245,5 @@ def test_killed_in_the_middle_no_index_is_of_another_log(
         ks.convert_log(partition, in_place=True, compression_type="zstd")
     assert records(partition) == before
     assert not list(partition.glob("*.index"))
-    assert not list(partition.glob("*.snapshot"))
+    assert not list(partition.glob("*.timeindex"))
     assert not list(partition.glob(".*.part"))
