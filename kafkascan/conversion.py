@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan._core import encoding as _core
 from kafkascan.batch_columns import BatchTable, require_batch_table, size_in_bytes
 from kafkascan.batches import scan_batches
+from kafkascan.checksums import crc32c
 from kafkascan.codecs import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.compression import Compression, compression
 from kafkascan.conversion_plan import ConversionPlan, losses
 from kafkascan.encoding import BatchEncoder
 from kafkascan.errors import record_error
-from kafkascan.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK, CompressionType
+from kafkascan.layout import (
+    BATCH_DTYPE,
+    BATCH_HEADER_SIZE,
+    COMPRESSION_MASK,
+    CRC_STARTS,
+    LOG_OVERHEAD,
+    CompressionType,
+)
 from kafkascan.payloads import load_payloads
 from kafkascan.record_table import RecordTable
 from kafkascan.records import read_records
@@ -26,6 +33,11 @@ from kafkascan.walks import read_bytes
 
 DEFAULT_GATHERED_SIZE = 16384
 """Bytes of messages that become one batch; Kafka's ``batch.size`` of producers."""
+
+
+_WIRE_HEADER = np.dtype(
+    [(name, BATCH_DTYPE[name].newbyteorder(">")) for name in (BATCH_DTYPE.names or ())[1:]]
+)
 
 
 @dataclass
@@ -250,8 +262,10 @@ class RecordConverter:
         rows = plan.rows.take(chosen)
         loaded = load_payloads(self._source, rows, self._max_size)
         attributes = (rows["attributes"] & ~COMPRESSION_MASK) | plan.codec[chosen]
-        new = rows.copy()
-        new["attributes"] = attributes
+        headers = np.empty(len(rows), _WIRE_HEADER)
+        for name in _WIRE_HEADER.names or ():
+            headers[name] = rows[name]
+        headers["attributes"] = attributes
         for row, codec in enumerate(plan.codec[chosen].tolist()):
             how: Compression = compression(codec, self._level if codec else None)
             start, size = int(loaded.position[row]), int(loaded.size[row])
@@ -260,9 +274,17 @@ class RecordConverter:
                 payload = piece[start : start + size].data
             else:
                 payload = memoryview(read_bytes(self._source, start, size))
-            batch = bytearray(b"").join([bytes(BATCH_HEADER_SIZE), *how.compress(payload, 2)])
-            _core.seal(new, row, 0, batch)
-            yield memoryview(batch)
+            yield _signed(headers[row : row + 1], how.compress(payload, 2))
+
+
+def _signed(header: NDArray[np.void], payload: Sequence[Buffer]) -> bytes:
+    """Return a batch of magic 2, its length and checksum found."""
+    header["batch_length"] = BATCH_HEADER_SIZE - LOG_OVERHEAD + sum(map(len, payload))
+    crc = crc32c(header.tobytes()[CRC_STARTS[2] :])
+    for piece in payload:
+        crc = crc32c(piece, crc)
+    header["crc"] = crc
+    return b"".join([header.tobytes(), *payload])
 
 
 def _of_each_owner(encoder: BatchEncoder, owners: NDArray[np.intp]) -> Iterator[Buffer]:
