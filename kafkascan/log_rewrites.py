@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from kafkascan.batch_columns import BatchTable, compression_type, last_offset, size_in_bytes
 from kafkascan.conversion import DEFAULT_GATHERED_SIZE, RecordConverter
 from kafkascan.filtering import FilterReport, RecordFilter
-from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.layout import CompressionType, TimestampType
 from kafkascan.log_rewriting import Rewriting
 from kafkascan.record_table import RecordTable
@@ -52,7 +51,7 @@ def restamp_log(
     partition_leader_epoch: int | None = None,
     max_timestamp: int | None = None,
     timestamp_type: TimestampType | None = None,
-    interval_bytes: int = DEFAULT_INTERVAL_BYTES,
+    interval_bytes: int | None = None,
 ) -> LogRewrite:
     """
     Write header fields of all batches of a log, or of a partition's logs, anew.
@@ -72,8 +71,8 @@ def restamp_log(
         Milliseconds since the epoch.
     timestamp_type : TimestampType, optional
         With ``LOG_APPEND_TIME`` every record has its batch's `max_timestamp`.
-    interval_bytes : int, default 4096
-        The broker's ``index.interval.bytes``.
+    interval_bytes : int, optional
+        The broker's ``index.interval.bytes``; by default as of `recover`.
 
     Returns
     -------
@@ -154,7 +153,7 @@ def convert_log(
     compression_level: int | None = None,
     batch_size: int = DEFAULT_GATHERED_SIZE,
     threads: int | None = None,
-    interval_bytes: int = DEFAULT_INTERVAL_BYTES,
+    interval_bytes: int | None = None,
 ) -> LogRewrite:
     """
     Convert all batches of a log, or of a partition's logs.
@@ -199,7 +198,7 @@ def scrub_log(
     keep: Callable[[RecordTable], NDArray[np.bool_]],
     in_place: bool = False,
     threads: int | None = None,
-    interval_bytes: int = DEFAULT_INTERVAL_BYTES,
+    interval_bytes: int | None = None,
 ) -> LogRewrite:
     """
     Take records out of a log, or out of a partition's logs, and make sure that they are gone.

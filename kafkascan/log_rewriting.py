@@ -68,8 +68,8 @@ class Rewriting:
         Looks at a new log before it is put in place, and raises if it is not what it should be.
     offset_shift : int
         What is added to the base offsets in the names of files.
-    interval_bytes : int
-        Kafka's ``index.interval.bytes``.
+    interval_bytes : int or None
+        Kafka's ``index.interval.bytes``; None for what `recover` finds.
     keeps_epochs : bool
         Whether batches keep their leader epochs, so that what is known of those holds.
     keeps_producers : bool
@@ -79,7 +79,7 @@ class Rewriting:
     work: MakeWork
     check: Check | None = None
     offset_shift: int = 0
-    interval_bytes: int = DEFAULT_INTERVAL_BYTES
+    interval_bytes: int | None = None
     keeps_epochs: bool = True
     keeps_producers: bool = True
 
@@ -249,7 +249,9 @@ class Rewriting:
         name = parse_segment_name(log.name)
         if name is None or name.base_offset is None or name.kind != "log":
             return ()
-        return build_indexes(batches, name.base_offset, self.interval_bytes)
+        given = self.interval_bytes
+        interval_bytes = DEFAULT_INTERVAL_BYTES if given is None else given
+        return build_indexes(batches, name.base_offset, interval_bytes)
 
     def _write_indexes(self, log: Path) -> None:
         entries = self._entries(log, scan_batches(log).batches)

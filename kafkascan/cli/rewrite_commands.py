@@ -43,8 +43,9 @@ def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Replace what is there, each file at once; not while a broker uses it.",
         ),
         click.option(
-            "--interval-bytes", type=click.IntRange(min=0), default=4096, show_default=True,
-            help="The broker's index.interval.bytes.",
+            "--interval-bytes", type=click.IntRange(min=0), metavar="BYTES",
+            help="The broker's index.interval.bytes. In place, by default, what the metadata log"
+            " in the data dir says of the topic; otherwise 4096.",
         ),
         click.option(
             "--format", "output_format", type=click.Choice(FORMATS), default="table",

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,26 +85,32 @@ def test_damage_in_one_log_leaves_all_as_they_are(partition: Path) -> None:
     assert os.listdir(partition.parent) == [partition.name]
 
 
+# A lock of our own process would not keep us out.
+_HOLD = """
+import fcntl, sys, time
+lock = open(sys.argv[1], "wb")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
 def test_a_broker_keeps_us_out(partition: Path) -> None:
     (partition.parent / "meta.properties").write_text("")
-    held_by_another = os.fork()
-    if held_by_another == 0:  # a lock of our own process would not keep us out
-        with open(partition.parent / ".lock", "wb") as lock:
-            fcntl.lockf(lock, fcntl.LOCK_EX)
-            (partition.parent / "held").write_text("")
-            signal_never_comes()
-    try:
-        while not (partition.parent / "held").exists():
-            pass
-        before = files(partition)
-        with pytest.raises(ks.LogDirInUseError):
-            ks.convert_log(partition, in_place=True, compression_type="gzip")
-        with pytest.raises(ks.LogDirInUseError):
-            ks.scrub_log(min(partition.glob("*.log")), keep=ks.without_offsets(0), in_place=True)
-        assert files(partition) == before
-    finally:
-        os.kill(held_by_another, 9)
-        os.waitpid(held_by_another, 0)
+    command = [sys.executable, "-c", _HOLD, str(partition.parent / ".lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"held\n"
+            before = files(partition)
+            with pytest.raises(ks.LogDirInUseError):
+                ks.convert_log(partition, in_place=True, compression_type="gzip")
+            keep = ks.without_offsets(0)
+            with pytest.raises(ks.LogDirInUseError):
+                ks.scrub_log(min(partition.glob("*.log")), keep=keep, in_place=True)
+            assert files(partition) == before
+        finally:
+            holder.kill()
 
 
 def test_a_link_does_not_lead_past_the_lock(partition: Path, tmp_path: Path) -> None:
@@ -113,13 +120,6 @@ def test_a_link_does_not_lead_past_the_lock(partition: Path, tmp_path: Path) -> 
     ks.convert_log(link, in_place=True, compression_type="gzip")
     assert (partition.parent / ".lock").exists(), "it was taken"
     assert_in_order(partition)
-
-
-def signal_never_comes() -> None:
-    import signal
-
-    while True:
-        signal.pause()
 
 
 def test_one_log_gets_its_indexes(partition: Path, tmp_path: Path) -> None:
