@@ -448,7 +448,7 @@ def compress_batches(
     """
     cdef uint8_t[::1] scratch = bytearray(1)
     cdef Writing job = start_writing(records, rows, starts, first, last, scratch)
-    cdef int64_t row, fault, size
+    cdef int64_t row, fault
     cdef list batches = []
     if sizes.shape[0] != rows.shape[0]:
         raise ValueError("arrays differ in length")
