@@ -239,7 +239,7 @@ class BatchBuilder:
             If the batch is one of control records, or is built.
         """
         if self._fields.is_control:
-            raise ValueError("Control records can only be appended to control batches")
+            raise ValueError("this batch takes control records only")
         return self._append(offset, timestamp, _as_bytes(key), _as_bytes(value), _as_pairs(headers))
 
     def append_control_record(
@@ -276,7 +276,7 @@ class BatchBuilder:
         As `append`.
         """
         if not self._fields.is_control:
-            raise ValueError("Control records can only be appended to control batches")
+            raise ValueError("control records need a batch with is_control=True")
         self._require_context(kind)
         key, data = encode_control_record(kind, value)
         return self._append(offset, timestamp, key, data, [])
@@ -284,14 +284,11 @@ class BatchBuilder:
     def _require_context(self, kind: ControlRecordType) -> None:
         if kind in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
             if self._fields.producer_id == NO_PRODUCER_ID:
-                raise ValueError("End transaction marker requires a valid producerId")
+                raise ValueError("the end of a transaction needs its producer_id")
             if not self._fields.is_transactional:
-                raise ValueError(
-                    "End transaction marker depends on batch transactional flag being enabled"
-                )
+                raise ValueError("the end of a transaction needs is_transactional=True")
         if kind is ControlRecordType.LEADER_CHANGE and self._fields.partition_leader_epoch < 0:
-            epoch = self._fields.partition_leader_epoch
-            raise ValueError(f"Partition leader epoch must be valid, but get {epoch}")
+            raise ValueError("a change of the leader needs a partition_leader_epoch")
 
     def _append(
         self,

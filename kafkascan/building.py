@@ -89,7 +89,7 @@ class BatchFields:
         object.__setattr__(self, "compression_type", how.codec)
         object.__setattr__(self, "timestamp_type", TimestampType(self.timestamp_type))
         if self.timestamp_type == TimestampType.NO_TIMESTAMP_TYPE and self.magic > 0:
-            raise ValueError(f"TimestampType must be set for magic {self.magic}")
+            raise ValueError(f"messages of magic {self.magic} have a timestamp_type")
         if self.delete_horizon_ms is not None and self.delete_horizon_ms < 0:
             raise ValueError("delete_horizon_ms must not be negative")
 
@@ -97,25 +97,25 @@ class BatchFields:
         if self.magic == 2:
             return
         for is_there, what in (
-            (self.is_transactional, "Transactional records"),
-            (self.is_control, "Control records"),
-            (self.delete_horizon_ms is not None, "Delete horizon timestamps"),
+            (self.is_transactional, "transactions"),
+            (self.is_control, "control records"),
+            (self.delete_horizon_ms is not None, "delete horizons"),
         ):
             if is_there:
-                raise ValueError(f"{what} are not supported for magic {self.magic}")
+                raise ValueError(f"magic {self.magic} knows of no {what}")
 
     def require_producer(self) -> None:
         """Check what is known of the producer, as when a batch is closed."""
         if self.is_transactional and self.producer_id == NO_PRODUCER_ID:
-            raise ValueError("Cannot write transactional messages without a valid producer ID")
+            raise ValueError("a transaction needs a producer_id")
         if self.producer_id == NO_PRODUCER_ID:
             return
         if self.producer_epoch == NO_PRODUCER_EPOCH:
-            raise ValueError("Invalid negative producer epoch")
+            raise ValueError("a producer needs a producer_epoch")
         if self.base_sequence < 0 and not self.is_control:
-            raise ValueError("Invalid negative sequence number used")
+            raise ValueError("a producer needs a base_sequence")
         if self.magic < 2:
-            raise ValueError(f"Idempotent messages are not supported for magic {self.magic}")
+            raise ValueError(f"magic {self.magic} knows of no producers")
 
     @property
     def is_compressed(self) -> bool:

@@ -111,7 +111,7 @@ def compression(
     """
     kind = _codec(codec)
     if kind is CompressionType.ZSTD and magic < 2:
-        raise ValueError(f"ZStandard compression is not supported for magic {magic}")
+        raise ValueError(f"magic {magic} knows of no zstd")
     levels = LEVELS.get(kind)
     if levels is None:
         if level is not None:
