@@ -22,14 +22,17 @@ C_SOURCES = {
     "producers": [],
     "census": [],
     "screening": [],
+    "search": [],
 }
 
 C_HEADERS = [
     "csrc/batch_chains.h",
     "csrc/batch_row.h",
+    "csrc/batch_search.h",
     "csrc/compressed.h",
     "csrc/crc32c.h",
     "csrc/crc_kernels.h",
+    "csrc/crc_ranges.h",
     "csrc/crc_x86.h",
     "csrc/fault_guard.h",
     "csrc/kafka_layout.h",

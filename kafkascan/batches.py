@@ -29,6 +29,7 @@ from kafkascan.layout import (
     ScanEnd,
 )
 from kafkascan.parallel import collect_in_parts
+from kafkascan.resync import Gap, ResyncScan
 from kafkascan.sources import Source, SourceLike, borrowed_source
 from kafkascan.summary import summarize
 from kafkascan.walks import BatchWalk
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-OnCorrupt: TypeAlias = Literal["raise", "stop"]
+OnCorrupt: TypeAlias = Literal["raise", "stop", "resync"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,10 +53,10 @@ class BatchScan:
     Attributes
     ----------
     batches : ndarray of BATCH_DTYPE, shape (n,)
-        In file order; they tile ``[start, start + valid_bytes)``.
+        In file order; they tile ``[start, start + valid_bytes)``, together with the gaps.
     end : ScanEnd
     valid_bytes : int
-        Size of the prefix that is made of whole batches, counted from `start`.
+        Size of the prefix that is made of whole batches and gaps, counted from `start`.
     trailing_bytes : int
         Bytes from there to the end of the source: a torn or zero tail, or what a corrupt
         header made unreadable. 0 if `end` is CLEAN.
@@ -66,6 +67,8 @@ class BatchScan:
     path : str
     error : CorruptBatchError or None
         What is wrong at ``start + valid_bytes``, if `end` is CORRUPT.
+    gaps : list of Gap
+        What no row covers in between; only ``on_corrupt="resync"`` leaves any.
     """
 
     batches: BatchTable
@@ -76,6 +79,7 @@ class BatchScan:
     source_size: int
     path: str
     error: CorruptBatchError | None = field(default=None)
+    gaps: list[Gap] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -136,6 +140,8 @@ class BatchScan:
         ]
         if len(self):
             lines += self._describe_rows()
+        if self.gaps:
+            lines.append(f"  gaps     {len(self.gaps):,}, {sum(g.size for g in self.gaps):,} bytes")
         if self.error is not None:
             lines.append(f"  error    {self.error}")
         return "\n".join(lines)
@@ -181,9 +187,11 @@ def scan_batches(
     stop : int, optional
         Byte position: batches that start there or later are left out. A batch that
         starts before it is whole.
-    on_corrupt : {"raise", "stop"}
-        What to do at bytes that cannot be a batch: raise, or return what stands before
-        them with ``end=CORRUPT``. A torn or a zero tail is not corruption.
+    on_corrupt : {"raise", "stop", "resync"}
+        What to do at bytes that cannot be a batch: raise, return what stands before them with
+        ``end=CORRUPT``, or go on at the next batch that is true, by its header, its checksum
+        and its offsets; what lies in between is in `gaps`. A torn or a zero tail is not
+        corruption.
     threads : int, optional
         At most this many threads, for parts of at least 16 MiB; by default one, which
         reads a warm file as fast as the table can be written. Cold files may gain from
@@ -207,10 +215,17 @@ def scan_batches(
     The walk frames batches as Kafka does (``FileLogInputStream``,
     ``ByteBufferLogInputStream``) and reads nothing but headers; checksums are
     `verify_crcs`'s. Memory: 69 bytes per batch.
+
+    With "resync", checksums are looked at where offsets do not follow each other, and around
+    damage. Intact parts are scanned as fast as ever; a batch whose header is sound stays a row,
+    whatever its records are; on any bytes the time is linear. How it is decided what belongs
+    to the log is told in docs/salvage.md.
     """
     _require_threads(threads)
     with borrowed_source(source) as owner:
         start, stop = _require_range(owner, start, stop, on_corrupt)
+        if on_corrupt == "resync":
+            return _resynced(owner, start, stop, threads or 1)
         batches, walk = collect_in_parts(owner, start, stop, threads or 1)
         if walk.error is not None and on_corrupt == "raise":
             raise walk.error
@@ -225,6 +240,22 @@ def scan_batches(
             path=owner.path,
             error=walk.error,
         )
+
+
+def _resynced(source: Source, start: int, stop: int, threads: int) -> BatchScan:
+    scan = ResyncScan(source, start, stop, threads)
+    assert scan.end is not None
+    return BatchScan(
+        batches=scan.batches,
+        end=scan.end,
+        valid_bytes=scan.position - start,
+        trailing_bytes=0 if scan.end is ScanEnd.CLEAN else source.size - scan.position,
+        start=start,
+        source_size=source.size,
+        path=source.path,
+        error=scan.error,
+        gaps=scan.gaps,
+    )
 
 
 class BatchIterator(Iterator[BatchTable]):
@@ -309,7 +340,7 @@ def iter_batches(
     Parameters
     ----------
     source, start, stop, on_corrupt
-        As in `scan_batches`.
+        As in `scan_batches`, but for "resync".
     rows : int, default 65536
         Rows of each table; the last one may have fewer.
 
@@ -326,6 +357,8 @@ def iter_batches(
     """
     if rows < 1:
         raise ValueError("rows must be at least 1")
+    if on_corrupt == "resync":  # what belongs to the log is known when all of it was seen
+        raise ValueError("on_corrupt='resync' is for scan_batches")
     return BatchIterator(source, rows, start, stop, on_corrupt)
 
 
@@ -343,8 +376,8 @@ def _require_range(
 
 
 def _require_on_corrupt(on_corrupt: str) -> None:
-    if on_corrupt not in ("raise", "stop"):
-        raise ValueError(f"on_corrupt must be 'raise' or 'stop', not {on_corrupt!r}")
+    if on_corrupt not in ("raise", "stop", "resync"):
+        raise ValueError(f"on_corrupt must be 'raise', 'stop' or 'resync', not {on_corrupt!r}")
 
 
 def _require_threads(threads: int | None) -> None:

@@ -159,8 +159,12 @@ def _verify_in_pieces(source: Source, position: int) -> bool:
         return False
     header = rows[0]
     magic, stop = int(header["magic"]), position + LOG_OVERHEAD + int(header["batch_length"])
+    return crc_of_bytes(source, position + CRC_STARTS[magic], stop, magic) == int(header["crc"])
+
+
+def crc_of_bytes(source: Source, position: int, stop: int, magic: int) -> int:
+    """Return the checksum that a format has of some bytes; they are read in pieces."""
     checksum = _core.crc32c if magic == 2 else _core.crc32
-    position += CRC_STARTS[magic]
     crc = 0
     while position < stop:
         with source.window(position, min(_WINDOW, stop - position)) as window:
@@ -169,4 +173,4 @@ def _verify_in_pieces(source: Source, position: int) -> bool:
         if fault >= 0 or size == 0:
             raise source.fault_error(position)
         position += size
-    return crc == int(header["crc"])
+    return crc

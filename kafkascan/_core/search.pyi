@@ -1,0 +1,31 @@
+from typing import Any
+
+SUM_STEP: int
+
+class Searcher:
+    def __init__(self, sums: Any, legacy_sums: Any) -> None: ...
+    def find(
+        self,
+        window: Any,
+        window_start: int,
+        source_size: int,
+        position: int,
+        limit: int,
+        lowest: int,
+        highest: int,
+    ) -> tuple[int, int]: ...
+
+def room_for(size: int) -> int: ...
+def crc_of_range(
+    data: Any, start: int, first: int, last: int, room: Any, is_legacy: bool = False
+) -> int: ...
+def heaviest_ascending(
+    first: Any,
+    below: Any,
+    rank: Any,
+    weight: Any,
+    best: Any,
+    chosen: Any,
+    before: Any,
+    keep: Any,
+) -> None: ...

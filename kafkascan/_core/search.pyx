@@ -1,0 +1,236 @@
+"""The next true batch in damaged bytes, and which pieces of a log stand in order."""
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from kafkascan._core.checksums cimport crc32_in_use, crc32c_in_use, ks_crc_fn
+from kafkascan._core.guard cimport run_guarded
+from kafkascan._core.layout cimport KS_SOURCE_FAULT
+
+
+cdef extern from "batch_search.h" nogil:
+    const int KS_SUM_STEP
+    const uint32_t KS_CASTAGNOLI_REVERSED
+    const uint32_t KS_IEEE_REVERSED
+    ctypedef struct ks_crc_shifts:
+        pass
+    ctypedef struct ks_crc_sums:
+        ks_crc_fn run
+        const ks_crc_shifts *shifts
+        const uint8_t *data
+        uint32_t *sums
+        int64_t start
+        int64_t count
+    ctypedef struct ks_search:
+        const uint8_t *data
+        int64_t size
+        int64_t size_behind
+        int64_t position
+        int64_t limit
+        int64_t lowest
+        int64_t highest
+        ks_crc_sums crc32c
+        ks_crc_sums crc32
+    void ks_fill_shifts(ks_crc_shifts *shifts, uint32_t polynomial)
+    int ks_find_batch(ks_search *search)
+    uint32_t ks_crc_of_range(ks_crc_sums *sums, int64_t first, int64_t last)
+    void ks_start_sums(ks_crc_sums *sums, int64_t position)
+
+
+cdef ks_crc_shifts castagnoli_shifts, ieee_shifts
+ks_fill_shifts(&castagnoli_shifts, KS_CASTAGNOLI_REVERSED)
+ks_fill_shifts(&ieee_shifts, KS_IEEE_REVERSED)
+
+SUM_STEP = KS_SUM_STEP
+
+
+cdef struct Job:
+    ks_search search
+    int status
+
+
+cdef void run_search(void *context) noexcept nogil:
+    cdef Job *job = <Job *>context
+    job.status = ks_find_batch(&job.search)
+
+
+cdef class Searcher:
+    """
+    Searches one window of bytes after the other; one thread at a time.
+
+    Sums that one search has made serve those that follow it in the same window, so that the
+    time of all of them together is that of reading the window once.
+
+    Parameters
+    ----------
+    sums, legacy_sums : contiguous writable array of uint32
+        Room: `room_for` of the largest window.
+    """
+
+    cdef ks_search search
+    cdef uint32_t[::1] sums
+    cdef uint32_t[::1] legacy_sums
+    cdef int64_t window_start
+
+    def __init__(self, uint32_t[::1] sums not None, uint32_t[::1] legacy_sums not None):
+        self.sums = sums
+        self.legacy_sums = legacy_sums
+        self.window_start = -1
+        self.search.crc32c.run = crc32c_in_use()
+        self.search.crc32c.shifts = &castagnoli_shifts
+        self.search.crc32.run = crc32_in_use()
+        self.search.crc32.shifts = &ieee_shifts
+
+    def find(
+        self,
+        const uint8_t[::1] window not None,
+        int64_t window_start,
+        int64_t source_size,
+        int64_t position,
+        int64_t limit,
+        int64_t lowest,
+        int64_t highest,
+    ):
+        """
+        Find the first true batch that starts in [position, limit).
+
+        Parameters
+        ----------
+        window : buffer of bytes
+            Bytes of the source from `window_start` on.
+        window_start, source_size, position, limit : int
+            Positions in the source; the first one lies in the window.
+        lowest, highest : int
+            Offsets of the batch lie in between, inclusively.
+
+        Returns
+        -------
+        status : int
+            KS_OK: it starts at the position. KS_AT_STOP: there is none. KS_NEED_WINDOW: what
+            starts at the position may be one, and is not whole in the window.
+        position : int
+            Or that of the byte that faulted.
+        """
+        cdef Job job
+        cdef int64_t fault, size = window.shape[0]
+        cdef const uint8_t *data = &window[0] if size else NULL
+        if not (
+            0 <= window_start <= position <= window_start + size <= source_size
+            and limit <= source_size
+            and room_for(size) <= min(self.sums.shape[0], self.legacy_sums.shape[0])
+        ):
+            raise ValueError("window, positions and sums do not fit to each other")
+        job.search = self.search
+        if window_start != self.window_start:
+            job.search.crc32c.count = job.search.crc32.count = 0
+        job.search.data = job.search.crc32c.data = job.search.crc32.data = data
+        job.search.crc32c.sums = &self.sums[0]
+        job.search.crc32.sums = &self.legacy_sums[0]
+        job.search.size = size
+        job.search.size_behind = source_size - window_start - size
+        job.search.position = position - window_start
+        job.search.limit = limit - window_start
+        job.search.lowest = lowest
+        job.search.highest = highest
+        with nogil:
+            fault = run_guarded(run_search, &job, data, size)
+        if fault >= 0:
+            self.window_start = -1
+            return KS_SOURCE_FAULT, window_start + fault
+        self.search = job.search
+        self.window_start = window_start
+        return job.status, window_start + job.search.position
+
+
+def room_for(int64_t size):
+    """Sums that are kept of a window of so many bytes."""
+    return size // KS_SUM_STEP + 2
+
+
+cdef struct Range:
+    ks_crc_sums sums
+    int64_t first
+    int64_t last
+    uint32_t crc
+
+
+def crc_of_range(const uint8_t[::1] data not None, int64_t start, int64_t first, int64_t last,
+                 uint32_t[::1] room not None, bint is_legacy=False):
+    """The CRC of [first, last), by sums from `start` on; for tests of the arithmetic."""
+    cdef ks_crc_sums sums
+    if not 0 <= start <= first <= last <= data.shape[0] or room.shape[0] < room_for(last):
+        raise ValueError("positions do not lie within the data")
+    sums.run = crc32_in_use() if is_legacy else crc32c_in_use()
+    sums.shifts = &ieee_shifts if is_legacy else &castagnoli_shifts
+    sums.data = &data[0] if data.shape[0] else NULL
+    sums.sums = &room[0]
+    sums.count = 0
+    ks_start_sums(&sums, start)
+    return ks_crc_of_range(&sums, first, last)
+
+
+# ---- what stands in order -------------------------------------------------------------
+
+
+def heaviest_ascending(
+    const int64_t[::1] first not None,
+    const int64_t[::1] below not None,
+    const int64_t[::1] rank not None,
+    const int64_t[::1] weight not None,
+    int64_t[::1] best not None,
+    int64_t[::1] chosen not None,
+    int64_t[::1] before not None,
+    uint8_t[::1] keep not None,
+):
+    """
+    Choose ranges, in their order, that ascend and weigh most.
+
+    Parameters
+    ----------
+    first : array of int64, shape (n,)
+        Looked at for its length only.
+    below : array of int64, shape (n,)
+        How many of the sorted ends lie below the start of each range: they may stand before.
+    rank : array of int64, shape (n,)
+        Place of the end of each range among the sorted ends, from 0.
+    weight : array of int64, shape (n,)
+        Not negative; their sum fits.
+    best, chosen : writable arrays of int64, shape (n + 1,)
+        Room: of the heaviest choice that ends with one of the ends, by place (a Fenwick tree).
+    before : writable array of int64, shape (n,)
+        Room.
+    keep : writable array of bytes, shape (n,)
+        1 where a range is chosen, else 0.
+    """
+    cdef int64_t n = first.shape[0], i, j, weight_here, found
+    if not (n == below.shape[0] == rank.shape[0] == weight.shape[0] == before.shape[0]
+            == keep.shape[0] == best.shape[0] - 1 == chosen.shape[0] - 1):
+        raise ValueError("the arrays differ in length")
+    for i in range(n):
+        if not (0 <= below[i] <= n and 0 <= rank[i] < n):
+            raise ValueError("a place is none")
+    with nogil:
+        for i in range(n + 1):
+            best[i] = 0
+            chosen[i] = -1
+        for i in range(n):
+            keep[i] = 0
+            weight_here, found, j = 0, -1, below[i]
+            while j > 0:
+                if best[j] > weight_here:
+                    weight_here, found = best[j], chosen[j]
+                j -= j & -j
+            before[i] = found
+            weight_here += weight[i]
+            j = rank[i] + 1
+            while j <= n:
+                if weight_here > best[j]:
+                    best[j], chosen[j] = weight_here, i
+                j += j & -j
+        weight_here, found, j = 0, -1, n
+        while j > 0:
+            if best[j] > weight_here:
+                weight_here, found = best[j], chosen[j]
+            j -= j & -j
+        while found >= 0:
+            keep[found] = 1
+            found = before[found]
