@@ -57,6 +57,7 @@
     X(BAD_TXN_INDEX_VERSION, 84, "an entry of a transaction index must have version 0") \
     /* 90-99: logs that Kafka refuses to load */ \
     X(NO_END_MARKER, 90, "a producer's control record must end a transaction") \
+    X(TRANSACTION_LEFT, 91, "a producer with an open transaction wrote outside of it")
     X(TRANSACTION_LEFT, 91, "a producer with an open transaction wrote outside of it") \
     /* 100-109: records that cannot be written */ \
     X(RECORD_TOO_LARGE, 100, "a record, and the batch around it, must fit into 2**31 - 1 bytes") \
@@ -65,6 +66,8 @@
     X(NEGATIVE_TIMESTAMP, 103, "a timestamp must not be negative, unless it is -1") \
     X(NULL_HEADER_KEY, 104, "the key of a header must not be null") \
     X(HEADERS_NOT_SUPPORTED, 105, "messages of magic 0 and 1 have no headers")
+    /* 100-109: what salvage decides */ \
+    X(NESTED, 100, "batches in damage that are not the log's own, by all that is around them")
 
 enum ks_status {
 #define KS_ENUM(symbol, number, sentence) KS_##symbol = number,

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from kafkascan._core import search as _core
 from kafkascan.batch_columns import BatchTable, last_offset, size_in_bytes
 
+_ONE = 1 << 10
+
 
 def heaviest_ascending(
     first: NDArray[np.int64], last: NDArray[np.int64], weight: NDArray[np.int64]
@@ -73,42 +75,47 @@ def in_order(batches: BatchTable, log_end: int) -> NDArray[np.bool_]:
 
     Notes
     -----
-    Within a piece, as many batches as possible stay; of the pieces those that hold most
-    bytes, as far as their offsets ascend.
+    As many batches as possible stay; those count more whose offsets are where they would be
+    without any gap between them and others.
     """
     keep = np.ones(len(batches), np.bool_)
     if are_ascending(batches):
         return keep
-    first, last = batches["base_offset"], last_offset(batches)
-    keep &= last >= first
+    weight = _support(batches)
+    keep = _heaviest(batches, weight)
     stops = batches["position"] + size_in_bytes(batches)
-    starts = np.flatnonzero(batches["position"][1:] != stops[:-1]) + 1
-    bounds = np.concatenate([[0], starts, [len(batches)]])
-    for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        if not are_ascending(batches[start:stop]):
-            rows = start + np.flatnonzero(keep[start:stop])
-            keep[rows] = heaviest_ascending(first[rows], last[rows], np.ones(len(rows), np.int64))
-    _keep_pieces(keep, batches, bounds, log_end)
+    if int(stops[-1]) != log_end:
+        return keep
+    breaks = np.flatnonzero(batches["position"][1:] != stops[:-1]) + 1
+    own = int(breaks[-1]) if len(breaks) else 0
+    at_end = _heaviest(batches[own:], weight[own:])
+    if 2 * int(weight[own:][keep[own:]].sum()) >= int(weight[own:][at_end].sum()):
+        return keep
+    # Most of the log's own end was given up for something before it.
+    weight[own:][at_end] += weight.sum()
+    return _heaviest(batches, weight)
+
+
+def _heaviest(batches: BatchTable, weight: NDArray[np.int64]) -> NDArray[np.bool_]:
+    first, last = batches["base_offset"], last_offset(batches)
+    keep = last >= first
+    keep[keep] = heaviest_ascending(first[keep], last[keep], weight[keep])
     return keep
 
 
-def _keep_pieces(
-    keep: NDArray[np.bool_], batches: BatchTable, bounds: NDArray[np.int64], log_end: int
-) -> None:
-    """Let pieces go that contradict heavier ones."""
-    piece_of = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    rows = np.flatnonzero(keep)
-    if not len(rows):
-        return
-    pieces, heads = np.unique(piece_of[rows], return_index=True)
-    tails = np.append(heads[1:], len(rows)) - 1
-    first, last = batches["base_offset"], last_offset(batches)
-    sizes = size_in_bytes(batches)
-    weight = np.add.reduceat(sizes[rows], heads)
-    if int(batches["position"][-1] + sizes[-1]) == log_end and piece_of[rows[-1]] == piece_of[-1]:
-        weight[-1] += weight.sum()
-    is_chosen = heaviest_ascending(first[rows[heads]], last[rows[tails]], weight)
-    keep &= np.isin(piece_of, pieces[is_chosen])
+def _support(batches: BatchTable) -> NDArray[np.int64]:
+    """Weigh batches: those more whose offsets agree with the counts of records around them."""
+    counts = batches["last_offset_delta"].astype(np.int64) + 1
+    origin = batches["base_offset"] - (np.cumsum(counts) - counts)
+    _, origin_of, seen = np.unique(origin, return_inverse=True, return_counts=True)
+    weight: NDArray[np.int64] = _ONE + np.minimum(seen, _ONE // 2 - 1)[origin_of]
+    is_near = np.zeros(len(batches), np.bool_)
+    for distance in (1, 2):
+        agrees = origin[distance:] == origin[:-distance]
+        is_near[distance:] |= agrees
+        is_near[:-distance] |= agrees
+    weight[is_near] += _ONE // 2
+    return weight
 
 
 def fit_between(

@@ -294,7 +294,7 @@ class ResyncScan:
         if found is None:
             self._take_end(end, error)
         else:
-            self._leave_out(found, error or self._torn_error())
+            self._leave_out(found, error or torn_error(self._source, self.position))
 
     def _take_end(self, end: ScanEnd | None, error: CorruptBatchError | None) -> None:
         if end is ScanEnd.CLEAN and self.position < self._stop:
@@ -307,12 +307,6 @@ class ResyncScan:
 
     def _checksum_error(self, row: np.void) -> CorruptBatchError:
         return record_error("CHECKSUM_MISMATCH", self._source.path, row)
-
-    def _torn_error(self) -> CorruptBatchError:
-        header = read_bytes(self._source, self.position, HEADER_SIZE_UP_TO_MAGIC)
-        base_offset = int.from_bytes(header[:8], "big", signed=True)
-        reason = SENTENCES[STATUS["TORN_TAIL"]]
-        return CorruptBatchError(self._source.path, self.position, base_offset, reason, "TORN_TAIL")
 
     def _last_offset(self) -> int:
         for table in reversed(self._tables):
@@ -371,3 +365,11 @@ def _first_offset(batches: BatchTable, row: int) -> int | None:
 
 def _stop_of(batches: BatchTable) -> int:
     return int(batches["position"][-1]) + int(size_in_bytes(batches[-1:])[0])
+
+
+def torn_error(source: Source, position: int) -> CorruptBatchError:
+    """Return the error of a batch that is cut off, where that is one."""
+    header = read_bytes(source, position, HEADER_SIZE_UP_TO_MAGIC)
+    base_offset = int.from_bytes(header[:8], "big", signed=True) if len(header) >= 8 else None
+    reason = SENTENCES[STATUS["TORN_TAIL"]]
+    return CorruptBatchError(source.path, position, base_offset, reason, "TORN_TAIL")

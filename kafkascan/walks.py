@@ -139,6 +139,14 @@ class BatchWalk:
         return 0 if self.end is ScanEnd.CLEAN else self.source.size - self.position
 
 
+def row_of_header(header: bytes, position: int, size: int) -> BatchTable:
+    """Return the row of a batch that has a header, a position and a size; none if it is none."""
+    row = np.empty(1, BATCH_DTYPE)
+    _, count, _ = _core.scan_into(header, 0, max(size, len(header)), 0, 1, row)
+    row["position"] = position
+    return row[:count]
+
+
 def read_bytes(source: Source, position: int, size: int) -> bytes:
     """Return a copy of some bytes; a fault in a map is an error, as in the loops."""
     with source.window(position, size) as window:

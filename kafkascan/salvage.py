@@ -1,0 +1,410 @@
+"""Logs copied without their damage: all that is intact, also what a broker would throw away."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kafkascan.batch_columns import size_in_bytes
+from kafkascan.checkpoints import LEADER_EPOCH_CHECKPOINT, LOG_START_CHECKPOINT, read_leader_epochs
+from kafkascan.errors import KafkaScanError
+from kafkascan.files import AtomicFile
+from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.log_dir import PartitionDir, SegmentFile, open_log_dir, partition_dir
+from kafkascan.mending import MendedLog
+from kafkascan.names import parse_segment_name
+from kafkascan.recovery import PartitionRecovery, Recovery, recover
+from kafkascan.salvaged_segments import Doubtful, SegmentSalvage, salvage_segment
+from kafkascan.sources import Source
+from kafkascan.true_batches import HIGHEST_OFFSET
+from kafkascan.walks import read_bytes
+
+_COPIED_AT_ONCE = 1 << 23
+# What is known of a log besides its batches and what follows from them.
+_KEPT_FILES = ("partition.metadata", "quorum-state")
+_KEPT_DATA_DIR_FILES = ("meta.properties", "bootstrap.checkpoint", LOG_START_CHECKPOINT)
+
+OnProgress = Callable[["PartitionSalvage", int, int], object]
+
+
+@dataclass
+class PartitionSalvage:
+    """
+    What became of the log of one partition.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    destination : pathlib.Path or None
+        The folder that was written; None if none was to be.
+    topic : str or None
+    partition : int or None
+    segments : list of SegmentSalvage
+        In log order.
+    left_out : list of str
+        Other log files, that are no part of the log: on their way out or in.
+    recovery : PartitionRecovery or None
+        What was done for a broker to take the copy as it is.
+    error : Exception or None
+        Why there is no copy, or none that a broker takes.
+    """
+
+    path: Path
+    destination: Path | None
+    topic: str | None
+    partition: int | None
+    segments: list[SegmentSalvage] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    recovery: PartitionRecovery | None = None
+    error: Exception | None = None
+
+    @property
+    def lost_bytes(self) -> int:
+        """Bytes of all losses."""
+        return sum(segment.lost_bytes for segment in self.segments)
+
+
+@dataclass
+class Salvage:
+    """
+    What became of the logs of a data dir, of a partition, or of one segment.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    destination : pathlib.Path or None
+    partitions : list of PartitionSalvage
+    is_marked_clean : bool
+        Whether brokers are told to take the copy of a data dir as it is.
+    """
+
+    path: Path
+    destination: Path | None
+    partitions: list[PartitionSalvage]
+    is_marked_clean: bool = False
+
+    @property
+    def lost_bytes(self) -> int:
+        """Bytes of all losses."""
+        return sum(one.lost_bytes for one in self.partitions)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the losses and repairs as rows that all have the same columns."""
+        for partition in self.partitions:
+            place = {"topic": partition.topic, "partition": partition.partition}
+            for segment in partition.segments:
+                here = place | {"segment": segment.name}
+                for loss in segment.losses:
+                    yield _ROW | here | {"what": "lost"} | asdict(loss)
+                for one in segment.repairs:
+                    reason = f"{one.field} was {one.old}, is {one.new}"
+                    last = {"first_offset": one.base_offset, "position": one.position}
+                    yield _ROW | here | last | {
+                        "what": "mended", "symbol": one.field.upper(), "reason": reason
+                    }  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it in dictionaries and lists."""
+        return {
+            "path": str(self.path),
+            "destination": None if self.destination is None else str(self.destination),
+            "is_marked_clean": self.is_marked_clean,
+            "lost_bytes": self.lost_bytes,
+            "partitions": [_partition_dict(one) for one in self.partitions],
+        }
+
+    def to_json(self) -> str:
+        """Return all of it as a JSON document."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def __repr__(self) -> str:
+        lines = [f"<Salvage {self.path}: {self.lost_bytes:,} bytes lost>"]
+        for one in self.partitions:
+            kept = sum(segment.batches for segment in one.segments)
+            losses = sum(len(segment.losses) for segment in one.segments)
+            repairs = sum(len(segment.repairs) for segment in one.segments)
+            lines.append(
+                f"  {one.path.name}: {kept:,} batches kept, {losses} losses of"
+                f" {one.lost_bytes:,} bytes, {repairs} fields mended"
+                + ("" if one.error is None else f"; {one.error}")
+            )
+        return "\n".join(lines)
+
+
+SALVAGE_COLUMNS = (
+    "topic", "partition", "segment", "what", "symbol", "position", "size", "first_offset",
+    "last_offset", "claimed_first_offset", "claimed_last_offset", "claimed_records",
+    "zero_bytes", "reason",
+)  # fmt: skip
+"""Columns of `Salvage.rows`."""
+
+_ROW: dict[str, Any] = dict.fromkeys(SALVAGE_COLUMNS)
+
+
+def _partition_dict(one: PartitionSalvage) -> dict[str, Any]:
+    return {
+        "path": str(one.path),
+        "destination": None if one.destination is None else str(one.destination),
+        "topic": one.topic,
+        "partition": one.partition,
+        "lost_bytes": one.lost_bytes,
+        "left_out": one.left_out,
+        "error": None if one.error is None else str(one.error),
+        "segments": [_segment_dict(segment) for segment in one.segments],
+    }
+
+
+def _segment_dict(segment: SegmentSalvage) -> dict[str, Any]:
+    plain = {name: value for name, value in vars(segment).items() if name not in _LISTS}
+    return plain | {
+        "end": None if segment.end is None else segment.end.name,
+        "error": None if segment.error is None else str(segment.error),
+        "lost_bytes": segment.lost_bytes,
+        **{name: [asdict(one) for one in getattr(segment, name)] for name in _LISTS},
+    }
+
+
+_LISTS = ("pieces", "losses", "repairs")
+
+
+def salvage(
+    path: str | os.PathLike[str],
+    destination: str | os.PathLike[str] | None = None,
+    /,
+    *,
+    doubtful: Doubtful = "keep",
+    interval_bytes: int = DEFAULT_INTERVAL_BYTES,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> Salvage:
+    """
+    Copy logs without their damage, and tell what is lost.
+
+    A broker that recovers a log gives up all that follows the first damage. Here what is
+    behind it is found again: batches whose checksum is right and whose offsets belong there.
+
+    Parameters
+    ----------
+    path : path
+        A broker's data dir, the folder of one partition, or one segment. It is only read.
+    destination : path, optional
+        A folder that is empty or not there yet. It gets what a broker needs: the logs, their
+        indexes, snapshots of producers and leader epochs. Without it, nothing is written and
+        the result tells what would be.
+    doubtful : {"keep", "drop"}
+        What to do with batches in damage of which nothing but their checksums and offsets
+        says that they are the log's own, and not the content of a damaged record.
+    interval_bytes : int, default 4096
+        As of `recover`.
+    threads : int, optional
+        Partitions that are worked on at once; by default one per CPU.
+    on_progress : callable, optional
+        Gets each partition's result when it is there, how many there are so far, and of how
+        many.
+
+    Returns
+    -------
+    Salvage
+        `Salvage.to_json` is the report. An error in one partition does not keep others from
+        being copied; it is in that one's `error`.
+
+    Raises
+    ------
+    FileExistsError
+        If there is something in the destination.
+    OSError
+        If `path` cannot be read.
+
+    Notes
+    -----
+    Kept is every batch whose checksum is right and that stands in order. Base offset, length,
+    leader epoch and magic byte, which no checksum covers, are mended where neighbours say what
+    they were; see docs/salvage.md for what that guarantees, and what it cannot. Time is linear
+    in the size of the logs, on any bytes; memory is 69 bytes per batch of a segment.
+
+    A transaction whose marker was lost stays open, up to the next marker of its producer.
+    """
+    job = _Job(Path(path), None if destination is None else Path(destination), doubtful)
+    if job.destination is not None:
+        _require_empty(job.destination)
+        job.destination.mkdir(parents=True, exist_ok=True)
+    if threads is not None and threads < 1:
+        raise ValueError("threads must be at least 1")
+    done: list[PartitionSalvage] = []
+    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+        for one in pool.map(job.copy, job.partitions):
+            done.append(one)
+            if on_progress is not None:
+                on_progress(one, len(done), len(job.partitions))
+    result = Salvage(job.path, job.destination, done)
+    if job.destination is not None:
+        job.copy_data_dir_files()
+        _make_ready(result, job.destination, interval_bytes, threads)
+    return result
+
+
+class _Job:
+    def __init__(self, path: Path, destination: Path | None, doubtful: Doubtful) -> None:
+        if doubtful not in ("keep", "drop"):
+            raise ValueError(f"doubtful must be 'keep' or 'drop', not {doubtful!r}")
+        self.path, self.destination, self._doubtful = path, destination, doubtful
+        self._is_file = not path.is_dir()
+        if self._is_file:
+            path.stat()
+            self.partitions = [partition_dir(path.parent)]
+        else:
+            self.partitions = open_log_dir(path).partitions
+        # Of a data dir, the logs that a broker would load; of a partition, that one.
+        self._is_data_dir = not self._is_file and [one.path for one in self.partitions] != [path]
+        if self._is_data_dir:
+            self.partitions = [
+                one
+                for one in self.partitions
+                if one.topic is not None and one.state in (None, "future")
+            ]
+
+    def copy(self, one: PartitionDir) -> PartitionSalvage:
+        """Copy one log."""
+        folder = self.destination
+        if folder is not None and self._is_data_dir:
+            folder = folder / one.path.name
+        result = PartitionSalvage(one.path, folder, one.topic, one.partition)
+        try:
+            if folder is not None:
+                folder.mkdir(exist_ok=True)
+                _copy_files(one.path, folder, _files_to_keep(one.path, is_all=not self._is_file))
+            self._copy_segments(one, result)
+        except Exception as error:  # whatever it is, others are not to suffer from it
+            result.error = error
+        return result
+
+    def _copy_segments(self, one: PartitionDir, result: PartitionSalvage) -> None:
+        segments = one.segments if not self._is_file else [_segment_file(self.path)]
+        live = [segment for segment in segments if segment.name.is_live]
+        if self._is_file and not live:
+            live = segments
+        result.left_out = [
+            segment.path.name
+            for segment in segments
+            if segment not in live and segment.name.kind == "log"
+        ]
+        bases = [segment.name.base_offset for segment in live]
+        for index, segment in enumerate(live):
+            following = bases[index + 1] if index + 1 < len(live) else None
+            highest = HIGHEST_OFFSET if following is None else following - 1
+            outcome = SegmentSalvage(segment.path.name, segment.name.base_offset)
+            result.segments.append(outcome)
+            try:
+                self._copy_segment(segment.path, outcome, highest, result.destination)
+            except (OSError, KafkaScanError) as error:
+                outcome.error = result.error = error
+
+    def _copy_segment(
+        self, path: Path, outcome: SegmentSalvage, highest: int, folder: Path | None
+    ) -> None:
+        with Source(path) as source:
+            log = salvage_segment(
+                source,
+                outcome,
+                highest=highest,
+                known_epochs=_known_epochs(path.parent),
+                doubtful=self._doubtful,
+            )
+            if folder is None:
+                return
+            with AtomicFile(folder / path.name, like=path) as file:
+                for data in _mended_bytes(source, log):
+                    file.stream.write(data)
+            source.require_unshrunk()
+
+    def copy_data_dir_files(self) -> None:
+        """Copy what a data dir says of itself; without it no broker starts."""
+        if self._is_data_dir and self.destination is not None:
+            _copy_files(self.path, self.destination, _KEPT_DATA_DIR_FILES)
+
+
+def _known_epochs(folder: Path) -> set[int]:
+    """Return the leader epochs that a folder's file knows of, if it can be read."""
+    with contextlib.suppress(OSError, KafkaScanError):
+        return {one.epoch for one in read_leader_epochs(folder / LEADER_EPOCH_CHECKPOINT)}
+    return set()
+
+
+def _segment_file(path: Path) -> SegmentFile:
+    name = parse_segment_name(path.name)
+    if name is None:
+        raise ValueError(f"{path}: not named as a segment")
+    return SegmentFile(path, name)
+
+
+def _files_to_keep(folder: Path, *, is_all: bool) -> Iterator[str]:
+    """Name the files of a log that are copied as they are; KRaft's snapshots are whole."""
+    yield from _KEPT_FILES
+    if is_all:
+        yield from sorted(
+            entry.name for entry in os.scandir(folder) if entry.name.endswith(".checkpoint")
+        )
+
+
+def _copy_files(source: Path, destination: Path, names: Iterable[str]) -> None:
+    for name in names:
+        if (source / name).is_file():
+            with (
+                open(source / name, "rb") as old,
+                AtomicFile(destination / name, like=source / name) as new,
+            ):
+                shutil.copyfileobj(old, new.stream, _COPIED_AT_ONCE)
+
+
+def _mended_bytes(source: Source, log: MendedLog) -> Iterator[bytes]:
+    """Yield the batches of a log, neighbours at once, with what was mended."""
+    starts = log.batches["position"]
+    stops = starts + size_in_bytes(log.batches)
+    patches = log.patches()
+    is_head = np.append(True, starts[1:] != stops[:-1]) if len(starts) else np.empty(0, bool)
+    is_head |= np.isin(starts, list(patches))
+    heads = np.append(np.flatnonzero(is_head), len(starts))
+    for head, following in zip(heads[:-1].tolist(), heads[1:].tolist(), strict=True):
+        position, stop = int(starts[head]), int(stops[following - 1])
+        patch = patches.get(position, b"")
+        yield patch
+        position += len(patch)
+        while position < stop:
+            size = min(_COPIED_AT_ONCE, stop - position)
+            yield read_bytes(source, position, size)
+            position += size
+
+
+def _require_empty(folder: Path) -> None:
+    if folder.exists() and any(os.scandir(folder)):
+        raise FileExistsError(f"{folder}: there is something in it already")
+
+
+def _make_ready(
+    result: Salvage, destination: Path, interval_bytes: int, threads: int | None
+) -> None:
+    """Build what belongs to the copied logs, so that a broker takes them as they are."""
+    done: Recovery = recover(
+        destination,
+        write=True,
+        backup=False,
+        recovery_point=0,
+        interval_bytes=interval_bytes,
+        threads=threads,
+        mark_clean=all(one.error is None for one in result.partitions),
+    )
+    result.is_marked_clean = done.is_marked_clean
+    by_path = {one.path: one for one in done.partitions}
+    for one in result.partitions:
+        one.recovery = by_path.get(one.destination) if one.destination else None
+        if one.recovery is not None and one.error is None:
+            one.error = one.recovery.error
