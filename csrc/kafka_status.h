@@ -65,9 +65,9 @@
     X(OFFSET_DELTA_TOO_LARGE, 102, "an offset must lie within 2**31 - 1 of its batch's first one") \
     X(NEGATIVE_TIMESTAMP, 103, "a timestamp must not be negative, unless it is -1") \
     X(NULL_HEADER_KEY, 104, "the key of a header must not be null") \
-    X(HEADERS_NOT_SUPPORTED, 105, "messages of magic 0 and 1 have no headers")
-    /* 100-109: what salvage decides */ \
-    X(NESTED, 100, "batches in damage that are not the log's own, by all that is around them")
+    X(HEADERS_NOT_SUPPORTED, 105, "messages of magic 0 and 1 have no headers") \
+    /* 110-119: what salvage decides */ \
+    X(NESTED, 110, "batches in damage that are not the log's own, by all that is around them")
 
 enum ks_status {
 #define KS_ENUM(symbol, number, sentence) KS_##symbol = number,

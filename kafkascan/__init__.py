@@ -105,6 +105,7 @@ from kafkascan.log_rewrites import (
     without_offsets,
 )
 from kafkascan.lookups import BatchLocation, RecordLocation, lookup_offset, lookup_timestamp
+from kafkascan.mending import Repair
 from kafkascan.names import SegmentName, parse_segment_name
 from kafkascan.producer_census import (
     PRODUCER_COUNTS,
@@ -123,6 +124,9 @@ from kafkascan.records import iter_records, read_records
 from kafkascan.recovery import PartitionRecovery, Recovery, recover
 from kafkascan.restamping import restamp, restamp_in_place
 from kafkascan.rewrite_reports import LogRewrite, SegmentRewrite
+from kafkascan.resync import Gap
+from kafkascan.salvage import PartitionSalvage, Salvage, salvage
+from kafkascan.salvaged_segments import Loss, Piece, SegmentSalvage
 from kafkascan.segment import Segment, open_segment
 from kafkascan.segment_writer import SegmentWriter
 from kafkascan.selection import select_offsets, select_times
@@ -175,6 +179,7 @@ __all__ = [
     "FilterReport",
     "FilteredRecords",
     "Finding",
+    "Gap",
     "IndexOverflowError",
     "InvalidRecordError",
     "KafkaScanError",
@@ -186,9 +191,12 @@ __all__ = [
     "LogDirInUseError",
     "LogFinding",
     "LogRewrite",
+    "Loss",
     "PartitionDir",
     "PartitionMetadata",
     "PartitionRecovery",
+    "PartitionSalvage",
+    "Piece",
     "ProducerCensus",
     "Record",
     "RecordCounts",
@@ -197,6 +205,8 @@ __all__ = [
     "RecordTable",
     "Recovery",
     "RestampReport",
+    "Repair",
+    "Salvage",
     "ScanEnd",
     "Segment",
     "SegmentEnd",
@@ -205,6 +215,7 @@ __all__ = [
     "SegmentReport",
     "SegmentRewrite",
     "SegmentWriter",
+    "SegmentSalvage",
     "Severity",
     "Source",
     "SourceInUseError",
@@ -265,6 +276,7 @@ __all__ = [
     "restamp",
     "restamp_in_place",
     "restamp_log",
+    "salvage",
     "scan_batches",
     "scan_log_dir",
     "scrub_log",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,20 @@ def plain_column(values: NDArray[Any]) -> pa.Array:
     """Return numbers or booleans as they are."""
     pa = require_pyarrow()
     return pa.array(np.ascontiguousarray(values))
+
+
+def table_of(columns: Mapping[str, Sequence[Any]], *, texts: Collection[str]) -> pa.Table:
+    """Return lists as a table: those that are texts, and others, which are numbers or flags."""
+    pa = require_pyarrow()
+
+    def column_of(name: str, values: Sequence[Any]) -> Any:
+        if name in texts:
+            return pa.array(values, pa.string())
+        kinds = {type(value) for value in values if value is not None}
+        kind = pa.float64() if float in kinds else pa.bool_() if kinds == {bool} else pa.int64()
+        return pa.array(values, kind)
+
+    return pa.table({name: column_of(name, values) for name, values in columns.items()})
 
 
 def timestamp_column(milliseconds: NDArray[np.int64]) -> pa.Array:

@@ -19,7 +19,7 @@ from kafkascan.batch_columns import BatchTable, join_tables, last_offset
 from kafkascan.checks import crc_of_bytes
 from kafkascan.errors import CorruptBatchError, record_error
 from kafkascan.layout import BATCH_HEADER_SIZE, CRC_STARTS, LOG_OVERHEAD
-from kafkascan.ordering import are_ascending, heaviest_ascending
+from kafkascan.offset_order import are_ascending, heaviest_ascending
 from kafkascan.resync import ResyncScan, torn_error
 from kafkascan.sources import Source
 from kafkascan.walks import read_bytes, row_of_header

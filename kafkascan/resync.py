@@ -16,7 +16,7 @@ from kafkascan.batch_columns import BatchTable, join_tables, last_offset, next_o
 from kafkascan.checks import verify_crcs, verify_rows
 from kafkascan.errors import SENTENCES, STATUS, CorruptBatchError, record_error
 from kafkascan.layout import BATCH_DTYPE, HEADER_SIZE_UP_TO_MAGIC, ScanEnd
-from kafkascan.ordering import are_ascending, fit_between, in_order
+from kafkascan.offset_order import are_ascending, fit_between, in_order
 from kafkascan.parallel import collect_in_parts
 from kafkascan.sources import Source
 from kafkascan.true_batches import HIGHEST_OFFSET, BatchSearch

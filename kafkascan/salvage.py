@@ -5,33 +5,41 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kafkascan import arrow
 from kafkascan.batch_columns import size_in_bytes
-from kafkascan.checkpoints import LEADER_EPOCH_CHECKPOINT, LOG_START_CHECKPOINT, read_leader_epochs
+from kafkascan.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    parse_leader_epochs,
+)
 from kafkascan.errors import KafkaScanError
 from kafkascan.files import AtomicFile
+from kafkascan.folders import Folder
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
-from kafkascan.log_dir import PartitionDir, SegmentFile, open_log_dir, partition_dir
+from kafkascan.log_dir import SegmentFile, is_log_dir
+from kafkascan.logs import Log, open_logs
 from kafkascan.mending import MendedLog
-from kafkascan.names import parse_segment_name
 from kafkascan.recovery import PartitionRecovery, Recovery, recover
 from kafkascan.salvaged_segments import Doubtful, SegmentSalvage, salvage_segment
 from kafkascan.sources import Source
 from kafkascan.true_batches import HIGHEST_OFFSET
 from kafkascan.walks import read_bytes
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _COPIED_AT_ONCE = 1 << 23
 # What is known of a log besides its batches and what follows from them.
 _KEPT_FILES = ("partition.metadata", "quorum-state")
-_KEPT_DATA_DIR_FILES = ("meta.properties", "bootstrap.checkpoint", LOG_START_CHECKPOINT)
+_DATA_DIR_FILES = ("meta.properties", "bootstrap.checkpoint", LOG_START_CHECKPOINT)
 
 OnProgress = Callable[["PartitionSalvage", int, int], object]
 
@@ -112,6 +120,15 @@ class Salvage:
                         "what": "mended", "symbol": one.field.upper(), "reason": reason
                     }  # fmt: skip
 
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return losses and repairs as a table."""
+        rows = list(self.rows())
+        return {name: [row[name] for row in rows] for name in SALVAGE_COLUMNS}
+
+    def to_arrow(self) -> pa.Table:
+        """Return losses and repairs as Arrow's table."""
+        return arrow.table_of(self.to_columns(), texts=_TEXTS)
+
     def to_dict(self) -> dict[str, Any]:
         """Return all of it in dictionaries and lists."""
         return {
@@ -147,6 +164,7 @@ SALVAGE_COLUMNS = (
 )  # fmt: skip
 """Columns of `Salvage.rows`."""
 
+_TEXTS = ("topic", "segment", "what", "symbol", "reason")
 _ROW: dict[str, Any] = dict.fromkeys(SALVAGE_COLUMNS)
 
 
@@ -195,7 +213,8 @@ def salvage(
     Parameters
     ----------
     path : path
-        A broker's data dir, the folder of one partition, or one segment. It is only read.
+        A broker's data dir, the folder of one partition, a tar of them, or one segment. It is
+        only read.
     destination : path, optional
         A folder that is empty or not there yet. It gets what a broker needs: the logs, their
         indexes, snapshots of producers and leader epochs. Without it, nothing is written and
@@ -241,10 +260,10 @@ def salvage(
         raise ValueError("threads must be at least 1")
     done: list[PartitionSalvage] = []
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        for one in pool.map(job.copy, job.partitions):
+        for one in pool.map(job.copy, job.logs):
             done.append(one)
             if on_progress is not None:
-                on_progress(one, len(done), len(job.partitions))
+                on_progress(one, len(done), len(job.logs))
     result = Salvage(job.path, job.destination, done)
     if job.destination is not None:
         job.copy_data_dir_files()
@@ -257,112 +276,84 @@ class _Job:
         if doubtful not in ("keep", "drop"):
             raise ValueError(f"doubtful must be 'keep' or 'drop', not {doubtful!r}")
         self.path, self.destination, self._doubtful = path, destination, doubtful
-        self._is_file = not path.is_dir()
-        if self._is_file:
-            path.stat()
-            self.partitions = [partition_dir(path.parent)]
-        else:
-            self.partitions = open_log_dir(path).partitions
-        # Of a data dir, the logs that a broker would load; of a partition, that one.
-        self._is_data_dir = not self._is_file and [one.path for one in self.partitions] != [path]
-        if self._is_data_dir:
-            self.partitions = [
-                one
-                for one in self.partitions
-                if one.topic is not None and one.state in (None, "future")
-            ]
+        self.logs = open_logs(path)
+        is_folder = is_log_dir(path)
+        self._is_data_dir = is_folder and [log.partition.path for log in self.logs] != [path]
 
-    def copy(self, one: PartitionDir) -> PartitionSalvage:
+    def copy(self, log: Log) -> PartitionSalvage:
         """Copy one log."""
-        folder = self.destination
+        one, folder = log.partition, self.destination
         if folder is not None and self._is_data_dir:
             folder = folder / one.path.name
         result = PartitionSalvage(one.path, folder, one.topic, one.partition)
+        live = {segment.path.name for segment in log.segments}
+        result.left_out = [
+            segment.path.name
+            for segment in one.segments
+            if segment.path.name not in live and segment.name.kind == "log"
+        ]
         try:
             if folder is not None:
                 folder.mkdir(exist_ok=True)
-                _copy_files(one.path, folder, _files_to_keep(one.path, is_all=not self._is_file))
-            self._copy_segments(one, result)
+                snapshots = [name for name in one.folder.names() if name.endswith(".checkpoint")]
+                _copy_files(one.folder, folder, [*_KEPT_FILES, *snapshots])
+            self._copy_segments(log, result)
         except Exception as error:  # whatever it is, others are not to suffer from it
             result.error = error
         return result
 
-    def _copy_segments(self, one: PartitionDir, result: PartitionSalvage) -> None:
-        segments = one.segments if not self._is_file else [_segment_file(self.path)]
-        live = [segment for segment in segments if segment.name.is_live]
-        if self._is_file and not live:
-            live = segments
-        result.left_out = [
-            segment.path.name
-            for segment in segments
-            if segment not in live and segment.name.kind == "log"
-        ]
-        bases = [segment.name.base_offset for segment in live]
-        for index, segment in enumerate(live):
-            following = bases[index + 1] if index + 1 < len(live) else None
-            highest = HIGHEST_OFFSET if following is None else following - 1
+    def _copy_segments(self, log: Log, result: PartitionSalvage) -> None:
+        bases = [segment.name.base_offset for segment in log.segments]
+        for segment, following in zip(log.segments, [*bases[1:], None], strict=True):
             outcome = SegmentSalvage(segment.path.name, segment.name.base_offset)
             result.segments.append(outcome)
+            highest = HIGHEST_OFFSET if following is None else following - 1
             try:
-                self._copy_segment(segment.path, outcome, highest, result.destination)
+                self._copy_segment(segment, outcome, highest, result.destination)
             except (OSError, KafkaScanError) as error:
                 outcome.error = result.error = error
 
     def _copy_segment(
-        self, path: Path, outcome: SegmentSalvage, highest: int, folder: Path | None
+        self, segment: SegmentFile, outcome: SegmentSalvage, highest: int, folder: Path | None
     ) -> None:
-        with Source(path) as source:
+        with segment.open() as source:
             log = salvage_segment(
                 source,
                 outcome,
                 highest=highest,
-                known_epochs=_known_epochs(path.parent),
+                known_epochs=_known_epochs(segment.folder),
                 doubtful=self._doubtful,
             )
             if folder is None:
                 return
-            with AtomicFile(folder / path.name, like=path) as file:
+            like = segment.path if segment.path.is_file() else None
+            with AtomicFile(folder / segment.path.name, like=like) as file:
                 for data in _mended_bytes(source, log):
                     file.stream.write(data)
             source.require_unshrunk()
 
     def copy_data_dir_files(self) -> None:
         """Copy what a data dir says of itself; without it no broker starts."""
-        if self._is_data_dir and self.destination is not None:
-            _copy_files(self.path, self.destination, _KEPT_DATA_DIR_FILES)
+        if self._is_data_dir and self.destination is not None and self.logs:
+            _copy_files(self.logs[0].partition.folder.parent, self.destination, _DATA_DIR_FILES)
 
 
-def _known_epochs(folder: Path) -> set[int]:
+def _known_epochs(folder: Folder) -> set[int]:
     """Return the leader epochs that a folder's file knows of, if it can be read."""
     with contextlib.suppress(OSError, KafkaScanError):
-        return {one.epoch for one in read_leader_epochs(folder / LEADER_EPOCH_CHECKPOINT)}
+        data = folder.read(LEADER_EPOCH_CHECKPOINT)
+        if data is not None:
+            path = str(folder.path / LEADER_EPOCH_CHECKPOINT)
+            return {one.epoch for one in parse_leader_epochs(data, path)}
     return set()
 
 
-def _segment_file(path: Path) -> SegmentFile:
-    name = parse_segment_name(path.name)
-    if name is None:
-        raise ValueError(f"{path}: not named as a segment")
-    return SegmentFile(path, name)
-
-
-def _files_to_keep(folder: Path, *, is_all: bool) -> Iterator[str]:
-    """Name the files of a log that are copied as they are; KRaft's snapshots are whole."""
-    yield from _KEPT_FILES
-    if is_all:
-        yield from sorted(
-            entry.name for entry in os.scandir(folder) if entry.name.endswith(".checkpoint")
-        )
-
-
-def _copy_files(source: Path, destination: Path, names: Iterable[str]) -> None:
+def _copy_files(source: Folder, destination: Path, names: Iterable[str]) -> None:
     for name in names:
-        if (source / name).is_file():
-            with (
-                open(source / name, "rb") as old,
-                AtomicFile(destination / name, like=source / name) as new,
-            ):
-                shutil.copyfileobj(old, new.stream, _COPIED_AT_ONCE)
+        data = source.read(name)
+        if data is not None:
+            with AtomicFile(destination / name) as file:
+                file.stream.write(data)
 
 
 def _mended_bytes(source: Source, log: MendedLog) -> Iterator[bytes]:

@@ -1,4 +1,3 @@
-"""The kernels in use, for loops that sum what they write."""
 """The kernels in use, for loops that sum by themselves."""
 
 from libc.stdint cimport uint8_t, uint32_t
@@ -10,5 +9,3 @@ cdef extern from "crc32c.h" nogil:
 
 cdef ks_crc_fn crc32c_kernel
 cdef ks_crc_fn crc32_kernel
-cdef ks_crc_fn crc32c_in_use() noexcept
-cdef ks_crc_fn crc32_in_use() noexcept

@@ -43,14 +43,6 @@ crc32_kernel = NULL
 cdef str crc32c_name = ""
 
 
-cdef ks_crc_fn crc32c_in_use() noexcept:
-    return crc32c_kernel
-
-
-cdef ks_crc_fn crc32_in_use() noexcept:
-    return crc32_kernel
-
-
 cdef dict supported_kernels(const ks_crc_kernel *kernels, int count):
     """Kernels that this CPU can run, by name, slowest first; each as its index."""
     return {kernels[i].name.decode(): i for i in range(count) if kernels[i].is_supported()}

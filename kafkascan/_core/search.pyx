@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from kafkascan._core.checksums cimport crc32_in_use, crc32c_in_use, ks_crc_fn
+from kafkascan._core.checksums cimport crc32_kernel, crc32c_kernel, ks_crc_fn
 from kafkascan._core.guard cimport run_guarded
 from kafkascan._core.layout cimport KS_SOURCE_FAULT
 
@@ -75,9 +75,9 @@ cdef class Searcher:
         self.sums = sums
         self.legacy_sums = legacy_sums
         self.window_start = -1
-        self.search.crc32c.run = crc32c_in_use()
+        self.search.crc32c.run = crc32c_kernel
         self.search.crc32c.shifts = &castagnoli_shifts
-        self.search.crc32.run = crc32_in_use()
+        self.search.crc32.run = crc32_kernel
         self.search.crc32.shifts = &ieee_shifts
 
     def find(
@@ -159,7 +159,7 @@ def crc_of_range(const uint8_t[::1] data not None, int64_t start, int64_t first,
     cdef ks_crc_sums sums
     if not 0 <= start <= first <= last <= data.shape[0] or room.shape[0] < room_for(last):
         raise ValueError("positions do not lie within the data")
-    sums.run = crc32_in_use() if is_legacy else crc32c_in_use()
+    sums.run = crc32_kernel if is_legacy else crc32c_kernel
     sums.shifts = &ieee_shifts if is_legacy else &castagnoli_shifts
     sums.data = &data[0] if data.shape[0] else NULL
     sums.sums = &room[0]

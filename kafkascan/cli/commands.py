@@ -23,6 +23,7 @@ from kafkascan.cli.output import NAMED_CODES, Columns, open_writer, write_rows
 from kafkascan.cli.record_commands import records
 from kafkascan.cli.recovery_commands import recover
 from kafkascan.cli.rewrite_commands import convert, restamp, scrub
+from kafkascan.cli.salvage_commands import salvage
 from kafkascan.cli.session import EXIT_UNREADABLE, EXIT_USAGE, Report, Session
 from kafkascan.cli.spark_commands import spark
 
@@ -276,7 +277,7 @@ def _last_rows(
 
 
 for command in (
-    records, index, recover, audit, txns, producers, count, convert, restamp, scrub, spark,
+    records, index, recover, salvage, audit, txns, producers, count, convert, restamp, scrub, spark,
 ):  # fmt: skip
     cli.add_command(command)
 

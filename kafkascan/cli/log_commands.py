@@ -49,8 +49,14 @@ _timeout = click.option(
 
 def _log_verb(command: Callable[..., Any]) -> click.Command:
     """Add what all of these verbs take: paths, the output format, a file."""
+    paths = click.argument("paths", nargs=-1, required=True, type=InputPath())
+    made: click.Command = click.command()(paths(log_output(_threads(command))))
+    return made
+
+
+def log_output(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add where a table goes, and how."""
     decorators: list[Callable[..., Any]] = [
-        click.argument("paths", nargs=-1, required=True, type=InputPath()),
         click.option(
             "--format", "output_format", type=click.Choice((*FORMATS, "parquet")),
             default="table", show_default=True, help="Of the rows; all columns but for a table.",
@@ -59,15 +65,13 @@ def _log_verb(command: Callable[..., Any]) -> click.Command:
             "--output", type=InputPath(), metavar="FILE",
             help="Instead of stdout; it appears when it is whole. Parquet needs it.",
         ),
-        _threads,
     ]  # fmt: skip
     for decorate in reversed(decorators):
         command = decorate(command)
-    made: click.Command = click.command()(command)
-    return made
+    return command
 
 
-class _Run:
+class TableRun:
     """One run of a verb: goes over paths, writes one table, and knows the exit code."""
 
     def __init__(self, paths: Sequence[Path], output_format: str, output: Path | None) -> None:
@@ -157,7 +161,7 @@ def audit(
     row for each kind of finding in each file. Exit code 1 says that there are warnings or
     errors; notes are as they may be.
     """
-    run = _Run(paths, output_format, output)
+    run = TableRun(paths, output_format, output)
     found: list[ks.Audit] = []
     with _progress_bar() as progress:
         task = progress.add_task("", total=None)
@@ -212,7 +216,7 @@ def txns(
     transaction hangs that is open for longer than the timeout, as kafka-transactions
     find-hanging counts; the row says what would end it. Exit code 1 says that some hang.
     """
-    run = _Run(paths, output_format, output)
+    run = TableRun(paths, output_format, output)
     found: list[ks.Transactions] = []
     for one in run.results(lambda path: ks.read_transactions(path, **options)):
         if one.is_hanging.any():
@@ -251,7 +255,7 @@ def producers(
     PATHS are brokers' data dirs, folders of partitions, tars of them, or segment files. A
     row for each producer of each partition; producer_id -1 stands for all that have none.
     """
-    run = _Run(paths, output_format, output)
+    run = TableRun(paths, output_format, output)
     run.write(PRODUCERS_COLUMNS, list(run.results(lambda path: ks.read_producers(path, **options))))
     context.exit(run.exit_code)
 
@@ -273,6 +277,6 @@ def count(
     PATHS are brokers' data dirs, folders of partitions, tars of them, or segment files. A
     row for each partition; is_exact says whether headers told of all records.
     """
-    run = _Run(paths, output_format, output)
+    run = TableRun(paths, output_format, output)
     run.write(COUNT_COLUMNS, list(run.results(lambda path: ks.count_records(path, **options))))
     context.exit(run.exit_code)
