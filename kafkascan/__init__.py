@@ -12,6 +12,8 @@ records, in columns; `build_batches` encodes them.
 
 from importlib.metadata import version as _version
 
+from kafkascan.batch_builder import BatchBuilder
+from kafkascan.advice import Advice, CodecTrial, SampledGroup, advise
 from kafkascan.audit import audit
 from kafkascan.audit_findings import Audit, LogFinding
 from kafkascan.batch_builder import BatchBuilder
@@ -80,6 +82,15 @@ from kafkascan.errors import (
 )
 from kafkascan.filtering import FilteredRecords, FilterReport, filter_records
 from kafkascan.findings import BatchFinding, Finding, Severity
+from kafkascan.findings import Finding, Severity
+from kafkascan.fingerprints import (
+    FINGERPRINT,
+    FingerprintFileError,
+    Fingerprints,
+    LogFingerprints,
+    fingerprint_batches,
+    read_fingerprints,
+)
 from kafkascan.index_checks import check_index
 from kafkascan.indexes import build_offset_index, build_time_index, read_index, write_index
 from kafkascan.layout import (
@@ -93,6 +104,7 @@ from kafkascan.layout import (
     TimestampType,
 )
 from kafkascan.log_chunks import LogChunk, SegmentEnd
+from kafkascan.log_diff import DiffKind, DiffRange, LogDiff, PartitionDiff, Place, Shift, diff_logs
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir, partition_dir
 from kafkascan.log_table import LogBatches, scan_log_dir
 from kafkascan.logs import Log
@@ -143,6 +155,7 @@ __version__ = _version("kafkascan")
 __all__ = [
     "BATCH_DTYPE",
     "COLUMN_NAMES",
+    "FINGERPRINT",
     "OFFSET_INDEX_ENTRY",
     "PRODUCER_COUNTS",
     "PRODUCER_ENTRY",
@@ -151,6 +164,8 @@ __all__ = [
     "TRANSACTION",
     "TRANSACTION_INDEX_ENTRY",
     "Action",
+    "BatchBuilder",
+    "Advice",
     "ArchiveError",
     "Audit",
     "BatchBuilder",
@@ -164,6 +179,7 @@ __all__ = [
     "Change",
     "ChecksumMismatchError",
     "CleanShutdown",
+    "CodecTrial",
     "CommittedView",
     "CompressionType",
     "ControlRecord",
@@ -175,10 +191,14 @@ __all__ = [
     "CorruptIndexError",
     "CorruptLogError",
     "CorruptSnapshotError",
+    "DiffKind",
+    "DiffRange",
     "FileRange",
     "FilterReport",
     "FilteredRecords",
     "Finding",
+    "FingerprintFileError",
+    "Fingerprints",
     "Gap",
     "IndexOverflowError",
     "InvalidRecordError",
@@ -187,16 +207,20 @@ __all__ = [
     "Log",
     "LogBatches",
     "LogChunk",
+    "LogDiff",
     "LogDir",
     "LogDirInUseError",
     "LogFinding",
     "LogRewrite",
+    "LogFingerprints",
     "Loss",
+    "PartitionDiff",
     "PartitionDir",
     "PartitionMetadata",
     "PartitionRecovery",
     "PartitionSalvage",
     "Piece",
+    "Place",
     "ProducerCensus",
     "Record",
     "RecordCounts",
@@ -207,6 +231,7 @@ __all__ = [
     "RestampReport",
     "Repair",
     "Salvage",
+    "SampledGroup",
     "ScanEnd",
     "Segment",
     "SegmentEnd",
@@ -217,6 +242,7 @@ __all__ = [
     "SegmentWriter",
     "SegmentSalvage",
     "Severity",
+    "Shift",
     "Source",
     "SourceInUseError",
     "SourceReadError",
@@ -225,6 +251,7 @@ __all__ = [
     "Transactions",
     "UnsupportedCompressionError",
     "UnsupportedMagicError",
+    "advise",
     "as_datetime64",
     "audit",
     "build_batches",
@@ -245,6 +272,8 @@ __all__ = [
     "decode_control_record",
     "delete_horizon_ms",
     "filter_records",
+    "diff_logs",
+    "fingerprint_batches",
     "is_control",
     "is_transactional",
     "iter_batches",
@@ -262,6 +291,7 @@ __all__ = [
     "read_clean_shutdown",
     "read_committed_view",
     "read_control_records",
+    "read_fingerprints",
     "read_index",
     "read_leader_epochs",
     "read_meta_properties",

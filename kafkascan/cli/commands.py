@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import kafkascan as ks
 from kafkascan.batch_columns import BatchTable, require_columns
+from kafkascan.cli.compare_commands import advise, diff
 from kafkascan.cli.index_commands import index
 from kafkascan.cli.inputs import PLACE_COLUMNS, Input
 from kafkascan.cli.log_commands import audit, count, producers, txns
@@ -279,6 +280,18 @@ def _last_rows(
 for command in (
     records, index, recover, salvage, audit, txns, producers, count, convert, restamp, scrub, spark,
 ):  # fmt: skip
+    records,
+    index,
+    recover,
+    audit,
+    txns,
+    producers,
+    count,
+    salvage,
+    diff,
+    advise,
+    spark,
+):
     cli.add_command(command)
 
 
