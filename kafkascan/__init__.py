@@ -136,6 +136,7 @@ from kafkascan.records import iter_records, read_records
 from kafkascan.recovery import PartitionRecovery, Recovery, recover
 from kafkascan.restamping import restamp, restamp_in_place
 from kafkascan.rewrite_reports import LogRewrite, SegmentRewrite
+from kafkascan.report import Report, build_report
 from kafkascan.resync import Gap
 from kafkascan.salvage import PartitionSalvage, Salvage, salvage
 from kafkascan.salvaged_segments import Loss, Piece, SegmentSalvage
@@ -230,6 +231,7 @@ __all__ = [
     "Recovery",
     "RestampReport",
     "Repair",
+    "Report",
     "Salvage",
     "SampledGroup",
     "ScanEnd",
@@ -258,6 +260,7 @@ __all__ = [
     "build_leader_epochs",
     "build_offset_index",
     "build_producer_snapshot",
+    "build_report",
     "build_time_index",
     "build_transaction_index",
     "check_index",

@@ -61,9 +61,9 @@ class CodecTrial:
         Of the sample as it is in the log, with those headers.
     compressed_bytes : int
         Of the sample in this codec, with those headers.
-    compress_mb_per_s, decompress_mb_per_s : float
-        Records in MB (10**6 bytes) per second, by one thread, in the libraries that
-        kafkascan uses; those of other clients are others.
+    compress_mb_per_s, decompress_mb_per_s : float or None
+        Records in MB (10**6 bytes) per second, by one thread, in the libraries that kafkascan
+        uses; those of other clients are others. None without compression.
     """
 
     topic: str | None
@@ -74,8 +74,8 @@ class CodecTrial:
     records_bytes: int
     stored_bytes: int
     compressed_bytes: int
-    compress_mb_per_s: float
-    decompress_mb_per_s: float
+    compress_mb_per_s: float | None
+    decompress_mb_per_s: float | None
 
     @property
     def ratio(self) -> float:
@@ -155,7 +155,7 @@ class Advice:
             codecs = ", ".join(f"{name} {count}" for name, count in group.stored_codecs.items())
             for one in group.trials:
                 row = {name: getattr(one, name) for name in ADVICE_COLUMNS[:-3]}
-                row |= {name: round(row[name], 3) for name in _FLOATS}
+                row |= {name: round(row[name], 3) for name in _FLOATS if row[name] is not None}
                 yield row | of_group | {"stored_codecs": codecs}
 
     def to_columns(self) -> dict[str, list[Any]]:
@@ -244,6 +244,7 @@ def _try(
     group: SampledGroup, codec: Compression, stored: int, payloads: Sequence[bytes]
 ) -> CodecTrial:
     packed, compressing, unpacking = 0, 0.0, 0.0
+    codec.compress(memoryview(payloads[0]), 2)  # what is made once is not counted
     for data in payloads:
         start = time.perf_counter()
         output = b"".join(codec.compress(memoryview(data), 2))
@@ -264,9 +265,15 @@ def _try(
         records_bytes=size,
         stored_bytes=stored,
         compressed_bytes=packed,
-        compress_mb_per_s=size / max(compressing, _SMALLEST_SPEED_TIME) / 1e6,
-        decompress_mb_per_s=size / max(unpacking, _SMALLEST_SPEED_TIME) / 1e6,
+        compress_mb_per_s=_speed(codec, size, compressing),
+        decompress_mb_per_s=_speed(codec, size, unpacking),
     )
+
+
+def _speed(codec: Compression, size: int, seconds: float) -> float | None:
+    if codec.codec is CompressionType.NONE:
+        return None
+    return size / max(seconds, _SMALLEST_SPEED_TIME) / 1e6
 
 
 class _Sampling:

@@ -85,3 +85,10 @@ def sibling_name(name: str, kind: str) -> str | None:
         return None
     prefix, _, suffix = name.partition(".log")
     return f"{prefix}.{kind}{suffix}"
+
+
+def printable(text: str) -> str:
+    """Return a text in which control characters are escaped: names may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -15,6 +15,7 @@ import numpy as np
 
 from kafkascan import CompressionType, TimestampType, as_datetime64
 from kafkascan.files import AtomicFile
+from kafkascan.names import printable
 
 FORMATS = ("table", "json", "jsonl", "csv")
 
@@ -145,13 +146,6 @@ def _cell(value: Any) -> str:
     if len(text) > _WIDEST_CELL:
         text = text[: _WIDEST_CELL - 1] + "…"
     return printable(text) or "-"
-
-
-def printable(text: str) -> str:
-    """Return a text in which control characters are escaped: names may hold anything."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

@@ -24,7 +24,7 @@ from rich.progress import (
 from kafkascan import BatchIterator, KafkaScanError, ScanEnd, Source, iter_batches
 from kafkascan.batch_columns import BatchTable
 from kafkascan.cli.inputs import Input, find_inputs
-from kafkascan.cli.output import printable
+from kafkascan.names import printable
 
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, EXIT_UNREADABLE = 0, 1, 2, 3
 

@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from kafkascan.cli.options import Time
-from kafkascan.cli.output import FORMATS, open_writer, printable
+from kafkascan.cli.output import FORMATS, open_writer
 from kafkascan.cli.session import EXIT_UNREADABLE, EXIT_USAGE
+from kafkascan.names import printable
 
 _POLL_SECONDS = 0.2
 _INSTALL = "this needs pyspark: pip install 'kafkascan[spark]'"

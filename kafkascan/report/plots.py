@@ -1,0 +1,345 @@
+"""Plots as SVG whose colours are the page's: they follow its light and its dark side.
+
+Matplotlib draws with colours that stand for names; they are replaced by CSS variables. Text
+stays text, and nothing of a name is ever taken for markup.
+"""
+
+from __future__ import annotations
+
+import datetime
+import io
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kafkascan.names import printable
+from kafkascan.report.facts import Facts, largest
+
+_INK, _FAINT, _PAPER = "#010203", "#010204", "#010205"
+_SERIES = tuple(f"#0102{number:02x}" for number in range(16, 24))
+_VARIABLES = {_INK: "ink", _FAINT: "faint", _PAPER: "paper"} | {
+    color: f"series-{number}" for number, color in enumerate(_SERIES, 1)
+}
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "axes.edgecolor": _FAINT,
+    "axes.labelcolor": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": _FAINT,
+    "grid.linewidth": 0.4,
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+}
+_SIZE = (4.7, 3.0)
+_MOST_SERIES = len(_SERIES) - 1
+
+
+def draw(facts: Facts, producers: dict[str, list[Any]]) -> list[tuple[str, str, str]]:
+    """
+    Draw what there is to see.
+
+    Parameters
+    ----------
+    facts : Facts
+    producers : dict of str to list
+        Columns of a `ProducerCensus`.
+
+    Returns
+    -------
+    list of (str, str, str)
+        Title, sentence and SVG of each plot.
+    """
+    plots: list[tuple[str, str, Callable[[Any], object] | None]] = [
+        (
+            "Bytes over time",
+            f"By the latest timestamp of each batch.{_odd(facts)}",
+            _over_time(facts),
+        ),
+        ("Batch sizes", "How many batches of which size, by codec.", _batch_sizes(facts)),
+        ("Codecs", "Bytes in the log, by topic.", _codecs(facts)),
+        (
+            "Timestamps along the log",
+            "A straight line is a log that is written in time; steps and dips are not.",
+            _tracks(facts),
+        ),
+        ("Producers", "Bytes that each of them wrote.", _producers(producers)),
+        (
+            "Batching",
+            "Bytes and records per batch of each producer: at the lower left, linger pays.",
+            _batching(producers),
+        ),
+    ]
+    return [
+        (title, sentence, _svg(title, paint))
+        for title, sentence, paint in plots
+        if paint is not None
+    ]
+
+
+def _odd(facts: Facts) -> str:
+    if not facts.odd_times:
+        return ""
+    return f" {facts.odd_times:,} batches are left out whose time cannot be, or is none."
+
+
+def _svg(title: str, paint: Callable[[Any], object]) -> str:
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    style: Any = {**_STYLE, "svg.hashsalt": title}
+    with matplotlib.rc_context(style):
+        figure = Figure(figsize=_SIZE, layout="constrained")
+        FigureCanvasSVG(figure)
+        paint(figure.add_subplot())
+        out = io.StringIO()
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return _as_part_of_a_page(out.getvalue(), title)
+
+
+def _as_part_of_a_page(svg: str, title: str) -> str:
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    # The size is the page's; names of parts are this plot's own.
+    svg = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>',
+                 r'<svg viewBox="\1" role="img" xmlns:xlink="http://www.w3.org/1999/xlink">',
+                 svg, count=1)  # fmt: skip
+    prefix = re.sub(r"\W", "-", title.lower())
+    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", svg)
+    for color, name in _VARIABLES.items():
+        svg = svg.replace(color, f"var(--{name})")
+    return svg
+
+
+# ---- over time -------------------------------------------------------------------------------
+
+
+def _over_time(facts: Facts) -> Callable[[Any], object] | None:
+    topics = {name: bins for name, bins in facts.times.items() if bins.sizes}
+    if not topics:
+        return None
+    width = max(bins.width for bins in topics.values())
+    for bins in topics.values():
+        bins.widen_to(width)
+    first = min(min(bins.sizes) for bins in topics.values())
+    last = max(max(bins.sizes) for bins in topics.values())
+    while last - first >= 200:
+        width *= 2
+        for bins in topics.values():
+            bins.widen_to(width)
+        first, last = first // 2, last // 2
+    order = [name for name, _ in largest({t: sum(b.sizes.values()) for t, b in topics.items()},
+                                         _MOST_SERIES - 1)]  # fmt: skip
+    counts = {
+        name: np.array([bins.sizes.get(n, 0) for n in range(first, last + 1)], float)
+        for name, bins in topics.items()
+    }
+    shown = [(name, counts[name]) for name in order if name in counts]
+    rest = [count for name, count in counts.items() if name not in order]
+    if rest:
+        shown.append((f"{len(rest)} others", np.sum(rest, axis=0)))
+
+    def paint(axes: Any) -> None:
+        times = _dates(np.arange(first, last + 2) * width)
+        bottom = np.zeros(last - first + 1)
+        for color, (name, count) in zip(_SERIES, shown, strict=False):
+            axes.stairs(bottom + count, times, baseline=bottom, fill=True, color=color,
+                        label=_short(name))  # fmt: skip
+            bottom += count
+        axes.set_xlim(times[0], times[-1])
+        axes.set_ylim(0)
+        _bytes_axis(axes.yaxis)
+        _time_axis(axes.xaxis)
+        _legend(axes, len(shown))
+
+    return paint
+
+
+def _tracks(facts: Facts) -> Callable[[Any], object] | None:
+    logs = [log for log in facts.logs if len(log.track.offsets) > 1]
+    logs = sorted(logs, key=lambda log: -log.size)[: _MOST_SERIES + 1]
+    if not logs:
+        return None
+
+    def paint(axes: Any) -> None:
+        for color, log in zip(_SERIES, logs, strict=False):
+            first, last = min(log.track.offsets), max(log.track.offsets)
+            along = [100 * (one - first) / max(1, last - first) for one in log.track.offsets]
+            axes.plot(along, _dates(np.array(log.track.times)), color=color, linewidth=1.2,
+                      label=_short(log.name))  # fmt: skip
+        axes.set_xlim(0, 100)
+        axes.set_xlabel("part of the log, in % of its offsets")
+        _time_axis(axes.yaxis)
+        _legend(axes, len(logs))
+
+    return paint
+
+
+def _dates(milliseconds: Any) -> Any:
+    """Return times that the axes understand; what no calendar holds is put at its edges."""
+    latest = int(datetime.datetime(9998, 1, 1, tzinfo=datetime.UTC).timestamp() * 1000)
+    return np.clip(milliseconds, 0, latest).astype("datetime64[ms]")
+
+
+def _time_axis(axis: Any) -> None:
+    from matplotlib import dates
+
+    untyped: Any = dates
+    locator = untyped.AutoDateLocator(minticks=3)
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(untyped.ConciseDateFormatter(locator))
+
+
+# ---- sizes and codecs ------------------------------------------------------------------------
+
+
+def _batch_sizes(facts: Facts) -> Callable[[Any], object] | None:
+    found = {name: count for name, count in sorted(facts.sizes.items()) if count.any()}
+    if not found:
+        return None
+    used = np.flatnonzero(np.sum(list(found.values()), axis=0))
+    bins = np.arange(used[0], used[-1] + 1)
+
+    def paint(axes: Any) -> None:
+        edges = 2.0 ** (np.append(bins, bins[-1] + 1) / 2)
+        bottom = np.zeros(len(bins))
+        for color, (name, count) in zip(_SERIES, found.items(), strict=False):
+            axes.stairs(bottom + count[bins], edges, baseline=bottom, fill=True, color=color,
+                        label=name)  # fmt: skip
+            bottom += count[bins]
+        axes.set_xscale("log", base=2)
+        axes.set_ylim(0)
+        axes.set_ylabel("batches")
+        _bytes_axis(axes.xaxis)
+        _legend(axes, len(found))
+
+    return paint
+
+
+def _codecs(facts: Facts) -> Callable[[Any], object] | None:
+    totals = {topic: sum(of.values()) for topic, of in facts.codec_bytes.items()}
+    if not totals:
+        return None
+    topics = [name for name, _ in sorted(totals.items(), key=lambda one: -one[1])[:10]]
+    codecs = sorted({codec for topic in topics for codec in facts.codec_bytes[topic]})
+
+    def paint(axes: Any) -> None:
+        places, left = np.arange(len(topics)), np.zeros(len(topics))
+        for color, codec in zip(_SERIES, codecs, strict=False):
+            sizes = np.array([facts.codec_bytes[topic].get(codec, 0) for topic in topics], float)
+            axes.barh(places, sizes, left=left, color=color, label=codec, height=0.7)
+            left += sizes
+        _bars(axes, topics)
+        _legend(axes, len(codecs))
+
+    return paint
+
+
+# ---- producers -------------------------------------------------------------------------------
+
+
+def _producers(columns: dict[str, list[Any]]) -> Callable[[Any], object] | None:
+    sizes = _bytes_by_producer(columns)
+    if not sizes:
+        return None
+    shown = largest(sizes, 10)
+
+    def paint(axes: Any) -> None:
+        values = [size for _, size in shown]
+        axes.barh(np.arange(len(shown)), values, color=_SERIES[0], height=0.7)
+        _bars(axes, [name for name, _ in shown])
+
+    return paint
+
+
+def _bytes_by_producer(columns: dict[str, list[Any]]) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for producer, size in zip(columns["producer_id"], columns["size_in_bytes"], strict=True):
+        name = "without an id" if producer < 0 else f"producer {producer}"
+        sizes[name] = sizes.get(name, 0) + size
+    return sizes
+
+
+def _batching(columns: dict[str, list[Any]]) -> Callable[[Any], object] | None:
+    batches = np.array(columns["batches"], float)
+    records, sizes = np.array(columns["records"], float), np.array(columns["size_in_bytes"], float)
+    is_known = (batches > 0) & (records > 0) & (sizes > 0)
+    if not is_known.any():
+        return None
+    batches, records, sizes = batches[is_known], records[is_known], sizes[is_known]
+    largest_first = np.argsort(-sizes)[:2000]
+
+    def paint(axes: Any) -> None:
+        from matplotlib.ticker import FuncFormatter, NullFormatter
+
+        part = sizes[largest_first] / sizes.max()
+        axes.scatter(
+            (records / batches)[largest_first], (sizes / batches)[largest_first],
+            s=12 + 120 * part, color=_SERIES[0], alpha=0.6, linewidths=0.5, edgecolors=_PAPER,
+        )  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_yscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+        axes.set_xlabel("records per batch")
+        axes.set_ylabel("bytes per batch")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.margins(0.12)
+        _bytes_axis(axes.yaxis)
+
+    return paint
+
+
+# ---- what plots share ------------------------------------------------------------------------
+
+
+def _bars(axes: Any, names: list[str]) -> None:
+    axes.set_yticks(np.arange(len(names)), [_short(name) for name in names])
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.grid(visible=True, axis="x")
+    _bytes_axis(axes.xaxis)
+
+
+def _bytes_axis(axis: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, MultipleLocator
+
+    if axis.get_scale() == "linear":  # steps that are round where sizes are
+        longest = max(1.0, axis.get_view_interval()[1])
+        axis.set_major_locator(MultipleLocator(2.0 ** np.ceil(np.log2(longest / 6))))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: human_size(value)))
+
+
+def human_size(size: float) -> str:
+    """Return a size with a unit that a reader can take in."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(size) < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{size:.0f} {unit}" if size >= 10 or size == int(size) else f"{size:.1f} {unit}"
+
+
+def _legend(axes: Any, count: int) -> None:
+    if count > 1:
+        axes.figure.legend(loc="outside lower center", ncols=3, handlelength=1, columnspacing=1.2)
+
+
+def _short(name: str) -> str:
+    name = printable(name)
+    # A leading underscore would hide a name from the legend.
+    name = f" {name}" if name.startswith("_") else name
+    return name if len(name) <= 18 else f"{name[:8]}…{name[-9:]}"
