@@ -379,11 +379,11 @@ def _missing_so_far(pieces: list[Any], index: int) -> tuple[bool, bool]:
 
 def _place_in_block(place: Place, index: int, count: int, alone: tuple[bool, bool]) -> Place:
     """What one log lacks at its start or end is no difference, whatever follows or precedes."""
-    if place in (Place.START, Place.ALL) and index == 0 and count > 1 and alone[0]:
-        return Place.START
-    if place in (Place.END, Place.ALL) and index == count - 1 and count > 1 and alone[1]:
-        return Place.END
-    return Place.ALL if place is Place.ALL and count == 1 else Place.MIDDLE
+    if place is Place.START and index == 0 and alone[0]:
+        return place
+    if place is Place.END and index == count - 1 and alone[1]:
+        return place
+    return Place.ALL if place is Place.ALL else Place.MIDDLE
 
 
 def _pieces(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batch_columns import BatchTable, join_tables, last_offset
+from kafkascan.batch_columns import BatchTable, join_tables, last_offset, size_in_bytes
 from kafkascan.checks import crc_of_bytes
 from kafkascan.errors import CorruptBatchError, record_error
 from kafkascan.layout import BATCH_HEADER_SIZE, CRC_STARTS, LOG_OVERHEAD
@@ -27,6 +27,7 @@ from kafkascan.walks import read_bytes, row_of_header
 # Of neighbouring pieces of damage, so many may have been one batch.
 _MOST_PIECES = 8
 _MOST_OFFSETS = 1 << 31
+_OF_FRAMED = ("CHECKSUM_MISMATCH",)
 _MOST_ATTRIBUTES = 0x80
 _CRC_AT = {0: 12, 1: 12, 2: 17}
 _MAGIC_AT = 16
@@ -105,7 +106,6 @@ def mend(
     scan: ResyncScan,
     lowest: int,
     highest: int,
-    known_epochs: Collection[int] = (),
 ) -> MendedLog:
     """
     Take back what can be told of damaged batches.
@@ -117,21 +117,20 @@ def mend(
         Of all of it, verified.
     lowest, highest : int
         Offsets that batches of the segment may have.
-    known_epochs : collection of int
-        Leader epochs that the file beside the log knows of.
 
     Returns
     -------
     MendedLog
+        But for leader epochs: they help to tell what is the log's own (`mend_epochs`).
     """
     log = _with_bounds(source, scan, lowest, highest)
     if log.holes:
+        log.holes = [piece for hole in log.holes for piece in _framed(source, hole)]
         found = [_undamaged(source, some) for some in _stretches(log.holes)]
         rows = [row for rows, _ in found for row in rows]
         log.holes = [hole for _, holes in found for hole in holes]
         if rows:
             _place(source, log, join_tables(rows), lowest, highest)
-    _mend_epochs(log, known_epochs)
     log.repairs.sort(key=lambda one: one.position)
     return log
 
@@ -165,6 +164,20 @@ def _stretches(holes: list[Hole]) -> Iterator[list[Hole]]:
             stretch = []
         stretch.append(other)
     yield stretch
+
+
+def _framed(source: Source, hole: Hole) -> Iterator[Hole]:
+    """Cut a hole where the lengths in it say that batches begin."""
+    start = hole.start
+    for _ in range(_MOST_PIECES if hole.error and hole.error.symbol in _OF_FRAMED else 0):
+        header = read_bytes(source, start, BATCH_HEADER_SIZE)
+        row = row_of_header(header, start, max(hole.stop - start, len(header)))
+        size = int(size_in_bytes(row).sum())
+        if not 0 < size < hole.stop - start:
+            break
+        yield Hole(start, start + size, hole.error)
+        start += size
+    yield Hole(start, hole.stop, hole.error)
 
 
 # ---- length and magic byte: the checksum says where a batch ends ------------------------------
@@ -284,7 +297,17 @@ def _uncovered(row: np.void, old: bytes = b"") -> bytes:
 # ---- leader epochs: they do not fall ----------------------------------------------------------
 
 
-def _mend_epochs(log: MendedLog, known_epochs: Collection[int]) -> None:
+def mend_epochs(log: MendedLog, known_epochs: Collection[int] = ()) -> None:
+    """
+    Take back damage of leader epochs, which never fall in a log.
+
+    Parameters
+    ----------
+    log : MendedLog
+        Is changed.
+    known_epochs : collection of int
+        Leader epochs that the file beside the log knows of.
+    """
     rows = np.flatnonzero(log.batches["magic"] == 2)
     epochs = log.batches["partition_leader_epoch"][rows].astype(np.int64)
     if len(rows) < 2:
@@ -307,6 +330,7 @@ def _mend_epochs(log: MendedLog, known_epochs: Collection[int]) -> None:
         )
         batches["partition_leader_epoch"][rows[row]] = new
     log.batches = batches
+    log.repairs.sort(key=lambda one: one.position)
 
 
 def _believed(epochs: NDArray[np.int64], known_epochs: Collection[int]) -> NDArray[np.bool_]:

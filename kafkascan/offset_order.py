@@ -84,16 +84,18 @@ def in_order(batches: BatchTable, log_end: int) -> NDArray[np.bool_]:
     weight = _support(batches)
     keep = _heaviest(batches, weight)
     stops = batches["position"] + size_in_bytes(batches)
-    if int(stops[-1]) != log_end:
-        return keep
-    breaks = np.flatnonzero(batches["position"][1:] != stops[:-1]) + 1
-    own = int(breaks[-1]) if len(breaks) else 0
-    at_end = _heaviest(batches[own:], weight[own:])
-    if 2 * int(weight[own:][keep[own:]].sum()) >= int(weight[own:][at_end].sum()):
-        return keep
-    # Most of the log's own end was given up for something before it.
-    weight[own:][at_end] += weight.sum()
-    return _heaviest(batches, weight)
+    starts = np.append(0, np.flatnonzero(batches["position"][1:] != stops[:-1]) + 1)
+    if int(stops[-1]) == log_end:
+        own = int(starts[-1])
+        at_end = _heaviest(batches[own:], weight[own:])
+        if 2 * int(weight[own:][keep[own:]].sum()) < int(weight[own:][at_end].sum()):
+            # Most of the log's own end was given up for something before it.
+            weight[own:][at_end] += weight.sum()
+            keep = _heaviest(batches, weight)
+    # A piece that mostly contradicts the log is none of it.
+    sizes = np.diff(np.append(starts, len(batches)))
+    is_own = 2 * np.add.reduceat(keep.astype(np.int64), starts) >= sizes
+    return keep & np.repeat(is_own, sizes)
 
 
 def _heaviest(batches: BatchTable, weight: NDArray[np.int64]) -> NDArray[np.bool_]:

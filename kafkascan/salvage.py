@@ -276,6 +276,7 @@ class _Job:
         if doubtful not in ("keep", "drop"):
             raise ValueError(f"doubtful must be 'keep' or 'drop', not {doubtful!r}")
         self.path, self.destination, self._doubtful = path, destination, doubtful
+        path.stat()
         self.logs = open_logs(path)
         is_folder = is_log_dir(path)
         self._is_data_dir = is_folder and [log.partition.path for log in self.logs] != [path]
@@ -376,7 +377,7 @@ def _mended_bytes(source: Source, log: MendedLog) -> Iterator[bytes]:
 
 
 def _require_empty(folder: Path) -> None:
-    if folder.exists() and any(os.scandir(folder)):
+    if folder.exists() and os.listdir(folder):
         raise FileExistsError(f"{folder}: there is something in it already")
 
 

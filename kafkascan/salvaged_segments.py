@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kafkascan.batch_columns import BatchTable, last_offset, size_in_bytes
 from kafkascan.errors import SENTENCES, STATUS
 from kafkascan.layout import BATCH_HEADER_SIZE, NO_PRODUCER_ID, NO_SEQUENCE, ScanEnd
-from kafkascan.mending import Hole, MendedLog, Repair, mend
+from kafkascan.mending import Hole, MendedLog, Repair, mend, mend_epochs
 from kafkascan.resync import ResyncScan
 from kafkascan.sources import Source
 from kafkascan.true_batches import HIGHEST_OFFSET
@@ -164,8 +164,9 @@ def salvage_segment(
     if result.base_offset is not None:  # an index counts no further
         highest = min(highest, lowest + _MOST_OFFSETS)
     scan = ResyncScan(source, 0, source.size, threads, verify=True, lowest=lowest, highest=highest)
-    log = mend(source, scan, lowest, highest, known_epochs)
+    log = mend(source, scan, lowest, highest)
     pieces = _leave_out_foreign(log, source, doubtful=doubtful)
+    mend_epochs(log, known_epochs)
     result.end, result.size, result.pieces = scan.end, source.size, pieces
     result.batches, result.repairs = len(log.batches), log.repairs
     counts = log.batches["records_count"]

@@ -1,0 +1,274 @@
+"""Logs compared by what their headers say."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kafkascan as ks
+from kafkascan.fingerprints import FINGERPRINT
+from kafkascan.log_diff import truncation_offset
+from tests.support.logs import WrittenLog
+from tests.support.segments import batch_v2, message_v1, sign
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def log(count: int = 30, seed: int = 1, **fields: int) -> list[bytes]:
+    choice = random.Random(seed)
+    return [
+        batch_v2(choice.randbytes(20), base_offset=2 * row, last_offset_delta=1,
+                 records_count=2, **fields)
+        for row in range(count)
+    ]  # fmt: skip
+
+
+def diff(left: list[bytes], right: list[bytes], **options: object) -> ks.PartitionDiff:
+    (one,) = ks.diff_logs(b"".join(left), b"".join(right), **options).partitions  # type: ignore[arg-type]
+    return one
+
+
+def shifted(parts: list[bytes], by: int) -> list[bytes]:
+    moved = []
+    for part in parts:
+        (offset,) = struct.unpack_from(">q", part)
+        moved.append(struct.pack(">q", offset + by) + part[8:])
+    return moved
+
+
+def test_the_same() -> None:
+    found = diff(log(), log())
+    assert found.is_same
+    assert (found.same_batches, found.ranges, found.first_divergence) == (30, [], None)
+
+
+def test_leader_epochs_are_no_content() -> None:
+    found = diff(log(), log(partition_leader_epoch=4))
+    assert found.is_same
+    assert found.epoch_changes == 30
+
+
+def test_retention_and_lag_are_no_divergence() -> None:
+    found = diff(log()[3:], log()[:-4])
+    assert found.is_same
+    assert [(one.kind, one.place) for one in found.ranges] == [
+        (ks.DiffKind.ONLY_RIGHT, ks.Place.START), (ks.DiffKind.ONLY_LEFT, ks.Place.END),
+    ]  # fmt: skip
+    assert [(one.right_first_offset, one.right_last_offset) for one in found.ranges[:1]] == [(0, 5)]
+    assert found.ranges[1].left_records == 8
+
+
+def test_missing_batches() -> None:
+    parts = log()
+    found = diff(parts, parts[:10] + parts[13:20] + parts[21:])
+    assert not found.is_same
+    assert found.first_divergence == 20
+    assert [(one.left_first_offset, one.left_last_offset, one.left_batches)
+            for one in found.differences] == [(20, 25, 3), (40, 41, 1)]  # fmt: skip
+    assert {one.kind for one in found.ranges} == {ks.DiffKind.ONLY_LEFT}
+    assert diff(parts, parts[:10] + parts[13:], compacted=True).is_same
+    assert not diff(parts[:10] + parts[13:], parts, compacted=True).is_same
+
+
+def test_a_silent_change() -> None:
+    parts = log()
+    changed = bytearray(parts[7])
+    changed[-1] ^= 1
+    sign(changed)
+    found = diff(parts, [*parts[:7], bytes(changed), *parts[8:]])
+    (one,) = found.differences
+    assert (one.kind, one.place, one.left_first_offset) == (ks.DiffKind.CHANGED, "middle", 14)
+    assert found.first_divergence == 14
+
+
+def test_a_compacted_copy() -> None:
+    parts = log()
+    smaller = [
+        batch_v2(b"x", base_offset=2 * row, last_offset_delta=1, records_count=1)
+        if row % 3 == 0 else part
+        for row, part in enumerate(parts)
+        if row % 5
+    ]  # fmt: skip
+    assert not diff(parts, smaller).is_same
+    found = diff(parts, smaller, compacted=True)
+    assert found.is_same
+    assert {one.kind for one in found.ranges} == {ks.DiffKind.COMPACTED, ks.DiffKind.ONLY_LEFT}
+    more = diff(smaller, parts, compacted=True)
+    assert not more.is_same
+
+
+def test_batches_put_together_anew() -> None:
+    parts = log()
+    joined = batch_v2(b"both", base_offset=10, last_offset_delta=3, records_count=4)
+    found = diff(parts, [*parts[:5], joined, *parts[7:]])
+    (one,) = found.differences
+    assert one.kind is ks.DiffKind.REBATCHED
+    assert (one.left_batches, one.right_batches, one.left_records) == (2, 1, 4)
+
+
+def test_nothing_in_common() -> None:
+    found = diff(log(), log(seed=2))
+    (one,) = found.differences
+    assert (one.kind, one.place, found.same_batches) == (ks.DiffKind.CHANGED, ks.Place.ALL, 0)
+    found = diff(log(), [])
+    assert [one.kind for one in found.differences] == [ks.DiffKind.ONLY_LEFT]
+    assert diff([], []).is_same
+
+
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_mirrors_with_other_offsets(is_repeated: bool) -> None:
+    parts = log()
+    if is_repeated:  # all of them have the same content
+        parts = [batch_v2(b"same", base_offset=row) for row in range(30)]
+    mirror = shifted(parts[:10], 1000) + shifted(parts[10:20], 2000) + shifted(parts[22:], 2500)
+    found = diff(parts, mirror, offsets="shifted")
+    assert found.same_batches == 28
+    if not is_repeated:
+        assert [one.left_first_offset for one in found.differences] == [40]
+        assert [(one.shift, one.batches) for one in found.shifts] == [
+            (1000, 10), (2000, 10), (2500, 8)
+        ]  # fmt: skip
+    assert not diff(parts, mirror).is_same
+    with pytest.raises(ValueError, match="offsets"):
+        diff(parts, mirror, offsets="other")
+
+
+def test_alignment_by_content_against_a_slow_twin() -> None:
+    """As many pairs as the longest common subsequence of distinct contents has."""
+    choice = random.Random(5)
+    for _ in range(60):
+        parts = [batch_v2(choice.randbytes(9), base_offset=row) for row in range(25)]
+        kept = [part for part in parts if choice.random() < 0.8]
+        extra = [batch_v2(choice.randbytes(9), base_offset=0) for _ in range(3)]
+        for one in extra:
+            kept.insert(choice.randrange(len(kept) + 1), one)
+        ordered = [struct.pack(">q", row) + part[8:] for row, part in enumerate(kept)]
+        found = diff(parts, ordered, offsets="shifted")
+        assert found.same_batches == len(kept) - 3
+
+
+# ---- truncation ------------------------------------------------------------------------------
+
+
+def rows(*epochs: tuple[int, int]) -> np.ndarray:
+    """Batches of one record each: so many of each epoch."""
+    found = np.zeros(sum(count for _, count in epochs), FINGERPRINT)
+    found["first_offset"] = found["last_offset"] = np.arange(len(found))
+    found["leader_epoch"] = np.repeat([epoch for epoch, _ in epochs], [n for _, n in epochs])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("leader", "follower", "expected"),
+    [
+        (((0, 10),), ((0, 10),), None),
+        (((0, 10),), ((0, 7),), None),
+        (((0, 10),), ((0, 12),), 10),
+        (((0, 10), (2, 5)), ((0, 10), (1, 5)), 10),
+        (((0, 10), (2, 5)), ((0, 12), (1, 5)), 10),
+        (((0, 10), (2, 5)), ((0, 8), (1, 5)), 8),
+        (((0, 5), (3, 5)), ((0, 5), (1, 2), (2, 2)), 5),
+        (((2, 5),), ((0, 5), (1, 2)), None),
+        (((0, 5), (1, 5)), ((3, 5),), 0),
+        ((), ((0, 5),), None),
+        (((0, 5),), (), None),
+    ],
+)
+def test_truncation(
+    leader: tuple[tuple[int, int], ...],
+    follower: tuple[tuple[int, int], ...],
+    expected: int | None,
+) -> None:
+    assert truncation_offset(rows(*leader), rows(*follower)) == expected
+
+
+# ---- data dirs and files ---------------------------------------------------------------------
+
+
+def data_dir(folder: Path, cuts: list[int], names: tuple[str, ...] = ("a-0", "b-1")) -> Path:
+    for seed, name in enumerate(names):
+        written = WrittenLog(random.Random(seed)).write(80, list(range(3)))
+        (folder / name).mkdir(parents=True)
+        for start, stop in zip([0, *cuts], [*cuts, None], strict=True):
+            base_offset, data = written.segment(start, stop)
+            (folder / name / f"{base_offset:020}.log").write_bytes(data)
+    return folder
+
+
+def test_segments_may_end_elsewhere(tmp_path: Path) -> None:
+    left = data_dir(tmp_path / "left", [20, 40])
+    right = data_dir(tmp_path / "right", [10, 33, 50], ("a-0", "b-1", "c-2"))
+    found = ks.diff_logs(left, right)
+    assert [one.is_same for one in found.partitions] == [True, True, False]
+    assert not found.partitions[2].is_in_left
+    assert json.loads(found.to_json())["is_same"] is False
+    assert found.to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize("suffix", [".json", ".parquet"])
+def test_fingerprints_travel(tmp_path: Path, suffix: str) -> None:
+    left = data_dir(tmp_path / "left", [20])
+    (left / "empty-0").mkdir()
+    (left / "empty-0" / f"{0:020}.log").write_bytes(b"")
+    saved = ks.read_fingerprints(left)
+    path = tmp_path / f"saved{suffix}"
+    saved.save(path)
+    loaded = ks.read_fingerprints(path)
+    for one, other in zip(saved.logs, loaded.logs, strict=True):
+        assert (one.topic, one.partition) == (other.topic, other.partition)
+        assert np.array_equal(one.rows, other.rows)
+    assert ks.diff_logs(left, path).is_same
+    right = data_dir(tmp_path / "right", [20])
+    log_file = next((right / "a-0").glob("*.log"))
+    data = bytearray(log_file.read_bytes())
+    data[18] ^= 1  # a stored checksum
+    log_file.write_bytes(data)
+    assert not ks.diff_logs(path, right).is_same
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", b"[]", b"\xff", b'{"format": "kafkascan fingerprints", "version": 2}',
+     b'{"format": "kafkascan fingerprints", "version": 1, "columns": [], "logs": 5}'],
+)  # fmt: skip
+@pytest.mark.parametrize("suffix", [".json", ".parquet"])
+def test_files_that_hold_none(tmp_path: Path, data: bytes, suffix: str) -> None:
+    path = tmp_path / f"x{suffix}"
+    path.write_bytes(data)
+    with pytest.raises(ks.FingerprintFileError):
+        ks.read_fingerprints(path)
+
+
+def test_files_of_other_kinds(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="parquet"):
+        ks.read_fingerprints(b"").save(tmp_path / "x.csv")
+    with pytest.raises(FileNotFoundError):
+        ks.read_fingerprints(tmp_path / "x.json")
+
+
+def test_damage_does_not_end_a_comparison() -> None:
+    parts = log()
+    broken = [*parts[:5], b"\xff" * 80, *parts[6:]]
+    found = diff(parts, broken)
+    assert not found.is_same
+    assert found.same_batches == 29
+    assert len(found.damage) == 1
+
+
+def test_old_messages() -> None:
+    parts = [message_v1(b"k", b"v%d" % row, offset=row) for row in range(9)]
+    assert diff(parts, parts).is_same
+    found = diff(parts, [*parts[:4], message_v1(b"k", b"w4", offset=4), *parts[5:]])
+    assert [one.kind for one in found.differences] == [ks.DiffKind.CHANGED]
+
+
+def test_golden_logs_are_what_they_are() -> None:
+    data = GOLDEN / "kafka-4.4.0" / "data"
+    found = ks.diff_logs(data, data)
+    assert found.is_same
+    assert sum(one.same_batches for one in found.partitions) > 200
