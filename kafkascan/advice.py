@@ -16,7 +16,7 @@ from kafkascan.codecs import DEFAULT_MAX_DECOMPRESSED_SIZE, CodecError, decompre
 from kafkascan.compression import LEVELS, Compression, compression
 from kafkascan.errors import KafkaScanError
 from kafkascan.layout import BATCH_HEADER_SIZE, CompressionType
-from kafkascan.log_table import LogChunk, group_segments, read_chunks
+from kafkascan.log_chunks import LogChunk, group_segments, read_chunks
 from kafkascan.logs import LogsLike, open_logs
 from kafkascan.ordered import in_order
 from kafkascan.sources import borrowed_source

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batch_columns import BatchTable, compression_type, size_in_bytes
 from kafkascan.layout import CompressionType
-from kafkascan.log_table import LogChunk, group_segments, read_chunks
+from kafkascan.log_chunks import LogChunk, group_segments, read_chunks
 from kafkascan.logs import LogsLike, open_logs
 from kafkascan.ordered import in_order
 from kafkascan.summary import BatchSummary
