@@ -13,9 +13,9 @@
 typedef struct ks_search {
     const uint8_t *data;
     int64_t size;
-    int64_t size_behind; /* bytes of the source that follow those at hand */
-    int64_t position;    /* where a batch may start, at last: where one does */
-    int64_t limit;       /* no start at or behind it is looked at */
+    int64_t size_behind;     /* bytes of the source that follow those at hand */
+    int64_t position;        /* where a batch may start, at last: where one does */
+    int64_t limit;           /* no start at or behind it is looked at */
     int64_t lowest, highest; /* offsets of a batch that is looked for */
     ks_crc_sums crc32c, crc32;
 } ks_search;
@@ -36,8 +36,8 @@ static inline int ks_looks_true_v2(const ks_search *search, const uint8_t *p) {
 }
 
 /* The same of a message, of which `at_hand` bytes may be read: key and value must fill it. */
-static inline int ks_looks_true_legacy(const ks_search *search, const uint8_t *p,
-                                       int64_t at_hand, int64_t size) {
+static inline int ks_looks_true_legacy(const ks_search *search, const uint8_t *p, int64_t at_hand,
+                                       int64_t size) {
     int8_t magic = (int8_t)p[KS_AT_magic];
     int64_t offset = ks_load_i64(p + KS_V0_AT_offset);
     uint8_t attributes = p[KS_V0_AT_attributes];
@@ -76,8 +76,8 @@ static inline int ks_may_start_batch(const uint8_t *p, uint8_t longest) {
     ks_lanes is_long = (ks_lanes)((length_0 | ks_load_lanes(p + KS_AT_batch_length + 1) |
                                    ks_load_lanes(p + KS_AT_batch_length + 2)) != 0) |
                        (ks_lanes)(ks_load_lanes(p + KS_AT_batch_length + 3) >= KS_MIN_LENGTH_V0);
-    ks_lanes may_start = is_long & (ks_lanes)(length_0 <= longest) &
-                         (ks_lanes)(ks_load_lanes(p + KS_AT_magic) <= 2);
+    ks_lanes may_start =
+        is_long & (ks_lanes)(length_0 <= longest) & (ks_lanes)(ks_load_lanes(p + KS_AT_magic) <= 2);
     uint64_t halves[2];
     memcpy(halves, &may_start, sizeof halves);
     return (halves[0] | halves[1]) != 0;

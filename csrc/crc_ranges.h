@@ -50,8 +50,7 @@ static inline void ks_fill_shifts(ks_crc_shifts *shifts, uint32_t polynomial) {
 /* The CRC of bytes whose CRC is `crc`, and `size` more, but for what those say themselves. */
 static inline uint32_t ks_shift_crc(const ks_crc_shifts *shifts, uint32_t crc, uint32_t size) {
     for (int i = 0; size != 0; i++, size >>= 8)
-        if (size & 0xff)
-            crc = ks_multiply(shifts->shift[i][size & 0xff], crc, shifts->polynomial);
+        if (size & 0xff) crc = ks_multiply(shifts->shift[i][size & 0xff], crc, shifts->polynomial);
     return crc;
 }
 

@@ -26,9 +26,10 @@ import kafkascan as ks
 from kafkascan._core import checksums
 from kafkascan.indexes import build_indexes
 from kafkascan.producers import ProducerState
+from kafkascan.resync import ResyncScan
 from kafkascan.segment_recovery import recover_segment
 
-from . import building, corpora, logs, peers, records, yardsticks
+from . import building, corpora, logs, peers, records, salvage, yardsticks
 from .restamping import Restamp
 
 Contenders = dict[str, Callable[[], object]]
@@ -286,6 +287,39 @@ def _seconds_to_recover(original: Path, threads: int) -> float:
     return statistics.median(times)
 
 
+def resync(batch_size: int) -> None:
+    """Scans that go on behind damage, beside plain ones; comparison of two logs."""
+    path = corpora.segment(batch_size, varied=True)
+    intact, damaged = ks.Source(path), ks.Source(salvage.damaged(batch_size))
+    for source in (intact, damaged):
+        yardsticks.touch(source.as_array())
+    count = len(ks.scan_batches(intact))
+    seconds = medians(
+        {
+            "scan_batches": lambda: ks.scan_batches(intact),
+            "… on_corrupt=resync": lambda: ks.scan_batches(intact, on_corrupt="resync"),
+            f"… {salvage.DAMAGED_BATCHES} lengths broken": lambda: ks.scan_batches(
+                damaged, on_corrupt="resync"
+            ),
+            "… all checksums looked at": lambda: ResyncScan(damaged, 0, damaged.size, verify=True),
+            "diff_logs of two such logs": lambda: ks.diff_logs(intact, damaged),
+        }
+    )
+    title = f"resync: batches {_sizes(batch_size, varied=True)}"
+    show(title, seconds, "ns/batch", count, "scan_batches")
+
+
+def search() -> None:
+    """The search for a batch where there is none."""
+    noise = b"\xff" * 20 + np.random.default_rng(1).bytes(1 << 26)
+    zeros, lies = b"\xff" * 20 + bytes(1 << 26) + b"\xff", salvage.hostile()
+    contenders: Contenders = {
+        name: lambda data=data: ks.scan_batches(data, on_corrupt="resync")
+        for name, data in (("noise", noise), ("zeros", zeros), ("headers that lie", lies))
+    }
+    show("search in damage of 64 MiB", medians(contenders, 3), "GB/s", 1 << 26, "noise")
+
+
 def kernels(size: int) -> None:
     """Checksums of bytes in the cache."""
     data = np.random.default_rng(3720).bytes(size)
@@ -340,6 +374,9 @@ def main() -> None:
     recover_data_dir(java, partitions=200, segments=20)
     data_dirs()
     java.close()
+    for batch_size in corpora.BATCH_SIZES[1:]:
+        resync(batch_size)
+    search()
     for size in (1_024, 16_384, 1 << 20):
         kernels(size)
 

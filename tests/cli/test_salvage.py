@@ -1,0 +1,79 @@
+"""`kafkascan salvage`, `diff`, `advise` and `report`, as real processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import kafkascan as ks
+from tests.cli.test_cli import DATA, rows, run
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """A copy of real logs, with one batch of one log damaged."""
+    data = Path(shutil.copytree(DATA, tmp_path / "data"))
+    log = data / "small-segments-0" / f"{0:020}.log"
+    batches = ks.scan_batches(log).batches
+    content = bytearray(log.read_bytes())
+    content[int(batches["position"][2]) + 65] ^= 4
+    log.write_bytes(content)
+    return data
+
+
+def test_salvage_tells_then_copies(damaged: Path, tmp_path: Path) -> None:
+    result = run("salvage", damaged, "--format", "json")
+    assert result.returncode == 1
+    (row,) = json.loads(result.stdout)
+    assert (row["what"], row["symbol"], row["topic"]) == (
+        "lost", "CHECKSUM_MISMATCH", "small-segments",
+    )  # fmt: skip
+    assert f"{row['size']} bytes lost, offsets {row['first_offset']} to" in result.stderr
+    out, report = tmp_path / "out", tmp_path / "report.json"
+    result = run("salvage", damaged, out, "--report", report)
+    assert result.returncode == 1
+    told = json.loads(report.read_text())
+    assert told["lost_bytes"] == row["size"]
+    assert told["is_marked_clean"]
+    assert run("salvage", damaged, out).returncode == 3  # there is something in it
+    assert run("salvage", out).returncode == 0
+
+
+def test_diff(damaged: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ks.salvage(damaged, out)
+    result = run("diff", DATA, out, "--format", "jsonl")
+    assert result.returncode == 1
+    (row,) = map(json.loads, result.stdout.splitlines())
+    assert (row["kind"], row["place"], row["is_difference"]) == ("only_left", "middle", True)
+    assert "small-segments-0: differs from offset" in result.stderr
+    assert run("diff", DATA, out, "--compacted").returncode == 0
+    for name in ("one.parquet", "one.json"):
+        saved = tmp_path / name
+        assert run("diff", DATA, "--save", saved).returncode == 0
+        assert rows("diff", saved, out, code=1) == [row]
+    assert run("diff", DATA).returncode == 2
+    assert run("diff", DATA, "--save", tmp_path / "x.csv").returncode == 2
+    report = tmp_path / "report.json"
+    run("diff", DATA, out, "--report", report, "--shifted")
+    assert json.loads(report.read_text())["is_same"] is False
+
+
+def test_advise() -> None:
+    found = rows("advise", DATA / "codecs-java-0", "--codec", "zstd:5", "--codec", "lz4")
+    assert [(row["codec"], row["level"]) for row in found] == [("zstd", 5), ("lz4", 9)]
+    assert all(row["ratio"] > 1 for row in found)
+    by = rows("advise", DATA / "transactions-0", "--by", "producer", "--codec", "gzip")
+    assert len({row["producer_id"] for row in by}) == len(by) > 2
+    assert run("advise", DATA, "--codec", "brotli").returncode == 2
+
+
+def test_report(tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    result = run("report", DATA, "-o", page, "--title", "Logs & more", "--no-verify")
+    assert result.returncode == 1  # there are warnings in these logs
+    assert "<h1>Logs &amp; more</h1>" in page.read_text()
+    assert run("report", "/nowhere", "-o", page).returncode == 3
