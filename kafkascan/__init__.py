@@ -12,7 +12,6 @@ records, in columns; `build_batches` encodes them.
 
 from importlib.metadata import version as _version
 
-from kafkascan.batch_builder import BatchBuilder
 from kafkascan.advice import Advice, CodecTrial, SampledGroup, advise
 from kafkascan.audit import audit
 from kafkascan.audit_findings import Audit, LogFinding
@@ -165,7 +164,6 @@ __all__ = [
     "TRANSACTION",
     "TRANSACTION_INDEX_ENTRY",
     "Action",
-    "BatchBuilder",
     "Advice",
     "ArchiveError",
     "Audit",
@@ -243,6 +241,7 @@ __all__ = [
     "SegmentRewrite",
     "SegmentWriter",
     "SegmentSalvage",
+    "SegmentWriter",
     "Severity",
     "Shift",
     "Source",

@@ -278,20 +278,9 @@ def _last_rows(
 
 
 for command in (
-    records, index, recover, salvage, audit, txns, producers, count, convert, restamp, scrub, spark,
+    records, index, audit, txns, producers, count, diff, report, advise,
+    recover, salvage, convert, restamp, scrub, spark,
 ):  # fmt: skip
-    records,
-    index,
-    recover,
-    audit,
-    txns,
-    producers,
-    count,
-    salvage,
-    diff,
-    advise,
-    spark,
-):
     cli.add_command(command)
 
 
