@@ -57,7 +57,6 @@
     X(BAD_TXN_INDEX_VERSION, 84, "an entry of a transaction index must have version 0") \
     /* 90-99: logs that Kafka refuses to load */ \
     X(NO_END_MARKER, 90, "a producer's control record must end a transaction") \
-    X(TRANSACTION_LEFT, 91, "a producer with an open transaction wrote outside of it")
     X(TRANSACTION_LEFT, 91, "a producer with an open transaction wrote outside of it") \
     /* 100-109: records that cannot be written */ \
     X(RECORD_TOO_LARGE, 100, "a record, and the batch around it, must fit into 2**31 - 1 bytes") \
