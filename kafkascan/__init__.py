@@ -57,8 +57,8 @@ from kafkascan.control import (
     decode_control_record,
     read_control_records,
 )
-from kafkascan.counts import RecordCounts, count_records
 from kafkascan.conversion import ConversionReport, ConvertedRecords, convert_records
+from kafkascan.counts import RecordCounts, count_records
 from kafkascan.epochs import build_leader_epochs
 from kafkascan.errors import (
     ArchiveError,
@@ -81,7 +81,6 @@ from kafkascan.errors import (
 )
 from kafkascan.filtering import FilteredRecords, FilterReport, filter_records
 from kafkascan.findings import BatchFinding, Finding, Severity
-from kafkascan.findings import Finding, Severity
 from kafkascan.fingerprints import (
     FINGERPRINT,
     FingerprintFileError,
@@ -105,8 +104,6 @@ from kafkascan.layout import (
 from kafkascan.log_chunks import LogChunk, SegmentEnd
 from kafkascan.log_diff import DiffKind, DiffRange, LogDiff, PartitionDiff, Place, Shift, diff_logs
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir, partition_dir
-from kafkascan.log_table import LogBatches, scan_log_dir
-from kafkascan.logs import Log
 from kafkascan.log_rewrites import (
     RestampReport,
     convert_log,
@@ -115,6 +112,8 @@ from kafkascan.log_rewrites import (
     without_keys,
     without_offsets,
 )
+from kafkascan.log_table import LogBatches, scan_log_dir
+from kafkascan.logs import Log
 from kafkascan.lookups import BatchLocation, RecordLocation, lookup_offset, lookup_timestamp
 from kafkascan.mending import Repair
 from kafkascan.names import SegmentName, parse_segment_name
@@ -133,10 +132,10 @@ from kafkascan.producers import (
 from kafkascan.record_table import RECORD_COLUMN_NAMES, Record, RecordTable
 from kafkascan.records import iter_records, read_records
 from kafkascan.recovery import PartitionRecovery, Recovery, recover
-from kafkascan.restamping import restamp, restamp_in_place
-from kafkascan.rewrite_reports import LogRewrite, SegmentRewrite
 from kafkascan.report import Report, build_report
+from kafkascan.restamping import restamp, restamp_in_place
 from kafkascan.resync import Gap
+from kafkascan.rewrite_reports import LogRewrite, SegmentRewrite
 from kafkascan.salvage import PartitionSalvage, Salvage, salvage
 from kafkascan.salvaged_segments import Loss, Piece, SegmentSalvage
 from kafkascan.segment import Segment, open_segment
@@ -210,8 +209,8 @@ __all__ = [
     "LogDir",
     "LogDirInUseError",
     "LogFinding",
-    "LogRewrite",
     "LogFingerprints",
+    "LogRewrite",
     "Loss",
     "PartitionDiff",
     "PartitionDir",
@@ -227,9 +226,9 @@ __all__ = [
     "RecordLocation",
     "RecordTable",
     "Recovery",
-    "RestampReport",
     "Repair",
     "Report",
+    "RestampReport",
     "Salvage",
     "SampledGroup",
     "ScanEnd",
@@ -239,7 +238,6 @@ __all__ = [
     "SegmentName",
     "SegmentReport",
     "SegmentRewrite",
-    "SegmentWriter",
     "SegmentSalvage",
     "SegmentWriter",
     "Severity",
@@ -265,16 +263,16 @@ __all__ = [
     "check_index",
     "column",
     "compression_type",
-    "count_records",
     "convert_log",
     "convert_records",
+    "count_records",
     "crc32c",
     "crc32c_implementation",
     "crc32c_implementations",
     "decode_control_record",
     "delete_horizon_ms",
-    "filter_records",
     "diff_logs",
+    "filter_records",
     "fingerprint_batches",
     "is_control",
     "is_transactional",

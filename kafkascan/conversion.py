@@ -14,6 +14,7 @@ from kafkascan.checksums import crc32c
 from kafkascan.codecs import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.compression import Compression, compression
 from kafkascan.conversion_plan import ConversionPlan, losses
+from kafkascan.decoding import decode_records
 from kafkascan.encoding import BatchEncoder
 from kafkascan.errors import record_error
 from kafkascan.layout import (
@@ -26,7 +27,6 @@ from kafkascan.layout import (
 )
 from kafkascan.payloads import load_payloads
 from kafkascan.record_table import RecordTable
-from kafkascan.records import read_records
 from kafkascan.rewriting import Buffer, encoded, in_order, sound_groups
 from kafkascan.sources import Source, SourceLike, borrowed_source
 from kafkascan.walks import read_bytes
@@ -238,7 +238,7 @@ class RecordConverter:
         chosen = np.flatnonzero(plan.is_encoded)
         if not len(chosen):
             return pieces, recompressed
-        records = read_records(
+        records = decode_records(
             self._source, plan.rows.take(chosen), threads=self._threads,
             max_decompressed_size=self._max_size, control="include",
         )  # fmt: skip

@@ -18,8 +18,8 @@ from kafkascan.batch_columns import (
 from kafkascan.batch_fates import BatchFates, BatchRetention
 from kafkascan.batches import scan_batches
 from kafkascan.codecs import DEFAULT_MAX_DECOMPRESSED_SIZE
+from kafkascan.decoding import decode_records
 from kafkascan.record_table import RecordTable
-from kafkascan.records import read_records
 from kafkascan.rewriting import Buffer, encoded, in_order, sound_groups
 from kafkascan.sources import Source, SourceLike, borrowed_source
 
@@ -204,7 +204,7 @@ class RecordFilter:
         if not len(chosen):
             return
         rows = self._batches.take(chosen)
-        records = read_records(
+        records = decode_records(
             self._source, rows, columns=_COLUMNS, control="include", threads=self._threads,
             max_decompressed_size=self._max_size,
         )  # fmt: skip

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from kafkascan.batch_columns import BatchTable, compression_type, timestamp_type
 from kafkascan.batches import scan_batches
 from kafkascan.checks import verify_crcs
+from kafkascan.decoding import iter_decoded
 from kafkascan.errors import CorruptBatchError
 from kafkascan.findings import BatchFinding, Severity
 from kafkascan.layout import NO_TIMESTAMP, CompressionType, TimestampType
 from kafkascan.payloads import load_payloads
 from kafkascan.record_table import RecordTable
-from kafkascan.records import iter_records
 from kafkascan.sources import Source
 
 CORRUPT = "CorruptRecordException"
@@ -86,7 +86,7 @@ def record_findings(
         if inside is not None:
             by_row[row] = list(_wrapped_findings(batches, row, *inside))
             of_other_magic[row] = inside[0]
-    for table in iter_records(
+    for table in iter_decoded(
         source, readable, columns=("offset", "timestamp", "key", "value", "headers"),
         control="include", on_damage=note, max_decompressed_size=append.max_decompressed_size,
     ):  # fmt: skip

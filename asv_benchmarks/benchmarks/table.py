@@ -30,7 +30,6 @@ from kafkascan.resync import ResyncScan
 from kafkascan.segment_recovery import recover_segment
 
 from . import building, corpora, logs, peers, records, salvage, yardsticks
-from . import building, corpora, logs, peers, records, salvage, yardsticks
 from .restamping import Restamp
 
 Contenders = dict[str, Callable[[], object]]

@@ -23,6 +23,7 @@ from kafkascan.cli.options import Time, with_inputs, with_threads
 from kafkascan.cli.output import NAMED_CODES, Columns, open_writer, write_rows
 from kafkascan.cli.record_commands import records
 from kafkascan.cli.recovery_commands import recover
+from kafkascan.cli.report_commands import report
 from kafkascan.cli.rewrite_commands import convert, restamp, scrub
 from kafkascan.cli.salvage_commands import salvage
 from kafkascan.cli.session import EXIT_UNREADABLE, EXIT_USAGE, Report, Session

@@ -11,7 +11,7 @@ import click
 
 import kafkascan as ks
 from kafkascan.cli.options import InputPath, Time, with_threads
-from kafkascan.cli.output import FORMATS, printable, write_rows
+from kafkascan.cli.output import FORMATS, write_rows
 from kafkascan.cli.session import (
     EXIT_CLEAN,
     EXIT_FINDINGS,
@@ -20,6 +20,7 @@ from kafkascan.cli.session import (
     Report,
     tell_on_stderr,
 )
+from kafkascan.names import printable
 
 _PLACES = ("path", "target", "size", "new_size", "is_changed")
 CONVERT_COLUMNS = (*_PLACES, "batches", "copied", "recompressed", "converted", "dropped")
