@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import stat
 import tempfile
@@ -76,10 +77,11 @@ class AtomicFile:
         return Path(self._temporary)
 
     def sync(self) -> None:
-        """Let the bytes, the owner and the mode outlive a crash."""
+        """Let the bytes, the owner and the mode outlive a crash; there will be no more bytes."""
         self.stream.flush()
         self._set_owner_and_mode()
         os.fsync(self.stream.fileno())
+        self.stream.close()
 
     def put_in_place(self) -> None:
         """Replace what is there; the folder is to be synced afterwards."""
@@ -116,11 +118,15 @@ def replace_files(
         Called with each path before the file there is replaced, when all are written.
     """
     written: list[tuple[Path, AtomicFile]] = []
+    left = iter(files)
     try:
-        for path, data, like in files:
-            written.append((path, AtomicFile(path, like=like).__enter__()))
-            written[-1][1].stream.write(data)
-        _sync_all([file for _, file in written])
+        # Those that are open at once are few: a process may have no more than some hundreds.
+        while some := list(itertools.islice(left, _SYNCED_AT_ONCE)):
+            start = len(written)
+            for path, data, like in some:
+                written.append((path, AtomicFile(path, like=like).__enter__()))
+                written[-1][1].stream.write(data)
+            _sync_all([file for _, file in written[start:]])
         for path, file in written:
             before(path)
             file.put_in_place()

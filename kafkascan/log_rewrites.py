@@ -86,11 +86,13 @@ def restamp_log(
         If it is in place and a broker holds the data dir's lock.
     FileExistsError
         If `target` is there already.
+    CorruptBatchError
+        If there are batches behind what looks like a torn tail.
     ChecksumMismatchError
         If a checksum is wrong: what is damaged is not signed anew.
     ValueError
-        If a format lacks a field; if offsets are shifted that messages of magic 0 bear inside
-        of a compressed one.
+        If a format lacks a field, or an offset does not fit into 64 bits; if offsets are shifted
+        that messages of magic 0 bear inside of a compressed one.
     As `scan_batches`.
     """
 
@@ -117,6 +119,8 @@ class _Restamper:
     ) -> None:
         self._source, self._batches = source, batches
         self._shift, self._fields = offset_shift, fields
+        if not -(1 << 63) <= offset_shift < 1 << 63:
+            raise ValueError(f"offsets have 64 bits, and cannot be shifted by {offset_shift}")
         self.report = RestampReport()
         is_wrapper = compression_type(batches) != CompressionType.NONE
         rows = np.flatnonzero((batches["magic"] == 0) & is_wrapper)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from kafkascan.batch_columns import BatchTable
-from kafkascan.batches import scan_batches
+from kafkascan.batches import BatchScan, scan_batches
 from kafkascan.checks import verify_crcs
 from kafkascan.data_dir_lock import as_data_dir, locked
 from kafkascan.errors import record_error
@@ -24,6 +24,7 @@ from kafkascan.indexes import (
     build_indexes,
     write_index,
 )
+from kafkascan.layout import ScanEnd
 from kafkascan.log_dir import partition_dir
 from kafkascan.names import parse_segment_name, sibling_name
 from kafkascan.recovery import recover
@@ -33,6 +34,7 @@ from kafkascan.rewrite_reports import (
     left_out,
     moved_end,
     note_leftovers,
+    note_links,
     note_stale,
 )
 from kafkascan.rewriting import Buffer
@@ -120,6 +122,7 @@ class Rewriting:
             tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
         )
         try:
+            _require_settled(result.path, ("swap",))
             _make_like(building, result.path)
             for path in _live_logs(result.path):
                 segment = self._written(result, path, building / self._name(path))
@@ -174,7 +177,7 @@ class Rewriting:
         with contextlib.ExitStack() as opened:
             for data_dir in _data_dirs(folder, logs):
                 opened.enter_context(locked(data_dir))
-            _require_settled(folder)
+            _require_settled(folder, ("swap", "cleaned"))
             changed: list[tuple[Path, AtomicFile]] = []
             for path in logs:
                 file = AtomicFile(path, like=path).__enter__()
@@ -182,8 +185,12 @@ class Rewriting:
                 if self._write(result, path, path, file).is_changed:
                     file.sync()
                     changed.append((path, file))
+                else:
+                    file.discard()
             if not changed:
+                note_leftovers(result, folder)
                 return
+            note_links(result, [path for path, _ in changed])
             self._drop_siblings(folder, [path for path, _ in changed], is_folder=is_folder)
             for _, file in changed:
                 file.put_in_place()
@@ -226,6 +233,7 @@ class Rewriting:
         # Sources are not closed here: an error's traceback may hold a table that views them.
         source = Source(path)
         scan = scan_batches(source)
+        _require_nothing_behind(source, scan)
         work = self.work(source, scan.batches)
         size = sum(file.stream.write(piece) for piece in work)
         file.stream.flush()
@@ -286,11 +294,27 @@ def _make_like(folder: Path, like: Path) -> None:
         os.close(descriptor)
 
 
-def _require_settled(folder: Path) -> None:
-    """Refuse where a broker would bring back what a cleaner left."""
+def _require_settled(folder: Path, states: tuple[str, ...]) -> None:
+    """
+    Refuse where a broker would bring back what a cleaner left.
+
+    Records may be in a ``.swap`` alone by now, so what is read has none, either.
+    """
     for one in partition_dir(folder).segments:
-        if one.name.state in ("swap", "cleaned"):
+        if one.name.state in states:
             raise ValueError(f"{one.path}: left by a cleaner that was stopped; recover it first")
+
+
+def _require_nothing_behind(source: Source, scan: BatchScan) -> None:
+    """
+    Refuse a tail that batches stand in: a damaged length looks like the log's end.
+
+    What a writer left half done is left out; what damage hides is not.
+    """
+    if scan.end is ScanEnd.TORN_TAIL:
+        found = scan_batches(source, on_corrupt="resync")
+        if len(found.batches) > len(scan.batches):
+            raise found.gaps[0].error
 
 
 def _data_dirs(folder: Path, logs: list[Path]) -> set[Path]:

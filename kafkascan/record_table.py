@@ -261,7 +261,8 @@ class RecordTable:
             In bytes; -1 for a null.
         """
         columns = self.columns
-        size = columns[f"{name}_size"]
+        # A copy: an address is good for this size only, whatever becomes of the column.
+        size = columns[f"{name}_size"].copy()
         found = self._buffers.addresses_of(columns["batch"], columns[f"{name}_position"], size)
         return found, size
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from kafkascan.findings import Finding, Severity
 from kafkascan.layout import ScanEnd
 
 # What may hold records beside the logs that a broker reads.
-_LEFTOVERS = (".bak", ".deleted", ".part")
+_LEFTOVER = re.compile(r".*\.log\b.*\.(bak\d*|deleted|part)")
 
 
 @dataclass
@@ -90,6 +91,15 @@ def note_stale(result: LogRewrite) -> None:
 def note_leftovers(result: LogRewrite, folder: Path) -> None:
     """Name the files of a folder that a broker does not read, but others may."""
     for entry in sorted(os.scandir(folder), key=lambda one: one.name):
-        if ".log" in entry.name and entry.name.endswith(_LEFTOVERS):
+        if _LEFTOVER.fullmatch(entry.name):
             message = f"{entry.path}: may still hold what the log held before"
+            result.findings.append(Finding("LEFTOVER", Severity.WARNING, message))
+
+
+def note_links(result: LogRewrite, logs: list[Path]) -> None:
+    """Name the logs that have other names, too: what those name stays as it is."""
+    for path in logs:
+        others = path.stat().st_nlink - 1
+        if others > 0:
+            message = f"{path}: {others} other hard links still hold what the log held before"
             result.findings.append(Finding("LEFTOVER", Severity.WARNING, message))

@@ -401,7 +401,7 @@ class _OpenSegment:
         start = int(rows["position"][0])
         end = start + int(size_in_bytes(rows).sum())
         for piece in _pieces(source, start, end):
-            self.log.write(piece)
+            _write_all(self.log, piece)
         if self.size == 0:
             self._first_timestamp = int(rows["max_timestamp"][0])
         self._tables.append(moved)
@@ -423,6 +423,13 @@ class _OpenSegment:
 def _pieces(source: Source, start: int, end: int) -> Iterator[bytes]:
     for at in range(start, end, _COPIED_AT_ONCE):
         yield read_bytes(source, at, min(_COPIED_AT_ONCE, end - at))
+
+
+def _write_all(file: IO[bytes], data: bytes) -> None:
+    """Without a buffer, a file that is about to hit a limit takes a part, and says no word."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def _write_file(path: Path, data: bytes) -> None:

@@ -38,11 +38,14 @@ cdef struct Gathering:
     bint failed
 
 
-cdef inline const uint8_t *item_bytes(const Gathering *job, int64_t i) noexcept nogil:
+cdef inline const uint8_t *item_bytes(
+    const Gathering *job, int64_t i, int64_t size
+) noexcept nogil:
+    """Columns may change meanwhile: whoever uses the bytes has read their size, once."""
     cdef int64_t batch = job.batch[i]
     if batch < 0 or batch >= job.batches:
         return NULL
-    return bytes_at(&job.buffers, job.buffer[batch], job.position[i], job.size[i])
+    return bytes_at(&job.buffers, job.buffer[batch], job.position[i], size)
 
 
 cdef void gather(void *context) noexcept nogil:
@@ -54,7 +57,7 @@ cdef void gather(void *context) noexcept nogil:
         size = job.size[i]
         if size <= 0:
             continue
-        p = item_bytes(job, i)
+        p = item_bytes(job, i, size)
         if p == NULL or size > job.out_size - at:
             job.failed = True
             return
@@ -145,7 +148,7 @@ cdef void find_addresses(void *context) noexcept nogil:
     for i in range(job.count):
         out[i] = 0
         if job.size[i] > 0:
-            p = item_bytes(job, i)
+            p = item_bytes(job, i, job.size[i])
             if p == NULL:
                 job.failed = True
                 return
@@ -289,7 +292,7 @@ cdef void make_views(void *context) noexcept nogil:
         size = items.size[i]
         if size <= 0:
             continue
-        p = item_bytes(items, i)
+        p = item_bytes(items, i, size)
         if p == NULL:
             items.failed = True
             return
@@ -397,21 +400,22 @@ cdef void walk_headers(void *context) noexcept nogil:
     cdef const uint8_t *buffer
     cdef const uint8_t *limit
     cdef int64_t i
-    cdef int32_t batch
+    cdef int32_t batch, count
     for i in range(items.count):
-        if items.size[i] <= 0:
+        count = items.size[i]
+        if count <= 0:
             continue
         batch = items.batch[i]
         # The headers' own size is not known: each is checked against the buffer's end.
         p = NULL
         if 0 <= batch < items.batches:
             p = bytes_at(&items.buffers, items.buffer[batch], items.position[i], 0)
-        if p == NULL or items.size[i] > job.capacity - job.written:
+        if p == NULL or count > job.capacity - job.written:
             items.failed = True
             return
         buffer = p - items.position[i]
         limit = buffer + items.buffers.sizes[items.buffer[batch]]
-        for _ in range(items.size[i]):
+        for _ in range(count):
             job.batch[job.written] = batch
             p = walk_header(job, p, buffer, limit)
             if p == NULL:

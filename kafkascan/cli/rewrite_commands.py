@@ -44,7 +44,7 @@ def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Replace what is there, each file at once; not while a broker uses it.",
         ),
         click.option(
-            "--interval-bytes", type=click.IntRange(min=0), metavar="BYTES",
+            "--interval-bytes", type=click.IntRange(0, 2**31 - 1), metavar="BYTES",
             help="The broker's index.interval.bytes. In place, by default, what the metadata log"
             " in the data dir says of the topic; otherwise 4096.",
         ),
@@ -97,7 +97,10 @@ def convert(
 
 @click.command()
 @with_target
-@click.option("--offset-shift", type=int, default=0, help="Add this to all offsets.")
+@click.option(
+    "--offset-shift", type=click.IntRange(-(2**63), 2**63 - 1), default=0,
+    help="Add this to all offsets.",
+)  # fmt: skip
 @click.option("--partition-leader-epoch", type=click.IntRange(-1, 2**31 - 1))
 @click.option(
     "--log-append-time", type=Time(),

@@ -247,3 +247,61 @@ def test_killed_in_the_middle_no_index_is_of_another_log(
     assert not list(partition.glob("*.index"))
     assert not list(partition.glob("*.timeindex"))
     assert not list(partition.glob(".*.part"))
+
+
+def test_a_damaged_length_is_not_taken_for_the_end(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    data = bytearray(ks.build_batches(value=[bytes(50)] * 20, max_records=1))
+    data[8] |= 0x40
+    log.write_bytes(data)
+    for target in (None, tmp_path / "out.log"):
+        with pytest.raises(ks.CorruptBatchError):
+            ks.scrub_log(log, target, in_place=target is None, keep=ks.without_offsets(3, 3))
+    assert files(tmp_path) == {log.name: bytes(data)}
+
+
+def test_records_that_are_in_a_swap_alone_are_missed(partition: Path, tmp_path: Path) -> None:
+    last = sorted(partition.glob("*.log"))[-1]
+    last.rename(f"{last}.swap")
+    with pytest.raises(ValueError, match="recover it first"):
+        ks.convert_log(partition, tmp_path / "out-0", compression_type="gzip")
+    assert sorted(os.listdir(tmp_path)) == ["data"]
+
+
+@pytest.mark.parametrize("name", ["log.deleted", "log.bak2", "log.tail-7.bak", "log.tail-7.bak3"])
+def test_leftovers_are_told_where_nothing_changes(partition: Path, name: str) -> None:
+    (partition / f"{0:020}.{name}").write_bytes(b"once")
+    result = ks.scrub_log(partition, in_place=True, keep=ks.without_keys([b"nobody"]))
+    assert not any(one.is_changed for one in result.segments)
+    assert [one.symbol for one in result.findings] == ["LEFTOVER"]
+
+
+def test_other_names_of_a_log_are_told(partition: Path, tmp_path: Path) -> None:
+    log = sorted(partition.glob("*.log"))[0]
+    os.link(log, tmp_path / "copy.log")
+    before = log.read_bytes()
+    result = ks.scrub_log(partition, in_place=True, keep=ks.without_offsets(0, 3))
+    assert (tmp_path / "copy.log").read_bytes() == before != log.read_bytes()
+    (finding,) = result.findings
+    assert finding.symbol == "LEFTOVER"
+    assert finding.message.startswith(f"{log}: 1 other hard link")
+
+
+def test_more_segments_than_files_that_may_be_open(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    with ks.SegmentWriter(folder, segment_bytes=200) as writer:
+        writer.append(ks.build_batches(value=[bytes(100)] * 100, max_records=1))
+    code = (
+        "import resource, sys, kafkascan as ks;"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80));"
+        "ks.convert_log(sys.argv[1], in_place=True, compression_type='gzip');"
+        "ks.convert_log(sys.argv[1], sys.argv[2], compression_type='none')"
+    )
+    subprocess.run([sys.executable, "-c", code, folder, tmp_path / "out-0"], check=True)
+    assert len(list((tmp_path / "out-0").glob("*.log"))) == 100
+    assert [offset for offset, _, _ in records(tmp_path / "out-0")] == list(range(100))
+
+
+def test_offsets_that_have_no_64_bits(partition: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="64 bits"):
+        ks.restamp_log(partition, tmp_path / "out-0", offset_shift=2**70)

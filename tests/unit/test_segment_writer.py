@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -160,4 +162,21 @@ def test_nothing_can_be_appended_to_a_closed_writer(tmp_path: Path) -> None:
 def test_limits_that_are_none(options: dict[str, int], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"limits|indexes"):
         ks.SegmentWriter(tmp_path / "t-0", **options)
+    assert _names(tmp_path) == []
+
+
+def test_a_file_that_takes_a_part_is_an_error(tmp_path: Path) -> None:
+    """The last piece may be written as far as a limit goes, without an error of the system's."""
+    code = (
+        "import resource, signal, sys, kafkascan as ks;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "data = ks.build_batches(value=[bytes(100)] * 1000);"
+        "writer = ks.SegmentWriter(sys.argv[1]);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000));"
+        "writer.append(data); writer.close()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "orders-0"], capture_output=True, text=True
+    )
+    assert "File too large" in done.stderr
     assert _names(tmp_path) == []
