@@ -42,6 +42,10 @@ DEFAULT_BATCH_SIZE = 16384
 """Kafka's ``batch.size`` of producers, in bytes."""
 
 _LARGEST = 2**31 - 1
+_BITS = {
+    "log_append_time": 64, "producer_id": 64, "producer_epoch": 16, "base_sequence": 32,
+    "partition_leader_epoch": 32, "delete_horizon_ms": 64,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,9 @@ class BatchFields:
         if self.magic not in (0, 1, 2):
             raise ValueError(f"there is no magic {self.magic}, but 0, 1 and 2")
         self._require_magic()
+        for name, bits in _BITS.items():
+            if (value := getattr(self, name)) is not None and value >> (bits - 1) not in (0, -1):
+                raise ValueError(f"{name} has {bits} bits, too few for {value}")
         how = compression(self.compression_type, self.compression_level, magic=self.magic)
         object.__setattr__(self, "compression_type", how.codec)
         object.__setattr__(self, "timestamp_type", TimestampType(self.timestamp_type))

@@ -283,3 +283,17 @@ def test_sizes_that_change_behind_its_back_are_not_gone_by() -> None:
     sizes[-1] += 7000  # beyond the end of what was decompressed
     sizes[:10] -= 700
     assert _values(b"".join(batches)) == [bytes(1000)] * 100
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"),
+    [
+        ("producer_id", 64), ("producer_epoch", 16), ("base_sequence", 32),
+        ("partition_leader_epoch", 32), ("log_append_time", 64), ("delete_horizon_ms", 64),
+    ],
+)  # fmt: skip
+def test_fields_have_the_bits_of_the_format(name: str, bits: int) -> None:
+    fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+    ks.build_batches(value=[b"v"], **{**fields, name: 2 ** (bits - 1) - 1})
+    with pytest.raises(ValueError, match=f"{name} has {bits} bits"):
+        ks.build_batches(value=[b"v"], **{**fields, name: 2 ** (bits - 1)})
