@@ -30,6 +30,11 @@ _COMPRESSED = {
 _SUFFIXES = (".tar", ".tgz", ".tzst", ".txz", ".tbz2")
 # A file that is read at once; Kafka's own small files and indexes are smaller.
 _LARGEST_READ = 1 << 30
+_LARGEST_FILE = (1 << 63) - 1
+# What only tells of the file behind it: long names, extended headers.
+_HEADERS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE,
+            tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)  # fmt: skip
+_LARGEST_HEADER = 1 << 24
 
 
 class Member(NamedTuple):
@@ -75,6 +80,16 @@ def is_archive(path: Path) -> bool:
     return is_named_so and len(head) == _BLOCK
 
 
+class _CheckedInfo(tarfile.TarInfo):
+    """A header that is looked at before what it says is done."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        is_of_header = self.type in _HEADERS
+        if self.size < 0 or (is_of_header and self.size > _LARGEST_HEADER):
+            raise tarfile.ReadError(f"the size of {self.name!r} cannot be {self.size}")
+        return super()._proc_member(tar)  # type: ignore[misc,no-any-return]
+
+
 class Archive:
     """
     The files of a tar by their folders.
@@ -102,12 +117,17 @@ class Archive:
         self.path = path
         self.folders: dict[str, dict[str, Member]] = {}
         try:
-            with tarfile.open(path, "r:") as tar:
+            with tarfile.open(path, "r:", tarinfo=_CheckedInfo) as tar:
+                at = -1
                 while (info := tar.next()) is not None:
+                    if tar.offset <= at:
+                        raise tarfile.ReadError("a file in it ends before it begins")
+                    at = tar.offset
                     self._add(info)
                     tar.members.clear()  # type: ignore[attr-defined]  # it would keep all
                 at = tar.offset
-        except tarfile.TarError as error:
+        # Numbers that lie get past the library's own errors; headers of headers are recursive.
+        except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
             raise ArchiveError(str(path), 0, f"it cannot be read as a tar: {error}") from error
         self._require_whole(at)
 
@@ -115,22 +135,42 @@ class Archive:
         size = self.path.stat().st_size
         if end > size:
             raise ArchiveError(str(self.path), size, "the tar is cut off in the middle of a file")
+        with self.path.open("rb") as file:
+            file.seek(end)
+            if any(file.read(_BLOCK)):  # the library takes a damaged header for the end
+                raise ArchiveError(str(self.path), end, "the header of a file in it is damaged")
 
     def _add(self, info: tarfile.TarInfo) -> None:
-        name = os.path.normpath(info.name).lstrip("/")
+        name = _normal(info.name)
         folder, _, base = ("" if name == "." else name).rpartition("/")
         if info.isdir():
             self.folders.setdefault("" if name == "." else name, {})
         elif info.islnk():
-            target = os.path.normpath(info.linkname).lstrip("/").rpartition("/")
+            target = _normal(info.linkname).rpartition("/")
             known = self.folders.get(target[0], {}).get(target[2])
             if known is not None:
                 self.folders.setdefault(folder, {})[base] = known
         elif info.isreg():
-            sparse: list[tuple[int, int]] | None = info.sparse  # type: ignore[assignment]
-            pieces = None if sparse is None else tuple((at, size) for at, size in sparse if size)
-            member = Member(info.offset_data, info.size, pieces)
-            self.folders.setdefault(folder, {})[base] = member
+            self.folders.setdefault(folder, {})[base] = self._member(info)
+
+    def _member(self, info: tarfile.TarInfo) -> Member:
+        sparse: list[tuple[int, int]] | None = info.sparse  # type: ignore[assignment]
+        pieces = None if sparse is None else tuple((at, size) for at, size in sparse if size)
+        end = 0
+        for at, size in pieces or ():
+            if at < end or size < 0:
+                break
+            end = at + size
+        else:
+            if end <= info.size <= _LARGEST_FILE:
+                return Member(info.offset_data, info.size, pieces)
+        reason = f"it says of {info.name!r} what cannot be: its size, or where its holes are"
+        raise ArchiveError(str(self.path), info.offset, reason)
+
+
+def _normal(name: str) -> str:
+    """Return a name within the tar: what leads out of it stays at its top."""
+    return os.path.normpath("/" + name).lstrip("/") or "."
 
 
 class TarFolder:
@@ -232,3 +272,10 @@ class SparseMember:
             return bytes(self._data.window(self._stored_at[row] + within, size))
         following = self._starts[row + 1] if row + 1 < len(self._starts) else self.size
         return bytes(max(0, min(size, following - position)))
+
+    def skip_hole(self, position: int) -> int:
+        """Return where the next bytes are that the tar holds."""
+        row = bisect.bisect_right(self._starts, position) - 1
+        if row >= 0 and position < self._starts[row] + self._sizes[row]:
+            return position
+        return self._starts[row + 1] if row + 1 < len(self._starts) else self.size

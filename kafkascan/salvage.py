@@ -280,6 +280,8 @@ class _Job:
         self.logs = open_logs(path)
         is_folder = is_log_dir(path)
         self._is_data_dir = is_folder and [log.partition.path for log in self.logs] != [path]
+        firsts = {log.partition.path.name: log for log in reversed(self.logs)}
+        self._namesakes = set(self.logs) - set(firsts.values())
 
     def copy(self, log: Log) -> PartitionSalvage:
         """Copy one log."""
@@ -287,6 +289,11 @@ class _Job:
         if folder is not None and self._is_data_dir:
             folder = folder / one.path.name
         result = PartitionSalvage(one.path, folder, one.topic, one.partition)
+        if folder is not None and log in self._namesakes:
+            # A tar may hold several data dirs; their logs would end up in one.
+            reason = "another log has a folder of the same name; there is room for one of them"
+            result.destination, result.error = None, FileExistsError(f"{folder}: {reason}")
+            return result
         live = {segment.path.name for segment in log.segments}
         result.left_out = [
             segment.path.name

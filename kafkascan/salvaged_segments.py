@@ -342,6 +342,11 @@ def _zero_bytes(source: Source, start: int, stop: int) -> int:
     count = 0
     position = -(-start // _PAGE) * _PAGE
     while position + _PAGE <= stop:
+        hole_end = min(source.skip_hole(position), stop) // _PAGE * _PAGE
+        if hole_end > position:  # zeros that are not even stored
+            count += hole_end - position
+            position = hole_end
+            continue
         size = min(_READ_AT_ONCE, (stop - position) // _PAGE * _PAGE)
         data = np.frombuffer(read_bytes(source, position, size), np.uint8)
         count += _PAGE * int((~data.reshape(-1, _PAGE).any(axis=1)).sum())

@@ -57,6 +57,14 @@ class ReadsAt(Protocol):
         """
 
 
+@runtime_checkable
+class KnowsHoles(Protocol):
+    """A `ReadsAt` that knows where there are nothing but zeros."""
+
+    def skip_hole(self, position: int) -> int:
+        """Return where the next bytes are that are not known to be zeros."""
+
+
 @dataclass(frozen=True)
 class FileRange:
     """
@@ -327,6 +335,8 @@ class Source:
 
         Preallocated and sparse files have holes; their zeros need not be read.
         """
+        if isinstance(self._reader, KnowsHoles):
+            return min(self._reader.skip_hole(position), self.size)
         if self._descriptor is None or not hasattr(os, "SEEK_DATA"):
             return position
         with self._borrowed_descriptor() as descriptor:

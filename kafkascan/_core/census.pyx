@@ -1,5 +1,7 @@
 """Rows of the batch table to what each producer wrote: how much, how, and in which order."""
 
+import os
+
 from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t, uint64_t
 
 from kafkascan._core.layout cimport (
@@ -63,9 +65,16 @@ cdef struct State:
     int64_t expiration_ms
 
 
+# Who writes a log chooses the ids, and is not to choose where they collide.
+cdef uint64_t secret = int.from_bytes(os.urandom(8), "little")
+
+
 cdef inline uint64_t hashed(int64_t producer_id) noexcept nogil:
-    cdef uint64_t h = <uint64_t>producer_id * <uint64_t>0x9E3779B97F4A7C15
-    return h ^ (h >> 32)
+    """The finalizer of SplitMix64 (Steele, Lea and Flood 2014), which is a bijection."""
+    cdef uint64_t h = <uint64_t>producer_id ^ secret
+    h = (h ^ (h >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
+    h = (h ^ (h >> 27)) * <uint64_t>0x94D049BB133111EB
+    return h ^ (h >> 31)
 
 
 cdef producer_count *find(State *state, int64_t producer_id) noexcept nogil:
