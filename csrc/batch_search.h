@@ -17,6 +17,7 @@ typedef struct ks_search {
     int64_t position;        /* where a batch may start, at last: where one does */
     int64_t limit;           /* no start at or behind it is looked at */
     int64_t lowest, highest; /* offsets of a batch that is looked for */
+    int any_header;          /* what has its checksum is true, whatever else its header says */
     ks_crc_sums crc32c, crc32;
 } ks_search;
 
@@ -112,7 +113,7 @@ static inline int ks_find_batch(ks_search *search) {
         if (ks_frame_batch(p, at_hand + search->size_behind, &size) != KS_OK) continue;
         int looks_true = p[KS_AT_magic] == 2 ? ks_looks_true_v2(search, p)
                                              : ks_looks_true_legacy(search, p, at_hand, size);
-        if (!looks_true) continue;
+        if (!looks_true && !search->any_header) continue;
         if (size > at_hand) break;
         if (!ks_has_true_crc(search, at, size)) continue;
         search->position = at;

@@ -132,7 +132,7 @@ class ResyncScan:
 
     def _go_on(self, reach: int) -> None:
         """Scan some bytes, up to the first damage, and over it."""
-        limit = min(self._stop, self.position + reach)
+        limit = self._limit = min(self._stop, self.position + reach)
         table, walk = collect_in_parts(self._source, self.position, limit, self._threads or 1)
         self._walk_end, self._walk_error = walk.end, walk.error
         self._walk_position = walk.position
@@ -157,25 +157,39 @@ class ResyncScan:
     def _first_bad(self, table: BatchTable) -> int:
         """Return the first row whose checksum is wrong, of those that are looked at."""
         if self._verify:
-            wrong = np.flatnonzero(~verify_crcs(self._source, table, threads=self._threads))
+            wrong = np.flatnonzero(~self._verified(table))
             return int(wrong[0]) if len(wrong) else len(table)
         if not len(table):
             return 0
         # What follows the last one is not known: its length may have swallowed all there was.
         is_suspect = np.append(table["base_offset"][1:] != next_offset(table)[:-1], True)
         suspects = np.flatnonzero(is_suspect)
-        wrong = suspects[~verify_rows(self._source, table.take(suspects))]
+        wrong = suspects[~self._verified(table.take(suspects))]
         bad = int(wrong[0]) if len(wrong) else len(table)
         if bad == len(table) and self._walk_end is not ScanEnd.CLEAN:
             return self._end_of_true(table)
         return bad
+
+    def _verified(self, table: BatchTable) -> NDArray[np.bool_]:
+        """
+        Tell whose checksum is right.
+
+        Behind damage, a batch that goes on beyond what is trusted may be one of many whose
+        lengths lie; the sums of the search tell of all of them at the cost of one.
+        """
+        count = len(table)
+        while count and self._damage_at >= 0 and _stop_of(table[:count]) > self._limit:
+            count -= 1
+        near = verify_crcs(self._source, table[:count], threads=self._threads)
+        far = [self._search.has_true_crc(int(at)) for at in table["position"][count:]]
+        return np.append(near, np.array(far, np.bool_))
 
     def _end_of_true(self, table: BatchTable) -> int:
         """Return the row behind the last one whose checksum is right."""
         stop, at_once = len(table), 1
         while stop > 0:
             start = max(0, stop - at_once)
-            right = np.flatnonzero(verify_rows(self._source, table[start:stop]))
+            right = np.flatnonzero(self._verified(table[start:stop]))
             if len(right):
                 return start + int(right[-1]) + 1
             stop, at_once = start, 2 * at_once
@@ -186,7 +200,7 @@ class ResyncScan:
     def _pass_over_batches(self, table: BatchTable) -> None:
         """Pass over batches that are framed, of which the first one has a wrong checksum."""
         some = table[:_DAMAGED_IN_A_ROW]
-        true = np.flatnonzero(verify_rows(self._source, table[1 : _DAMAGED_IN_A_ROW + 1]))
+        true = np.flatnonzero(self._verified(table[1 : _DAMAGED_IN_A_ROW + 1]))
         if len(true):
             count = int(true[0]) + 1
             self._pass_over_framed(table[:count], int(table["base_offset"][count]) - 1)

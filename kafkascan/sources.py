@@ -335,7 +335,7 @@ class Source:
 
         Preallocated and sparse files have holes; their zeros need not be read.
         """
-        if isinstance(self._reader, KnowsHoles):
+        if self._reader is not None and isinstance(self._reader, KnowsHoles):
             return min(self._reader.skip_hole(position), self.size)
         if self._descriptor is None or not hasattr(os, "SEEK_DATA"):
             return position

@@ -31,14 +31,20 @@ class BatchSearch:
         self._budget = _READ_AGAIN * source.size
         self.is_exhaustive = True
 
-    def find(self, position: int, stop: int, lowest: int, highest: int) -> int | None:
-        """Return where the first true batch starts in ``[position, stop)``."""
+    def find(
+        self, position: int, stop: int, lowest: int, highest: int, *, any_header: bool = False
+    ) -> int | None:
+        """
+        Return where the first true batch starts in ``[position, stop)``.
+
+        With `any_header`, what has its checksum is true, whatever else its header says.
+        """
         if lowest > highest:
             return None
         stop = min(stop, self._source.size)
         try:
             while position < stop:
-                status, position = self._find_at_hand(position, stop, lowest, highest)
+                status, position = self._find_at_hand(position, stop, lowest, highest, any_header)
                 if status == STATUS["SOURCE_FAULT"]:
                     raise self._source.fault_error(position)
                 if status == STATUS["OK"]:
@@ -59,7 +65,14 @@ class BatchSearch:
         """Tell whether a true batch starts at a position."""
         return self.find(position, position + 1, 0, HIGHEST_OFFSET) is not None
 
-    def _find_at_hand(self, position: int, stop: int, lowest: int, highest: int) -> tuple[int, int]:
+    def has_true_crc(self, position: int) -> bool:
+        """Tell whether the checksum of what is framed at a position is right."""
+        at = self.find(position, position + 1, 0, HIGHEST_OFFSET, any_header=True)
+        return at is not None
+
+    def _find_at_hand(
+        self, position: int, stop: int, lowest: int, highest: int, any_header: bool
+    ) -> tuple[int, int]:
         size = self._source.size
         if self._searcher is None:
             room = _core.room_for(size if self._source.is_in_memory else min(size, _WINDOW))
@@ -70,7 +83,7 @@ class BatchSearch:
             return STATUS["AT_STOP"], stop
         self._require_window(position)
         return self._searcher.find(
-            self._window, self._window_start, size, position, stop, lowest, highest
+            self._window, self._window_start, size, position, stop, lowest, highest, any_header
         )
 
     def _skip_hole(self, position: int) -> int:

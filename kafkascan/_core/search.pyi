@@ -13,6 +13,7 @@ class Searcher:
         limit: int,
         lowest: int,
         highest: int,
+        any_header: bool = False,
     ) -> tuple[int, int]: ...
 
 def room_for(size: int) -> int: ...

@@ -28,6 +28,7 @@ cdef extern from "batch_search.h" nogil:
         int64_t limit
         int64_t lowest
         int64_t highest
+        int any_header
         ks_crc_sums crc32c
         ks_crc_sums crc32
     void ks_fill_shifts(ks_crc_shifts *shifts, uint32_t polynomial)
@@ -88,7 +89,7 @@ cdef class Searcher:
         int64_t position,
         int64_t limit,
         int64_t lowest,
-        int64_t highest,
+        int64_t highest, bint any_header=False,
     ):
         """
         Find the first true batch that starts in [position, limit).
@@ -101,6 +102,8 @@ cdef class Searcher:
             Positions in the source; the first one lies in the window.
         lowest, highest : int
             Offsets of the batch lie in between, inclusively.
+        any_header : bool
+            What has its checksum is true, whatever else its header says.
 
         Returns
         -------
@@ -131,6 +134,7 @@ cdef class Searcher:
         job.search.limit = limit - window_start
         job.search.lowest = lowest
         job.search.highest = highest
+        job.search.any_header = any_header
         with nogil:
             fault = run_guarded(run_search, &job, data, size)
         if fault >= 0:

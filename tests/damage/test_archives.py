@@ -110,7 +110,8 @@ def test_logs_of_one_name_do_not_end_up_in_each_other(tmp_path: Path) -> None:
     tar = tar_of(tmp_path / "two.tar", **{"one/t-0": LOG, "other/t-0": LOG[: len(LOG) // 2]})
     result = ks.salvage(tar, tmp_path / "out")
     first, second = result.partitions
-    assert first.error is None and second.destination is None
+    assert first.error is None
+    assert second.destination is None
     assert isinstance(second.error, FileExistsError)
     assert (tmp_path / "out" / "t-0" / f"{0:020}.log").read_bytes() == LOG
     assert not result.is_marked_clean
@@ -125,4 +126,3 @@ def test_producers_do_not_choose_where_they_collide() -> None:
     data[:, :8] = np.arange(len(ids)).astype(">i8").view(np.uint8).reshape(-1, 8)
     data[:, 43:51] = np.array(ids).astype(">i8").view(np.uint8).reshape(-1, 8)
     assert len(ks.read_producers(data.tobytes()).counts) == len(ids)
-

@@ -228,3 +228,18 @@ def test_a_source_that_is_full_of_huge_claims_is_not_read_for_ever(
     found = ResyncScan(ks.Source(Store(log)), 0, len(log))
     assert not found.is_exhaustive
     assert ResyncScan(ks.Source(log), 0, len(log)).is_exhaustive
+
+
+def test_lengths_that_reach_to_the_end_again_and_again() -> None:
+    """Each of the headers claims all that follows; the sums of the search tell of them."""
+    data, offset = b"", 0
+    tail = 3000 * (61 + len(batch_v2()))
+    for _ in range(3000):
+        liar = bytearray(batch_v2(base_offset=offset)[:61])
+        liar[8:12] = (tail - len(data) - 12).to_bytes(4)
+        data += liar + batch_v2(base_offset=offset + 1)
+        offset += 2
+    for verify in (True, False):
+        with ks.Source(data) as source:
+            scan = ResyncScan(source, 0, source.size, verify=verify)
+            assert scan.batches["base_offset"].tolist() == list(range(1, offset, 2))
