@@ -14,7 +14,7 @@ from kafkascan.checksums import crc32c
 from kafkascan.codecs import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.compression import Compression, compression
 from kafkascan.conversion_plan import ConversionPlan, losses
-from kafkascan.decoding import decode_records
+from kafkascan.decoding import ENOUGH_DECOMPRESSED, decode_first
 from kafkascan.encoding import BatchEncoder
 from kafkascan.errors import record_error
 from kafkascan.layout import (
@@ -25,7 +25,7 @@ from kafkascan.layout import (
     LOG_OVERHEAD,
     CompressionType,
 )
-from kafkascan.payloads import load_payloads
+from kafkascan.payloads import Payloads, load_payloads
 from kafkascan.record_table import RecordTable
 from kafkascan.rewriting import Buffer, encoded, in_order, sound_groups
 from kafkascan.sources import Source, SourceLike, borrowed_source
@@ -203,13 +203,29 @@ class RecordConverter:
         self.report.size = int(size_in_bytes(self._batches).sum())
         for part in sound_groups(self._source, self._batches, self._threads):
             rows = self._batches[part]
-            plan = ConversionPlan(rows, self._magic, self._codec, self._batch_size)
-            self._require_known(plan)
-            self._count(plan)
-            pieces, written = self._written(plan)
-            for piece in in_order(self._source, rows, plan.is_copied, pieces, written):
-                self.report.new_size += len(piece)
-                yield piece
+            while len(rows):
+                plan, records = self._first(rows)
+                self._count(plan)
+                pieces, written = self._written(plan, records)
+                for piece in in_order(self._source, plan.rows, plan.is_copied, pieces, written):
+                    self.report.new_size += len(piece)
+                    yield piece
+                rows = rows[len(plan.rows) :]
+
+    def _first(self, rows: BatchTable) -> tuple[ConversionPlan, RecordTable | None]:
+        """Plan for as many first rows as memory is meant for; with their records, if needed."""
+        plan = ConversionPlan(rows, self._magic, self._codec, self._batch_size)
+        self._require_known(plan)
+        chosen = np.flatnonzero(plan.is_encoded)
+        if not len(chosen):
+            return plan, None
+        records = decode_first(
+            self._source, rows.take(chosen), max_decompressed_size=self._max_size
+        )
+        done = len(records.batches)
+        if done < len(chosen):
+            plan = ConversionPlan(rows[: chosen[done]], self._magic, self._codec, self._batch_size)
+        return plan, records
 
     def _require_known(self, plan: ConversionPlan) -> None:
         unknown = np.flatnonzero(plan.is_impossible)
@@ -231,17 +247,15 @@ class RecordConverter:
             if count:
                 self.report.lost[name] = self.report.lost.get(name, 0) + count
 
-    def _written(self, plan: ConversionPlan) -> tuple[NDArray[np.int64], Iterator[Buffer]]:
+    def _written(
+        self, plan: ConversionPlan, records: RecordTable | None
+    ) -> tuple[NDArray[np.int64], Iterator[Buffer]]:
         """Return how many new batches stand in the place of each old one, and those."""
         pieces = plan.is_recompressed.astype(np.int64)
         recompressed = self._recompressed(plan)
-        chosen = np.flatnonzero(plan.is_encoded)
-        if not len(chosen):
+        if records is None:
             return pieces, recompressed
-        records = decode_records(
-            self._source, plan.rows.take(chosen), threads=self._threads,
-            max_decompressed_size=self._max_size, control="include",
-        )  # fmt: skip
+        chosen = np.flatnonzero(plan.is_encoded)
         rows, counts, owners = plan.new_rows(records)
         self._lose(plan.lost_of_records(records))
         is_old = bool((rows["magic"] < 2).all())
@@ -257,16 +271,22 @@ class RecordConverter:
     def _recompressed(self, plan: ConversionPlan) -> Iterator[Buffer]:
         """Yield batches of magic 2 whose records are the same, but for their codec."""
         chosen = np.flatnonzero(plan.is_recompressed)
-        if not len(chosen):
-            return
-        rows = plan.rows.take(chosen)
-        loaded = load_payloads(self._source, rows, self._max_size)
-        attributes = (rows["attributes"] & ~COMPRESSION_MASK) | plan.codec[chosen]
+        while len(chosen):
+            loaded = load_payloads(
+                self._source, plan.rows.take(chosen), self._max_size, enough=ENOUGH_DECOMPRESSED
+            )
+            count = len(loaded.batches)
+            yield from self._compressed_anew(loaded, plan.codec[chosen[:count]])
+            chosen = chosen[count:]
+
+    def _compressed_anew(self, loaded: Payloads, codecs: NDArray[np.int8]) -> Iterator[Buffer]:
+        rows = loaded.batches
+        attributes = (rows["attributes"] & ~COMPRESSION_MASK) | codecs
         headers = np.empty(len(rows), _WIRE_HEADER)
         for name in _WIRE_HEADER.names or ():
             headers[name] = rows[name]
         headers["attributes"] = attributes
-        for row, codec in enumerate(plan.codec[chosen].tolist()):
+        for row, codec in enumerate(codecs.tolist()):
             how: Compression = compression(codec, self._level if codec else None)
             start, size = int(loaded.position[row]), int(loaded.size[row])
             if loaded.buffer[row]:

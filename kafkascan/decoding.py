@@ -38,7 +38,7 @@ _NARROW_COLUMNS = ("batch", "key_size", "value_size", "headers_count")
 # A thread is worth starting for this many bytes of batches.
 _BYTES_PER_THREAD = 1 << 22
 # iter_records decompresses this many bytes for a table, and at most one batch more.
-_ENOUGH_DECOMPRESSED = 1 << 25
+ENOUGH_DECOMPRESSED = 1 << 25
 # It reads this many bytes of batches for a table, and at most one batch more.
 _BYTES_AT_ONCE = 1 << 24
 
@@ -74,6 +74,27 @@ def decode_records(
             _require_checksums(owner, batches, threads)
         parts = _load_parts(owner, batches, limit, threads)
         return _decode(owner, parts, names, wanted)
+
+
+def decode_first(
+    source: Source,
+    batches: BatchTable,
+    *,
+    columns: Sequence[str] | None = None,
+    max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
+) -> RecordTable:
+    """
+    Decode the records, also control records, of as many first batches as memory is meant for.
+
+    Returns
+    -------
+    RecordTable
+        Its `batches` says how many they are; at least one, if there is one.
+    """
+    names, wanted = _wanted(columns)
+    limit = _require_options("include", None, max_decompressed_size)
+    loaded = load_payloads(source, batches, limit, enough=ENOUGH_DECOMPRESSED)
+    return _decode(source, [loaded], names, wanted)
 
 
 def iter_decoded(
@@ -123,7 +144,7 @@ def _iter_tables(
             if verify:
                 _require_checksums(owner, rows, threads)
             loaded = load_payloads(
-                owner, rows, max_decompressed_size, enough=_ENOUGH_DECOMPRESSED, pool=pool
+                owner, rows, max_decompressed_size, enough=ENOUGH_DECOMPRESSED, pool=pool
             )
             return len(loaded.batches), _decode(owner, [loaded], names, wanted, pool)
 

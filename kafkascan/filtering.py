@@ -18,7 +18,7 @@ from kafkascan.batch_columns import (
 from kafkascan.batch_fates import BatchFates, BatchRetention
 from kafkascan.batches import scan_batches
 from kafkascan.codecs import DEFAULT_MAX_DECOMPRESSED_SIZE
-from kafkascan.decoding import decode_records
+from kafkascan.decoding import decode_first
 from kafkascan.record_table import RecordTable
 from kafkascan.rewriting import Buffer, encoded, in_order, sound_groups
 from kafkascan.sources import Source, SourceLike, borrowed_source
@@ -201,14 +201,17 @@ class RecordFilter:
         is_read = self._retention[part] != BatchRetention.DELETE
         self.report.dropped += int(np.count_nonzero(~is_read))
         chosen = np.flatnonzero(is_read) + part.start
-        if not len(chosen):
-            return
-        rows = self._batches.take(chosen)
-        records = decode_records(
-            self._source, rows, columns=_COLUMNS, control="include", threads=self._threads,
-            max_decompressed_size=self._max_size,
-        )  # fmt: skip
-        kept = self._keep.mask(records)
+        while len(chosen):
+            records = decode_first(
+                self._source, self._batches.take(chosen), columns=_COLUMNS,
+                max_decompressed_size=self._max_size,
+            )  # fmt: skip
+            count = len(records.batches)
+            yield from self._kept(chosen[:count], records)
+            chosen = chosen[count:]
+
+    def _kept(self, chosen: NDArray[np.intp], records: RecordTable) -> Iterator[Buffer]:
+        rows, kept = records.batches, self._keep.mask(records)
         fates = BatchFates(
             records, kept, self._retention[chosen], self._horizon, self._ends_empty[chosen]
         )
