@@ -63,7 +63,8 @@ class PartitionSalvage:
     recovery : PartitionRecovery or None
         What was done for a broker to take the copy as it is.
     error : Exception or None
-        Why there is no copy, or none that a broker takes.
+        Why there is no copy, or none that a broker takes. If a segment could not be read or
+        written, the copy has a hole: its folder's name ends with ``.incomplete`` then.
     """
 
     path: Path
@@ -156,6 +157,9 @@ class Salvage:
             )
         return "\n".join(lines)
 
+
+INCOMPLETE = ".incomplete"
+"""What the folder of a copy is named behind its name, if a segment could not be copied."""
 
 SALVAGE_COLUMNS = (
     "topic", "partition", "segment", "what", "symbol", "position", "size", "first_offset",
@@ -308,6 +312,8 @@ class _Job:
             self._copy_segments(log, result)
         except Exception as error:  # whatever it is, others are not to suffer from it
             result.error = error
+        if result.error is not None and folder is not None and folder.exists():
+            result.destination = _set_aside(folder)
         return result
 
     def _copy_segments(self, log: Log, result: PartitionSalvage) -> None:
@@ -319,7 +325,8 @@ class _Job:
             try:
                 self._copy_segment(segment, outcome, highest, result.destination)
             except (OSError, KafkaScanError) as error:
-                outcome.error = result.error = error
+                outcome.give_up(error, _size_of(segment), None if following is None else highest)
+                result.error = error
 
     def _copy_segment(
         self, segment: SegmentFile, outcome: SegmentSalvage, highest: int, folder: Path | None
@@ -344,6 +351,23 @@ class _Job:
         """Copy what a data dir says of itself; without it no broker starts."""
         if self._is_data_dir and self.destination is not None and self.logs:
             _copy_files(self.logs[0].partition.folder.parent, self.destination, _DATA_DIR_FILES)
+
+
+def _size_of(segment: SegmentFile) -> int:
+    with contextlib.suppress(OSError):
+        return segment.size
+    return 0
+
+
+def _set_aside(folder: Path) -> Path:
+    """Give a copy with a hole a name that no broker takes for a log's."""
+    whole = Path(os.path.abspath(folder))
+    aside = whole.with_name(f"{whole.name}{INCOMPLETE}")
+    try:
+        os.rename(whole, aside)
+    except OSError:
+        return folder
+    return aside
 
 
 def _known_epochs(folder: Folder) -> set[int]:
@@ -392,6 +416,8 @@ def _make_ready(
     result: Salvage, destination: Path, interval_bytes: int, threads: int | None
 ) -> None:
     """Build what belongs to the copied logs, so that a broker takes them as they are."""
+    if not destination.exists():  # it was one log, and is set aside
+        return
     done: Recovery = recover(
         destination,
         write=True,

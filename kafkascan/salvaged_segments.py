@@ -107,7 +107,7 @@ class SegmentSalvage:
     losses : list of Loss
     repairs : list of Repair
     error : Exception or None
-        Why the segment could not be read.
+        Why the segment could not be copied; all of it is lost then.
     """
 
     name: str
@@ -126,6 +126,16 @@ class SegmentSalvage:
     def lost_bytes(self) -> int:
         """Bytes of all losses."""
         return sum(loss.size for loss in self.losses)
+
+    def give_up(self, error: Exception, size: int, highest: int | None) -> None:
+        """Count all of it as lost."""
+        self.error, self.size = error, size
+        self.kept_bytes = self.batches = self.records = 0
+        self.pieces, self.repairs = [], []
+        reason = str(error)
+        self.losses = [
+            Loss(0, size, "NOT_COPIED", reason, self.base_offset, highest, None, None, None, 0)
+        ]
 
 
 def salvage_segment(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import random
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan.files import AtomicFile
 from tests.support.logs import WrittenLog
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import V2_FIELDS, batch_v2, message_v0, message_v1
@@ -304,3 +306,53 @@ def test_nothing_is_said_of_healthy_logs() -> None:
                 assert segment.repairs == []
                 assert segment.kept_bytes == segment.size
     assert seen > 400
+
+
+def _three_segments(folder: Path) -> list[Path]:
+    folder.mkdir(parents=True)
+    log = written()
+    cuts = [0, 10, 30, None]
+    paths = []
+    for first, last in itertools.pairwise(cuts):
+        base_offset, data = log.segment(first, last)
+        paths.append(folder / f"{base_offset:020}.log")
+        paths[-1].write_bytes(data)
+    return paths
+
+
+@pytest.mark.parametrize("is_data_dir", [False, True])
+def test_a_disk_that_is_full_leaves_nothing_that_looks_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_data_dir: bool
+) -> None:
+    data = tmp_path / "data"
+    paths = _three_segments(data / "topic-0")
+    _three_segments(data / "other-0")
+    whole = AtomicFile.__exit__
+
+    def fail_for_the_second(self: AtomicFile, *why: object) -> None:
+        if "topic-0" in str(self.folder) and self.stream.tell() == paths[1].stat().st_size:
+            self.discard()
+            raise OSError(errno.ENOSPC, "no space")
+        whole(self, *why)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(AtomicFile, "__exit__", fail_for_the_second)
+    source, target = (data, "out") if is_data_dir else (data / "topic-0", "out/topic-0")
+    done = ks.salvage(source, tmp_path / target)
+    broken = next(one for one in done.partitions if one.topic == "topic")
+    assert isinstance(broken.error, OSError)
+    assert broken.recovery is None
+    assert not done.is_marked_clean
+    second = broken.segments[1]
+    assert (second.batches, second.kept_bytes, second.records) == (0, 0, 0)
+    assert broken.lost_bytes == second.lost_bytes == paths[1].stat().st_size
+    assert [loss.symbol for loss in second.losses] == ["NOT_COPIED"]
+    aside = tmp_path / "out" / "topic-0.incomplete"
+    assert broken.destination == aside
+    assert len(list(aside.glob("*.log"))) == 2
+    assert not list(aside.glob("*.index"))
+    assert not (tmp_path / "out" / "topic-0").exists()
+    if is_data_dir:
+        other = next(one for one in done.partitions if one.topic == "other")
+        assert other.error is None
+        assert list((tmp_path / "out" / "other-0").glob("*.index"))
+    assert json.loads(done.to_json())["lost_bytes"] == broken.lost_bytes
