@@ -182,6 +182,10 @@ class SourceReadError(KafkaScanError, OSError):
         return type(self), (self.path, self.position, self.reason)
 
 
+class RewriteError(KafkaScanError, RuntimeError):
+    """What was written is not what was to be written; the message says what, and where."""
+
+
 class LogDirInUseError(KafkaScanError, BlockingIOError):
     """
     A broker uses the data dir: it holds the lock.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batch_columns import BatchTable, compression_type, last_offset, size_in_bytes
 from kafkascan.conversion import DEFAULT_GATHERED_SIZE, RecordConverter
+from kafkascan.errors import RewriteError
 from kafkascan.filtering import FilterReport, RecordFilter
 from kafkascan.layout import CompressionType, TimestampType
 from kafkascan.log_rewriting import Rewriting
@@ -230,7 +231,7 @@ def scrub_log(
     ------
     LogDirInUseError, FileExistsError
         As `restamp_log`.
-    RuntimeError
+    RewriteError
         If something of it is left; then nothing is put in its place.
     As `filter_records`.
 
@@ -262,13 +263,13 @@ def _require_gone(
         offsets = records["offset"]
         at = np.searchsorted(dropped, offsets, "right") - 1
         if len(dropped) and (dropped[at] == offsets).any():
-            raise RuntimeError(f"{source.path}: a record that was dropped is still there")
+            raise RewriteError(f"{source.path}: a record that was dropped is still there")
         count += len(records)
     if count != report.kept_records:
-        raise RuntimeError(f"{source.path}: {count} records, not {report.kept_records}")
+        raise RewriteError(f"{source.path}: {count} records, not {report.kept_records}")
     for records in iter_records(source, batches):
         if not keep(records).all():
-            raise RuntimeError(f"{source.path}: a record is still there that was to go")
+            raise RewriteError(f"{source.path}: a record is still there that was to go")
 
 
 def without_keys(keys: Iterable[bytes]) -> Callable[[RecordTable], NDArray[np.bool_]]:

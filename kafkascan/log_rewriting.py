@@ -16,8 +16,9 @@ from kafkascan.batch_columns import BatchTable
 from kafkascan.batches import BatchScan, scan_batches
 from kafkascan.checks import verify_crcs
 from kafkascan.data_dir_lock import as_data_dir, locked
-from kafkascan.errors import record_error
+from kafkascan.errors import RewriteError, record_error
 from kafkascan.files import AtomicFile, give_to_owner_of, sync_folder
+from kafkascan.findings import Finding, Severity
 from kafkascan.indexes import (
     DEFAULT_INTERVAL_BYTES,
     IndexEntries,
@@ -188,7 +189,7 @@ class Rewriting:
                 else:
                     file.discard()
             if not changed:
-                note_leftovers(result, folder)
+                _note_what_is_left(result, folder)
                 return
             note_links(result, [path for path, _ in changed])
             self._drop_siblings(folder, [path for path, _ in changed], is_folder=is_folder)
@@ -202,7 +203,7 @@ class Rewriting:
                 self._put_in_order(folder)
             else:
                 note_stale(result)
-        note_leftovers(result, folder)
+        _note_what_is_left(result, folder)
 
     def _drop_siblings(self, folder: Path, logs: list[Path], *, is_folder: bool) -> None:
         """
@@ -275,7 +276,20 @@ class Rewriting:
         if outcome.error is not None:
             raise outcome.error
         if not outcome.is_in_order:
-            raise RuntimeError(f"{folder}: a broker would change the logs that were written")
+            raise RewriteError(f"{folder}: a broker would change the logs that were written")
+
+
+def _note_what_is_left(result: LogRewrite, folder: Path) -> None:
+    note_leftovers(result, folder)
+    # The partition may have other folders: those that are being moved, or dropped.
+    whole = Path(os.path.abspath(folder))
+    here = partition_dir(whole)
+    for entry in sorted(os.scandir(whole.parent), key=lambda one: one.name):
+        other = partition_dir(entry.path)
+        is_namesake = (other.topic, other.partition) == (here.topic, here.partition)
+        if here.topic is not None and is_namesake and entry.name != whole.name and entry.is_dir():
+            message = f"{entry.path}: may still hold what the log held before"
+            result.findings.append(Finding("LEFTOVER", Severity.WARNING, message))
 
 
 def _live_logs(folder: Path) -> list[Path]:

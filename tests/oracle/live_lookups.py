@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import NamedTuple
 
@@ -14,6 +17,8 @@ from tests.oracle.live_recovery import Partition, Records
 
 _SECONDS = 60.0
 _AT_ONCE = 200
+_ASKED_BY_ONE = 1000
+_TRIES = 3
 
 
 class FoundOffset(NamedTuple):
@@ -61,18 +66,40 @@ def list_offsets(servers: str, questions: Iterable[tuple[Partition, int]]) -> It
     The special times of the protocol are negative: -1 the end, -2 the beginning, -3 the largest
     timestamp.
     """
-    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     remaining = iter(questions)
-    while some := list(islice(remaining, _AT_ONCE)):
+    while some := list(islice(remaining, _ASKED_BY_ONE)):
+        yield from _asked_apart(servers, some)
+
+
+def _asked_apart(servers: str, questions: list[tuple[Partition, int]]) -> list[FoundOffset]:
+    """Ask in a process of its own: once in thousands of questions, the library crashes."""
+    for _ in range(_TRIES - 1):
+        try:
+            return _asked_once(servers, questions)
+        except BrokenProcessPool:
+            continue
+    return _asked_once(servers, questions)
+
+
+def _asked_once(servers: str, questions: list[tuple[Partition, int]]) -> list[FoundOffset]:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_ask, servers, questions).result()
+
+
+def _ask(servers: str, questions: list[tuple[Partition, int]]) -> list[FoundOffset]:
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    found = []
+    for first in range(0, len(questions), _AT_ONCE):
         asked = [
             admin.list_offsets({TopicPartition(*partition): _spec(timestamp)})
-            for partition, timestamp in some
+            for partition, timestamp in questions[first : first + _AT_ONCE]
         ]
         for futures in asked:
             (future,) = futures.values()
             info = future.result(_SECONDS)
             epoch = -1 if info.leader_epoch is None else info.leader_epoch
-            yield FoundOffset(info.offset, info.timestamp, epoch)
+            found.append(FoundOffset(info.offset, info.timestamp, epoch))
+    return found
 
 
 def first_offsets_of_fetches(

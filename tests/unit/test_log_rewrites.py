@@ -305,3 +305,13 @@ def test_more_segments_than_files_that_may_be_open(tmp_path: Path) -> None:
 def test_offsets_that_have_no_64_bits(partition: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="64 bits"):
         ks.restamp_log(partition, tmp_path / "out-0", offset_shift=2**70)
+
+
+@pytest.mark.parametrize("state", ["future", "delete", "stray"])
+def test_other_folders_of_the_partition_are_told(partition: Path, state: str) -> None:
+    other = partition.with_name(f"{partition.name}.{32 * 'a'}-{state}")
+    other.mkdir()
+    partition.with_name("other-0").mkdir()
+    result = ks.scrub_log(partition, keep=ks.without_offsets([1]), in_place=True)
+    assert [one.symbol for one in result.findings] == ["LEFTOVER"]
+    assert str(other) in result.findings[0].message
