@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Self, TypeVar
 
 # File systems gather what several threads want to be durable, and write it at once.
 _SYNCED_AT_ONCE = 32
@@ -20,6 +20,9 @@ _SYNCED_IN_TURN = 4
 # Asked for once: there is no way to ask without changing it for all threads.
 _MASK = os.umask(0)
 os.umask(_MASK)
+
+
+Synced = TypeVar("Synced")
 
 
 class AtomicFile:
@@ -108,7 +111,7 @@ def replace_files(
     files: Iterable[tuple[Path, bytes, Path]], before: Callable[[Path], object]
 ) -> None:
     """
-    Replace some files of one folder, each of them at once.
+    Replace some files, each of them at once; what they wait for, they wait for together.
 
     Parameters
     ----------
@@ -126,24 +129,23 @@ def replace_files(
             for path, data, like in some:
                 written.append((path, AtomicFile(path, like=like).__enter__()))
                 written[-1][1].stream.write(data)
-            _sync_all([file for _, file in written[start:]])
+            _in_threads(AtomicFile.sync, [file for _, file in written[start:]])
         for path, file in written:
             before(path)
             file.put_in_place()
     finally:
         for _, file in written:
             file.discard()
-        for folder in {file.folder for _, file in written}:
-            sync_folder(folder)
+        _in_threads(sync_folder, list({file.folder for _, file in written}))
 
 
-def _sync_all(files: list[AtomicFile]) -> None:
-    if len(files) <= _SYNCED_IN_TURN:
-        for file in files:
-            file.sync()
+def _in_threads(sync: Callable[[Synced], None], some: list[Synced]) -> None:
+    if len(some) <= _SYNCED_IN_TURN:
+        for one in some:
+            sync(one)
         return
     with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
-        list(pool.map(AtomicFile.sync, files))
+        list(pool.map(sync, some))
 
 
 def read_up_to(path: str, size: int) -> bytes:

@@ -7,7 +7,7 @@ import itertools
 import os
 import re
 import shutil
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -37,8 +37,9 @@ _METADATA_TOPIC = METADATA_PARTITION.rpartition("-")[0]
 _HALF_WRITTEN = re.compile(r"\.(\d{20}\.\w+|leader-epoch-checkpoint)\..*\.part")
 _COPIED_AT_ONCE = 1 << 24
 _WRITTEN_AT_ONCE = 128
-# To make a file durable is to wait for the disk; file systems let many wait for the same.
-_WRITTEN_SIDE_BY_SIDE = 16
+# To make a file durable is to wait for the disk; file systems let many wait for the same. So
+# the files of this many partitions are written together.
+_TOGETHER = 16
 
 OnProgress = Callable[["PartitionRecovery", int, int], object]
 
@@ -194,8 +195,7 @@ def recover(
     now_ms : int, optional
         Milliseconds since the epoch, to tell which producers have expired; by default now.
     threads : int, optional
-        Partitions that are read at once; by default one per CPU. While others are read, files
-        are made durable in threads of their own, which do nothing but wait.
+        How many work on partitions; by default one per CPU. Others wait for the disk.
     on_progress : callable, optional
         Gets each partition's result when it is there, how many there are so far, and of how
         many.
@@ -229,16 +229,15 @@ def recover(
     if now_ms is not None:
         settings = replace(settings, now_ms=now_ms)
     threads = _required_threads(threads)
-    job = _Job(Path(path), settings, recovery_point, log_start_offset, interval_bytes, threads)
+    job = _Job(Path(path), settings, recovery_point, log_start_offset, interval_bytes)
     if not write:
         return Recovery(job.path, _each(job.partitions, job.look_at, threads, on_progress))
     with locked(job.data_dir):
 
-        def put_in_order(one: PartitionDir) -> PartitionRecovery:
-            return job.put_in_order(one, truncate=truncate, backup=backup)
+        def put_in_order(some: list[PartitionDir]) -> list[PartitionRecovery]:
+            return job.put_in_order(some, truncate=truncate, backup=backup)
 
-        workers = threads + _WRITTEN_SIDE_BY_SIDE
-        done = Recovery(job.path, _each(job.partitions, put_in_order, workers, on_progress))
+        done = Recovery(job.path, _each(job.partitions, put_in_order, threads, on_progress))
         is_whole = job.path == job.data_dir and not job.passes_over
         if mark_clean and is_whole and done.is_in_order:
             if broker_epoch is None:
@@ -259,10 +258,8 @@ class _Job:
         recovery_point: int | None,
         log_start_offset: int | None,
         interval_bytes: int | None,
-        threads: int,
     ) -> None:
         self.path = path
-        self._reading = threading.Semaphore(threads)
         found = open_log_dir(path).partitions
         is_one = _is_partition(path)
         self.partitions = [partition_dir(path)] if is_one else _loaded_by_broker(found)
@@ -291,8 +288,8 @@ class _Job:
             topic, DEFAULT_INTERVAL_BYTES if default is None else default
         )
 
-    def look_at(self, one: PartitionDir) -> PartitionRecovery:
-        return self._loaded(one)[0]
+    def look_at(self, some: list[PartitionDir]) -> list[PartitionRecovery]:
+        return [self._loaded(one)[0] for one in some]
 
     def _loaded(self, one: PartitionDir) -> tuple[PartitionRecovery, LoadedLog | None]:
         result = PartitionRecovery(one.path, one.topic, one.partition)
@@ -303,9 +300,8 @@ class _Job:
             interval_bytes=self._interval_of(one.topic or ""),
         )
         try:
-            with self._reading:
-                log = load_log(one.path, settings)
-                result.changes = log.files.changes()
+            log = load_log(one.path, settings)
+            result.changes = log.files.changes()
         except Exception as error:  # whatever it is, others are not to suffer from it
             result.error = error
             return result, None
@@ -313,20 +309,27 @@ class _Job:
         result.segments, result.leader_epochs = log.segments, log.leader_epochs
         return result, log
 
-    def put_in_order(self, one: PartitionDir, *, truncate: bool, backup: bool) -> PartitionRecovery:
-        with contextlib.suppress(OSError):
-            _sweep(one.path)
-        result, log = self._loaded(one)
-        if log is None:
-            return result
-        try:
-            wanted = [one for one in result.changes if truncate or not one.shortens_log]
-            for some in _batched(wanted):
-                _make(some, log, backup=backup)
-                result.applied += some
-        except OSError as error:
-            result.error = error
-        return result
+    def put_in_order(
+        self, some: list[PartitionDir], *, truncate: bool, backup: bool
+    ) -> list[PartitionRecovery]:
+        results: list[PartitionRecovery] = []
+        repairs: list[_Repair] = []
+        for one in some:
+            with contextlib.suppress(OSError):
+                _sweep(one.path)
+            result, log = self._loaded(one)
+            results.append(result)
+            if log is not None:
+                wanted = [each for each in result.changes if truncate or not each.shortens_log]
+                repairs.append(_Repair(result, log, wanted, backup=backup))
+        # A step of each at a time: what is written is made durable together.
+        while repairs := [repair for repair in repairs if repair.has_steps]:
+            writing = [repair for repair in repairs if repair.writes_next]
+            for repair in repairs:
+                if repair not in writing:
+                    repair.make()
+            _write_together(writing)
+        return results
 
 
 def _loaded_by_broker(partitions: list[PartitionDir]) -> list[PartitionDir]:
@@ -357,17 +360,20 @@ def _required_threads(threads: int | None) -> int:
 
 def _each(
     partitions: list[PartitionDir],
-    work: Callable[[PartitionDir], PartitionRecovery],
-    workers: int,
+    work: Callable[[list[PartitionDir]], list[PartitionRecovery]],
+    threads: int,
     on_progress: OnProgress | None,
 ) -> list[PartitionRecovery]:
-    """Work on partitions side by side; results are in their order."""
-    results = []
-    with ThreadPoolExecutor(workers) as pool:
-        for result in pool.map(work, partitions):
-            results.append(result)
-            if on_progress is not None:
-                on_progress(result, len(results), len(partitions))
+    """Work on partitions side by side, a few in each thread; results are in their order."""
+    at_once = max(1, min(_TOGETHER, len(partitions) // threads))
+    groups = [partitions[first : first + at_once] for first in range(0, len(partitions), at_once)]
+    results: list[PartitionRecovery] = []
+    with ThreadPoolExecutor(threads) as pool:
+        for found in pool.map(work, groups):
+            for result in found:
+                results.append(result)
+                if on_progress is not None:
+                    on_progress(result, len(results), len(partitions))
     return results
 
 
@@ -388,14 +394,76 @@ def _batched(changes: list[Change]) -> Iterator[list[Change]]:
         yield from (some[first : first + at_once] for first in range(0, len(some), at_once))
 
 
-def _make(changes: list[Change], log: LoadedLog, *, backup: bool) -> None:
-    folder, change = log.files.folder, changes[0]
-    path = folder / change.name
-    if change.action is Action.WRITE:
-        paths = [folder / one.name for one in changes]
-        files = ((path, log.files.written(path.name), _like(path)) for path in paths)
-        replace_files(files, before=lambda path: _keep(path, backup=backup))
+class _Repair:
+    """What is left to do for a partition, step by step."""
+
+    def __init__(
+        self, result: PartitionRecovery, log: LoadedLog, changes: list[Change], *, backup: bool
+    ) -> None:
+        self._result, self._log, self._backup = result, log, backup
+        self._steps = deque(_batched(changes))
+
+    @property
+    def has_steps(self) -> bool:
+        return self._result.error is None and bool(self._steps)
+
+    @property
+    def writes_next(self) -> bool:
+        return self._steps[0][0].action is Action.WRITE
+
+    def make(self) -> None:
+        """Take the next step by itself; an error ends the repair."""
+        try:
+            if self.writes_next:
+                replace_files(self.files(), before=self.keep)
+            else:
+                (change,) = self._steps[0]
+                _make(change, self._log.files.folder, backup=self._backup)
+            self.note_step()
+        except OSError as error:
+            self._result.error = error
+
+    def note_step(self) -> None:
+        """Note that a step is done."""
+        self._result.applied += self._steps.popleft()
+
+    def files(self) -> Iterator[tuple[Path, bytes, Path]]:
+        """Give the files of the next step; but not those that are there already."""
+        for change in self._steps[0]:
+            path, data = self._log.files.folder / change.name, self._log.files.written(change.name)
+            if not _holds(path, data):
+                yield path, data, path if path.exists() else path.parent
+
+    def keep(self, path: Path) -> None:
+        """Keep what is about to be replaced."""
+        _keep(path, backup=self._backup)
+
+
+def _write_together(repairs: list[_Repair]) -> None:
+    """Write the files of several partitions; if that fails, those of each by themselves."""
+    if not repairs:
         return
+    try:
+        files = (file for one in repairs for file in one.files())
+        replace_files(files, before=repairs[0].keep)
+    except OSError:
+        for one in repairs:
+            one.make()
+    else:
+        for one in repairs:
+            one.note_step()
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    """Tell whether a file holds just these bytes: an interrupted step may have written it."""
+    try:
+        return path.stat().st_size == len(data) and path.read_bytes() == data
+    except FileNotFoundError:
+        return False
+
+
+def _make(change: Change, folder: Path, *, backup: bool) -> None:
+    path = folder / change.name
     if change.action is Action.DELETE:
         if backup:
             os.replace(path, _free_name(path))
@@ -408,11 +476,6 @@ def _make(changes: list[Change], log: LoadedLog, *, backup: bool) -> None:
         assert change.new_size is not None
         _cut_off(path, change.new_size, backup=backup)
     sync_folder(folder)
-
-
-def _like(path: Path) -> Path:
-    """Return whose owner and mode a file gets."""
-    return path if path.exists() else path.parent
 
 
 def _keep(path: Path, *, backup: bool) -> None:

@@ -194,6 +194,35 @@ def test_a_topic_keeps_the_index_interval_that_it_was_given() -> None:
     assert {change.name: change.new_size for change in finer.changes} != changed
 
 
+def test_one_partition_that_cannot_be_written_does_not_keep_others_back(
+    damaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = damaged.parent
+    for number in (1, 2):
+        shutil.copytree(damaged, data / f"orders-{number}")
+    expected = ks.recover(damaged, now_ms=NOW).partitions[0]
+    replace = os.replace
+
+    def fail_for_one(old: str, new: os.PathLike[str]) -> None:
+        if "orders-1" in str(new) and str(new).endswith(".timeindex"):
+            raise OSError(28, "no space")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", fail_for_one)
+    done = ks.recover(data, write=True, truncate=True, now_ms=NOW, threads=1)
+    assert not done.is_marked_clean
+    assert [one.error is None for one in done.partitions] == [True, False, True]
+    for one in done.partitions:
+        assert one.is_in_order == (one.partition != 1)
+        assert one.log_end_offset == expected.log_end_offset
+    monkeypatch.undo()
+    again = ks.recover(data, write=True, truncate=True, now_ms=NOW)
+    assert again.is_in_order
+    files = [without_backups(contents(data / f"orders-{number}")) for number in range(3)]
+    assert files[0] == files[1] == files[2]
+    assert not list(data.glob("orders-[02]/*.bak2"))
+
+
 def test_one_bad_partition_does_not_keep_others_back(tmp_path: Path) -> None:
     data = tmp_path / "data"
     shutil.copytree(KILLED, data)
