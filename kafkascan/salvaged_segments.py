@@ -40,8 +40,8 @@ class Loss:
         What is wrong at the position.
     first_offset, last_offset : int or None
         Records that were lost have offsets in between, inclusively; the segment's own bounds
-        where nothing is kept on that side, None where those are not known. There may be less
-        of them than that: compaction and transactions leave gaps of their own.
+        where nothing is kept on that side. None where those are not known, or leave no room for
+        a record. There may be less of them: compaction and transactions leave gaps of their own.
     claimed_first_offset, claimed_last_offset, claimed_records : int or None
         What the header there says, if it is one of a batch.
     zero_bytes : int
@@ -324,6 +324,8 @@ def _losses(
             row = log.batches[place]
             is_known = row["magic"] == 2 or row["records_count"] >= 0
             last = int(row["base_offset"]) - int(is_known)
+        if first is not None and last is not None and last < first:
+            first = last = None
         losses.append(_loss(source, hole, first, last))
     return losses
 

@@ -65,14 +65,20 @@ def salvage(
     context.exit(run.exit_code)
 
 
+def _offsets(loss: ks.Loss) -> str:
+    if loss.first_offset is None and loss.last_offset is None:
+        return "of no known offsets"
+    first = "?" if loss.first_offset is None else loss.first_offset
+    return f"offsets {first} to {'?' if loss.last_offset is None else loss.last_offset}"
+
+
 def _tell(run: TableRun, one: ks.PartitionSalvage) -> None:
     """Say what is lost of a partition, and what keeps it from being copied."""
     told = Report(lambda size: None)
     for segment in one.segments:
         for loss in segment.losses:
-            offsets = f"offsets {loss.first_offset} to {loss.last_offset}"
             place = f"{one.path / segment.name}: position {loss.position}"
-            told.finding(f"{place}: {loss.size} bytes lost, {offsets} [{loss.symbol}]")
+            told.finding(f"{place}: {loss.size} bytes lost, {_offsets(loss)} [{loss.symbol}]")
         for piece in segment.pieces:
             if piece.is_doubtful:
                 place = f"{one.path / segment.name}: position {piece.position}"
