@@ -160,6 +160,21 @@ def read_up_to(path: str, size: int) -> bytes:
     return b"".join(pieces)
 
 
+def holds(path: str, data: bytes) -> bool:
+    """Tell whether a file has these bytes and no others; False if there is no file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        found = os.read(descriptor, len(data) + 1)
+        while found and (more := os.read(descriptor, max(0, len(data) + 1 - len(found)))):
+            found += more
+    finally:
+        os.close(descriptor)
+    return found == data
+
+
 def give_to_owner_of(path: Path, descriptor: int) -> None:
     """Whoever repairs files as root must leave them to those who use them."""
     owner = path.stat()

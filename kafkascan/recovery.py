@@ -23,7 +23,7 @@ from kafkascan.checkpoints import (
     read_offset_checkpoint,
 )
 from kafkascan.data_dir_lock import as_data_dir, locked
-from kafkascan.files import AtomicFile, replace_files, sync_folder
+from kafkascan.files import AtomicFile, holds, replace_files, sync_folder
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.log_dir import PartitionDir, open_log_dir, partition_dir
 from kafkascan.log_loading import LoadedLog, LoadSettings, load_log
@@ -431,7 +431,8 @@ class _Repair:
         """Give the files of the next step; but not those that are there already."""
         for change in self._steps[0]:
             path, data = self._log.files.folder / change.name, self._log.files.written(change.name)
-            if not _holds(path, data):
+            # An interrupted step may have written it.
+            if not holds(os.fspath(path), data):
                 yield path, data, path if path.exists() else path.parent
 
     def keep(self, path: Path) -> None:
@@ -452,14 +453,6 @@ def _write_together(repairs: list[_Repair]) -> None:
     else:
         for one in repairs:
             one.note_step()
-
-
-def _holds(path: Path, data: bytes) -> bool:
-    """Tell whether a file holds just these bytes: an interrupted step may have written it."""
-    try:
-        return path.stat().st_size == len(data) and path.read_bytes() == data
-    except FileNotFoundError:
-        return False
 
 
 def _make(change: Change, folder: Path, *, backup: bool) -> None:

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafkascan.files import read_up_to
+from kafkascan.files import holds, read_up_to
 
 
 class Action(enum.StrEnum):
@@ -59,9 +59,8 @@ class StagedFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._prefix = os.path.join(folder, "")
-        self._on_disk = {
-            entry.name: entry.stat().st_size for entry in os.scandir(folder) if entry.is_file()
-        }
+        # Sizes are asked for where they matter; to ask for all takes as long as reading does.
+        self._on_disk = {entry.name: entry for entry in os.scandir(folder) if entry.is_file()}
         # Where the bytes of each file are now.
         self._origin = {name: name for name in self._on_disk}
         self._written: dict[str, bytes] = {}
@@ -90,7 +89,15 @@ class StagedFiles:
         """Return the size that a file would have, in bytes."""
         if name in self._written:
             return len(self._written[name])
-        return self._sizes.get(name, self._on_disk[self._origin[name]])
+        if name in self._sizes:
+            return self._sizes[name]
+        return self._size_on_disk(self._origin[name])
+
+    def _size_on_disk(self, name: str) -> int:
+        return self._on_disk[name].stat().st_size
+
+    def _old_size(self, name: str) -> int | None:
+        return self._size_on_disk(name) if name in self._on_disk else None
 
     def read(self, name: str) -> bytes:
         """Return what would be in a file."""
@@ -133,7 +140,7 @@ class StagedFiles:
         self._sizes.pop(name, None)
         origin = self._origin.pop(name, None)
         if origin is not None:
-            size = self._on_disk[origin]
+            size = self._size_on_disk(origin)
             self._gone[origin] = Change(
                 Action.DELETE, origin, reason, size, None, shortens_log=shortens_log
             )
@@ -174,8 +181,8 @@ class StagedFiles:
                 Action.RENAME,
                 new,
                 self._reasons[new],
-                self._on_disk.get(new),
-                self._on_disk[old],
+                self._old_size(new),
+                self._size_on_disk(old),
                 old,
             )
             for new, old in sorted(self._origin.items())
@@ -188,7 +195,7 @@ class StagedFiles:
                 Action.TRUNCATE,
                 name,
                 self._reasons[name],
-                self._on_disk[self._origin[name]],
+                self._size_on_disk(self._origin[name]),
                 size,
                 shortens_log=True,
             )
@@ -197,15 +204,15 @@ class StagedFiles:
 
     def _rewritten(self) -> list[Change]:
         return [
-            Change(Action.WRITE, name, self._reasons[name], self._on_disk.get(name), len(data))
+            Change(Action.WRITE, name, self._reasons[name], self._old_size(name), len(data))
             for name, data in sorted(self._written.items())
         ]
 
     def _is_on_disk(self, name: str, data: bytes) -> bool:
         return (
             self._origin.get(name, name) == name
-            and self._on_disk.get(name) == len(data)
-            and read_up_to(self._prefix + name, len(data)) == data
+            and name in self._on_disk
+            and holds(self._prefix + name, data)
         )
 
     def written(self, name: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from kafkascan.sources import Source
 from kafkascan.staged_files import StagedFiles
 
 _DIGITS = 20
+# Loading asks what a name says several times; of this many files of a folder, it is remembered.
+_NAMES_KNOWN = 4096
 # Reading a file takes less than mapping it, up to about this size.
 _READ_AT_ONCE = 1 << 17
 
@@ -152,6 +155,7 @@ def overlapping(segments: list[StagedSegment], start: int, stop: int) -> Iterato
         yield segment
 
 
+@functools.lru_cache(_NAMES_KNOWN)
 def offset_of(name: str) -> int | None:
     """Return the offset that a file is named by, in as many digits as Kafka writes."""
     digits = name.partition(".")[0]
