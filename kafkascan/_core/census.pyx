@@ -2,18 +2,20 @@
 
 import os
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint64_t
 
 from kafkascan._core.layout cimport (
     KS_COMPRESSION_MASK,
     KS_CONTROL_BIT,
     KS_DELETE_HORIZON_BIT,
+    KS_LOG_OVERHEAD,
     KS_OK,
     KS_OUTPUT_FULL,
     KS_TIMESTAMP_TYPE_BIT,
     KS_TRANSACTIONAL_BIT,
     ks_batch_row,
 )
+from kafkascan._core.producer_ids cimport hashed, last_offset, last_sequence, plus
 
 cdef enum:
     largest = 0x7FFFFFFF
@@ -65,21 +67,12 @@ cdef struct State:
     int64_t expiration_ms
 
 
-# Who writes a log chooses the ids, and is not to choose where they collide.
 cdef uint64_t secret = int.from_bytes(os.urandom(8), "little")
-
-
-cdef inline uint64_t hashed(int64_t producer_id) noexcept nogil:
-    """The finalizer of SplitMix64 (Steele, Lea and Flood 2014), which is a bijection."""
-    cdef uint64_t h = <uint64_t>producer_id ^ secret
-    h = (h ^ (h >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
-    h = (h ^ (h >> 27)) * <uint64_t>0x94D049BB133111EB
-    return h ^ (h >> 31)
 
 
 cdef producer_count *find(State *state, int64_t producer_id) noexcept nogil:
     """Return the entry of a producer, a fresh one for one that is new; NULL: no room."""
-    cdef uint64_t at = hashed(producer_id) & state.mask
+    cdef uint64_t at = hashed(producer_id, secret) & state.mask
     cdef producer_count *entry
     cdef int64_t *field
     cdef int i
@@ -104,27 +97,8 @@ cdef producer_count *find(State *state, int64_t producer_id) noexcept nogil:
     return entry
 
 
-cdef inline int64_t plus(int64_t a, int64_t b) noexcept nogil:
-    return <int64_t>(<uint64_t>a + <uint64_t>b)
-
-
-cdef inline int64_t last_offset(const ks_batch_row *row) noexcept nogil:
-    return plus(row.base_offset, <int64_t>row.last_offset_delta)
-
-
-cdef inline int32_t last_sequence(const ks_batch_row *row) noexcept nogil:
-    """DefaultRecordBatch.incrementSequence, in Java's arithmetic: it goes around."""
-    cdef int32_t base = row.base_sequence
-    cdef int32_t room = <int32_t>(<uint32_t>largest - <uint32_t>row.last_offset_delta)
-    if base == -1:
-        return -1
-    if base > room:
-        return <int32_t>(<uint32_t>row.last_offset_delta - (<uint32_t>largest - <uint32_t>base) - 1)
-    return <int32_t>(<uint32_t>base + <uint32_t>row.last_offset_delta)
-
-
 cdef void note_amount(producer_count *entry, const ks_batch_row *row) noexcept nogil:
-    cdef int64_t size = <int64_t>row.batch_length + 12
+    cdef int64_t size = <int64_t>row.batch_length + KS_LOG_OVERHEAD
     cdef int codec = row.attributes & KS_COMPRESSION_MASK
     entry.batches += 1
     entry.records += row.records_count if row.records_count > 0 else 0
@@ -325,7 +299,7 @@ def index_counts(
         raise ValueError("slots must be a power of two that exceeds the entries")
     with nogil:
         for i in range(used):
-            at = hashed(counts[i].producer_id) & mask
+            at = hashed(counts[i].producer_id, secret) & mask
             while slots[at] >= 0:
                 at = (at + 1) & mask
             slots[at] = <int32_t>i

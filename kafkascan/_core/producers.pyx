@@ -2,7 +2,7 @@
 
 import os
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint64_t
 
 from kafkascan._core.layout cimport (
     KS_CONTROL_BIT,
@@ -14,6 +14,7 @@ from kafkascan._core.layout cimport (
     ks_batch_row,
     ks_producer_entry,
 )
+from kafkascan._core.producer_ids cimport hashed, last_offset, last_sequence
 
 # What a producer's control batch says; ABORT and COMMIT are the codes of the records.
 cdef enum:
@@ -35,9 +36,6 @@ cdef packed struct completed_transaction:
     int64_t last_stable_offset
     int8_t is_aborted
 
-cdef enum:
-    largest = 0x7FFFFFFF
-
 cdef struct State:
     ks_producer_entry *entries
     int64_t count
@@ -48,21 +46,12 @@ cdef struct State:
     int64_t opened_count
 
 
-# Who writes a log chooses the ids, and is not to choose where they collide.
 cdef uint64_t secret = int.from_bytes(os.urandom(8), "little")
-
-
-cdef inline uint64_t hashed(int64_t producer_id) noexcept nogil:
-    """The finalizer of SplitMix64 (Steele, Lea and Flood 2014), which is a bijection."""
-    cdef uint64_t h = <uint64_t>producer_id ^ secret
-    h = (h ^ (h >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
-    h = (h ^ (h >> 27)) * <uint64_t>0x94D049BB133111EB
-    return h ^ (h >> 31)
 
 
 cdef ks_producer_entry *find(State *state, int64_t producer_id) noexcept nogil:
     """Return the entry of a producer, a fresh one for one that is new; NULL: no room."""
-    cdef uint64_t at = hashed(producer_id) & state.mask
+    cdef uint64_t at = hashed(producer_id, secret) & state.mask
     cdef ks_producer_entry *entry
     while state.slots[at] >= 0:
         entry = &state.entries[state.slots[at]]
@@ -94,21 +83,6 @@ cdef inline void enter_epoch(ks_producer_entry *entry, int epoch) noexcept nogil
     if entry.producer_epoch != epoch:
         entry.producer_epoch = epoch
         forget_batches(entry)
-
-
-cdef inline int32_t last_sequence(const ks_batch_row *row) noexcept nogil:
-    """DefaultRecordBatch.incrementSequence, in Java's arithmetic: it goes around."""
-    cdef int32_t base = row.base_sequence
-    cdef int32_t room = <int32_t>(<uint32_t>largest - <uint32_t>row.last_offset_delta)
-    if base == -1:
-        return -1
-    if base > room:
-        return <int32_t>(<uint32_t>row.last_offset_delta - (<uint32_t>largest - <uint32_t>base) - 1)
-    return <int32_t>(<uint32_t>base + <uint32_t>row.last_offset_delta)
-
-
-cdef inline int64_t last_offset(const ks_batch_row *row) noexcept nogil:
-    return <int64_t>(<uint64_t>row.base_offset + <uint64_t><int64_t>row.last_offset_delta)
 
 
 cdef int append(State *state, const ks_batch_row *row, ks_producer_entry *entry) noexcept nogil:
@@ -345,7 +319,7 @@ def index_entries(
     prepare(&state, entries, count, slots)
     with nogil:
         for i in range(count):
-            at = hashed(state.entries[i].producer_id) & state.mask
+            at = hashed(state.entries[i].producer_id, secret) & state.mask
             while (
                 state.slots[at] >= 0
                 and state.entries[state.slots[at]].producer_id != state.entries[i].producer_id

@@ -17,6 +17,7 @@ FLOORS = {
     "_core.batches": 0.2,
     "_core.checksums": 0.2,
     "_core.buffers": 0.1,
+    "_core.producer_ids": 0.1,
     "_core.records": 0.2,
     "_core.restamping": 0.3,
     "_core.unpacking": 0.2,
