@@ -8,21 +8,15 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self, TypeVar
+from typing import IO, Self
 
-# File systems gather what several threads want to be durable, and write it at once.
-_SYNCED_AT_ONCE = 32
-# For fewer files than this, threads are not worth starting.
-_SYNCED_IN_TURN = 4
+# Files that are on their way to the disk at once, and open meanwhile.
+_SYNCED_AT_ONCE = 64
 # Asked for once: there is no way to ask without changing it for all threads.
 _MASK = os.umask(0)
 os.umask(_MASK)
-
-
-Synced = TypeVar("Synced")
 
 
 class AtomicFile:
@@ -44,8 +38,7 @@ class AtomicFile:
 
     def __init__(self, path: Path, *, like: Path | None = None) -> None:
         self._like = like
-        # What a link points to is replaced, not the link.
-        self._path = Path(os.path.realpath(path))
+        self._path = behind_link(path)
         self.stream: IO[bytes]
 
     def __enter__(self) -> Self:
@@ -79,6 +72,13 @@ class AtomicFile:
         """Where the bytes are until they are put in place."""
         return Path(self._temporary)
 
+    def start_sync(self) -> None:
+        """Let the system write the bytes while others are being written, where it can be told."""
+        self.stream.flush()
+        if hasattr(os, "posix_fadvise"):
+            # Linux starts to write what is not to stay in its memory, and does not wait for it.
+            os.posix_fadvise(self.stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
     def sync(self) -> None:
         """Let the bytes, the owner and the mode outlive a crash; there will be no more bytes."""
         self.stream.flush()
@@ -99,12 +99,13 @@ class AtomicFile:
                 os.unlink(self._temporary)
 
     def _set_owner_and_mode(self) -> None:
-        mode = 0o666 & ~_MASK
+        mode, descriptor = 0o666 & ~_MASK, self.stream.fileno()
         if self._like is not None:
-            if self._like.is_file():
-                mode = stat.S_IMODE(self._like.stat().st_mode)
-            give_to_owner_of(self._like, self.stream.fileno())
-        os.fchmod(self.stream.fileno(), mode)
+            like = os.stat(self._like)
+            if stat.S_ISREG(like.st_mode):
+                mode = stat.S_IMODE(like.st_mode)
+            _give_to_owner_of(like, descriptor)
+        os.fchmod(descriptor, mode)
 
 
 def replace_files(
@@ -129,23 +130,17 @@ def replace_files(
             for path, data, like in some:
                 written.append((path, AtomicFile(path, like=like).__enter__()))
                 written[-1][1].stream.write(data)
-            _in_threads(AtomicFile.sync, [file for _, file in written[start:]])
+                written[-1][1].start_sync()
+            for _, file in written[start:]:
+                file.sync()
         for path, file in written:
             before(path)
             file.put_in_place()
     finally:
         for _, file in written:
             file.discard()
-        _in_threads(sync_folder, list({file.folder for _, file in written}))
-
-
-def _in_threads(sync: Callable[[Synced], None], some: list[Synced]) -> None:
-    if len(some) <= _SYNCED_IN_TURN:
-        for one in some:
-            sync(one)
-        return
-    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:
-        list(pool.map(sync, some))
+        for folder in {file.folder for _, file in written}:
+            sync_folder(folder)
 
 
 def read_up_to(path: str, size: int) -> bytes:
@@ -175,11 +170,21 @@ def holds(path: str, data: bytes) -> bool:
     return found == data
 
 
+def behind_link(path: Path) -> Path:
+    """Return what a link points to, which is what is replaced; other paths as they are."""
+    return Path(os.path.realpath(path)) if os.path.islink(path) else path
+
+
 def give_to_owner_of(path: Path, descriptor: int) -> None:
     """Whoever repairs files as root must leave them to those who use them."""
-    owner = path.stat()
-    with contextlib.suppress(PermissionError):
-        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    _give_to_owner_of(os.stat(path), descriptor)
+
+
+def _give_to_owner_of(like: os.stat_result, descriptor: int) -> None:
+    now = os.fstat(descriptor)
+    if (like.st_uid, like.st_gid) != (now.st_uid, now.st_gid):
+        with contextlib.suppress(PermissionError):
+            os.fchown(descriptor, like.st_uid, like.st_gid)
 
 
 def adopt_folder(folder: Path, *, like: Path) -> None:

@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import shutil
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from kafkascan.checkpoints import (
     read_offset_checkpoint,
 )
 from kafkascan.data_dir_lock import as_data_dir, locked
-from kafkascan.files import AtomicFile, holds, replace_files, sync_folder
+from kafkascan.files import AtomicFile, behind_link, holds, replace_files, sync_folder
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.log_dir import PartitionDir, open_log_dir, partition_dir
 from kafkascan.log_loading import LoadedLog, LoadSettings, load_log
@@ -40,6 +41,8 @@ _WRITTEN_AT_ONCE = 128
 # To make a file durable is to wait for the disk; file systems let many wait for the same. So
 # the files of this many partitions are written together.
 _TOGETHER = 16
+# Segments below this size take the interpreter longer than the threads that share it gain.
+_SMALL = 1 << 20
 
 OnProgress = Callable[["PartitionRecovery", int, int], object]
 
@@ -367,14 +370,33 @@ def _each(
     """Work on partitions side by side, a few in each thread; results are in their order."""
     at_once = max(1, min(_TOGETHER, len(partitions) // threads))
     groups = [partitions[first : first + at_once] for first in range(0, len(partitions), at_once)]
+    one_at_a_time = threading.Lock()
+
+    def work_beside_others(some: list[PartitionDir]) -> list[PartitionRecovery]:
+        with one_at_a_time if _is_small(some) else contextlib.nullcontext():
+            return work(some)
+
     results: list[PartitionRecovery] = []
     with ThreadPoolExecutor(threads) as pool:
-        for found in pool.map(work, groups):
+        for found in pool.map(work_beside_others, groups):
             for result in found:
                 results.append(result)
                 if on_progress is not None:
                     on_progress(result, len(results), len(partitions))
     return results
+
+
+def _is_small(partitions: list[PartitionDir]) -> bool:
+    """Tell whether segments are small, on the average."""
+    sizes = []
+    for one in partitions:
+        with contextlib.suppress(OSError):  # whoever loads it will say so
+            sizes += [
+                entry.stat().st_size
+                for entry in os.scandir(one.path)
+                if entry.name.endswith(".log")
+            ]
+    return sum(sizes) < _SMALL * len(sizes)
 
 
 # ---- changing files --------------------------------------------------------------------------
@@ -477,7 +499,7 @@ def _keep(path: Path, *, backup: bool) -> None:
         return
     name = _free_name(path)
     try:
-        os.link(os.path.realpath(path), name)
+        os.link(behind_link(path), name)
     except OSError:  # not every file system has links
         with open(path, "rb") as old, AtomicFile(name, like=path) as file:
             shutil.copyfileobj(old, file.stream, _COPIED_AT_ONCE)

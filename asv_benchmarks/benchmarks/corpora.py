@@ -158,3 +158,11 @@ def as_if_killed(folder: Path) -> None:
                 with open(last.with_suffix(f".{kind}"), "wb") as file:
                     file.truncate(size)
             max(one.glob("*.snapshot")).unlink()
+
+
+def copy_sparsely(original: str, copy: str) -> None:
+    """Copy a file, and leave out the zeros at its end: preallocated indexes are nothing else."""
+    content = Path(original).read_bytes()
+    with open(copy, "wb") as file:
+        file.write(content.rstrip(b"\0"))
+        file.truncate(len(content))

@@ -142,10 +142,10 @@ class JavaRecovery:
         return self._seconds("segment", directory, repeat, baseOffset=0)
 
     def load(self, directory: Path, repeat: int) -> float:
-        """Return the median seconds of `UnifiedLog.create` of a partition."""
-        return self._seconds("load", directory, repeat)
+        """Return the median seconds of `UnifiedLog.create` of a partition; its copies stay."""
+        return self._seconds("load", directory, repeat, keep=True)
 
-    def _seconds(self, command: str, directory: Path, repeat: int, **more: int) -> float:
+    def _seconds(self, command: str, directory: Path, repeat: int, **more: object) -> float:
         job = {"command": command, "directory": str(directory), "repeat": repeat}
         self._process.stdin.write(json.dumps(job | _RECOVERY_ARGUMENTS | more) + "\n")
         self._process.stdin.flush()

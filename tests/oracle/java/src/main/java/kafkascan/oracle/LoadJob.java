@@ -25,7 +25,7 @@ final class LoadJob {
         if (repeat == 0) {
             load(directory, arguments, answer);
         } else {
-            Repeated.run(directory, repeat, answer, scratch -> load(scratch, arguments, answer));
+            Repeated.run(arguments, answer, scratch -> load(scratch, arguments, answer));
         }
         return answer;
     }

@@ -4,7 +4,14 @@ import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Map;
 
-/** Does the same to fresh copies of a directory, for benchmarks: the first half warms the JVM up and does not count. */
+import com.fasterxml.jackson.databind.JsonNode;
+
+/**
+ * Does the same to fresh copies of a directory, for benchmarks: the first half warms the JVM up and does not count.
+ *
+ * <p>With "keep" the copies stay until somebody removes them: file systems are slow at making files where some were just
+ * deleted.
+ */
 final class Repeated {
     /** Does the work in a directory and gives the seconds that count. */
     @FunctionalInterface
@@ -15,15 +22,21 @@ final class Repeated {
     private Repeated() {
     }
 
-    static void run(Path directory, int repeat, Map<String, Object> answer, Work work) throws Exception {
-        Path scratch = directory.resolveSibling("scratch").resolve(directory.getFileName());
+    static void run(JsonNode arguments, Map<String, Object> answer, Work work) throws Exception {
+        Path directory = Path.of(arguments.get("directory").asText());
+        int repeat = arguments.get("repeat").asInt();
+        boolean keep = arguments.path("keep").asBoolean();
+        Path copies = directory.resolveSibling("scratch");
         double[] seconds = new double[repeat];
         for (int i = 0; i < repeat; i++) {
+            Path scratch = copies.resolve(Integer.toString(keep ? i : 0)).resolve(directory.getFileName());
             Directories.copy(directory, scratch);
             LogLines.take();
             seconds[i] = work.seconds(scratch);
         }
-        Directories.delete(scratch.getParent());
+        if (!keep) {
+            Directories.delete(copies);
+        }
         double[] counted = Arrays.copyOfRange(seconds, repeat / 2, repeat);
         Arrays.sort(counted);
         answer.put("medianMs", counted[counted.length / 2] * 1e3);

@@ -29,7 +29,7 @@ final class SegmentJob {
         if (repeat == 0) {
             recover(directory.toFile(), arguments, answer);
         } else {
-            Repeated.run(directory, repeat, answer, scratch -> recover(scratch.toFile(), arguments, answer));
+            Repeated.run(arguments, answer, scratch -> recover(scratch.toFile(), arguments, answer));
         }
         return answer;
     }
