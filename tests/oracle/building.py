@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from tests.oracle.jvm import JsonProgram, java_command
+from tests.oracle.jvm import Closing, JsonProgram, java_command
 from tests.oracle.rebuild import LoadArguments
 from tests.support.batch_jobs import BatchJob, Control, Step
 
 
-class Building:
+class Building(Closing):
     """A JVM with Kafka's classes of records and of logs."""
 
     def __init__(self, class_path: str, directory: Path) -> None:
@@ -20,15 +19,8 @@ class Building:
         command = java_command(class_path, "kafkascan.oracle.Building", heap="512m")
         self._program = JsonProgram(command, directory / "building.log")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the JVM."""
         self._program.close()
 
     def build(self, job: BatchJob) -> dict[str, Any]:

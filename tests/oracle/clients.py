@@ -7,12 +7,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from confluent_kafka import Producer
 
-from tests.oracle.jvm import JsonProgram, java_command
+from tests.oracle.jvm import Closing, JsonProgram, java_command
 
 _FLUSH_SECONDS = 60.0
 _METADATA_SECONDS = 0.3
@@ -57,7 +56,7 @@ class Writer(Protocol):
         """Close the producer."""
 
 
-class JavaClients:
+class JavaClients(Closing):
     """A JVM with Kafka's Java clients that does what it is told, see ClientDriver.java."""
 
     def __init__(self, class_path: str, bootstrap_servers: str, log_file: Path) -> None:
@@ -65,15 +64,8 @@ class JavaClients:
         self._program = JsonProgram(command, log_file)
         self._producers = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the JVM."""
         self._program.close()
 
     def call(self, command: str, **arguments: object) -> Any:

@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 _STOP_SECONDS = 60.0
 
@@ -28,6 +28,20 @@ def java_command(
         options += ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     options += [f"-D{name}={value}" for name, value in (properties or {}).items()]
     return ["java", *options, "-cp", class_path, main, *arguments]
+
+
+class Closing:
+    """Something that is closed at the end of its `with`."""
+
+    def close(self) -> None:
+        """End what it has running."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class JavaProcess:

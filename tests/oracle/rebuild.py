@@ -8,10 +8,9 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from tests.oracle.jvm import JsonProgram, java_command
+from tests.oracle.jvm import Closing, JsonProgram, java_command
 
 Files = dict[str, bytes]
 """The files of a partition directory by their names."""
@@ -73,7 +72,7 @@ class Outcome:
         return [int(one[1]) for one in found if one]
 
 
-class Rebuild:
+class Rebuild(Closing):
     """A JVM with Kafka's storage classes; `is_measured` gives it time to compile for speed."""
 
     def __init__(
@@ -84,17 +83,6 @@ class Rebuild:
         command = java_command(class_path, main, heap=heap, is_measured=is_measured)
         self._directory = directory
         self._program = JsonProgram(command, directory / "rebuild.log")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the JVM."""

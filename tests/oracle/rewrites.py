@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import tempfile
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from tests.oracle.jvm import JsonProgram, java_command
+from tests.oracle.jvm import Closing, JsonProgram, java_command
 
 
 class RefusedError(Exception):
@@ -21,7 +20,7 @@ class RefusedError(Exception):
         self.message: str = str(described["message"])
 
 
-class Rewrites:
+class Rewrites(Closing):
     """Two JVMs: Kafka's own classes of today, and the last ones that convert between formats."""
 
     def __init__(self, broker: str, conversion: str, directory: Path) -> None:
@@ -34,15 +33,8 @@ class Rewrites:
             java_command(conversion, main + "Convert"), directory / "conversion.log"
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End the JVMs."""
         self._broker.close()
         self._conversion.close()
 
