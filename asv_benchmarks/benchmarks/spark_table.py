@@ -223,20 +223,23 @@ def verifying(spark: Any, folder: Path, rounds: int) -> None:
     show(f"verify: {size / 1e9:.1f} GB", times, size / 1e9, "GB/s")
 
 
-def exporting(spark: Any, folder: Path, rounds: int) -> None:
+def exporting(spark: Any, folder: Path, codec: str, rounds: int) -> None:
     with tempfile.TemporaryDirectory(dir=corpora.FOLDER) as scratch:
 
         def by_spark() -> None:
             frame = frames.records(spark, folder)
-            frame.write.option("compression", "zstd").mode("overwrite").parquet(f"{scratch}/a")
+            frame.write.option("compression", codec).mode("overwrite").parquet(f"{scratch}/a")
 
         def by_job() -> None:
             shutil.rmtree(f"{scratch}/b", ignore_errors=True)
-            jobs.export(spark, folder, f"{scratch}/b")
+            jobs.export(spark, folder, f"{scratch}/b", compression=codec)
 
         contenders: Contenders = {"df.write.parquet": by_spark, "jobs.export": by_job}
         size = sum(path.stat().st_size for path in folder.rglob("*.log"))
-        show("export, zstd", taking_turns(contenders, rounds), size / 1e6, "MB/s")
+        show(f"export, {codec}", taking_turns(contenders, rounds), size / 1e6, "MB/s")
+        sizes = [sum(file.stat().st_size for file in Path(scratch, name).rglob("*.parquet"))
+                 for name in "ab"]  # fmt: skip
+        print(f"  sizes {sizes[0] / 1e6:.0f} and {sizes[1] / 1e6:.0f} MB", flush=True)
 
 
 def planning() -> None:
@@ -339,9 +342,10 @@ def main() -> None:
         "records": lambda: ways_in(spark, records, "records", rounds),
         "batches": lambda: ways_in(spark, headers, "batches", rounds),
         "parquet": lambda: against_parquet(spark, records, rounds),
-        "headers": lambda: header_questions(spark, folder_of(records_log, 12), 3),
-        "verify": lambda: verifying(spark, folder_of(headers_log, 24), rounds),
-        "export": lambda: exporting(spark, records, max(1, rounds // 2)),
+        # Enough for what Spark takes to begin with, 0.3 s a job, not to be what is measured.
+        "headers": lambda: header_questions(spark, folder_of(records_log, 48), 2),
+        "verify": lambda: verifying(spark, folder_of(headers_log, 192), 3),
+        "export": lambda: [exporting(spark, records, codec, 3) for codec in ("snappy", "zstd")],
         "kafka": lambda: kafka_source.compare(
             records_log, _count(records_log), arguments.master, rounds
         ),
