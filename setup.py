@@ -16,6 +16,7 @@ C_SOURCES = {
     "records": [],
     "restamping": [],
     "unpacking": [],
+    "packing": [],
     "items": [],
     "encoding": [],
     "indexes": [],

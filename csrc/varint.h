@@ -67,9 +67,16 @@ static inline const uint8_t *ks_read_varlong(const uint8_t *p, const uint8_t *li
 
 static inline uint64_t ks_zag_64(int64_t n) { return ((uint64_t)n << 1) ^ (uint64_t)(n >> 63); }
 
+/* Nearly all numbers take one or two bytes; which of the two, no branch can foresee. */
+enum { KS_MORE_THAN_TWO = 1 << 14 };
+
+static inline int ks_is_longer_than_one(uint64_t zagged) { return zagged > 0x7f; }
+
 /* How many bytes seven bits of a number each take: nine 64ths of its bits, rounded up. */
 static inline int ks_size_of_varlong(int64_t n) {
-    int highest = 63 - __builtin_clzll(ks_zag_64(n) | 1);
+    uint64_t zagged = ks_zag_64(n);
+    if (zagged < KS_MORE_THAN_TWO) return 1 + ks_is_longer_than_one(zagged);
+    int highest = 63 - __builtin_clzll(zagged);
     return (highest * 9 + 73) / 64;
 }
 
@@ -78,12 +85,22 @@ static inline int ks_size_of_varint(int32_t n) { return ks_size_of_varlong(n); }
 /* A varint is the varlong of the same number. */
 static inline uint8_t *ks_write_varlong(uint8_t *p, int64_t number) {
     uint64_t n = ks_zag_64(number);
-    while (n > 0x7f) { /* nearly all take one or two bytes */
+    while (n > 0x7f) {
         *p++ = (uint8_t)(n | 0x80);
         n >>= 7;
     }
     *p++ = (uint8_t)n;
     return p;
+}
+
+/* The same where a byte behind the number may be written, too. */
+static inline uint8_t *ks_write_varlong_and_more(uint8_t *p, int64_t number) {
+    uint64_t n = ks_zag_64(number);
+    if (n >= KS_MORE_THAN_TWO) return ks_write_varlong(p, number);
+    int is_longer = ks_is_longer_than_one(n);
+    p[0] = (uint8_t)((n & 0x7f) | (uint64_t)is_longer << 7);
+    p[1] = (uint8_t)(n >> 7);
+    return p + 1 + is_longer;
 }
 
 #endif /* KAFKASCAN_VARINT_H */

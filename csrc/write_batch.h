@@ -89,6 +89,12 @@ static inline uint8_t *ks_write_sized(uint8_t *p, const ks_items *items, int64_t
     return ks_write_bytes(ks_write_varlong(p, size), ks_item_data(items, i), size);
 }
 
+/* The same for an item that another byte of the record follows. */
+static inline uint8_t *ks_write_sized_and_more(uint8_t *p, const ks_items *items, int64_t i) {
+    int32_t size = ks_item_size(items, i);
+    return ks_write_bytes(ks_write_varlong_and_more(p, size), ks_item_data(items, i), size);
+}
+
 /* One record; returns the position behind it, or NULL if there is no room for it. */
 static inline uint8_t *ks_write_record(uint8_t *p, const uint8_t *limit, const ks_records *records,
                                        int64_t i, int64_t base_offset, int64_t base_timestamp) {
@@ -96,12 +102,12 @@ static inline uint8_t *ks_write_record(uint8_t *p, const uint8_t *limit, const k
     int64_t offset_delta = ks_delta(records->offset[i], base_offset);
     int64_t body = ks_size_of_body(ks_size_of_content(records, i), timestamp_delta, offset_delta);
     if (ks_size_of_record(body) > limit - p) return NULL;
-    p = ks_write_varlong(p, body);
+    p = ks_write_varlong_and_more(p, body);
     *p++ = 0;
-    p = ks_write_varlong(p, timestamp_delta);
-    p = ks_write_varlong(p, offset_delta);
-    p = ks_write_sized(p, &records->key, i);
-    p = ks_write_sized(p, &records->value, i);
+    p = ks_write_varlong_and_more(p, timestamp_delta);
+    p = ks_write_varlong_and_more(p, offset_delta);
+    p = ks_write_sized_and_more(p, &records->key, i);
+    p = ks_write_sized_and_more(p, &records->value, i);
     if (records->header_starts == NULL) {
         *p++ = 0;
         return p;
@@ -190,10 +196,12 @@ static inline uint8_t *ks_write_records(uint8_t *p, const uint8_t *limit, const 
                                         int64_t first, int64_t last, const ks_batch_row *batch,
                                         ks_crc_fn crc32) {
     if (batch->magic == 2) {
-        int64_t base_offset = batch->base_offset, base_timestamp = batch->base_timestamp;
+        /* Copies, which no byte that is written can change, stay in registers. */
+        const ks_records columns = *records;
+        const int64_t base_offset = batch->base_offset, base_timestamp = batch->base_timestamp;
         for (int64_t i = first; i < last && p != NULL; i++) {
-            ks_prefetch_items(records, i + KS_RECORDS_AHEAD, last);
-            p = ks_write_record(p, limit, records, i, base_offset, base_timestamp);
+            ks_prefetch_items(&columns, i + KS_RECORDS_AHEAD, last);
+            p = ks_write_record(p, limit, &columns, i, base_offset, base_timestamp);
         }
         return p;
     }
@@ -266,30 +274,42 @@ static inline int64_t ks_size_of(const ks_records *records, int64_t i, int8_t ma
                                              ks_delta(records->offset[i], base_offset)));
 }
 
+/* What asks nothing of the batch that a record comes into. */
+static inline int ks_check_record(const ks_records *records, int64_t i, int8_t magic) {
+    if (i > 0 && records->offset[i] <= records->offset[i - 1]) return KS_OFFSET_NOT_ABOVE;
+    if (records->timestamp[i] < -1) return KS_NEGATIVE_TIMESTAMP;
+    return ks_check_headers(records, i, magic);
+}
+
 /* Of the records from `first` on, before *last which a batch takes, and how many bytes they
  * have before compression. A first record is always taken. A status is about record *last. */
 static inline int ks_plan_batch(const ks_plan *plan, const ks_records *records, int64_t first,
                                 int64_t count, int64_t *last, int64_t *size) {
-    int64_t before = ks_size_before_records(plan->magic, plan->is_compressed);
-    int64_t base_offset = records->offset[first];
+    const ks_records columns = *records;
+    int8_t magic = plan->magic;
+    int64_t before = ks_size_before_records(magic, plan->is_compressed);
+    int64_t batch_size = plan->batch_size, sum = 0, i = first;
+    int64_t base_offset = columns.offset[first];
     int64_t base_timestamp =
-        plan->has_base_timestamp ? plan->base_timestamp : records->timestamp[first];
+        plan->has_base_timestamp ? plan->base_timestamp : columns.timestamp[first];
+    int status = KS_OK;
     if (plan->batch_records < count - first) count = first + plan->batch_records;
-    *size = 0;
-    for (*last = first; *last < count; ++*last) {
-        int64_t i = *last;
-        if (i > 0 && records->offset[i] <= records->offset[i - 1]) return KS_OFFSET_NOT_ABOVE;
-        if (records->timestamp[i] < -1) return KS_NEGATIVE_TIMESTAMP;
-        int status = ks_check_headers(records, i, plan->magic);
-        if (status != KS_OK) return status;
-        int64_t delta = ks_delta(records->offset[i], base_offset);
+    for (; i < count; i++) {
+        status = ks_check_record(&columns, i, magic);
+        if (status != KS_OK) break;
+        int64_t delta = ks_delta(columns.offset[i], base_offset);
         if (delta < 0 || delta > INT32_MAX) break;
-        int64_t taken = ks_size_of(records, i, plan->magic, base_offset, base_timestamp);
-        if (taken > KS_LARGEST_BATCH - before) return KS_RECORD_TOO_LARGE;
-        if (i > first && before + *size + taken > plan->batch_size) break;
-        *size += taken;
+        int64_t taken = ks_size_of(&columns, i, magic, base_offset, base_timestamp);
+        if (taken > KS_LARGEST_BATCH - before) {
+            status = KS_RECORD_TOO_LARGE;
+            break;
+        }
+        if (i > first && before + sum + taken > batch_size) break;
+        sum += taken;
     }
-    return KS_OK;
+    *last = i;
+    *size = sum;
+    return status;
 }
 
 /* The bytes before compression of records whose batch is given; a status is about record

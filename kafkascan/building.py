@@ -160,8 +160,8 @@ class BatchFields:
         rows["magic"] = self.magic
         rows["attributes"] = self.attributes
         rows["partition_leader_epoch"] = self.partition_leader_epoch
-        rows["base_offset"] = records.offset[first]
-        rows["last_offset_delta"] = records.offset[last] - records.offset[first]
+        rows["base_offset"] = base_offset = records.offset[first]
+        rows["last_offset_delta"] = records.offset[last] - base_offset
         rows["base_timestamp"] = (
             records.timestamp[first] if self.delete_horizon_ms is None else self.delete_horizon_ms
         )

@@ -14,13 +14,14 @@ import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import cramjam
 import lz4.block
 import xxhash
 import zstandard
 
+from kafkascan._core.packing import Lz4Packer, Packer, PiecePacker, SnappyPacker
 from kafkascan.layout import CompressionType
 
 Buffer = bytes | memoryview
@@ -85,7 +86,20 @@ class Compression:
         list of bytes-like
             The output in pieces.
         """
-        return _COMPRESSORS[self.codec](data, self.level, magic)
+        if self.codec == CompressionType.NONE:
+            return [data]
+        return [self.packer(magic).compress(data)]
+
+    def packer(self, magic: int) -> Packer:
+        """
+        Return what compresses into room that is there.
+
+        Parameters
+        ----------
+        magic : int
+            As of `compress`.
+        """
+        return _PACKERS[self.codec](self.level, magic)
 
 
 def compression(
@@ -138,10 +152,6 @@ def _codec(codec: CompressionType | str | int) -> CompressionType:
     return CompressionType(codec)
 
 
-def _none(data: memoryview, _level: int, _magic: int) -> list[Buffer]:
-    return [data]
-
-
 # ---- gzip --------------------------------------------------------------------------------
 
 # No flags, no time, no hint at the level, and a system that is not known: as since JDK 16.
@@ -150,7 +160,11 @@ _RAW_DEFLATE = -15
 _DEFLATE_MEMORY = 8
 
 
-def _gzip(data: memoryview, level: int, _magic: int) -> list[Buffer]:
+def _gzip(level: int, _magic: int) -> Packer:
+    return PiecePacker(partial(_deflated, level))
+
+
+def _deflated(level: int, data: memoryview) -> list[Buffer]:
     deflate = zlib.compressobj(level, zlib.DEFLATED, _RAW_DEFLATE, _DEFLATE_MEMORY)
     body, rest = deflate.compress(data), deflate.flush()
     trailer = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
@@ -163,12 +177,8 @@ _XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 _SNAPPY_BLOCK = 1 << 15
 
 
-def _snappy(data: memoryview, _level: int, _magic: int) -> list[Buffer]:
-    pieces: list[Buffer] = [_XERIAL_HEADER]
-    for at in range(0, len(data), _SNAPPY_BLOCK):
-        block = memoryview(cramjam.snappy.compress_raw(data[at : at + _SNAPPY_BLOCK]))
-        pieces += (len(block).to_bytes(4, "big"), block)
-    return pieces
+def _snappy(_level: int, _magic: int) -> Packer:
+    return SnappyPacker(cramjam.snappy.compress_raw_into, _XERIAL_HEADER, _SNAPPY_BLOCK)
 
 
 # ---- LZ4 ---------------------------------------------------------------------------------
@@ -176,8 +186,6 @@ def _snappy(data: memoryview, _level: int, _magic: int) -> list[Buffer]:
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_DESCRIPTOR = b"\x60\x40"  # blocks that do not depend on each other, of 64 KiB; no checksums
 _LZ4_BLOCK = 1 << 16
-_LZ4_STORED = 1 << 31
-_LZ4_END = bytes(4)
 # Kafka's own default level is the number that stands for the fast compressor.
 _LZ4_FAST = 9
 
@@ -191,24 +199,20 @@ _LZ4_HEADER = _lz4_header(_LZ4_DESCRIPTOR)
 _LZ4_HEADER_MAGIC_0 = _lz4_header(_LZ4_MAGIC + _LZ4_DESCRIPTOR)
 
 
-def _lz4(data: memoryview, level: int, magic: int) -> list[Buffer]:
-    pieces: list[Buffer] = [_LZ4_HEADER if magic > 0 else _LZ4_HEADER_MAGIC_0]
-    for at in range(0, len(data), _LZ4_BLOCK):
-        block = data[at : at + _LZ4_BLOCK]
-        packed = memoryview(_lz4_block(block, level))
-        if len(packed) < len(block):
-            pieces += (len(packed).to_bytes(4, "little"), packed)
-        else:
-            pieces += ((len(block) | _LZ4_STORED).to_bytes(4, "little"), block)
-    pieces.append(_LZ4_END)
-    return pieces
-
-
-def _lz4_block(block: memoryview, level: int) -> Any:
+def _lz4(level: int, magic: int) -> Packer:
     # Each as the library that writes what Kafka's does.
     if level == _LZ4_FAST:
-        return cramjam.lz4.compress_block(block, store_size=False)
-    return lz4.block.compress(block, mode="high_compression", compression=level, store_size=False)
+        compress_into = partial(cramjam.lz4.compress_block_into, store_size=False)
+    else:
+        compress_into = partial(_lz4_high_into, level)
+    header = _LZ4_HEADER if magic > 0 else _LZ4_HEADER_MAGIC_0
+    return Lz4Packer(compress_into, header, _LZ4_BLOCK)
+
+
+def _lz4_high_into(level: int, block: memoryview, room: memoryview) -> int:
+    packed = lz4.block.compress(block, mode="high_compression", compression=level, store_size=False)
+    room[: len(packed)] = packed
+    return len(packed)
 
 
 # ---- Zstandard ---------------------------------------------------------------------------
@@ -224,7 +228,11 @@ class _PerThread(threading.local):
 _per_thread = _PerThread()
 
 
-def _zstd(data: memoryview, level: int, _magic: int) -> list[Buffer]:
+def _zstd(level: int, _magic: int) -> Packer:
+    return PiecePacker(partial(_zstd_frame, level))
+
+
+def _zstd_frame(level: int, data: memoryview) -> list[Buffer]:
     context = _per_thread.zstd.get(level)
     if context is None:
         context = zstandard.ZstdCompressor(level=level, write_content_size=False)
@@ -238,8 +246,7 @@ def _zstd(data: memoryview, level: int, _magic: int) -> list[Buffer]:
     ]
 
 
-_COMPRESSORS: dict[CompressionType, Callable[[memoryview, int, int], list[Buffer]]] = {
-    CompressionType.NONE: _none,
+_PACKERS: dict[CompressionType, Callable[[int, int], Packer]] = {
     CompressionType.GZIP: _gzip,
     CompressionType.SNAPPY: _snappy,
     CompressionType.LZ4: _lz4,

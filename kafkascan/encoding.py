@@ -8,15 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import encoding as _core
-from kafkascan.batch_columns import BatchTable, compression_type, size_in_bytes
+from kafkascan._core.packing import Output, Packer
+from kafkascan.batch_columns import BatchTable, compression_type, join_tables, size_in_bytes
 from kafkascan.compression import compression
 from kafkascan.errors import STATUS, RecordInputError
-from kafkascan.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD, CompressionType
+from kafkascan.layout import BATCH_HEADER_SIZE
 from kafkascan.record_columns import RecordColumns
 
-# Batches that are not compressed are written many at once, into pieces of about this size:
-# more of them take more memory, fewer more time.
+# Batches are written many at once, of about this size before compression: more of them take
+# more memory, fewer more time.
 _PIECE_SIZE = 1 << 20
+# The first of so many pieces tells how all that is compressed will shrink.
+_PIECES = 8
+# A codec and a magic, in one number.
+_KINDS_OF_CODEC = 4
 _CHANGED = "the records changed while they were written"
 
 
@@ -63,14 +68,14 @@ class BatchEncoder:
         level: int | None = None,
         sizes: NDArray[np.int64] | None = None,
     ) -> None:
-        self.rows = rows.copy()
+        self.rows = join_tables([np.ascontiguousarray(rows)])
         self._records = records
         self._starts = starts
         self._codecs = compression_type(rows)
-        kinds = set(zip(self._codecs.tolist(), rows["magic"].tolist(), strict=True))
-        self._compressions = {
-            (codec, magic): compression(codec, level if codec else None, magic=magic)
-            for codec, magic in kinds
+        self._kinds = self._codecs * np.int8(_KINDS_OF_CODEC) + rows["magic"]
+        self._packers = {
+            kind: _packer(*divmod(kind, _KINDS_OF_CODEC), level)
+            for kind in np.flatnonzero(np.bincount(self._kinds)).tolist()
         }
         self._sizes = self._measured() if sizes is None else sizes
 
@@ -95,27 +100,35 @@ class BatchEncoder:
             or a single larger one.
         """
         position = 0
-        for first, last in self._runs():
-            if self._codecs[first] == CompressionType.NONE:
-                yield from self._cut(self._written(first, last, position), first, last)
-            else:
-                yield from self._compressed(first, last, position)
-            position = _end_of(self.rows[last - 1])
+        for first, last in self._runs(_PIECE_SIZE):
+            out = Output(self._room(first, last))
+            self._encode(first, last, position, out)
+            position += out.size
+            yield from self._cut(out.take(), first, last)
 
     def to_bytes(self) -> bytes:
         """Encode all batches."""
-        if not self._codecs.any():
-            return self._written(0, len(self), 0)
-        return b"".join(self)
+        room, is_compressed = self._room(0, len(self)), bool(self._codecs.any())
+        at_once = max(_PIECE_SIZE, room // _PIECES) if is_compressed else room
+        out = Output(min(room, at_once))
+        for first, last in self._runs(at_once):
+            self._encode(first, last, 0, out)
+            if first == 0 and is_compressed:
+                # The others will shrink as the first ones did, or a little less.
+                out.expect(room * out.size // self._room(0, last) * 17 // 16)
+        return out.take()
 
-    def _runs(self) -> Iterator[tuple[int, int]]:
-        """Rows that are encoded at once: of one codec and magic, and not too large together."""
-        kinds = self._codecs.astype(np.int16) * 4 + self.rows["magic"]
-        changes = [*(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(self)]
+    def _room(self, first: int, last: int) -> int:
+        """Bytes that rows take at most, but for what cannot be compressed."""
+        return int(self._sizes[first:last].sum()) + (last - first) * BATCH_HEADER_SIZE
+
+    def _runs(self, at_once: int) -> Iterator[tuple[int, int]]:
+        """Rows that are encoded at once: of one codec and magic, and so large before that."""
+        changes = [*(np.flatnonzero(np.diff(self._kinds)) + 1).tolist(), len(self)]
         ends, first, before = np.cumsum(self._sizes), 0, 0
         for change in changes:
             while first < change:
-                last = int(np.searchsorted(ends, before + _PIECE_SIZE))
+                last = int(np.searchsorted(ends, before + at_once, side="right"))
                 last = max(first + 1, min(change, last))
                 yield first, last
                 first, before = last, int(ends[last - 1])
@@ -126,29 +139,19 @@ class BatchEncoder:
             yield view[start : start + size]
             start += size
 
-    def _written(self, first: int, last: int, position: int) -> bytes:
-        new = int(np.count_nonzero(self.rows["magic"][first:last] == 2))
-        total = int(self._sizes[first:last].sum()) + new * BATCH_HEADER_SIZE
-        data, room = _core.new_bytes(total)
-        with room:
-            status, written = _core.write_batches(
-                self._records.core, self.rows, self._starts, first, last, position, room
-            )
-        self._require_done(status, written)
-        if written != total:
-            raise RuntimeError(_CHANGED)
-        return data
-
-    def _compressed(self, first: int, last: int, position: int) -> list[bytes]:
-        how = self._compressions[int(self._codecs[first]), int(self.rows["magic"][first])]
-        status, fault, batches = _core.compress_batches(
-            self._records.core, self.rows, self._starts, self._sizes,
-            first, last, position, how.compress,
+    def _encode(self, first: int, last: int, position: int, out: Output) -> None:
+        """Write rows of one kind behind what there is; positions count from the output's."""
+        these = (
+            self._records.core, self.rows, self._starts, self._sizes, first, last, position, out,
         )  # fmt: skip
+        packer = self._packers[int(self._kinds[first])]
+        if packer is None:
+            status, which = _core.write_batches(*these)
+        else:
+            status, which = _core.compress_batches(*these, packer)
         if status == STATUS["RECORD_TOO_LARGE"]:
-            raise RecordInputError(int(self._starts[first + len(batches)]), status)
-        self._require_done(status, fault)
-        return batches
+            raise RecordInputError(int(self._starts[which]), status)
+        self._require_done(status, which)
 
     def _require_done(self, status: int, fault: int) -> None:
         if status == STATUS["SOURCE_FAULT"]:
@@ -158,5 +161,6 @@ class BatchEncoder:
             raise RuntimeError(_CHANGED)
 
 
-def _end_of(row: np.void) -> int:
-    return int(row["position"]) + int(row["batch_length"]) + LOG_OVERHEAD
+def _packer(codec: int, magic: int, level: int | None) -> Packer | None:
+    how = compression(codec, level if codec else None, magic=magic)
+    return how.packer(magic) if codec else None

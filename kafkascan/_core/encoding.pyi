@@ -1,5 +1,6 @@
-from collections.abc import Callable, Sequence
 from typing import Any
+
+from kafkascan._core.packing import Output, Packer
 
 class Records:
     count: int
@@ -28,7 +29,14 @@ def plan(
 ) -> tuple[int, int, int]: ...
 def measure(records: Records, rows: Any, starts: Any, sizes: Any) -> tuple[int, int]: ...
 def write_batches(
-    records: Records, rows: Any, starts: Any, first: int, last: int, position: int, out: Any
+    records: Records,
+    rows: Any,
+    starts: Any,
+    sizes: Any,
+    first: int,
+    last: int,
+    position: int,
+    out: Output,
 ) -> tuple[int, int]: ...
 def compress_batches(
     records: Records,
@@ -38,8 +46,9 @@ def compress_batches(
     first: int,
     last: int,
     position: int,
-    compress: Callable[[memoryview, int], Sequence[bytes | memoryview]],
-) -> tuple[int, int, list[bytes]]: ...
+    out: Output,
+    packer: Packer,
+) -> tuple[int, int]: ...
 def size_of_record(
     magic: int,
     timestamp: int,
@@ -50,4 +59,3 @@ def size_of_record(
     header_sizes: list[int],
 ) -> int: ...
 def size_before_records(magic: int, is_compressed: bool) -> int: ...
-def new_bytes(size: int) -> tuple[bytes, memoryview]: ...

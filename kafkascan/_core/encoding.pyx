@@ -1,10 +1,7 @@
 """Writes batches from columns: where they end, their records, what stands around them."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uintptr_t
-from libc.string cimport memcpy
 
 from kafkascan._core.checksums cimport crc32_kernel, crc32c_kernel, ks_crc_fn
 from kafkascan._core.guard cimport run_guarded
@@ -16,6 +13,7 @@ from kafkascan._core.layout cimport (
     ks_batch_row,
     ks_read_batch_row,
 )
+from kafkascan._core.packing cimport Output, Packer
 
 
 cdef extern from "write_batch.h" nogil:
@@ -66,27 +64,6 @@ cdef extern from "write_batch.h" nogil:
     void ks_seal_wrapper(
         uint8_t *start, const uint8_t *end, const ks_batch_row *batch, ks_crc_fn crc32
     )
-
-
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <sys/mman.h>
-
-    /* Fresh memory costs a fault for each of its pages, which takes longer than writing them. */
-    static void ks_want_large_pages(void *start, size_t size) {
-    #ifdef MADV_HUGEPAGE
-        const uintptr_t page = 4096, worth_it = 1 << 22;
-        uintptr_t first = ((uintptr_t)start + page - 1) & ~(page - 1);
-        uintptr_t last = ((uintptr_t)start + size) & ~(page - 1);
-        if (size >= worth_it) madvise((void *)first, last - first, MADV_HUGEPAGE);
-    #else
-        (void)start;
-        (void)size;
-    #endif
-    }
-    """
-    void ks_want_large_pages(void *start, size_t size) noexcept nogil
 
 
 cdef class Records:
@@ -288,10 +265,16 @@ cdef int check_starts(
     return 0
 
 
+cdef enum:
+    # Bytes that are still in the cache when the codec gets them.
+    WRITTEN_AT_ONCE = 1 << 17
+
+
 cdef struct Writing:
     const ks_records *records
     ks_batch_row *rows
     const int64_t *starts
+    const int64_t *sizes           # of each batch's records
     int64_t row, last_row
     uint8_t *out
     uint8_t *limit
@@ -329,48 +312,60 @@ cdef void write_rows(void *context) noexcept nogil:
         job.row += 1
 
 
-cdef void write_payload_of(void *context) noexcept nogil:
+cdef void write_payloads(void *context) noexcept nogil:
+    """The records of batches as they are before compression, one batch behind the other."""
     cdef Writing *job = <Writing *>context
-    cdef uint8_t *end = ks_write_records(
-        job.at, job.limit, job.records, job.starts[job.row], job.starts[job.row + 1],
-        &job.rows[job.row], job.crc32,
-    )
-    if end == NULL:
-        job.is_full = True
-    else:
-        job.at = end
+    cdef uint8_t *limit
+    while job.row < job.last_row:
+        limit = job.at + job.sizes[job.row]
+        job.at = ks_write_records(
+            job.at, limit, job.records, job.starts[job.row], job.starts[job.row + 1],
+            &job.rows[job.row], job.crc32,
+        )
+        if job.at != limit:
+            job.is_full = True
+            return
+        job.row += 1
 
 
 cdef Writing start_writing(
     Records records,
     ks_batch_row[::1] rows,
     const int64_t[::1] starts,
+    const int64_t[::1] sizes,
     int64_t first,
     int64_t last,
-    uint8_t[::1] out,
 ) except *:
     cdef Writing job
     check_starts(records, starts, rows.shape[0], first, last)
+    if sizes.shape[0] != rows.shape[0]:
+        raise ValueError("arrays differ in length")
     job.row, job.last_row = first, last
     job.records = &records.columns
     job.rows = &rows[0] if rows.shape[0] else NULL
     job.starts = &starts[0]
-    job.out = job.at = &out[0] if out.shape[0] else NULL
-    job.limit = job.out + out.shape[0]
+    job.sizes = &sizes[0] if rows.shape[0] else NULL
     job.crc32c, job.crc32 = crc32c_kernel, crc32_kernel
     job.is_full = False
     job.position = 0
     return job
 
 
+cdef int give_room(Writing *job, uint8_t *out, int64_t size) except -1:
+    job.out = job.at = out
+    job.limit = out + size
+    return 0
+
+
 def write_batches(
     Records records not None,
     ks_batch_row[::1] rows not None,
     const int64_t[::1] starts not None,
+    const int64_t[::1] sizes not None,
     int64_t first,
     int64_t last,
     int64_t position,
-    uint8_t[::1] out not None,
+    Output out not None,
 ):
     """
     Write batches that are not compressed, one behind the other.
@@ -382,34 +377,40 @@ def write_batches(
         What the headers say. Those that are written become what a scan would find.
     starts : array of int64, shape (m + 1,)
         The first record of each batch, and of none behind the last one.
+    sizes : array of int64, shape (m,)
+        Bytes of each batch's records.
     first, last : int
         The rows to write are those before `last`. A message of magic 0 or 1 is a batch of
         one record.
     position : int
-        Of the output in the rows.
-    out : writable buffer of bytes
+        Of the output's first byte in the rows.
+    out : Output
 
     Returns
     -------
     status : int
-        KS_OUTPUT_FULL if there is no room for them.
-    size : int
-        Bytes written, or, for KS_SOURCE_FAULT, the offset in the source of the byte that
-        faulted.
+        KS_OUTPUT_FULL if the records are not of their sizes.
+    fault : int
+        For KS_SOURCE_FAULT, the offset in the source of the byte that faulted.
     """
-    cdef Writing job = start_writing(records, rows, starts, first, last, out)
-    cdef int64_t row, fault
+    cdef Writing job = start_writing(records, rows, starts, sizes, first, last)
+    cdef int64_t row, fault, size = 0
     for row in range(first, last):
         if ks_is_compressed(&rows[row]) or not 0 <= rows[row].magic <= 2:
             raise ValueError("a batch is compressed")
         if rows[row].magic < 2 and starts[row + 1] - starts[row] != 1:
             raise ValueError("a message is one record")
-    job.position = position
+        size += ks_size_before_records(rows[row].magic, False) + sizes[row]
+    give_room(&job, out.reserve(size), size)
+    job.position = position + out.size
     with nogil:
         fault = run_guarded(write_rows, &job, records.source, records.source_size)
     if fault >= 0:
         return KS_SOURCE_FAULT, fault
-    return (KS_OUTPUT_FULL if job.is_full else KS_OK), job.at - job.out
+    if job.is_full or job.at != job.limit:
+        return KS_OUTPUT_FULL, 0
+    out.note(size)
+    return KS_OK, 0
 
 
 def compress_batches(
@@ -420,91 +421,82 @@ def compress_batches(
     int64_t first,
     int64_t last,
     int64_t position,
-    compress,
+    Output out not None,
+    Packer packer not None,
 ):
     """
     Write compressed batches.
 
     Parameters
     ----------
-    records, rows, starts
-        As of `write_batches`.
-    sizes : array of int64, shape (m,)
-        Bytes of each batch's records before compression.
-    first, last, position : int
-        As of `write_batches`.
-    compress : callable
-        ``(data, magic) -> bytes-like objects``, of a view that is valid during the call.
+    records, rows, starts, sizes, first, last, position, out
+        As of `write_batches`; sizes are those before compression.
+    packer : Packer
 
     Returns
     -------
     status : int
-        KS_OUTPUT_FULL if the records of the next batch are not of its size,
-        KS_RECORD_TOO_LARGE if they are too large once they are compressed.
-    fault : int
-        For KS_SOURCE_FAULT, the offset in the source of the byte that faulted.
-    batches : list of bytes
-        Those before one that the status is about.
+        KS_OUTPUT_FULL if the records of a batch are not of its size, KS_RECORD_TOO_LARGE if
+        they are too large once they are compressed.
+    which : int
+        For KS_SOURCE_FAULT, the offset in the source of the byte that faulted; for
+        KS_RECORD_TOO_LARGE, the row.
     """
-    cdef uint8_t[::1] scratch = bytearray(1)
-    cdef Writing job = start_writing(records, rows, starts, first, last, scratch)
-    cdef int64_t row, fault
-    cdef list batches = []
-    if sizes.shape[0] != rows.shape[0]:
-        raise ValueError("arrays differ in length")
+    cdef Writing job = start_writing(records, rows, starts, sizes, first, last)
+    cdef int64_t row, fault, at, together, size = 0, largest = 1
+    cdef bytes scratch
     for row in range(first, last):
         if not ks_is_compressed(&rows[row]) or not 0 <= rows[row].magic <= 2:
             raise ValueError("a batch is not compressed")
-        if sizes[row] > scratch.shape[0]:
-            scratch = bytearray(max(sizes[row], min(2 * scratch.shape[0], 0x7fffffff)))
-        job.row = row
-        job.out = job.at = &scratch[0]
-        job.limit = job.out + sizes[row]
+        if not 0 <= sizes[row] <= 0x7fffffff:
+            raise ValueError("a batch cannot have this size")
+        size += sizes[row]
+        largest = max(largest, sizes[row])
+    scratch = PyBytes_FromStringAndSize(NULL, max(largest, min(size, WRITTEN_AT_ONCE)))
+    while first < last:
+        size, together = sizes[first], first + 1
+        while together < last and size + sizes[together] <= WRITTEN_AT_ONCE:
+            size += sizes[together]
+            together += 1
+        job.row, job.last_row = first, together
+        give_room(&job, <uint8_t *>PyBytes_AS_STRING(scratch), size)
         with nogil:
-            fault = run_guarded(write_payload_of, &job, records.source, records.source_size)
+            fault = run_guarded(write_payloads, &job, records.source, records.source_size)
         if fault >= 0:
-            return KS_SOURCE_FAULT, fault, batches
-        if job.is_full or job.at != job.limit:
-            return KS_OUTPUT_FULL, 0, batches
-        view = PyMemoryView_FromMemory(<char *>job.out, sizes[row], PyBUF_READ)
-        batch = around(compress(view, rows[row].magic), &rows[row], position)
-        if batch is None:
-            return KS_RECORD_TOO_LARGE, 0, batches
-        batches.append(batch)
-        position += len(batch)
-    return KS_OK, 0, batches
+            return KS_SOURCE_FAULT, fault
+        if job.is_full:
+            return KS_OUTPUT_FULL, 0
+        at = 0
+        for row in range(first, together):
+            if not pack_batch(&rows[row], job.out + at, sizes[row], position, out, packer):
+                return KS_RECORD_TOO_LARGE, row
+            at += sizes[row]
+        first = together
+    return KS_OK, 0
 
 
-cdef bytes around(pieces, ks_batch_row *row, int64_t position):
-    """Bring the pieces of compressed records together, behind what stands before them."""
-    cdef int64_t before = ks_size_before_records(row.magic, True)
-    cdef int64_t size = before
-    cdef const uint8_t[::1] view
+cdef bint pack_batch(
+    ks_batch_row *row, const uint8_t *data, int64_t size, int64_t position, Output out,
+    Packer packer,
+) except -1:
+    """Compress records behind what stands before them; False if there are too many bytes."""
+    cdef int64_t first = out.size, before = ks_size_before_records(row.magic, True)
     cdef uint8_t *start
-    cdef uint8_t *at
-    cdef bytes batch
-    pieces = [piece for piece in pieces if len(piece)]
-    for piece in pieces:
-        size += len(piece)
-    if size > 0x7fffffff:
-        return None
-    batch = PyBytes_FromStringAndSize(NULL, size)
-    # Nobody else has it yet.
-    start = <uint8_t *>PyBytes_AS_STRING(batch)
-    at = start + before
-    for piece in pieces:
-        view = piece
-        if view.shape[0] > start + size - at:
-            raise ValueError("a piece has grown")
-        memcpy(at, &view[0], view.shape[0])
-        at += view.shape[0]
+    cdef uint8_t *end
+    out.reserve(before)
+    out.note(before)
+    packer.pack(data, size, out)
+    if out.size - first > 0x7fffffff:
+        out.shorten(first)
+        return False
+    start, end = out.at(first), out.at(out.size)
     with nogil:
         if row.magic == 2:
-            ks_seal_batch(start, at, row, crc32c_kernel)
+            ks_seal_batch(start, end, row, crc32c_kernel)
         else:
-            ks_seal_wrapper(start, at, row, crc32_kernel)
-        ks_read_batch_row(start, size, position, row)
-    return batch
+            ks_seal_wrapper(start, end, row, crc32_kernel)
+        ks_read_batch_row(start, end - start, position + first, row)
+    return True
 
 
 def size_of_record(
@@ -532,17 +524,6 @@ def size_of_record(
     for size in header_sizes:
         content += ks_size_of_sized(size)
     return ks_size_of_record(ks_size_of_body(content, timestamp_delta, offset_delta))
-
-
-def new_bytes(int64_t size):
-    """
-    Return bytes, and a view to write them before anybody else has them.
-
-    The view must be gone before the bytes are.
-    """
-    cdef bytes out = PyBytes_FromStringAndSize(NULL, size)
-    ks_want_large_pages(PyBytes_AS_STRING(out), size)
-    return out, PyMemoryView_FromMemory(PyBytes_AS_STRING(out), size, PyBUF_WRITE)
 
 
 def size_before_records(int8_t magic, bint is_compressed):

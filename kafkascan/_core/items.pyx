@@ -140,19 +140,19 @@ def gather_into(
     return (KS_ROW_MISMATCH if job.failed else KS_OK), 0
 
 
-cdef void find_addresses(void *context) noexcept nogil:
-    cdef Gathering *job = <Gathering *>context
-    cdef uintptr_t *out = <uintptr_t *>job.out
+cdef bint find_addresses(Gathering job, uintptr_t *out) noexcept nogil:
+    """The job is a copy, which stays in registers: no address that is written can change it."""
     cdef const uint8_t *p
-    cdef int64_t i
+    cdef int64_t i, size
     for i in range(job.count):
-        out[i] = 0
-        if job.size[i] > 0:
-            p = item_bytes(job, i, job.size[i])
+        size = job.size[i]
+        p = NULL
+        if size > 0:
+            p = item_bytes(&job, i, size)
             if p == NULL:
-                job.failed = True
-                return
-            out[i] = <uintptr_t>p
+                return False
+        out[i] = <uintptr_t>p
+    return True
 
 
 def addresses_into(
@@ -180,15 +180,15 @@ def addresses_into(
         0: no byte of them is touched.
     """
     cdef Gathering job
+    cdef bint is_found
     start_gathering(&job, addresses, sizes, buffer_of_batch, batch, position, size)
     if out.shape[0] != job.count:
         raise ValueError("columns differ in length")
     if job.count == 0:
         return KS_OK, 0
-    job.out = <uint8_t *>&out[0]
     with nogil:
-        find_addresses(&job)
-    return (KS_ROW_MISMATCH if job.failed else KS_OK), 0
+        is_found = find_addresses(job, &out[0])
+    return (KS_OK if is_found else KS_ROW_MISMATCH), 0
 
 
 def addresses_of_offsets(

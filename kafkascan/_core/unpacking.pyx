@@ -5,11 +5,11 @@ are the libraries'. All that is unusual, or wrong, is left to `kafkascan.codecs`
 what is unpacked here is what it would have returned.
 """
 
-from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
+
+from kafkascan._core.views cimport readable, writable
 
 
 cdef extern from "compressed.h" nogil:
@@ -264,14 +264,6 @@ cdef class Unpacker:
                 return 0
             total += count
         return total
-
-
-cdef inline object readable(const uint8_t *data, int64_t size):
-    return PyMemoryView_FromMemory(<char *>data, size, PyBUF_READ)
-
-
-cdef inline object writable(uint8_t *data, int64_t size):
-    return PyMemoryView_FromMemory(<char *>data, size, PyBUF_WRITE)
 
 
 cdef int64_t kept(bytes output, Arena arena) except -1:

@@ -8,6 +8,7 @@ import struct
 import pytest
 import zstandard
 
+from kafkascan._core.packing import Lz4Packer, Output, SnappyPacker
 from kafkascan.codecs import decompress
 from kafkascan.compression import LEVELS, compression
 from kafkascan.layout import CompressionType
@@ -108,3 +109,21 @@ def test_unknown_codecs_and_zstd_below_magic_2_are_refused() -> None:
         compression(5)
     with pytest.raises(ValueError, match="magic 1 knows of no zstd"):
         compression("zstd", magic=1)
+
+
+def test_functions_that_lie_of_what_they_wrote() -> None:
+    for size in (-1, 0, 1 << 40):
+        packer = SnappyPacker(lambda _block, _room, size=size: size, b"header", 1 << 15)
+        with pytest.raises(ValueError, match="size"):
+            packer.compress(b"data")
+    with pytest.raises(ValueError, match="blocks"):
+        Lz4Packer(len, b"header", 0)
+
+
+def test_output_is_handed_over_once() -> None:
+    output = Output(10)
+    output.expect(100)
+    assert output.take() == b""
+    for use in (output.take, lambda: output.expect(1)):
+        with pytest.raises(ValueError, match="gone"):
+            use()
