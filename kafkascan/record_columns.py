@@ -149,8 +149,9 @@ def columns_of(
         value=None if values is None else len(values),
         headers=None if pairs is None else len(pairs),
     )
+    # Behind the largest offset they go on with the smallest: which does not increase.
     return RecordColumns(
-        offsets if offsets.ndim else np.arange(int(offsets), int(offsets) + count, dtype=np.int64),
+        offsets if offsets.ndim else np.arange(count, dtype=np.int64) + offsets,
         times if times.ndim else np.full(count, times, np.int64),
         keys,
         values,

@@ -297,3 +297,37 @@ def test_fields_have_the_bits_of_the_format(name: str, bits: int) -> None:
     ks.build_batches(value=[b"v"], **{**fields, name: 2 ** (bits - 1) - 1})
     with pytest.raises(ValueError, match=f"{name} has {bits} bits"):
         ks.build_batches(value=[b"v"], **{**fields, name: 2 ** (bits - 1)})
+
+
+def test_no_offset_follows_the_largest() -> None:
+    last = 2**63 - 1
+    one = ks.build_batches(offset=last, value=[b"v"])
+    assert ks.read_records(one)["offset"].tolist() == [last]
+    for build in (ks.build_batches, ks.iter_built_batches):
+        with pytest.raises(ks.RecordInputError) as refused:
+            build(offset=last - 1, value=[b"v"] * 5)
+        assert refused.value.record == 2
+        assert refused.value.symbol == "OFFSET_NOT_ABOVE"
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("is_noise", [False, True])
+def test_output_grows_as_it_must(codec: str, *, is_noise: bool) -> None:
+    """Some batches shrink to nothing, others do not: no guess from the first ones holds."""
+    noise = np.random.default_rng(1).bytes(3 << 20)
+    parts = [noise, bytes(3 << 20)] if is_noise else [bytes(3 << 20), noise]
+    values = [part[at : at + size] for part in parts for size in (3001,) for at in
+              range(0, len(part), size)] + [parts[0] * 2, b"", None]  # fmt: skip
+    data = ks.build_batches(value=values, compression_type=codec)
+    assert b"".join(ks.iter_built_batches(value=values, compression_type=codec)) == data
+    batches = ks.scan_batches(data).batches
+    assert len(batches) > 300
+    assert ks.verify_crcs(data, batches).all()
+    assert _values(data) == values
+
+
+def test_batches_stay_when_the_next_are_there() -> None:
+    values = [bytes([at % 251]) * 1000 for at in range(20_000)]
+    for codec in ("none", "lz4"):
+        kept = list(ks.iter_built_batches(value=values, compression_type=codec))
+        assert b"".join(kept) == ks.build_batches(value=values, compression_type=codec)
