@@ -99,16 +99,25 @@ class IndexOverflowError(KafkaScanError, OverflowError):
     row : int
         Of the batch table.
     symbol : str
+    path : str or None
+        The log, if it is known which one it is.
+    position : int or None
+        Of the batch in that log.
     """
 
-    def __init__(self, row: int, status: int) -> None:
-        super().__init__(row, status)
+    def __init__(
+        self, row: int, status: int, path: str | None = None, position: int | None = None
+    ) -> None:
+        super().__init__(row, status, path, position)
         self.row = row
         self.symbol = SYMBOLS[status]
+        self.path = path
+        self.position = position
         self._sentence = SENTENCES[status]
 
     def __str__(self) -> str:
-        return f"batches[{self.row}]: {self._sentence} [{self.symbol}]"
+        where = "" if self.path is None else f"{self.path}: position {self.position}: "
+        return f"{where}batches[{self.row}]: {self._sentence} [{self.symbol}]"
 
 
 class BatchTableError(KafkaScanError, ValueError):
@@ -121,17 +130,21 @@ class BatchTableError(KafkaScanError, ValueError):
     row : int
         Index into the table.
     symbol : str
+    position : int or None
+        Of the batch, if the log is known that it stands in.
     """
 
-    def __init__(self, path: str, row: int, status: int) -> None:
-        super().__init__(path, row, status)
+    def __init__(self, path: str, row: int, status: int, position: int | None = None) -> None:
+        super().__init__(path, row, status, position)
         self.path = path
         self.row = row
         self.symbol = SYMBOLS[status]
+        self.position = position
         self._sentence = SENTENCES[status]
 
     def __str__(self) -> str:
-        return f"{self.path}: batches[{self.row}]: {self._sentence} [{self.symbol}]"
+        where = "" if self.position is None else f"position {self.position}: "
+        return f"{self.path}: {where}batches[{self.row}]: {self._sentence} [{self.symbol}]"
 
 
 class RecordInputError(KafkaScanError, ValueError):
@@ -183,7 +196,7 @@ class SourceReadError(KafkaScanError, OSError):
 
 
 class RewriteError(KafkaScanError, RuntimeError):
-    """What was written is not what was to be written; the message says what, and where."""
+    """A log would not be what it is to become, and stays as it is; the message says why."""
 
 
 class LogDirInUseError(KafkaScanError, BlockingIOError):

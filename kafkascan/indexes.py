@@ -27,6 +27,7 @@ IndexEntries: TypeAlias = "NDArray[np.void]"
 DEFAULT_INTERVAL_BYTES = 4096
 """Kafka's ``index.interval.bytes``."""
 
+_LARGEST_INTERVAL = 2**63 - 1
 _DTYPES = {
     "index": OFFSET_INDEX_ENTRY,
     "timeindex": TIME_INDEX_ENTRY,
@@ -60,6 +61,8 @@ def build_offset_index(
         If an offset lies before the segment's, or an offset or position 2**31 behind it.
     BatchTableError
         If offsets do not ascend.
+    ValueError
+        If `interval_bytes` is negative, or has more than 64 bits.
 
     Notes
     -----
@@ -92,22 +95,35 @@ def build_time_index(
     return build_indexes(batches, base_offset, interval_bytes)[1]
 
 
-def build_indexes(
-    batches: BatchTable, base_offset: int, interval_bytes: int
-) -> tuple[IndexEntries, IndexEntries]:
-    """Build the entries of both indexes; as `build_offset_index` and `build_time_index`."""
-    batches = require_batch_table(batches)
+def require_interval_bytes(interval_bytes: int) -> int:
+    """Return it; raise `ValueError` if it is negative, or has more than 64 bits."""
     if interval_bytes < 0:
         raise ValueError("interval_bytes must not be negative")
+    if interval_bytes > _LARGEST_INTERVAL:
+        raise ValueError(f"interval_bytes has 64 bits, too few for {interval_bytes}")
+    return interval_bytes
+
+
+def build_indexes(
+    batches: BatchTable, base_offset: int, interval_bytes: int, path: str | None = None
+) -> tuple[IndexEntries, IndexEntries]:
+    """
+    Build the entries of both indexes; as `build_offset_index` and `build_time_index`.
+
+    Errors name the log if its `path` is given.
+    """
+    batches = require_batch_table(batches)
+    require_interval_bytes(interval_bytes)
     offsets = np.empty((len(batches) + 1, 2), np.int64)
     times = np.empty((len(batches) + 1, 2), np.int64)
     status, row, offset_count, time_count = _core.build_into(
         batches, base_offset, interval_bytes, offsets, times
     )
-    if status == STATUS["OFFSET_OVERFLOW"]:
-        raise IndexOverflowError(row, status)
     if status != STATUS["OK"]:
-        raise BatchTableError("<batches>", row, status)
+        position = None if path is None else int(batches["position"][row])
+        if status == STATUS["OFFSET_OVERFLOW"]:
+            raise IndexOverflowError(row, status, path, position)
+        raise BatchTableError(path or "<batches>", row, status, position)
     return (
         _entries(offsets[:offset_count], OFFSET_INDEX_ENTRY),
         _entries(times[:time_count], TIME_INDEX_ENTRY),

@@ -23,6 +23,7 @@ from kafkascan.indexes import (
     DEFAULT_INTERVAL_BYTES,
     IndexEntries,
     build_indexes,
+    require_interval_bytes,
     write_index,
 )
 from kafkascan.layout import ScanEnd
@@ -103,6 +104,10 @@ class Rewriting:
             raise ValueError("either name a target, or ask for it in place")
         if in_place and self.offset_shift:
             raise ValueError("other offsets make other names of files: write them to a folder")
+        if self.interval_bytes is not None:
+            require_interval_bytes(self.interval_bytes)
+        if target is not None and path.is_dir():
+            _require_outside(path, target)
         result = LogRewrite(path, path if target is None else target)
         if target is None:
             self._in_place(result)
@@ -235,6 +240,8 @@ class Rewriting:
         source = Source(path)
         scan = scan_batches(source)
         _require_nothing_behind(source, scan)
+        if target == path:
+            _require_batches(source, scan)
         work = self.work(source, scan.batches)
         size = sum(file.stream.write(piece) for piece in work)
         file.stream.flush()
@@ -260,7 +267,7 @@ class Rewriting:
             return ()
         given = self.interval_bytes
         interval_bytes = DEFAULT_INTERVAL_BYTES if given is None else given
-        return build_indexes(batches, name.base_offset, interval_bytes)
+        return build_indexes(batches, name.base_offset, interval_bytes, str(log))
 
     def _write_indexes(self, log: Path) -> None:
         entries = self._entries(log, scan_batches(log).batches)
@@ -290,6 +297,19 @@ def _note_what_is_left(result: LogRewrite, folder: Path) -> None:
         if here.topic is not None and is_namesake and entry.name != whole.name and entry.is_dir():
             message = f"{entry.path}: may still hold what the log held before"
             result.findings.append(Finding("LEFTOVER", Severity.WARNING, message))
+
+
+def _require_outside(folder: Path, target: Path) -> None:
+    """A log's folder holds what a broker knows; a copy in it would be read as part of it."""
+    if Path(os.path.realpath(target)).is_relative_to(os.path.realpath(folder)):
+        raise ValueError(f"{target}: lies inside of {folder}, which is to be written anew")
+
+
+def _require_batches(source: Source, scan: BatchScan) -> None:
+    """Refuse to replace what is no log: nothing of it would be left."""
+    if source.size and not len(scan.batches):
+        reason = "no batch is in it, and nothing of it would be left"
+        raise RewriteError(f"{source.path}: position 0: {reason} [NO_BATCHES]")
 
 
 def _live_logs(folder: Path) -> list[Path]:

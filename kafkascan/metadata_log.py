@@ -24,6 +24,8 @@ _SCHEMAS = {0: REGISTER_BROKER, 2: TOPIC, 4: CONFIG, 9: REMOVE_TOPIC}
 _OF_TOPIC, _OF_BROKER = 2, 4
 # A topic's name of it, and a broker's.
 _INTERVAL, _DEFAULT_INTERVAL = "index.interval.bytes", "log.index.interval.bytes"
+# No broker takes more.
+_LARGEST_INTERVAL = 2**31 - 1
 
 
 @dataclass
@@ -101,6 +103,8 @@ class _Reading:
         self, resource_type: int, resource_name: str, name: str, value: str | None
     ) -> None:
         number = int(value) if value is not None and value.isdecimal() else None
+        if number is not None and number > _LARGEST_INTERVAL:
+            number = None
         if resource_type == _OF_TOPIC and name == _INTERVAL:
             self.found.interval_bytes.pop(resource_name, None)
             if number is not None:

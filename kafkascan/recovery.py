@@ -25,7 +25,7 @@ from kafkascan.checkpoints import (
 )
 from kafkascan.data_dir_lock import as_data_dir, locked
 from kafkascan.files import AtomicFile, behind_link, holds, replace_files, sync_folder
-from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, require_interval_bytes
 from kafkascan.log_dir import PartitionDir, open_log_dir, partition_dir
 from kafkascan.log_loading import LoadedLog, LoadSettings, load_log
 from kafkascan.metadata_log import METADATA_PARTITION, ClusterMetadata, read_cluster_metadata
@@ -228,6 +228,8 @@ def recover(
         raise ValueError("dry_run is the opposite of write")
     if truncate and not write:
         raise ValueError("truncate needs write=True")
+    if interval_bytes is not None:
+        require_interval_bytes(interval_bytes)
     settings = LoadSettings(producer_expiration_ms=producer_expiration_ms)
     if now_ms is not None:
         settings = replace(settings, now_ms=now_ms)

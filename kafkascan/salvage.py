@@ -23,7 +23,7 @@ from kafkascan.checkpoints import (
 from kafkascan.errors import KafkaScanError
 from kafkascan.files import AtomicFile
 from kafkascan.folders import Folder
-from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, require_interval_bytes
 from kafkascan.log_dir import SegmentFile, is_log_dir
 from kafkascan.logs import Log, open_logs
 from kafkascan.mending import MendedLog
@@ -256,6 +256,7 @@ def salvage(
 
     A transaction whose marker was lost stays open, up to the next marker of its producer.
     """
+    require_interval_bytes(interval_bytes)
     job = _Job(Path(path), None if destination is None else Path(destination), doubtful)
     if job.destination is not None:
         _require_empty(job.destination)

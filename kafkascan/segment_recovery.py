@@ -20,7 +20,7 @@ from kafkascan.errors import (
     IndexOverflowError,
     record_error,
 )
-from kafkascan.indexes import IndexEntries, build_indexes
+from kafkascan.indexes import IndexEntries, build_indexes, require_interval_bytes
 from kafkascan.layout import (
     LOG_OVERHEAD,
     OFFSET_INDEX_ENTRY,
@@ -112,6 +112,7 @@ def recover_segment(
         not ascend.
     SourceReadError
     """
+    require_interval_bytes(interval_bytes)
     batches, reason = _sound_batches(source, threads)
     indexes, misfit = _indexed(batches, base_offset, interval_bytes)
     known = batches if misfit is None else batches[: misfit.row]

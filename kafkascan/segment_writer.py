@@ -37,7 +37,7 @@ from kafkascan.errors import (
     record_error,
 )
 from kafkascan.files import adopt_folder, sync_folder
-from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, build_indexes
+from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, build_indexes, require_interval_bytes
 from kafkascan.layout import (
     OFFSET_INDEX_ENTRY,
     TIME_INDEX_ENTRY,
@@ -333,8 +333,9 @@ class _Limits:
     def __init__(
         self, segment_bytes: int, segment_ms: int, interval_bytes: int, max_index_bytes: int
     ) -> None:
-        if not 0 < segment_bytes <= _MAX_INT or segment_ms < 0 or interval_bytes < 0:
+        if not 0 < segment_bytes <= _MAX_INT or segment_ms < 0:
             raise ValueError("a segment's limits must be positive, and its bytes below 2**31")
+        require_interval_bytes(interval_bytes)
         self.segment_bytes = segment_bytes
         self.segment_ms = segment_ms
         self.interval_bytes = interval_bytes

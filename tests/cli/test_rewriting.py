@@ -118,6 +118,33 @@ def test_what_cannot_be_read(partition: Path, tmp_path: Path) -> None:
     assert log.read_bytes() == data
 
 
+def test_what_is_no_log_is_not_emptied(tmp_path: Path) -> None:
+    log = tmp_path / "notes.txt"
+    log.write_bytes(b"not a log")
+    for verb, *options in (
+        ("convert", "--to-magic", "2"),
+        ("restamp", "--partition-leader-epoch", "1"),
+        ("scrub", "--key", "a"),
+    ):
+        result = run(verb, log, "--in-place", *options)
+        assert result.returncode == 3
+        assert f"{log}: position 0: no batch" in result.stderr
+        assert log.read_bytes() == b"not a log"
+
+
+def test_out_must_not_lie_in_the_source(partition: Path) -> None:
+    before = files(partition)
+    for verb, *options in (
+        ("convert", "--to-magic", "2"),
+        ("restamp", "--offset-shift", "1"),
+        ("scrub", "--key", "a"),
+    ):
+        result = run(verb, partition, "--out", partition / "new", *options)
+        assert result.returncode == 2
+        assert "inside" in result.stderr
+    assert files(partition) == before
+
+
 def test_a_running_broker_is_left_alone(partition: Path) -> None:
     (partition.parent / "meta.properties").write_text("")
     before = files(partition)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -315,3 +316,77 @@ def test_other_folders_of_the_partition_are_told(partition: Path, state: str) ->
     result = ks.scrub_log(partition, keep=ks.without_offsets([1]), in_place=True)
     assert [one.symbol for one in result.findings] == ["LEFTOVER"]
     assert str(other) in result.findings[0].message
+
+
+@pytest.mark.parametrize("content", [b"no log", b"\0" * 4096], ids=["text", "zeros"])
+def test_what_holds_no_batch_is_not_replaced(content: bytes, tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(content)
+    for rewrite in (
+        lambda: ks.convert_log(log, in_place=True, compression_type="zstd"),
+        lambda: ks.restamp_log(log, in_place=True, partition_leader_epoch=1),
+        lambda: ks.scrub_log(log, in_place=True, keep=ks.without_offsets(0, 0)),
+    ):
+        with pytest.raises(ks.RewriteError, match=rf"{log}: position 0: .*\[NO_BATCHES\]"):
+            rewrite()
+        assert files(tmp_path) == {log.name: content}
+    ks.convert_log(log, tmp_path / "out.log", compression_type="zstd")
+    log.write_bytes(b"")
+    ks.convert_log(log, in_place=True, compression_type="zstd")
+    assert log.read_bytes() == b""
+
+
+def test_one_file_without_a_batch_keeps_the_folder_as_it_is(partition: Path) -> None:
+    max(partition.glob("*.log")).write_bytes(b"no log")
+    before = files(partition)
+    with pytest.raises(ks.RewriteError, match="NO_BATCHES"):
+        ks.convert_log(partition, in_place=True, compression_type="zstd")
+    assert files(partition) == before
+
+
+def test_a_target_inside_of_the_source_is_refused(partition: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(partition)
+    before = files(partition)
+    for target in (partition / "new", link / "new", partition, partition / ".." / partition.name):
+        with pytest.raises(ValueError, match="inside"):
+            ks.convert_log(partition, target, compression_type="zstd")
+    assert files(partition) == before
+    ks.convert_log(partition, partition.with_name("transactions-00"), compression_type="zstd")
+
+
+def test_offsets_that_no_index_holds_are_told_with_their_place(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    near = ks.build_batches(timestamp=[T0], value=[b"v"])
+    far = ks.build_batches(offset=2**31, timestamp=[T0], value=[b"v"])
+    log.write_bytes(near + far)
+    with pytest.raises(ks.IndexOverflowError) as overflow:
+        ks.restamp_log(log, in_place=True, partition_leader_epoch=1)
+    assert (overflow.value.path, overflow.value.position) == (str(log), len(near))
+    assert str(overflow.value).startswith(f"{log}: position {len(near)}: batches[1]: ")
+    late = ks.build_batches(offset=5, timestamp=[T0], value=[b"v"])
+    log.write_bytes(unordered := late * 2 + near)
+    with pytest.raises(ks.BatchTableError) as order:
+        ks.restamp_log(log, in_place=True, partition_leader_epoch=1, interval_bytes=0)
+    assert str(order.value).startswith(f"{log}: position {2 * len(late)}: batches[2]: ")
+    for error in (overflow.value, order.value):
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert log.read_bytes() == unordered
+
+
+@pytest.mark.parametrize("interval_bytes", [-1, 2**63, 2**100])
+def test_intervals_that_cannot_be(interval_bytes: int, partition: Path, tmp_path: Path) -> None:
+    before = files(partition)
+    batches = ks.scan_batches(min(partition.glob("*.log"))).batches
+    for take in (
+        lambda: ks.build_offset_index(batches, base_offset=0, interval_bytes=interval_bytes),
+        lambda: ks.build_time_index(batches, base_offset=0, interval_bytes=interval_bytes),
+        lambda: ks.recover(partition, write=True, interval_bytes=interval_bytes),
+        lambda: ks.salvage(partition, tmp_path / "new", interval_bytes=interval_bytes),
+        lambda: ks.SegmentWriter(tmp_path / "new", interval_bytes=interval_bytes),
+        lambda: ks.convert_log(partition, in_place=True, to_magic=2, interval_bytes=interval_bytes),
+    ):
+        with pytest.raises(ValueError, match="interval_bytes"):
+            take()
+    assert files(partition) == before
+    assert not (tmp_path / "new").exists()
