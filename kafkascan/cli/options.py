@@ -52,7 +52,7 @@ def with_inputs(
         click.argument("paths", nargs=-1, required=True, type=InputPath()),
         click.option(
             "--format", "output_format", type=click.Choice(formats), default="table",
-            show_default=True, help="Of the rows.",
+            show_default=True, help="Of the rows; in CSV, formulas are text, behind an apostrophe.",
         ),
         click.option(
             "--memory-map/--no-memory-map", default=True, show_default=True,

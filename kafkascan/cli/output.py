@@ -33,6 +33,8 @@ TIME_COLUMNS = frozenset(
 )
 # Numbers that are shown by Kafka's names.
 NAMED_CODES = {"compression_type": CompressionType, "timestamp_type": TimestampType}
+# Spreadsheets take a cell that begins so for a formula (OWASP, "CSV Injection").
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 # A cell of a table has at most this many characters.
 _WIDEST_CELL = 120
 
@@ -58,7 +60,12 @@ class Writer:
 
 
 class CsvWriter(Writer):
-    """Comma-separated, with a header line; times in milliseconds; a null is an empty field."""
+    """
+    Comma-separated, with a header line; times in milliseconds; a null is an empty field.
+
+    Names and values come from whoever wrote to the log. So text at which a spreadsheet would
+    calculate begins with an apostrophe; numbers are as they are.
+    """
 
     def __init__(self, names: Sequence[str], out: TextIO | None = None) -> None:
         super().__init__(names, out)
@@ -67,7 +74,7 @@ class CsvWriter(Writer):
         self._csv.writerow(self.names)
 
     def write(self, columns: Columns) -> None:
-        plain = {name: [_plain(value) for value in columns[name]] for name in self.names}
+        plain = {name: [_csv_cell(value) for value in columns[name]] for name in self.names}
         for row in self._rows(plain):
             # The module does not quote a carriage return that ends no line of ours.
             has_return = any("\r" in cell for cell in row)
@@ -151,6 +158,12 @@ def _cell(value: Any) -> str:
 def _are_numbers(values: Sequence[Any]) -> bool:
     known = [value for value in values if value is not None]
     return bool(known) and all(type(value) is int for value in known)
+
+
+def _csv_cell(value: Any) -> str:
+    text = _plain(value)
+    is_text = isinstance(value, (str, list, dict))
+    return f"'{text}" if is_text and text.startswith(_FORMULA_STARTS) else text
 
 
 def _plain(value: Any) -> str:

@@ -239,3 +239,18 @@ def test_one_small_batch_of_many_records(tmp_path: Path) -> None:
     assert run("records", path, "--format", "csv", "--output", out, "--key", "x").returncode == 0
     assert run("records", path, "--format", "csv", "--output", out).returncode == 0
     assert len(out.read_text().splitlines()) == 300_001
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
+def test_csv_holds_no_formulas(tmp_path: Path, start: str) -> None:
+    """A spreadsheet calculates what begins so; text does not, numbers are as they are."""
+    text = f'{start}HYPERLINK("http://x","y")'
+    record = RecordV2(key=text.encode(), value=b"a" + text.encode())
+    path = tmp_path / "log"
+    path.write_bytes(batch_of([record], base_timestamp=-5, max_timestamp=-5))
+    arguments = ("records", path, "--columns", "timestamp,key,value", "--format")
+    assert run(*arguments, "csv", "--output", tmp_path / "csv").returncode == 0
+    with (tmp_path / "csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row == {"timestamp": "-5", "key": f"'{text}", "value": f"a{text}"}
+    assert json.loads(run(*arguments, "jsonl").stdout)["key"] == text
