@@ -20,6 +20,7 @@ from kafkascan.sources import FileRange, Source, SourceLike
 _BLOCK = 512
 _MAGIC_AT = 257
 _MAGIC = b"ustar"
+_CHECKSUM = slice(148, 156)
 _COMPRESSED = {
     b"\x1f\x8b": "gunzip",
     b"\x28\xb5\x2f\xfd": "unzstd",
@@ -70,7 +71,7 @@ def is_archive(path: Path) -> bool:
         return False
     with path.open("rb") as file:
         head = file.read(_BLOCK)
-    if head[_MAGIC_AT:].startswith(_MAGIC):
+    if head[_MAGIC_AT:].startswith(_MAGIC) and _has_checksum(head):
         return True
     is_named_so = path.name.endswith(_SUFFIXES) or ".tar." in path.name
     for magic, tool in _COMPRESSED.items():
@@ -78,6 +79,15 @@ def is_archive(path: Path) -> bool:
             reason = f"a compressed tar cannot be read at positions; decompress it ({tool}) first"
             raise ArchiveError(str(path), 0, reason)
     return is_named_so and len(head) == _BLOCK
+
+
+def _has_checksum(header: bytes) -> bool:
+    """Tell whether a block holds its own checksum: logs may hold the magic anywhere."""
+    try:
+        said = tarfile.nti(header[_CHECKSUM])  # type: ignore[attr-defined]
+    except tarfile.HeaderError:
+        return False
+    return len(header) == _BLOCK and said in tarfile.calc_chksums(header)  # type: ignore[attr-defined]
 
 
 class _CheckedInfo(tarfile.TarInfo):

@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
+from kafkascan.archives import is_archive
 from kafkascan.ordered import in_order
 from tests.support.partitions import HealthyPartition
+from tests.support.records import RecordV2, batch_of
 from tests.support.segments import Rig
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -344,3 +346,28 @@ def test_peak_of_a_process_is_flat(tmp_path: Path) -> None:
         peaks.append(int(done.stdout))
     unit = 1024 if sys.platform == "linux" else 1
     assert (peaks[1] - peaks[0]) * unit < 24 << 20
+
+
+def test_a_log_is_no_tar_for_what_stands_in_a_value(tmp_path: Path) -> None:
+    """The magic alone, where a tar has it, does not make one; the header's checksum does."""
+    log = tmp_path / f"{0:020}.log"
+    value = b"\0" * 150 + b"ustar\x0000" + b"x" * 1000
+    batch = batch_of([RecordV2(value=value)])
+    shift = 257 - batch.index(b"ustar")
+    log.write_bytes(batch_of([RecordV2(value=b"\0" * shift + value)]))
+    assert log.read_bytes()[257:262] == b"ustar"
+    assert not is_archive(log)
+    assert len(ks.read_transactions(log)) == 0
+    path = tmp_path / "a.tar"
+    for tar_format in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        with tarfile.open(path, "w", format=tar_format) as tar:
+            tar.add(log, log.name)
+        other = path.rename(tmp_path / "any")
+        assert is_archive(other)
+        data = bytearray(other.read_bytes())
+        data[0] ^= 1
+        other.write_bytes(data)
+        assert not is_archive(other)
+        data[148:156] = b"99999999"  # no octal number
+        other.write_bytes(data)
+        assert not is_archive(other)
