@@ -20,6 +20,7 @@ C_SOURCES = {
     "items": [],
     "encoding": [],
     "indexes": [],
+    "index_screening": [],
     "producers": [],
     "census": [],
     "screening": [],

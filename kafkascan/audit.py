@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from kafkascan.audit_batches import EARLIEST_MS, FUTURE_MS, Limits
@@ -18,16 +19,18 @@ from kafkascan.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kafkascan.errors import CorruptCheckpointError
-from kafkascan.folders import Folder
+from kafkascan.folders import DiskFolder, Folder
 from kafkascan.log_dir import (
     LogDir,
     PartitionDir,
     SegmentFile,
     is_log_dir,
     open_log_dir,
+    partition_dir,
     read_offsets,
 )
 from kafkascan.logs import Log, LogsLike, LogWalk, open_logs
+from kafkascan.metadata_log import METADATA_PARTITION, read_metadata_log
 from kafkascan.producers import PRODUCER_EXPIRATION_MS
 from kafkascan.transaction_spans import TRANSACTION_TIMEOUT_MS
 
@@ -70,8 +73,9 @@ def audit(
     earliest_ms : int, default 2011
         Earlier timestamps are not believed.
     max_message_bytes : int, optional
-        The topics' ``max.message.bytes``. Which it is does not stand in the logs: without it,
-        batches above Kafka's default are no more than a note.
+        The topics' ``max.message.bytes``. By default what the metadata log in the data dir says
+        of each topic now, or that of all brokers, or else Kafka's default; batches above
+        that are no more than a note.
     many_producers : int, default 10000
         More producers than this in one partition are too many.
     timeout_ms : int, default 15 minutes
@@ -126,6 +130,9 @@ class _Auditing:
         self._path = logs.path if isinstance(logs, LogDir) else self._path_of_logs()
         self._others = logs.partitions if isinstance(logs, LogDir) else []
         self._total = 0
+        # By the identity of a folder: the logs hold it for as long as all this lasts.
+        self._names_in: dict[int, frozenset[str]] = {}
+        self._limits_in = self._limits_of_topics(_partitions(logs))
 
     def _path_of_logs(self) -> Path:
         return self._logs[0].partition.path if self._logs else Path()
@@ -134,7 +141,8 @@ class _Auditing:
         """Look at everything."""
 
         def look(segment: SegmentFile) -> AuditLooks:
-            return AuditLooks(segment, verify=verify, deep=deep)
+            names, limits = self._names(segment.folder), self._limits_of(segment.folder)
+            return AuditLooks(segment, names, limits, verify=verify, deep=deep)
 
         findings: list[LogFinding] = []
         for partition in self._others:
@@ -152,7 +160,9 @@ class _Auditing:
                 first = walk.firsts[piece.log]
                 is_snapshot = piece.log >= len(self._logs)
                 marks = Marks() if is_snapshot else self._marks(log.partition)
-                current = LogAudit(log, first, self._limits, marks, is_snapshot=is_snapshot)
+                folder = log.partition.folder
+                limits, names = self._limits_of(folder), self._names(folder)
+                current = LogAudit(log, first, limits, marks, names, is_snapshot=is_snapshot)
             current.add(piece)
             batches += len(piece.batches)
             size += sum(end.size for end in piece.chunk.ends)
@@ -161,8 +171,36 @@ class _Auditing:
                 self._on_progress(size, self._total)
             if piece.is_last:
                 findings += current.finish()
+                self._names_in.pop(id(current.folder), None)
                 current = None
         return Audit(self._path, findings, len(self._logs), done, batches, size)
+
+    def _names(self, folder: Folder) -> frozenset[str]:
+        """Return the names of the files in a folder, listed once for all of its segments."""
+        names = self._names_in.get(id(folder))
+        if names is None:
+            names = self._names_in[id(folder)] = frozenset(folder.names())
+        return names
+
+    def _limits_of(self, folder: Folder) -> Limits:
+        return self._limits_in.get(id(folder), self._limits)
+
+    def _limits_of_topics(self, partitions: list[PartitionDir]) -> dict[int, Limits]:
+        """Return the limits of the logs that the metadata log says something of, by folder."""
+        place = _metadata_partition(partitions)
+        if place is None or self._limits.max_message_bytes is not None:
+            return {}
+        try:
+            said = read_metadata_log(place)
+        except OSError:
+            return {}
+        limits = {}
+        for one in partitions:
+            # The metadata log itself has no limit that a topic or a broker could be given.
+            if one.topic is not None and one.topic != place.topic:
+                of_topic = said.max_message_bytes.get(one.topic, said.default_max_message_bytes)
+                limits[id(one.folder)] = replace(self._limits, topic_max_message_bytes=of_topic)
+        return limits
 
     def _marks(self, partition: PartitionDir) -> Marks:
         """Return what the checkpoints of a data dir say of a log."""
@@ -190,6 +228,16 @@ def _partitions(logs: LogsLike) -> list[PartitionDir]:
     return [logs] if isinstance(logs, PartitionDir) else []
 
 
+def _metadata_partition(partitions: list[PartitionDir]) -> PartitionDir | None:
+    """Return the metadata log of a data dir, whether or not it is there."""
+    for one in partitions:
+        if f"{one.topic}-{one.partition}" == METADATA_PARTITION:
+            return one
+    if partitions and isinstance(partitions[0].folder, DiskFolder):
+        return partition_dir(partitions[0].folder.parent.path / METADATA_PARTITION)
+    return None
+
+
 def _size(segment: SegmentFile) -> int:
     try:
         return segment.size
@@ -205,8 +253,4 @@ def _of_state(partition: PartitionDir) -> list[LogFinding]:
 
 def _kraft_snapshots(partition: PartitionDir) -> list[Log]:
     """Return the snapshots of a metadata log, each as a log of its own."""
-    return [
-        Log(partition, [one])
-        for one in partition.segments
-        if one.name.kind == "checkpoint" and one.name.state is None
-    ]
+    return [Log(partition, [one]) for one in partition.kraft_snapshots]

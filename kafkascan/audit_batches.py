@@ -38,13 +38,16 @@ class Limits:
     now_ms, future_ms, earliest_ms : int
         Timestamps from ``earliest_ms`` to ``now_ms + future_ms`` are plausible.
     max_message_bytes : int or None
-        The topic's ``max.message.bytes``; None if it is not known, and Kafka's default counts.
+        What the caller says is the topics' ``max.message.bytes``.
     many_producers : int
         More of them are too many for one partition.
     timeout_ms : int
         The broker's ``transaction.max.timeout.ms``.
     expiration_ms : int
         The broker's ``producer.id.expiration.ms``.
+    topic_max_message_bytes : int or None
+        What the metadata log says is the topic's ``max.message.bytes`` now; None if it is not
+        known, and Kafka's default counts.
     """
 
     now_ms: int
@@ -54,6 +57,15 @@ class Limits:
     many_producers: int
     timeout_ms: int
     expiration_ms: int
+    topic_max_message_bytes: int | None = None
+
+    @property
+    def largest_batch(self) -> int:
+        """Bytes that no batch should exceed."""
+        for limit in (self.max_message_bytes, self.topic_max_message_bytes):
+            if limit is not None:
+                return limit
+        return DEFAULT_MAX_MESSAGE_BYTES
 
 
 class HeaderChecks:
@@ -92,30 +104,51 @@ class HeaderChecks:
         self._bases = np.array([-1 if base is None else base for base in base_offsets], np.int64)
         self._next_offset = -1
         self._epoch = -1
-        limit = limits.max_message_bytes
-        self._largest = DEFAULT_MAX_MESSAGE_BYTES if limit is None else limit
         self.cleaned_batches = self.empty_batches = 0
         self.next_offset = -1
         self.latest: dict[int, int] = {}
         self.gaps: list[tuple[int, int, int]] = []  # file, offset, how many are missing
 
     def add(
-        self, batches: BatchTable, segment: NDArray[np.int32], is_bad: NDArray[np.bool_] | None
-    ) -> None:
-        """Check the batches that follow; those that are damaged say only where they stand."""
+        self,
+        batches: BatchTable,
+        segment: NDArray[np.int32],
+        flags: int,
+        starts: list[int],
+        is_bad: NDArray[np.bool_] | None = None,
+    ) -> int:
+        """
+        Check the batches that follow; those that are damaged say only where they stand.
+
+        Parameters
+        ----------
+        batches : array of BATCH_DTYPE, shape (n,)
+        segment : array of int32, shape (n,)
+        flags : int
+            What there is among them, by `screen` within the limits.
+        starts : list of int
+            Rows; each is that of the first of some batches that were screened for themselves.
+        is_bad : array of bool, shape (n,), optional
+            Whose checksums are wrong.
+
+        Returns
+        -------
+        int
+            What there is among all of them.
+        """
         if not len(batches):
-            return
-        flags = self._screen(batches)
-        is_split = segment[0] != segment[-1]
-        if flags & screening.OFFSETS or is_split or is_bad is not None:
+            return flags
+        flags |= self._screen_starts(batches, starts)
+        if flags & screening.OFFSETS or is_bad is not None:
             self._check_offsets(batches, segment, is_bad)
         else:
-            self._check_first_offset(batches, segment)
+            self._check_starts(batches, segment, starts)
         if is_bad is not None:
             whole = np.flatnonzero(~is_bad)
             batches, segment = batches.take(whole), segment[whole]
+            flags |= screening.OFFSETS  # of those that remain
         if not len(batches):
-            return
+            return flags
         for flag, check in (
             (screening.EPOCHS, self._check_epochs),
             (screening.TIMES, self._check_times),
@@ -125,18 +158,19 @@ class HeaderChecks:
         ):
             if flags & flag:
                 check(batches, segment)
+        return flags
 
-    def _screen(self, batches: BatchTable) -> int:
-        """Tell which checks might find anything."""
-        limits = self._limits
-        return screening.screen(
-            batches,
-            next_offset=self._next_offset,
-            epoch=self._epoch,
-            earliest=limits.earliest_ms,
-            latest=limits.now_ms + limits.future_ms,
-            largest=self._largest,
-        )
+    def _screen_starts(self, batches: BatchTable, starts: list[int]) -> int:
+        """Tell whether batches go on where others end that were screened before."""
+        heads, before = batches.take(starts), batches.take([row - 1 for row in starts[1:]])
+        expected = np.append(self._next_offset, next_offset(before))
+        epochs = np.append(self._epoch, before["partition_leader_epoch"])
+        flags = 0
+        if ((heads["base_offset"] != expected) & (expected >= 0)).any():
+            flags |= screening.OFFSETS
+        if (heads["partition_leader_epoch"] != epochs).any():
+            flags |= screening.EPOCHS
+        return flags
 
     def _note(
         self,
@@ -187,16 +221,20 @@ class HeaderChecks:
             rows = gaps[segment[gaps] == file]
             missing = int((bases[rows] - expected[rows]).sum())
             self._note_gap(batches, file, int(rows[0]), len(rows), missing, int(expected[rows[0]]))
-        is_before = ends < self._bases[segment]
+        self._check_places(batches, segment)
+
+    def _check_starts(
+        self, batches: BatchTable, segment: NDArray[np.int32], starts: list[int]
+    ) -> None:
+        """Check batches whose offsets go on: which lie before their segment, the first tell."""
+        if (last_offset(batches.take(starts)) < self._bases[segment[starts]]).any():
+            self._check_places(batches, segment)
+        self._next_offset = self.next_offset = int(next_offset(batches[-1:])[0])
+
+    def _check_places(self, batches: BatchTable, segment: NDArray[np.int32]) -> None:
+        is_before = last_offset(batches) < self._bases[segment]
         message = "offset {base_offset} lies before the one that the file is named by"
         self._note("OFFSET_OUT_OF_SEGMENT", batches, segment, is_before, message)
-
-    def _check_first_offset(self, batches: BatchTable, segment: NDArray[np.int32]) -> None:
-        """Check a piece of one segment in which offsets go on."""
-        is_before = last_offset(batches[:1]) < self._bases[segment[:1]]
-        message = "offset {base_offset} lies before the one that the file is named by"
-        self._note("OFFSET_OUT_OF_SEGMENT", batches[:1], segment[:1], is_before, message)
-        self._next_offset = self.next_offset = int(next_offset(batches[-1:])[0])
 
     def _note_gap(
         self, batches: BatchTable, file: int, row: int, count: int, missing: int, expected: int
@@ -235,11 +273,14 @@ class HeaderChecks:
                        f"the latest timestamp is {first}Z, before there was a Kafka")  # fmt: skip
 
     def _check_sizes(self, batches: BatchTable, segment: NDArray[np.int32]) -> None:
-        is_given = self._limits.max_message_bytes is not None
-        said = "the limit" if is_given else "Kafka's default"
-        message = f"a batch is larger than {said} of {self._largest} bytes"
+        limits = self._limits
+        is_given = limits.max_message_bytes is not None
+        is_known = limits.topic_max_message_bytes is not None
+        said = "the limit" if is_given else "the topic's limit" if is_known else "Kafka's default"
+        message = f"a batch is larger than {said} of {limits.largest_batch} bytes"
+        # The topic's limit may have been another one when the batch was written.
         severity = Severity.WARNING if is_given else None
-        is_large = size_in_bytes(batches) > self._largest
+        is_large = size_in_bytes(batches) > limits.largest_batch
         self._note("OVERSIZED_BATCH", batches, segment, is_large, message, severity)
 
     def _check_counts(self, batches: BatchTable, segment: NDArray[np.int32]) -> None:

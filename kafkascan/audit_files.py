@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +16,9 @@ from kafkascan.errors import CorruptCheckpointError, CorruptSnapshotError
 from kafkascan.index_checks import parse_index_file
 from kafkascan.log_dir import PartitionDir, SegmentFile
 from kafkascan.logs import Log
-from kafkascan.producers import ProducerState, RefusedBatchError, parse_producer_snapshot
-from kafkascan.screening import EPOCHS, FORMATS, OFFSETS, screen
-from kafkascan.transactions import ControlRows
+from kafkascan.producers import ProducerState, parse_producer_snapshot
+from kafkascan.screening import EPOCHS, FORMATS, OFFSETS
+from kafkascan.transaction_follower import Pause
 
 _BESIDE_LOG = re.compile(r"(\d+)\.(index|timeindex|txnindex)")
 _SNAPSHOT = re.compile(r"(\d+)\.snapshot")
@@ -24,10 +26,9 @@ _LEFTOVER = re.compile(r".+\.(deleted|cleaned|swap)|.+\.part|.+\.tmp|.+\.bak")
 _COMPARED = ("producer_epoch", "last_sequence", "last_offset", "current_txn_first_offset")
 
 
-def check_folder(log: Log, found: FoundInLog) -> None:
+def check_folder(log: Log, names: Collection[str], found: FoundInLog) -> None:
     """Look at the names of the files of a partition."""
     partition = log.partition
-    names = partition.folder.names()
     logs = {name.removesuffix(".log") for name in names if name.endswith(".log")}
     for name in names:
         match = _BESIDE_LOG.fullmatch(name)
@@ -35,15 +36,16 @@ def check_folder(log: Log, found: FoundInLog) -> None:
             found.add("ORPHAN", name, f"there is no {match[1]}.log")
         elif _LEFTOVER.fullmatch(name):
             found.add("LEFTOVER", name, _leftover(name))
-    there = set(names)
-    for base in sorted(logs) if there else ():
+    for base in sorted(logs):
         for kind in ("index", "timeindex"):
-            if f"{base}.{kind}" not in there:
+            if f"{base}.{kind}" not in names:
                 found.add("MISSING_INDEX", f"{base}.log", f"there is no {base}.{kind}")
     try:
         partition.topic_id  # noqa: B018 - it is read
     except CorruptCheckpointError as error:
         found.add("BAD_CHECKPOINT", PARTITION_METADATA, error.reason, position=error.position)
+    except OSError as error:
+        found.add("UNREADABLE", PARTITION_METADATA, str(error))
 
 
 def _leftover(name: str) -> str:
@@ -81,6 +83,9 @@ class EpochCheck:
             found.add("BAD_CHECKPOINT", LEADER_EPOCH_CHECKPOINT, error.reason,
                       position=error.position)  # fmt: skip
             return
+        except OSError as error:
+            found.add("UNREADABLE", LEADER_EPOCH_CHECKPOINT, str(error))
+            return
         if entries is not None:
             self._epochs = np.array([one.epoch for one in entries], np.int64)
             self._starts = np.array([one.start_offset for one in entries], np.int64)
@@ -90,12 +95,37 @@ class EpochCheck:
                 found.add("EPOCH_MISMATCH", LEADER_EPOCH_CHECKPOINT, message)
                 self._starts = None
 
-    def add(self, batches: BatchTable) -> None:
-        """Check the batches that follow."""
+    def add(self, batches: BatchTable, flags: int) -> None:
+        """
+        Check the batches that follow.
+
+        Parameters
+        ----------
+        batches : array of BATCH_DTYPE, shape (n,)
+        flags : int
+            What there is among them: see `screen`.
+        """
         if self._starts is None:
             return
-        if len(batches) > 2 and not screen(batches) & (EPOCHS | OFFSETS | FORMATS):
-            batches = batches.take([0, len(batches) - 1])  # what lies between is of the same
+        if not len(batches):
+            return
+        if flags & (EPOCHS | OFFSETS | FORMATS) or not self._is_of_one_epoch(batches):
+            self._check(batches)
+
+    def _is_of_one_epoch(self, batches: BatchTable) -> bool:
+        """Tell of batches of one leader epoch, offset by offset, whether the file says so, too."""
+        assert self._starts is not None
+        first, last = batches[0], batches[len(batches) - 1]
+        epoch = first["partition_leader_epoch"]
+        at, end = np.searchsorted(
+            self._starts, (first["base_offset"], last["base_offset"]), "right"
+        ).tolist()
+        known = self._epochs[at - 1] if at else epoch
+        latest = self._epochs[-1] if len(self._epochs) else -1
+        return bool(epoch < 0 or (at == end and known == epoch <= latest))
+
+    def _check(self, batches: BatchTable) -> None:
+        assert self._starts is not None
         rows = np.flatnonzero((batches["magic"] >= 2) & (batches["partition_leader_epoch"] >= 0))
         epochs = batches["partition_leader_epoch"][rows].astype(np.int64)
         bases = batches["base_offset"][rows]
@@ -105,7 +135,7 @@ class EpochCheck:
             first = int(np.argmax(is_new))
             self._found.add("EPOCHS_BEHIND", LEADER_EPOCH_CHECKPOINT,
                             f"epoch {epochs[first]} of offset {bases[first]} is missing",
-                            offset=int(bases[first]))  # fmt: skip
+                            offset=int(bases[first]), count=int(is_new.sum()))  # fmt: skip
         at = np.searchsorted(self._starts, bases, "right") - 1
         # Before the first entry lies what was deleted, though it may be there still.
         is_wrong = ~is_new & (at >= 0)
@@ -129,66 +159,62 @@ class SnapshotCheck:
     Parameters
     ----------
     log : Log
+    names : collection of str
+        Of the files in its folder.
     found : FoundInLog
+
+    Attributes
+    ----------
+    known : array of PRODUCER_ENTRY or None
+        What the snapshot at the log's first offset says.
     """
 
-    def __init__(self, log: Log, found: FoundInLog) -> None:
+    def __init__(self, log: Log, names: Collection[str], found: FoundInLog) -> None:
         self._found = found
         self._folder = log.partition.folder
         self._path = log.partition.path
-        matches = (_SNAPSHOT.fullmatch(name) for name in self._folder.names())
+        matches = (_SNAPSHOT.fullmatch(name) for name in names)
         named = {int(match[1]): match[0] for match in matches if match is not None}
         self._left = sorted(named.items(), reverse=True)
         first = (log.segments[0].name.base_offset or 0) if log.segments else 0
         self._first = first
         self._knows_before = first == 0
-        self._state = ProducerState()
-        self._is_lost = False
+        self.known: NDArray[np.void] | None = None
         self._last: str | None = None
         while self._left and self._left[-1][0] <= first:
             offset, name = self._left.pop()
             entries = self._read(name)
             if offset == first and entries is not None:
-                self._state, self._knows_before = ProducerState(entries), True
+                self.known, self._knows_before = entries, True
 
     def _read(self, name: str) -> NDArray[np.void] | None:
-        data = self._folder.read(name)
-        if data is None:  # a broker may have deleted it meanwhile
-            return None
         try:
+            data = self._folder.read(name)
+            if data is None:  # a broker may have deleted it meanwhile
+                return None
             return parse_producer_snapshot(data, str(self._path / name))
+        except OSError as error:
+            self._found.add("UNREADABLE", name, str(error))
+            return None
         except CorruptSnapshotError as error:
             self._found.add("BAD_SNAPSHOT", name, error.reason, position=error.position)
             return None
 
-    def add(self, batches: BatchTable, control: ControlRows) -> None:
-        """Go on over the batches that follow, and look at the snapshots in between."""
-        row = 0
-        bases = batches["base_offset"]
+    def pauses(self, batches: BatchTable) -> list[Pause]:
+        """Return the rows before which there are snapshots, and what compares them."""
+        pauses: list[Pause] = []
+        bases, row = batches["base_offset"], 0
         while self._left and len(batches) and self._left[-1][0] <= int(bases[-1]):
             offset, name = self._left.pop()
-            stop = max(row, int(np.argmax(bases >= offset)))
-            self._apply(batches[row:stop], control.between(row, stop))
-            self._compare(offset, name)
-            row = stop
-        self._apply(batches[row:], control.between(row, len(batches)))
+            row = max(row, int(np.argmax(bases >= offset)))
+            pauses.append((row, functools.partial(self._compare, offset, name)))
+        return pauses
 
-    def _apply(self, batches: BatchTable, control: ControlRows) -> None:
-        if self._is_lost or not len(batches):
-            return
-        try:
-            self._state.apply_read(batches, control, str(self._path))
-        except RefusedBatchError as refused:
-            self._is_lost = True
-            self._found.add(
-                "BAD_MARKER", None, str(refused.error), offset=refused.error.base_offset
-            )
-
-    def finish(self, end_offset: int, *, is_compacted: bool) -> None:
+    def finish(self, end_offset: int, state: ProducerState | None, *, is_compacted: bool) -> None:
         """Look at the snapshots that remain; of a compacted log, only those at its end count."""
         for offset, name in reversed(self._left):
             if offset == end_offset:
-                self._compare(offset, name)
+                self._compare(offset, name, state)
             else:
                 self._read(name)
         if is_compacted:
@@ -196,18 +222,22 @@ class SnapshotCheck:
                 if symbol == "SNAPSHOT_MISMATCH" and file != self._last:
                     del self._found.spots[file, symbol]
 
-    def _compare(self, offset: int, name: str) -> None:
+    def _compare(self, offset: int, name: str, state: ProducerState | None) -> None:
         said = self._read(name)
         self._last = name
-        if said is None or self._is_lost:
+        if said is None or state is None:
             return
-        known = np.sort(self._state.entries(), order="producer_id")
+        known = np.sort(state.entries(), order="producer_id")
         said = np.sort(said, order="producer_id")
         row = np.searchsorted(known["producer_id"], said["producer_id"])
         is_known = row < len(known)
         is_known[is_known] = known["producer_id"][row[is_known]] == said["producer_id"][is_known]
         both, mine = said[is_known], known[row[is_known]]
-        for field in _COMPARED if self._knows_before else _COMPARED[:3]:
+        fields: tuple[str, ...] = _COMPARED
+        if not self._knows_before:  # nor where a transaction began, nor what a marker ended
+            fields, is_there = _COMPARED[:3], mine["last_offset"] >= 0
+            both, mine = both[is_there], mine[is_there]
+        for field in fields:
             differs = np.flatnonzero(both[field] != mine[field])
             if len(differs):
                 self._note_difference(name, field, both[differs[0]], mine[differs[0]], len(differs))
@@ -257,6 +287,8 @@ class AbortedCheck:
         said: NDArray[np.void] | None,
     ) -> None:
         """Compare those that ended in a segment with what its file says."""
+        if not len(self._wanted):
+            return
         count = int(np.searchsorted(self._wanted, end_offset))
         wanted, firsts = self._wanted[:count], self._firsts[:count]
         self._wanted, self._firsts = self._wanted[count:], self._firsts[count:]

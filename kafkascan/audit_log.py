@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,8 @@ from kafkascan.layout import ScanEnd
 from kafkascan.log_chunks import SegmentEnd
 from kafkascan.logs import Log, Piece
 from kafkascan.producer_census import ProducerCounter
-from kafkascan.transaction_follower import TransactionFollower, TransactionState
+from kafkascan.screening import COUNTS, OFFSETS, PRODUCERS
+from kafkascan.transaction_follower import TransactionFollower, TransactionState, is_empty
 from kafkascan.transactions import ControlRows
 
 
@@ -52,13 +54,23 @@ class LogAudit:
     limits : Limits
     marks : Marks
         What the checkpoints of its data dir say of it.
+    names : collection of str
+        Of the files in its folder.
     is_snapshot : bool
         Whether it is a snapshot of KRaft: only its batches are looked at.
     """
 
     def __init__(
-        self, log: Log, first: int, limits: Limits, marks: Marks, *, is_snapshot: bool
+        self,
+        log: Log,
+        first: int,
+        limits: Limits,
+        marks: Marks,
+        names: Collection[str],
+        *,
+        is_snapshot: bool,
     ) -> None:
+        self.folder = log.partition.folder
         self._log = log
         self._first = first
         self._limits = limits
@@ -72,16 +84,18 @@ class LogAudit:
         # A KRaft snapshot is named by the offset that it ends before.
         named: list[int | None] = [None] if is_snapshot else self._bases
         self._headers = HeaderChecks(self._found, limits, self._names, named)
-        self._follower = TransactionFollower(0)
         self._counter = ProducerCounter(limits.expiration_ms)
         self._aborted = AbortedCheck(self._found)
         self._tombstones = self._empty_transactions = 0
         self._is_damaged = False
-        self._has_files = not is_snapshot and bool(log.partition.folder.names())
+        self._has_files = not is_snapshot and bool(names)
         if not is_snapshot:
-            check_folder(log, self._found)
+            check_folder(log, names, self._found)
             self._epochs = EpochCheck(log.partition, self._found)
-            self._snapshots = SnapshotCheck(log, self._found)
+            self._snapshots = SnapshotCheck(log, names, self._found)
+            path = str(log.partition.path)
+            start = self._bases[0] or 0 if self._bases else 0
+            self._follower = TransactionFollower(0, self._snapshots.known, start, path)
 
     def add(self, piece: Piece) -> None:
         """Look at the batches that follow."""
@@ -89,30 +103,35 @@ class LogAudit:
         segment = piece.chunk.segment - np.int32(self._first)
         self._note_looks(piece, segment)
         is_bad = _bad_rows(piece)
-        self._headers.add(batches, segment, is_bad)
+        starts = [row for row, _ in piece.chunk.looks]
+        flags = self._headers.add(batches, segment, piece.flags, starts, is_bad)
         control = piece.control
         if is_bad is not None:
             self._is_damaged = True
             batches, control = _whole(batches, control, is_bad)
         if not self._is_snapshot:
-            self._epochs.add(batches)
-            self._snapshots.add(batches, control)
-            self._follow(batches, control)
+            self._epochs.add(batches, flags)
+            self._follow(batches, control, flags)
         for end in piece.chunk.ends:
             self._note_end(end)
 
-    def _follow(self, batches: BatchTable, control: ControlRows) -> None:
-        self._counter.add(batches, control)
+    def _follow(self, batches: BatchTable, control: ControlRows, flags: int) -> None:
+        if flags & (PRODUCERS | OFFSETS | COUNTS):
+            self._counter.add(batches, control)
+        elif len(batches):
+            self._counter.pass_over(batches)
         was_known = self._follower.error is None
-        ended = self._follower.add_batches(batches, control)
-        is_empty = ended["batches"] == 0
-        self._empty_transactions += int(is_empty.sum())
-        is_aborted = ended["state"] == TransactionState.ABORTED
-        self._aborted.add(ended[is_aborted & ~is_empty])
+        pauses = self._snapshots.pauses(batches)
+        ended = self._follower.add_batches(batches, control, flags, pauses)
+        if len(ended):
+            empty = is_empty(ended)
+            self._empty_transactions += int(empty.sum())
+            is_aborted = ended["state"] == TransactionState.ABORTED
+            self._aborted.add(ended[is_aborted & ~empty])
         error = self._follower.error
         if was_known and isinstance(error, CorruptBatchError):
             self._is_damaged = True
-            self._found.add("BAD_MARKER", None, error.reason, offset=error.base_offset)
+            self._found.add("BAD_MARKER", None, str(error), offset=error.base_offset)
 
     def _note_looks(self, piece: Piece, segment: NDArray[np.int32]) -> None:
         for row, look in piece.chunk.looks:
@@ -195,7 +214,8 @@ class LogAudit:
         is_compacted = bool(self._cleaned_up_to) or self._headers.cleaned_batches > 0
         self._headers.finish(self._cleaned_up_to, self._sizes)
         if not self._is_snapshot:
-            self._snapshots.finish(self._follower.end_offset, is_compacted=is_compacted)
+            state = self._follower.state if self._follower.error is None else None
+            self._snapshots.finish(self._follower.end_offset, state, is_compacted=is_compacted)
             self._note_end_of_log()
             self._note_transactions()
             self._note_producers()

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.audit_batches import Limits
 from kafkascan.batch_columns import BatchTable, is_control, join_tables
 from kafkascan.checks import verify_rows
 from kafkascan.decoding import iter_decoded
-from kafkascan.errors import CorruptIndexError
+from kafkascan.errors import CorruptIndexError, KafkaScanError
 from kafkascan.findings import Finding, Severity
-from kafkascan.index_checks import index_findings, parse_index_file
-from kafkascan.layout import TRANSACTION_INDEX_ENTRY, ScanEnd
-from kafkascan.log_chunks import SegmentEnd
+from kafkascan.index_checks import IndexScreen, index_findings, parse_index_file
+from kafkascan.indexes import IndexEntries
+from kafkascan.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.log_dir import SegmentFile
 from kafkascan.logs import ControlLook
+from kafkascan.screening import CONTROL, screen
 from kafkascan.sources import Source
-from kafkascan.transactions import MARKER, NO_RECORD, ControlRows, read_control_rows
+from kafkascan.transactions import (
+    MARKER,
+    NO_RECORD,
+    ControlRows,
+    producers_control_rows,
+    read_control_rows,
+)
+from kafkascan.walks import BatchWalk, collect
 
 _INDEXES = ("index", "timeindex", "txnindex")
+_NONE_ABORTED: NDArray[np.void] | None = np.empty(0, TRANSACTION_INDEX_ENTRY)
 
 
 class Counted(NamedTuple):
@@ -80,18 +88,54 @@ class AuditLooks:
     Parameters
     ----------
     segment : SegmentFile
+    names : collection of str
+        Of the files in its folder.
+    limits : Limits
     verify : bool
         Whether to compare checksums.
     deep : bool
         Whether to decode records.
     """
 
-    def __init__(self, segment: SegmentFile, *, verify: bool, deep: bool) -> None:
+    def __init__(
+        self,
+        segment: SegmentFile,
+        names: Collection[str],
+        limits: Limits,
+        *,
+        verify: bool,
+        deep: bool,
+    ) -> None:
         self._segment = segment
-        self._siblings = [segment.read_sibling(kind) for kind in _INDEXES]
+        self._found: list[tuple[str, Counted]] = []
+        self._indexes: dict[str, IndexEntries] = {}
+        self._has_transactions = True  # that can be told
+        prefix = segment.path.name.removesuffix(".log")
+        for kind in _INDEXES:
+            if f"{prefix}.{kind}" in names:
+                self._read(kind, f"{prefix}.{kind}")
+        base_offset = segment.name.base_offset or 0
+        self._screen = IndexScreen(self._indexes, base_offset) if self._indexes else None
+        self._markers: list[BatchTable] = []
+        self._limits = limits
         self._verify = verify
         self._deep = deep
-        self._tables: list[BatchTable] = []
+
+    def _read(self, kind: str, name: str) -> None:
+        """Read an index: before the log, of which it speaks."""
+        try:
+            data = self._segment.folder.read(name)
+            if data is not None:
+                path = self._segment.path.with_name(name)
+                self._indexes[kind], odd = parse_index_file(data, path)
+                self._found += [(name, Counted(one, 1)) for one in odd]
+            return
+        except CorruptIndexError as error:
+            finding = Finding(error.symbol, Severity.ERROR, error.reason, None, error.position)
+        except OSError as error:
+            finding = Finding("UNREADABLE", Severity.ERROR, str(error), None, None)
+        self._found.append((name, Counted(finding, 1)))
+        self._has_transactions &= kind != "txnindex"
 
     def open(self, source: Source) -> None:
         """Take the segment's bytes."""
@@ -99,21 +143,32 @@ class AuditLooks:
 
     def table(self, batches: BatchTable) -> TableLook:
         """Look at the batches that follow."""
-        if any(self._siblings):
-            self._tables.append(batches)
+        limits = self._limits
+        flags = screen(
+            batches,
+            earliest=limits.earliest_ms,
+            latest=limits.now_ms + limits.future_ms,
+            largest=limits.largest_batch,
+        )
+        if self._screen is not None:
+            self._screen.add(batches)
+        if "txnindex" in self._indexes and flags & CONTROL:
+            self._markers.append(batches.take(producers_control_rows(batches)))
         is_bad = None
         if self._verify:
             verdicts = verify_rows(self._source, batches)
             is_bad = None if verdicts.all() else ~verdicts
-        control = self._control(batches, is_bad)
+        control = self._control(batches, flags, is_bad)
         if not self._deep:
-            return TableLook(control, is_bad)
-        return self._look_into(batches, control, is_bad)
+            return TableLook(flags, control, is_bad)
+        return self._look_into(batches, flags, control, is_bad)
 
-    def _control(self, batches: BatchTable, is_bad: NDArray[np.bool_] | None) -> ControlRows:
+    def _control(
+        self, batches: BatchTable, flags: int, is_bad: NDArray[np.bool_] | None
+    ) -> ControlRows:
         """Read control batches; one that is damaged says nothing."""
         if is_bad is None:
-            return read_control_rows(self._source, batches)
+            return read_control_rows(self._source, batches, flags)
         whole = np.flatnonzero(~is_bad)
         control = read_control_rows(self._source, batches.take(whole))
         rows = np.flatnonzero(is_control(batches) & (batches["producer_id"] >= 0))
@@ -124,7 +179,11 @@ class AuditLooks:
         return ControlRows(rows, markers, {int(at[n]): e for n, e in control.errors.items()})
 
     def _look_into(
-        self, batches: BatchTable, control: ControlRows, is_bad: NDArray[np.bool_] | None
+        self,
+        batches: BatchTable,
+        flags: int,
+        control: ControlRows,
+        is_bad: NDArray[np.bool_] | None,
     ) -> TableLook:
         row_at = dict(zip(batches["position"].tolist(), range(len(batches)), strict=True))
         unreadable: list[tuple[int, str]] = []
@@ -150,38 +209,34 @@ class AuditLooks:
                 )
             ]
             tombstones += int((table.columns["value_size"] < 0).sum())
-        return TableLook(control, is_bad, wrong_times, unreadable, tombstones)
+        return TableLook(flags, control, is_bad, wrong_times, unreadable, tombstones)
 
-    def end(self, end: SegmentEnd) -> EndLook:
-        """Hold the indexes against the batches."""
-        tables, self._tables = self._tables, []
-        look = EndLook([], np.empty(0, TRANSACTION_INDEX_ENTRY))
-        if not any(self._siblings):
-            return look
-        is_whole = end.end is not ScanEnd.CORRUPT and end.error is None
-        batches = join_tables(tables) if is_whole else None
-        for kind, sibling in zip(_INDEXES, self._siblings, strict=True):
-            if sibling is not None:
-                entries = self._check(*sibling, batches, look.of_indexes)
-                if kind == "txnindex":
-                    look = EndLook(look.of_indexes, entries)
-        return look
+    def end(self, *, is_whole: bool) -> EndLook:
+        """Say what is wrong with the indexes."""
+        if is_whole and self._indexes:
+            try:
+                self._check_indexes()
+            except (OSError, KafkaScanError) as error:  # it was read a moment ago
+                finding = Finding("UNREADABLE", Severity.ERROR, str(error), None, None)
+                self._found.append((self._segment.path.name, Counted(finding, 1)))
+        aborted = self._indexes.get("txnindex", _NONE_ABORTED)
+        return EndLook(self._found, aborted if self._has_transactions else None)
 
-    def _check(
-        self, path: Path, data: bytes, batches: BatchTable | None, found: list[tuple[str, Counted]]
-    ) -> NDArray[np.void] | None:
-        """Check one index; returns its entries, None if they cannot be read."""
-        try:
-            entries, odd = parse_index_file(data, path)
-        except CorruptIndexError as error:
-            unreadable = Finding(error.symbol, Severity.ERROR, error.reason, None, error.position)
-            found.append((path.name, Counted(unreadable, 1)))
-            return None
-        more: Iterator[Finding] = iter(())
-        if batches is not None:
-            more = index_findings(entries, batches, self._segment.name.base_offset or 0)
-        found += [(path.name, one) for one in _counted(itertools.chain(odd, more))]
-        return entries
+    def _check_indexes(self) -> None:
+        assert self._screen is not None
+        base_offset = self._segment.name.base_offset or 0
+        batches: BatchTable | None = None
+        for kind, entries in self._indexes.items():
+            name = self._segment.path.name.removesuffix("log") + kind
+            if kind == "txnindex":
+                found = index_findings(entries, join_tables(self._markers), base_offset)
+            elif (known := self._screen.findings(kind)) is not None:
+                found = iter(known)
+            else:
+                if batches is None:  # the headers once more, all at once
+                    batches = collect(BatchWalk(self._source, 0, self._source.size))
+                found = index_findings(entries, batches, base_offset)
+            self._found += [(name, one) for one in _counted(found)]
 
 
 def _counted(findings: Iterator[Finding]) -> list[Counted]:

@@ -15,7 +15,7 @@ from kafkascan.batches import iter_batches
 from kafkascan.committed import CommittedView
 from kafkascan.decoding import iter_decoded
 from kafkascan.logs import ControlLook, ControlLooks, Log, LogsLike, LogWalk, Piece, open_logs
-from kafkascan.transaction_follower import TRANSACTION, TransactionFollower, TransactionState
+from kafkascan.transaction_follower import TRANSACTION, TransactionState, follower_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,8 @@ COUNTS = np.dtype(
 """What a log holds. ``records`` are those that a consumer gets that reads all of it, as they are
 there: what compaction has removed is not among them. Of these, ``transactional_records`` belong
 to transactions, ``aborted_records`` to aborted ones, ``open_records`` to those that nothing has
-ended; ``committed_records`` are those that a read_committed consumer gets, which stops at the
+ended (those of them that the log still has: a transaction may have begun before the first
+segment); ``committed_records`` are those that a read_committed consumer gets, which stops at the
 ``last_stable_offset``. ``control_records`` are markers and KRaft's own. ``uncounted_batches`` are
 compressed messages of magic 0 and 1 whose records only decompression counts; where there are
 any, and they were not decompressed, ``records`` and ``committed_records`` lack theirs.
@@ -150,7 +151,7 @@ class _Counter:
     """Counts the records of one log into a row."""
 
     def __init__(self, log: Log, number: int, row: np.void) -> None:
-        self.follower = TransactionFollower(number)
+        self.follower = follower_of(log, number)
         self._log = log
         self._row = row
         # What may lie behind the last stable offset; only then are they asked for again.
@@ -195,7 +196,8 @@ class _Counter:
         row["last_stable_offset"] = follower.last_stable_offset
         row["open_records"] = follower.open_ones()["records"].sum()
         row["committed_records"] = row["records"] - row["aborted_records"]
-        if row["open_records"]:
+        # What is open may have begun before the log does, and have no records in it.
+        if follower.last_stable_offset < follower.end_offset:
             row["committed_records"] -= self._count_beyond(follower.last_stable_offset)
         there = int(row["records"]) + int(row["control_records"])
         is_known = row["uncounted_batches"] == 0 and row["start_offset"] >= 0
@@ -249,4 +251,5 @@ class DeepLooks(ControlLooks):
         wrappers = batches.take(np.flatnonzero(is_uncounted(batches)))
         found = iter_decoded(self._source, wrappers, columns=("offset",))
         inner = sum(map(len, found)) if len(wrappers) else 0
-        return DeepLook(super().table(batches).control, inner)
+        look = super().table(batches)
+        return DeepLook(look.flags, look.control, inner)

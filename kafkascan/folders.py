@@ -7,9 +7,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from kafkascan.sources import SourceLike
-
-_READ_AT_ONCE = 1 << 16
+from kafkascan.sources import OPEN_FLAGS, SourceLike, regular_size
 
 
 class Folder(Protocol):
@@ -52,7 +50,7 @@ class DiskFolder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._path = os.fspath(path)
+        self._prefix = os.path.join(os.fspath(path), "")
 
     @property
     def parent(self) -> DiskFolder:
@@ -66,22 +64,23 @@ class DiskFolder:
 
     def size(self, name: str) -> int:
         """Return the size of a file now, in bytes."""
-        return os.stat(os.path.join(self._path, name)).st_size
+        return os.stat(self._prefix + name).st_size
 
     def source(self, name: str) -> SourceLike:
         """Return the path of a file."""
-        return os.path.join(self._path, name)
+        return self._prefix + name
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a small file, None if it is not there."""
+        path = self._prefix + name
         try:
-            descriptor = os.open(os.path.join(self._path, name), os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(path, OPEN_FLAGS)
         except FileNotFoundError:
             return None
         try:
-            data = b""
-            # Most of these files are smaller; what they grow by meanwhile is read, too.
-            while piece := os.read(descriptor, max(_READ_AT_ONCE, len(data))):
+            size = regular_size(descriptor, path)
+            data = os.read(descriptor, size)
+            while len(data) < size and (piece := os.read(descriptor, size - len(data))):
                 data += piece
             return data
         finally:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan._core import index_screening as _core
 from kafkascan.batch_columns import (
     BatchTable,
     is_control,
@@ -19,7 +20,14 @@ from kafkascan.batch_columns import (
 from kafkascan.errors import CorruptIndexError
 from kafkascan.findings import Finding, Severity
 from kafkascan.indexes import IndexEntries, entries_of, parse_index
-from kafkascan.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
+from kafkascan.layout import (
+    BATCH_DTYPE,
+    OFFSET_INDEX_ENTRY,
+    TIME_INDEX_ENTRY,
+    TRANSACTION_INDEX_ENTRY,
+)
+
+_NO_BYTES = np.empty(0, np.uint8)
 
 
 def check_index(
@@ -84,6 +92,45 @@ def index_findings(
     if entries.dtype == TRANSACTION_INDEX_ENTRY:
         return _check_transactions(entries, batches)
     raise TypeError(f"these are entries of no index: {entries.dtype}")
+
+
+class IndexScreen:
+    """
+    Tells of the indexes of a segment, batches by batches, whether anything is wrong with them.
+
+    Parameters
+    ----------
+    indexes : dict of str to array
+        Entries by ``index`` and ``timeindex``.
+    base_offset : int
+        Of the segment.
+    """
+
+    def __init__(self, indexes: Mapping[str, IndexEntries], base_offset: int) -> None:
+        self._times = indexes.get("timeindex")
+        entries = indexes.get("index"), self._times
+        self._offset_bytes, self._time_bytes = (
+            _NO_BYTES if one is None else one.view(np.uint8) for one in entries
+        )
+        self._base_offset = base_offset
+        self._progress = np.zeros(_core.PROGRESS_SIZE, np.int64)
+        self._progress[:2] = -1
+        self._are_offsets_right, self._are_times_right, self._latest = True, True, -1
+        self.add(np.empty(0, BATCH_DTYPE))
+
+    def add(self, batches: BatchTable) -> None:
+        """Look at the batches that follow."""
+        self._are_offsets_right, self._are_times_right, self._latest = _core.screen_entries(
+            batches, self._offset_bytes, self._time_bytes, self._base_offset, self._progress
+        )
+
+    def findings(self, kind: str) -> list[Finding] | None:
+        """Return what `index_findings` would find; None if that has to look closer."""
+        if kind == "index":
+            return [] if self._are_offsets_right else None
+        if self._times is None or not self._are_times_right:
+            return None
+        return list(_incomplete(self._times, self._latest))
 
 
 def parse_index_file(data: bytes, path: Path) -> tuple[IndexEntries, list[Finding]]:
@@ -193,8 +240,13 @@ def _check_times(entries: IndexEntries, batches: BatchTable, base_offset: int) -
         "TIMESTAMP_MISMATCH",
         "a batch before the one with offset +{1} is as late as {0}",
     )
-    if len(batches) and so_far[-1] > (timestamps[-1] if len(entries) else -1):
-        message = f"the latest timestamp of the log, {so_far[-1]}, is missing"
+    if len(batches):
+        yield from _incomplete(entries, int(so_far[-1]))
+
+
+def _incomplete(entries: IndexEntries, latest: int) -> Iterator[Finding]:
+    if latest > (int(entries["timestamp"][-1]) if len(entries) else -1):
+        message = f"the latest timestamp of the log, {latest}, is missing"
         yield Finding("INCOMPLETE", Severity.NOTE, message, None, entries.nbytes)
 
 

@@ -177,8 +177,8 @@ def parse_index(data: bytes, path: Path) -> IndexEntries:
     if whole < len(data):
         raise _corrupt_index(path, whole, "ODD_INDEX_SIZE")
     entries = np.frombuffer(data, dtype)
-    used = np.flatnonzero(np.frombuffer(data, np.uint8).reshape(-1, dtype.itemsize).any(axis=1))
-    return entries[: used[-1] + 1 if len(used) else 0]
+    used = len(data.rstrip(b"\0"))
+    return entries[: -(-used // dtype.itemsize)]
 
 
 def entries_of(path: Path, data: bytes) -> IndexEntries:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -20,8 +20,11 @@ from kafkascan.walks import BatchWalk
 # Segments that one job goes through: handing a job over costs more than a small one.
 _SEGMENTS_AT_ONCE = 64
 _BYTES_AT_ONCE = 1 << 26
-# Rows that a segment is looked at with first.
+# Rows that a segment is looked at with first, and bytes that may be kept for fewer of them.
 _FIRST_ROWS = 4096
+_LITTLE = 1 << 15
+# A message of magic 0 without key and value.
+_SMALLEST_BATCH = 26
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,12 @@ class SegmentLook(Protocol):
     def table(self, batches: BatchTable) -> Any:
         """Look at the batches that follow; the result goes into `LogChunk.looks`."""
 
-    def end(self, end: SegmentEnd) -> Any:
-        """Look at the end; the result goes into `SegmentEnd.look`."""
+    def end(self, *, is_whole: bool) -> Any:
+        """
+        Look at the end; the result goes into `SegmentEnd.look`.
+
+        Whether the segment was read to its end, and nothing but a torn batch is left there.
+        """
 
 
 OpenLook: TypeAlias = Callable[[SegmentFile], SegmentLook]
@@ -198,7 +205,8 @@ def _read_segment(
 
 
 def _parts(walk: BatchWalk, index: int, rows: int, look: SegmentLook | None) -> Iterator[_Part]:
-    room, total = min(rows, _FIRST_ROWS), 0
+    # Little room is made for a small segment.
+    room, total = min(rows, _FIRST_ROWS, walk.source.size // _SMALLEST_BATCH + 1), 0
     while True:
         table, found, error = _next_table(walk, room, look)
         total += len(table)
@@ -214,9 +222,8 @@ def _parts(walk: BatchWalk, index: int, rows: int, look: SegmentLook | None) -> 
             valid_bytes=walk.valid_bytes,
             trailing_bytes=0 if error is not None else walk.trailing_bytes,
             error=error or walk.error,
+            look=None if look is None else look.end(is_whole=not (error or walk.error)),
         )
-        if look is not None:
-            end = replace(end, look=look.end(end))
         yield table, found, end
         return
 
@@ -228,7 +235,8 @@ def _next_table(
     try:
         count = walk.fill(table)
         # The memory of a large table would be kept for as long as a few rows of it.
-        table = table[:count] if 2 * count > room else join_tables([table[:count]])
+        is_waste = 2 * count < room and table.nbytes > _LITTLE
+        table = join_tables([table[:count]]) if is_waste else table[:count]
         return table, look.table(table) if look is not None and count else None, None
     except (OSError, KafkaScanError) as error:
         return table[:0], None, detached(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,22 +113,28 @@ class PartitionDir:
         Those on their way out or in (``.deleted``, ``.cleaned``, ``.swap``) stand behind
         the live one of their offset; KRaft snapshots stand last.
         """
-        named = ((name, parse_segment_name(name)) for name in self.folder.names())
-        found = [
-            SegmentFile(self.path / name, parsed, self.folder)
-            for name, parsed in named
-            if parsed is not None
-        ]
-        return sorted(found, key=_log_order)
+        return self._segments(lambda name: True)
 
     @property
     def log_segments(self) -> list[SegmentFile]:
         """The segments that a broker would read as the log, in order."""
-        return [
-            one
-            for one in self.segments
-            if one.name.is_live and (one.name.base_offset or 0) < _OFFSETS
-        ]
+        return self._segments(lambda name: name.is_live and (name.base_offset or 0) < _OFFSETS)
+
+    @property
+    def kraft_snapshots(self) -> list[SegmentFile]:
+        """The snapshots of a metadata log, in order; each is a log of its own."""
+        return self._segments(lambda name: name.kind == "checkpoint" and name.state is None)
+
+    def _segments(self, is_wanted: Callable[[SegmentName], bool]) -> list[SegmentFile]:
+        """Return some of the segments in log order; paths are made of those only."""
+        found = []
+        for name in self.folder.names():
+            parsed = parse_segment_name(name)
+            if parsed is not None and is_wanted(parsed):
+                base_offset = -1 if parsed.base_offset is None else parsed.base_offset
+                found.append((parsed.kind != "log", base_offset, name, parsed))
+        found.sort(key=lambda one: one[:3])
+        return [SegmentFile(self.path / name, parsed, self.folder) for *_, name, parsed in found]
 
     @property
     def is_log(self) -> bool:
@@ -201,12 +207,6 @@ class PartitionDir:
             if len(batches):
                 return int(next_offset(batches[-1:])[0])
         return segments[-1].name.base_offset if segments else None
-
-
-def _log_order(segment: SegmentFile) -> tuple[bool, int, str]:
-    name = segment.name
-    base_offset = -1 if name.base_offset is None else name.base_offset
-    return name.kind != "log", base_offset, str(segment.path)
 
 
 @dataclass(frozen=True)
@@ -330,7 +330,7 @@ def read_offsets(data_dir: Folder, name: str) -> dict[tuple[str, int], int]:
     try:
         data = data_dir.read(name)
     except OSError as error:
-        if error.errno not in (errno.EISDIR, errno.ENOTDIR):
+        if error.errno not in (errno.EISDIR, errno.ENOTDIR, errno.EINVAL):  # no regular file
             raise
         data = None
     return {} if data is None else parse_offset_checkpoint(data, str(data_dir.path / name))

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkascan.batch_columns import BatchTable
 from kafkascan.errors import CorruptBatchError
 from kafkascan.log_chunks import (
     LogChunk,
     OpenLook,
-    SegmentEnd,
     group_segments,
     read_chunks,
 )
@@ -35,8 +35,10 @@ from kafkascan.log_dir import (
 )
 from kafkascan.names import SegmentName, parse_segment_name
 from kafkascan.ordered import in_order
+from kafkascan.producers import parse_producer_snapshot
+from kafkascan.screening import screen
 from kafkascan.sources import HasSource, Source, SourceLike, borrowed_source
-from kafkascan.transactions import MARKER, ControlRows, read_control_rows
+from kafkascan.transactions import NO_CONTROL, ControlRows, read_control_rows
 
 LogsLike: TypeAlias = "LogDir | PartitionDir | SourceLike"
 """A data dir, a tar of one, the folder of a partition (each as an object or a path), or a
@@ -104,6 +106,20 @@ class Log:
         return str(one.path) if one.topic is None else f"{one.topic}-{one.partition}"
 
 
+def producers_before(log: Log) -> NDArray[np.void] | None:
+    """
+    Return what the snapshot at the first offset of a log says of producers, None without one.
+
+    It tells of batches that are gone; brokers begin with it, too.
+
+    Raises
+    ------
+    CorruptSnapshotError, OSError
+    """
+    found = log.segments[0].read_sibling("snapshot") if log.segments else None
+    return None if found is None else parse_producer_snapshot(found[1], str(found[0]))
+
+
 def open_logs(logs: LogsLike) -> list[Log]:
     """
     Return the logs that something stands for.
@@ -169,24 +185,43 @@ class Piece:
         return self.chunk.batches
 
     @cached_property
+    def flags(self) -> int:
+        """What there is at all in the tables of the piece, each taken for itself; see `screen`."""
+        flags = 0
+        for _, look in self.chunk.looks:
+            flags |= look.flags
+        return flags
+
+    @cached_property
     def control(self) -> ControlRows:
         """What the control batches of producers among them say."""
         found = [(row, look.control) for row, look in self.chunk.looks if len(look.control.rows)]
+        if not found:
+            return NO_CONTROL
         errors: dict[int, CorruptBatchError] = {}
         count = 0
         for _, one in found:
             errors |= {count + at: error for at, error in one.errors.items()}
             count += len(one.rows)
-        nothing = np.empty(0, np.intp)
-        rows = np.concatenate([nothing, *(row + one.rows for row, one in found)])
-        markers = np.concatenate([np.empty(0, MARKER), *(one.markers for _, one in found)])
+        rows = np.concatenate([row + one.rows for row, one in found])
+        markers = np.concatenate([one.markers for _, one in found])
         return ControlRows(rows, markers, errors)
 
 
 @dataclass(frozen=True, eq=False)
 class ControlLook:
-    """What is found out of each table of batches: what its control batches say."""
+    """
+    What is found out of each table of batches.
 
+    Attributes
+    ----------
+    flags : int
+        What there is among them at all, as `screen` tells it.
+    control : ControlRows
+        What its control batches say.
+    """
+
+    flags: int
     control: ControlRows
 
 
@@ -202,9 +237,10 @@ class ControlLooks:
 
     def table(self, batches: BatchTable) -> ControlLook:
         """Read the control batches among some."""
-        return ControlLook(read_control_rows(self._source, batches))
+        flags = screen(batches)
+        return ControlLook(flags, read_control_rows(self._source, batches, flags))
 
-    def end(self, end: SegmentEnd) -> Any:
+    def end(self, *, is_whole: bool) -> Any:
         """Look at nothing."""
 
 
@@ -219,7 +255,7 @@ class LogWalk:
         Segments that are read at once; by default one per CPU.
     open_look : callable, optional
         What else is to be found out while a segment is open. What it gives of each table must
-        have the attribute `control`.
+        have the attributes of a `ControlLook`.
 
     Attributes
     ----------

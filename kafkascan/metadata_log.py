@@ -11,7 +11,7 @@ from typing import Any
 from kafkascan.batches import scan_batches
 from kafkascan.checkpoints import read_meta_properties
 from kafkascan.errors import KafkaScanError
-from kafkascan.log_dir import partition_dir
+from kafkascan.log_dir import PartitionDir, SegmentFile, partition_dir
 from kafkascan.records import iter_records
 from kafkascan.schemas.decoder import SchemaError, decode_prefix
 from kafkascan.schemas.metadata import CONFIG, REGISTER_BROKER, REMOVE_TOPIC, TOPIC
@@ -22,16 +22,18 @@ METADATA_PARTITION = "__cluster_metadata-0"
 _FRAME_SIZE, _FRAME_VERSION = 3, 1
 _SCHEMAS = {0: REGISTER_BROKER, 2: TOPIC, 4: CONFIG, 9: REMOVE_TOPIC}
 _OF_TOPIC, _OF_BROKER = 2, 4
-# A topic's name of it, and a broker's.
-_INTERVAL, _DEFAULT_INTERVAL = "index.interval.bytes", "log.index.interval.bytes"
-# No broker takes more.
-_LARGEST_INTERVAL = 2**31 - 1
+# By a topic's name of it, and by a broker's: where it is kept.
+_TOPIC_NUMBERS = {"index.interval.bytes": "interval_bytes",
+                  "max.message.bytes": "max_message_bytes"}  # fmt: skip
+_BROKER_NUMBERS = {"log.index.interval.bytes": "default_interval_bytes",
+                   "message.max.bytes": "default_max_message_bytes"}  # fmt: skip
+_LARGEST = 2**31 - 1
 
 
 @dataclass
 class ClusterMetadata:
     """
-    What recovery wants to know, as of the end of the metadata log.
+    What recovery and audits want to know, as of the end of the metadata log.
 
     Attributes
     ----------
@@ -41,11 +43,17 @@ class ClusterMetadata:
         ``index.interval.bytes`` of the topics that have their own.
     default_interval_bytes : int or None
         That of others, if it was set while brokers ran; not what stands in their files.
+    max_message_bytes : dict of str to int
+        ``max.message.bytes`` of the topics that have their own.
+    default_max_message_bytes : int or None
+        ``message.max.bytes``, as `default_interval_bytes`.
     """
 
     broker_epoch: int | None = None
     interval_bytes: dict[str, int] = field(default_factory=dict)
     default_interval_bytes: int | None = None
+    max_message_bytes: dict[str, int] = field(default_factory=dict)
+    default_max_message_bytes: int | None = None
 
 
 def read_cluster_metadata(data_dir: Path) -> ClusterMetadata:
@@ -66,15 +74,35 @@ def read_cluster_metadata(data_dir: Path) -> ClusterMetadata:
     try:
         properties = read_meta_properties(data_dir / "meta.properties")
         node_id = int(properties.get("node.id", properties.get("broker.id", "")))
-        segments = partition_dir(data_dir / METADATA_PARTITION).segments
+        return read_metadata_log(partition_dir(data_dir / METADATA_PARTITION), node_id)
     except (KafkaScanError, OSError, ValueError):
         return ClusterMetadata()
-    # Each snapshot holds all there was to know; what the log says besides is later.
-    snapshots = [one.path for one in segments if one.name.kind == "checkpoint"][-1:]
-    logs = [one.path for one in segments if one.name.is_live]
+
+
+def read_metadata_log(partition: PartitionDir, node_id: int | None = None) -> ClusterMetadata:
+    """
+    Read what a metadata log says.
+
+    Parameters
+    ----------
+    partition : PartitionDir
+    node_id : int, optional
+        The broker that is asked for.
+
+    Returns
+    -------
+    ClusterMetadata
+        As far as it can be read.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be read.
+    """
     reading = _Reading(node_id)
-    for path in snapshots + logs:
-        for message in _messages(path):
+    # Each snapshot holds all there was to know; what the log says besides is later.
+    for segment in partition.kraft_snapshots[-1:] + partition.log_segments:
+        for message in _messages(segment):
             reading.apply(*message)
     return reading.found
 
@@ -82,7 +110,7 @@ def read_cluster_metadata(data_dir: Path) -> ClusterMetadata:
 class _Reading:
     """The metadata on the way through the log."""
 
-    def __init__(self, node_id: int) -> None:
+    def __init__(self, node_id: int | None) -> None:
         self.found = ClusterMetadata()
         self._node_id = node_id
         self._names: dict[uuid.UUID, str] = {}
@@ -95,30 +123,37 @@ class _Reading:
             self._names[message["topic_id"]] = message["name"]
         elif kind == REMOVE_TOPIC.name:
             name = self._names.pop(message["topic_id"], "")
-            self.found.interval_bytes.pop(name, None)
+            for kept in _TOPIC_NUMBERS.values():
+                getattr(self.found, kept).pop(name, None)
         else:
             self._configure(**message)
 
     def _configure(
         self, resource_type: int, resource_name: str, name: str, value: str | None
     ) -> None:
-        number = int(value) if value is not None and value.isdecimal() else None
-        if number is not None and number > _LARGEST_INTERVAL:
-            number = None
-        if resource_type == _OF_TOPIC and name == _INTERVAL:
-            self.found.interval_bytes.pop(resource_name, None)
+        number = _number(value)
+        if resource_type == _OF_TOPIC and name in _TOPIC_NUMBERS:
+            of_topics = getattr(self.found, _TOPIC_NUMBERS[name])
+            of_topics.pop(resource_name, None)
             if number is not None:
-                self.found.interval_bytes[resource_name] = number
+                of_topics[resource_name] = number
         # Without a name, it is that of all brokers.
-        elif resource_type == _OF_BROKER and name == _DEFAULT_INTERVAL and resource_name == "":
-            self.found.default_interval_bytes = number
+        elif resource_type == _OF_BROKER and name in _BROKER_NUMBERS and resource_name == "":
+            setattr(self.found, _BROKER_NUMBERS[name], number)
 
 
-def _messages(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _number(value: str | None) -> int | None:
+    if value is None or not value.isdecimal() or len(value) > len(str(_LARGEST)):
+        return None
+    return int(value) if int(value) <= _LARGEST else None
+
+
+def _messages(segment: SegmentFile) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the names and the fields of the messages that can be read."""
     try:
-        batches = scan_batches(path, on_corrupt="stop").batches
-        for table in iter_records(path, batches, columns=("value",), on_damage=lambda _: None):
+        source = segment.open()  # closed when nobody views it any more
+        batches = scan_batches(source, on_corrupt="stop").batches
+        for table in iter_records(source, batches, columns=("value",), on_damage=lambda _: None):
             for value in table.items("value"):
                 if message := _message(value or b""):
                     yield message

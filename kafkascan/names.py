@@ -47,7 +47,8 @@ class SegmentName:
 
 def parse_segment_name(name: str) -> SegmentName | None:
     """Return what a file name says, or None if it is not that of a segment."""
-    match = _NAME.fullmatch(name)
+    # Most files of a log are beside its segments.
+    match = _NAME.fullmatch(name) if ".log" in name or ".checkpoint" in name else None
     if match is None:
         return None
     base, epoch, kind, state = match["base"], match["epoch"], match["kind"], match["state"]

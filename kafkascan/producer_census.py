@@ -10,16 +10,15 @@ from numpy.typing import NDArray
 
 from kafkascan import arrow
 from kafkascan._core import census as _core
-from kafkascan.batch_columns import BatchTable
+from kafkascan.batch_columns import BatchTable, next_offset
 from kafkascan.compression_sample import CompressionSample
 from kafkascan.errors import STATUS
 from kafkascan.layout import CompressionType
-from kafkascan.logs import Log, LogsLike, LogWalk, open_logs
+from kafkascan.logs import Log, LogsLike, LogWalk, open_logs, producers_before
 from kafkascan.producers import (
     PRODUCER_EXPIRATION_MS,
     ProducerState,
     RefusedBatchError,
-    parse_producer_snapshot,
 )
 from kafkascan.transactions import ControlRows
 
@@ -262,6 +261,12 @@ class ProducerCounter:
             if status == STATUS["OUTPUT_FULL"]:
                 self._make_room(2 * len(self._counts))
 
+    def pass_over(self, batches: BatchTable) -> None:
+        """Leave batches out that no producer wrote, and that lack no offset between them."""
+        if 0 <= self._next_offset != int(batches[0]["base_offset"]):
+            self._holes += 1
+        self._next_offset = int(next_offset(batches[-1:])[0])
+
     def counts(self) -> NDArray[np.void]:
         """Return what was counted so far."""
         return self._counts[: self._used].copy()
@@ -294,10 +299,7 @@ def read_producer_state(log: LogsLike, /) -> NDArray[np.void]:
     opened = open_logs(log)
     if len(opened) != 1:
         raise ValueError(f"{len(opened)} logs are there, and not one")
-    first = opened[0].segments[:1]
-    snapshot = first[0].read_sibling("snapshot") if first else None
-    known = None if snapshot is None else parse_producer_snapshot(snapshot[1], str(snapshot[0]))
-    state = ProducerState(known)
+    state = ProducerState(producers_before(opened[0]))
     for piece in LogWalk(opened, None):
         try:
             state.apply_read(piece.batches, piece.control, opened[0].name)

@@ -92,6 +92,27 @@ SourceLike: TypeAlias = (
 )
 
 
+OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+"""For what may be no file: opening a FIFO must not wait for a writer."""
+
+
+def regular_size(descriptor: int, path: str) -> int:
+    """
+    Return the size of an open file.
+
+    Raises
+    ------
+    OSError
+        If it is not a regular one.
+    """
+    status = os.fstat(descriptor)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return status.st_size
+
+
 class Source:
     """
     Bytes of one log, of a size frozen at open.
@@ -183,15 +204,9 @@ class Source:
     def _open_file(
         self, file: str, memory_map: bool, read_below: int, max_size: int | None
     ) -> None:
-        # O_NONBLOCK: opening a FIFO must not wait for a writer.
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(file, OPEN_FLAGS)
         try:
-            status = os.fstat(descriptor)
-            if stat.S_ISDIR(status.st_mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), file)
-            if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, "not a regular file", file)
-            self.size = max(0, status.st_size - self._start)
+            self.size = max(0, regular_size(descriptor, file) - self._start)
             if max_size is not None:
                 self.size = min(self.size, max_size)
             if self.size < read_below:

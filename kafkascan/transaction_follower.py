@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,10 +16,11 @@ from kafkascan.batch_columns import (
     next_offset,
     size_in_bytes,
 )
+from kafkascan.errors import CorruptSnapshotError
 from kafkascan.layout import NamedCode
-from kafkascan.logs import Piece
+from kafkascan.logs import Log, Piece, producers_before
 from kafkascan.producers import ProducerState, RefusedBatchError
-from kafkascan.screening import CONTROL, TRANSACTIONS, screen
+from kafkascan.screening import CONTROL, PRODUCERS, TRANSACTIONS
 from kafkascan.transactions import ControlRows
 
 TRANSACTION = np.dtype(
@@ -41,7 +45,8 @@ TRANSACTION = np.dtype(
 ``last_offset`` are those of its records (-1 if there are none), ``marker_offset`` that of what
 ended it (-1 if it is open); ``last_stable_offset`` is that of the log when it ended (-1 if it is
 open or empty); timestamps are those of its batches, in milliseconds; ``batches``, ``records`` and
-``size_in_bytes`` do not count the marker."""
+``size_in_bytes`` do not count the marker. Of one that began before the log does, as a snapshot
+says, ``first_timestamp`` is -1, and what was written before is not counted."""
 
 
 class TransactionState(NamedCode):
@@ -59,6 +64,18 @@ class TransactionState(NamedCode):
 
 NO_TRANSACTIONS = np.empty(0, TRANSACTION)
 
+Pause: TypeAlias = "tuple[int, Callable[[ProducerState | None], object]]"
+
+
+def follower_of(log: Log, number: int) -> TransactionFollower:
+    """Return a follower that begins with what the snapshot at the log's start says, if it can."""
+    try:
+        known = producers_before(log)
+    except (CorruptSnapshotError, OSError):
+        known = None
+    start = log.segments[0].name.base_offset if log.segments else None
+    return TransactionFollower(number, known, start or 0)
+
 
 class TransactionFollower:
     """
@@ -68,6 +85,12 @@ class TransactionFollower:
     ----------
     log : int
         Its number, for the rows.
+    known : array of PRODUCER_ENTRY, optional
+        What was known of producers before: see `producers_before`.
+    start_offset : int
+        Where the log begins.
+    path : str
+        What errors call it.
 
     Attributes
     ----------
@@ -79,41 +102,88 @@ class TransactionFollower:
         Why what follows is not known.
     """
 
-    def __init__(self, log: int) -> None:
-        self.state = ProducerState()
+    def __init__(
+        self,
+        log: int,
+        known: NDArray[np.void] | None = None,
+        start_offset: int = 0,
+        path: str = "",
+    ) -> None:
+        self.state = ProducerState(known)
         self.end_offset = -1
         self.error: Exception | None = None
         self._log = log
-        self._open = NO_TRANSACTIONS  # by producer
+        self._start_offset = start_offset
+        self._path = path
+        self._open = _begun_before(log, known)  # by producer
 
     def add(self, piece: Piece) -> NDArray[np.void]:
         """Add the batches that follow; returns the transactions that end in them."""
-        found = self.add_batches(piece.batches, piece.control)
+        found = self.add_batches(piece.batches, piece.control, piece.flags)
         self.end_offset = max(self.end_offset, piece.base_offset)
         for end in piece.chunk.ends:
             if end.error is not None and self.error is None:
                 self.error = end.error
         return found
 
-    def add_batches(self, batches: BatchTable, control: ControlRows) -> NDArray[np.void]:
-        """Add batches whose control records have been read; as `add`."""
+    def add_batches(
+        self,
+        batches: BatchTable,
+        control: ControlRows,
+        flags: int,
+        pauses: Sequence[Pause] = (),
+    ) -> NDArray[np.void]:
+        """
+        Add batches whose control records have been read; as `add`.
+
+        Parameters
+        ----------
+        batches : array of BATCH_DTYPE, shape (n,)
+        control : ControlRows
+        flags : int
+            What there is among them: see `screen`.
+        pauses : sequence of (int, callable)
+            Rows before which somebody looks at the state, ascending; None if it is not known.
+        """
         if self.error is not None:
+            for _, look in pauses:
+                look(None)
             return NO_TRANSACTIONS
-        try:
-            completed = self.state.apply_read(batches, control, "")
-        except RefusedBatchError as refused:
-            self.error, completed = refused.error, refused.completed
-            batches = batches[: refused.row]
-            control = control.between(0, refused.row)
+        completed, good = self._apply(batches, control, flags, pauses)
+        if good < len(batches):
+            batches, control = batches[:good], control.between(0, good)
         if len(batches):
             self.end_offset = max(self.end_offset, int(next_offset(batches[-1:])[0]))
+        if completed is None or not flags & (TRANSACTIONS | CONTROL):
+            return NO_TRANSACTIONS
         return self._spans(batches, control, completed)
+
+    def _apply(
+        self, batches: BatchTable, control: ControlRows, flags: int, pauses: Sequence[Pause]
+    ) -> tuple[NDArray[np.void] | None, int]:
+        """Bring the state up to date; returns what has ended, and how many rows are good."""
+        completed: NDArray[np.void] | None = None
+        row, good = 0, len(batches)
+        for stop, look in (*pauses, (good, None)):
+            if flags & PRODUCERS and self.error is None:
+                try:
+                    ended = self.state.apply_read(
+                        batches[row:stop], control.between(row, stop), self._path
+                    )
+                except RefusedBatchError as refused:
+                    self.error, ended, good = refused.error, refused.completed, row + refused.row
+                ended["row"] += row
+                completed = ended if completed is None else np.concatenate([completed, ended])
+                row = stop
+            if look is not None:
+                look(None if self.error is not None else self.state)
+        return completed, good
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the first open transaction begins, or what follows the last batch."""
+        """Where the first open transaction begins in the log, or what follows the last batch."""
         opened = self._open["first_offset"]
-        return int(opened.min()) if len(opened) else self.end_offset
+        return max(int(opened.min()), self._start_offset) if len(opened) else self.end_offset
 
     def open_ones(self) -> NDArray[np.void]:
         """Return the transactions that nothing has ended so far."""
@@ -129,8 +199,6 @@ class TransactionFollower:
     def _spans(
         self, batches: BatchTable, control: ControlRows, completed: NDArray[np.void]
     ) -> NDArray[np.void]:
-        if not screen(batches) & (TRANSACTIONS | CONTROL):
-            return NO_TRANSACTIONS
         kinds = np.full(len(batches), -1, np.int8)
         coordinators = np.full(len(batches), -1, np.int32)
         kinds[control.rows] = control.markers["kind"]
@@ -175,6 +243,31 @@ class TransactionFollower:
             now[name][is_over] = before[name][is_over]
         spans[mine] = now
         self._open = np.delete(self._open, at[goes_on])
+
+
+def is_empty(spans: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Tell which transactions are no more than a marker."""
+    empty: NDArray[np.bool_] = (spans["batches"] == 0) & (spans["first_offset"] < 0)
+    return empty
+
+
+def _begun_before(log: int, known: NDArray[np.void] | None) -> NDArray[np.void]:
+    """Return the transactions that are open by a snapshot, by producer."""
+    if known is None:
+        return NO_TRANSACTIONS
+    # Of a producer that has several entries, the last one counts.
+    ids, last = np.unique(known["producer_id"][::-1], return_index=True)
+    known = known[::-1][last]
+    known = known[(ids >= 0) & (known["current_txn_first_offset"] >= 0)]
+    spans = np.zeros(len(known), TRANSACTION)
+    spans["log"], spans["state"] = log, TransactionState.OPEN
+    spans["first_offset"] = known["current_txn_first_offset"]
+    spans["last_timestamp"] = known["timestamp"]
+    for name in ("producer_id", "producer_epoch", "last_offset", "coordinator_epoch"):
+        spans[name] = known[name]
+    for name in ("marker_offset", "last_stable_offset", "first_timestamp"):
+        spans[name] = -1
+    return spans
 
 
 def _grouped(

@@ -20,6 +20,8 @@ from kafkascan.transaction_follower import (
     TRANSACTION,
     TransactionFollower,
     TransactionState,
+    follower_of,
+    is_empty,
 )
 
 if TYPE_CHECKING:
@@ -93,9 +95,10 @@ class Transactions:
         """
         Which of them are no more than a marker.
 
-        Nothing was written, or it is gone: before the log's start, or removed by the cleaner.
+        Nothing was written, or it is gone: before the log's start, where no snapshot tells of
+        it, or removed by the cleaner.
         """
-        result: NDArray[np.bool_] = self.spans["batches"] == 0
+        result: NDArray[np.bool_] = is_empty(self.spans)
         return result
 
     def aborted(self, log: int = 0) -> NDArray[np.void]:
@@ -232,6 +235,12 @@ def read_transactions(
     What ends a transaction is a producer's control batch (KIP-98); what counts as one is what
     ``ProducerStateManager`` takes for one. The last stable offset is that of a log all of which
     is replicated. Memory: 98 bytes for each transaction.
+
+    Where retention has deleted the beginning of a log, the snapshot of producers at its first
+    segment says which transactions were open there; they have the first offset that it says,
+    and what was written before is not counted (``first_timestamp`` is -1). Without such a
+    snapshot, a transaction begins with its first batch that is there: how early it began, and
+    whether one is open of which only the beginning is gone, cannot be known.
     """
     opened = open_logs(logs)
     if now_ms is None:
@@ -242,7 +251,9 @@ def read_transactions(
     errors: dict[int, Exception] = {}
     for piece in LogWalk(opened, threads):
         number = piece.log
-        follower = followers.setdefault(number, TransactionFollower(number))
+        follower = followers.get(number)
+        if follower is None:
+            follower = followers[number] = follower_of(opened[number], number)
         found.append(follower.add(piece))
         if piece.is_last:
             found.append(follower.open_ones())

@@ -67,10 +67,13 @@ class ControlRows:
         return ControlRows(self.rows[first:last] - start, self.markers[first:last], errors)
 
 
-def read_control_rows(source: Source, batches: BatchTable) -> ControlRows:
-    """Read what the control batches of producers in a table say."""
-    if not screen(batches) & CONTROL:
-        return ControlRows(np.empty(0, np.intp), np.empty(0, MARKER), {})
+NO_CONTROL = ControlRows(np.empty(0, np.intp), np.empty(0, MARKER), {})
+
+
+def read_control_rows(source: Source, batches: BatchTable, flags: int | None = None) -> ControlRows:
+    """Read what the control batches of producers in a table say; `screen` may know of none."""
+    if not (screen(batches) if flags is None else flags) & CONTROL:
+        return NO_CONTROL
     rows = producers_control_rows(batches)
     return ControlRows(rows, *read_markers(source, batches.take(rows)))
 

@@ -58,8 +58,8 @@ def screen(
     Returns
     -------
     flags : int
-        OFFSETS (they do not go on without a gap), EPOCHS (there is another one), TIMES, SIZES
-        (beyond the limits), COUNTS (not as many records as offsets, or a delete horizon),
+        OFFSETS (they do not go on upwards without a gap), EPOCHS (there is another one), TIMES,
+        SIZES (beyond the limits), COUNTS (not as many records as offsets, or a delete horizon),
         FORMATS (magic 0 or 1, or an unknown codec), PRODUCERS, TRANSACTIONS, CONTROL (there
         are batches of theirs).
     """
@@ -69,7 +69,7 @@ def screen(
     with nogil:
         for i in range(n):
             row = &rows[i]
-            if row.base_offset != next_offset:
+            if row.base_offset != next_offset or row.last_offset_delta < 0:
                 flags |= OFFSETS_
             next_offset = <int64_t>(
                 <uint64_t>row.base_offset + <uint64_t><int64_t>row.last_offset_delta + 1

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import kafkascan as ks
 from kafkascan.batch_columns import last_offset
 from kafkascan.errors import KafkaScanError
+from kafkascan.index_checks import IndexScreen, index_findings
 from kafkascan.transactions import read_control_rows
 from tests.property.test_recovery import FILES, partition
 from tests.support.logs import WrittenLog
@@ -315,7 +316,52 @@ def test_a_screen_hides_nothing(
         found = ks.audit(folder, now_ms=T0, verify=False)
         spans = ks.read_transactions(folder, now_ms=T0).spans
         with pytest.MonkeyPatch.context() as patch:
-            for module in ("screening", "transactions", "transaction_follower", "audit_files"):
+            for module in ("transactions", "logs", "audit_looks"):
                 patch.setattr(f"kafkascan.{module}.screen", look_at_everything)
             assert ks.audit(folder, now_ms=T0, verify=False).findings == found.findings
             assert ks.read_transactions(folder, now_ms=T0).spans.tolist() == spans.tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 300),
+    chunk=st.integers(1, 40),
+    interval=st.sampled_from([0, 60, 300, 4096]),
+    changes=st.lists(
+        st.tuples(
+            st.sampled_from(["index", "timeindex", "log"]),
+            st.integers(0, 2**32),
+            st.sampled_from([-(2**31), -1, 0, 1, 2, 7, 61, 2**31 - 1]),
+        ),
+        max_size=3,
+    ),
+)
+def test_a_screen_of_indexes_hides_nothing(
+    seed: int, chunk: int, interval: int, changes: list[tuple[str, int, int]]
+) -> None:
+    """What it calls right, a look at all of it does; and it calls right what is."""
+    with written(seed, 1) as (folder, _):
+        (log,) = folder.glob("*.log")
+        batches = ks.scan_batches(log.read_bytes(), on_corrupt="stop").batches.copy()
+    base = int(log.stem)
+    entries = {
+        "index": ks.build_offset_index(batches, base_offset=base, interval_bytes=interval),
+        "timeindex": ks.build_time_index(batches, base_offset=base, interval_bytes=interval),
+    }
+    for kind, number, value in changes:
+        table = batches if kind == "log" else entries[kind]
+        names = (
+            ("base_offset", "last_offset_delta", "max_timestamp") if kind == "log"
+            else table.dtype.names or ()
+        )  # fmt: skip
+        if len(table):
+            name, row = names[number % len(names)], number // len(names) % len(table)
+            table[name][row] = value if number & 1 else int(table[name][row]) + value % 64
+    screen = IndexScreen(entries, base)
+    for start in range(0, len(batches), chunk):
+        screen.add(batches[start : start + chunk])
+    for kind, of in entries.items():
+        found, known = list(index_findings(of, batches, base)), screen.findings(kind)
+        assert known is None or known == found
+        if not changes:
+            assert known is not None

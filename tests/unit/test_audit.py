@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import kafkascan as ks
 from kafkascan.audit_findings import WORDS
+from kafkascan.folders import DiskFolder
+from kafkascan.schemas.encoder import encode
+from kafkascan.schemas.metadata import CONFIG
+from tests.support.logs import ABORT, COMMIT
 from tests.support.partitions import NOW, HealthyPartition
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import V2_FIELDS, message_v0, sign
@@ -421,3 +428,200 @@ def test_a_table_of_findings(partition: HealthyPartition) -> None:
     seen: list[tuple[int, int]] = []
     ks.audit(partition.folder, on_progress=lambda done, total: seen.append((done, total)))
     assert seen[-1] == (found.size_in_bytes, found.size_in_bytes)
+
+
+# ---- logs whose beginning is gone ------------------------------------------------------------
+
+
+def without_first_segment(
+    partition: HealthyPartition, *, end: int | None, begins_later: bool = False
+) -> Path:
+    """Write a log in which producer 8 has a transaction open when the second segment begins."""
+    if not begins_later:
+        partition.data(8, transactional=True)
+    partition.batches.append([])
+    if begins_later:
+        partition.data(8, transactional=True)
+    partition.data(9)
+    if end is not None:
+        partition.end(8, end)
+    partition.data(9)
+    partition.write()
+    for number in range(len(partition.batches) - 1):
+        for path in partition.folder.glob(f"{partition.log(number).stem}.*"):
+            path.unlink()
+    return partition.log(len(partition.batches) - 1)
+
+
+@pytest.mark.parametrize("end", [ABORT, COMMIT])
+def test_a_transaction_that_began_before_the_log_does(
+    end: int, partition: HealthyPartition
+) -> None:
+    begin = partition.offset
+    log = without_first_segment(partition, end=end)
+    assert ks.audit(partition.folder).findings == []
+    found = ks.read_transactions(partition.folder)
+    (span,) = found.spans
+    assert (span["first_offset"], span["marker_offset"]) == (begin, begin + 6)
+    assert (span["batches"], span["first_timestamp"], span["last_offset"]) == (0, -1, begin + 2)
+    assert not found.is_empty.any()
+    index = log.with_suffix(".txnindex")
+    assert index.exists() == (end == ABORT)
+    if end == ABORT:
+        assert found.aborted().tobytes() == index.read_bytes()
+        index.unlink()
+        assert symbols(partition.folder) == {"TXN_INDEX_MISMATCH"}
+    (row,) = ks.count_records(partition.folder).counts
+    assert (row["open_records"], row["committed_records"], row["records"]) == (0, 6, 6)
+    # Without the snapshot, nothing tells of the transaction but its marker.
+    log.with_suffix(".snapshot").unlink()
+    assert ks.read_transactions(partition.folder).is_empty.tolist() == [True]
+    assert symbols(partition.folder) == {"EMPTY_TRANSACTIONS"}
+
+
+def test_a_transaction_that_hangs_since_before_the_log_begins(partition: HealthyPartition) -> None:
+    begin = partition.offset
+    log = without_first_segment(partition, end=None)
+    late = NOW + 3_600_000
+    (hanging,) = ks.audit(partition.folder, now_ms=late).findings
+    assert (hanging.symbol, hanging.offset, hanging.file) == (
+        "HANGING_TRANSACTION", begin, log.name
+    )  # fmt: skip
+    found = ks.read_transactions(partition.folder, now_ms=late)
+    assert found.is_hanging.tolist() == [True]
+    # A consumer that reads committed records gets none, though none of those here is open.
+    assert found.last_stable_offsets.tolist() == [begin + 3]
+    (row,) = ks.count_records(partition.folder).counts
+    assert (row["open_records"], row["committed_records"], row["records"]) == (0, 0, 6)
+    # A snapshot that is damaged says nothing, as to a broker.
+    edit(len(partition.batches) - 1, ".snapshot", 20, b"\xff")(partition)
+    assert len(ks.read_transactions(partition.folder)) == 0
+    assert symbols(partition.folder, now_ms=late) == {"BAD_SNAPSHOT"}
+
+
+def test_a_transaction_goes_on_with_what_a_snapshot_says(partition: HealthyPartition) -> None:
+    begin = partition.offset
+    partition.data(8, transactional=True)
+    partition.batches.append([])
+    partition.data(8, transactional=True)
+    partition.end(8, ABORT)
+    partition.write()
+    for path in partition.folder.glob("*.log"):
+        if path != partition.log(3):
+            path.unlink()
+    (span,) = ks.read_transactions(partition.folder).spans
+    assert (span["first_offset"], span["last_offset"]) == (begin, begin + 5)
+    assert (span["batches"], span["records"]) == (1, 3)
+    (row,) = ks.count_records(partition.folder).counts
+    assert (row["aborted_records"], row["committed_records"]) == (3, 0)
+
+
+# ---- what the metadata log says --------------------------------------------------------------
+
+_TOPIC, _BROKER = 2, 4
+
+
+def write_configs(data_dir: Path, *configs: tuple[int, str, str, str | None]) -> None:
+    """Write a metadata log that sets values."""
+    records = []
+    for number, values in enumerate(configs):
+        fields = dict(zip(("resource_type", "resource_name", "name", "value"), values, strict=True))
+        message = bytes([1, 4, 0]) + encode(CONFIG, fields, 0)
+        records.append(RecordV2(value=message, offset_delta=number))
+    folder = data_dir / "__cluster_metadata-0"
+    folder.mkdir(exist_ok=True)
+    batch = batch_of(records, base_timestamp=NOW, max_timestamp=NOW)
+    (folder / f"{0:020}.log").write_bytes(batch)
+
+
+def oversized(path: Path, **options: Any) -> dict[str | None, str]:
+    found = ks.audit(path, **options).findings
+    return {one.topic: one.message for one in found if one.symbol == "OVERSIZED_BATCH"}
+
+
+def test_limits_of_the_metadata_log(tmp_path: Path) -> None:
+    for topic in ("orders", "other"):
+        HealthyPartition(tmp_path / f"{topic}-0").write()
+    largest = "max.message.bytes"
+    assert oversized(tmp_path) == {}
+    write_configs(tmp_path, (_TOPIC, "orders", largest, "100"))
+    said = {"orders": "a batch is larger than the topic's limit of 100 bytes"}
+    assert oversized(tmp_path) == oversized(tmp_path / "orders-0") == said
+    assert not any(one.alarms for one in [ks.audit(tmp_path / "orders-0")])
+    with tarfile.open(tmp_path / "all.tar", "w") as tar:
+        tar.add(tmp_path, "", filter=lambda one: None if one.name.endswith("tar") else one)
+    assert oversized(tmp_path / "all.tar") == said
+    # The broker's default is that of topics without their own; the metadata log has neither.
+    default = (_BROKER, "", "message.max.bytes", "90")
+    write_configs(tmp_path, default, (_TOPIC, "orders", largest, "1000000"))
+    assert set(oversized(tmp_path)) == {"other"}
+    write_configs(tmp_path, default, (_BROKER, "", "message.max.bytes", None))
+    assert oversized(tmp_path) == {}
+    write_configs(tmp_path, default)
+    assert oversized(tmp_path, max_message_bytes=1_000_000) == {}
+    assert set(oversized(tmp_path, max_message_bytes=80)) > {"orders", "other"}
+    # What is no number of Kafka's says nothing.
+    write_configs(tmp_path, (_TOPIC, "orders", largest, "9" * 5000), (_TOPIC, "o", largest, "-1"))
+    assert oversized(tmp_path) == {}
+
+
+# ---- what is no file -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["index", "timeindex", "txnindex", "snapshot", "leader-epoch-checkpoint", "partition.metadata"],
+)
+def test_a_fifo_among_the_files(name: str, partition: HealthyPartition) -> None:
+    partition.write()
+    first = partition.log(1)
+    path = first.with_suffix(f".{name}") if "-" not in name and "." not in name else (
+        partition.folder / name
+    )  # fmt: skip
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    found = {(one.symbol, one.file) for one in ks.audit(partition.folder, deep=True).findings}
+    assert found == {("UNREADABLE", path.name)}
+    assert len(ks.read_transactions(partition.folder)) == 6
+    with pytest.raises(OSError, match="not a regular file"):
+        DiskFolder(partition.folder).read(path.name)
+
+
+def test_a_fifo_as_a_log_or_a_checkpoint(partition: HealthyPartition) -> None:
+    partition.write()
+    os.mkfifo(partition.folder.parent / "cleaner-offset-checkpoint")
+    assert ks.audit(partition.folder).findings == []
+    partition.log(2).unlink()
+    os.mkfifo(partition.log(2))
+    assert ("UNREADABLE", partition.log(2).name) in {
+        (one.symbol, one.file) for one in ks.audit(partition.folder).findings
+    }
+
+
+# ---- how often -------------------------------------------------------------------------------
+
+
+def test_a_log_that_a_broker_refuses_is_said_to_be_so_once(partition: HealthyPartition) -> None:
+    partition.write()
+    write_from_another_producer_in_transaction(partition)
+    found = {one.symbol: one.count for one in ks.audit(partition.folder).findings}
+    assert found["BAD_MARKER"] == 1
+
+
+def test_places_are_counted_batch_by_batch(tmp_path: Path) -> None:
+    """However many are looked at at once."""
+    partition = HealthyPartition(tmp_path / "orders-0", segments=1)
+    for _ in range(6000):
+        partition.data(-1)
+    partition.write()
+    (log,) = partition.folder.glob("*.log")
+    batches = ks.scan_batches(log).batches
+    ks.write_leader_epochs(
+        partition.folder / "leader-epoch-checkpoint",
+        [ks.LeaderEpoch(0, 0), ks.LeaderEpoch(1, int(batches["base_offset"][5000]))],
+    )
+    (found,) = ks.audit(partition.folder).findings
+    assert (found.symbol, found.count, found.offset) == ("EPOCH_MISMATCH", 5000, 0)
+    (partition.folder / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    (found,) = ks.audit(partition.folder).findings
+    assert (found.symbol, found.count, found.offset) == ("EPOCHS_BEHIND", len(batches), 0)
