@@ -21,6 +21,7 @@ C_SOURCES = {
     "encoding": [],
     "indexes": [],
     "index_screening": [],
+    "fingerprints": [],
     "producers": [],
     "census": [],
     "screening": [],

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan._core import fingerprints as _core
+from kafkascan.errors import STATUS
 from kafkascan.fingerprints import FingerprintRows
 from kafkascan.offset_order import heaviest_ascending
+
+_FIRST_RUNS = 256
 
 
 @dataclass(frozen=True)
@@ -35,15 +39,51 @@ class Alignment:
     """
     Attributes
     ----------
-    left, right : ndarray of int64, shape (m,)
-        Rows that are the same, ascending, pair by pair.
-    blocks : list of Block
-        What lies between them, in order.
+    runs : ndarray of int64, shape (m, 3)
+        Neighbouring rows that are the same in both: the first of them in the left log and in
+        the right one, and how many they are. Ascending.
+    sizes : tuple of (int, int)
+        How many rows each log has.
+    epoch_changes : int
+        Of how many pairs the leader epochs differ; told by `align_by_offset`.
     """
 
-    left: NDArray[np.int64]
-    right: NDArray[np.int64]
-    blocks: list[Block]
+    runs: NDArray[np.int64]
+    sizes: tuple[int, int]
+    epoch_changes: int = 0
+
+    def __len__(self) -> int:
+        return int(self.runs[:, 2].sum())
+
+    @property
+    def left(self) -> NDArray[np.int64]:
+        """Rows of the left log that are the same."""
+        return self._rows(0)
+
+    @property
+    def right(self) -> NDArray[np.int64]:
+        """Rows of the right log that are the same, pair by pair."""
+        return self._rows(1)
+
+    def _rows(self, side: int) -> NDArray[np.int64]:
+        counts = self.runs[:, 2]
+        shift = self.runs[:, side] - (np.cumsum(counts) - counts)
+        rows: NDArray[np.int64] = np.repeat(shift, counts) + np.arange(len(self))
+        return rows
+
+    @property
+    def blocks(self) -> list[Block]:
+        """What lies between them, in order."""
+        blocks: list[Block] = []
+        left = right = 0
+        ends = [*self.runs.tolist(), [*self.sizes, 0]]
+        for number, (stop, other_stop, count) in enumerate(ends):
+            if left < stop or right < other_stop:
+                is_first, is_last = number == 0, number == len(self.runs)
+                mine, theirs = slice(left, stop), slice(right, other_stop)
+                blocks.append(Block(mine, theirs, is_first=is_first, is_last=is_last))
+            left, right = stop + count, other_stop + count
+        return blocks
 
 
 def content_keys(rows: FingerprintRows) -> NDArray[np.uint64]:
@@ -55,29 +95,42 @@ def content_keys(rows: FingerprintRows) -> NDArray[np.uint64]:
 
 def align_by_offset(left: FingerprintRows, right: FingerprintRows) -> Alignment:
     """Pair batches that have the same offsets and the same content."""
+    left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+    if _core.are_ascending(left) and _core.are_ascending(right):
+        return _paired(left, right)
     rows, others = _same_offsets(left["last_offset"], right["last_offset"])
     is_same = content_keys(left)[rows] == content_keys(right)[others]
     for name in ("first_offset", "magic"):
         is_same &= left[name][rows] == right[name][others]
-    return _aligned(rows[is_same], others[is_same], left, right)
+    rows, others = rows[is_same], others[is_same]
+    changes = left["leader_epoch"][rows] != right["leader_epoch"][others]
+    return _aligned(rows, others, left, right, int(changes.sum()))
+
+
+def _paired(left: FingerprintRows, right: FingerprintRows) -> Alignment:
+    """Pair batches where offsets ascend in both, which is so but for damage."""
+    found: list[NDArray[np.int64]] = []
+    row = other = epoch_changes = 0
+    room, status = _FIRST_RUNS, STATUS["OUTPUT_FULL"]
+    while status == STATUS["OUTPUT_FULL"]:
+        runs = np.empty((room, 3), np.int64)
+        status, count, row, other, changes = _core.pair_by_offset(left, right, row, other, runs)
+        found.append(runs[:count])
+        epoch_changes += changes
+        room *= 2
+    return Alignment(np.concatenate(found), (len(left), len(right)), epoch_changes)
 
 
 def _same_offsets(
     left: NDArray[np.int64], right: NDArray[np.int64]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+    """Pair rows of the same offset where offsets do not ascend, as many as there can be."""
     if len(left) == len(right) and np.array_equal(left, right):
         return np.arange(len(left)), np.arange(len(left))
-    if not ((left[1:] > left[:-1]).all() and (right[1:] > right[:-1]).all()):
-        _, rows, others = np.intersect1d(left, right, return_indices=True)
-        keep = heaviest_ascending(rows, rows, np.ones(len(rows), np.int64))
-        keep[keep] = heaviest_ascending(
-            others[keep], others[keep], np.ones(int(keep.sum()), np.int64)
-        )
-        return rows[keep], others[keep]
-    places = np.minimum(np.searchsorted(right, left), max(len(right) - 1, 0))
-    rows = np.flatnonzero(right[places] == left) if len(right) else np.empty(0, np.intp)
-    return rows, places[rows]
+    _, rows, others = np.intersect1d(left, right, return_indices=True)
+    keep = heaviest_ascending(rows, rows, np.ones(len(rows), np.int64))
+    keep[keep] = heaviest_ascending(others[keep], others[keep], np.ones(int(keep.sum()), np.int64))
+    return rows[keep], others[keep]
 
 
 def align_by_content(left: FingerprintRows, right: FingerprintRows) -> Alignment:
@@ -127,18 +180,11 @@ def _aligned(
     others: NDArray[np.intp],
     left: FingerprintRows,
     right: FingerprintRows,
+    epoch_changes: int = 0,
 ) -> Alignment:
-    first, second = rows.astype(np.int64), others.astype(np.int64)
-    starts = np.append(-1, first) + 1, np.append(-1, second) + 1
-    stops = np.append(first, len(left)), np.append(second, len(right))
-    holds_any = np.flatnonzero((starts[0] < stops[0]) | (starts[1] < stops[1]))
-    blocks = [
-        Block(
-            slice(int(starts[0][slot]), int(stops[0][slot])),
-            slice(int(starts[1][slot]), int(stops[1][slot])),
-            is_first=slot == 0,
-            is_last=slot == len(first),
-        )
-        for slot in holds_any.tolist()
-    ]
-    return Alignment(first, second, blocks)
+    is_head = np.ones(len(rows), np.bool_)
+    is_head[1:] = (np.diff(rows) != 1) | (np.diff(others) != 1)
+    heads = np.flatnonzero(is_head)
+    counts = np.diff(np.append(heads, len(rows)))
+    runs = np.stack([rows[heads], others[heads], counts], axis=1).astype(np.int64)
+    return Alignment(runs, (len(left), len(right)), epoch_changes)

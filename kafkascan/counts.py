@@ -15,6 +15,7 @@ from kafkascan.batches import iter_batches
 from kafkascan.committed import CommittedView
 from kafkascan.decoding import iter_decoded
 from kafkascan.logs import ControlLook, ControlLooks, Log, LogsLike, LogWalk, Piece, open_logs
+from kafkascan.screening import CONTROL, FORMATS, TRANSACTIONS
 from kafkascan.transaction_follower import TRANSACTION, TransactionState, follower_of
 
 if TYPE_CHECKING:
@@ -175,13 +176,18 @@ class _Counter:
         if row["start_offset"] < 0:
             row["start_offset"] = self._start_offset(batches)
         inner = sum(getattr(look, "inner_records", 0) for _, look in piece.chunk.looks)
-        wrappers = int(is_uncounted(batches).sum())
         is_counted = any(isinstance(look, DeepLook) for _, look in piece.chunk.looks)
-        row["uncounted_batches"] += 0 if is_counted else wrappers
-        row["records"] += records_in(batches, ~is_control(batches)) + inner
-        row["control_records"] += records_in(batches, is_control(batches))
-        of_transactions = is_transactional(batches) & ~is_control(batches)
-        row["transactional_records"] += records_in(batches, of_transactions)
+        if piece.flags & FORMATS and not is_counted:
+            row["uncounted_batches"] += is_uncounted(batches).sum()
+        # Each look at all rows costs much of what reading them does.
+        control = is_control(batches) if piece.flags & CONTROL else np.False_
+        of_control = records_in(batches, control) if piece.flags & CONTROL else 0
+        row["records"] += records_in(batches, np.True_) - of_control + inner
+        row["control_records"] += of_control
+        if piece.flags & TRANSACTIONS:
+            row["transactional_records"] += records_in(
+                batches, is_transactional(batches) & ~control
+            )
 
     def _start_offset(self, batches: BatchTable) -> int:
         named = self._log.segments[0].name.base_offset
@@ -224,7 +230,7 @@ class _Counter:
         return total
 
 
-def records_in(batches: BatchTable, mask: NDArray[np.bool_]) -> int:
+def records_in(batches: BatchTable, mask: NDArray[np.bool_] | np.bool) -> int:
     """Return how many records the headers of some batches promise."""
     counts = batches["records_count"]
     return int(counts.sum(dtype=np.int64, where=mask & (counts > 0)))

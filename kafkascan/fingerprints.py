@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan import arrow
-from kafkascan.batch_columns import BatchTable, last_offset, size_in_bytes
+from kafkascan._core import fingerprints as _core
+from kafkascan.batch_columns import BatchTable, require_batch_table
 from kafkascan.batches import scan_batches
 from kafkascan.errors import KafkaScanError
 from kafkascan.files import AtomicFile
@@ -224,13 +225,9 @@ def fingerprint_batches(batches: BatchTable, /) -> FingerprintRows:
     -------
     ndarray of FINGERPRINT, shape (n,)
     """
+    batches = require_batch_table(batches)
     rows = np.empty(len(batches), FINGERPRINT)
-    rows["first_offset"] = batches["base_offset"]
-    rows["last_offset"] = last_offset(batches)
-    rows["size"] = size_in_bytes(batches)
-    rows["leader_epoch"] = batches["partition_leader_epoch"]
-    for name in ("crc", "records_count", "magic"):
-        rows[name] = batches[name]
+    _core.take_into(batches, rows)
     return rows
 
 

@@ -331,7 +331,7 @@ def _compare(
         is_in_right=other is not None,
         left_batches=len(left),
         right_batches=len(right),
-        same_batches=len(alignment.left),
+        same_batches=len(alignment),
         is_subset=compacted,
         damage=[damage for side in (one, other) if side is not None for damage in side.damage],
     )
@@ -340,8 +340,7 @@ def _compare(
     if offsets == "shifted":
         diff.shifts = _shifts(alignment, left, right)
     else:
-        epochs = left["leader_epoch"][alignment.left], right["leader_epoch"][alignment.right]
-        diff.epoch_changes = int((epochs[0] != epochs[1]).sum())
+        diff.epoch_changes = alignment.epoch_changes
         diff.truncation_offset = truncation_offset(left, right)
     return diff
 
@@ -511,10 +510,13 @@ class _Epochs:
     """Where the leader epochs of a log begin and end."""
 
     def __init__(self, rows: FingerprintRows) -> None:
-        epochs = rows["leader_epoch"]
-        highest = np.maximum.accumulate(epochs) if len(rows) else epochs
-        starts = np.flatnonzero(np.diff(highest, prepend=np.int32(-1)) > 0)
-        self._epochs = highest[starts].tolist()
+        epochs = np.ascontiguousarray(rows["leader_epoch"])
+        # There are few, and the highest one so far is another only where they are others.
+        heads = np.flatnonzero(np.append(len(rows) > 0, epochs[1:] != epochs[:-1]))
+        highest = np.maximum.accumulate(epochs[heads]) if len(heads) else epochs[heads]
+        is_new = np.diff(highest, prepend=np.int32(-1)) > 0
+        starts = heads[is_new]
+        self._epochs = highest[is_new].tolist()
         self._starts = rows["first_offset"][starts].tolist()
         self.log_end = int(rows["last_offset"][-1]) + 1 if len(rows) else 0
         self.first_offset = int(rows["first_offset"][0]) if len(rows) else 0

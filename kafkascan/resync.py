@@ -18,6 +18,7 @@ from kafkascan.errors import SENTENCES, STATUS, CorruptBatchError, record_error
 from kafkascan.layout import BATCH_DTYPE, HEADER_SIZE_UP_TO_MAGIC, ScanEnd
 from kafkascan.offset_order import are_ascending, fit_between, in_order
 from kafkascan.parallel import collect_in_parts
+from kafkascan.screening import OFFSETS, screen
 from kafkascan.sources import Source
 from kafkascan.true_batches import HIGHEST_OFFSET, BatchSearch
 from kafkascan.walks import BatchWalk, read_bytes
@@ -162,8 +163,10 @@ class ResyncScan:
         if not len(table):
             return 0
         # What follows the last one is not known: its length may have swallowed all there was.
-        is_suspect = np.append(table["base_offset"][1:] != next_offset(table)[:-1], True)
-        suspects = np.flatnonzero(is_suspect)
+        suspects = np.array([len(table) - 1])
+        if screen(table) & OFFSETS:
+            does_not_go_on = table["base_offset"][1:] != next_offset(table)[:-1]
+            suspects = np.append(np.flatnonzero(does_not_go_on), suspects)
         wrong = suspects[~self._verified(table.take(suspects))]
         bad = int(wrong[0]) if len(wrong) else len(table)
         if bad == len(table) and self._walk_end is not ScanEnd.CLEAN:

@@ -25,6 +25,7 @@ FLOORS = {
     "_core.packing": 0.2,
     "_core.indexes": 0.2,
     "_core.index_screening": 0.2,
+    "_core.fingerprints": 0.2,
     "_core.items": 0.2,
     "_core.producers": 0.2,
     "_core.encoding": 0.3,
