@@ -6,6 +6,7 @@ Nothing is written here: what a broker would change is noted down.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,17 +19,19 @@ from kafkascan.checkpoints import (
     read_leader_epochs,
 )
 from kafkascan.epochs import truncated_from_end, truncated_from_start
-from kafkascan.errors import (
-    IndexOverflowError,
-)
-from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, read_index
+from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, parse_index
 from kafkascan.names import INDEX_KINDS
 from kafkascan.producer_history import ProducerHistory, Snapshots, require_framed
 from kafkascan.producers import (
     PRODUCER_EXPIRATION_MS,
 )
-from kafkascan.segment_recovery import RecoveredSegment, recover_segment
-from kafkascan.staged_files import StagedFiles
+from kafkascan.segment_recovery import (
+    OverflowingSegmentError,
+    RecoveredSegment,
+    recover_segment,
+)
+from kafkascan.segment_splitting import split_segment
+from kafkascan.staged_files import Part, StagedFiles
 from kafkascan.staged_segments import (
     EmptySegment,
     SegmentReport,
@@ -40,7 +43,8 @@ from kafkascan.staged_segments import (
 _DELETED, _CLEANED, _SWAP = ".deleted", ".cleaned", ".swap"
 _DIGITS = 20
 _KRAFT_SNAPSHOT_DELETED = ".checkpoint.deleted"
-_INDEX_SUFFIXES = tuple(f".{kind}" for kind in INDEX_KINDS if kind != "snapshot")
+_BESIDE_LOGS = tuple(kind for kind in INDEX_KINDS if kind != "snapshot")
+_INDEX_SUFFIXES = tuple(f".{kind}" for kind in _BESIDE_LOGS)
 
 
 @dataclass(frozen=True)
@@ -112,8 +116,6 @@ def load_log(folder: Path, settings: LoadSettings) -> LoadedLog:
 
     Raises
     ------
-    IndexOverflowError
-        If a segment holds offsets too far from its own, which Kafka would split.
     CorruptLogError
         If Kafka refuses to load the log: an `InvalidRecordError`, a `CorruptIndexError`, …
     OSError
@@ -121,11 +123,21 @@ def load_log(folder: Path, settings: LoadSettings) -> LoadedLog:
     return _Loading(folder, settings).load()
 
 
+class _SplitError(Exception):
+    """A segment is to be split before the log is loaded."""
+
+    def __init__(self, segment: StagedSegment, so_far: RecoveredSegment) -> None:
+        super().__init__(segment)
+        self.segment, self.so_far = segment, so_far
+
+
 class _Loading:
     def __init__(self, folder: Path, settings: LoadSettings) -> None:
         self._settings = settings
         self._files = StagedFiles(folder)
         self._segments: list[StagedSegment] = []
+        # All that were found; those of the log are among them.
+        self._found: dict[int, StagedSegment] = {}
         self._dropped: list[SegmentReport] = []
         self._epochs = self._read_epochs()
         self._epochs_changed = False
@@ -134,8 +146,8 @@ class _Loading:
         self._first_snapshots = set(Snapshots(self._files).offsets)
         self._finish_replacements()
         self._snapshots = Snapshots(self._files)
-        self._load_segments()
-        self._recover_segments()
+        self._splitting(self._load_segments)
+        self._splitting(self._recover_segments)
         self._require_segment()
         end = self._segments[-1].next_offset
         self._write_epochs(end)
@@ -159,7 +171,7 @@ class _Loading:
                 files.delete(name, "a replacement that is not complete", at_first=True)
         # In this order: without .cleaned files, .swap files count as complete.
         for name in cleaned:
-            files.delete(name, "a replacement that is not complete")
+            files.delete(name, "a replacement that is not complete", at_first=True)
         self._swap_in([name for name in files.names() if name.endswith(_SWAP)])
 
     def _swap_in(self, swaps: list[str]) -> None:
@@ -192,6 +204,7 @@ class _Loading:
 
     def _load_segments(self) -> None:
         files = self._files
+        self._segments = []
         for name in files.names():
             offset = offset_of(name)
             if offset is None:
@@ -199,12 +212,17 @@ class _Loading:
             if name.endswith(_INDEX_SUFFIXES) and f"{offset:020}.log" not in files:
                 files.delete(name, "an index without a log")
             elif name.endswith(".log"):
-                segment = StagedSegment(files, offset)
+                segment = self._segment(offset)
                 if not self._is_sane(segment):
                     self._recover(segment)
                     if segment.is_emptied:
                         raise segment.misfit()
                 self._segments.append(segment)
+
+    def _segment(self, base_offset: int) -> StagedSegment:
+        if base_offset not in self._found:
+            self._found[base_offset] = StagedSegment(self._files, base_offset)
+        return self._found[base_offset]
 
     def _is_sane(self, segment: StagedSegment) -> bool:
         """Look at indexes as brokers do, which is not much (``LogSegment.sanityCheck``)."""
@@ -216,7 +234,7 @@ class _Loading:
         name = segment.sibling("txnindex")
         if name not in files:
             return True
-        entries = read_index(files.origin(name))
+        entries = parse_index(files.read(name), Path(files.path(name)))
         return not (entries["last_offset"] < segment.base_offset).any()
 
     def _recover(self, segment: StagedSegment) -> None:
@@ -234,9 +252,9 @@ class _Loading:
                     interval_bytes=self._settings.interval_bytes,
                     threads=self._settings.threads,
                 )
-            except IndexOverflowError as error:
-                error.add_note(f"{segment.path}: Kafka would split this segment")
-                raise
+            except OverflowingSegmentError as overflow:
+                self._note_overflow(segment, overflow.so_far)
+                raise _SplitError(segment, overflow.so_far) from None
         segment.note(recovered)
         self._set_epochs(recovered.leader_epochs)
         self._write_segment(segment, recovered)
@@ -253,8 +271,11 @@ class _Loading:
         )
 
     def _write_segment(self, segment: StagedSegment, recovered: RecoveredSegment) -> None:
+        self._files.truncate(segment.name, recovered.valid_bytes, recovered.reason or "")
+        self._write_indexes(segment, recovered)
+
+    def _write_indexes(self, segment: StagedSegment, recovered: RecoveredSegment) -> None:
         files = self._files
-        files.truncate(segment.name, recovered.valid_bytes, recovered.reason or "")
         reason = "rebuilt from the log"
         files.write(segment.sibling("index"), recovered.offset_index.tobytes(), reason)
         files.write(segment.sibling("timeindex"), recovered.time_index.tobytes(), reason)
@@ -297,6 +318,59 @@ class _Loading:
         for kind in ("log", "index", "timeindex"):
             self._files.write(f"{log_start:020}.{kind}", b"", "a log must have a segment")
         self._segments = [EmptySegment(log_start)]
+
+    # ---- segments that are split ------------------------------------------------------------
+
+    def _splitting(self, step: Callable[[], None]) -> None:
+        """Take a step, again after each split that it needs (``retryOnOffsetOverflow``)."""
+        while True:
+            try:
+                step()
+            except _SplitError as found:
+                self._split(found.segment, found.so_far)
+            else:
+                return
+
+    def _note_overflow(self, segment: StagedSegment, so_far: RecoveredSegment) -> None:
+        """Keep what Kafka has noted down before it sees that a segment is to be split."""
+        self._set_epochs(so_far.leader_epochs)
+        self._write_indexes(segment, so_far)
+
+    def _split(self, segment: StagedSegment, so_far: RecoveredSegment) -> None:
+        """Put a segment's parts in its place (``LocalLog.splitOverflowedSegment``)."""
+        base = segment.base_offset
+        with segment.open() as source:
+            interval = self._settings.interval_bytes
+            parts = split_segment(source, base, so_far.offset_index, interval)
+        bases = [part.base_offset for part in parts]
+        # While logs are being loaded, Kafka does not know yet of the segment that it replaces:
+        # of its files, those stay whose names the parts do not need.
+        is_known = any(one.base_offset == base for one in self._segments)
+        siblings = [segment.sibling(kind) for kind in _BESIDE_LOGS] if is_known else []
+        self._files.take_apart(
+            segment.name,
+            [Part(f"{part.base_offset:020}.log", part.start, part.stop) for part in parts],
+            "offsets lie too far apart for one segment",
+            siblings=siblings,
+            keeps=not is_known and base not in bases,
+        )
+        self._found = {one: kept for one, kept in self._found.items() if one not in (*bases, base)}
+        for part in parts:
+            for kind, entries in (("index", part.offset_index), ("timeindex", part.time_index)):
+                name, reason = f"{part.base_offset:020}.{kind}", "of a part of a segment"
+                self._files.write(name, entries.tobytes(), reason)
+        if is_known:
+            self._replace(base, bases)
+
+    def _replace(self, base: int, parts: list[int]) -> None:
+        """Let there be other segments in the place of one (``LocalLog.replaceSegments``)."""
+        segments = {one.base_offset: one for one in self._segments}
+        segments |= {part: self._segment(part) for part in parts}
+        if base != min(parts):
+            del segments[base]
+        self._segments = [segments[offset] for offset in sorted(segments)]
+        if base not in parts and base in self._first_snapshots:
+            self._snapshots.delete(base, "its segment is split")
 
     # ---- what belongs to the whole log ------------------------------------------------------
 

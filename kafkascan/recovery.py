@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-import re
-import shutil
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,7 +20,8 @@ from kafkascan.checkpoints import (
     read_offset_checkpoint,
 )
 from kafkascan.data_dir_lock import as_data_dir, locked
-from kafkascan.files import AtomicFile, behind_link, holds, replace_files, sync_folder
+from kafkascan.file_changes import Repair, make, sweep
+from kafkascan.files import AtomicFile
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, require_interval_bytes
 from kafkascan.log_dir import PartitionDir, open_log_dir, partition_dir
 from kafkascan.log_loading import LoadedLog, LoadSettings, load_log
@@ -35,9 +32,6 @@ from kafkascan.staged_segments import SegmentReport
 
 # Brokers load it themselves, at every start and in full (KafkaRaftLog).
 _METADATA_TOPIC = METADATA_PARTITION.rpartition("-")[0]
-_HALF_WRITTEN = re.compile(r"\.(\d{20}\.\w+|leader-epoch-checkpoint)\..*\.part")
-_COPIED_AT_ONCE = 1 << 24
-_WRITTEN_AT_ONCE = 128
 # To make a file durable is to wait for the disk; file systems let many wait for the same. So
 # the files of this many partitions are written together.
 _TOGETHER = 16
@@ -174,8 +168,10 @@ def recover(
         Write the files. What they replace is kept beside them as ``.bak``.
     truncate : bool, default False
         Cut off logs behind their last valid batch, too, and drop the segments behind it, as
-        brokers do. What is cut off is kept beside the log as ``.tail-<position>.bak``. Without
-        it no log is changed, and a broker will do it.
+        brokers do. What is cut off is kept beside the log as ``.tail-<position>.bak``. Segments
+        with offsets too far apart, from brokers before 1.1, are split (KAFKA-6264). Without it
+        no log is changed, and a broker will do it; one with such a segment is left as it is,
+        with all that is beside it.
     backup : bool, default True
         Keep what is replaced, cut off or dropped.
     mark_clean : bool, default True
@@ -318,23 +314,28 @@ class _Job:
         self, some: list[PartitionDir], *, truncate: bool, backup: bool
     ) -> list[PartitionRecovery]:
         results: list[PartitionRecovery] = []
-        repairs: list[_Repair] = []
+        begun: list[tuple[PartitionRecovery, Repair]] = []
         for one in some:
             with contextlib.suppress(OSError):
-                _sweep(one.path)
+                sweep(one.path)
             result, log = self._loaded(one)
             results.append(result)
             if log is not None:
-                wanted = [each for each in result.changes if truncate or not each.shortens_log]
-                repairs.append(_Repair(result, log, wanted, backup=backup))
-        # A step of each at a time: what is written is made durable together.
-        while repairs := [repair for repair in repairs if repair.has_steps]:
-            writing = [repair for repair in repairs if repair.writes_next]
-            for repair in repairs:
-                if repair not in writing:
-                    repair.make()
-            _write_together(writing)
+                wanted = _wanted(result.changes, truncate=truncate)
+                begun.append((result, Repair(log.files, wanted, backup=backup)))
+        make([repair for _, repair in begun])
+        for result, repair in begun:
+            result.applied, result.error = repair.made, repair.error
         return results
+
+
+def _wanted(changes: list[Change], *, truncate: bool) -> list[Change]:
+    """Leave out what changes logs, and what is of use only to those that are split."""
+    if truncate:
+        return changes
+    if any(change.action is Action.SPLIT for change in changes):
+        return []
+    return [change for change in changes if not change.shortens_log]
 
 
 def _loaded_by_broker(partitions: list[PartitionDir]) -> list[PartitionDir]:
@@ -399,130 +400,3 @@ def _is_small(partitions: list[PartitionDir]) -> bool:
                 if entry.name.endswith(".log")
             ]
     return sum(sizes) < _SMALL * len(sizes)
-
-
-# ---- changing files --------------------------------------------------------------------------
-
-
-def _sweep(folder: Path) -> None:
-    """Take away what was being written when a recovery before this one was killed."""
-    for entry in os.scandir(folder):
-        if _HALF_WRITTEN.fullmatch(entry.name):
-            os.unlink(entry.path)
-
-
-def _batched(changes: list[Change]) -> Iterator[list[Change]]:
-    """Cut changes into those that are made at once: files to be written, or one other."""
-    for is_writing, group in itertools.groupby(changes, lambda one: one.action is Action.WRITE):
-        some, at_once = list(group), _WRITTEN_AT_ONCE if is_writing else 1
-        yield from (some[first : first + at_once] for first in range(0, len(some), at_once))
-
-
-class _Repair:
-    """What is left to do for a partition, step by step."""
-
-    def __init__(
-        self, result: PartitionRecovery, log: LoadedLog, changes: list[Change], *, backup: bool
-    ) -> None:
-        self._result, self._log, self._backup = result, log, backup
-        self._steps = deque(_batched(changes))
-
-    @property
-    def has_steps(self) -> bool:
-        return self._result.error is None and bool(self._steps)
-
-    @property
-    def writes_next(self) -> bool:
-        return self._steps[0][0].action is Action.WRITE
-
-    def make(self) -> None:
-        """Take the next step by itself; an error ends the repair."""
-        try:
-            if self.writes_next:
-                replace_files(self.files(), before=self.keep)
-            else:
-                (change,) = self._steps[0]
-                _make(change, self._log.files.folder, backup=self._backup)
-            self.note_step()
-        except OSError as error:
-            self._result.error = error
-
-    def note_step(self) -> None:
-        """Note that a step is done."""
-        self._result.applied += self._steps.popleft()
-
-    def files(self) -> Iterator[tuple[Path, bytes, Path]]:
-        """Give the files of the next step; but not those that are there already."""
-        for change in self._steps[0]:
-            path, data = self._log.files.folder / change.name, self._log.files.written(change.name)
-            # An interrupted step may have written it.
-            if not holds(os.fspath(path), data):
-                yield path, data, path if path.exists() else path.parent
-
-    def keep(self, path: Path) -> None:
-        """Keep what is about to be replaced."""
-        _keep(path, backup=self._backup)
-
-
-def _write_together(repairs: list[_Repair]) -> None:
-    """Write the files of several partitions; if that fails, those of each by themselves."""
-    if not repairs:
-        return
-    try:
-        files = (file for one in repairs for file in one.files())
-        replace_files(files, before=repairs[0].keep)
-    except OSError:
-        for one in repairs:
-            one.make()
-    else:
-        for one in repairs:
-            one.note_step()
-
-
-def _make(change: Change, folder: Path, *, backup: bool) -> None:
-    path = folder / change.name
-    if change.action is Action.DELETE:
-        if backup:
-            os.replace(path, _free_name(path))
-        else:
-            path.unlink()
-    elif change.action is Action.RENAME:
-        _keep(path, backup=backup)
-        os.replace(folder / str(change.old_name), path)
-    else:
-        assert change.new_size is not None
-        _cut_off(path, change.new_size, backup=backup)
-    sync_folder(folder)
-
-
-def _keep(path: Path, *, backup: bool) -> None:
-    """Give a file that is about to be replaced a second name."""
-    if not backup or not path.exists():
-        return
-    name = _free_name(path)
-    try:
-        os.link(behind_link(path), name)
-    except OSError:  # not every file system has links
-        with open(path, "rb") as old, AtomicFile(name, like=path) as file:
-            shutil.copyfileobj(old, file.stream, _COPIED_AT_ONCE)
-
-
-def _free_name(path: Path) -> Path:
-    """Return the name of a backup that is not there yet."""
-    name, number = path.with_name(f"{path.name}.bak"), 1
-    while name.exists():
-        number += 1
-        name = path.with_name(f"{path.name}.bak{number}")
-    return name
-
-
-def _cut_off(path: Path, size: int, *, backup: bool) -> None:
-    with open(path, "r+b") as log:
-        if backup:
-            tail = _free_name(path.with_name(f"{path.name}.tail-{size}"))
-            log.seek(size)
-            with AtomicFile(tail, like=path) as file:
-                shutil.copyfileobj(log, file.stream, _COPIED_AT_ONCE)
-        log.truncate(size)
-        log.flush()
-        os.fsync(log.fileno())

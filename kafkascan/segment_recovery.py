@@ -73,6 +73,21 @@ class RecoveredSegment:
     is_emptied: bool = False
 
 
+class OverflowingSegmentError(Exception):
+    """
+    A segment that holds offsets too far from its own, which Kafka splits.
+
+    Attributes
+    ----------
+    so_far : RecoveredSegment
+        What was found before the first batch that is too far away.
+    """
+
+    def __init__(self, so_far: RecoveredSegment) -> None:
+        super().__init__(so_far)
+        self.so_far = so_far
+
+
 def recover_segment(
     source: Source,
     base_offset: int,
@@ -105,8 +120,8 @@ def recover_segment(
 
     Raises
     ------
-    IndexOverflowError
-        If offsets lie too far from the segment's; Kafka splits such a segment.
+    OverflowingSegmentError
+        If offsets lie too far from the segment's.
     CorruptLogError
         If Kafka refuses to load the log: an `InvalidRecordError`, or markers whose offsets do
         not ascend.
@@ -129,12 +144,12 @@ def recover_segment(
     epochs = build_leader_epochs(known, prior=leader_epochs)
     aborted = transaction_index_entries(completed)
     _require_ascending(source, aborted)
-    if isinstance(misfit, IndexOverflowError):
-        raise misfit
-    if misfit is not None:
+    if isinstance(misfit, BatchTableError):
         kept = _kept_of_emptied(batches, base_offset, interval_bytes)
         return _emptied(kept, base_offset, epochs, had_aborted=bool(len(aborted)))
-    return RecoveredSegment(
+    if misfit is not None:
+        batches, (indexes, _) = known, _indexed(known, base_offset, interval_bytes)
+    recovered = RecoveredSegment(
         batches=batches,
         valid_bytes=_end_of(batches),
         reason=reason,
@@ -145,6 +160,9 @@ def recover_segment(
         map_end_offset=_map_end_offset(covered),
         has_transaction_index=bool(len(aborted)),
     )
+    if misfit is not None:
+        raise OverflowingSegmentError(recovered)
+    return recovered
 
 
 def _require_ascending(source: Source, aborted: NDArray[np.void]) -> None:

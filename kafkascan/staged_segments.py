@@ -62,7 +62,8 @@ class StagedSegment:
         self.base_offset = base_offset
         self._stem = f"{base_offset:020}"
         self.name = self.sibling("log")
-        self.path = files.origin(self.name)
+        self._source = files.source(self.name)
+        self.path = self._source if isinstance(self._source, str) else self._source.path
         self.size = self.valid_bytes = files.size(self.name)
         self.reason: str | None = None
         self.is_recovered = self.is_emptied = False
@@ -74,7 +75,7 @@ class StagedSegment:
 
     def open(self) -> Source:
         """Open the log where it is now."""
-        return Source(self.path, read_below=_READ_AT_ONCE)
+        return Source(self._source, read_below=_READ_AT_ONCE)
 
     def note(self, recovered: RecoveredSegment) -> None:
         """Take over what a recovery found."""

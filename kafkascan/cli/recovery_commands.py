@@ -32,7 +32,8 @@ RECOVERY_COLUMNS = (
 @click.option("--write", is_flag=True, help="Write indexes, snapshots and leader epochs.")
 @click.option(
     "--truncate", is_flag=True,
-    help="With --write: also cut logs off behind their last valid batch.",
+    help="With --write: also cut logs off behind their last valid batch, and split segments with"
+    " offsets too far apart.",
 )  # fmt: skip
 @click.option(
     "--backup/--no-backup", default=True, show_default=True,

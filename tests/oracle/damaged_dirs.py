@@ -58,15 +58,15 @@ def damaged_dirs(root: Path, rebuild: Rebuild, count: int, seed: int = 0) -> Ite
         yield damaged_dir(root / str(number), rebuild, seed=f"{seed}/{number}")
 
 
-def damaged_dir(root: Path, rebuild: Rebuild, seed: str) -> DamagedDir:
-    """Make one directory."""
+def damaged_dir(root: Path, rebuild: Rebuild, seed: str, *, is_intact: bool = False) -> DamagedDir:
+    """Make one directory; an intact one is as a broker left it."""
     dice = random.Random(seed)
     arguments = _environment(dice)
     if dice.random() < 0.4:
         directory, what = _golden_copy(root, dice)
     else:
         directory, what = _written(root, rebuild, arguments, dice)
-    done = [what, *_damaged(directory, dice)]
+    done = [what] if is_intact else [what, *_damaged(directory, dice)]
     return DamagedDir(directory, _point_of_view(directory, arguments, dice), tuple(done))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import random
 import shutil
+import struct
 import subprocess
 import sys
 import textwrap
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
+from kafkascan import file_changes
 from kafkascan.metadata_log import read_cluster_metadata
 from tests.support.logs import WrittenLog
 from tests.support.records import RecordV2, batch_of
@@ -29,6 +32,12 @@ def contents(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def told_of(folder: Path) -> list[ks.Change]:
+    """What there would be to do once more."""
+    (told,) = ks.recover(folder, now_ms=NOW).partitions
+    return told.changes
 
 
 def without_backups(files: dict[str, bytes]) -> dict[str, bytes]:
@@ -256,6 +265,122 @@ def test_arguments(damaged: Path) -> None:
         ks.recover(damaged, threads=0)
 
 
+# ---- segments whose offsets lie too far apart ---------------------------------------------------
+
+TOO_FAR = 2**31
+FIRST_PART, SECOND_PART = 100, 100 + TOO_FAR + 40
+
+
+@pytest.fixture
+def overflowing(tmp_path: Path) -> Path:
+    """A partition as a broker before 1.1 left it (KAFKA-6264), and a segment behind that."""
+    folder = tmp_path / "data" / "old-0"
+    folder.mkdir(parents=True)
+
+    def batches(first: int, count: int) -> bytes:
+        return b"".join(
+            batch_of([RecordV2(value=bytes(200))], base_offset=first + number)
+            for number in range(count)
+        )
+
+    log = folder / f"{FIRST_PART:020}.log"
+    log.write_bytes(batches(FIRST_PART, 40) + batches(SECOND_PART, 60))
+    os.utime(log, (1_500_000_000, 1_500_000_000))
+    (folder / f"{SECOND_PART + 60:020}.log").write_bytes(batches(SECOND_PART + 60, 3))
+    for path in list(folder.glob("*.log")):
+        path.with_suffix(".index").touch()
+    (folder / f"{FIRST_PART:020}.txnindex").write_bytes(
+        struct.pack(">hqqqq", 0, 1, FIRST_PART, FIRST_PART + 1, FIRST_PART)
+    )
+    (folder.parent / "meta.properties").write_text("version=1\nnode.id=1\n")
+    return folder
+
+
+def test_a_segment_with_offsets_too_far_apart_is_split(overflowing: Path) -> None:
+    before = contents(overflowing)
+    whole = before[f"{FIRST_PART:020}.log"]
+    (done,) = ks.recover(overflowing, write=True, truncate=True, now_ms=NOW).partitions
+    assert done.is_in_order
+    assert [one.base_offset for one in done.segments] == [
+        FIRST_PART, SECOND_PART, SECOND_PART + 60,
+    ]  # fmt: skip
+    first, second = (overflowing / f"{base:020}.log" for base in (FIRST_PART, SECOND_PART))
+    assert first.read_bytes() + second.read_bytes() == whole
+    assert {first.stat().st_mtime, second.stat().st_mtime} == {1_500_000_000}
+    for log in (first, second):
+        batches = ks.scan_batches(log).batches
+        for kind in ("index", "timeindex"):
+            assert ks.check_index(log.with_suffix(f".{kind}"), batches) == []
+    assert (overflowing / f"{first.name}.bak").read_bytes() == whole
+    assert not list(overflowing.glob("*.cleaned")) + list(overflowing.glob("*.swap"))
+    (again,) = ks.recover(overflowing, now_ms=NOW).partitions
+    assert again.changes == []
+
+
+def test_a_segment_is_not_split_unless_asked(overflowing: Path) -> None:
+    before = contents(overflowing)
+    (told,) = ks.recover(overflowing, write=True, now_ms=NOW).partitions
+    assert contents(overflowing) == before
+    assert told.applied == []
+    assert not told.is_in_order
+    (split,) = (change for change in told.changes if change.action is ks.Action.SPLIT)
+    assert split.shortens_log
+    assert split.old_size == split.new_size == len(before[split.name])
+
+
+def test_a_segment_is_split_without_backups(overflowing: Path) -> None:
+    ks.recover(overflowing, write=True, truncate=True, backup=False, now_ms=NOW)
+    assert not list(overflowing.glob("*.bak*"))
+    assert not (overflowing / f"{FIRST_PART:020}.txnindex").exists()
+
+
+@pytest.mark.parametrize("tail", [bytes(100), b"torn tail", b"\xff" * 100])
+def test_a_segment_that_kafka_fails_to_split(overflowing: Path, tail: bytes) -> None:
+    with open(overflowing / f"{FIRST_PART:020}.log", "ab") as log:
+        log.write(tail)
+    before = contents(overflowing)
+    (told,) = ks.recover(overflowing, write=True, truncate=True, now_ms=NOW).partitions
+    assert isinstance(told.error, ks.CorruptLogError)
+    assert told.error.symbol == "OFFSET_OVERFLOW"
+    assert "cannot be split" in str(told)
+    assert contents(overflowing) == before
+
+
+def test_a_full_disk_leaves_no_parts(overflowing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = contents(overflowing)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(file_changes.os, "utime", full)
+    (told,) = ks.recover(overflowing, write=True, truncate=True, now_ms=NOW).partitions
+    assert isinstance(told.error, OSError)
+    assert contents(overflowing) == before
+
+
+def test_what_kafka_left_of_a_split_is_finished_or_done_again(overflowing: Path) -> None:
+    """``.cleaned`` files are given up; once all are ``.swap`` files, these are complete."""
+    whole = overflowing / f"{FIRST_PART:020}.log"
+    data = whole.read_bytes()
+    size = ks.scan_batches(whole)["size_in_bytes"][:40].sum()
+    ks.recover(shutil.copytree(overflowing, overflowing.parent / "other-0"), write=True,
+               truncate=True, backup=False, now_ms=NOW)  # fmt: skip
+    expected = contents(overflowing.parent / "other-0")
+    for first, second in ((".cleaned", ".cleaned"), (".cleaned", ".swap"), (".swap", ".swap")):
+        mine = shutil.copytree(overflowing, overflowing.parent / f"mine{first}{second}-0")
+        for base, part, suffix in (
+            (FIRST_PART, data[:size], first), (SECOND_PART, data[size:], second),
+        ):  # fmt: skip
+            (mine / f"{base:020}.log{suffix}").write_bytes(part)
+            for kind in ("index", "timeindex"):
+                stem = f"{base:020}.{kind}"
+                (mine / f"{stem}{suffix}").write_bytes(expected[stem])
+        ks.recover(mine, write=True, truncate=True, backup=False, now_ms=NOW)
+        assert contents(mine) == expected, (first, second)
+
+
+# ---- deaths ------------------------------------------------------------------------------------
+
 DYING = """
     import os, signal, sys
     from kafkascan import recover
@@ -275,16 +400,20 @@ DYING = """
 """
 
 
-def test_a_death_at_any_write_leaves_each_file_old_or_new(damaged: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["damaged", "overflowing"])
+def test_a_death_at_any_write_leaves_each_file_old_or_new(
+    folder: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    damaged: Path = request.getfixturevalue(folder)
     before = contents(damaged)
-    whole = tmp_path / "whole" / "orders-0"
+    whole = tmp_path / "whole" / damaged.name
     shutil.copytree(damaged, whole)
     ks.recover(whole, write=True, truncate=True, now_ms=NOW)
     expected = without_backups(contents(whole))
     steps = 0
     while True:
         steps += 1
-        mine = tmp_path / f"step-{steps}" / "orders-0"
+        mine = tmp_path / f"step-{steps}" / damaged.name
         shutil.copytree(damaged, mine)
         result = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(DYING), mine, str(steps), str(NOW)],
@@ -293,10 +422,11 @@ def test_a_death_at_any_write_leaves_each_file_old_or_new(damaged: Path, tmp_pat
             timeout=60,
         )
         for name, data in without_backups(contents(mine)).items():
-            if not name.endswith(".part"):
+            if not name.endswith((".part", ".cleaned", ".swap")):
                 assert data in (before.get(name), expected.get(name)), (steps, name)
         ks.recover(mine, write=True, truncate=True, now_ms=NOW)
         assert without_backups(contents(mine)) == expected, steps
+        assert told_of(mine) == [], steps
         shutil.rmtree(mine.parent)
         if result.returncode == 0:
             break
