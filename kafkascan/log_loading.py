@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafkascan.batch_columns import next_offset
-from kafkascan.batches import scan_batches
 from kafkascan.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     LeaderEpoch,
@@ -21,7 +19,7 @@ from kafkascan.checkpoints import (
 from kafkascan.epochs import truncated_from_end, truncated_from_start
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, parse_index
 from kafkascan.names import INDEX_KINDS
-from kafkascan.producer_history import ProducerHistory, Snapshots, require_framed
+from kafkascan.producer_history import ProducerHistory, Snapshots
 from kafkascan.producers import (
     PRODUCER_EXPIRATION_MS,
 )
@@ -153,7 +151,9 @@ class _Loading:
         self._write_epochs(end)
         self._remove_stray_snapshots()
         log_start = max(self._settings.log_start_offset, self._segments[0].base_offset)
-        self._producers().rebuild(self._segments, log_start, end)
+        producers = self._producers()
+        producers.rebuild(self._segments, log_start, end)
+        self._find_first_unstable(producers, log_start, end)
         reports = [segment.report() for segment in self._segments]
         return LoadedLog(log_start, end, reports + self._dropped, self._epochs, self._files)
 
@@ -177,7 +177,8 @@ class _Loading:
     def _swap_in(self, swaps: list[str]) -> None:
         """Put complete replacements in the place of what they replace."""
         files = self._files
-        ranges = [self._range_of(name) for name in swaps if name.endswith(".log" + _SWAP)]
+        named = {name: offset_of(name) for name in swaps if name.endswith(".log" + _SWAP)}
+        ranges = [self._range_of(base) for base in named.values() if base is not None]
         if ranges:
             first, last = min(start for start, _ in ranges), max(stop for _, stop in ranges)
             for name in files.names():
@@ -192,13 +193,8 @@ class _Loading:
             if name.endswith(".log" + _SWAP) and index not in files:
                 files.write(index, b"", "the index of a replacement is missing")
 
-    def _range_of(self, name: str) -> tuple[int, int]:
-        base_offset = offset_of(name) or 0
-        scan = scan_batches(self._files.origin(name), on_corrupt="stop")
-        require_framed(scan)
-        batches = scan.batches
-        stop = int(next_offset(batches[-1:])[0]) if len(batches) else base_offset
-        return base_offset, stop
+    def _range_of(self, base_offset: int) -> tuple[int, int]:
+        return base_offset, StagedSegment(self._files, base_offset, _SWAP).next_offset
 
     # ---- segments ---------------------------------------------------------------------------
 
@@ -292,7 +288,18 @@ class _Loading:
             size = segment.valid_bytes
             self._recover(segment)
             if segment.valid_bytes < size:
+                _ = segment.next_offset  # Kafka says it in its log, and so must find it
                 self._drop(unflushed[number + 1 :], "it stands behind damage")
+                return
+
+    def _find_first_unstable(self, producers: ProducerHistory, log_start: int, end: int) -> None:
+        """Fail where Kafka fails: it looks for where the last stable offset is."""
+        first = producers.first_unstable_offset
+        if first is None or max(first, log_start) >= end:
+            return
+        offset = max(first, log_start)
+        for segment in overlapping(self._segments, offset, 1 << 63):
+            if segment.find(offset) is not None:
                 return
 
     def _drop(self, segments: list[StagedSegment], reason: str) -> None:

@@ -7,8 +7,6 @@ import bisect
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batch_columns import last_offset
-from kafkascan.batches import BatchScan
 from kafkascan.errors import CorruptSnapshotError
 from kafkascan.producers import (
     ProducerState,
@@ -86,6 +84,8 @@ class ProducerHistory:
         self.state = ProducerState()
         self.map_end = 0
         self._last_snapshot = 0
+        # First offsets of transactions that have ended since the snapshot.
+        self._ended: list[int] = []
 
     def take_snapshot(self) -> None:
         """Write a snapshot, if the state covers more than the last one."""
@@ -126,32 +126,31 @@ class ProducerHistory:
             self.map_end = self._last_snapshot = offset
             return
 
-    def _apply(self, segment: StagedSegment, start: int, stop: int | None) -> None:
+    def _apply(self, segment: StagedSegment, start: int, target: int | None) -> None:
         """Apply from the batch that holds an offset up to the one that holds another."""
-        scan = segment.scan()
-        ends = last_offset(scan.batches)
-        first, last = _first_at(ends, start), _first_at(ends, stop)
-        if last == len(ends):
-            require_framed(scan)
+        stop = None if target is None else segment.find(target)
+        stop = segment.valid_bytes if stop is None else stop
+        first = segment.find(start)
+        if first is None:
+            return
+        if stop < first:
+            raise segment.misfit()
         with segment.open() as source:
             try:
-                self.state.apply_at_once(source, scan.batches[first:last])
+                completed = self.state.apply_at_once(source, segment.batches(first, stop))
             except RefusedBatchError as refused:
                 raise refused.error from None
+        self._ended += completed["first_offset"].tolist()
 
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """
+        Where the first transaction begins of which Kafka does not know yet that it is settled.
 
-def _first_at(ends: NDArray[np.int64], offset: int | None) -> int:
-    """Return the first row whose last offset is not below an offset."""
-    if offset is None:
-        return len(ends)
-    reaching = np.flatnonzero(ends >= offset)
-    return int(reaching[0]) if len(reaching) else len(ends)
-
-
-def require_framed(scan: BatchScan) -> None:
-    """Fail where Kafka fails that only steps from batch to batch: it looks at no magic byte."""
-    if scan.error is not None and scan.error.symbol == "BAD_LENGTH":
-        raise scan.error
+        Those that it saw end, it takes for such as its followers may not know of.
+        """
+        entries = self.state.entries()["current_txn_first_offset"]
+        return min([*entries[entries >= 0].tolist(), *self._ended], default=None)
 
 
 def _snapshot_name(offset: int) -> str:

@@ -171,7 +171,7 @@ class ProducerState:
             raise RefusedBatchError(stop, unreadable, completed[:ended], is_fatal=is_fatal)
         return completed[:ended]
 
-    def apply_at_once(self, source: Source, batches: BatchTable) -> None:
+    def apply_at_once(self, source: Source, batches: BatchTable) -> NDArray[np.void]:
         """
         Apply batches, then make new producers known in the order of a Java ``HashMap``.
 
@@ -183,6 +183,10 @@ class ProducerState:
         source, batches
             As of `apply`.
 
+        Returns
+        -------
+        ndarray of COMPLETED_TRANSACTION
+
         Raises
         ------
         RefusedBatchError
@@ -191,7 +195,7 @@ class ProducerState:
         ids, first = np.unique(writers, return_index=True)
         ids = ids[np.argsort(first, kind="stable")]
         news = ProducerState(self._without_batches(ids))
-        news.apply(source, batches)
+        completed = news.apply(source, batches)
         order = np.argsort(ids)
         found = news._entries[: news._count]
         found = found[np.argsort(found["producer_id"])][np.argsort(order)]
@@ -202,6 +206,7 @@ class ProducerState:
         self._count = _core.merge_into(
             found[::-1].take(order), self._entries, self._count, self._slots
         )
+        return completed
 
     def _without_batches(self, ids: NDArray[np.int64]) -> NDArray[np.void]:
         """Return what is known of some producers but for their last batches."""

@@ -94,9 +94,8 @@ def _require_overflow(
     if len(indexed):
         target += int(indexed["relative_offset"][-1])
         position = int(indexed["position"][-1])
-    row = int(batches["position"].searchsorted(position))
     end = int(next_offset(batches[-1:])[0])
-    is_found = find_offset(source, batches[row:], target) is not None
+    is_found = find_offset(source, position, target) is not None
     if not is_found or end <= base_offset or _fits(end - 1 - base_offset):
         raise _refused(source, 0, base_offset, "its last batch is not too far away")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gzip
 import os
 import random
 import shutil
@@ -20,6 +21,7 @@ from kafkascan import file_changes
 from kafkascan.metadata_log import read_cluster_metadata
 from tests.support.logs import WrittenLog
 from tests.support.records import RecordV2, batch_of
+from tests.support.segments import message_v1
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KILLED = GOLDEN / "kafka-4.4.0-killed" / "data"
@@ -263,6 +265,46 @@ def test_arguments(damaged: Path) -> None:
         ks.recover(damaged, truncate=True)
     with pytest.raises(ValueError, match="threads"):
         ks.recover(damaged, threads=0)
+
+
+# ---- logs that no broker loads -----------------------------------------------------------------
+
+
+def test_an_index_that_leads_brokers_astray(tmp_path: Path) -> None:
+    """Nothing is wrong with the log, and the index is below the recovery point."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    begun = {"attributes": 0x10, "producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    open_one = batch_of([RecordV2(value=bytes(99))], base_offset=0) + batch_of(
+        [RecordV2(value=bytes(99))], base_offset=1, **begun
+    )
+    (folder / f"{0:020}.log").write_bytes(open_one)
+    (folder / f"{0:020}.index").write_bytes(struct.pack(">ii", 1, 70))
+    (folder / f"{2:020}.log").write_bytes(batch_of([RecordV2()], base_offset=2))
+    before = contents(folder)
+    (told,) = ks.recover(folder, write=True, truncate=True, recovery_point=2, now_ms=NOW).partitions
+    assert isinstance(told.error, ks.CorruptIndexError)
+    assert told.error.path == str(folder / f"{0:020}.index")
+    assert "delete it" in str(told)
+    assert contents(folder) == before
+    (folder / f"{0:020}.index").unlink()
+    (done,) = ks.recover(folder, write=True, truncate=True, recovery_point=2, now_ms=NOW).partitions
+    assert done.is_in_order
+    assert not ks.recover(folder, recovery_point=2, now_ms=NOW).partitions[0].changes
+
+
+def test_a_last_message_that_brokers_cannot_decompress(tmp_path: Path) -> None:
+    """Its checksum is right, and that is all that recovery asks of it; loading asks for more."""
+    packed = bytearray(gzip.compress(message_v1(value=b"inner")))
+    packed[-1] ^= 1
+    wrapper = message_v1(attributes=1, value=bytes(packed))
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(wrapper)
+    (told,) = ks.recover(folder, write=True, truncate=True, now_ms=NOW).partitions
+    assert isinstance(told.error, ks.InvalidRecordError)
+    assert told.error.position == 0
+    assert contents(folder) == {f"{0:020}.log": wrapper}
 
 
 # ---- segments whose offsets lie too far apart ---------------------------------------------------
