@@ -6,7 +6,8 @@ import contextlib
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kafkascan.checkpoints import (
@@ -33,12 +34,52 @@ def as_data_dir(folder: Path) -> Path | None:
     return folder if is_one else None
 
 
+def data_dirs_of(partition: Path) -> list[Path]:
+    """Return the data dirs that a partition's folder is in: that of a link, that of its target."""
+    parents = (os.path.dirname(of(partition)) for of in (os.path.abspath, os.path.realpath))
+    return [one for parent in parents if (one := as_data_dir(Path(parent))) is not None]
+
+
 @contextlib.contextmanager
-def locked(data_dir: Path | None) -> Iterator[None]:
-    """Hold the lock that a broker holds while it uses the folder (``FileLock``)."""
-    if data_dir is None:
+def locked(*data_dirs: Path | None) -> Iterator[None]:
+    """Hold the locks that brokers hold while they use these folders (``FileLock``)."""
+    with contextlib.ExitStack() as locks:
+        for folder in _different(one for one in data_dirs if one is not None):
+            locks.enter_context(_locked(folder))
+        yield
+
+
+def _different(folders: Iterable[Path]) -> list[Path]:
+    return list({os.path.realpath(folder): folder for folder in folders}.values())
+
+
+# A process is not kept out by its own locks, and gives them up with any file that it closes.
+# So each folder has one holder, a thread, which may ask again.
+_holders: dict[str, int] = {}
+_looking = threading.Lock()
+
+
+@contextlib.contextmanager
+def _locked(data_dir: Path) -> Iterator[None]:
+    real, me = os.path.realpath(data_dir), threading.get_ident()
+    with _looking:
+        holder = _holders.get(real)
+        if holder is None:
+            _holders[real] = me
+    if holder == me:
         yield
         return
+    if holder is not None:
+        raise LogDirInUseError(os.fspath(data_dir))
+    try:
+        with _locked_file(data_dir):
+            yield
+    finally:
+        del _holders[real]
+
+
+@contextlib.contextmanager
+def _locked_file(data_dir: Path) -> Iterator[None]:
     with open(data_dir / LOCK_FILE, "ab") as file:
         give_to_owner_of(data_dir, file.fileno())
         try:

@@ -19,7 +19,7 @@ from kafkascan.checkpoints import (
     clean_shutdown_file,
     read_offset_checkpoint,
 )
-from kafkascan.data_dir_lock import as_data_dir, locked
+from kafkascan.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.file_changes import Repair, make, sweep
 from kafkascan.files import AtomicFile
 from kafkascan.indexes import DEFAULT_INTERVAL_BYTES, require_interval_bytes
@@ -233,7 +233,7 @@ def recover(
     job = _Job(Path(path), settings, recovery_point, log_start_offset, interval_bytes)
     if not write:
         return Recovery(job.path, _each(job.partitions, job.look_at, threads, on_progress))
-    with locked(job.data_dir):
+    with locked(*job.data_dirs):
 
         def put_in_order(some: list[PartitionDir]) -> list[PartitionRecovery]:
             return job.put_in_order(some, truncate=truncate, backup=backup)
@@ -263,8 +263,13 @@ class _Job:
         self.path = path
         found = open_log_dir(path).partitions
         is_one = _is_partition(path)
-        self.partitions = [partition_dir(path)] if is_one else _loaded_by_broker(found)
-        self.data_dir = as_data_dir(Path(os.path.abspath(path)).parent if is_one else path)
+        self.partitions = [_as_its_broker_names_it(path)] if is_one else _loaded_by_broker(found)
+        links = [one.path for one in self.partitions if is_one or one.path.is_symlink()]
+        # A log may be in use by the broker of any of them.
+        self.data_dirs = [data_dir for one in links for data_dir in data_dirs_of(one)]
+        if not is_one:
+            self.data_dirs = [one for one in (as_data_dir(path), *self.data_dirs) if one]
+        self.data_dir = self.data_dirs[0] if is_one and self.data_dirs else as_data_dir(path)
         # Logs that no broker would find, such as a folder that was given another name.
         self.passes_over = any(one.topic is None and one.path != path for one in found)
         self._settings = settings
@@ -336,6 +341,13 @@ def _wanted(changes: list[Change], *, truncate: bool) -> list[Change]:
     if any(change.action is Action.SPLIT for change in changes):
         return []
     return [change for change in changes if not change.shortens_log]
+
+
+def _as_its_broker_names_it(path: Path) -> PartitionDir:
+    """Return the folder of a partition; a link to it from elsewhere may have any name."""
+    here, there = Path(os.path.abspath(path)), Path(os.path.realpath(path))
+    is_elsewhere = as_data_dir(here.parent) is None and as_data_dir(there.parent) is not None
+    return partition_dir(there if is_elsewhere else path)
 
 
 def _loaded_by_broker(partitions: list[PartitionDir]) -> list[PartitionDir]:

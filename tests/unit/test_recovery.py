@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import gzip
@@ -12,12 +13,15 @@ import struct
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import kafkascan as ks
 from kafkascan import file_changes
+from kafkascan.data_dir_lock import locked
 from kafkascan.metadata_log import read_cluster_metadata
 from tests.support.logs import WrittenLog
 from tests.support.records import RecordV2, batch_of
@@ -139,8 +143,9 @@ def test_backups_do_not_replace_each_other(damaged: Path) -> None:
     assert (damaged / f"{index.name}.bak2").read_bytes() == b"other lie"
 
 
-def test_a_broker_that_runs_is_left_alone(damaged: Path) -> None:
-    before = contents(damaged)
+@contextlib.contextmanager
+def broker_in(data_dir: Path) -> Iterator[None]:
+    """Let another process hold the lock of a data dir."""
     holder = """
         import fcntl, sys
         lock = open(sys.argv[1], "ab")
@@ -148,16 +153,22 @@ def test_a_broker_that_runs_is_left_alone(damaged: Path) -> None:
         print("held", flush=True)
         sys.stdin.read()
     """
-    command = [sys.executable, "-c", textwrap.dedent(holder), str(damaged.parent / ".lock")]
+    command = [sys.executable, "-c", textwrap.dedent(holder), str(data_dir / ".lock")]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
+        yield
+        process.communicate("")
+
+
+def test_a_broker_that_runs_is_left_alone(damaged: Path) -> None:
+    before = contents(damaged)
+    with broker_in(damaged.parent):
         with pytest.raises(ks.LogDirInUseError, match="LOG_DIR_IN_USE"):
             ks.recover(damaged, write=True)
         ks.recover(damaged)  # looking is allowed
-        process.communicate("")
     assert contents(damaged) == before
     assert not ks.recover(damaged, write=True).is_in_order
 
@@ -515,6 +526,65 @@ def test_the_lock_of_a_partition_behind_a_link(damaged: Path, tmp_path: Path) ->
     linked.symlink_to(damaged)
     ks.recover(linked, write=True, now_ms=NOW)
     assert (linked.parent / ".lock").exists()
+
+
+@pytest.mark.parametrize("is_in_data_dir", [False, True])
+def test_a_broker_behind_a_link_is_left_alone(
+    damaged: Path, tmp_path: Path, is_in_data_dir: bool
+) -> None:
+    """The folder is given by a link from anywhere, or from the data dir of another broker."""
+    home = tmp_path / "home"
+    home.mkdir()
+    link = home / ("orders-0" if is_in_data_dir else "what is broken")
+    link.symlink_to(damaged)
+    if is_in_data_dir:
+        shutil.copy(damaged.parent / "meta.properties", home)
+    before = contents(damaged)
+    with broker_in(damaged.parent):
+        for path in {link, home if is_in_data_dir else link}:
+            with pytest.raises(ks.LogDirInUseError):
+                ks.recover(path, write=True, now_ms=NOW)
+    assert contents(damaged) == before
+    (done,) = ks.recover(link, write=True, now_ms=NOW).partitions
+    assert (done.topic, done.partition) == ("orders", 0)
+
+
+def test_one_recovery_at_a_time(damaged: Path) -> None:
+    """A process is not kept out by its own locks, and loses them with any file it closes."""
+
+    def another() -> object:
+        return ks.recover(damaged, write=True, now_ms=NOW)
+
+    def try_another(*_: object) -> None:
+        with ThreadPoolExecutor(1) as pool, pytest.raises(ks.LogDirInUseError):
+            pool.submit(another).result()
+
+    assert ks.recover(damaged, write=True, truncate=True, on_progress=try_another).is_in_order
+
+
+def test_who_holds_the_lock_may_ask_again(damaged: Path) -> None:
+    lock, code = damaged.parent / ".lock", (
+        "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'ab'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    )  # fmt: skip
+    with locked(damaged.parent):
+        ks.recover(damaged, write=True, now_ms=NOW)
+        held = subprocess.run([sys.executable, "-c", code, lock], capture_output=True, check=False)
+        assert b"BlockingIOError" in held.stderr
+
+
+def test_new_files_have_the_mode_of_logs(damaged: Path) -> None:
+    for log in damaged.glob("*.log"):
+        log.chmod(0o660)
+    ks.recover(damaged, write=True, truncate=True, backup=False, now_ms=NOW)
+    new = {path.stat().st_mode & 0o777 for path in damaged.glob("*.txnindex")}
+    assert new == {0o660}
+
+
+def test_a_backup_is_not_written_behind_a_link(damaged: Path, tmp_path: Path) -> None:
+    (damaged / f"{0:020}.index.bak").symlink_to(tmp_path / "elsewhere")
+    assert ks.recover(damaged, write=True, truncate=True, now_ms=NOW).is_in_order
+    assert not os.path.lexists(tmp_path / "elsewhere")
+    assert (damaged / f"{0:020}.index.bak2").read_bytes() == b"lies" * 6
 
 
 def test_logs_under_other_names_keep_a_data_dir_from_being_clean(tmp_path: Path) -> None:
