@@ -91,15 +91,22 @@ class Repair:
 
     def files(self) -> Iterator[tuple[Path, bytes, Path]]:
         """Give the files of the next step; but not those that are there already."""
+        like = _like_new_ones(self._files.folder)
         for change in self._steps[0]:
             path, data = self._files.folder / change.name, self._files.written(change.name)
             # An interrupted step may have written it.
             if not holds(os.fspath(path), data):
-                yield path, data, path if path.exists() else path.parent
+                yield path, data, path if path.exists() else like
 
     def keep(self, path: Path) -> None:
         """Keep what is about to be replaced."""
         _keep(path, backup=self._backup)
+
+
+def _like_new_ones(folder: Path) -> Path:
+    """Return what new files take after: who may write to a log may write to what belongs to it."""
+    logs = (entry.name for entry in os.scandir(folder) if entry.name.endswith(".log"))
+    return folder / min(logs, default="")
 
 
 def make(repairs: list[Repair]) -> None:
@@ -158,7 +165,7 @@ def _keep(path: Path, *, backup: bool) -> None:
 def _free_name(path: Path) -> Path:
     """Return the name of a backup that is not there yet."""
     name, number = path.with_name(f"{path.name}.bak"), 1
-    while name.exists():
+    while os.path.lexists(name):
         number += 1
         name = path.with_name(f"{path.name}.bak{number}")
     return name

@@ -14,6 +14,8 @@ from typing import IO, Self
 
 # Files that are on their way to the disk at once, and open meanwhile.
 _SYNCED_AT_ONCE = 64
+# Nobody waits for the writer of a pipe that has the name of a file.
+_READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 # Asked for once: there is no way to ask without changing it for all threads.
 _MASK = os.umask(0)
 os.umask(_MASK)
@@ -77,7 +79,8 @@ class AtomicFile:
         self.stream.flush()
         if hasattr(os, "posix_fadvise"):
             # Linux starts to write what is not to stay in its memory, and does not wait for it.
-            os.posix_fadvise(self.stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            with contextlib.suppress(OSError):  # it is advice, which not all file systems take
+                os.posix_fadvise(self.stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def sync(self) -> None:
         """Let the bytes, the owner and the mode outlive a crash; there will be no more bytes."""
@@ -92,11 +95,10 @@ class AtomicFile:
 
     def discard(self) -> None:
         """Close the file; it is taken away unless it is in its place."""
-        try:
+        with contextlib.suppress(OSError):  # a full disk does not take what is still to be written
             self.stream.close()
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._temporary)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._temporary)
 
     def _set_owner_and_mode(self) -> None:
         mode, descriptor = 0o666 & ~_MASK, self.stream.fileno()
@@ -139,13 +141,14 @@ def replace_files(
     finally:
         for _, file in written:
             file.discard()
-        for folder in {file.folder for _, file in written}:
+        # What `before` kept of a file behind a link is beside the link.
+        for folder in {folder for path, file in written for folder in (path.parent, file.folder)}:
             sync_folder(folder)
 
 
 def read_up_to(path: str, size: int) -> bytes:
     """Return the first bytes of a file; for the small ones, it takes a third of `open`."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, _READ_ONLY)
     try:
         pieces = [os.read(descriptor, size)]
         while pieces[-1] and (missing := size - sum(map(len, pieces))) > 0:
@@ -158,7 +161,7 @@ def read_up_to(path: str, size: int) -> bytes:
 def holds(path: str, data: bytes) -> bool:
     """Tell whether a file has these bytes and no others; False if there is no file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, _READ_ONLY)
     except FileNotFoundError:
         return False
     try:
@@ -182,9 +185,13 @@ def give_to_owner_of(path: Path, descriptor: int) -> None:
 
 def _give_to_owner_of(like: os.stat_result, descriptor: int) -> None:
     now = os.fstat(descriptor)
-    if (like.st_uid, like.st_gid) != (now.st_uid, now.st_gid):
+    if (like.st_uid, like.st_gid) == (now.st_uid, now.st_gid):
+        return
+    try:
+        os.fchown(descriptor, like.st_uid, like.st_gid)
+    except PermissionError:  # only root gives files away, but all may to a group they are in
         with contextlib.suppress(PermissionError):
-            os.fchown(descriptor, like.st_uid, like.st_gid)
+            os.fchown(descriptor, -1, like.st_gid)
 
 
 def adopt_folder(folder: Path, *, like: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kafkascan.files import holds, read_up_to
+from kafkascan.files import AtomicFile, holds, read_up_to, replace_files
 
 
 @pytest.fixture(params=[1, 3, 1 << 20], ids=lambda size: f"{size} bytes at once")
@@ -41,3 +43,67 @@ def test_files_are_read_up_to_a_size(tmp_path: Path) -> None:
     assert [read_up_to(str(path), size) for size in (0, 4, 6, 99)] == [
         b"", b"a fi", b"a file", b"a file"
     ]  # fmt: skip
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert not holds(str(tmp_path / "pipe"), b"data")
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
+    """Also of those files that were whole, and what is still in a buffer is not written."""
+    resource = pytest.importorskip("resource")
+    (tmp_path / "first").write_bytes(b"old")
+    folder = tmp_path / "first", tmp_path / "second", tmp_path / "third"
+    pid = os.fork()
+    if not pid:  # a limit cannot be taken back
+        status = 2
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+            files = [(path, bytes(50 * number), tmp_path) for number, path in enumerate(folder, 1)]
+            replace_files([*files, (tmp_path / "last", b"x", tmp_path)], lambda path: None)
+        except OSError as error:
+            status = 0 if error.errno == errno.EFBIG else 1
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["first"]
+    assert (tmp_path / "first").read_bytes() == b"old"
+
+
+def as_nobody(groups: list[int], work: Callable[[], object]) -> None:
+    """Do something as somebody who is in some groups."""
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            os.setgroups(groups)
+            os.setgid(65534)
+            os.setuid(65534)
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_who_cannot_give_files_away_leaves_them_to_their_group(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "old").write_bytes(b"old")
+    for path, mode in ((folder, 0o775), (folder / "old", 0o664)):
+        os.chown(path, 1234, 4321)
+        path.chmod(mode)
+    for parent in folder.parents[:3]:
+        if parent.owner() == "root" and parent != Path("/tmp"):
+            parent.chmod(parent.stat().st_mode | 0o011)
+
+    def replace() -> None:
+        with AtomicFile(folder / "old", like=folder / "old") as file:
+            file.stream.write(b"new")
+
+    as_nobody([4321], replace)
+    status = (folder / "old").stat()
+    assert (folder / "old").read_bytes() == b"new"
+    assert (status.st_gid, status.st_mode & 0o777) == (4321, 0o664)
