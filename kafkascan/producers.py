@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import producers as _core
-from kafkascan.batch_columns import BatchTable, require_batch_table
+from kafkascan.batch_columns import (
+    BatchTable,
+    is_control,
+    is_transactional,
+    require_batch_table,
+)
 from kafkascan.batches import scan_batches
 from kafkascan.checksums import crc32c
 from kafkascan.errors import (
@@ -196,6 +201,12 @@ class ProducerState:
         ids = ids[np.argsort(first, kind="stable")]
         news = ProducerState(self._without_batches(ids))
         completed = news.apply(source, batches)
+        # It knows of all that have begun, by their offsets, and then of those that have ended.
+        again = _repeated(completed["first_offset"])
+        if again is not None:
+            row = int(completed["row"][again])
+            error = _not_begun(source.path, batches[row])
+            raise RefusedBatchError(row, error, completed[:again], is_fatal=True)
         order = np.argsort(ids)
         found = news._entries[: news._count]
         found = found[np.argsort(found["producer_id"])][np.argsort(order)]
@@ -216,6 +227,18 @@ class ProducerState:
         known["offset_delta"] = 0
         return known
 
+    def open_transactions(self) -> dict[int, int]:
+        """Return the first offset of each producer's open transaction."""
+        known = self._entries[: self._count]
+        known = known[known["current_txn_first_offset"] >= 0]
+        return dict(
+            zip(
+                known["producer_id"].tolist(),
+                known["current_txn_first_offset"].tolist(),
+                strict=True,
+            )
+        )
+
     def entries(self) -> NDArray[np.void]:
         """
         Return what is known of each producer.
@@ -229,6 +252,66 @@ class ProducerState:
             return _NO_PRODUCERS
         known = self._entries[: self._count]
         return known.take(java_hash_order(known["producer_id"]))
+
+
+def require_begun(
+    path: str, batches: BatchTable, completed: NDArray[np.void], open_before: dict[int, int]
+) -> None:
+    """
+    Fail where Kafka fails: it knows transactions by their first offsets, of which there is one.
+
+    Where batches are repeated, two producers may have begun at the same one. The first that
+    ends takes both away.
+
+    Parameters
+    ----------
+    path : str
+        Of the source, for errors.
+    batches : array of BATCH_DTYPE, shape (n,)
+        That were applied one after the other.
+    completed : array of COMPLETED_TRANSACTION
+        What came of it.
+    open_before : dict of int to int
+        First offsets of transactions that were open before, by producer.
+
+    Raises
+    ------
+    RefusedBatchError
+    """
+    if _repeated(completed["first_offset"]) is None:
+        return
+    current, ongoing = open_before.copy(), set(open_before.values())
+    ended = {row: number for number, row in enumerate(completed["row"].tolist())}
+    rows = np.flatnonzero(is_transactional(batches) & (batches["producer_id"] >= 0))
+    is_marker = is_control(batches)
+    for row in rows.tolist():
+        producer, offset = int(batches["producer_id"][row]), int(batches["base_offset"][row])
+        if row in ended:
+            first = current.pop(producer, None)
+            if first not in ongoing:
+                error = _not_begun(path, batches[row])
+                raise RefusedBatchError(row, error, completed[: ended[row]], is_fatal=True)
+            ongoing.remove(first)
+        elif not is_marker[row] and producer not in current:
+            current[producer] = offset
+            ongoing.add(offset)
+
+
+def _repeated(values: NDArray[np.int64]) -> int | None:
+    """Return where a value stands for the second time, if one does."""
+    if len(values) < 2:
+        return None
+    seen: set[int] = set()
+    for row, value in enumerate(values.tolist()):
+        if value in seen:
+            return row
+        seen.add(value)
+    return None
+
+
+def _not_begun(path: str, batch: np.void) -> CorruptBatchError:
+    detail = "another transaction began at the same offset, and Kafka does not know of this one"
+    return record_error("BAD_CONTROL_RECORD", path, batch, detail)
 
 
 def java_hash_order(ids: NDArray[np.int64], *, buckets_for: int | None = None) -> NDArray[np.intp]:

@@ -31,6 +31,7 @@ from kafkascan.layout import (
 from kafkascan.producers import (
     ProducerState,
     RefusedBatchError,
+    require_begun,
     transaction_index_entries,
 )
 from kafkascan.sources import Source
@@ -133,7 +134,7 @@ def recover_segment(
     known = batches if misfit is None else batches[: misfit.row]
     covered = known
     try:
-        completed = state.apply(source, known)
+        completed = _applied(source, state, known)
     except RefusedBatchError as refused:
         if refused.is_fatal:
             raise refused.error from None
@@ -163,6 +164,18 @@ def recover_segment(
     if misfit is not None:
         raise OverflowingSegmentError(recovered)
     return recovered
+
+
+def _applied(source: Source, state: ProducerState, batches: BatchTable) -> NDArray[np.void]:
+    """Apply batches to what is known of producers, to an end that Kafka arrives at, too."""
+    open_before = state.open_transactions()
+    try:
+        completed = state.apply(source, batches)
+    except RefusedBatchError as refused:
+        require_begun(source.path, batches[: refused.row], refused.completed, open_before)
+        raise
+    require_begun(source.path, batches, completed, open_before)
+    return completed
 
 
 def _require_ascending(source: Source, aborted: NDArray[np.void]) -> None:

@@ -23,7 +23,7 @@ import kafkascan as ks
 from kafkascan import file_changes
 from kafkascan.data_dir_lock import locked
 from kafkascan.metadata_log import read_cluster_metadata
-from tests.support.logs import WrittenLog
+from tests.support.logs import COMMIT, TRANSACTIONAL, WrittenLog, marker
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import message_v1
 
@@ -316,6 +316,45 @@ def test_a_last_message_that_brokers_cannot_decompress(tmp_path: Path) -> None:
     assert isinstance(told.error, ks.InvalidRecordError)
     assert told.error.position == 0
     assert contents(folder) == {f"{0:020}.log": wrapper}
+
+
+@pytest.mark.parametrize(
+    ("order", "is_loaded"),
+    [
+        ("b1 b2 e1", True),
+        ("b1 b2 e1 e2", False),
+        ("b1 e1 b2 e2", True),
+        ("b1 b2 e1 b3 e2", True),
+        ("b1 b2 e2 e1 b3 e3", False),
+    ],
+)
+@pytest.mark.parametrize("is_recovered", [True, False])
+def test_transactions_that_begin_at_one_offset(
+    tmp_path: Path, order: str, is_loaded: bool, is_recovered: bool
+) -> None:
+    """Kafka knows them by it; segments that are not recovered are read at once for producers."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    log = b""
+    for number, (what, producer) in enumerate(order.split()):
+        known = {"producer_id": int(producer), "producer_epoch": 0, "timestamp_delta": 0}
+        if what == "e":
+            log += marker(COMMIT, base_offset=10 + number, **known)
+        else:
+            del known["timestamp_delta"]
+            log += batch_of([RecordV2()], base_offset=0, attributes=TRANSACTIONAL,
+                            base_sequence=0, **known)  # fmt: skip
+    (folder / f"{0:020}.log").write_bytes(log)
+    (folder / f"{0:020}.index").touch()
+    (folder / f"{50:020}.log").touch()
+    (folder / f"{50:020}.index").touch()
+    point = 0 if is_recovered else 50
+    (told,) = ks.recover(folder, recovery_point=point, interval_bytes=10**6).partitions
+    if is_loaded and (is_recovered or order.count("e") == 1):
+        assert told.error is None
+    else:
+        assert isinstance(told.error, ks.InvalidRecordError)
+        assert told.error.symbol == "BAD_CONTROL_RECORD"
 
 
 # ---- segments whose offsets lie too far apart ---------------------------------------------------
