@@ -397,8 +397,10 @@ class _Loading:
         self._epochs_changed |= any(entry.start_offset <= log_start for entry in self._epochs)
         self._set_epochs(truncated_from_start(self._epochs, log_start))
         if self._epochs_changed:
-            data = leader_epochs_file(self._epochs)
-            self._files.write(LEADER_EPOCH_CHECKPOINT, data, "the leader epochs of the log")
+            data, reason = leader_epochs_file(self._epochs), "the leader epochs of the log"
+            # As Kafka, which writes it when it sees a new epoch: segments that have got their
+            # indexes are read late, and an epoch that is seen late is none.
+            self._files.write(LEADER_EPOCH_CHECKPOINT, data, reason, at_first=True)
             self._files.delete(f"{LEADER_EPOCH_CHECKPOINT}.tmp", "a write that was interrupted")
         elif LEADER_EPOCH_CHECKPOINT not in self._files:
             self._files.write(LEADER_EPOCH_CHECKPOINT, b"", "the file is missing")

@@ -117,6 +117,7 @@ class StagedFiles:
         self._reasons: dict[str, str] = {}
         # By the name on disk.
         self._gone: dict[str, Change] = {}
+        self._first_written: set[str] = set()
         # In the order in which they are to go.
         self._at_first: dict[str, None] = {}
         # Parts of logs by their names, each with the name of its log; those logs by theirs.
@@ -168,8 +169,20 @@ class StagedFiles:
             return self._written[name]
         return read_up_to(self.origin(name), self.size(name))
 
-    def write(self, name: str, data: bytes, reason: str) -> None:
-        """Let a file have these bytes; if it has them on disk, nothing is noted."""
+    def write(self, name: str, data: bytes, reason: str, *, at_first: bool = False) -> None:
+        """
+        Let a file have these bytes; if it has them on disk, nothing is noted.
+
+        Parameters
+        ----------
+        name : str
+        data : bytes
+        reason : str
+        at_first : bool
+            Whether it is to be there before anything else is changed.
+        """
+        if at_first:
+            self._first_written.add(name)
         if self._is_on_disk(name, data):
             self._gone.pop(name, None)
             self._written.pop(name, None)
@@ -274,6 +287,7 @@ class StagedFiles:
         Segments behind damage go before the damage does, which says that they must go.
         Other files go when those that are written are there.
         """
+        written = self._rewritten()
         splits = self.splits()
         superseded = [name for name in self._at_first if name in self._gone]
         wholes = [self._wholes[one.change.name] for one in splits]
@@ -284,12 +298,13 @@ class StagedFiles:
             if name not in self and name not in split
         ]
         return [
+            *(change for change in written if change.name in self._first_written),
             *(self._gone[name] for name in superseded if name not in self),
             *self._renamed([one.change.name for one in splits]),
             *(change for change in deleted if change.shortens_log),
             *(one.change for one in splits),
             *self._truncated(),
-            *self._rewritten(),
+            *(change for change in written if change.name not in self._first_written),
             *(
                 change
                 for change in deleted
