@@ -227,17 +227,12 @@ class ProducerState:
         known["offset_delta"] = 0
         return known
 
-    def open_transactions(self) -> dict[int, int]:
-        """Return the first offset of each producer's open transaction."""
+    def open_transactions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the producers that have open transactions, and the first offsets of these."""
         known = self._entries[: self._count]
-        known = known[known["current_txn_first_offset"] >= 0]
-        return dict(
-            zip(
-                known["producer_id"].tolist(),
-                known["current_txn_first_offset"].tolist(),
-                strict=True,
-            )
-        )
+        first = known["current_txn_first_offset"]
+        rows = np.flatnonzero(first >= 0)
+        return known["producer_id"][rows], first[rows]
 
     def entries(self) -> NDArray[np.void]:
         """
@@ -255,7 +250,10 @@ class ProducerState:
 
 
 def require_begun(
-    path: str, batches: BatchTable, completed: NDArray[np.void], open_before: dict[int, int]
+    path: str,
+    batches: BatchTable,
+    completed: NDArray[np.void],
+    open_before: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> None:
     """
     Fail where Kafka fails: it knows transactions by their first offsets, of which there is one.
@@ -271,8 +269,8 @@ def require_begun(
         That were applied one after the other.
     completed : array of COMPLETED_TRANSACTION
         What came of it.
-    open_before : dict of int to int
-        First offsets of transactions that were open before, by producer.
+    open_before : tuple of ndarray
+        What `ProducerState.open_transactions` said before.
 
     Raises
     ------
@@ -280,7 +278,8 @@ def require_begun(
     """
     if _repeated(completed["first_offset"]) is None:
         return
-    current, ongoing = open_before.copy(), set(open_before.values())
+    producers, offsets = (one.tolist() for one in open_before)
+    current, ongoing = dict(zip(producers, offsets, strict=True)), set(offsets)
     ended = {row: number for number, row in enumerate(completed["row"].tolist())}
     rows = np.flatnonzero(is_transactional(batches) & (batches["producer_id"] >= 0))
     is_marker = is_control(batches)
@@ -299,10 +298,11 @@ def require_begun(
 
 def _repeated(values: NDArray[np.int64]) -> int | None:
     """Return where a value stands for the second time, if one does."""
-    if len(values) < 2:
+    known = values.tolist()
+    if len(set(known)) == len(known):
         return None
     seen: set[int] = set()
-    for row, value in enumerate(values.tolist()):
+    for row, value in enumerate(known):
         if value in seen:
             return row
         seen.add(value)
