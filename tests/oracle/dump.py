@@ -130,6 +130,19 @@ def _run_fields(data_dir: Path, output: Path, class_path: str) -> None:
     _run_java(class_path, "kafkascan.oracle.BatchFields", runs, data_dir.parent)
 
 
+def run_dump(
+    arguments: Sequence[Sequence[str]], scratch: Path, class_path: str
+) -> list[tuple[str, str]]:
+    """Run DumpLogSegments with each of some lists of arguments: what it prints, what it says."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    runs = [
+        [str(scratch / f"{number}.out"), str(scratch / f"{number}.err"), *one]
+        for number, one in enumerate(arguments)
+    ]
+    _run_java(class_path, "kafkascan.oracle.DumpAll", runs, scratch)
+    return [(Path(out).read_text("utf-8"), Path(err).read_text("utf-8")) for out, err, *_ in runs]
+
+
 def _run_java(class_path: str, main: str, runs: list[list[str]], directory: Path) -> None:
     """Run a program that reads tab-separated runs from its standard input."""
     lines = "".join("\t".join(run) + "\n" for run in runs)

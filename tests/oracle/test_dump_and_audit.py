@@ -1,0 +1,347 @@
+"""Audits beside DumpLogSegments: what it complains about is found, where it says."""
+
+from __future__ import annotations
+
+import enum
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kafkascan as ks
+from kafkascan.index_checks import parse_index_file
+from tests.oracle import damaged_files as files
+from tests.oracle import damaged_logs as logs
+from tests.oracle.build import ClassPaths
+from tests.oracle.complaints import DEEP, PLAIN, SANITY, VERIFY, Complaint, Dump, dump_all
+from tests.oracle.damaged_dirs import golden_directories
+from tests.support.kafka_dump import parse_log
+from tests.unit.test_audit import TRUE_ALARMS
+
+pytestmark = pytest.mark.oracle
+
+
+def swapped_entries(directory: Path, dice: random.Random) -> None:
+    """Entries of an index that do not ascend."""
+    paths = sorted([*directory.glob("*.index"), *directory.glob("*.timeindex")])
+    if not paths:
+        return
+    path = dice.choice(paths)
+    size = 8 if path.suffix == ".index" else 12
+    data = path.read_bytes()
+    entries = [data[at : at + size] for at in range(0, len(data), size)]
+    dice.shuffle(entries)
+    path.write_bytes(b"".join(entries))
+
+
+def other_magic(directory: Path, dice: random.Random) -> None:
+    """A format that Kafka does not have."""
+    log = dice.choice(logs.logs(directory))
+    data = bytearray(log.read_bytes())
+    positions = ks.scan_batches(bytes(data)).batches["position"]
+    if len(positions):
+        data[int(dice.choice(positions)) + 16] = dice.randrange(3, 9)
+        log.write_bytes(data)
+
+
+_NOW = 1_795_230_351_982
+_COPIES = 300
+_DAMAGE: list[logs.Damage] = [
+    logs.torn_tail, logs.zero_tail, logs.garbage_tail, logs.flipped_byte, logs.flipped_byte,
+    logs.flipped_and_signed, logs.other_field, logs.swapped_batches, logs.repeated_batches,
+    logs.dropped_batch, files.lying_index, files.lying_index, files.lying_index,
+    files.index_of_another, files.index_of_another, files.preallocated_index,
+    swapped_entries, swapped_entries, swapped_entries, other_magic,
+]  # fmt: skip
+_MODES = {
+    ".log": (PLAIN, DEEP),
+    ".index": (PLAIN, VERIFY, SANITY),
+    ".timeindex": (PLAIN, VERIFY, SANITY),
+    ".txnindex": (PLAIN,),
+}
+
+
+class OnPurpose(enum.Enum):
+    """Where the tool complains about a file, and an audit does not find anything in it."""
+
+    APPENDED_AT_ONCE = "an entry leads to the first of the batches that were appended at once"
+    """Brokers before 2.0 note the last offset of an append, and where its first batch begins. The
+    tool looks at that batch alone; a reader that begins there finds the offset."""
+
+    FIRST_OFFSET = "the tool expects a segment to begin with offset 0"
+    """It takes -1 for what came before. What a log began with before is nobody's business."""
+
+    COMPACTED = "offsets are missing inside of batches that the cleaner has been in"
+    """An audit says so of the log: COMPACTION."""
+
+    LATEST_BY_HEADER = "the tool looks for the latest timestamp of a batch among its records"
+    """Kafka goes by the batch's header, and so do its indexes. Where that is not right, or the
+    batch is damaged, an audit says so of the log; one without records has no other time."""
+
+    DAMAGE_BESIDE = "the tool dies of another file that it reads with an index"
+    """That is the log; and of times, the index of offsets. An audit says so of those."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A partition, how it was damaged, what the tool says of its files, and what an audit does."""
+
+    folder: Path
+    origin: Path
+    damage: str
+    dumps: list[Dump]
+    findings: list[ks.LogFinding]
+
+    def of(self, file: str | None) -> list[ks.LogFinding]:
+        return [one for one in self.findings if one.file == file]
+
+    def __str__(self) -> str:
+        return f"{self.folder} ({self.origin.parent.parent.name}, {self.damage})"
+
+
+@pytest.fixture(scope="module")
+def cases(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
+    root, dice = tmp_path_factory.mktemp("dumps"), random.Random(6)
+    originals = golden_directories()
+    made: list[tuple[Path, Path, str]] = []
+    for number in range(len(originals) + _COPIES):
+        is_intact = number < len(originals)
+        origin = originals[number] if is_intact else dice.choice(originals)
+        folder = shutil.copytree(origin, root / str(number) / origin.name)
+        for file in origin.parent.iterdir():  # what the data dir says of it
+            if file.is_file():
+                shutil.copy(file, folder.parent)
+        damage = None if is_intact else dice.choice(_DAMAGE)
+        if damage is not None:
+            damage(folder, dice)
+        made.append((folder, origin, "intact" if damage is None else damage.__name__))
+    requests = [
+        (file, mode)
+        for folder, _, _ in made
+        for file in sorted(folder.iterdir())
+        for mode in _MODES.get(file.suffix, ())
+    ]
+    by_folder: dict[Path, list[Dump]] = {folder: [] for folder, _, _ in made}
+    for dump in dump_all(requests, root / "printed", class_paths):
+        by_folder[dump.file.parent].append(dump)
+    return [
+        Case(folder, origin, damage, by_folder[folder],
+             ks.audit(folder, now_ms=_NOW, deep=True).findings)
+        for folder, origin, damage in made
+    ]  # fmt: skip
+
+
+def complaints(case: Case) -> Iterator[tuple[Dump, Complaint]]:
+    for dump in case.dumps:
+        for complaint in dump.complaints:
+            yield dump, complaint
+
+
+def test_what_the_tool_complains_about_is_found(cases: list[Case]) -> None:
+    met: Counter[str] = Counter()
+    on_purpose: Counter[OnPurpose] = Counter()
+    missing: list[str] = []
+    for case in cases:
+        for dump, complaint in complaints(case):
+            reason = difference(case, dump, complaint)
+            if reason is not None:
+                on_purpose[reason] += 1
+            elif case.of(dump.file.name):
+                met[complaint.what] += 1
+            else:
+                missing.append(f"{case}: {dump.file.name} {dump.mode}: {complaint}")
+    assert not missing, "\n".join(missing)
+    # Nothing above is there in vain.
+    assert set(on_purpose) == set(OnPurpose)
+    for what in ("bad checksum", "invalid bytes", "mismatch", "timestamp mismatch",
+                 "out of order", "not consecutive", "exception"):  # fmt: skip
+        assert met[what] >= 3, met
+
+
+def difference(case: Case, dump: Dump, complaint: Complaint) -> OnPurpose | None:
+    """Return why an audit need not find anything in the file."""
+    log = dump.file.with_suffix(".log")
+    if complaint.what == "mismatch" and leads_to(log, *complaint.numbers):
+        return OnPurpose.APPENDED_AT_ONCE
+    if complaint.what == "not consecutive":
+        before, offset = complaint.numbers
+        batches = ks.scan_batches(log, on_corrupt="stop").batches
+        if before == -1 and offset >= int(batches["base_offset"][0]) >= int(log.stem):
+            return OnPurpose.FIRST_OFFSET
+        inside = (batches["base_offset"] <= offset) & (ks.last_offset(batches) > before)
+        if inside.any() and {one.symbol for one in case.of(None)} >= {"COMPACTION"}:
+            return OnPurpose.COMPACTED
+    if complaint.what == "timestamp mismatch":
+        batches = ks.scan_batches(log, on_corrupt="stop").batches
+        of_time = batches[batches["max_timestamp"] == complaint.numbers[0]]
+        symbols = {one.symbol for one in case.of(log.name)}
+        if len(of_time) and (symbols & _OF_RECORDS or of_time[0]["records_count"] == 0):
+            return OnPurpose.LATEST_BY_HEADER
+    beside = {".index": [log], ".timeindex": [log, log.with_suffix(".index")]}
+    others = beside.get(dump.file.suffix, [])
+    if complaint.what == "exception" and any(case.of(one.name) for one in others):
+        return OnPurpose.DAMAGE_BESIDE
+    return None
+
+
+_OF_RECORDS = {"BAD_CRC", "BAD_RECORDS", "MAX_TIMESTAMP_MISMATCH"}
+
+
+def leads_to(log: Path, indexed: int, met: int) -> bool:
+    """Tell whether a reader that begins at the batch with one last offset comes to another one."""
+    ends = ks.last_offset(ks.scan_batches(log, on_corrupt="stop").batches).tolist()
+    return met < indexed and met in ends and indexed in ends[ends.index(met) :]
+
+
+def test_places_are_those_that_the_tool_names(cases: list[Case]) -> None:
+    """Of the first of each kind, which is what a finding tells."""
+    compared: Counter[str] = Counter()
+    for case in cases:
+        for dump in case.dumps:
+            found = {one.symbol: one for one in case.of(dump.file.name)}
+            for what, check in (
+                ("bad checksum", check_checksums),
+                ("invalid bytes", check_tail),
+                ("mismatch", check_offsets),
+                ("timestamp mismatch", check_times),
+            ):
+                said = [one.numbers for one in dump.complaints if one.what == what]
+                if said and found:
+                    assert check(dump, said, found), f"{case}: {dump}: {found}"
+                    compared[what] += 1
+    assert len(compared) == 4
+    assert min(compared.values()) >= 3, compared
+
+
+Said = list[tuple[int, ...]]
+Found = dict[str, ks.LogFinding]
+
+
+def check_checksums(dump: Dump, said: Said, found: Found) -> bool:
+    one = found.get("BAD_CRC")
+    if one is None:  # behind a magic that Kafka does not have, the tool reads on
+        return "BAD_MAGIC" in found["CORRUPT"].message
+    is_whole = not any(one.what == "exception" for one in dump.complaints)
+    return one.offset in {offset for (offset,) in said} and (
+        one.count == len(said) if is_whole else one.count >= len(said)
+    )
+
+
+def check_tail(dump: Dump, said: Said, found: Found) -> bool:
+    ((count,),) = said
+    places = {one.position for symbol, one in found.items() if symbol in _TAILS}
+    return dump.file.stat().st_size - count in places
+
+
+_TAILS = ("TORN_TAIL", "CUT_SEGMENT", "ZERO_TAIL", "CORRUPT")
+
+
+def check_offsets(dump: Dump, said: Said, found: Found) -> bool:
+    """Entries that are wrong are among those that the tool names."""
+    (entries, _), base = parse_index_file(dump.file.read_bytes(), dump.file), int(dump.file.stem)
+    first = [found[symbol].position for symbol in _OF_ENTRIES if symbol in found]
+    named = {base + int(entries["relative_offset"][at // 8]) for at in first if at is not None}
+    return not first or bool(named & {offset for offset, _ in said})
+
+
+_OF_ENTRIES = ("WRONG_POSITION", "OFFSET_NOT_IN_LOG")
+
+
+def check_times(dump: Dump, said: Said, found: Found) -> bool:
+    one = found.get("TIMESTAMP_MISMATCH") or found.get("OFFSET_NOT_IN_LOG")
+    if one is None or one.position is None:
+        return bool(found)
+    entries, _ = parse_index_file(dump.file.read_bytes(), dump.file)
+    return int(entries["timestamp"][one.position // 12]) in {time for time, _ in said}
+
+
+def test_healthy_logs_are_healthy_to_both(cases: list[Case]) -> None:
+    """But for what was written there on purpose."""
+    quiet = 0
+    for case in cases:
+        if case.damage != "intact":
+            continue
+        wanted = {
+            symbol
+            for topic, symbol in TRUE_ALARMS[case.origin.parent.parent.name]
+            if case.folder.name.startswith(f"{topic}-")
+        }
+        alarms = {one.symbol for one in case.findings if one.severity >= ks.Severity.WARNING}
+        assert alarms == wanted, case
+        unexplained = [
+            f"{dump.file.name} {dump.mode}: {complaint}"
+            for dump, complaint in complaints(case)
+            if difference(case, dump, complaint) is None
+            and not all(one.severity == ks.Severity.NOTE for one in case.of(dump.file.name))
+        ]
+        assert unexplained == [], case
+        quiet += not any(True for _ in complaints(case))
+    assert quiet >= 20
+
+
+def test_batches_are_listed_alike(cases: list[Case]) -> None:
+    """
+    As far as the tool comes, and kafkascan: the tool reads on behind a magic that Kafka does not
+    have, as if it were that of the current format.
+    """
+    compared = bad = unknown = 0
+    for case in cases:
+        listed = ks.scan_log_dir(case.folder)
+        chunks = list(listed)
+        rows = np.concatenate([chunk.batches for chunk in chunks])
+        segment = np.concatenate([chunk.segment for chunk in chunks])
+        names = [one.path.name for _, one in listed.segments]
+        for dump in case.dumps:
+            if dump.file.suffix != ".log" or dump.mode != PLAIN or "\n" not in dump.stdout:
+                continue
+            mine = rows[segment == names.index(dump.file.name)]
+            # It may die in the middle of a line.
+            theirs = parse_log(dump.stdout[: dump.stdout.rindex("\n") + 1])
+            count = len(theirs.batches)
+            (end,) = (one for one in listed.ends if names[one.segment] == dump.file.name)
+            if isinstance(end.error, ks.CorruptBatchError) and end.error.symbol == "BAD_MAGIC":
+                if count > len(mine):
+                    assert theirs.batches[len(mine)].magic > 2
+                    unknown += 1
+                count = min(count, len(mine))
+                del theirs.batches[count:]
+            elif not any(one.what == "exception" for one in dump.complaints):
+                assert count == len(mine), f"{case}: {dump.file.name}"
+                assert end.trailing_bytes == theirs.invalid_bytes, f"{case}: {dump.file.name}"
+            mine = mine[:count]
+            for name, values, wanted in columns(mine, dump.file, theirs.batches):
+                assert values == wanted, f"{case}: {dump.file.name}: {name}"
+            compared += count
+            bad += sum(not one.is_valid for one in theirs.batches)
+    assert compared > 3000
+    assert bad >= 5
+    assert unknown >= 1
+
+
+def columns(mine: np.ndarray, log: Path, theirs: list) -> Iterator[tuple[str, list, list]]:
+    """Yield names and values of what is compared; the old formats say less."""
+    is_new = [one.base_offset is not None for one in theirs]
+    of_mine: dict[str, Callable[[], list]] = {
+        "position": lambda: mine["position"].tolist(),
+        "size": lambda: ks.size_in_bytes(mine).tolist(),
+        "last_offset": lambda: ks.last_offset(mine).tolist(),
+        "magic": lambda: mine["magic"].tolist(),
+        "crc": lambda: mine["crc"].tolist(),
+        "max_timestamp": lambda: mine["max_timestamp"].tolist(),
+        "is_valid": lambda: ks.verify_crcs(log, mine).tolist(),
+    }
+    for name, values in of_mine.items():
+        yield name, values(), [getattr(one, name) for one in theirs]
+    for name, other in (("base_offset", "base_offset"), ("records_count", "count"),
+                        ("producer_id", "producer_id"), ("base_sequence", "base_sequence"),
+                        ("partition_leader_epoch", "partition_leader_epoch")):  # fmt: skip
+        yield (
+            name,
+            mine[name][is_new].tolist(),
+            [getattr(one, other) for one, new in zip(theirs, is_new, strict=True) if new],
+        )
