@@ -25,6 +25,24 @@ def large() -> Path:
     return folder
 
 
+def indexed() -> Path:
+    """As `large`, with the indexes that a broker keeps beside each segment."""
+    folder = corpora.FOLDER / "large-segments-indexed"
+    batches = None
+    for partition in range(4):
+        log = folder / f"topic-{partition}" / f"{0:020}.log"
+        if not log.exists():
+            log.parent.mkdir(parents=True, exist_ok=True)
+            segment = corpora.segment(1_061, varied=True)
+            batches = ks.scan_batches(segment).batches if batches is None else batches
+            offsets = ks.build_offset_index(batches, base_offset=0)
+            ks.write_index(log.with_suffix(".index"), offsets)
+            times = ks.build_time_index(batches, base_offset=0)
+            ks.write_index(log.with_suffix(".timeindex"), times)
+            log.symlink_to(segment)
+    return folder
+
+
 def small(segments: int) -> Path:
     """A data dir of one partition with many segments of 64 batches."""
     folder = corpora.FOLDER / f"small-segments-{segments}" / "topic-0"
@@ -66,13 +84,14 @@ def scan_all(data_dir: Path, threads: int) -> int:
 
 
 class DataDirs:
-    params = (("large", "small"),)
+    params = (("large", "indexed", "small"),)
     param_names = ("segments",)
     unit = "seconds"
     timeout = 600
 
     def setup(self, segments: str) -> None:
-        self.data_dir = large() if segments == "large" else small(10_000)
+        made = {"large": large, "indexed": indexed, "small": lambda: small(10_000)}
+        self.data_dir = made[segments]()
         scan_each(self.data_dir)
 
     def track_scan_each(self, segments: str) -> float:

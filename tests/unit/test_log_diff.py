@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan.alignment import _same_offsets, align_by_offset
 from kafkascan.fingerprints import FINGERPRINT
 from kafkascan.log_diff import truncation_offset
 from tests.support.logs import WrittenLog
@@ -272,3 +273,44 @@ def test_golden_logs_are_what_they_are() -> None:
     found = ks.diff_logs(data, data)
     assert found.is_same
     assert sum(one.same_batches for one in found.partitions) > 200
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("is_ascending", [True, False])
+def test_alignment_by_offset_against_a_slow_twin(seed: int, is_ascending: bool) -> None:
+    """Many short runs of what is the same, gaps on both sides, other epochs."""
+    dice = np.random.default_rng(seed)
+    whole = np.zeros(3000, FINGERPRINT)
+    whole["first_offset"] = whole["last_offset"] = np.arange(3000) * 2
+    whole["crc"], whole["size"], whole["magic"] = dice.integers(0, 2**32, 3000), 100, 2
+    left, right = (whole[dice.random(3000) < 0.8] for _ in range(2))
+    for name in ("crc", "size", "magic", "first_offset", "leader_epoch"):
+        right[name][dice.random(len(right)) < 0.1] += 1
+    if not is_ascending:
+        left["last_offset"][5] = left["last_offset"][9]
+        right["last_offset"][700] = 10**6
+    found = align_by_offset(left, right)
+    pairs = _same_offsets(left["last_offset"], right["last_offset"])
+    wanted = [
+        (row, other)
+        for row, other in zip(*pairs, strict=True)
+        if all(left[name][row] == right[name][other]
+               for name in ("crc", "size", "magic", "first_offset"))
+    ]  # fmt: skip
+    assert list(zip(found.left.tolist(), found.right.tolist(), strict=True)) == wanted
+    assert len(found) == len(wanted) > 1000
+    epochs = [left["leader_epoch"][row] != right["leader_epoch"][other] for row, other in wanted]
+    assert found.epoch_changes == sum(epochs) > 0
+    # Runs and blocks tile both.
+    for side, rows in (("left", left), ("right", right)):
+        parts = [getattr(block, side) for block in found.blocks]
+        covered = sum((part.stop - part.start for part in parts), len(found))
+        assert covered == len(rows)
+        assert not set(getattr(found, side).tolist()) & {
+            row for part in parts for row in range(part.start, part.stop)
+        }
+    if is_ascending:
+        offsets = {int(row["last_offset"]): at for at, row in enumerate(right)}
+        assert {(a, b) for a, b in wanted} <= {
+            (at, offsets.get(int(row["last_offset"]), -1)) for at, row in enumerate(left)
+        }
