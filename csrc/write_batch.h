@@ -95,11 +95,52 @@ static inline uint8_t *ks_write_sized_and_more(uint8_t *p, const ks_items *items
     return ks_write_bytes(ks_write_varlong_and_more(p, size), ks_item_data(items, i), size);
 }
 
+/* What follows the length of a record without headers. */
+static inline uint8_t *ks_write_body(uint8_t *p, const ks_records *records, int64_t i,
+                                     int64_t timestamp_delta, int64_t offset_delta) {
+    *p++ = 0;
+    p = ks_write_varlong_and_more(p, timestamp_delta);
+    p = ks_write_varlong_and_more(p, offset_delta);
+    p = ks_write_sized_and_more(p, &records->key, i);
+    p = ks_write_sized_and_more(p, &records->value, i);
+    *p++ = 0;
+    return p;
+}
+
+/* Room for all of a record but its key and value, and for moving it by what its length takes. */
+enum {
+    KS_AROUND_ITEMS = 2 * KS_MAX_VARINT_SIZE + 2 + 2 * KS_MAX_VARLONG_SIZE + 2 * KS_MAX_VARINT_SIZE
+};
+
+/* The same as `ks_write_record` where there is room enough: how long it is needs no sum. */
+static inline uint8_t *ks_write_roomy_record(uint8_t *p, const ks_records *records, int64_t i,
+                                             int64_t timestamp_delta, int64_t offset_delta) {
+    uint8_t *body = p + 2; /* what nearly all lengths take */
+    uint8_t *end = ks_write_body(body, records, i, timestamp_delta, offset_delta);
+    int64_t size = end - body;
+    int length_size = ks_size_of_varlong(size);
+    if (length_size != 2) {
+        memmove(p + length_size, body, (size_t)size);
+        ks_write_varlong(p, size);
+        return p + length_size + size;
+    }
+    p[0] = (uint8_t)(size << 1 | 0x80);
+    p[1] = (uint8_t)(size >> 6);
+    return end;
+}
+
 /* One record; returns the position behind it, or NULL if there is no room for it. */
 static inline uint8_t *ks_write_record(uint8_t *p, const uint8_t *limit, const ks_records *records,
                                        int64_t i, int64_t base_offset, int64_t base_timestamp) {
     int64_t timestamp_delta = ks_delta(records->timestamp[i], base_timestamp);
     int64_t offset_delta = ks_delta(records->offset[i], base_offset);
+    if (records->header_starts == NULL) {
+        int64_t key_size = ks_item_size(&records->key, i);
+        int64_t value_size = ks_item_size(&records->value, i);
+        if (key_size + value_size + KS_AROUND_ITEMS <= limit - p) {
+            return ks_write_roomy_record(p, records, i, timestamp_delta, offset_delta);
+        }
+    }
     int64_t body = ks_size_of_body(ks_size_of_content(records, i), timestamp_delta, offset_delta);
     if (ks_size_of_record(body) > limit - p) return NULL;
     p = ks_write_varlong_and_more(p, body);

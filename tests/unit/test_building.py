@@ -331,3 +331,13 @@ def test_batches_stay_when_the_next_are_there() -> None:
     for codec in ("none", "lz4"):
         kept = list(ks.iter_built_batches(value=values, compression_type=codec))
         assert b"".join(kept) == ks.build_batches(value=values, compression_type=codec)
+
+
+def test_lengths_of_every_size() -> None:
+    """What a record's length takes is found behind it, but where room is short."""
+    sizes = [*range(70), *range(8170, 8200), *range(1_048_560, 1_048_580), 0]
+    values = [bytes([at % 256]) * size for at, size in enumerate(sizes)]
+    for codec in ("none", "zstd"):
+        together = ks.build_batches(value=values, compression_type=codec, batch_size=1 << 30)
+        alone = ks.build_batches(value=values, compression_type=codec, max_records=1)
+        assert _values(together) == _values(alone) == values
