@@ -8,9 +8,22 @@ import signal
 import sys
 from collections.abc import Sequence
 
+# Seconds after which somebody who was told to leave is told again.
+_PATIENCE = 0.1
+
 
 def _leave(signal_number: int, _frame: object) -> None:
-    raise SystemExit(128 + signal_number)
+    """
+    Leave by an exception instead of death, so that files that are not whole are taken away.
+
+    NumPy forgets whatever is raised while it asks an operand what it is. So there is an alarm,
+    until the exception is on its way: then something is being handled, and not to be disturbed.
+    """
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, lambda *_: _leave(signal_number, None))
+        signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
+    if sys.exc_info()[1] is None:
+        raise SystemExit(128 + signal_number)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    # An exception instead of death, so that files that are not whole are taken away.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
-    return run(arguments)
+    try:
+        return run(arguments)
+    finally:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)

@@ -203,6 +203,32 @@ def test_a_signal_leaves_nothing_behind(log: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*out*"))
 
 
+def test_a_signal_is_not_forgotten(tmp_path: Path) -> None:
+    # As NumPy does where it looks for methods: it forgets what was raised.
+    program = """
+import os, signal, sys, time
+from kafkascan import cli
+from kafkascan.cli import commands
+
+def run(arguments):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    except SystemExit:
+        pass
+    try:
+        time.sleep(20)
+    finally:
+        time.sleep(0.5)  # is not disturbed
+        open(arguments[0], "w").close()
+
+commands.run = run
+cli.main(sys.argv[1:])
+"""
+    result = subprocess.run([sys.executable, "-c", program, tmp_path / "done"], timeout=15)
+    assert result.returncode == 128 + signal.SIGTERM
+    assert (tmp_path / "done").exists()
+
+
 def test_many_damaged_batches_take_no_longer_than_good_ones(tmp_path: Path) -> None:
     records = RecordV2(value=b"A" * 4000).encode() + RecordV2(value=b"A").encode()
     packed = zstandard.compress(records)
