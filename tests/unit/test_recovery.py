@@ -9,11 +9,12 @@ import gzip
 import os
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -474,10 +475,10 @@ def test_what_kafka_left_of_a_split_is_finished_or_done_again(overflowing: Path)
 
 # ---- deaths ------------------------------------------------------------------------------------
 
+# Each death is one of a child's, which need not import everything anew.
 DYING = """
     import os, signal, sys
     from kafkascan import recover
-    left = int(sys.argv[2])
     def dies(call):
         def counted(*arguments, **options):
             global left
@@ -486,11 +487,36 @@ DYING = """
                 os.kill(os.getpid(), signal.SIGKILL)
             return call(*arguments, **options)
         return counted
-    for name in ("replace", "link", "fsync", "unlink", "truncate", "fchmod"):
-        setattr(os, name, dies(getattr(os, name)))
-    recover(sys.argv[1], write=True, truncate=True, now_ms=int(sys.argv[3]))
-    print(left)
+    for line in sys.stdin:
+        left, now_ms, folder = line.rstrip().split(" ", 2)
+        child = os.fork()
+        if child:
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+            continue
+        left = int(left)
+        for name in ("replace", "link", "fsync", "unlink", "truncate", "fchmod"):
+            setattr(os, name, dies(getattr(os, name)))
+        recover(folder, write=True, truncate=True, now_ms=int(now_ms))
+        os._exit(0)
 """
+
+
+@pytest.fixture
+def dying() -> Iterator[Callable[[Path, int], int]]:
+    """Recover in a process that is killed at its n-th step: its exit code."""
+    program = [sys.executable, "-c", textwrap.dedent(DYING)]
+    with subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asked, told = process.stdin, process.stdout
+
+        def recover(folder: Path, step: int) -> int:
+            asked.write(f"{step} {NOW} {folder}\n")
+            return int(told.readline())
+
+        yield recover
 
 
 @pytest.fixture
@@ -503,7 +529,10 @@ def bare(overflowing: Path) -> Path:
 
 @pytest.mark.parametrize("folder", ["damaged", "overflowing", "bare"])
 def test_a_death_at_any_write_leaves_each_file_old_or_new(
-    folder: str, tmp_path: Path, request: pytest.FixtureRequest
+    folder: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    dying: Callable[[Path, int], int],
 ) -> None:
     damaged: Path = request.getfixturevalue(folder)
     before = contents(damaged)
@@ -516,12 +545,7 @@ def test_a_death_at_any_write_leaves_each_file_old_or_new(
         steps += 1
         mine = tmp_path / f"step-{steps}" / damaged.name
         shutil.copytree(damaged, mine)
-        result = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(DYING), mine, str(steps), str(NOW)],
-            capture_output=True,
-            check=False,
-            timeout=60,
-        )
+        exit_code = dying(mine, steps)
         for name, data in without_backups(contents(mine)).items():
             if not name.endswith((".part", ".cleaned", ".swap")):
                 assert data in (before.get(name), expected.get(name)), (steps, name)
@@ -529,9 +553,9 @@ def test_a_death_at_any_write_leaves_each_file_old_or_new(
         assert without_backups(contents(mine)) == expected, steps
         assert told_of(mine) == [], steps
         shutil.rmtree(mine.parent)
-        if result.returncode == 0:
+        if exit_code == 0:
             break
-        assert result.returncode == -9
+        assert exit_code == -signal.SIGKILL
     assert steps > 20
 
 
