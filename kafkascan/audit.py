@@ -83,7 +83,7 @@ def audit(
     expiration_ms : int, default 1 day
         The broker's ``producer.id.expiration.ms``.
     threads : int, optional
-        Segments that are read at once; by default one per CPU.
+        Segments that are read at once; by default one per CPU. Small ones are read in turn.
     on_progress : callable, optional
         Gets how many bytes of segments are done, and of how many.
 

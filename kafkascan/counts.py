@@ -115,7 +115,7 @@ def count_records(
         Decompress compressed messages of magic 0 and 1, too, whose headers do not tell how
         many records they hold.
     threads : int, optional
-        Segments that are read at once; by default one per CPU.
+        Segments that are read at once; by default one per CPU. Small ones are read in turn.
 
     Returns
     -------

@@ -14,12 +14,15 @@ from kafkascan.batch_columns import BatchTable, join_tables
 from kafkascan.errors import KafkaScanError, SourceInUseError, detached
 from kafkascan.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.log_dir import PartitionDir, SegmentFile
+from kafkascan.ordered import thread_count
 from kafkascan.sources import Source
 from kafkascan.walks import BatchWalk
 
 # Segments that one job goes through: handing a job over costs more than a small one.
 _SEGMENTS_AT_ONCE = 64
 _BYTES_AT_ONCE = 1 << 26
+# Segments below this size, on the average of so many, are bound by the interpreter.
+_SMALL, _SAMPLED = 1 << 20, 64
 # Rows that a segment is looked at with first, and bytes that may be kept for fewer of them.
 _FIRST_ROWS = 4096
 _LITTLE = 1 << 15
@@ -123,6 +126,16 @@ def group_segments(
         size += _size(segments[index][1])
     if start < stop:
         yield range(start, stop)
+
+
+def threads_for(segments: Sequence[tuple[PartitionDir, SegmentFile]], threads: int | None) -> int:
+    """Return how many threads serve: with small segments, they would only wait for each other."""
+    asked = thread_count(threads)
+    if asked == 1:
+        return 1
+    some = segments[:: max(1, len(segments) // _SAMPLED)]
+    size = sum(_size(segment) for _, segment in some)
+    return asked if size >= _SMALL * len(some) else 1
 
 
 def _size(segment: SegmentFile) -> int:

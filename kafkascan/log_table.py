@@ -11,7 +11,7 @@ import numpy as np
 from kafkascan import arrow
 from kafkascan.batch_columns import COLUMN_NAMES, require_columns
 from kafkascan.layout import BATCH_DTYPE
-from kafkascan.log_chunks import LogChunk, SegmentEnd, group_segments, read_chunks
+from kafkascan.log_chunks import LogChunk, SegmentEnd, group_segments, read_chunks, threads_for
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir
 from kafkascan.ordered import in_order
 
@@ -62,7 +62,7 @@ class LogBatches:
         self.column_names = names if columns is not None else (*PLACE_COLUMNS, *names)
         self.ends: list[SegmentEnd] = []
         self._rows = rows
-        self._threads = threads
+        self._threads = threads_for(self.segments, threads)
 
     def __iter__(self) -> Iterator[LogChunk]:
         self.ends = []
@@ -127,7 +127,7 @@ def scan_log_dir(
     rows : int, default 65536
         At most, of each chunk.
     threads : int, optional
-        Segments that are read at once; by default one per CPU.
+        Segments that are read at once; by default one per CPU. Small ones are read in turn.
     include : {"log", "all"}
         The segments that a broker would read, or also those on their way out or in, of
         partitions that are being dropped, and KRaft's snapshots.

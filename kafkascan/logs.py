@@ -24,6 +24,7 @@ from kafkascan.log_chunks import (
     OpenLook,
     group_segments,
     read_chunks,
+    threads_for,
 )
 from kafkascan.log_dir import (
     LogDir,
@@ -252,7 +253,7 @@ class LogWalk:
     ----------
     logs : sequence of Log
     threads : int, optional
-        Segments that are read at once; by default one per CPU.
+        Segments that are read at once; by default one per CPU. Small ones are read in turn.
     open_look : callable, optional
         What else is to be found out while a segment is open. What it gives of each table must
         have the attributes of a `ControlLook`.
@@ -271,7 +272,7 @@ class LogWalk:
         self.segments = [(log.partition, segment) for log in logs for segment in log.segments]
         self._log_of = [number for number, log in enumerate(logs) for _ in log.segments]
         self.firsts = [0, *itertools.accumulate(len(log.segments) for log in logs)]
-        self._threads = threads
+        self._threads = threads_for(self.segments, threads)
         self._open_look = open_look
 
     def __iter__(self) -> Iterator[Piece]:

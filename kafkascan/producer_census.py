@@ -181,7 +181,7 @@ def read_producers(
         The broker's ``producer.id.expiration.ms``: a producer that was idle for longer may go
         on with any sequence number.
     threads : int, optional
-        Segments that are read at once; by default one per CPU.
+        Segments that are read at once; by default one per CPU. Small ones are read in turn.
 
     Returns
     -------

@@ -219,7 +219,7 @@ def read_transactions(
     timeout_ms : int, default 15 minutes
         The broker's ``transaction.max.timeout.ms``.
     threads : int, optional
-        Segments that are read at once; by default one per CPU.
+        Segments that are read at once; by default one per CPU. Small ones are read in turn.
 
     Returns
     -------
