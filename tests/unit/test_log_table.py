@@ -16,6 +16,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.archives import is_archive
+from kafkascan.log_chunks import threads_for
 from kafkascan.ordered import in_order
 from tests.support.partitions import HealthyPartition
 from tests.support.records import RecordV2, batch_of
@@ -371,3 +372,16 @@ def test_a_log_is_no_tar_for_what_stands_in_a_value(tmp_path: Path) -> None:
         data[148:156] = b"99999999"  # no octal number
         other.write_bytes(data)
         assert not is_archive(other)
+
+
+def test_small_segments_are_read_in_turn(tmp_path: Path) -> None:
+    folder = tmp_path / "topic-0"
+    folder.mkdir()
+    for number in range(4):
+        (folder / f"{number:020d}.log").write_bytes(bytes(1 << 10))
+    assert threads_for(list(ks.open_log_dir(tmp_path).log_segments()), 3) == 1
+    for log in folder.iterdir():
+        os.truncate(log, 1 << 20)
+    assert threads_for(list(ks.open_log_dir(tmp_path).log_segments()), 3) == 3
+    with pytest.raises(ValueError, match="threads"):
+        threads_for([], 0)
