@@ -10,6 +10,7 @@ from setuptools import Extension, setup
 C_SOURCES = {
     "guard": ["csrc/fault_guard.c"],
     "layout": [],
+    "markers": [],
     "memory": [],
     "batches": [],
     "checksums": ["csrc/crc32c.c"],

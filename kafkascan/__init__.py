@@ -146,8 +146,8 @@ from kafkascan.sources import FileRange, Source
 from kafkascan.staged_files import Action, Change
 from kafkascan.staged_segments import SegmentReport
 from kafkascan.summary import BatchSummary, summarize
-from kafkascan.transaction_follower import TRANSACTION, TransactionState
 from kafkascan.transaction_spans import Transactions, read_transactions
+from kafkascan.transactions import TRANSACTION, TransactionState
 from kafkascan.validation import validate_batches
 
 __version__ = _version("kafkascan")

@@ -17,10 +17,8 @@ from kafkascan.errors import CorruptBatchError
 from kafkascan.layout import ScanEnd
 from kafkascan.log_chunks import SegmentEnd
 from kafkascan.logs import Log, Piece
-from kafkascan.producer_census import ProducerCounter
-from kafkascan.screening import COUNTS, OFFSETS, PRODUCERS
-from kafkascan.transaction_follower import TransactionFollower, TransactionState, is_empty
-from kafkascan.transactions import ControlRows
+from kafkascan.transaction_follower import TransactionFollower, is_empty
+from kafkascan.transactions import ControlRows, TransactionState
 
 
 class Marks(NamedTuple):
@@ -84,7 +82,6 @@ class LogAudit:
         # A KRaft snapshot is named by the offset that it ends before.
         named: list[int | None] = [None] if is_snapshot else self._bases
         self._headers = HeaderChecks(self._found, limits, self._names, named)
-        self._counter = ProducerCounter(limits.expiration_ms)
         self._aborted = AbortedCheck(self._found)
         self._tombstones = self._empty_transactions = 0
         self._is_damaged = False
@@ -95,7 +92,8 @@ class LogAudit:
             self._snapshots = SnapshotCheck(log, names, self._found)
             path = str(log.partition.path)
             start = self._bases[0] or 0 if self._bases else 0
-            self._follower = TransactionFollower(0, self._snapshots.known, start, path)
+            known, expiration_ms = self._snapshots.known, limits.expiration_ms
+            self._follower = TransactionFollower(0, known, start, path, expiration_ms)
 
     def add(self, piece: Piece) -> None:
         """Look at the batches that follow."""
@@ -116,10 +114,6 @@ class LogAudit:
             self._note_end(end)
 
     def _follow(self, batches: BatchTable, control: ControlRows, flags: int) -> None:
-        if flags & (PRODUCERS | OFFSETS | COUNTS):
-            self._counter.add(batches, control)
-        elif len(batches):
-            self._counter.pass_over(batches)
         was_known = self._follower.error is None
         pauses = self._snapshots.pauses(batches)
         ended = self._follower.add_batches(batches, control, flags, pauses)
@@ -261,26 +255,26 @@ class LogAudit:
         self._found.add("HANGING_TRANSACTION", self._names[number], message, offset=first)
 
     def _note_producers(self) -> None:
-        counts = self._counter.counts()
-        counts = counts[counts["producer_id"] >= 0]
+        orders = self._follower.state.orders()
         for symbol, column, first, said in (
             ("SEQUENCE_GAP", "sequence_gaps", "first_gap", "skips sequence numbers"),
             ("DUPLICATE_SEQUENCE", "duplicates", "first_duplicate", "repeats sequence numbers"),
             ("FENCED_PRODUCER", "fenced", "first_fenced", "goes on after a later epoch of it"),
         ):
-            wrong = np.flatnonzero(counts[column] > 0)
+            wrong = np.flatnonzero(orders[column] > 0)
             if len(wrong):
-                one = counts[wrong[np.argmin(counts[first][wrong])]]
+                one = orders[wrong[np.argmin(orders[first][wrong])]]
                 self._found.add(
                     symbol,
                     None,
                     f"producer {one['producer_id']} {said} at offset {one[first]}",
                     offset=int(one[first]),
-                    count=int(counts[column].sum()),
+                    count=int(orders[column].sum()),
                 )
-        if len(counts) > self._limits.many_producers:
-            latest = min(self._limits.now_ms, int(counts["last_timestamp"].max()))
-            alive = int((counts["last_timestamp"] > latest - self._limits.expiration_ms).sum())
+        if len(orders) > self._limits.many_producers:
+            latest = min(self._limits.now_ms, int(orders["last_seen_ms"].max()))
+            is_alive = orders["last_seen_ms"] > latest - self._limits.expiration_ms
+            alive = int(is_alive.sum())
             if alive > self._limits.many_producers:
                 message = f"{alive:,} producers wrote within the time a broker remembers them"
                 self._found.add("MANY_PRODUCERS", None, message, count=alive)

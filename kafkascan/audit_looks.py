@@ -20,13 +20,12 @@ from kafkascan.indexes import IndexEntries
 from kafkascan.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.log_dir import SegmentFile
 from kafkascan.logs import ControlLook
-from kafkascan.screening import CONTROL, screen
+from kafkascan.screening import screen
 from kafkascan.sources import Source
 from kafkascan.transactions import (
     MARKER,
     NO_RECORD,
     ControlRows,
-    producers_control_rows,
     read_control_rows,
 )
 from kafkascan.walks import BatchWalk, collect
@@ -152,13 +151,13 @@ class AuditLooks:
         )
         if self._screen is not None:
             self._screen.add(batches)
-        if "txnindex" in self._indexes and flags & CONTROL:
-            self._markers.append(batches.take(producers_control_rows(batches)))
         is_bad = None
         if self._verify:
             verdicts = verify_rows(self._source, batches)
             is_bad = None if verdicts.all() else ~verdicts
         control = self._control(batches, flags, is_bad)
+        if "txnindex" in self._indexes:
+            self._markers.append(batches.take(control.rows))
         if not self._deep:
             return TableLook(flags, control, is_bad)
         return self._look_into(batches, flags, control, is_bad)

@@ -52,17 +52,21 @@ def require_batch_table(batches: Any) -> BatchTable:
     return np.ascontiguousarray(batches)
 
 
-def join_tables(tables: Sequence[BatchTable]) -> BatchTable:
+def join_rows(tables: Sequence[NDArray[np.void]], dtype: np.dtype[np.void]) -> NDArray[np.void]:
     """
-    Return one table with the rows of all, copied.
+    Return one contiguous table with the rows of all, copied.
 
     NumPy copies structured arrays field by field; rows without holes are bytes, which
     takes a tenth of the time.
     """
     if not tables:
-        return np.empty(0, BATCH_DTYPE)
-    joined: BatchTable = np.concatenate([table.view(np.uint8) for table in tables])
-    return joined.view(BATCH_DTYPE)
+        return np.empty(0, dtype)
+    return np.concatenate([table.view(np.uint8) for table in tables]).view(dtype)
+
+
+def join_tables(tables: Sequence[BatchTable]) -> BatchTable:
+    """Return one table of batches with the rows of all, copied."""
+    return join_rows(tables, BATCH_DTYPE)
 
 
 def last_offset(batches: BatchTable) -> NDArray[np.int64]:

@@ -16,7 +16,8 @@ from kafkascan.committed import CommittedView
 from kafkascan.decoding import iter_decoded
 from kafkascan.logs import ControlLook, ControlLooks, Log, LogsLike, LogWalk, Piece, open_logs
 from kafkascan.screening import CONTROL, FORMATS, TRANSACTIONS
-from kafkascan.transaction_follower import TRANSACTION, TransactionState, follower_of
+from kafkascan.transaction_follower import follower_of
+from kafkascan.transactions import TRANSACTION, TransactionState
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batch_columns import BatchTable
+from kafkascan.batch_columns import BatchTable, join_rows
 from kafkascan.errors import CorruptBatchError
 from kafkascan.log_chunks import (
     LogChunk,
@@ -39,7 +39,7 @@ from kafkascan.ordered import in_order
 from kafkascan.producers import parse_producer_snapshot
 from kafkascan.screening import screen
 from kafkascan.sources import HasSource, Source, SourceLike, borrowed_source
-from kafkascan.transactions import NO_CONTROL, ControlRows, read_control_rows
+from kafkascan.transactions import MARKER, NO_CONTROL, ControlRows, read_control_rows
 
 LogsLike: TypeAlias = "LogDir | PartitionDir | SourceLike"
 """A data dir, a tar of one, the folder of a partition (each as an object or a path), or a
@@ -205,7 +205,7 @@ class Piece:
             errors |= {count + at: error for at, error in one.errors.items()}
             count += len(one.rows)
         rows = np.concatenate([row + one.rows for row, one in found])
-        markers = np.concatenate([one.markers for _, one in found])
+        markers = join_rows([one.markers for _, one in found], MARKER)
         return ControlRows(rows, markers, errors)
 
 

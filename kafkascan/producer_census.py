@@ -10,15 +10,17 @@ from numpy.typing import NDArray
 
 from kafkascan import arrow
 from kafkascan._core import census as _core
-from kafkascan.batch_columns import BatchTable, next_offset
+from kafkascan.batch_columns import BatchTable, join_rows
 from kafkascan.compression_sample import CompressionSample
 from kafkascan.errors import STATUS
 from kafkascan.layout import CompressionType
 from kafkascan.logs import Log, LogsLike, LogWalk, open_logs, producers_before
 from kafkascan.producers import (
     PRODUCER_EXPIRATION_MS,
+    PRODUCER_ORDER,
     ProducerState,
     RefusedBatchError,
+    empty_slots,
 )
 from kafkascan.transactions import ControlRows
 
@@ -30,11 +32,15 @@ _NAMES = (
     "size_in_bytes", "largest_batch", "first_offset", "last_offset", "first_timestamp",
     "last_timestamp", "transactional_batches", "markers", "codecs", "compressed_batches",
     "epoch_bumps", "wraps", "sequence_gaps", "missing_records", "first_gap", "duplicates",
-    "first_duplicate", "fenced", "first_fenced", "forgotten", "spanning_batches",
-    "span_ms_total", "span_ms_max", "holes_before", "last_seen_ms",
+    "first_duplicate", "fenced", "first_fenced", "forgotten", "spanning_batches", "span_ms_max",
+)  # fmt: skip
+_AMOUNTS = (
+    "batches", "records", "size_in_bytes", "largest_batch", "first_offset", "last_offset",
+    "first_timestamp", "last_timestamp", "transactional_batches", "markers", "codecs",
+    "compressed_batches", "spanning_batches", "span_ms_total", "span_ms_max",
 )  # fmt: skip
 
-PRODUCER_COUNTS = np.dtype([(name, "=i8") for name in _NAMES])
+PRODUCER_COUNTS = np.dtype([(name, "=i8") for name in (*(PRODUCER_ORDER.names or ()), *_AMOUNTS)])
 """What is said of a producer in a log, in numbers of eight bytes each.
 
 ``producer_id`` is -1 for all batches of no producer, and of messages of magic 0 and 1.
@@ -118,7 +124,7 @@ class ProducerCensus:
         for name in _NAMES:
             if name == "codecs":
                 columns[name] = [_codec_names(bits) for bits in counts[name].tolist()]
-            elif name not in ("holes_before", "last_seen_ms", "span_ms_total"):
+            else:
                 columns[name] = counts[name].tolist()
         for name, values in (
             ("mean_batch_size", self.mean_batch_size),
@@ -210,7 +216,7 @@ def read_producers(
                 errors.setdefault(piece.log, end.error)
         if piece.is_last:
             done.append((piece.log, counters.pop(piece.log).counts()))
-    counts = np.concatenate([np.empty(0, PRODUCER_COUNTS), *(found for _, found in done)])
+    counts = join_rows([found for _, found in done], PRODUCER_COUNTS)
     log = np.repeat(
         np.array([number for number, _ in done], np.int32), [len(found) for _, found in done]
     )
@@ -244,7 +250,7 @@ class ProducerCounter:
             np.uint8
         )
         self._counts = counts
-        self._slots = np.full(1 << (2 * capacity - 1).bit_length(), -1, np.int32)
+        self._slots = empty_slots(capacity)
         _core.index_counts(self._counts, self._used, self._slots)
 
     def add(self, batches: BatchTable, control: ControlRows) -> None:
@@ -260,12 +266,6 @@ class ProducerCounter:
             row += rows
             if status == STATUS["OUTPUT_FULL"]:
                 self._make_room(2 * len(self._counts))
-
-    def pass_over(self, batches: BatchTable) -> None:
-        """Leave batches out that no producer wrote, and that lack no offset between them."""
-        if 0 <= self._next_offset != int(batches[0]["base_offset"]):
-            self._holes += 1
-        self._next_offset = int(next_offset(batches[-1:])[0])
 
     def counts(self) -> NDArray[np.void]:
         """Return what was counted so far."""

@@ -27,7 +27,7 @@ from kafkascan.errors import (
 from kafkascan.files import AtomicFile
 from kafkascan.layout import PRODUCER_ENTRY, SNAPSHOT_HEADER, TRANSACTION_INDEX_ENTRY
 from kafkascan.sources import Source, SourceLike, borrowed_source
-from kafkascan.transactions import ControlRows, read_control_rows
+from kafkascan.transactions import TRANSACTION, ControlRows, read_control_rows
 
 PRODUCER_EXPIRATION_MS = 86_400_000
 """Kafka's ``producer.id.expiration.ms``: an idle producer is forgotten after this time."""
@@ -46,16 +46,48 @@ COMPLETED_TRANSACTION = np.dtype(
 offset, ``last_stable_offset`` where the first transaction of another producer that was still
 open began, or what follows the marker."""
 
+PRODUCER_ORDER = np.dtype(
+    [
+        (name, "=i8")
+        for name in (
+            "producer_id", "producer_epoch", "last_sequence", "holes_before", "last_seen_ms",
+            "first_epoch", "wraps", "epoch_bumps", "sequence_gaps", "missing_records",
+            "first_gap", "duplicates", "first_duplicate", "fenced", "first_fenced", "forgotten",
+        )
+    ]
+)  # fmt: skip
+"""In which order the batches of a producer came; the names are those of `PRODUCER_COUNTS`."""
+
+LOG_PLACE = np.dtype([("next_offset", "=i8"), ("holes", "=i8"), ("expiration_ms", "=i8")])
+"""Where a log has been followed to, and how many times offsets were missing before."""
+
 # Kafka takes records that it cannot read for the end of a log, but not what its codecs throw.
 _FATAL = ("UNSUPPORTED_COMPRESSION", "BAD_COMPRESSED_DATA", "OUTPUT_TOO_LARGE")
 _SNAPSHOT_VERSION = 1
 _SNAPSHOT_ENTRY = PRODUCER_ENTRY.newbyteorder(">")
 _FIRST_ROOM = 64
+_FEW = 1 << 14
 _FIRST_BUCKETS = 16
 _NO_PRODUCERS = np.empty(0, PRODUCER_ENTRY)
 _NO_SLOTS = np.empty(0, np.int32)
+_OPEN_TRANSACTION = np.dtype([("first_offset", "=i8"), ("entry", "=i8")])
+_NONE_OPEN = np.empty(0, _OPEN_TRANSACTION)
+_NO_SPANS = np.empty(0, TRANSACTION)
+_NO_ORDERS = np.empty(0, PRODUCER_ORDER)
+_NO_PLACE = np.empty(0, LOG_PLACE)
 _NONE_ABORTED = np.empty(0, TRANSACTION_INDEX_ENTRY)
 _NONE_COMPLETED = np.empty(0, COMPLETED_TRANSACTION)
+
+
+def empty_slots(capacity: int) -> NDArray[np.int32]:
+    """
+    Return room to note where so many producers are found, by hash.
+
+    Where they are few, there is room enough for hardly any to be found beside its place: a
+    branch that is guessed wrong takes as long as all the rest that is done for a batch.
+    """
+    spread = 8 if capacity <= _FEW else 2
+    return np.full(1 << (spread * capacity - 1).bit_length(), -1, np.int32)
 
 
 class RefusedBatchError(Exception):
@@ -93,10 +125,14 @@ class ProducerState:
     """
 
     def __init__(self, entries: NDArray[np.void] | None = None) -> None:
-        self._entries = _NO_PRODUCERS if entries is None else entries
+        self._entries = _NO_PRODUCERS if entries is None else _last_of_each(entries)
         self._count = len(self._entries)
         # Where producers are found; made when there are some to look for.
         self._slots = _NO_SLOTS
+        self._opened, self._open_count = _NONE_OPEN, -1
+        # What `ProducerTrails` asks for besides.
+        self._spans, self._orders, self._place = _NO_SPANS, _NO_ORDERS, _NO_PLACE
+        self._is_known = True
 
     def __len__(self) -> int:
         return self._count
@@ -108,8 +144,10 @@ class ProducerState:
         known, capacity = self._entries[: self._count], max(capacity, _FIRST_ROOM)
         self._entries = np.empty(capacity, PRODUCER_ENTRY)
         self._entries[: len(known)] = known
-        self._slots = np.full(1 << (2 * capacity - 1).bit_length(), -1, np.int32)
+        self._slots = empty_slots(capacity)
         _core.index_entries(self._entries, len(known), self._slots)
+        # Twice as many: those that have ended are looked through once in so many others.
+        self._opened, self._open_count = np.empty(2 * capacity, _OPEN_TRANSACTION), -1
 
     def apply(self, source: Source, batches: BatchTable) -> NDArray[np.void]:
         """
@@ -151,22 +189,23 @@ class ProducerState:
         markers, errors = control.markers, control.errors
         stop = int(control.rows[min(errors)]) if errors else len(batches)
         completed = np.empty(len(markers), COMPLETED_TRANSACTION)
-        row = said = ended = 0
+        spans = np.empty(len(markers) if len(self._spans) else 0, TRANSACTION)
+        row = said = ended = emptied = 0
         status = STATUS["OUTPUT_FULL"]
         while status == STATUS["OUTPUT_FULL"]:
-            status, rows, markers_read, now_ended, self._count = _core.apply_into(
-                batches[row:stop],
-                markers[said:],
-                self._entries,
-                self._count,
-                self._slots,
-                np.empty(len(self._entries), np.int32),
-                completed[ended:],
-            )
+            (
+                status, rows, markers_read, now_ended, now_emptied, self._count, self._open_count
+            ) = _core.apply_into(
+                batches[row:stop], markers[said:], self._entries, self._count, self._slots,
+                self._opened, self._open_count, completed[ended:], self._spans, spans[emptied:],
+                self._orders, self._place, self._is_known,
+            )  # fmt: skip
             completed["row"][ended : ended + now_ended] += row
-            row, said, ended = row + rows, said + markers_read, ended + now_ended
+            row, said = row + rows, said + markers_read
+            ended, emptied = ended + now_ended, emptied + now_emptied
             if status == STATUS["OUTPUT_FULL"]:
                 self._make_room(2 * len(self._entries))
+        self._take_spans(spans[:emptied])
         if status != STATUS["OK"]:
             error = record_error(status, path, batches[row])
             raise RefusedBatchError(row, error, completed[:ended], is_fatal=True)
@@ -175,6 +214,9 @@ class ProducerState:
             is_fatal = unreadable.symbol in _FATAL
             raise RefusedBatchError(stop, unreadable, completed[:ended], is_fatal=is_fatal)
         return completed[:ended]
+
+    def _take_spans(self, spans: NDArray[np.void]) -> None:
+        """Take what was in the transactions that ended; see `ProducerTrails`."""
 
     def apply_at_once(self, source: Source, batches: BatchTable) -> NDArray[np.void]:
         """
@@ -217,6 +259,7 @@ class ProducerState:
         self._count = _core.merge_into(
             found[::-1].take(order), self._entries, self._count, self._slots
         )
+        self._open_count = -1
         return completed
 
     def _without_batches(self, ids: NDArray[np.int64]) -> NDArray[np.void]:
@@ -247,6 +290,13 @@ class ProducerState:
             return _NO_PRODUCERS
         known = self._entries[: self._count]
         return known.take(java_hash_order(known["producer_id"]))
+
+
+def _last_of_each(entries: NDArray[np.void]) -> NDArray[np.void]:
+    """Leave out what a map would forget: entries of which another one follows."""
+    ids = entries["producer_id"]
+    _, last = np.unique(ids[::-1], return_index=True)
+    return entries if len(last) == len(ids) else entries.take(np.sort(len(ids) - 1 - last))
 
 
 def require_begun(

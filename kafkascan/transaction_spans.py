@@ -13,16 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan import arrow
+from kafkascan.batch_columns import join_rows
 from kafkascan.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.logs import Log, LogsLike, LogWalk, open_logs
-from kafkascan.transaction_follower import (
-    NO_TRANSACTIONS,
-    TRANSACTION,
-    TransactionFollower,
-    TransactionState,
-    follower_of,
-    is_empty,
-)
+from kafkascan.transaction_follower import TransactionFollower, follower_of, is_empty
+from kafkascan.transactions import TRANSACTION, TransactionState
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -246,7 +241,7 @@ def read_transactions(
     if now_ms is None:
         now_ms = time.time_ns() // 1_000_000
     followers: dict[int, TransactionFollower] = {}
-    found: list[NDArray[np.void]] = [NO_TRANSACTIONS]
+    found: list[NDArray[np.void]] = []
     stable, ends = np.full(len(opened), -1, np.int64), np.full(len(opened), -1, np.int64)
     errors: dict[int, Exception] = {}
     for piece in LogWalk(opened, threads):
@@ -262,5 +257,5 @@ def read_transactions(
                 errors[number] = follower.error
                 stable[number] = ends[number] = -1
             del followers[number]
-    spans = np.concatenate(found)
+    spans = join_rows(found, TRANSACTION)
     return Transactions(opened, spans, stable, ends, errors, now_ms, timeout_ms)

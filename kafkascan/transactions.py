@@ -1,4 +1,4 @@
-"""What ends transactions: the markers that coordinators write into logs."""
+"""Transactions, and what ends them: the markers that coordinators write into logs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import layout as _layout
+from kafkascan._core import markers as _core
 from kafkascan.batch_columns import BatchTable, is_control
 from kafkascan.control import ControlRecordType, decode_control_key, decode_control_record
 from kafkascan.decoding import decode_records, iter_decoded
-from kafkascan.errors import CorruptBatchError, detached, record_error
-from kafkascan.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK, LOG_OVERHEAD
+from kafkascan.errors import STATUS, CorruptBatchError, detached, record_error
+from kafkascan.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK, LOG_OVERHEAD, NamedCode
 from kafkascan.record_table import RecordTable
 from kafkascan.schemas.decoder import SchemaError
 from kafkascan.screening import CONTROL, screen
@@ -31,15 +32,49 @@ NO_MARKER = -2
 UNREADABLE = -3
 """The record cannot be read: Kafka takes it for the end of what is valid."""
 
+TRANSACTION = np.dtype(
+    [
+        ("log", "=i4"),
+        ("producer_id", "=i8"),
+        ("producer_epoch", "=i2"),
+        ("state", "=i1"),
+        ("first_offset", "=i8"),
+        ("last_offset", "=i8"),
+        ("marker_offset", "=i8"),
+        ("last_stable_offset", "=i8"),
+        ("first_timestamp", "=i8"),
+        ("last_timestamp", "=i8"),
+        ("batches", "=i8"),
+        ("records", "=i8"),
+        ("size_in_bytes", "=i8"),
+        ("coordinator_epoch", "=i4"),
+    ]
+)
+"""A transaction in one log: ``log`` counts `Transactions.logs`; ``first_offset`` and
+``last_offset`` are those of its records (-1 if there are none), ``marker_offset`` that of what
+ended it (-1 if it is open); ``last_stable_offset`` is that of the log when it ended (-1 if it is
+open or empty); timestamps are those of its batches, in milliseconds; ``batches``, ``records`` and
+``size_in_bytes`` do not count the marker. Of one that began before the log does, as a snapshot
+says, ``first_timestamp`` is -1, and what was written before is not counted."""
+
+
+class TransactionState(NamedCode):
+    """How a transaction ended."""
+
+    ABORTED = 0
+    COMMITTED = 1
+    OPEN = 2
+
+    @property
+    def display_name(self) -> str:
+        """The name in small letters."""
+        return self.name.lower()
+
+
 _WIRE = {name: offset for name, _, offset in _layout.batch_header}
 _KEY = np.dtype([("version", ">i2"), ("type", ">i2")])
 _VERSION_SIZE, _SIGN = 2, 0x80
 _VALUE = np.dtype([("version", ">i2"), ("coordinator_epoch", ">i4")])
-
-
-def producers_control_rows(batches: BatchTable) -> NDArray[np.intp]:
-    """Return the rows of the control batches that belong to producers."""
-    return np.flatnonzero(is_control(batches) & (batches["producer_id"] >= 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +109,30 @@ def read_control_rows(source: Source, batches: BatchTable, flags: int | None = N
     """Read what the control batches of producers in a table say; `screen` may know of none."""
     if not (screen(batches) if flags is None else flags) & CONTROL:
         return NO_CONTROL
-    rows = producers_control_rows(batches)
-    return ControlRows(rows, *read_markers(source, batches.take(rows)))
+    rows, markers = _usual_markers(source, batches)
+    unread = np.flatnonzero(markers["kind"] == _core.UNREAD)
+    if not len(unread):
+        return ControlRows(rows, markers, {})
+    markers[unread], errors = read_markers(source, batches.take(rows[unread]))
+    return ControlRows(rows, markers, {int(unread[at]): one for at, one in errors.items()})
+
+
+def _usual_markers(
+    source: Source, batches: BatchTable
+) -> tuple[NDArray[np.intp], NDArray[np.void]]:
+    """Return the rows of producers' control batches, and what those say that look as usual."""
+    if not source.is_in_memory:
+        rows = np.flatnonzero(is_control(batches) & (batches["producer_id"] >= 0))
+        markers = np.zeros(len(rows), MARKER)
+        markers["kind"] = _core.UNREAD
+        return rows, markers
+    rows, markers = np.empty(len(batches), np.int64), np.empty(len(batches), MARKER)
+    with source.window(0, source.size) as window:
+        status, count, fault = _core.read_into(window, batches, rows, markers)
+    if status == STATUS["SOURCE_FAULT"]:
+        raise source.fault_error(fault)
+    source.require_unshrunk()
+    return rows[:count].copy(), markers[:count].copy()
 
 
 def read_markers(

@@ -23,9 +23,14 @@ _PIECE = 1 << 26
 _TIME = 1_714_000_000_000
 
 
-def segment(batch_size: int, *, varied: bool = False, size: int = SIZE) -> Path:
+def segment(
+    batch_size: int, *, varied: bool = False, size: int = SIZE, producers: Producers | None = None
+) -> Path:
     """Return a segment of about `size` bytes; it is written once and kept."""
-    path = FOLDER / f"{batch_size}{'-varied' if varied else ''}-{size}.log"
+    path = FOLDER / (
+        f"{batch_size}{'-varied' if varied else ''}{'' if producers is None else producers.suffix}"
+        f"-{size}.log"
+    )
     if not path.exists():
         FOLDER.mkdir(exist_ok=True)
         part = path.with_suffix(".part")
@@ -33,12 +38,60 @@ def segment(batch_size: int, *, varied: bool = False, size: int = SIZE) -> Path:
             written = offset = 0
             while written < size:
                 sizes = _sizes(batch_size, varied, min(_PIECE, size - written), offset)
-                piece = _batches(sizes, offset)
+                piece = _batches(sizes, offset, producers)
                 piece.tofile(file)
                 written += len(piece)
-                offset += len(sizes)
+                offset = offset + len(sizes) if producers is None else producers.next_offset
         part.rename(path)
     return path
+
+
+class Producers:
+    """
+    Who writes batches: idempotent producers in no order, or transactional ones.
+
+    Parameters
+    ----------
+    count : int
+    batches_per_transaction : int
+        Behind so many of its batches, a producer commits; 0 for never.
+    """
+
+    def __init__(self, count: int, batches_per_transaction: int = 0) -> None:
+        self._per_transaction = batches_per_transaction
+        self._written = [0] * count
+        self._rng = np.random.default_rng(count)
+        self._marker = _marker()
+        self.next_offset = 0
+        self.suffix = f"-{count}-producers-{batches_per_transaction}"
+
+    def batch(self, size: int, payload: bytes) -> bytes:
+        """Return a batch of some producer; with the marker behind it, if it commits."""
+        producer = int(self._rng.integers(len(self._written)))
+        sequence = self._written[producer]
+        self._written[producer] += 1
+        attributes = 16 if self._per_transaction else 0
+        found = self._framed(size, attributes, producer, sequence, payload)
+        if self._per_transaction and not (sequence + 1) % self._per_transaction:
+            found += self._framed(61 + len(self._marker), 48, producer, -1, self._marker)
+        return found
+
+    def _framed(
+        self, size: int, attributes: int, producer: int, sequence: int, payload: bytes
+    ) -> bytes:
+        covered = struct.pack(
+            ">hiqqqhii", attributes, 0, _TIME, _TIME + 5, producer, 0, sequence, 1
+        )
+        crc = ks.crc32c(payload, ks.crc32c(covered))
+        head = struct.pack(">qiibI", self.next_offset, size - 12, 0, 2, crc)
+        self.next_offset += 1
+        return head + covered + payload
+
+
+def _marker() -> bytes:
+    """Return the record of a COMMIT marker."""
+    key, value = struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 7)
+    return bytes([32, 0, 0, 0, 2 * len(key), *key, 2 * len(value), *value, 0])
 
 
 RECORD_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -101,9 +154,14 @@ def _sizes(mean: int, varied: bool, total: int, seed: int) -> np.ndarray:
     return np.maximum(sizes, 61).astype(np.int64)
 
 
-def _batches(sizes: np.ndarray, first_offset: int) -> np.ndarray:
+def _batches(
+    sizes: np.ndarray, first_offset: int, producers: Producers | None = None
+) -> np.ndarray:
     """Return the bytes of batches of these sizes, one behind the other."""
     noise = np.random.default_rng(61).bytes(int(sizes.max()))
+    if producers is not None:
+        found = b"".join(producers.batch(size, noise[: size - 61]) for size in sizes.tolist())
+        return np.frombuffer(found, np.uint8)
     ends = np.cumsum(sizes)
     out = bytearray(int(ends[-1]))
     crcs: dict[int, int] = {}

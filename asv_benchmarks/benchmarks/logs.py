@@ -14,15 +14,26 @@ from . import corpora
 from .scan import best_of
 
 
-def large() -> Path:
+def large(producers: corpora.Producers | None = None) -> Path:
     """A data dir of four partitions, each a segment of 512 MiB (the same file)."""
-    folder = corpora.FOLDER / "large-segments"
+    suffix = "" if producers is None else producers.suffix
+    folder = corpora.FOLDER / f"large-segments{suffix}"
     for partition in range(4):
         log = folder / f"topic-{partition}" / f"{0:020}.log"
         if not log.exists():
             log.parent.mkdir(parents=True, exist_ok=True)
-            log.symlink_to(corpora.segment(1_061, varied=True))
+            log.symlink_to(corpora.segment(1_061, varied=True, producers=producers))
     return folder
+
+
+def idempotent() -> Path:
+    """As `large`, written by a hundred producers."""
+    return large(corpora.Producers(100))
+
+
+def transactional() -> Path:
+    """As `large`, written by a hundred producers that commit every ten batches."""
+    return large(corpora.Producers(100, 10))
 
 
 def indexed() -> Path:
@@ -84,13 +95,19 @@ def scan_all(data_dir: Path, threads: int) -> int:
 
 
 class DataDirs:
-    params = (("large", "indexed", "small"),)
+    params = (("large", "idempotent", "transactional", "indexed", "small"),)
     param_names = ("segments",)
     unit = "seconds"
     timeout = 600
 
     def setup(self, segments: str) -> None:
-        made = {"large": large, "indexed": indexed, "small": lambda: small(10_000)}
+        made = {
+            "large": large,
+            "idempotent": idempotent,
+            "transactional": transactional,
+            "indexed": indexed,
+            "small": lambda: small(10_000),
+        }
         self.data_dir = made[segments]()
         scan_each(self.data_dir)
 

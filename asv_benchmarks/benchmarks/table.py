@@ -251,7 +251,9 @@ def data_dirs() -> None:
     """Whole data dirs, beside each file for itself."""
     for data_dir, what in (
         (logs.large(), "4 segments of 512 MiB, batches varying around 1,061 bytes"),
-        (logs.indexed(), "the same 4 segments with their indexes"),
+        (logs.idempotent(), "the same sizes, by 100 idempotent producers"),
+        (logs.transactional(), "the same sizes, by 100 producers in transactions of 10 batches"),
+        (logs.indexed(), "the first 4 segments with their indexes"),
         (logs.small(10_000), "10,000 segments of 10 KiB"),
     ):
         count = logs.scan_each(data_dir)

@@ -1,7 +1,6 @@
 """Bytes of batches to columns of records."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
-from libc.string cimport memcmp, memset
 
 from kafkascan._core.buffers cimport Buffers, bytes_at
 from kafkascan._core.guard cimport run_guarded
@@ -11,10 +10,9 @@ from kafkascan._core.layout cimport (
     KS_ROW_OUT_OF_BOUNDS,
     KS_SOURCE_FAULT,
     ks_batch_row,
-    ks_frame_batch,
     ks_header_size,
-    ks_read_batch_row,
 )
+from kafkascan._core.row_checks cimport compare_row
 
 
 cdef extern from "record.h" nogil:
@@ -64,25 +62,10 @@ cdef struct Comparison:
     int status
 
 
-cdef int compare_row(const Comparison *job, const ks_batch_row *row) noexcept nogil:
-    cdef ks_batch_row actual
-    cdef int64_t size = 0
-    cdef const uint8_t *p
-    if row.position < 0 or row.position > job.source_size:
-        return KS_ROW_OUT_OF_BOUNDS
-    p = job.source + row.position
-    if ks_frame_batch(p, job.source_size - row.position, &size) != KS_OK:
-        return KS_ROW_MISMATCH
-    # What the magic byte says now, not what it said when the batch was framed.
-    memset(&actual, 0, sizeof(actual))
-    ks_read_batch_row(p, size, row.position, &actual)
-    return KS_OK if memcmp(&actual, row, sizeof(actual)) == 0 else KS_ROW_MISMATCH
-
-
 cdef void compare_rows(void *context) noexcept nogil:
     cdef Comparison *job = <Comparison *>context
     while job.row < job.count:
-        job.status = compare_row(job, &job.rows[job.row])
+        job.status = compare_row(job.source, job.source_size, &job.rows[job.row])
         if job.status != KS_OK:
             return
         job.row += 1

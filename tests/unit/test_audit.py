@@ -18,7 +18,7 @@ from kafkascan.audit_findings import WORDS
 from kafkascan.folders import DiskFolder
 from kafkascan.schemas.encoder import encode
 from kafkascan.schemas.metadata import CONFIG
-from tests.support.logs import ABORT, COMMIT
+from tests.support.logs import ABORT, COMMIT, TRANSACTIONAL
 from tests.support.partitions import NOW, HealthyPartition
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import V2_FIELDS, message_v0, sign
@@ -606,6 +606,18 @@ def test_a_log_that_a_broker_refuses_is_said_to_be_so_once(partition: HealthyPar
     write_from_another_producer_in_transaction(partition)
     found = {one.symbol: one.count for one in ks.audit(partition.folder).findings}
     assert found["BAD_MARKER"] == 1
+
+
+def test_the_order_of_batches_is_judged_behind_one_that_a_broker_refuses() -> None:
+    def batch(offset: int, sequence: int, attributes: int = 0) -> bytes:
+        return batch_of([RecordV2()], base_offset=offset, base_sequence=sequence, producer_id=3,
+                        producer_epoch=0, attributes=attributes)  # fmt: skip
+
+    log = batch(0, 0, TRANSACTIONAL) + batch(1, 1) + batch(2, 5) + batch(3, 6) + batch(4, 3)
+    found = {one.symbol: (one.offset, one.count) for one in ks.audit(log).findings}
+    assert found["BAD_MARKER"] == (1, 1)
+    assert found["SEQUENCE_GAP"] == (2, 1)
+    assert found["DUPLICATE_SEQUENCE"] == (4, 1)
 
 
 def test_places_are_counted_batch_by_batch(tmp_path: Path) -> None:

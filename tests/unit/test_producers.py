@@ -131,6 +131,51 @@ def test_what_kafka_refuses(batch: bytes, symbol: str, is_fatal: bool) -> None:
         ks.build_producer_snapshot(log)
 
 
+@pytest.mark.parametrize("first_offsets", ["ascending", "descending", "any"])
+def test_the_last_stable_offset_among_many_transactions(first_offsets: str) -> None:
+    """One that hangs lets those that have ended pile up behind it."""
+    choice = random.Random(7)
+    offsets = list(range(10, 3000))
+    if first_offsets == "descending":
+        offsets.reverse()
+    elif first_offsets == "any":
+        choice.shuffle(offsets)
+    log, opened, expected = [], {}, []
+
+    def begin(producer: int, offset: int) -> None:
+        opened[producer] = offset
+        log.append(batch_of([RecordV2()], producer_id=producer, producer_epoch=0, base_sequence=0,
+                            attributes=TRANSACTIONAL, base_offset=offset))  # fmt: skip
+
+    begin(1000, 5)
+    for offset in offsets:
+        producer = choice.randrange(90)
+        if len(log) == 2000:
+            log.append(marker(COMMIT, producer_id=1000, base_offset=offset))
+            del opened[1000]
+            expected.append(min(opened.values(), default=offset + 1))
+        elif producer in opened:
+            del opened[producer]
+            log.append(marker(ABORT, producer_id=producer, base_offset=offset))
+            expected.append(min(opened.values(), default=offset + 1))
+        else:
+            begin(producer, offset)
+    data = b"".join(log)
+    batches = ks.scan_batches(data).batches
+    completed = ProducerState().apply(ks.Source(data), batches)
+    assert completed["last_stable_offset"].tolist() == expected
+    assert len(set(expected)) > 3
+
+
+def test_of_a_producer_that_a_snapshot_names_twice_the_last_entry_counts() -> None:
+    entries = np.zeros(3, ks.PRODUCER_ENTRY)
+    entries["producer_id"] = [4, 5, 4]
+    entries["current_txn_first_offset"] = [7, -1, -1]
+    entries["last_sequence"] = [1, 2, 3]
+    known = ProducerState(entries).entries()
+    assert sorted(known[["producer_id", "last_sequence"]].tolist()) == [(4, 3), (5, 2)]
+
+
 def test_an_empty_marker_makes_its_producer_known() -> None:
     log = batch_of([], producer_id=9, producer_epoch=3, attributes=CONTROL | TRANSACTIONAL)
     assert ks.build_producer_snapshot(log).tolist() == [(9, -1, -1, -1, 0, -1, -1, -1)]
