@@ -33,9 +33,9 @@ class _Running:
         self._abandoned = abandoned
         self._error: BaseException | None = None
 
-    def run(self, results: Iterable[Any]) -> None:
+    def run(self, work: Callable[[Any], Iterable[Any]], job: Any) -> None:
         try:
-            for result in results:
+            for result in work(job):
                 self._put(result)
         except _Abandoned:
             return
@@ -102,7 +102,7 @@ def in_order(
                         break
                     running = _Running(abandoned)
                     waiting.append(running)
-                    pool.submit(lambda job=job, running=running: running.run(work(job)))  # type: ignore[misc]
+                    pool.submit(running.run, work, job)
                 if not waiting:
                     return
                 yield from waiting.popleft().results()

@@ -8,13 +8,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkascan.arrow import require_pyarrow
+from kafkascan.ordered import in_order
 from kafkascan.spark.batch_rows import place_of
 from kafkascan.spark.options import Options
 from kafkascan.spark.outputs import Folder
-from kafkascan.spark.plan import ScanTask
+from kafkascan.spark.plan import ScanRange, ScanTask, cut_range
 from kafkascan.spark.scan import scan_task
 from kafkascan.spark.schemas import FILE_COLUMNS, Column, arrow_schema
 from kafkascan.spark.segment_rows import to_batch
+
+# Files of one task that are written at once: what Spark's own writer takes is a thread of the
+# JVM's and a Python process, and the former has nothing to do here.
+_WRITERS = 2
+# Bytes of a log that become one file, unless it is small; and rows and bytes of a row group.
+_SMALLEST_FILE, _LARGEST_FILE = 1 << 24, 1 << 27
+_GROUP_ROWS, _GROUP_BYTES = 1 << 20, 1 << 24
+# RecordBatches that a thread gets before they are written: a row group.
+_AHEAD = 4
 
 WRITTEN_COLUMNS = (
     *FILE_COLUMNS,
@@ -45,12 +55,20 @@ class Output:
 def export_task(task: ScanTask, output: Output) -> Iterator[Any]:
     """Write the records of each range to a Parquet file of its own."""
     columns = [one for one in output.options.schema() if one.name not in ("topic", "partition")]
-    rows = []
-    for one in task.ranges:
+
+    def write(one: ScanRange) -> list[dict[str, Any]]:
         name = f"{max(one.file.base_offset, 0):020d}-{one.start:012d}.parquet"
         place = f"topic={one.file.topic}/partition={one.file.partition}/{name}"
-        rows.append(_write(ScanTask((one,), task.logs), place, columns, output))
-    yield to_batch([row for row in rows if row is not None], WRITTEN_COLUMNS)
+        # While one file is written, another one is scanned; what is far away is asked for before.
+        ahead = 0 if one.file.is_local else _AHEAD
+        part = ScanTask((one,), task.logs, task.views)
+        row = _write(part, place, columns, output, ahead)
+        return [] if row is None else [row]
+
+    share = -(-sum(one.stop - one.start for one in task.ranges) // _WRITERS)
+    most = min(_LARGEST_FILE, max(_SMALLEST_FILE, share))
+    ranges = [part for one in task.ranges for part in cut_range(one, most)]
+    yield to_batch(list(in_order(ranges, write, _WRITERS)), WRITTEN_COLUMNS)
 
 
 def catalog_task(task: ScanTask, output: Output) -> Iterator[Any]:
@@ -60,12 +78,12 @@ def catalog_task(task: ScanTask, output: Output) -> Iterator[Any]:
     # Readers take no file whose name begins with an underscore, as topics may.
     log = f"{first.file.topic}-{first.file.partition}"
     place = f"batches-{log}-{zlib.crc32(ranges.encode()):08x}.parquet"
-    row = _write(task, place, list(output.options.schema()), output)
+    row = _write(task, place, list(output.options.schema()), output, _AHEAD)
     yield to_batch([] if row is None else [row], WRITTEN_COLUMNS)
 
 
 def _write(
-    task: ScanTask, place: str, columns: list[Column], output: Output
+    task: ScanTask, place: str, columns: list[Column], output: Output, ahead: int
 ) -> dict[str, Any] | None:
     """Write a file; None if there is nothing to be written.
 
@@ -75,9 +93,7 @@ def _write(
 
     schema = arrow_schema(columns)
     rows = 0
-    batches = scan_task(
-        task, output.options.but(prefetch=max(1, _GROUP_BYTES // output.options.batch_bytes))
-    )
+    batches = scan_task(task, output.options.but(prefetch=ahead))
     try:
         first = next(batches, None)
         if first is None:
@@ -97,21 +113,13 @@ def _write(
 
 def _encoding(columns: list[Column]) -> dict[str, Any]:
     """Say how columns are written: few texts repeat, numbers ascend, bytes are all different."""
-    different = [one.name for one in columns if one.type == "binary"]
     ascending = [one.name for one in columns if one.type in ("bigint", "timestamp")]
     repeated = [one.name for one in columns if one.type in ("string", "int", "smallint", "tinyint")]
     return {
         "use_dictionary": repeated,
         "write_statistics": ascending + repeated,
-        "column_encoding": dict.fromkeys(ascending, "DELTA_BINARY_PACKED")
-        # Lengths first, then all bytes at once: it is written faster and compresses better.
-        | dict.fromkeys(different, "DELTA_LENGTH_BYTE_ARRAY"),
+        "column_encoding": dict.fromkeys(ascending, "DELTA_BINARY_PACKED"),
     }
-
-
-# Rows of a row group, and bytes.
-# While one is written, the next is scanned.
-_GROUP_ROWS, _GROUP_BYTES = 1 << 20, 1 << 24
 
 
 def _collected(first: Any, batches: Iterator[Any]) -> Iterator[Any]:

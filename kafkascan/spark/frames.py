@@ -13,6 +13,7 @@ from kafkascan.spark.plan import ScanTask, plan
 from kafkascan.spark.scan import scan_task
 from kafkascan.spark.schemas import ddl
 from kafkascan.spark.times import resolve_times
+from kafkascan.spark.worker import begin_task
 
 if TYPE_CHECKING:
     import os
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 # A task is not made smaller than this for the sake of others.
 _SMALLEST_SHARE = 1 << 22
+# Nor larger than this, unless its view asks for no more than headers.
+_LARGEST_SHARE = 1 << 29
+_TASKS_PER_SLOT = 2
 _UNKNOWN_SLOTS = 8
 
 Work = Callable[[ScanTask, Any], Iterator[Any]]
@@ -114,14 +118,19 @@ def view(spark: SparkSession, name: str, path: Paths, **options: Any) -> DataFra
 
 
 def spread(
-    spark: SparkSession, options: Options, files: Sequence[FoundFile], per_slot: int = 1
+    spark: SparkSession,
+    options: Options,
+    files: Sequence[FoundFile],
+    per_slot: int = _TASKS_PER_SLOT,
 ) -> Options:
     """Return options with tasks small enough for all slots of a cluster to get some."""
     if options.min_partitions > 1:
         return options
     total = sum(file.size for file in files)
     share = max(_SMALLEST_SHARE, -(-total // (per_slot * _slots(spark))))
-    return options.but(max_partition_bytes=min(options.task_bytes, share))
+    # A data source does not know how many slots there are, and makes smaller tasks.
+    most = options.max_partition_bytes or max(options.task_bytes, _LARGEST_SHARE)
+    return options.but(max_partition_bytes=min(most, share))
 
 
 def _slots(spark: SparkSession) -> int:
@@ -153,6 +162,7 @@ def map_tasks(
     packed = [zlib.compress(pickle.dumps(task), 1) for task in tasks]
 
     def run(ids: Iterator[Any]) -> Iterator[Any]:
+        begin_task()
         for batch in ids:
             for number in batch.column(0).to_pylist():
                 yield from work(pickle.loads(zlib.decompress(packed[number])), argument)

@@ -174,15 +174,19 @@ def _cut(ranges: list[ScanRange], options: Options) -> Iterator[ScanRange]:
     """Cut what is larger than a task, where that costs little: not in object stores."""
     most = _task_bytes(ranges, options)
     for one in ranges:
-        size = one.file.size
-        if size <= most or options.view == "segments" or not one.file.is_local:
-            if size > 0 or options.view == "segments":
-                yield one
-            continue
-        parts = -(-size // most)
-        cuts = [size * part // parts for part in range(parts + 1)]
-        for start, stop in itertools.pairwise(cuts):
-            yield replace(one, start=start, stop=stop)
+        if options.view == "segments":
+            yield one
+        elif one.file.size > 0:
+            yield from cut_range(one, most)
+
+
+def cut_range(one: ScanRange, most: int) -> Iterator[ScanRange]:
+    """Yield parts of a range of at most so many bytes; one of an object store is left whole."""
+    size = one.stop - one.start
+    parts = -(-size // most) if one.file.is_local else 1
+    cuts = [one.start + size * part // parts for part in range(parts + 1)]
+    for start, stop in itertools.pairwise(cuts):
+        yield replace(one, start=start, stop=stop)
 
 
 def _task_bytes(ranges: list[ScanRange], options: Options) -> int:

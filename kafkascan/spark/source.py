@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from kafkascan.arrow import require_pyarrow
 from kafkascan.spark.files import list_files
 from kafkascan.spark.options import Options
 from kafkascan.spark.plan import ScanTask, plan
-from kafkascan.spark.scan import scan_task
-from kafkascan.spark.schemas import Column, arrow_schema, ddl
+from kafkascan.spark.schemas import Column, ddl
 from kafkascan.spark.stream import StreamReader
 from kafkascan.spark.times import resolve_times
+from kafkascan.spark.worker import read_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,11 +109,3 @@ class ScanReader(DataSourceReader):
         """Yield a task's rows."""
         assert isinstance(partition, ScanPartition)
         return read_task(partition.task, self._options, self._columns)
-
-
-def read_task(task: ScanTask, options: Options, columns: Sequence[Column]) -> Iterator[Any]:
-    """Yield a task's rows, declared as Spark expects them."""
-    pa = require_pyarrow()
-    schema = arrow_schema(columns)
-    for batch in scan_task(task, options):
-        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)

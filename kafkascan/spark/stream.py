@@ -7,7 +7,6 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kafkascan.arrow import require_pyarrow
 from kafkascan.committed import CommittedView
 from kafkascan.spark.damage import logger
 from kafkascan.spark.files import FoundFile
@@ -21,9 +20,9 @@ from kafkascan.spark.option_values import (
 )
 from kafkascan.spark.options import Options
 from kafkascan.spark.plan import ScanTask, plan
-from kafkascan.spark.scan import scan_task
-from kafkascan.spark.schemas import Column, arrow_schema
+from kafkascan.spark.schemas import Column
 from kafkascan.spark.times import first_offset_at
+from kafkascan.spark.worker import read_task
 
 
 def _available_now() -> type:
@@ -185,10 +184,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield a task's rows."""
         assert isinstance(partition, StreamPartition)
-        pa = require_pyarrow()
-        schema = arrow_schema(self._columns)
-        for batch in scan_task(partition.task, self._options):
-            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        return read_task(partition.task, self._options, self._columns)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing is kept here; Spark's checkpoint has it."""

@@ -161,6 +161,7 @@ FLOORS = {
     "spark.exports": 7.8,
     "spark.index_work": 7.8,
     "spark.header_work": 7.8,
+    "spark.worker": 7.9,
     "spark.frames": 8.0,
     "spark.jobs": 8.1,
     "spark.stream": 8.0,

@@ -385,3 +385,16 @@ def test_small_segments_are_read_in_turn(tmp_path: Path) -> None:
     assert threads_for(list(ks.open_log_dir(tmp_path).log_segments()), 3) == 3
     with pytest.raises(ValueError, match="threads"):
         threads_for([], 0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_work_that_fails_before_it_gives_anything(threads: int) -> None:
+    def work(job: int) -> list[int]:
+        if job == 3:
+            raise ValueError("three")
+        return [job]
+
+    found: list[int] = []
+    with pytest.raises(ValueError, match="three"):
+        found.extend(in_order(range(10), work, threads))
+    assert found == [0, 1, 2]
