@@ -341,11 +341,13 @@ def main() -> None:
     steps: dict[str, Any] = {
         "records": lambda: ways_in(spark, records, "records", rounds),
         "batches": lambda: ways_in(spark, headers, "batches", rounds),
-        "parquet": lambda: against_parquet(spark, records, rounds),
+        "parquet": lambda: against_parquet(spark, folder_of(records_log, 8), rounds),
         # Enough for what Spark takes to begin with, 0.3 s a job, not to be what is measured.
         "headers": lambda: header_questions(spark, folder_of(records_log, 48), 2),
         "verify": lambda: verifying(spark, folder_of(headers_log, 192), 3),
-        "export": lambda: [exporting(spark, records, codec, 3) for codec in ("snappy", "zstd")],
+        "export": lambda: [
+            exporting(spark, folder_of(records_log, 8), codec, 3) for codec in ("snappy", "zstd")
+        ],
         "kafka": lambda: kafka_source.compare(
             records_log, _count(records_log), arguments.master, rounds
         ),
