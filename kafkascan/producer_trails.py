@@ -45,7 +45,7 @@ class ProducerTrails(ProducerState):
         if expiration_ms is not None:
             self._orders = np.repeat(_UNORDERED, self._count)
             self._place = np.array([(-1, 0, expiration_ms)], LOG_PLACE)
-        # There must be room for one producer, so that it is seen what is asked for.
+        # The loop tells by a table's length whether it is asked for: none may be empty.
         self._make_room(self._count)
 
     @property

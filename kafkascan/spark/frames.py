@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 _SMALLEST_SHARE = 1 << 22
 # Nor larger than this, unless its view asks for no more than headers.
 _LARGEST_SHARE = 1 << 29
-_TASKS_PER_SLOT = 2
+# For each slot, so that none waits long for the last one.
+_TASKS_PER_SLOT = 3
 _UNKNOWN_SLOTS = 8
 
 Work = Callable[[ScanTask, Any], Iterator[Any]]
@@ -117,17 +118,12 @@ def view(spark: SparkSession, name: str, path: Paths, **options: Any) -> DataFra
     return map_tasks(spark, tasks, scan_task, parsed, ddl(parsed.schema()))
 
 
-def spread(
-    spark: SparkSession,
-    options: Options,
-    files: Sequence[FoundFile],
-    per_slot: int = _TASKS_PER_SLOT,
-) -> Options:
+def spread(spark: SparkSession, options: Options, files: Sequence[FoundFile]) -> Options:
     """Return options with tasks small enough for all slots of a cluster to get some."""
     if options.min_partitions > 1:
         return options
     total = sum(file.size for file in files)
-    share = max(_SMALLEST_SHARE, -(-total // (per_slot * _slots(spark))))
+    share = max(_SMALLEST_SHARE, -(-total // (_TASKS_PER_SLOT * _slots(spark))))
     # A data source does not know how many slots there are, and makes smaller tasks.
     most = options.max_partition_bytes or max(options.task_bytes, _LARGEST_SHARE)
     return options.but(max_partition_bytes=min(most, share))

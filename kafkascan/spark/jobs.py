@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from kafkascan.spark.frames import Paths
 
 _HOUR_MS = 3_600_000
-# Tasks for each slot, so that none waits long for the last one.
-_TASKS_PER_SLOT = 3
 
 VERIFY_COLUMNS = (
     "topic", "partition", "segment", "path", "size", "batches", "badChecksums", "endState",
@@ -322,7 +320,7 @@ def _run(
 ) -> pa.Table:
     """Plan, and run once; what the tasks yield comes back."""
     files = list_files(options)
-    options = spread(spark, options, files, _TASKS_PER_SLOT)
+    options = spread(spark, options, files)
     tasks = plan(files, options, resolve_times(files, options))
     if not tasks:
         return require_pyarrow().Table.from_batches([], arrow_schema(columns))

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kafkascan as ks
-from kafkascan.transactions import read_control_rows, read_markers
+from kafkascan._core import markers as core
+from kafkascan.transactions import MARKER, read_control_rows, read_markers
 from tests.support.logs import ABORT, COMMIT, marker
 from tests.support.segments import T0
 
@@ -54,9 +55,6 @@ def test_the_loop_and_the_decoder_agree(
 
 
 def test_usual_markers_need_no_decoder() -> None:
-    from kafkascan._core import markers as core
-    from kafkascan.transactions import MARKER
-
     log = b"".join(
         marker(kind, coordinator_epoch=number, timestamp_delta=number, base_offset=number)
         for number, kind in enumerate([ABORT, COMMIT, COMMIT])
