@@ -1,9 +1,12 @@
-"""Workers collect no garbage of what was imported, once; nobody else is touched."""
+"""What a worker is made fit by; other processes, files and sockets are left alone."""
 
 from __future__ import annotations
 
 import gc
+import os
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -11,11 +14,33 @@ from pyspark.sql import SparkSession
 from kafkascan.spark import worker
 from kafkascan.spark.frames import map_tasks
 
+MIB = 1 << 20
+
+
+def send_buffer(one: socket.socket) -> int:
+    return one.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
 
 def frozen_objects(task: Any, argument: Any) -> Iterator[Any]:
     import pyarrow as pa
 
     yield pa.RecordBatch.from_pydict({"frozen": pa.array([gc.get_freeze_count()], pa.int64())})
+
+
+def send_buffers(task: Any, argument: Any) -> Iterator[Any]:
+    """Yield what room the Unix sockets of this process have."""
+    import pyarrow as pa
+
+    found = []
+    for name in os.listdir("/dev/fd"):
+        try:
+            one = socket.socket(fileno=int(name))
+        except OSError:
+            continue
+        if one.family == socket.AF_UNIX:
+            found.append(send_buffer(one))
+        one.detach()
+    yield pa.RecordBatch.from_pydict({"size": pa.array(found, pa.int64())})
 
 
 def test_the_first_tasks_of_a_worker_freeze(spark: SparkSession) -> None:
@@ -26,7 +51,43 @@ def test_the_first_tasks_of_a_worker_freeze(spark: SparkSession) -> None:
     assert len(set(counts)) <= 6
 
 
+def test_a_worker_sends_into_a_large_buffer(spark: SparkSession) -> None:
+    frame = map_tasks(spark, [None], send_buffers, None, "size bigint")  # type: ignore[list-item]
+    sizes = [row.size for row in frame.collect()]
+    # Before Spark 4.1, it is TCP.
+    unix = spark.conf.get("spark.python.unix.domain.socket.enabled", "false") == "true"
+    assert bool(sizes) == unix
+    first, second = socket.socketpair()
+    with first, second:
+        second.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MIB)
+        assert all(size >= send_buffer(second) for size in sizes)
+        assert send_buffer(second) > send_buffer(first)
+
+
+def test_room_is_made_in_unix_sockets_alone(tmp_path: Path) -> None:
+    first, second = socket.socketpair()
+    tcp = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    with first, second, tcp, open(tmp_path / "file", "w+b") as file:
+        before, of_tcp = send_buffer(first), send_buffer(tcp)
+        for one in (first, tcp, file):
+            worker._make_room(one.fileno())
+        assert send_buffer(first) > before
+        assert send_buffer(tcp) == of_tcp
+        # All of them are open still.
+        second.sendall(b"1")
+        assert first.recv(1) == b"1"
+        file.write(b"2")
+        # What has more room than that keeps it.
+        roomy = send_buffer(first)
+        worker._make_room(first.fileno())
+        assert send_buffer(first) == roomy
+    worker._make_room(10**6)
+
+
 def test_other_processes_are_left_alone() -> None:
-    before = gc.get_freeze_count()
-    worker.begin_task()
-    assert gc.get_freeze_count() == before
+    first, second = socket.socketpair()
+    with first, second:
+        before, size = gc.get_freeze_count(), send_buffer(first)
+        worker.begin_task()
+        assert gc.get_freeze_count() == before
+        assert send_buffer(first) == size
