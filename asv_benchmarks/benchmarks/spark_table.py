@@ -74,15 +74,16 @@ def prebuilt(task: Any, argument: tuple[bytes, int]) -> Iterator[Any]:
 
 
 class Channel:
-    """A view of a folder, and the ceiling of the way that its rows take."""
+    """A view of a folder, and the ceiling of the way that its rows take, in as many tasks."""
 
-    def __init__(self, spark: Any, view: str, folder: Path, spread: Any = None) -> None:
+    def __init__(self, spark: Any, view: str, folder: Path, way: str) -> None:
         import pyarrow as pa
 
         self.spark, self.view, self.folder = spark, view, str(folder)
         options = Options.parse({"path": self.folder, "view": view})
         files = list_files(options)
-        options = options if spread is None else spread(spark, options, files)
+        # A frame knows the slots that tasks are for, a data source does not.
+        options = frames.spread(spark, options, files) if way == "frame" else options
         self.tasks = plan(files, options)
         self.columns = options.schema()
         batches = [batch for task in self.tasks for batch in scan_task(task, options)]
@@ -94,8 +95,7 @@ class Channel:
         self.argument = (sink.getvalue().to_pybytes(), -(-self.rows // len(self.tasks)))
 
     def frame(self) -> Any:
-        size = Options.parse({"view": self.view}).task_bytes
-        return frames.view(self.spark, self.view, self.folder, maxPartitionBytes=size)
+        return frames.view(self.spark, self.view, self.folder)
 
     def frame_ceiling(self) -> Any:
         return frames.map_tasks(self.spark, self.tasks, prebuilt, self.argument, ddl(self.columns))
@@ -161,8 +161,8 @@ def show(title: str, times: Times, amount: float, unit: str) -> None:
 
 
 def ways_in(spark: Any, folder: Path, view: str, rounds: int) -> None:
-    channel = Channel(spark, view, folder)
     for name in ("frame", "source"):
+        channel = Channel(spark, view, folder, name)
         make, ceiling = getattr(channel, name), getattr(channel, f"{name}_ceiling")
         contenders: Contenders = {
             f"{name}: pre-built batches (ceiling)": lambda ceiling=ceiling: noop(ceiling()),
@@ -184,8 +184,7 @@ def against_parquet(spark: Any, folder: Path, rounds: int) -> None:
                 spark.read.parquet(target).select(*columns)
             )
         contenders["kafkascan, frame"] = lambda: noop(frames.records(spark, folder))
-        # As many tasks as a frame makes: what the channel leaves, whoever scans.
-        channel = Channel(spark, "records", folder, frames.spread)
+        channel = Channel(spark, "records", folder, "frame")
         contenders["pre-built batches, frame (ceiling)"] = lambda: noop(channel.frame_ceiling())
         amount = channel.rows / 1e6
         show("against Parquet of the same rows", taking_turns(contenders, rounds), amount,

@@ -184,6 +184,9 @@ def cut_range(one: ScanRange, most: int) -> Iterator[ScanRange]:
     """Yield parts of a range of at most so many bytes; one of an object store is left whole."""
     size = one.stop - one.start
     parts = -(-size // most) if one.file.is_local else 1
+    if parts <= 1:
+        yield one
+        return
     cuts = [one.start + size * part // parts for part in range(parts + 1)]
     for start, stop in itertools.pairwise(cuts):
         yield replace(one, start=start, stop=stop)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +34,9 @@ from kafkascan.spark.segment_rows import segment_batches, segment_row, unreadabl
 _PIECE = 3 << 20
 _SEGMENTS_AT_ONCE = 256
 
+Making: TypeAlias = Callable[[], Any]
+"""What makes a RecordBatch of what was scanned."""
+
 
 def scan_task(task: ScanTask, options: Options) -> Generator[Any]:
     """
@@ -57,14 +62,22 @@ def scan_task(task: ScanTask, options: Options) -> Generator[Any]:
     SourceReadError
         If a file became shorter meanwhile, or its disk failed.
     """
-    return prefetched(_scan(task, options), options.prefetch)
+    # Headers are scanned as fast as rows are made of them and sent: each by a thread of its own.
+    ahead = options.prefetch if options.view == "batches" else 0
+    return prefetched(_make(prefetched(_scan(task, options), options.prefetch)), ahead)
 
 
-def _scan(task: ScanTask, options: Options) -> Iterator[Any]:
+def _make(found: Generator[Making]) -> Iterator[Any]:
+    with closing(found):
+        for make in found:
+            yield make()
+
+
+def _scan(task: ScanTask, options: Options) -> Iterator[Making]:
     damage = Damage(options)
     if options.view == "segments":
         rows = _segment_rows(task, options)
-        yield from segment_batches(rows, options.schema(), _SEGMENTS_AT_ONCE)
+        yield from map(_made, segment_batches(rows, options.schema(), _SEGMENTS_AT_ONCE))
     for one in task.ranges if options.view != "segments" else ():
         source = _open(one.file, options)
         if source is None:
@@ -72,9 +85,13 @@ def _scan(task: ScanTask, options: Options) -> Iterator[Any]:
         if options.view == "batches":
             yield from _batches(one, source, options, damage)
         else:
-            yield from _records(one, source, task, options, damage)
+            yield from map(_made, _records(one, source, task, options, damage))
         source.require_unshrunk()
     damage.finish()
+
+
+def _made(batch: Any) -> Making:
+    return lambda: batch
 
 
 def _open(file: FoundFile, options: Options) -> Source | None:
@@ -112,7 +129,7 @@ def _segment_rows(task: ScanTask, options: Options) -> Iterator[dict[str, Any]]:
 # ---- batches -----------------------------------------------------------------------------
 
 
-def _batches(one: ScanRange, source: Source, options: Options, damage: Damage) -> Iterator[Any]:
+def _batches(one: ScanRange, source: Source, options: Options, damage: Damage) -> Iterator[Making]:
     rows = BatchRows(one.file, options.schema())
     walk = RangeWalk(source, one.start, one.stop, _PIECE if options.verifies else None)
     for table in walk.tables(options.batch_rows):
@@ -123,12 +140,12 @@ def _batches(one: ScanRange, source: Source, options: Options, damage: Damage) -
                 damage.meet(record_error(BAD_CHECKSUM, source.path, batches[row]))
             batches, verdicts = batches[verdicts], verdicts[verdicts]
         if len(batches):
-            yield rows.of(batches, verdicts)
+            yield partial(rows.of, batches, verdicts)
     error = walk.damage(is_last=one.is_last)
     if error is not None and _is_asked_for(walk, one):
         damage.meet(error)
         for kept in damage.take():
-            yield rows.of_error(kept, walk.trailing_bytes)
+            yield partial(rows.of_error, kept, walk.trailing_bytes)
 
 
 def _selected(
