@@ -35,7 +35,7 @@ _PIECE = 3 << 20
 _SEGMENTS_AT_ONCE = 256
 
 Making: TypeAlias = Callable[[], Any]
-"""What makes a RecordBatch of what was scanned."""
+"""What makes a RecordBatch of headers that were scanned."""
 
 
 def scan_task(task: ScanTask, options: Options) -> Generator[Any]:
@@ -62,22 +62,25 @@ def scan_task(task: ScanTask, options: Options) -> Generator[Any]:
     SourceReadError
         If a file became shorter meanwhile, or its disk failed.
     """
+    found = prefetched(_scan(task, options), options.prefetch)
+    if options.view != "batches":
+        return found
     # Headers are scanned as fast as rows are made of them and sent: each by a thread of its own.
-    ahead = options.prefetch if options.view == "batches" else 0
-    return prefetched(_make(prefetched(_scan(task, options), options.prefetch)), ahead)
+    return prefetched(_made(found), options.prefetch)
 
 
-def _make(found: Generator[Making]) -> Iterator[Any]:
+def _made(found: Generator[Making]) -> Iterator[Any]:
     with closing(found):
         for make in found:
             yield make()
 
 
-def _scan(task: ScanTask, options: Options) -> Iterator[Making]:
+def _scan(task: ScanTask, options: Options) -> Iterator[Any]:
+    """Yield RecordBatches; of headers, what makes them."""
     damage = Damage(options)
     if options.view == "segments":
         rows = _segment_rows(task, options)
-        yield from map(_made, segment_batches(rows, options.schema(), _SEGMENTS_AT_ONCE))
+        yield from segment_batches(rows, options.schema(), _SEGMENTS_AT_ONCE)
     for one in task.ranges if options.view != "segments" else ():
         source = _open(one.file, options)
         if source is None:
@@ -85,13 +88,9 @@ def _scan(task: ScanTask, options: Options) -> Iterator[Making]:
         if options.view == "batches":
             yield from _batches(one, source, options, damage)
         else:
-            yield from map(_made, _records(one, source, task, options, damage))
+            yield from _records(one, source, task, options, damage)
         source.require_unshrunk()
     damage.finish()
-
-
-def _made(batch: Any) -> Making:
-    return lambda: batch
 
 
 def _open(file: FoundFile, options: Options) -> Source | None:

@@ -70,7 +70,7 @@ def _open_descriptors() -> list[int]:
 
 
 def _make_room(descriptor: int) -> None:
-    """Give a Unix socket a larger send buffer; a worker has those to the JVM, and no others."""
+    """Give a Unix socket a larger send buffer: Spark's worker has those to the JVM."""
     try:
         one = socket.socket(fileno=descriptor)
     except OSError:  # No socket, or closed meanwhile.
