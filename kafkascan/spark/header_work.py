@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from kafkascan.batch_columns import (
     last_offset,
     size_in_bytes,
 )
+from kafkascan.ordered import in_order
 from kafkascan.spark.batch_rows import place_of
 from kafkascan.spark.files import open_file
 from kafkascan.spark.options import Options
@@ -58,11 +60,15 @@ PRODUCER_JOINS = {
 
 def producers_task(task: ScanTask, options: Options) -> Iterator[Any]:
     """Sum up the batches of each producer; partial sums, to be joined."""
+    return in_order(task.ranges, partial(_producers, options), options.files_at_once)
+
+
+def _producers(options: Options, one: ScanRange) -> Iterator[Any]:
     pa = require_pyarrow()
     schema = arrow_schema(PRODUCER_COLUMNS)
-    for one, batches in _tables(task, options):
+    place = {"topic": one.file.topic, "partition": one.file.partition}
+    for batches in _tables(one, options):
         sums = _by_producer(batches)
-        place = {"topic": one.file.topic, "partition": one.file.partition}
         count = len(sums["producerId"])
         arrays = [
             pa.repeat(pa.scalar(place[c.name], arrow_type(c.type)), count)
@@ -73,14 +79,12 @@ def producers_task(task: ScanTask, options: Options) -> Iterator[Any]:
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _tables(task: ScanTask, options: Options) -> Iterator[tuple[ScanRange, BatchTable]]:
-    for one in task.ranges:
-        source = open_file(one.file, options)
-        walk = RangeWalk(source, one.start, one.stop)
-        for table in walk.tables(_ROWS):
-            yield one, table
-        if walk.error is not None and options.mode == "FAILFAST":
-            raise walk.error
+def _tables(one: ScanRange, options: Options) -> Iterator[BatchTable]:
+    source = open_file(one.file, options)
+    walk = RangeWalk(source, one.start, one.stop)
+    yield from walk.tables(_ROWS)
+    if walk.error is not None and options.mode == "FAILFAST":
+        raise walk.error
 
 
 def _by_producer(batches: BatchTable) -> dict[str, NDArray[Any]]:
@@ -140,13 +144,18 @@ class TimeLimits:
 
 def timestamps_task(task: ScanTask, limits: TimeLimits) -> Iterator[Any]:
     """Count, for each range, the batches whose timestamps cannot be true."""
-    rows: dict[ScanRange, dict[str, Any]] = {}
-    for one, batches in _tables(task, limits.options):
+    at_once = limits.options.files_at_once
+    rows = list(in_order(task.ranges, partial(_timestamps, limits), at_once))
+    yield to_batch(rows, TIMESTAMP_COLUMNS)
+
+
+def _timestamps(limits: TimeLimits, one: ScanRange) -> Iterator[dict[str, Any]]:
+    row = place_of(one.file) | _NO_TIMESTAMPS
+    for batches in _tables(one, limits.options):
         times = batches["max_timestamp"]
         is_missing = times == -1
         is_late, is_early = times > limits.latest, ~is_missing & (times < limits.earliest)
         bad = np.flatnonzero(is_late | is_early | is_missing)
-        row = rows.setdefault(one, place_of(one.file) | _NO_TIMESTAMPS)
         if len(bad) and row["firstBadPosition"] < 0:
             row["firstBadPosition"] = int(batches["position"][bad[0]])
             row["firstBadOffset"] = int(batches["base_offset"][bad[0]])
@@ -155,8 +164,8 @@ def timestamps_task(task: ScanTask, limits: TimeLimits) -> Iterator[Any]:
         row["earlyBatches"] += int(is_early.sum())
         row["missingBatches"] += int(is_missing.sum())
         row["maxTimestampMs"] = max(row["maxTimestampMs"], int(times.max()))
-    found = [row for row in rows.values() if row["firstBadPosition"] >= 0]
-    yield to_batch(found, TIMESTAMP_COLUMNS)
+    if row["firstBadPosition"] >= 0:
+        yield row
 
 
 _NO_TIMESTAMPS = {

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafkascan.batch_columns import (
-    join_tables,
-)
+from kafkascan.batch_columns import BatchTable, join_tables
 from kafkascan.errors import KafkaScanError
 from kafkascan.files import AtomicFile
 from kafkascan.indexes import build_offset_index, build_time_index
@@ -66,13 +64,13 @@ def _rebuild(one: ScanRange, target: IndexTarget) -> Iterator[dict[str, Any]]:
     if target.folder is None and one.is_last and not target.force:
         yield nothing | {"action": "SKIPPED", "error": "the last segment of its log"}
         return
-    found = scan_segment(
-        open_file(one.file, target.options), sums=False, keeps=True, is_last=one.is_last
-    )
+    tables: list[BatchTable] = []
+    source = open_file(one.file, target.options)
+    found = scan_segment(source, sums=False, look=tables.append, is_last=one.is_last)
     if found.error is not None:
         yield nothing | {"action": "DAMAGED", "error": str(found.error)}
         return
-    batches = join_tables(found.batches)
+    batches = join_tables(tables)
     for kind, build in (("index", build_offset_index), ("timeindex", build_time_index)):
         try:
             entries = build(

@@ -14,6 +14,7 @@ from kafkascan.batch_columns import BatchTable, is_control
 from kafkascan.checks import verify_rows
 from kafkascan.committed import CommittedView
 from kafkascan.errors import record_error
+from kafkascan.ordered import in_order
 from kafkascan.record_table import RecordTable
 from kafkascan.records import iter_records
 from kafkascan.selection import select_offsets
@@ -77,11 +78,12 @@ def _made(found: Generator[Making]) -> Iterator[Any]:
 
 def _scan(task: ScanTask, options: Options) -> Iterator[Any]:
     """Yield RecordBatches; of headers, what makes them."""
-    damage = Damage(options)
     if options.view == "segments":
-        rows = _segment_rows(task, options)
+        rows = in_order(task.ranges, partial(_segment_rows, options), options.files_at_once)
         yield from segment_batches(rows, options.schema(), _SEGMENTS_AT_ONCE)
-    for one in task.ranges if options.view != "segments" else ():
+        return
+    damage = Damage(options)
+    for one in task.ranges:
         source = _open(one.file, options)
         if source is None:
             continue
@@ -107,22 +109,21 @@ def _open(file: FoundFile, options: Options) -> Source | None:
 # ---- segments ----------------------------------------------------------------------------
 
 
-def _segment_rows(task: ScanTask, options: Options) -> Iterator[dict[str, Any]]:
-    for one in task.ranges:
-        try:
-            source = _open(one.file, options)
-            row = None if source is None else segment_row(one, source, options)
-        except FileNotFoundError:
+def _segment_rows(options: Options, one: ScanRange) -> Iterator[dict[str, Any]]:
+    try:
+        source = _open(one.file, options)
+        row = None if source is None else segment_row(one, source, options)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if options.fails_fast:
             raise
-        except OSError as error:
-            if options.fails_fast:
-                raise
-            row = unreadable_row(one.file, error)
-        if row is None or (row["status"] != "OK" and options.mode == "DROPMALFORMED"):
-            continue
-        if options.fails_fast and row["error"] is not None:
-            raise ValueError(row["error"])
-        yield row
+        row = unreadable_row(one.file, error)
+    if row is None or (row["status"] != "OK" and options.mode == "DROPMALFORMED"):
+        return
+    if options.fails_fast and row["error"] is not None:
+        raise ValueError(row["error"])
+    yield row
 
 
 # ---- batches -----------------------------------------------------------------------------

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from kafkascan.arrow import require_pyarrow
-from kafkascan.batch_columns import BatchTable, join_tables
+from kafkascan.batch_columns import BatchTable
 from kafkascan.checks import verify_rows
 from kafkascan.errors import CorruptBatchError
 from kafkascan.layout import ScanEnd
 from kafkascan.sources import Source
 from kafkascan.spark.batch_rows import BAD_CHECKSUM, STATUS_OK, place_of
 from kafkascan.spark.files import FoundFile
-from kafkascan.spark.index_state import UNKNOWN, index_states
+from kafkascan.spark.index_state import UNKNOWN, IndexStates
 from kafkascan.spark.options import Options
 from kafkascan.spark.plan import ScanRange
 from kafkascan.spark.ranges import RangeWalk
@@ -47,8 +47,6 @@ class SegmentScan:
         None if they were not compared.
     error : CorruptBatchError or None
         What ends the log, or the first checksum that is wrong.
-    batches : list of arrays of BATCH_DTYPE
-        If they were to be kept.
     """
 
     summary: BatchSummary = field(default_factory=BatchSummary)
@@ -58,7 +56,6 @@ class SegmentScan:
     bad_checksums: int | None = None
     first_bad: np.void | None = None
     error: CorruptBatchError | None = None
-    batches: list[BatchTable] = field(default_factory=list)
 
     @property
     def status(self) -> str:
@@ -73,10 +70,10 @@ def scan_segment(
     *,
     verifies: bool = False,
     sums: bool = True,
-    keeps: bool = False,
+    look: Callable[[BatchTable], None] | None = None,
     is_last: bool = True,
 ) -> SegmentScan:
-    """Walk over all headers of a segment; verify, sum up and keep them as asked for."""
+    """Walk over all headers of a segment; verify, sum up and look at them as asked for."""
     found = SegmentScan(bad_checksums=0 if verifies else None)
     walk = RangeWalk(source, 0, source.size)
     for table in walk.tables(_ROWS):
@@ -84,8 +81,8 @@ def scan_segment(
             found.summary.add(table)
         else:
             found.summary.batches += len(table)
-        if keeps:
-            found.batches.append(table)
+        if look is not None:
+            look(table)
         if verifies:
             verdicts = verify_rows(source, table)
             found.bad_checksums = (found.bad_checksums or 0) + int((~verdicts).sum())
@@ -102,18 +99,18 @@ def segment_row(one: ScanRange, source: Source, options: Options) -> dict[str, A
     """Return the row of a whole file, by columns."""
     file = one.file
     names = {column.name for column in options.schema()}
-    looks_at_indexes = bool(names & {"indexState", "timeIndexState"}) and file.is_local
+    indexes = None
+    if names & {"indexState", "timeIndexState"} and file.is_local:
+        indexes = IndexStates(file.path, file.base_offset)
     found = scan_segment(
         source,
         verifies=options.verifies,
         sums=not names <= _NEED_NO_SUMS,
-        keeps=looks_at_indexes,
+        look=None if indexes is None else indexes.add,
         is_last=one.is_last,
     )
     summary = found.summary
-    states = (UNKNOWN, UNKNOWN)
-    if looks_at_indexes:
-        states = index_states(file.path, file.base_offset, join_tables(found.batches))
+    states = (UNKNOWN, UNKNOWN) if indexes is None else indexes.of(source)
     return place_of(file) | {
         "size": source.size,
         "modified": None if file.modified_ns is None else file.modified_ns // 1000,

@@ -1,0 +1,97 @@
+"""The view `segments`: a row per file, two files at once, and what is said of their indexes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kafkascan as ks
+from tests.spark.logs import DATA, OLD_DATA, damaged_log, plain_batch, rows, segment_path
+
+KINDS = {"indexState": "index", "timeIndexState": "timeindex"}
+
+
+def test_rows_are_in_the_order_of_the_files_however_many_at_once() -> None:
+    given = {"path": str(DATA), "view": "segments", "checkCrcs": "true"}
+    one_by_one = rows(**given, prefetch="0")
+    assert len(one_by_one) > 40
+    assert rows(**given, prefetch="3") == one_by_one
+    assert [row["path"] for row in one_by_one] == sorted(row["path"] for row in one_by_one)
+
+
+@pytest.mark.parametrize("prefetch", ["0", "3"])
+def test_the_first_damage_is_told(tmp_path: Path, prefetch: str) -> None:
+    """Not that of the file which is through first."""
+    large = b"".join(plain_batch(offset) for offset in range(0, 40_000, 2))
+    broken = damaged_log().set(3, "magic", 9).log
+    segment_path(tmp_path, "a-large").write_bytes(large + b"\x7f" * 99)
+    for topic in ("b", "c"):
+        segment_path(tmp_path, topic).write_bytes(broken)
+    given = {"path": str(tmp_path), "view": "segments", "prefetch": prefetch}
+    with pytest.raises(ValueError, match="a-large-0"):
+        rows(**given, mode="FAILFAST")
+    assert rows(**given, mode="DROPMALFORMED") == []
+    assert len(rows(**given)) == 3
+
+
+def states_by_checks(log: Path) -> dict[str, str]:
+    """What `check_index` says of the indexes of a log, all of whose batches it is given."""
+    batches = ks.scan_batches(log).batches
+    states = {}
+    for column, kind in KINDS.items():
+        index = log.with_suffix(f".{kind}")
+        if not index.exists():
+            states[column] = "MISSING"
+            continue
+        errors = {
+            one.symbol
+            for one in ks.check_index(index, batches)
+            if one.severity is ks.Severity.ERROR
+        }
+        states[column] = "DAMAGED" if "ODD_INDEX_SIZE" in errors else "WRONG" if errors else "OK"
+    return states
+
+
+@pytest.mark.parametrize("data", [DATA, OLD_DATA], ids=lambda path: path.parent.name)
+def test_golden_indexes(data: Path) -> None:
+    found = rows(path=str(data), view="segments")
+    for row in found:
+        assert {column: row[column] for column in KINDS} == states_by_checks(Path(row["path"]))
+    assert {row["indexState"] for row in found} <= {"OK", "MISSING"}
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_change_of_an_index(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("changed")
+    source = data.draw(st.sampled_from(sorted((DATA / "small-segments-0").glob("*.index"))[:4]))
+    for kind in ("log", "index", "timeindex"):
+        target = segment_path(folder, "topic", base_offset=int(source.stem)).with_suffix(f".{kind}")
+        shutil.copy(source.with_suffix(f".{kind}"), target)
+    kind = data.draw(st.sampled_from(sorted(KINDS.values())))
+    index = target.with_suffix(f".{kind}")
+    content = bytearray(index.read_bytes())
+    at = data.draw(st.integers(0, max(len(content) - 1, 0)))
+    if data.draw(st.booleans()):
+        content = content[:at]
+    else:
+        content[at : at + 1] = bytes([data.draw(st.integers(0, 255))])
+    index.write_bytes(content)
+    (row,) = rows(path=str(folder), view="segments")
+    assert {column: row[column] for column in KINDS} == states_by_checks(Path(row["path"]))
+    assert row["status"] == "OK"
+
+
+def test_an_index_that_cannot_be_read_is_not_the_logs_fault(tmp_path: Path) -> None:
+    log = segment_path(tmp_path, "topic")
+    log.write_bytes(plain_batch(0))
+    log.with_suffix(".index").mkdir()
+    (row,) = rows(path=str(tmp_path), view="segments")
+    assert (row["indexState"], row["timeIndexState"]) == ("UNKNOWN", "MISSING")
+    assert (row["status"], row["batches"]) == ("OK", 1)
