@@ -16,7 +16,6 @@ Result = TypeVar("Result")
 
 # Results of a job that wait to be asked for.
 _WAITING = 2
-# Jobs that are begun, or waited for, for each thread: small ones end before their turn comes.
 _JOBS_AHEAD = 4
 _END = object()
 
@@ -59,7 +58,10 @@ class _Running:
 
 
 def in_order(
-    jobs: Iterable[Job], work: Callable[[Job], Iterable[Result]], threads: int | None
+    jobs: Iterable[Job],
+    work: Callable[[Job], Iterable[Result]],
+    threads: int | None,
+    jobs_ahead: int = _JOBS_AHEAD,
 ) -> Iterator[Result]:
     """
     Work on jobs, several at once, and yield what they give in the order of the jobs.
@@ -72,6 +74,9 @@ def in_order(
         Gives the results of a job; it runs in a thread, and goes on as they are asked for.
     threads : int, optional
         At most this many; by default one per CPU. With one, all is done in the caller's.
+    jobs_ahead : int
+        Jobs that are begun, or waited for, for each thread: small ones end before their turn
+        comes, and of each there may be results in memory.
 
     Yields
     ------
@@ -95,7 +100,7 @@ def in_order(
     with ThreadPoolExecutor(threads) as pool:
         try:
             while True:
-                while len(waiting) < _JOBS_AHEAD * threads:
+                while len(waiting) < jobs_ahead * threads:
                     try:
                         job = next(todo)
                     except StopIteration:

@@ -350,7 +350,7 @@ def main() -> None:
         "batches": lambda: ways_in(spark, headers, "batches", rounds),
         "parquet": lambda: against_parquet(spark, folder_of(records_log, 8), rounds),
         # Enough for what Spark takes to begin with, 0.3 s a job, not to be what is measured.
-        "headers": lambda: header_questions(spark, folder_of(records_log, 48), 2),
+        "headers": lambda: header_questions(spark, folder_of(records_log, 96), 2),
         "verify": lambda: verifying(spark, folder_of(headers_log, 192), 3),
         "export": lambda: [
             exporting(spark, folder_of(records_log, 8), codec, 3) for codec in ("snappy", "zstd")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from kafkascan.errors import CorruptBatchError
 from kafkascan.spark.options import Options
@@ -12,7 +13,7 @@ logger = logging.getLogger("kafkascan.spark")
 
 class Damage:
     """
-    The damage that one task meets.
+    The damage that is met in one range of a file.
 
     Attributes
     ----------
@@ -43,7 +44,9 @@ class Damage:
         errors, self.errors = self.errors, []
         return errors
 
-    def finish(self) -> None:
-        """Say how much was dropped."""
-        if self.dropped:
-            logger.warning("dropped %d damaged batches in this task", self.dropped)
+
+def tell_dropped(met: Iterable[Damage]) -> None:
+    """Say how much a task has dropped."""
+    dropped = sum(one.dropped for one in met)
+    if dropped:
+        logger.warning("dropped %d damaged batches in this task", dropped)

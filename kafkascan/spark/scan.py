@@ -21,7 +21,7 @@ from kafkascan.selection import select_offsets
 from kafkascan.sources import Source
 from kafkascan.spark.batch_rows import BAD_CHECKSUM, BatchRows, batch_values, place_of
 from kafkascan.spark.committed import committed_view
-from kafkascan.spark.damage import Damage, logger
+from kafkascan.spark.damage import Damage, logger, tell_dropped
 from kafkascan.spark.files import FoundFile, open_file
 from kafkascan.spark.options import Options
 from kafkascan.spark.plan import ScanRange, ScanTask
@@ -82,17 +82,24 @@ def _scan(task: ScanTask, options: Options) -> Iterator[Any]:
         rows = in_order(task.ranges, partial(_segment_rows, options), options.files_at_once)
         yield from segment_batches(rows, options.schema(), _SEGMENTS_AT_ONCE)
         return
-    damage = Damage(options)
-    for one in task.ranges:
+    met: list[Damage] = []
+
+    def scanned(one: ScanRange) -> Iterator[Any]:
         source = _open(one.file, options)
         if source is None:
-            continue
+            return
+        damage = Damage(options)
+        met.append(damage)
         if options.view == "batches":
             yield from _batches(one, source, options, damage)
         else:
             yield from _records(one, source, task, options, damage)
         source.require_unshrunk()
-    damage.finish()
+
+    # Records are decoded no faster than the JVM takes them from one thread.
+    at_once = options.files_at_once if options.view == "batches" else 1
+    yield from in_order(task.ranges, scanned, at_once, jobs_ahead=1)
+    tell_dropped(met)
 
 
 def _open(file: FoundFile, options: Options) -> Source | None:

@@ -1,7 +1,8 @@
-"""The view `segments`: a row per file, two files at once, and what is said of their indexes."""
+"""Two files at once, their rows in order; and what the view `segments` says of indexes."""
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 
@@ -10,17 +11,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kafkascan as ks
-from tests.spark.logs import DATA, OLD_DATA, damaged_log, plain_batch, rows, segment_path
+from tests.spark.logs import DATA, OLD_DATA, damaged_log, plain_batch, rows, segment_path, tasks
 
 KINDS = {"indexState": "index", "timeIndexState": "timeindex"}
 
 
-def test_rows_are_in_the_order_of_the_files_however_many_at_once() -> None:
-    given = {"path": str(DATA), "view": "segments", "checkCrcs": "true"}
+@pytest.mark.parametrize("view", ["batches", "segments"])
+def test_rows_are_in_the_order_of_the_files_however_many_at_once(view: str) -> None:
+    given = {"path": str(DATA), "view": view, "checkCrcs": "true"}
     one_by_one = rows(**given, prefetch="0")
     assert len(one_by_one) > 40
     assert rows(**given, prefetch="3") == one_by_one
-    assert [row["path"] for row in one_by_one] == sorted(row["path"] for row in one_by_one)
+    places = [(row["topic"], row["partition"], row["segment"]) for row in one_by_one]
+    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("prefetch", ["0", "3"])
@@ -36,6 +39,20 @@ def test_the_first_damage_is_told(tmp_path: Path, prefetch: str) -> None:
         rows(**given, mode="FAILFAST")
     assert rows(**given, mode="DROPMALFORMED") == []
     assert len(rows(**given)) == 3
+
+
+@pytest.mark.parametrize("view", ["batches", "records"])
+def test_what_is_dropped_is_counted_for_the_task(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, view: str
+) -> None:
+    for topic in ("a", "b", "c"):
+        segment_path(tmp_path, topic).write_bytes(damaged_log().flip(3, 70).flip(7, 70).log)
+    given = {"path": str(tmp_path), "view": view, "checkCrcs": "true", "mode": "DROPMALFORMED"}
+    assert len(tasks(**given)) == 1
+    with caplog.at_level(logging.WARNING, "kafkascan.spark"):
+        rows(**given)
+    assert caplog.messages[-1] == "dropped 6 damaged batches in this task"
+    assert sum(str(tmp_path) in message for message in caplog.messages) == 6
 
 
 def states_by_checks(log: Path) -> dict[str, str]:
