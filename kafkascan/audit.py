@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from kafkascan.audit_batches import EARLIEST_MS, FUTURE_MS, Limits
 from kafkascan.audit_files import check_state
@@ -20,6 +22,7 @@ from kafkascan.checkpoints import (
 )
 from kafkascan.errors import CorruptCheckpointError
 from kafkascan.folders import DiskFolder, Folder
+from kafkascan.log_chunks import OpenLook, threads_for
 from kafkascan.log_dir import (
     LogDir,
     PartitionDir,
@@ -31,6 +34,7 @@ from kafkascan.log_dir import (
 )
 from kafkascan.logs import Log, LogsLike, LogWalk, open_logs
 from kafkascan.metadata_log import METADATA_PARTITION, read_metadata_log
+from kafkascan.ordered import Share, as_they_come, share_out
 from kafkascan.producers import PRODUCER_EXPIRATION_MS
 from kafkascan.transaction_spans import TRANSACTION_TIMEOUT_MS
 
@@ -83,7 +87,8 @@ def audit(
     expiration_ms : int, default 1 day
         The broker's ``producer.id.expiration.ms``.
     threads : int, optional
-        Segments that are read at once; by default one per CPU. Small ones are read in turn.
+        Logs, or segments of a large one, that are read at once; by default one per CPU. Small
+        segments are read in turn.
     on_progress : callable, optional
         Gets how many bytes of segments are done, and of how many.
 
@@ -116,6 +121,16 @@ def audit(
     return _Auditing(logs, limits, on_progress).run(verify=verify, deep=deep, threads=threads)
 
 
+class _Seen(NamedTuple):
+    """What has been seen of a log since, and what was found when that is all."""
+
+    log: int
+    batches: int = 0
+    segments: int = 0
+    size: int = 0
+    findings: Sequence[LogFinding] = ()
+
+
 class _Auditing:
     """One audit: what is looked at, and what has been found."""
 
@@ -129,6 +144,8 @@ class _Auditing:
         self._logs = open_logs(logs)
         self._path = logs.path if isinstance(logs, LogDir) else self._path_of_logs()
         self._others = logs.partitions if isinstance(logs, LogDir) else []
+        snapshots = [log for one in self._others for log in _kraft_snapshots(one)]
+        self._looked_at = [*self._logs, *snapshots]
         self._total = 0
         # By the identity of a folder: the logs hold it for as long as all this lasts.
         self._names_in: dict[int, frozenset[str]] = {}
@@ -144,36 +161,49 @@ class _Auditing:
             names, limits = self._names(segment.folder), self._limits_of(segment.folder)
             return AuditLooks(segment, names, limits, verify=verify, deep=deep)
 
-        findings: list[LogFinding] = []
-        for partition in self._others:
-            if not partition.is_log:
-                findings += _of_state(partition)
-        snapshots = [log for one in self._others for log in _kraft_snapshots(one)]
-        walk = LogWalk([*self._logs, *snapshots], threads, look)
-        if self._on_progress is not None:
-            self._total = sum(_size(segment) for _, segment in walk.segments)
-        current: LogAudit | None = None
-        batches = size = done = 0
-        for piece in walk:
-            if current is None:
-                log = [*self._logs, *snapshots][piece.log]
-                first = walk.firsts[piece.log]
-                is_snapshot = piece.log >= len(self._logs)
-                marks = Marks() if is_snapshot else self._marks(log.partition)
-                folder = log.partition.folder
-                limits, names = self._limits_of(folder), self._names(folder)
-                current = LogAudit(log, first, limits, marks, names, is_snapshot=is_snapshot)
-            current.add(piece)
-            batches += len(piece.batches)
-            size += sum(end.size for end in piece.chunk.ends)
-            done += len(piece.chunk.ends)
+        shares, at_once = self._shared(threads)
+        by_log: list[list[LogFinding]] = [[] for _ in self._looked_at]
+        size = done = batches = 0
+        for seen in as_they_come(shares, lambda one: self._look_at(one, look), at_once):
+            size += seen.size
+            done += seen.segments
+            batches += seen.batches
+            by_log[seen.log] += seen.findings
             if self._on_progress is not None:
                 self._on_progress(size, self._total)
-            if piece.is_last:
-                findings += current.finish()
-                self._names_in.pop(id(current.folder), None)
-                current = None
+        of_others = [_of_state(one) for one in self._others if not one.is_log]
+        findings = list(itertools.chain(*of_others, *by_log))
         return Audit(self._path, findings, len(self._logs), done, batches, size)
+
+    def _shared(self, threads: int | None) -> tuple[list[Share], int]:
+        """Share threads out to logs by their sizes; return how many logs get theirs at once."""
+        logs = self._looked_at
+        count = threads_for([(one.partition, s) for one in logs for s in one.segments], threads)
+        if count == 1 and self._on_progress is None:
+            return [Share(number, 1) for number in range(len(logs))], 1
+        sizes = [sum(map(_size, log.segments)) for log in logs]
+        self._total = sum(sizes)
+        return share_out(sizes, count)
+
+    def _look_at(self, share: Share, look: OpenLook) -> Iterator[_Seen]:
+        """Look at one log; yield what has been seen of it, and at last what was found."""
+        log = self._looked_at[share.job]
+        current: LogAudit | None = None
+        for piece in LogWalk([log], share.threads, look):
+            current = current or self._audit_of(log, is_snapshot=share.job >= len(self._logs))
+            current.add(piece)
+            ends = piece.chunk.ends
+            size = sum(end.size for end in ends)
+            yield _Seen(share.job, len(piece.batches), len(ends), size)
+        if current is not None:
+            yield _Seen(share.job, findings=current.finish())
+            self._names_in.pop(id(log.partition.folder), None)
+
+    def _audit_of(self, log: Log, *, is_snapshot: bool) -> LogAudit:
+        folder = log.partition.folder
+        marks = Marks() if is_snapshot else self._marks(log.partition)
+        limits, names = self._limits_of(folder), self._names(folder)
+        return LogAudit(log, limits, marks, names, is_snapshot=is_snapshot)
 
     def _names(self, folder: Folder) -> frozenset[str]:
         """Return the names of the files in a folder, listed once for all of its segments."""

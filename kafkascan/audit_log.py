@@ -47,8 +47,6 @@ class LogAudit:
     Parameters
     ----------
     log : Log
-    first : int
-        Index of its first segment, as pieces count them.
     limits : Limits
     marks : Marks
         What the checkpoints of its data dir say of it.
@@ -61,16 +59,13 @@ class LogAudit:
     def __init__(
         self,
         log: Log,
-        first: int,
         limits: Limits,
         marks: Marks,
         names: Collection[str],
         *,
         is_snapshot: bool,
     ) -> None:
-        self.folder = log.partition.folder
         self._log = log
-        self._first = first
         self._limits = limits
         self._marks = marks
         self._cleaned_up_to = marks.cleaned_up_to
@@ -98,7 +93,7 @@ class LogAudit:
     def add(self, piece: Piece) -> None:
         """Look at the batches that follow."""
         batches = piece.batches
-        segment = piece.chunk.segment - np.int32(self._first)
+        segment = piece.chunk.segment
         self._note_looks(piece, segment)
         is_bad = _bad_rows(piece)
         starts = [row for row, _ in piece.chunk.looks]
@@ -161,7 +156,7 @@ class LogAudit:
 
     def _note_end(self, end: SegmentEnd) -> None:
         """Say how a segment ends, and what is wrong with its indexes."""
-        number = end.segment - self._first
+        number = end.segment
         name, is_last = self._names[number], number == len(self._names) - 1
         self._sizes[number] = end.size
         place = end.valid_bytes

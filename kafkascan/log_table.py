@@ -143,8 +143,8 @@ def scan_log_dir(
 
     Notes
     -----
-    Memory does not depend on how many segments there are, but for about 1 KB of each:
-    a few chunks for each thread are held.
+    Memory does not depend on how many segments there are, but for about 1 KB of each: at most
+    ten chunks for each thread are held.
     """
     opened = log_dir if isinstance(log_dir, LogDir) else open_log_dir(log_dir)
     return LogBatches(opened, columns, rows, threads, include)

@@ -6,9 +6,11 @@ other segments; what goes through a data dir adds what the interpreter does for 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import kafkascan as ks
+from kafkascan.ordered import in_order
 
 from . import corpora
 from .scan import best_of
@@ -73,34 +75,37 @@ def paths(data_dir: Path) -> list[Path]:
     return [segment.path for _, segment in ks.open_log_dir(data_dir).log_segments()]
 
 
+def scan_one(path: Path) -> int:
+    """Scan a file for itself."""
+    return len(ks.scan_batches(path, threads=1))
+
+
+def verify_one(path: Path) -> bool:
+    """Scan and verify a file for itself."""
+    with ks.Source(path) as source:
+        batches = ks.scan_batches(source, threads=1).batches
+        is_whole = bool(ks.verify_crcs(source, batches, threads=1).all())
+        del batches
+    return is_whole
+
+
 def scan_each(data_dir: Path) -> int:
     """Scan every file for itself."""
-    return sum(len(ks.scan_batches(path, threads=1)) for path in paths(data_dir))
+    return sum(map(scan_one, paths(data_dir)))
 
 
-def verify_each(data_dir: Path) -> bool:
-    """Scan and verify every file for itself."""
-    found = True
-    for path in paths(data_dir):
-        with ks.Source(path) as source:
-            batches = ks.scan_batches(source, threads=1).batches
-            found &= bool(ks.verify_crcs(source, batches, threads=1).all())
-            del batches
-    return found
-
-
-def scan_all(data_dir: Path, threads: int) -> int:
+def scan_all(data_dir: Path, threads: int | None) -> int:
     """Read one table of all."""
     return sum(len(chunk) for chunk in ks.scan_log_dir(data_dir, threads=threads))
 
 
 class DataDirs:
-    params = (("large", "idempotent", "transactional", "indexed", "small"),)
-    param_names = ("segments",)
+    params = (("large", "idempotent", "transactional", "indexed", "small"), ("one", "all"))
+    param_names = ("segments", "threads")
     unit = "seconds"
     timeout = 600
 
-    def setup(self, segments: str) -> None:
+    def setup(self, segments: str, threads: str) -> None:
         made = {
             "large": large,
             "idempotent": idempotent,
@@ -109,22 +114,32 @@ class DataDirs:
             "small": lambda: small(10_000),
         }
         self.data_dir = made[segments]()
+        self.threads = 1 if threads == "one" else None
         scan_each(self.data_dir)
 
-    def track_scan_each(self, segments: str) -> float:
-        return best_of(lambda: scan_each(self.data_dir), 3)
+    def _each(self, work: Callable[[Path], object]) -> float:
+        """Do something with every file for itself, so many at once."""
+        return best_of(
+            lambda: list(in_order(paths(self.data_dir), lambda one: [work(one)], self.threads)), 3
+        )
 
-    def track_scan_log_dir(self, segments: str) -> float:
-        return best_of(lambda: scan_all(self.data_dir, 1), 3)
+    def track_scan_each(self, segments: str, threads: str) -> float:
+        return self._each(scan_one)
 
-    def track_audit_of_headers(self, segments: str) -> float:
-        return best_of(lambda: ks.audit(self.data_dir, verify=False, threads=1), 3)
+    def track_verify_each(self, segments: str, threads: str) -> float:
+        return self._each(verify_one)
 
-    def track_audit(self, segments: str) -> float:
-        return best_of(lambda: ks.audit(self.data_dir, threads=1), 3)
+    def track_scan_log_dir(self, segments: str, threads: str) -> float:
+        return best_of(lambda: scan_all(self.data_dir, self.threads), 3)
 
-    def track_transactions(self, segments: str) -> float:
-        return best_of(lambda: ks.read_transactions(self.data_dir, threads=1), 3)
+    def track_audit_of_headers(self, segments: str, threads: str) -> float:
+        return best_of(lambda: ks.audit(self.data_dir, verify=False, threads=self.threads), 3)
+
+    def track_audit(self, segments: str, threads: str) -> float:
+        return best_of(lambda: ks.audit(self.data_dir, threads=self.threads), 3)
+
+    def track_transactions(self, segments: str, threads: str) -> float:
+        return best_of(lambda: ks.read_transactions(self.data_dir, threads=self.threads), 3)
 
 
 class Memory:

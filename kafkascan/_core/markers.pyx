@@ -10,6 +10,7 @@ from kafkascan._core.layout cimport (
     KS_SOURCE_FAULT,
     KS_TIMESTAMP_TYPE_BIT,
     ks_batch_row,
+    ks_prefetch,
 )
 from kafkascan._core.row_checks cimport compare_row
 
@@ -31,6 +32,9 @@ cdef enum:
 
 cdef enum:
     UNREAD_ = -4
+
+cdef enum:
+    MARKERS_AHEAD = 8
 
 UNREAD = UNREAD_
 
@@ -97,13 +101,21 @@ cdef void read_one(const Job *job, const ks_batch_row *row, marker *out) noexcep
 cdef void read_all(void *context) noexcept nogil:
     cdef Job *job = <Job *>context
     cdef const ks_batch_row *row
-    cdef int64_t i
+    cdef int64_t i, ahead
     for i in range(job.count):
         row = &job.rows[i]
         if row.magic >= 2 and row.attributes & KS_CONTROL_BIT and row.producer_id >= 0:
             job.found[job.found_count] = i
-            read_one(job, row, &job.markers[job.found_count])
             job.found_count += 1
+    for i in range(job.found_count):
+        # The scan that was here is far ahead: each marker would be waited for by itself.
+        ahead = i + MARKERS_AHEAD
+        if ahead < job.found_count:
+            row = &job.rows[job.found[ahead]]
+            if 0 <= row.position <= job.source_size - MARKER_BATCH:
+                ks_prefetch(job.source + row.position)
+                ks_prefetch(job.source + row.position + MARKER_BATCH - 1)
+        read_one(job, &job.rows[job.found[i]], &job.markers[i])
 
 
 def read_into(

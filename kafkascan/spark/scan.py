@@ -34,6 +34,8 @@ from kafkascan.spark.segment_rows import segment_batches, segment_row, unreadabl
 # is done once for all of them weighs little. Usual records become a RecordBatch of 4 MiB.
 _PIECE = 3 << 20
 _SEGMENTS_AT_ONCE = 256
+# Tables of headers, 3 MB each, for each thread, that wait until those before them are handed over.
+_TABLES_AHEAD = 2
 
 Making: TypeAlias = Callable[[], Any]
 """What makes a RecordBatch of headers that were scanned."""
@@ -98,7 +100,7 @@ def _scan(task: ScanTask, options: Options) -> Iterator[Any]:
 
     # Records are decoded no faster than the JVM takes them from one thread.
     at_once = options.files_at_once if options.view == "batches" else 1
-    yield from in_order(task.ranges, scanned, at_once, jobs_ahead=1)
+    yield from in_order(task.ranges, scanned, at_once, _TABLES_AHEAD)
     tell_dropped(met)
 
 

@@ -402,34 +402,6 @@ def test_no_checksums_no_records(partition: HealthyPartition) -> None:
     assert ks.audit(partition.folder, verify=False).findings == []
 
 
-def test_any_number_of_threads_finds_the_same(partition: HealthyPartition) -> None:
-    partition.write()
-    remove_batch(partition)
-    found = [ks.audit(partition.folder, threads=threads).findings for threads in (1, 2, 5)]
-    assert found[0] == found[1] == found[2] != []
-
-
-def test_one_file_is_looked_at_for_itself(partition: HealthyPartition) -> None:
-    partition.write()
-    assert ks.audit(partition.log(0)).findings == []
-    assert ks.audit(partition.log(0).read_bytes()).findings == []
-    data = bytearray(partition.log(0).read_bytes())
-    data[500] ^= 1
-    assert [one.symbol for one in ks.audit(bytes(data)).findings] == ["BAD_CRC"]
-
-
-def test_a_table_of_findings(partition: HealthyPartition) -> None:
-    partition.write()
-    remove_batch(partition)
-    found = ks.audit(partition.folder)
-    table = found.to_arrow().to_pylist()
-    assert [row["symbol"] for row in table] == [one.symbol for one in found.findings]
-    assert {"severity", "topic", "partition", "file", "advice"} <= set(table[0])
-    seen: list[tuple[int, int]] = []
-    ks.audit(partition.folder, on_progress=lambda done, total: seen.append((done, total)))
-    assert seen[-1] == (found.size_in_bytes, found.size_in_bytes)
-
-
 # ---- logs whose beginning is gone ------------------------------------------------------------
 
 

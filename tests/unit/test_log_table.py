@@ -6,10 +6,7 @@ import os
 import subprocess
 import sys
 import tarfile
-import threading
-import time
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +14,6 @@ import pytest
 import kafkascan as ks
 from kafkascan.archives import is_archive
 from kafkascan.log_chunks import threads_for
-from kafkascan.ordered import in_order
 from tests.support.partitions import HealthyPartition
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import Rig
@@ -287,49 +283,6 @@ def test_a_range_of_a_file(tmp_path: Path) -> None:
             one.require_unshrunk()
 
 
-# ---- jobs in order ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("threads", [1, 2, 8])
-def test_results_come_in_the_order_of_the_jobs(threads: int) -> None:
-    def work(job: int) -> Iterator[tuple[int, int]]:
-        time.sleep(0.002 * (job % 3))
-        for number in range(job % 5):
-            yield job, number
-
-    expected = [(job, number) for job in range(40) for number in range(job % 5)]
-    assert list(in_order(range(40), work, threads)) == expected
-
-
-def test_an_error_comes_when_its_turn_comes() -> None:
-    def work(job: int) -> Iterator[int]:
-        yield job
-        if job == 5:
-            raise KeyError(job)
-
-    found: list[int] = []
-    with pytest.raises(KeyError):
-        found.extend(in_order(range(100), work, 4))
-    assert found == [0, 1, 2, 3, 4, 5]
-
-
-def test_jobs_do_not_run_ahead_and_end_with_their_reader() -> None:
-    begun = []
-
-    def work(job: int) -> Iterator[bytes]:
-        begun.append(job)
-        for _ in range(1000):
-            yield bytes(10)
-
-    before = threading.active_count()
-    results = in_order(range(1000), work, 2)
-    for _ in range(5):
-        next(results)
-    results.close()  # type: ignore[attr-defined]
-    assert len(begun) <= 10
-    assert threading.active_count() == before
-
-
 def test_peak_of_a_process_is_flat(tmp_path: Path) -> None:
     """The memory of a whole process, from few segments to many."""
     program = (
@@ -385,16 +338,3 @@ def test_small_segments_are_read_in_turn(tmp_path: Path) -> None:
     assert threads_for(list(ks.open_log_dir(tmp_path).log_segments()), 3) == 3
     with pytest.raises(ValueError, match="threads"):
         threads_for([], 0)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_work_that_fails_before_it_gives_anything(threads: int) -> None:
-    def work(job: int) -> list[int]:
-        if job == 3:
-            raise ValueError("three")
-        return [job]
-
-    found: list[int] = []
-    with pytest.raises(ValueError, match="three"):
-        found.extend(in_order(range(10), work, threads))
-    assert found == [0, 1, 2]

@@ -1,0 +1,194 @@
+"""Several jobs at once: their results in order or as they come, and never many of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kafkascan.ordered import as_they_come, in_order, share_out
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_results_come_in_the_order_of_the_jobs(threads: int) -> None:
+    def work(job: int) -> Iterator[tuple[int, int]]:
+        time.sleep(0.002 * (job % 3))
+        for number in range(job % 5):
+            yield job, number
+
+    expected = [(job, number) for job in range(40) for number in range(job % 5)]
+    assert list(in_order(range(40), work, threads)) == expected
+
+
+def test_an_error_comes_when_its_turn_comes() -> None:
+    def work(job: int) -> Iterator[int]:
+        yield job
+        if job == 5:
+            raise KeyError(job)
+
+    found: list[int] = []
+    with pytest.raises(KeyError):
+        found.extend(in_order(range(100), work, 4))
+    assert found == [0, 1, 2, 3, 4, 5]
+
+
+def test_jobs_do_not_run_ahead_and_end_with_their_reader() -> None:
+    begun = []
+
+    def work(job: int) -> Iterator[bytes]:
+        begun.append(job)
+        for _ in range(1000):
+            yield bytes(10)
+
+    before = threading.active_count()
+    results = in_order(range(1000), work, 2)
+    for _ in range(5):
+        next(results)
+    results.close()  # type: ignore[attr-defined]
+    assert len(begun) <= 10
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_work_that_fails_before_it_gives_anything(threads: int) -> None:
+    def work(job: int) -> list[int]:
+        if job == 3:
+            raise ValueError("three")
+        return [job]
+
+    found: list[int] = []
+    with pytest.raises(ValueError, match="three"):
+        found.extend(in_order(range(10), work, threads))
+    assert found == [0, 1, 2]
+
+
+def made_while_the_first_is_held(
+    run: Callable[..., Iterator[Any]], threads: int, **options: int
+) -> dict[int, int]:
+    """How many results each job has made, when no more are while the first gives none."""
+    made: dict[int, int] = {}
+    is_held = threading.Event()
+
+    def work(job: int) -> Iterator[int]:
+        if job == 0:
+            is_held.wait()
+        for number in range(1000):
+            made[job] = number + 1
+            yield number
+
+    results = run(range(1000), work, threads, **options)
+    reader = threading.Thread(target=lambda: next(results))
+    reader.start()
+    before: dict[int, int] = {}
+    while not before or before != made:
+        before = dict(made)
+        time.sleep(0.3)
+    is_held.set()
+    reader.join()
+    results.close()  # type: ignore[attr-defined]
+    return before
+
+
+def test_what_waits_for_its_turn_is_bounded_over_all_jobs() -> None:
+    # One result that there is no room for is in the hand of each job.
+    made = made_while_the_first_is_held(in_order, 3)
+    assert sum(made.values()) == 8 * 3 + 2
+    made = made_while_the_first_is_held(in_order, 3, results_ahead=2)
+    assert sum(made.values()) == 2 * 3 + 2
+
+
+def test_the_first_goes_on_whatever_the_others_have_filled() -> None:
+    def work(job: int) -> Iterator[tuple[int, int]]:
+        if job == 0:
+            time.sleep(0.2)
+        for number in range(100):
+            yield job, number
+
+    expected = [(job, number) for job in range(6) for number in range(100)]
+    assert list(in_order(range(6), work, 3, results_ahead=1)) == expected
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_all_results_come(threads: int) -> None:
+    def work(job: int) -> Iterator[tuple[int, int]]:
+        time.sleep(0.002 * (job % 3))
+        for number in range(job % 5):
+            yield job, number
+
+    found = list(as_they_come(range(40), work, threads))
+    expected = [(job, number) for job in range(40) for number in range(job % 5)]
+    assert sorted(found) == expected
+    for job in range(40):  # in the order in which it gave them
+        assert [one for one in found if one[0] == job] == [(job, n) for n in range(job % 5)]
+
+
+def test_nobody_waits_for_a_slow_job() -> None:
+    is_released = threading.Event()
+
+    def work(job: int) -> Iterator[int]:
+        if job == 0:
+            is_released.wait()
+        yield job
+
+    results = as_they_come(range(5), work, 2)
+    assert sorted(next(results) for _ in range(4)) == [1, 2, 3, 4]
+    is_released.set()
+    assert list(results) == [0]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("error", [KeyError("five"), StopIteration("five"), SystemExit()])
+def test_an_error_ends_all(threads: int, error: BaseException) -> None:
+    def work(job: int) -> Iterator[int]:
+        if job == 5:
+            raise error
+        return iter([job] * 1000)
+
+    before = threading.active_count()
+    with pytest.raises((type(error), RuntimeError)):
+        list(as_they_come(range(1000), work, threads))
+    assert threading.active_count() == before
+
+
+def test_jobs_end_with_their_reader() -> None:
+    before = threading.active_count()
+    results = as_they_come(range(1000), lambda job: iter([bytes(10)] * 1000), 2)
+    for _ in range(5):
+        next(results)
+    results.close()  # type: ignore[attr-defined]
+    assert threading.active_count() == before
+
+
+def test_threads_are_asked_for() -> None:
+    for run in (in_order, as_they_come):
+        with pytest.raises(ValueError, match="threads"):
+            list(run([1], lambda job: [job], 0))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "threads", "expected"),
+    [
+        ((100,), 4, ([4], 1)),
+        ((50, 50), 4, ([2, 2], 2)),
+        ((25, 25, 25, 25), 4, ([1, 1, 1, 1], 4)),
+        ((97, 1, 1, 1), 4, ([3, 1, 1, 1], 2)),
+        ((1, 1, 97, 1), 4, ([3, 1, 1, 1], 2)),
+        ((80, 20), 2, ([1, 1], 2)),
+        ((0, 0), 2, ([1, 1], 2)),
+        ((7,) * 30, 8, ([1] * 30, 8)),
+        ((), 8, ([], 8)),
+        ((5, 5), 1, ([1, 1], 1)),
+    ],
+)
+def test_threads_go_to_jobs_by_their_sizes(
+    sizes: tuple[int, ...], threads: int, expected: tuple[list[int], int]
+) -> None:
+    shares, at_once = share_out(sizes, threads)
+    assert ([one.threads for one in shares], at_once) == expected
+    assert sorted(one.job for one in shares) == list(range(len(sizes)))
+    # However they fall together, no more threads than were asked for.
+    most = sorted((one.threads for one in shares), reverse=True)[:at_once]
+    assert sum(most) <= threads
