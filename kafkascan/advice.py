@@ -16,7 +16,7 @@ from kafkascan.codecs import DEFAULT_MAX_DECOMPRESSED_SIZE, CodecError, decompre
 from kafkascan.compression import LEVELS, Compression, compression
 from kafkascan.errors import KafkaScanError
 from kafkascan.layout import BATCH_HEADER_SIZE, CompressionType
-from kafkascan.log_chunks import LogChunk, group_segments, read_chunks
+from kafkascan.log_chunks import ChunkTables, LogChunk, group_segments, read_chunks
 from kafkascan.logs import LogsLike, open_logs
 from kafkascan.ordered import in_order
 from kafkascan.sources import borrowed_source
@@ -35,7 +35,6 @@ DEFAULT_CHOICES = (
 # Of one sampled batch, no more than this is compressed anew.
 _LARGEST = 1 << 24
 _MOST_GROUPS = 10_000
-_ROWS = 1 << 16
 _SMALLEST_SPEED_TIME = 1e-9
 
 
@@ -291,7 +290,8 @@ class _Sampling:
         topics = [partition.topic for partition, _ in found]
 
         jobs = group_segments(found, 0, len(found))
-        for chunk in in_order(jobs, lambda job: read_chunks(found, job, _ROWS, None), threads):
+        tables = ChunkTables()
+        for chunk in in_order(jobs, lambda job: read_chunks(found, job, tables), threads):
             self._note_ends(chunk)
             bounds = np.flatnonzero(np.diff(chunk.segment)) + 1
             for rows in np.split(np.arange(len(chunk)), bounds):

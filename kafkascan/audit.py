@@ -22,7 +22,7 @@ from kafkascan.checkpoints import (
 )
 from kafkascan.errors import CorruptCheckpointError
 from kafkascan.folders import DiskFolder, Folder
-from kafkascan.log_chunks import OpenLook, threads_for
+from kafkascan.log_chunks import ChunkTables, OpenLook, threads_for
 from kafkascan.log_dir import (
     LogDir,
     PartitionDir,
@@ -147,6 +147,7 @@ class _Auditing:
         snapshots = [log for one in self._others for log in _kraft_snapshots(one)]
         self._looked_at = [*self._logs, *snapshots]
         self._total = 0
+        self._tables = ChunkTables()
         # By the identity of a folder: the logs hold it for as long as all this lasts.
         self._names_in: dict[int, frozenset[str]] = {}
         self._limits_in = self._limits_of_topics(_partitions(logs))
@@ -189,7 +190,7 @@ class _Auditing:
         """Look at one log; yield what has been seen of it, and at last what was found."""
         log = self._looked_at[share.job]
         current: LogAudit | None = None
-        for piece in LogWalk([log], share.threads, look):
+        for piece in LogWalk([log], share.threads, look, self._tables):
             current = current or self._audit_of(log, is_snapshot=share.job >= len(self._logs))
             current.add(piece)
             ends = piece.chunk.ends

@@ -11,7 +11,14 @@ import numpy as np
 from kafkascan import arrow
 from kafkascan.batch_columns import COLUMN_NAMES, require_columns
 from kafkascan.layout import BATCH_DTYPE
-from kafkascan.log_chunks import LogChunk, SegmentEnd, group_segments, read_chunks, threads_for
+from kafkascan.log_chunks import (
+    ChunkTables,
+    LogChunk,
+    SegmentEnd,
+    group_segments,
+    read_chunks,
+    threads_for,
+)
 from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir
 from kafkascan.ordered import in_order
 
@@ -66,13 +73,14 @@ class LogBatches:
 
     def __iter__(self) -> Iterator[LogChunk]:
         self.ends = []
-        jobs = group_segments(self.segments)
-        for chunk in in_order(jobs, self._read, self._threads):
+        tables = ChunkTables(self._rows)
+
+        def read(job: range) -> Iterator[LogChunk]:
+            return read_chunks(self.segments, job, tables)
+
+        for chunk in in_order(group_segments(self.segments), read, self._threads):
             self.ends += chunk.ends
             yield chunk
-
-    def _read(self, job: range) -> Iterator[LogChunk]:
-        return read_chunks(self.segments, job, self._rows)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's PyCapsule stream: the table, chunk by chunk."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kafkascan.batch_columns import BatchTable, join_rows
 from kafkascan.errors import CorruptBatchError
 from kafkascan.log_chunks import (
+    ChunkTables,
     LogChunk,
     OpenLook,
     group_segments,
@@ -44,8 +45,6 @@ from kafkascan.transactions import MARKER, NO_CONTROL, ControlRows, read_control
 LogsLike: TypeAlias = "LogDir | PartitionDir | SourceLike"
 """A data dir, a tar of one, the folder of a partition (each as an object or a path), or a
 source, which is taken as all there is of its log."""
-
-_ROWS = 1 << 16
 
 
 class OneFile:
@@ -257,6 +256,8 @@ class LogWalk:
     open_look : callable, optional
         What else is to be found out while a segment is open. What it gives of each table must
         have the attributes of a `ControlLook`.
+    tables : ChunkTables, optional
+        Room for chunks that several walks share.
 
     Attributes
     ----------
@@ -267,17 +268,22 @@ class LogWalk:
     """
 
     def __init__(
-        self, logs: Sequence[Log], threads: int | None, open_look: OpenLook = ControlLooks
+        self,
+        logs: Sequence[Log],
+        threads: int | None,
+        open_look: OpenLook = ControlLooks,
+        tables: ChunkTables | None = None,
     ) -> None:
         self.segments = [(log.partition, segment) for log in logs for segment in log.segments]
         self._log_of = [number for number, log in enumerate(logs) for _ in log.segments]
         self.firsts = [0, *itertools.accumulate(len(log.segments) for log in logs)]
         self._threads = threads_for(self.segments, threads)
         self._open_look = open_look
+        self._tables = ChunkTables() if tables is None else tables
 
     def __iter__(self) -> Iterator[Piece]:
         def read(job: range) -> Iterator[LogChunk]:
-            return read_chunks(self.segments, job, _ROWS, self._open_look)
+            return read_chunks(self.segments, job, self._tables, self._open_look)
 
         before: Piece | None = None
         for chunk in in_order(self._jobs(), read, self._threads):

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 
 from kafkascan.batch_columns import BatchTable, compression_type, size_in_bytes
 from kafkascan.layout import CompressionType
-from kafkascan.log_chunks import LogChunk, group_segments, read_chunks
+from kafkascan.log_chunks import ChunkTables, LogChunk, group_segments, read_chunks
 from kafkascan.logs import LogsLike, open_logs
 from kafkascan.ordered import in_order
 from kafkascan.summary import BatchSummary
 
-_ROWS = 1 << 16
 _MOST_BINS = 400
 _MOST_POINTS = 1500
 _SIZE_BINS = 64
@@ -159,7 +158,8 @@ def gather(logs: LogsLike, threads: int | None = None) -> Facts:
     log_of = [number for number, log in enumerate(opened) for _ in log.segments]
     result = Facts(facts, defaultdict(TimeBins), defaultdict(_no_sizes), defaultdict(Counter))
     jobs = group_segments(segments)
-    for chunk in in_order(jobs, lambda job: read_chunks(segments, job, _ROWS), threads):
+    tables = ChunkTables()
+    for chunk in in_order(jobs, lambda job: read_chunks(segments, job, tables), threads):
         last = chunk.ends[-1].segment if chunk.ends else int(chunk.segment[-1])
         log = facts[log_of[last]]
         _add(result, log, chunk)

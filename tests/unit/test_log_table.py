@@ -7,13 +7,17 @@ import subprocess
 import sys
 import tarfile
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow
 import pytest
 
 import kafkascan as ks
 from kafkascan.archives import is_archive
-from kafkascan.log_chunks import threads_for
+from kafkascan.log_chunks import ChunkTables, threads_for
 from tests.support.partitions import HealthyPartition
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import Rig
@@ -281,6 +285,47 @@ def test_a_range_of_a_file(tmp_path: Path) -> None:
         os.truncate(path, 5010)
         with pytest.raises(ks.SourceReadError, match=r"inside.*truncated"):
             one.require_unshrunk()
+
+
+# ---- room for chunks -------------------------------------------------------------------------
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "table": lambda table: table,
+    "rows": lambda table: table[2:5],
+    "column": lambda table: table["magic"],
+    "row": lambda table: table[3],
+    "bytes": lambda table: memoryview(table.view(np.uint8)),
+    "column of rows": lambda table: table[::2]["base_offset"][1:],
+    "Arrow's": lambda table: pyarrow.py_buffer(table.view(np.uint8)),
+}
+
+
+@pytest.mark.parametrize("view", sorted(VIEWS))
+def test_room_is_used_again_when_nobody_looks_at_it_any_more(view: str) -> None:
+    tables = ChunkTables(10)
+    table = tables.take()
+    assert len(table) == 10
+    place, held = table.ctypes.data, VIEWS[view](table)
+    del table
+    others = [tables.take() for _ in range(3)]
+    assert len({place, *(one.ctypes.data for one in others)}) == 4
+    del held
+    assert tables.take().ctypes.data == place
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_chunks_that_are_kept_stay_what_they_are(tmp_path: Path, threads: int) -> None:
+    many_segments(tmp_path / "topic-0", 4, batches=5000)
+    found = ks.scan_log_dir(tmp_path, rows=700, threads=threads)
+    kept = list(found)
+    assert len(kept) > 20
+    expected = [
+        ks.scan_batches(segment.path).batches["base_offset"] for _, segment in found.segments
+    ]
+    joined = np.concatenate([chunk.batches["base_offset"] for chunk in kept])
+    assert joined.tolist() == np.concatenate(expected).tolist()
+    assert not np.shares_memory(kept[3].batches, kept[9].batches)
 
 
 def test_peak_of_a_process_is_flat(tmp_path: Path) -> None:
