@@ -104,8 +104,8 @@ def audit(
     Notes
     -----
     Logs are judged as brokers leave them: what is no more than a note is found in the data dirs
-    of healthy brokers, also of those that run or were killed. Memory: the headers of one
-    segment for each thread.
+    of healthy brokers, also of those that run or were killed. Memory: at most
+    ten chunks of 65,536 headers for each thread.
     """
     limits = Limits(
         now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,

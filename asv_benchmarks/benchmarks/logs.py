@@ -89,6 +89,11 @@ def verify_one(path: Path) -> bool:
     return is_whole
 
 
+def each(data_dir: Path, work: Callable[[Path], int], threads: int | None) -> int:
+    """Do something with every file for itself, so many at once."""
+    return sum(in_order(paths(data_dir), lambda one: [work(one)], threads))
+
+
 def scan_each(data_dir: Path) -> int:
     """Scan every file for itself."""
     return sum(map(scan_one, paths(data_dir)))
@@ -117,17 +122,11 @@ class DataDirs:
         self.threads = 1 if threads == "one" else None
         scan_each(self.data_dir)
 
-    def _each(self, work: Callable[[Path], object]) -> float:
-        """Do something with every file for itself, so many at once."""
-        return best_of(
-            lambda: list(in_order(paths(self.data_dir), lambda one: [work(one)], self.threads)), 3
-        )
-
     def track_scan_each(self, segments: str, threads: str) -> float:
-        return self._each(scan_one)
+        return best_of(lambda: each(self.data_dir, scan_one, self.threads), 3)
 
     def track_verify_each(self, segments: str, threads: str) -> float:
-        return self._each(verify_one)
+        return best_of(lambda: each(self.data_dir, verify_one, self.threads), 3)
 
     def track_scan_log_dir(self, segments: str, threads: str) -> float:
         return best_of(lambda: scan_all(self.data_dir, self.threads), 3)
