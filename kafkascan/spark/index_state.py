@@ -8,6 +8,7 @@ from pathlib import Path
 from kafkascan.batch_columns import BatchTable
 from kafkascan.errors import CorruptIndexError
 from kafkascan.findings import Severity
+from kafkascan.folders import DiskFolder
 from kafkascan.index_checks import IndexScreen, index_findings, parse_index_file
 from kafkascan.indexes import IndexEntries
 from kafkascan.names import sibling_name
@@ -44,12 +45,12 @@ class IndexStates:
         sibling = sibling_name(name, kind)
         if sibling is None:
             return MISSING
-        index = Path(folder, sibling)
         try:
-            entries, odd = parse_index_file(index.read_bytes(), index)
-        except FileNotFoundError:
-            return MISSING
-        except OSError:
+            data = DiskFolder(folder).read(sibling)
+            if data is None:
+                return MISSING
+            entries, odd = parse_index_file(data, Path(folder, sibling))
+        except OSError:  # or no file at all: what waits for a writer is not opened
             return UNKNOWN
         except CorruptIndexError:
             return DAMAGED
