@@ -6,9 +6,10 @@ import contextlib
 import os
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 Job = TypeVar("Job")
@@ -18,28 +19,79 @@ Result = TypeVar("Result")
 _OF_FIRST, _RESULTS_AHEAD = 2, 8
 # Jobs that are begun, or waited for, for each thread: small ones end before their turn comes.
 _JOBS_AHEAD = 4
+# Seconds: between looks whether anybody wants results still, and for threads to end.
+_LOOK, _GRACE = 0.1, 1.0
 
 
 class _Abandoned(BaseException):
     """Nobody wants the results any more."""
 
 
+class _Team:
+    """
+    Threads that work on jobs until nobody wants the results any more.
+
+    An iterator that lies in a reference cycle is ended by the garbage collector: in any thread,
+    one of the team's as well, whatever locks that holds. So to dismiss waits for no lock, and
+    for nobody for ever. Nor does the interpreter when it ends: the threads are daemons.
+
+    Parameters
+    ----------
+    size : int
+        Threads, at most.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._threads: list[threading.Thread] = []
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.is_dismissed = False
+
+    def begin(self, job: Callable[[], None]) -> None:
+        """Work on something when a thread is free."""
+        self._jobs.put(job)
+        if len(self._threads) < self._size:
+            thread = threading.Thread(target=self._work, name="kafkascan", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            if not self.is_dismissed:
+                job()
+
+    def dismiss(self, lock: threading.Lock, *waiting: threading.Condition) -> None:
+        """
+        Let all end where they would hand over their next result; wait some time for that.
+
+        Those that wait for room look by themselves after a while, if they cannot be woken.
+        """
+        self.is_dismissed = True
+        for _ in self._threads:
+            self._jobs.put(None)
+        if lock.acquire(blocking=False):
+            try:
+                for one in waiting:
+                    one.notify_all()
+            finally:
+                lock.release()
+        until = time.monotonic() + _GRACE
+        if threading.current_thread() not in self._threads:
+            for thread in self._threads:
+                thread.join(max(0.0, until - time.monotonic()))
+
+
 class _Room:
     """What jobs under way share: room for results that wait for the turn of their job."""
 
-    def __init__(self, size: int) -> None:
-        lock = threading.Lock()
-        self.is_filled = threading.Condition(lock)
-        self.is_taken = threading.Condition(lock)
+    def __init__(self, size: int, team: _Team) -> None:
+        self.lock = threading.Lock()
+        self.is_filled = threading.Condition(self.lock)
+        self.first_may_go_on = threading.Condition(self.lock)
+        self.others_may_go_on = threading.Condition(self.lock)
         self.size = size
+        self.team = team
         self.first: _Running | None = None
-        self.is_abandoned = False
-
-    def abandon(self) -> None:
-        """Let all jobs end where they would hand over their next result."""
-        with self.is_taken:
-            self.is_abandoned = True
-            self.is_taken.notify_all()
 
 
 class _Running:
@@ -61,18 +113,20 @@ class _Running:
             return
         except BaseException as error:
             self._error = error
-        with self._room.is_filled:
+        with self._room.lock:
             self._is_done = True
             self._room.is_filled.notify()
 
     def _put(self, result: Any) -> None:
         room = self._room
-        with room.is_taken:
-            while not room.is_abandoned:
-                is_own = room.first is self and self._own > 0
+        with room.lock:
+            while not room.team.is_dismissed:
+                is_first = room.first is self
+                is_own = is_first and self._own > 0
                 if is_own or room.size:
                     break
-                room.is_taken.wait()
+                may_go_on = room.first_may_go_on if is_first else room.others_may_go_on
+                may_go_on.wait(_LOOK)
             else:
                 raise _Abandoned
             if is_own:
@@ -85,11 +139,11 @@ class _Running:
     def results(self) -> Iterator[Any]:
         """Yield the results, now that it is the first."""
         room = self._room
-        with room.is_taken:
+        with room.lock:
             room.first = self
-            room.is_taken.notify_all()
+            room.others_may_go_on.notify_all()
         while True:
-            with room.is_filled:
+            with room.lock:
                 while not self._results and not self._is_done:
                     room.is_filled.wait()
                 if not self._results:
@@ -99,7 +153,8 @@ class _Running:
                     self._own += 1
                 else:
                     room.size += 1
-                room.is_taken.notify_all()
+                    room.others_may_go_on.notify()
+                room.first_may_go_on.notify()
             yield result
         if self._error is not None:
             raise self._error
@@ -140,26 +195,25 @@ def in_order(
         for job in jobs:
             yield from work(job)
         return
-    room = _Room(results_ahead * threads)
+    team = _Team(threads)
+    room = _Room(results_ahead * threads, team)
     waiting: deque[_Running] = deque()
     todo = iter(jobs)
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            while True:
-                while len(waiting) < _JOBS_AHEAD * threads:
-                    try:
-                        job = next(todo)
-                    except StopIteration:
-                        break
-                    running = _Running(room)
-                    waiting.append(running)
-                    pool.submit(running.run, work, job)
-                if not waiting:
-                    return
-                yield from waiting.popleft().results()
-        finally:
-            room.abandon()
-            pool.shutdown(wait=True, cancel_futures=True)
+    try:
+        while True:
+            while len(waiting) < _JOBS_AHEAD * threads:
+                try:
+                    job = next(todo)
+                except StopIteration:
+                    break
+                running = _Running(room)
+                waiting.append(running)
+                team.begin(partial(running.run, work, job))
+            if not waiting:
+                return
+            yield from waiting.popleft().results()
+    finally:
+        team.dismiss(room.lock, room.first_may_go_on, room.others_may_go_on)
 
 
 def as_they_come(
@@ -191,41 +245,68 @@ def as_they_come(
         for job in jobs:
             yield from work(job)
         return
-    results: queue.Queue[Any] = queue.Queue(_RESULTS_AHEAD * threads)
-    is_abandoned = threading.Event()
-
-    def put(result: Any) -> None:
-        while not is_abandoned.is_set():
-            with contextlib.suppress(queue.Full):
-                return results.put(result, timeout=0.1)
-        raise _Abandoned
+    team = _Team(threads)
+    gathered = _Gathered(_RESULTS_AHEAD * threads, team)
 
     def run(job: Job) -> None:
         ended = _Ended()
         try:
             for result in work(job):
-                put(result)
+                gathered.put(result)
         except _Abandoned:
             return
         except BaseException as error:
             ended.error = error
         with contextlib.suppress(_Abandoned):
-            put(ended)
+            gathered.put(ended)
 
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            left = len([pool.submit(run, job) for job in jobs])
-            while left:
-                result = results.get()
-                if not isinstance(result, _Ended):
-                    yield result
-                elif result.error is not None:
-                    raise result.error
-                else:
-                    left -= 1
-        finally:
-            is_abandoned.set()
-            pool.shutdown(wait=True, cancel_futures=True)
+    left = 0
+    try:
+        for job in jobs:
+            team.begin(partial(run, job))
+            left += 1
+        while left:
+            result = gathered.take()
+            if not isinstance(result, _Ended):
+                yield result
+            elif result.error is not None:
+                raise result.error
+            else:
+                left -= 1
+    finally:
+        team.dismiss(gathered.lock, gathered.may_go_on)
+
+
+class _Gathered:
+    """Results of all jobs, as they come."""
+
+    def __init__(self, size: int, team: _Team) -> None:
+        self.lock = threading.Lock()
+        self.may_go_on = threading.Condition(self.lock)
+        self._is_filled = threading.Condition(self.lock)
+        self._size = size
+        self._team = team
+        self._results: deque[Any] = deque()
+
+    def put(self, result: Any) -> None:
+        """Hand a result over when there is room for it."""
+        with self.lock:
+            while not self._team.is_dismissed:
+                if len(self._results) < self._size:
+                    break
+                self.may_go_on.wait(_LOOK)
+            else:
+                raise _Abandoned
+            self._results.append(result)
+            self._is_filled.notify()
+
+    def take(self) -> Any:
+        """Return the next result."""
+        with self.lock:
+            while not self._results:
+                self._is_filled.wait()
+            self.may_go_on.notify()
+            return self._results.popleft()
 
 
 class _Ended:

@@ -17,7 +17,10 @@ from kafkascan.spark.scan import scan_task
 from kafkascan.spark.schemas import FILE_COLUMNS, Column, arrow_schema
 from kafkascan.spark.segment_rows import to_batch
 
-# Of those that are written at once: no writer works long while the other one has ended.
+# Files of one task that are written at once: what Spark's own writer takes is a thread of the
+# JVM's and a Python process, and the former has nothing to do here.
+_WRITERS = 2
+# More than one for each, so that none works long while the other one has ended.
 _FILES_PER_WRITER = 2
 # Bytes of a log that become one file, unless it is small; and rows and bytes of a row group.
 _SMALLEST_FILE, _LARGEST_FILE = 1 << 24, 1 << 27
@@ -65,11 +68,10 @@ def export_task(task: ScanTask, output: Output) -> Iterator[Any]:
         return [] if row is None else [row]
 
     size = sum(one.stop - one.start for one in task.ranges)
-    writers = output.options.files_at_once
-    share = -(-size // (writers * _FILES_PER_WRITER))
+    share = -(-size // (_WRITERS * _FILES_PER_WRITER))
     most = min(_LARGEST_FILE, max(_SMALLEST_FILE, share))
     ranges = [part for one in task.ranges for part in cut_range(one, most)]
-    yield to_batch(list(in_order(ranges, write, writers)), WRITTEN_COLUMNS)
+    yield to_batch(list(in_order(ranges, write, _WRITERS)), WRITTEN_COLUMNS)
 
 
 def catalog_task(task: ScanTask, output: Output) -> Iterator[Any]:

@@ -21,7 +21,7 @@ from kafkascan.ordered import in_order
 from kafkascan.spark.batch_rows import place_of
 from kafkascan.spark.files import open_file
 from kafkascan.spark.options import Options
-from kafkascan.spark.plan import ScanRange, ScanTask
+from kafkascan.spark.plan import ScanRange, ScanTask, files_at_once
 from kafkascan.spark.ranges import RangeWalk
 from kafkascan.spark.schemas import FILE_COLUMNS, Column, arrow_schema, arrow_type
 from kafkascan.spark.segment_rows import to_batch
@@ -60,7 +60,7 @@ PRODUCER_JOINS = {
 
 def producers_task(task: ScanTask, options: Options) -> Iterator[Any]:
     """Sum up the batches of each producer; partial sums, to be joined."""
-    return in_order(task.ranges, partial(_producers, options), options.files_at_once)
+    return in_order(task.ranges, partial(_producers, options), files_at_once(task, options))
 
 
 def _producers(options: Options, one: ScanRange) -> Iterator[Any]:
@@ -144,7 +144,7 @@ class TimeLimits:
 
 def timestamps_task(task: ScanTask, limits: TimeLimits) -> Iterator[Any]:
     """Count, for each range, the batches whose timestamps cannot be true."""
-    at_once = limits.options.files_at_once
+    at_once = files_at_once(task, limits.options)
     rows = list(in_order(task.ranges, partial(_timestamps, limits), at_once))
     yield to_batch(rows, TIMESTAMP_COLUMNS)
 

@@ -189,16 +189,6 @@ class Options:
         default = 1 << 27 if self.view == "records" else 1 << 32
         return default if self.max_partition_bytes is None else self.max_partition_bytes
 
-    @property
-    def files_at_once(self) -> int:
-        """
-        Files of a task that are worked on at once, where little is handed over for each.
-
-        What Spark's own sources take is a thread of the JVM's and a Python process, and the
-        former has nothing to do then.
-        """
-        return 2 if self.prefetch else 1
-
 
 CRC_COLUMNS = {"batches": "crcOk", "segments": "badChecksums"}
 

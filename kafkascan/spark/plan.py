@@ -101,6 +101,17 @@ def plan(
     return tasks
 
 
+def files_at_once(task: ScanTask, options: Options) -> int:
+    """
+    Return how many files of a task to go through at once, where little is handed over for each.
+
+    What Spark's own sources take is a thread of the JVM's and a Python process, and the former
+    has nothing to do then. Objects are read ahead each for itself, in pieces that take memory.
+    """
+    is_local = all(one.file.is_local for one in task.ranges)
+    return 2 if options.prefetch and is_local else 1
+
+
 def select_files(files: Iterable[FoundFile], options: Options) -> list[FoundFile]:
     """Return the files of the topics and partitions that are asked for."""
     pattern = None if options.topic_pattern is None else re.compile(options.topic_pattern)

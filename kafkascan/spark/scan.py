@@ -24,7 +24,7 @@ from kafkascan.spark.committed import committed_view
 from kafkascan.spark.damage import Damage, logger, tell_dropped
 from kafkascan.spark.files import FoundFile, open_file
 from kafkascan.spark.options import Options
-from kafkascan.spark.plan import ScanRange, ScanTask
+from kafkascan.spark.plan import ScanRange, ScanTask, files_at_once
 from kafkascan.spark.prefetch import prefetched
 from kafkascan.spark.ranges import RangeWalk
 from kafkascan.spark.record_rows import RecordRows, read_columns
@@ -81,7 +81,7 @@ def _made(found: Generator[Making]) -> Iterator[Any]:
 def _scan(task: ScanTask, options: Options) -> Iterator[Any]:
     """Yield RecordBatches; of headers, what makes them."""
     if options.view == "segments":
-        rows = in_order(task.ranges, partial(_segment_rows, options), options.files_at_once)
+        rows = in_order(task.ranges, partial(_segment_rows, options), files_at_once(task, options))
         yield from segment_batches(rows, options.schema(), _SEGMENTS_AT_ONCE)
         return
     met: list[Damage] = []
@@ -99,7 +99,7 @@ def _scan(task: ScanTask, options: Options) -> Iterator[Any]:
         source.require_unshrunk()
 
     # Records are decoded no faster than the JVM takes them from one thread.
-    at_once = options.files_at_once if options.view == "batches" else 1
+    at_once = files_at_once(task, options) if options.view == "batches" else 1
     yield from in_order(task.ranges, scanned, at_once, _TABLES_AHEAD)
     tell_dropped(met)
 

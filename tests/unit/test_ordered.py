@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -160,6 +163,40 @@ def test_jobs_end_with_their_reader() -> None:
         next(results)
     results.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("run", [in_order, as_they_come])
+def test_garbage_is_ended_by_whatever_thread_collects_it(run: Callable[..., Any]) -> None:
+    class Holder:
+        pass
+
+    before = threading.active_count()
+    threshold = gc.get_threshold()
+    gc.set_threshold(5, 10, 10)
+    try:
+        for _ in range(200):
+            holder: Any = Holder()
+            holder.results = run(range(16), lambda job: ((job, n) for n in range(100)), 4)
+            holder.itself = holder
+            next(holder.results)
+            del holder
+    finally:
+        gc.set_threshold(*threshold)
+    until = time.monotonic() + 30
+    while threading.active_count() > before and time.monotonic() < until:
+        gc.collect()
+        time.sleep(0.05)
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("run", ["in_order", "as_they_come"])
+def test_the_interpreter_ends_though_results_are_waited_for_no_more(run: str) -> None:
+    program = (
+        f"from kafkascan.ordered import {run} as run\n"
+        "results = run(range(100), lambda job: iter([1] * 1000), 4)\n"
+        "next(results)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
 def test_threads_are_asked_for() -> None:
