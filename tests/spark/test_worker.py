@@ -60,7 +60,8 @@ def test_a_worker_sends_into_a_large_buffer(spark: SparkSession) -> None:
     first, second = socket.socketpair()
     with first, second:
         second.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * MIB)
-        assert all(size >= send_buffer(second) for size in sizes)
+        # What else ran in the worker may have some of its own.
+        assert not sizes or max(sizes) >= send_buffer(second)
         assert send_buffer(second) > send_buffer(first)
 
 
