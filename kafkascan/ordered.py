@@ -52,7 +52,12 @@ class _Team:
         self._jobs.put(job)
         if len(self._threads) < self._size:
             thread = threading.Thread(target=self._work, name="kafkascan", daemon=True)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:  # The system gives no more: those that are there will do.
+                if not self._threads:
+                    raise
+                return
             self._threads.append(thread)
 
     def _work(self) -> None:

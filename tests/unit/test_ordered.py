@@ -199,6 +199,28 @@ def test_the_interpreter_ends_though_results_are_waited_for_no_more(run: str) ->
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
+@pytest.mark.parametrize("run", [in_order, as_they_come])
+@pytest.mark.parametrize("given", [0, 1, 2])
+def test_threads_that_the_system_does_not_give(
+    run: Callable[..., Any], given: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = [None] * given
+    start = threading.Thread.start
+
+    def start_if_there_are_any(thread: threading.Thread) -> None:
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_if_there_are_any)
+    if given:
+        assert sorted(run(range(50), lambda job: [job], 4)) == list(range(50))
+    else:
+        with pytest.raises(RuntimeError, match="start"):
+            list(run(range(50), lambda job: [job], 4))
+
+
 def test_threads_are_asked_for() -> None:
     for run in (in_order, as_they_come):
         with pytest.raises(ValueError, match="threads"):
