@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from kafkascan._core import layout as _layout
 from kafkascan._core import markers as _core
 from kafkascan.batch_columns import BatchTable, is_control
+from kafkascan.columns import Gathered
 from kafkascan.control import ControlRecordType, decode_control_key, decode_control_record
 from kafkascan.decoding import decode_records, iter_decoded
 from kafkascan.errors import STATUS, CorruptBatchError, detached, record_error
@@ -221,12 +223,12 @@ def _decoded(
     found["timestamp"] = records.columns["timestamp"]
     keys, values = records.gathered("key"), records.gathered("value")
     usual = (np.diff(keys.starts) == _KEY.itemsize) & (np.diff(values.starts) == _VALUE.itemsize)
-    if usual.all():
-        key, value = keys.data.view(_KEY), values.data.view(_VALUE)
-        known = np.isin(key["type"], (ControlRecordType.ABORT, ControlRecordType.COMMIT))
-        usual = known & (key["version"] >= 0) & (value["version"] >= 0)
-        found["kind"] = key["type"].astype(np.int8)
-        found["coordinator_epoch"] = value["coordinator_epoch"]
+    alike = np.flatnonzero(usual)
+    key, value = _taken(keys, alike, _KEY), _taken(values, alike, _VALUE)
+    known = np.isin(key["type"], (ControlRecordType.ABORT, ControlRecordType.COMMIT))
+    usual[alike] = known & (key["version"] >= 0) & (value["version"] >= 0)
+    found["kind"][alike] = key["type"].astype(np.int8)
+    found["coordinator_epoch"][alike] = value["coordinator_epoch"]
     for row in np.flatnonzero(~usual).tolist():
         try:
             found[["kind", "coordinator_epoch"]][row] = _one(records[row].key, records[row].value)
@@ -235,6 +237,15 @@ def _decoded(
             errors[int(rows[row])] = record_error(
                 "BAD_CONTROL_RECORD", source.path, batch, str(error)
             )
+    return found
+
+
+def _taken(texts: Gathered, rows: NDArray[np.intp], dtype: np.dtype[Any]) -> NDArray[np.void]:
+    """Return the texts of some rows, each of which is as long as a value of `dtype`."""
+    data = texts.data
+    if len(rows) < len(texts.starts) - 1:
+        data = data[texts.starts[rows][:, np.newaxis] + np.arange(dtype.itemsize)].ravel()
+    found: NDArray[np.void] = data.view(dtype)
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kafkascan as ks
@@ -23,6 +23,7 @@ LOG_APPEND_TIME = 0x08
     attributes=st.sampled_from([0x30, 0x30 | LOG_APPEND_TIME, 0x70, 0x31]),
     flipped=st.lists(st.tuples(st.integers(57, 80), st.integers(1, 255)), max_size=2),
 )
+@example(0, -129, 0, 0x30, [(65, 24)])  # one that is odd says nothing of the others
 def test_the_loop_and_the_decoder_agree(
     kind: int,
     coordinator_epoch: int,
