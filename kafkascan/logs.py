@@ -263,8 +263,6 @@ class LogWalk:
     ----------
     segments : list of (PartitionDir, SegmentFile)
         Of all logs, in order.
-    firsts : list of int
-        By log: the index of its first segment.
     """
 
     def __init__(
@@ -276,7 +274,7 @@ class LogWalk:
     ) -> None:
         self.segments = [(log.partition, segment) for log in logs for segment in log.segments]
         self._log_of = [number for number, log in enumerate(logs) for _ in log.segments]
-        self.firsts = [0, *itertools.accumulate(len(log.segments) for log in logs)]
+        self._firsts = [0, *itertools.accumulate(len(log.segments) for log in logs)]
         self._threads = threads_for(self.segments, threads)
         self._open_look = open_look
         self._tables = ChunkTables() if tables is None else tables
@@ -297,5 +295,5 @@ class LogWalk:
             yield before
 
     def _jobs(self) -> Iterator[range]:
-        for first, stop in itertools.pairwise(self.firsts):
+        for first, stop in itertools.pairwise(self._firsts):
             yield from group_segments(self.segments, first, stop)
