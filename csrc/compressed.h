@@ -1,9 +1,10 @@
-/* What lies around compressed blocks, as Kafka's writers leave it: gzip members, snappy in
- * chunks behind the header of snappy-java or raw, LZ4 frames, Zstandard frames.
+/* Parse the framing of compressed data: gzip members, snappy with or without the chunks of
+ * snappy-java, LZ4 frames, Zstandard frames.
  *
- * Everything here answers "usual" or "not". What is not (several members or frames, dependent
- * blocks, anything damaged) is no error: kafkascan/codecs.py decides about it. What formats say is
- * in RFC 1952, RFC 8878, lz4_Frame_format.md, and snappy-java's SnappyOutputStream.
+ * Every function reports whether the framing has the usual form that Kafka's writers produce.
+ * Other data (several members or frames, dependent blocks, damage) is not an error here:
+ * kafkascan/records/decompression.py handles it. The formats are defined in RFC 1952, RFC 8878,
+ * lz4_Frame_format.md and snappy-java's SnappyOutputStream.
  */
 #ifndef KAFKASCAN_COMPRESSED_H
 #define KAFKASCAN_COMPRESSED_H
@@ -36,8 +37,8 @@ static inline const uint8_t *ks_find_gzip_magic(const uint8_t *data, int64_t siz
     return NULL;
 }
 
-/* Whether there is one member and nothing that could be another; its size as it says, as far as
- * that is possible, and the largest size possible. */
+/* Whether the data is exactly one member. Returns its declared size, limited to what is possible,
+ * and the largest possible size. */
 static inline bool ks_gzip_member(const uint8_t *data, int64_t size, int64_t *hint, int64_t *most) {
     if (size < KS_GZIP_SMALLEST || ks_find_gzip_magic(data, size) != data) return false;
     if (ks_find_gzip_magic(data + 1, size - 1) != NULL) return false;
@@ -50,7 +51,7 @@ static inline bool ks_gzip_member(const uint8_t *data, int64_t size, int64_t *hi
 
 typedef struct {
     const uint8_t *data, *checksum; /* the checksum: 4 bytes, or NULL */
-    int64_t size, room;             /* what it decompresses to, at most */
+    int64_t size, room;             /* room: largest decompressed size */
     bool is_stored;
 } ks_block;
 
@@ -75,7 +76,7 @@ static inline bool ks_snappy_blocks(const uint8_t *data, int64_t size, ks_blocks
     return true;
 }
 
-/* The size that a block begins with, an unsigned varint; -1 if it cannot be. */
+/* The decompressed size at the start of a block, an unsigned varint; -1 if it is impossible. */
 static inline int64_t ks_snappy_room(const uint8_t *data, int64_t size) {
     int64_t room = 0;
     for (int i = 0; i < ks_smaller(size, 5); i++) {
@@ -110,7 +111,7 @@ enum {
     KS_LZ4_LARGEST_RATIO = 255,
 };
 
-/* The header's checksum, its last byte, is left to the caller; `at` points behind it. */
+/* The caller verifies the checksum of the header, which is its last byte, before `at`. */
 static inline bool ks_lz4_blocks(const uint8_t *data, int64_t size, ks_blocks *blocks) {
     if (size < 7 || memcmp(data, "\x04\x22\x4d\x18", 4) != 0) return false;
     uint8_t flags = data[4], sizes = data[5];
@@ -156,7 +157,7 @@ static inline ks_block_found ks_next_block(ks_blocks *blocks, ks_block *block) {
                                   : ks_next_snappy_block(blocks, block);
 }
 
-/* How much all blocks hold at most; 0 if something about them is not usual. */
+/* Largest decompressed size of all blocks; 0 if the framing is unusual. */
 static inline int64_t ks_room_of_blocks(ks_blocks blocks) {
     ks_block block;
     int64_t room = 0;
@@ -169,8 +170,8 @@ static inline int64_t ks_room_of_blocks(ks_blocks blocks) {
 
 enum { KS_ZSTD_LARGEST_BLOCK = 1 << 17, KS_ZSTD_LARGEST_WINDOW = 1 << 27 };
 
-/* Whether the data is one frame that needs no dictionary; how large its content is at most, and
- * its window. */
+/* Whether the data is exactly one frame without a dictionary. Returns the largest size of its
+ * content, and its window. */
 static inline bool ks_zstd_frame(const uint8_t *data, int64_t size, int64_t *most,
                                  int64_t *window) {
     if (size < 18 || ks_load_little(data, 4) != 0xfd2fb528) return false;

@@ -65,7 +65,7 @@ void ks_crc_init(void) {
 #endif
 }
 
-/* Bytes enough for every loop of every kernel; the portable ones are the judges. */
+/* Enough bytes for every loop of every kernel; the portable kernels are the reference. */
 enum { LONG_DATA = 16384 + 77 };
 
 static int agrees_with(ks_crc_fn judge, ks_crc_fn run) {

@@ -1,6 +1,6 @@
-/* What the kernels of one CPU family share: polynomials, tables, powers of x.
+/* Shared by the kernels of all CPU families: polynomials, tables, powers of x.
  *
- * All CRCs here are reflected: bit 31 of a register stands for x^0.
+ * All CRCs are reflected: bit 31 of a register represents x^0.
  */
 #ifndef KAFKASCAN_CRC_KERNELS_H
 #define KAFKASCAN_CRC_KERNELS_H
@@ -31,7 +31,7 @@ static inline uint64_t ks_load_little_u64(const uint8_t *p) {
     return v;
 }
 
-/* Eight bytes at a time, on a register that is not inverted at either end. */
+/* Eight bytes per step; the register is not inverted before or afterwards. */
 static inline uint32_t ks_slice_by_8(const ks_slicing_table t, uint32_t crc, const uint8_t *p,
                                      size_t size) {
     for (; size >= 8; p += 8, size -= 8) {
@@ -44,9 +44,9 @@ static inline uint32_t ks_slice_by_8(const ks_slicing_table t, uint32_t crc, con
     return crc;
 }
 
-/* Factors that move the sum in 16 bytes over `bytes` bytes that follow: the first for the
- * earlier eight of them, the second for the later eight. Carry-less products of reflected
- * numbers come out one bit low, hence the shift (Gopal et al., "Fast CRC computation for
+/* Factors that move a 16-byte sum over the next `bytes` bytes: one for its first eight bytes, one
+ * for its last eight. Carry-less products of reflected numbers are one bit too low, hence the
+ * shift (Gopal et al., "Fast CRC computation for
  * generic polynomials using PCLMULQDQ instruction", Intel 2009). */
 typedef struct ks_fold {
     uint64_t earlier, later;

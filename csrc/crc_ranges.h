@@ -1,9 +1,9 @@
-/* The checksum of any range of some bytes, at a cost that does not depend on its length.
+/* The checksum of any range of bytes, at a cost that does not depend on its length.
  *
- * Sums from one place up to every KS_SUM_STEP-th byte behind it are kept. As a CRC is linear,
- * that of [a, b) follows from those up to a and up to b; each of them takes less than a step
- * of summing. So thousands of overlapping ranges, as hostile bytes may propose them, cost one
- * pass over the bytes and a step or two each.
+ * Prefix checksums are stored for every KS_SUM_STEP-th byte. A CRC is linear, so the CRC of
+ * [a, b) follows from the prefixes up to a and up to b; computing each takes less than one step.
+ * Thousands of overlapping ranges, which hostile input may contain, therefore cost one pass over
+ * the bytes and one or two steps each.
  */
 #ifndef KAFKASCAN_CRC_RANGES_H
 #define KAFKASCAN_CRC_RANGES_H
@@ -24,7 +24,7 @@ typedef struct ks_crc_sums {
     const uint8_t *data;
     uint32_t *sums; /* of [start, start + i * KS_SUM_STEP) */
     int64_t start;
-    int64_t count; /* of the sums that are known; at least 1, of nothing */
+    int64_t count; /* number of sums; at least 1, for the empty prefix */
 } ks_crc_sums;
 
 static inline uint32_t ks_multiply(uint32_t a, uint32_t b, uint32_t polynomial) {
@@ -47,14 +47,14 @@ static inline void ks_fill_shifts(ks_crc_shifts *shifts, uint32_t polynomial) {
     }
 }
 
-/* The CRC of bytes whose CRC is `crc`, and `size` more, but for what those say themselves. */
+/* The CRC of bytes whose CRC is `crc`, followed by `size` zero bytes. */
 static inline uint32_t ks_shift_crc(const ks_crc_shifts *shifts, uint32_t crc, uint32_t size) {
     for (int i = 0; size != 0; i++, size >>= 8)
         if (size & 0xff) crc = ks_multiply(shifts->shift[i][size & 0xff], crc, shifts->polynomial);
     return crc;
 }
 
-/* Lets sums begin at a position; those that are known are kept if they reach it. */
+/* Starts the sums at a position, unless the existing ones cover it. */
 static inline void ks_start_sums(ks_crc_sums *sums, int64_t position) {
     int64_t end = sums->start + (sums->count - 1) * KS_SUM_STEP;
     if (sums->count > 0 && sums->start <= position && position <= end) return;
@@ -74,7 +74,7 @@ static inline uint32_t ks_sum_up_to(ks_crc_sums *sums, int64_t position) {
     return sums->run(sums->sums[i], sums->data + from, (size_t)(position - from));
 }
 
-/* The CRC of [first, last); first is not before the position that the sums start at. */
+/* The CRC of [first, last); first must not be below the start of the sums. */
 static inline uint32_t ks_crc_of_range(ks_crc_sums *sums, int64_t first, int64_t last) {
     if (last - first <= 2 * KS_SUM_STEP)
         return sums->run(0, sums->data + first, (size_t)(last - first));

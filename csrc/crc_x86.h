@@ -22,12 +22,12 @@ static int ks_has_avx512(void) {
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("vpclmulqdq");
 }
 
-/* ---- what it takes to move sums over bytes, per polynomial ------------------------ */
+/* ---- constants that move sums over bytes, per polynomial --------------------------- */
 
 typedef struct ks_x86_factors {
     ks_fold over_16, over_64, over_256;
-    ks_fold lanes[4];     /* of a 64-byte register, each over the 16-byte lanes behind it */
-    ks_fold registers[4]; /* of four 64-byte registers, each over those behind it */
+    ks_fold lanes[4];     /* of a 64-byte register, each over the 16-byte lanes after it */
+    ks_fold registers[4]; /* of four 64-byte registers, each over the registers after it */
 } ks_x86_factors;
 
 static ks_x86_factors ks_castagnoli_factors, ks_ieee_factors;
@@ -45,9 +45,9 @@ static void ks_fill_factors(ks_x86_factors *f, uint32_t polynomial) {
 
 /* ---- CRC-32C by the crc32 instruction ---------------------------------------------- */
 
-/* One crc32 takes 8 bytes and 3 cycles, but one can start in every cycle: three
- * neighbouring stretches are summed side by side and joined by multiplying the first
- * two with the power of x that stands for the bytes that follow them. */
+/* One crc32 sums 8 bytes and has a latency of 3 cycles, but one can start in every cycle. Three
+ * neighbouring stretches are summed in parallel and joined by multiplying the first two with the
+ * power of x that represents the bytes after them. */
 enum { LONG_STRETCH = 2048, SHORT_STRETCH = 128 };
 
 typedef struct ks_joiner {
@@ -83,7 +83,7 @@ SSE42 static inline uint32_t ks_three_stretches(uint32_t crc, const uint8_t *p, 
     return (uint32_t)_mm_crc32_u64(c, ks_load_little_u64(p + 2 * stretch) ^ joined);
 }
 
-/* What is left, up to some hundred bytes. */
+/* The remaining bytes, up to some hundred. */
 SSE42 static inline uint32_t ks_crc32c_tail(uint32_t crc, const uint8_t *p, size_t size) {
     for (; size >= 8; p += 8, size -= 8) crc = (uint32_t)_mm_crc32_u64(crc, ks_load_little_u64(p));
     uint64_t v = 0;
@@ -123,8 +123,8 @@ SSE42 static inline __m128i ks_load_16(const uint8_t *p) {
     return _mm_loadu_si128((const __m128i *)p);
 }
 
-/* Folds at least 64 bytes into 16 whose CRC, from a register of 0, is that of all; the
- * bytes done are a multiple of 16. */
+/* Folds at least 64 bytes into 16 bytes with the same CRC, from a register of 0. Processes a
+ * multiple of 16 bytes. */
 SSE42 static inline __m128i ks_fold_all_16(uint32_t crc, const uint8_t **data, size_t *size,
                                            const ks_x86_factors *f) {
     const uint8_t *p = *data;
@@ -146,7 +146,7 @@ SSE42 static inline __m128i ks_fold_all_16(uint32_t crc, const uint8_t **data, s
     return d;
 }
 
-/* ---- the same with 64 bytes per register, four registers at once --------------------- */
+/* ---- the same with four registers of 64 bytes ------------------------------------------ */
 
 AVX512 static inline __m512i ks_fold_64(__m512i sum, __m512i factors, __m512i bytes) {
     __m512i earlier = _mm512_clmulepi64_epi128(sum, factors, 0x00);
@@ -160,14 +160,14 @@ AVX512 static inline __m512i ks_in_all_lanes(ks_fold by) {
 
 AVX512 static inline __m512i ks_load_64(const void *p) { return _mm512_loadu_si512(p); }
 
-/* Zeros in front of a message do not change its sum, so a message is filled up in front to
- * a multiple of 256 bytes: no tail, and one branch that depends on its size. These tables,
- * read from `size mod 256` on, say which of the first 256 bytes are the message's, and
- * which four of them the register is added to. */
+/* Leading zeros do not change the sum of a message, so a message is padded at its start to a
+ * multiple of 256 bytes: there is no tail, and only one branch depends on the size. These tables,
+ * read from `size mod 256` on, mask which of the first 256 bytes belong to the message, and to
+ * which four of them the register is added. */
 static uint8_t ks_is_message[512], ks_is_first[512 + 4];
 
-/* The sixteen bytes whose CRC, from a register of 0, is that of the message. At least four
- * bytes must be in front of the last multiple of 256, if there are any. */
+/* Sixteen bytes with the same CRC as the message, from a register of 0. If there are bytes before
+ * the last multiple of 256, there must be at least four. */
 AVX512 static inline __m128i ks_fold_message(uint32_t crc, const uint8_t *data, size_t size,
                                              const ks_x86_factors *f) {
     size_t head = size % 256 == 0 ? 256 : size % 256;
@@ -195,7 +195,7 @@ AVX512 static inline __m128i ks_fold_message(uint32_t crc, const uint8_t *data, 
     __m512i c = ks_fold_64(sums[2], ks_in_all_lanes(f->registers[2]), none);
     __m512i sum = _mm512_ternarylogic_epi64(a, b, c, 0x96);
 
-    /* Lanes 0 to 2 over those behind them; lane 3 stays. */
+    /* Moves lanes 0 to 2 over the lanes after them; lane 3 stays. */
     sum = ks_fold_64(sum, ks_load_64(f->lanes), _mm512_maskz_mov_epi64(0xc0, sum));
     __m256i half = _mm256_xor_si256(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64(sum, 1));
     return _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
@@ -204,7 +204,7 @@ AVX512 static inline __m128i ks_fold_message(uint32_t crc, const uint8_t *data, 
 AVX512 static uint32_t ks_crc32c_avx512(uint32_t crc, const uint8_t *p, size_t size) {
     crc = ~crc;
     size_t head = size % 256;
-    if (head < 4) { /* too short for the register to be added to */
+    if (head < 4) { /* too short to add the register */
         crc = ks_crc32c_tail(crc, p, head);
         p += head;
         size -= head;

@@ -12,24 +12,24 @@ typedef struct guard {
     volatile int64_t fault; /* set between sigsetjmp and siglongjmp */
 } guard;
 
-/* The guard of the job that this thread runs, if it runs one. Reached from a signal
- * handler, so its storage must exist without a call into the allocator. */
+/* The guard of the job that this thread runs, if any. A signal handler accesses it, so its
+ * storage must not be allocated on first use. */
 #if defined(__linux__)
 __attribute__((tls_model("initial-exec")))
 #endif
 static _Thread_local guard *active;
 
-/* Our handler stands only while jobs run: the process keeps its own otherwise, and
- * one that was set after import (faulthandler's, say) does not switch the guard off.
+/* Our handler is installed only while jobs run. Otherwise the process keeps its own handler, and
+ * a handler that is set after import (by faulthandler, for example) does not disable the guard.
  *
- * Who sets a handler while ours stands may remember ours, and put it back at any time. So
- * we stand over him with another function than he remembers, and each of our functions
- * knows what it stands over: a signal that goes down through the handlers comes to an end,
- * whoever puts back what. */
+ * Code that replaces our handler while a job runs may save ours and restore it at any time.
+ * Therefore we install a different function over its handler than the one that it saved, and each
+ * of our functions knows which handler it replaced: a signal that is passed down the chain of
+ * handlers reaches an end, in whatever order handlers are restored. */
 enum { LEVELS = 4 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int running_jobs;
-static int level; /* of the function that stands, or will stand next */
+static int level; /* of the function that is installed, or will be installed next */
 static struct sigaction previous[LEVELS];
 
 static _Thread_local volatile sig_atomic_t is_passing_on;
@@ -53,8 +53,8 @@ static void call_handler(const struct sigaction *action, int signal_number, sigi
     }
 }
 
-/* What is not ours goes where it would have gone without us. A handler that raises the
- * signal again, for us, has nobody left to ask. */
+/* Passes signals that are not ours to the handler that we replaced. If that handler raises the
+ * signal again, no handler is left, and the default action applies. */
 static void pass_on(const struct sigaction *below, int signal_number, siginfo_t *info,
                     void *machine) {
     int was_sent = info->si_code <= 0; /* by kill() or raise(), not by a fault */
@@ -94,7 +94,7 @@ ON_FAULT_AT(3)
 typedef void (*fault_handler)(int, siginfo_t *, void *);
 static const fault_handler handlers[LEVELS] = {on_fault_0, on_fault_1, on_fault_2, on_fault_3};
 
-/* Which of our functions this is, or -1. */
+/* The level of one of our functions; -1 for other functions. */
 static int level_of(const struct sigaction *action) {
     if (!(action->sa_flags & SA_SIGINFO)) return -1;
     for (int i = 0; i < LEVELS; i++) {
@@ -103,15 +103,15 @@ static int level_of(const struct sigaction *action) {
     return -1;
 }
 
-/* Both ask what stands, and then change it. A handler that another thread has set in
- * between (a fault in it makes faulthandler put something back) is met again at the change. */
+/* Both read the installed handler, then change it. If another thread sets a handler in between (a
+ * fault makes faulthandler restore one), the change returns that handler. */
 static void put_up(void) {
     struct sigaction ours, replaced;
     sigaction(SIGBUS, NULL, &replaced);
     if (level_of(&replaced) < 0) {
         memset(&ours, 0, sizeof ours);
         ours.sa_sigaction = handlers[level];
-        /* SA_NODEFER: the jump out of the handler leaves no signal blocked. */
+        /* SA_NODEFER: after the jump out of the handler, the signal is not blocked. */
         ours.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
         sigemptyset(&ours.sa_mask);
         previous[level] = replaced;
@@ -122,7 +122,7 @@ static void put_up(void) {
         }
         sigaction(SIGBUS, &replaced, NULL);
     }
-    level = level_of(&replaced); /* put back by who had replaced it */
+    level = level_of(&replaced); /* restored by the code that had replaced it */
 }
 
 static void take_down(void) {
@@ -135,11 +135,11 @@ static void take_down(void) {
         sigaction(SIGBUS, &replaced, NULL);
         standing = replaced;
     }
-    if (level < LEVELS - 1) level++; /* somebody replaced us, and may remember us */
+    if (level < LEVELS - 1) level++; /* we were replaced, and may be restored */
 }
 
-/* fork() copies the lock as it is. It is held across, so that the child finds it free; no
- * job runs in the child, whatever other threads of its parent were at. */
+/* fork() copies the state of the lock. It is held during the fork, so that it is free in the
+ * child, where no job runs. */
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 
 static void after_fork_in_parent(void) { pthread_mutex_unlock(&lock); }
@@ -169,7 +169,7 @@ static void leave(void) {
 
 int64_t ks_run_guarded(ks_job job, void *context, const uint8_t *data, size_t size) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (size == 0) { /* nothing that could fault */
+    if (size == 0) { /* nothing can fault */
         job(context);
         return -1;
     }

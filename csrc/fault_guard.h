@@ -1,8 +1,8 @@
-/* Reading a map whose file may shrink under it.
+/* Read from a map whose file may be truncated meanwhile.
  *
- * A byte of a map that lies behind the file's end, or that the disk cannot deliver,
- * raises SIGBUS, which would end the process. ks_run_guarded() runs a job so that a
- * fault inside of [data, data + size) ends the job instead.
+ * Reading a mapped byte after the end of the file, or one that the disk cannot deliver, raises
+ * SIGBUS, which would end the process. ks_run_guarded() runs a job so that a fault in
+ * [data, data + size) ends only the job.
  */
 #ifndef KAFKASCAN_FAULT_GUARD_H
 #define KAFKASCAN_FAULT_GUARD_H
@@ -12,9 +12,9 @@
 
 typedef void (*ks_job)(void *context);
 
-/* Runs job(context). Returns -1 when it came to its end, else the offset into
- * `data` of the byte that could not be read; the job was then abandoned where it
- * stood, so it must own nothing and hold no lock. */
+/* Runs job(context). Returns -1 after it has finished, or the offset into `data` of the byte
+ * that could not be read. In that case the job was aborted at that instruction, so it must not
+ * own memory or hold locks. */
 int64_t ks_run_guarded(ks_job job, void *context, const uint8_t *data, size_t size);
 
 #endif /* KAFKASCAN_FAULT_GUARD_H */

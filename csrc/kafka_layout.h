@@ -1,8 +1,8 @@
-/* THE layout table: how Kafka lays out batch headers and legacy messages.
+/* The layout of batch headers, legacy messages, index entries and producer snapshots.
  *
- * Everything that knows a wire offset derives it from here: the constants, the
- * row struct, the decoders (batch_row.h), the NumPy dtype (kafkascan/layout.py)
- * and the tables of docs/format.md, which a test compares with this file.
+ * All wire offsets derive from this file: the constants, the row struct, the decoders
+ * (batch_row.h), the NumPy dtypes (kafkascan/format/layout.py) and the tables of
+ * docs/format.md, which a test compares with this file.
  *
  * Sources: KIP-98 (magic 2), KIP-32 (magic 1); in Apache Kafka the classes
  * DefaultRecordBatch, LegacyRecord and Records of org.apache.kafka.common.record.
@@ -23,7 +23,7 @@
 #define KS_CTYPE_i64 int64_t
 
 /* X(name, type, wire offset): the header of a record batch, magic 2.
- * An offset shows its sum: where the field before starts + how long that is. */
+ * An offset is written as a sum: offset + size of the previous field. */
 #define KS_BATCH_HEADER(X) \
     X(base_offset, i64, 0) \
     X(batch_length, i32, 0 + 8) \
@@ -58,8 +58,8 @@
     X(timestamp, i64, 17 + 1) \
     X(key_size, i32, 18 + 8)
 
-/* X(name, type, wire offset): an entry of a .index file (OffsetIndex); the offset counts
- * from the segment's base offset. */
+/* X(name, type, wire offset): an entry of a .index file (OffsetIndex); offsets are relative to
+ * the base offset of the segment. */
 #define KS_OFFSET_INDEX_ENTRY(X) \
     X(relative_offset, i32, 0) \
     X(position, i32, 0 + 4)
@@ -77,7 +77,7 @@
     X(last_offset, i64, 10 + 8) \
     X(last_stable_offset, i64, 18 + 8)
 
-/* X(name, type, wire offset): what a .snapshot file says before its entries. */
+/* X(name, type, wire offset): the header of a .snapshot file. */
 #define KS_SNAPSHOT_HEADER(X) \
     X(version, i16, 0) \
     X(crc, u32, 0 + 2) \
@@ -94,7 +94,25 @@
     X(coordinator_epoch, i32, 26 + 8) \
     X(current_txn_first_offset, i64, 34 + 4)
 
-/* Wire offsets: KS_AT_<field> for batches, KS_V0_AT_…, KS_V1_AT_… for messages. */
+/* X(name, type, wire offset): the batch of an end transaction marker as coordinators write it,
+ * after the batch header (EndTransactionMarker). Its one record has lengths and deltas that are
+ * varints of one byte. */
+#define KS_END_MARKER(X) \
+    X(record_length, i8, 61) \
+    X(record_attributes, i8, 61 + 1) \
+    X(timestamp_delta, i8, 62 + 1) \
+    X(offset_delta, i8, 63 + 1) \
+    X(key_size, i8, 64 + 1) \
+    X(key_version, i16, 65 + 1) \
+    X(key_type, i16, 66 + 2) \
+    X(value_size, i8, 68 + 2) \
+    X(value_version, i16, 70 + 1) \
+    X(coordinator_epoch, i32, 71 + 2) \
+    X(headers_count, i8, 73 + 4)
+
+/* Wire offsets: KS_AT_<field> of batches, KS_V0_AT_<field> and KS_V1_AT_<field> of messages,
+ * KS_OFFSET_INDEX_AT_<field> and KS_TIME_INDEX_AT_<field> of index entries,
+ * KS_MARKER_AT_<field> of the batch of a marker. */
 // clang-format off
 enum ks_wire_offset {
 #define KS_OFFSET(name, type, offset) KS_AT_##name = offset,
@@ -106,22 +124,37 @@ enum ks_wire_offset {
 #define KS_OFFSET(name, type, offset) KS_V1_AT_##name = offset,
     KS_MESSAGE_V1(KS_OFFSET)
 #undef KS_OFFSET
+#define KS_OFFSET(name, type, offset) KS_OFFSET_INDEX_AT_##name = offset,
+    KS_OFFSET_INDEX_ENTRY(KS_OFFSET)
+#undef KS_OFFSET
+#define KS_OFFSET(name, type, offset) KS_TIME_INDEX_AT_##name = offset,
+    KS_TIME_INDEX_ENTRY(KS_OFFSET)
+#undef KS_OFFSET
+#define KS_OFFSET(name, type, offset) KS_MARKER_AT_##name = offset,
+    KS_END_MARKER(KS_OFFSET)
+#undef KS_OFFSET
 };
 // clang-format on
 
-/* Sizes. "Length" is Kafka's word for the bytes after the length field. */
+/* Sizes. A "length" counts the bytes after the length field, as Kafka's do. */
 enum ks_size {
     KS_LOG_OVERHEAD = KS_AT_batch_length + 4,       /* offset + length */
-    KS_SIZE_UP_TO_MAGIC = KS_AT_magic + 1,          /* what it takes to know the format */
+    KS_SIZE_UP_TO_MAGIC = KS_AT_magic + 1,          /* determines the format */
     KS_BATCH_HEADER_SIZE = KS_AT_records_count + 4, /* magic 2 */
+    KS_END_MARKER_SIZE = KS_MARKER_AT_headers_count + 1,
     KS_MESSAGE_V0_MIN_SIZE = KS_V0_AT_key_size + 4 + 4,
     KS_MESSAGE_V1_MIN_SIZE = KS_V1_AT_key_size + 4 + 4,
     KS_MIN_LENGTH_V0 = KS_MESSAGE_V0_MIN_SIZE - KS_LOG_OVERHEAD,
     KS_MIN_LENGTH_V1 = KS_MESSAGE_V1_MIN_SIZE - KS_LOG_OVERHEAD,
     KS_MIN_LENGTH_V2 = KS_BATCH_HEADER_SIZE - KS_LOG_OVERHEAD,
-    /* The first byte that a checksum covers; it covers all that follow. */
+    /* The first byte that a checksum covers; it covers everything from there on. */
     KS_CRC_START_V2 = KS_AT_attributes,
     KS_CRC_START_LEGACY = KS_V0_AT_magic,
+    /* A record of magic 2: its length, attributes, two deltas, two sizes and the number of its
+     * headers take a byte each. */
+    KS_MIN_RECORD_SIZE = 7,
+    KS_OFFSET_INDEX_ENTRY_SIZE = KS_OFFSET_INDEX_AT_position + 4,
+    KS_TIME_INDEX_ENTRY_SIZE = KS_TIME_INDEX_AT_relative_offset + 4,
 };
 
 static_assert(KS_LOG_OVERHEAD == 12, "Records.LOG_OVERHEAD");
@@ -129,8 +162,12 @@ static_assert(KS_SIZE_UP_TO_MAGIC == 17, "Records.HEADER_SIZE_UP_TO_MAGIC");
 static_assert(KS_AT_crc == 17, "DefaultRecordBatch.CRC_OFFSET");
 static_assert(KS_AT_attributes == 21, "DefaultRecordBatch.ATTRIBUTES_OFFSET");
 static_assert(KS_BATCH_HEADER_SIZE == 61, "DefaultRecordBatch.RECORD_BATCH_OVERHEAD");
+static_assert(KS_MARKER_AT_record_length == 61, "the record follows the batch header");
+static_assert(KS_END_MARKER_SIZE == 78, "DefaultRecordBatch.sizeInBytes of a marker");
 static_assert(KS_MIN_LENGTH_V0 == 14, "LegacyRecord.RECORD_OVERHEAD_V0");
 static_assert(KS_MIN_LENGTH_V1 == 22, "LegacyRecord.RECORD_OVERHEAD_V1");
+static_assert(KS_OFFSET_INDEX_ENTRY_SIZE == 8, "OffsetIndex.ENTRY_SIZE");
+static_assert(KS_TIME_INDEX_ENTRY_SIZE == 12, "TimeIndex.ENTRY_SIZE");
 static_assert(KS_AT_magic == KS_V0_AT_magic && KS_AT_magic == KS_V1_AT_magic,
               "Records.MAGIC_OFFSET is the same in every format");
 
@@ -143,9 +180,9 @@ enum ks_attribute {
     KS_DELETE_HORIZON_BIT = 0x40,
 };
 
-/* A row of the batch table: where the header lies in the source, then the header
- * itself in native byte order. Packed, so that no copy of a table can repack it;
- * row offset = 8 + wire offset, so one row is one byte-swapped header. */
+/* A row of the batch table: the position of the header in the source, then the header in native
+ * byte order. Packed, so that NumPy does not repack copies of a table; row offset = 8 + wire
+ * offset, so a row is a byte-swapped header. */
 #pragma pack(push, 1)
 typedef struct ks_batch_row {
     int64_t position;
@@ -161,7 +198,7 @@ static_assert(sizeof(ks_batch_row) == 8 + KS_BATCH_HEADER_SIZE, "a row has no ho
 KS_BATCH_HEADER(KS_CHECK)
 #undef KS_CHECK
 
-/* What is known of a producer, in native byte order; laid out as in a snapshot. */
+/* The state of a producer, in native byte order, with the layout of a snapshot entry. */
 #pragma pack(push, 1)
 typedef struct ks_producer_entry {
 #define KS_MEMBER(name, type, offset) KS_CTYPE_##type name;
@@ -176,14 +213,14 @@ static_assert(sizeof(ks_producer_entry) == 46, "ProducerStateManager.PRODUCER_SN
 KS_PRODUCER_ENTRY(KS_CHECK)
 #undef KS_CHECK
 
-/* The same tables as data, for Python: dtypes and documentation. */
+/* An entry of the tables as data, for the dtypes in Python. */
 typedef struct ks_field {
     const char *name;
     const char *type;
     int offset;
 } ks_field;
 
-/* Big-endian loads of any alignment; compilers make one move and one swap of each. */
+/* Unaligned big-endian loads; each compiles to a load and a byte swap. */
 static inline uint64_t ks_load_u64(const uint8_t *p) {
     uint64_t v;
     memcpy(&v, p, sizeof v);
@@ -209,7 +246,7 @@ static inline int32_t ks_load_i32(const uint8_t *p) { return (int32_t)ks_load_u3
 static inline int16_t ks_load_i16(const uint8_t *p) { return (int16_t)ks_load_u16(p); }
 static inline int8_t ks_load_i8(const uint8_t *p) { return (int8_t)*p; }
 
-/* The same, for stores. */
+/* Unaligned big-endian stores. */
 static inline void ks_store_u64(uint8_t *p, uint64_t v) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     v = __builtin_bswap64(v);

@@ -1,9 +1,9 @@
-/* Records: the bytes of one batch, uncompressed, to columns.
+/* Decode the records of one uncompressed batch into columns.
  *
- * Whatever Kafka's reader refuses is refused here (DefaultRecord.readFrom,
- * DefaultRecordBatch.RecordIterator, AbstractLegacyRecordBatch.DeepRecordsIterator), and
- * what it accepts is accepted: any record attributes, offset deltas in any order,
- * negative sizes as null. No byte outside of the batch is read.
+ * The decoder accepts and rejects the same records as Kafka's readers (DefaultRecord.readFrom,
+ * DefaultRecordBatch.RecordIterator, AbstractLegacyRecordBatch.DeepRecordsIterator). It accepts
+ * any record attributes, offset deltas in any order, and negative sizes as null. It reads no byte
+ * outside of the batch.
  */
 #ifndef KAFKASCAN_RECORD_H
 #define KAFKASCAN_RECORD_H
@@ -11,12 +11,8 @@
 #include "batch_row.h"
 #include "varint.h"
 
-/* Length, attributes, two deltas, two sizes and the number of headers: a byte each. */
-enum { KS_MIN_RECORD_SIZE = 7 };
-
-/* Where the columns of a table are written; a column that nobody asked for is NULL.
- * Positions count from the start of the buffer that a batch's bytes lie in; the size of a
- * null is -1. */
+/* The output columns; a column that was not requested is NULL. Positions count from the start
+ * of the buffer that contains the bytes of the batch; the size of a null is -1. */
 typedef struct ks_record_columns {
     int32_t *batch;
     int64_t *offset;
@@ -49,7 +45,7 @@ static inline const uint8_t *ks_skip_bytes(const uint8_t *p, const uint8_t *limi
     return size <= limit - p ? p + size : NULL;
 }
 
-/* Steps over the headers of a record; returns NULL and a status if they are none. */
+/* Steps over the headers of a record; returns NULL and a status if they are invalid. */
 static inline const uint8_t *ks_skip_headers(const uint8_t *p, const uint8_t *limit, int32_t count,
                                              int *status) {
     int32_t size;
@@ -99,9 +95,9 @@ static inline int ks_decode_body(const uint8_t *p, const uint8_t *limit, const u
     return p == limit ? KS_OK : KS_RECORD_SIZE_MISMATCH;
 }
 
-/* One record of magic 2; *p is moved behind it. With `in_full`, all of it is read and
- * checked; otherwise only what stands before the key, as Kafka does where it skips keys
- * and values (PartialDefaultRecord). */
+/* One record of magic 2; *p is moved to its end. With `in_full`, all of it is read and checked;
+ * otherwise only the fields before the key, as Kafka does if it skips keys and values
+ * (PartialDefaultRecord). */
 static inline int ks_decode_record(const uint8_t **p, const ks_payload *payload,
                                    const ks_batch_row *batch, int64_t row, int in_full,
                                    const ks_record_columns *columns) {
@@ -115,12 +111,12 @@ static inline int ks_decode_record(const uint8_t **p, const ks_payload *payload,
     if (length > limit - q) return KS_BAD_RECORD_SIZE;
     limit = q + length;
     if (q >= limit) return KS_BAD_RECORD;
-    q++; /* attributes: of no meaning, and not checked by Kafka either */
+    q++; /* attributes: unused, and not checked by Kafka either */
     q = ks_read_varlong(q, limit, &timestamp_delta);
     if (q == NULL) return KS_BAD_RECORD;
     q = ks_read_varint(q, limit, &offset_delta);
     if (q == NULL) return KS_BAD_RECORD;
-    /* As Java adds: around the end of the type. */
+    /* Overflow wraps around, as in Java. */
     if (columns->offset != NULL) {
         columns->offset[row] =
             (int64_t)((uint64_t)batch->base_offset + (uint64_t)(int64_t)offset_delta);
@@ -141,7 +137,8 @@ static inline int ks_decode_batch(const ks_payload *payload, const ks_batch_row 
                                   int32_t batch_number, int64_t row, int64_t count, int in_full,
                                   const ks_record_columns *columns, int64_t *done) {
     const uint8_t *p = payload->start;
-    /* Copies: what is written to columns might change the originals, for all C knows. */
+    /* Local copies stay in registers: the compiler must assume that writes to columns change the
+     * originals. */
     const ks_record_columns local = *columns;
     const ks_batch_row head = *batch;
     const ks_payload bytes = *payload;
@@ -156,13 +153,13 @@ static inline int ks_decode_batch(const ks_payload *payload, const ks_batch_row 
         }
     }
     *done = i;
-    /* Of a batch that says it has no records, Kafka looks at no byte. */
+    /* Kafka reads no byte of a batch whose record count is 0. */
     return i > 0 && p != payload->limit ? KS_RECORDS_LEFT : KS_OK;
 }
 
 /* ---- magic 0 and 1 ---- */
 
-/* Key and value of the message at p, whose size is known to fit. */
+/* Key and value of the message at p, whose size was checked. */
 static inline int ks_decode_message(const uint8_t *p, const uint8_t *limit, int8_t magic,
                                     const uint8_t *buffer, int64_t row,
                                     const ks_record_columns *columns) {
@@ -180,12 +177,12 @@ static inline int ks_decode_message(const uint8_t *p, const uint8_t *limit, int8
         q = ks_skip_bytes(q, limit, size);
         if (q == NULL) return KS_BAD_RECORD;
     }
-    /* What follows in the message is ignored, as Kafka does. */
+    /* Trailing bytes of the message are ignored, as by Kafka. */
     ks_put_bytes(columns->headers_position, columns->headers_count, row, q, 0, buffer);
     return KS_OK;
 }
 
-/* A message that is not compressed: a batch of one record. */
+/* An uncompressed message: a batch of one record. */
 static inline int ks_decode_plain_message(const ks_payload *payload, const ks_batch_row *batch,
                                           int32_t batch_number, int64_t row,
                                           const ks_record_columns *columns) {
@@ -196,12 +193,12 @@ static inline int ks_decode_plain_message(const ks_payload *payload, const ks_ba
                              columns);
 }
 
-/* Whether a message inside of a wrapper is laid out as magic 0 or 1: Kafka takes whatever is
- * not 0 for 1 (LegacyRecord.keySizeOffset). */
+/* The format of a message inside a wrapper: Kafka treats every magic but 0 as 1
+ * (LegacyRecord.keySizeOffset). */
 static inline int8_t ks_inner_layout(const uint8_t *p) { return p[KS_V0_AT_magic] != 0; }
 
-/* The next entry of a wrapper's messages; *size is 0 at their end. A last entry that is cut
- * off is left out, as Kafka does (DataLogInputStream). */
+/* The next message of a wrapper; *size is 0 after the last one. A truncated last message is
+ * ignored, as by Kafka (DataLogInputStream). */
 static inline int ks_next_entry(const uint8_t *p, const uint8_t *limit, int64_t *size) {
     *size = 0;
     if (limit - p < KS_LOG_OVERHEAD) return KS_OK;
@@ -214,7 +211,7 @@ static inline int ks_next_entry(const uint8_t *p, const uint8_t *limit, int64_t 
     return KS_OK;
 }
 
-/* Counts the messages in a wrapper; *last_offset is that of the last of them, as it stands. */
+/* Counts the messages in a wrapper; *last_offset is the stored offset of the last one. */
 static inline int ks_count_entries(const ks_payload *payload, int64_t *count,
                                    int64_t *last_offset) {
     const uint8_t *p = payload->start;
@@ -231,8 +228,9 @@ static inline int ks_count_entries(const ks_payload *payload, int64_t *count,
     return status;
 }
 
-/* All messages of a wrapper. Offsets inside of magic 1 count from the first message's, which
- * only the last message tells; a wrapper offset of 0 comes from clients that left it at that. */
+/* All messages of a wrapper. In magic 1, the stored offsets are relative to the first message,
+ * whose offset follows from the wrapper's offset and the last message; a wrapper offset of 0 was
+ * written by clients that did not set it. */
 static inline int ks_decode_wrapper(const ks_payload *payload, const ks_batch_row *batch,
                                     int32_t batch_number, int64_t row, int64_t count,
                                     const ks_record_columns *columns) {

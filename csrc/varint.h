@@ -1,10 +1,10 @@
-/* Zig-zag varints (ByteUtils.readVarint, readVarlong), bounded: no byte at or behind `limit`
- * is read. Both return the position behind the number, or NULL if it is cut off or longer
- * than its type allows. Like Kafka they accept encodings longer than needed, and drop what
- * the last byte holds too much.
+/* Zig-zag varints (ByteUtils.readVarint, readVarlong, writeVarint, writeVarlong).
  *
- * Those that write (ByteUtils.writeVarint, writeVarlong) use no byte more than needed; there
- * must be room for the largest.
+ * Reading is bounded: no byte at or after `limit` is read. The functions return the end of the
+ * number, or NULL if it is truncated or longer than its type allows. Like Kafka, they accept
+ * encodings that are longer than necessary and ignore excess bits of the last byte.
+ *
+ * Writing uses the shortest encoding; there must be room for the longest.
  */
 #ifndef KAFKASCAN_VARINT_H
 #define KAFKASCAN_VARINT_H
@@ -33,7 +33,7 @@ static __attribute__((noinline, unused)) const uint8_t *ks_read_long_varint(cons
     return NULL;
 }
 
-/* Nearly all are of one or two bytes, which are read without a loop. */
+/* Nearly all varints have one or two bytes, which are read without a loop. */
 static inline const uint8_t *ks_read_unsigned(const uint8_t *p, const uint8_t *limit, int max_size,
                                               uint64_t *number) {
     if (limit - p >= 2) {
@@ -67,12 +67,12 @@ static inline const uint8_t *ks_read_varlong(const uint8_t *p, const uint8_t *li
 
 static inline uint64_t ks_zag_64(int64_t n) { return ((uint64_t)n << 1) ^ (uint64_t)(n >> 63); }
 
-/* Nearly all numbers take one or two bytes; which of the two, no branch can foresee. */
+/* Nearly all numbers take one or two bytes, which a branch would mispredict. */
 enum { KS_MORE_THAN_TWO = 1 << 14 };
 
 static inline int ks_is_longer_than_one(uint64_t zagged) { return zagged > 0x7f; }
 
-/* How many bytes seven bits of a number each take: nine 64ths of its bits, rounded up. */
+/* Seven bits per byte: 9/64 of the bits, rounded up. */
 static inline int ks_size_of_varlong(int64_t n) {
     uint64_t zagged = ks_zag_64(n);
     if (zagged < KS_MORE_THAN_TWO) return 1 + ks_is_longer_than_one(zagged);
@@ -93,7 +93,7 @@ static inline uint8_t *ks_write_varlong(uint8_t *p, int64_t number) {
     return p;
 }
 
-/* The same where a byte behind the number may be written, too. */
+/* The same if the byte after the number may be overwritten. */
 static inline uint8_t *ks_write_varlong_and_more(uint8_t *p, int64_t number) {
     uint64_t n = ks_zag_64(number);
     if (n >= KS_MORE_THAN_TWO) return ks_write_varlong(p, number);

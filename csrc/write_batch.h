@@ -1,9 +1,9 @@
-/* Batches from columns: the sizes of records, their bytes, and the headers around them.
+/* Encode batches from columns: sizes of records, their bytes, and the headers around them.
  *
- * What is written is what Kafka's writers write (DefaultRecord.writeTo, LegacyRecord.write,
- * MemoryRecordsBuilder): record attributes of 0, numbers as short as they can be, messages of
- * magic 0 and 1 without anything behind their value. No byte outside of the room given is
- * written, whatever the columns say: they may change between sizing and writing.
+ * The output equals the output of Kafka's writers (DefaultRecord.writeTo, LegacyRecord.write,
+ * MemoryRecordsBuilder): record attributes of 0, shortest varints, messages of magic 0 and 1
+ * without trailing bytes. No byte outside of the output buffer is written, even if the columns
+ * change between sizing and writing.
  */
 #ifndef KAFKASCAN_WRITE_BATCH_H
 #define KAFKASCAN_WRITE_BATCH_H
@@ -12,7 +12,7 @@
 #include "crc32c.h"
 #include "varint.h"
 
-/* Bytes of any size, by number; a negative size is a null. Without sizes all are null. */
+/* Byte strings as addresses and sizes; a negative size is a null. Without sizes all are null. */
 typedef struct ks_items {
     const uint8_t *const *data;
     const int32_t *size;
@@ -23,12 +23,12 @@ typedef struct ks_records {
     const int64_t *timestamp;
     ks_items key;
     ks_items value;
-    const int64_t *header_starts; /* by record, and behind the last; NULL where none has any */
+    const int64_t *header_starts; /* by record, and the end; NULL without headers */
     ks_items header_key;
     ks_items header_value;
 } ks_records;
 
-/* Whole batches are as large as an int32 says, header included. */
+/* The size of a batch, header included, is an int32. */
 enum { KS_LARGEST_BATCH = INT32_MAX };
 
 static inline int32_t ks_item_size(const ks_items *items, int64_t i) {
@@ -45,7 +45,7 @@ static inline int64_t ks_size_of_sized(int32_t size) {
 
 /* ---- records of magic 2 ---- */
 
-/* Key, value and headers, with their sizes and number. */
+/* Size of key, value and headers, with their size and count fields. */
 static inline int64_t ks_size_of_content(const ks_records *records, int64_t i) {
     int64_t size = ks_size_of_sized(ks_item_size(&records->key, i)) +
                    ks_size_of_sized(ks_item_size(&records->value, i));
@@ -59,7 +59,7 @@ static inline int64_t ks_size_of_content(const ks_records *records, int64_t i) {
     return size;
 }
 
-/* What follows a record's length. */
+/* Size of a record after its length field. */
 static inline int64_t ks_size_of_body(int64_t content, int64_t timestamp_delta,
                                       int64_t offset_delta) {
     return 1 + ks_size_of_varlong(timestamp_delta) + ks_size_of_varlong(offset_delta) + content;
@@ -67,12 +67,12 @@ static inline int64_t ks_size_of_body(int64_t content, int64_t timestamp_delta,
 
 static inline int64_t ks_size_of_record(int64_t body) { return ks_size_of_varlong(body) + body; }
 
-/* As Java subtracts: around the end of the type. */
+/* Overflow wraps around, as in Java. */
 static inline int64_t ks_delta(int64_t number, int64_t base) {
     return (int64_t)((uint64_t)number - (uint64_t)base);
 }
 
-/* Two moves that may overlap are faster than a call for what is as small as keys are. */
+/* For the sizes of typical keys, two overlapping moves are faster than a call of memcpy. */
 static inline uint8_t *ks_write_bytes(uint8_t *p, const uint8_t *data, int32_t size) {
     if (size <= 0) return p;
     if (size >= 8 && size <= 16) {
@@ -89,13 +89,13 @@ static inline uint8_t *ks_write_sized(uint8_t *p, const ks_items *items, int64_t
     return ks_write_bytes(ks_write_varlong(p, size), ks_item_data(items, i), size);
 }
 
-/* The same for an item that another byte of the record follows. */
+/* The same for an item that is followed by another byte of the record. */
 static inline uint8_t *ks_write_sized_and_more(uint8_t *p, const ks_items *items, int64_t i) {
     int32_t size = ks_item_size(items, i);
     return ks_write_bytes(ks_write_varlong_and_more(p, size), ks_item_data(items, i), size);
 }
 
-/* What follows the length of a record without headers. */
+/* The fields after the length of a record without headers. */
 static inline uint8_t *ks_write_body(uint8_t *p, const ks_records *records, int64_t i,
                                      int64_t timestamp_delta, int64_t offset_delta) {
     *p++ = 0;
@@ -107,15 +107,17 @@ static inline uint8_t *ks_write_body(uint8_t *p, const ks_records *records, int6
     return p;
 }
 
-/* Room for all of a record but its key and value, and for moving it by what its length takes. */
+/* Largest size of a record without its key and value, plus the size of its length field, by
+ * which it may be moved. */
 enum {
     KS_AROUND_ITEMS = 2 * KS_MAX_VARINT_SIZE + 2 + 2 * KS_MAX_VARLONG_SIZE + 2 * KS_MAX_VARINT_SIZE
 };
 
-/* The same as `ks_write_record` where there is room enough: how long it is needs no sum. */
+/* The same as `ks_write_record` if there is room for the largest length: the record is written
+ * first, and its length afterwards. */
 static inline uint8_t *ks_write_roomy_record(uint8_t *p, const ks_records *records, int64_t i,
                                              int64_t timestamp_delta, int64_t offset_delta) {
-    uint8_t *body = p + 2; /* what nearly all lengths take */
+    uint8_t *body = p + 2; /* size of nearly all length fields */
     uint8_t *end = ks_write_body(body, records, i, timestamp_delta, offset_delta);
     int64_t size = end - body;
     int length_size = ks_size_of_varlong(size);
@@ -129,7 +131,7 @@ static inline uint8_t *ks_write_roomy_record(uint8_t *p, const ks_records *recor
     return end;
 }
 
-/* One record; returns the position behind it, or NULL if there is no room for it. */
+/* One record; returns its end, or NULL if it does not fit. */
 static inline uint8_t *ks_write_record(uint8_t *p, const uint8_t *limit, const ks_records *records,
                                        int64_t i, int64_t base_offset, int64_t base_timestamp) {
     int64_t timestamp_delta = ks_delta(records->timestamp[i], base_timestamp);
@@ -162,7 +164,7 @@ static inline uint8_t *ks_write_record(uint8_t *p, const uint8_t *limit, const k
     return p;
 }
 
-/* Items may lie anywhere: those of a record some way ahead are asked for. */
+/* Items may be anywhere in memory: prefetch the items of a later record. */
 enum { KS_RECORDS_AHEAD = 6 };
 
 static inline void ks_prefetch_items(const ks_records *records, int64_t i, int64_t last) {
@@ -186,7 +188,7 @@ static inline uint8_t *ks_write_plain(uint8_t *p, const uint8_t *data, int32_t s
     return ks_write_bytes(p + 4, data, size);
 }
 
-/* What stands before the key; the checksum is left for later. */
+/* The fields before the key; the checksum is written later. */
 static inline uint8_t *ks_write_message_head(uint8_t *p, int8_t magic, int64_t offset, int64_t size,
                                              uint8_t attributes, int64_t timestamp) {
     ks_store_i64(p + KS_V0_AT_offset, offset);
@@ -203,7 +205,7 @@ static inline void ks_seal_message(uint8_t *start, const uint8_t *end, ks_crc_fn
     ks_store_u32(start + KS_V0_AT_crc, crc32(0, covered, (size_t)(end - covered)));
 }
 
-/* One message that is not compressed. */
+/* One uncompressed message. */
 static inline uint8_t *ks_write_message(uint8_t *p, const uint8_t *limit, const ks_records *records,
                                         int64_t i, int8_t magic, int64_t offset, uint8_t attributes,
                                         int64_t timestamp, ks_crc_fn crc32) {
@@ -224,20 +226,20 @@ static inline int ks_is_compressed(const ks_batch_row *batch) {
     return (batch->attributes & KS_COMPRESSION_MASK) != 0;
 }
 
-/* What stands before the records of a batch: nothing before a message that is not compressed,
- * the wrapper up to its value otherwise. */
+/* Size of the bytes before the records of a batch. In magic 0 and 1: nothing before an
+ * uncompressed message, otherwise the wrapper up to its value. */
 static inline int64_t ks_size_before_records(int8_t magic, int is_compressed) {
     if (magic < 2 && !is_compressed) return 0;
     return ks_header_size(magic);
 }
 
-/* The records of one batch, as they are before compression; NULL if there is no room for them.
- * Of magic 1, the offsets in a wrapper count from the batch's. */
+/* The records of one batch before compression; NULL if they do not fit. In magic 1, offsets in a
+ * wrapper are relative to the offset of the batch. */
 static inline uint8_t *ks_write_records(uint8_t *p, const uint8_t *limit, const ks_records *records,
                                         int64_t first, int64_t last, const ks_batch_row *batch,
                                         ks_crc_fn crc32) {
     if (batch->magic == 2) {
-        /* Copies, which no byte that is written can change, stay in registers. */
+        /* Local copies stay in registers: writes to the output cannot change them. */
         const ks_records columns = *records;
         const int64_t base_offset = batch->base_offset, base_timestamp = batch->base_timestamp;
         for (int64_t i = first; i < last && p != NULL; i++) {
@@ -268,7 +270,7 @@ static inline void ks_seal_batch(uint8_t *start, const uint8_t *end, ks_batch_ro
     ks_store_u32(start + KS_AT_crc, batch->crc);
 }
 
-/* The message around compressed ones: no key, and the last record's offset. */
+/* The wrapper of compressed messages: no key, and the offset of the last record. */
 static inline void ks_seal_wrapper(uint8_t *start, const uint8_t *end, const ks_batch_row *batch,
                                    ks_crc_fn crc32) {
     int64_t offset =
@@ -285,13 +287,13 @@ static inline void ks_seal_wrapper(uint8_t *start, const uint8_t *end, const ks_
 typedef struct ks_plan {
     int8_t magic;
     int is_compressed;
-    int64_t batch_size;     /* bytes that a batch may have before compression */
-    int64_t batch_records;  /* records that a batch may have */
-    int has_base_timestamp; /* deltas count from a time that is not the first record's */
+    int64_t batch_size;     /* largest size before compression */
+    int64_t batch_records;  /* largest number of records */
+    int has_base_timestamp; /* deltas count from base_timestamp */
     int64_t base_timestamp;
 } ks_plan;
 
-/* Headers that cannot be written, whatever the batch. */
+/* Checks the headers of a record. */
 static inline int ks_check_headers(const ks_records *records, int64_t i, int8_t magic) {
     if (records->header_starts == NULL) return KS_OK;
     int64_t first = records->header_starts[i], last = records->header_starts[i + 1];
@@ -303,7 +305,7 @@ static inline int ks_check_headers(const ks_records *records, int64_t i, int8_t 
     return KS_OK;
 }
 
-/* The bytes that a record takes before compression. */
+/* Size of a record before compression. */
 static inline int64_t ks_size_of(const ks_records *records, int64_t i, int8_t magic,
                                  int64_t base_offset, int64_t base_timestamp) {
     if (magic < 2) {
@@ -315,15 +317,15 @@ static inline int64_t ks_size_of(const ks_records *records, int64_t i, int8_t ma
                                              ks_delta(records->offset[i], base_offset)));
 }
 
-/* What asks nothing of the batch that a record comes into. */
+/* Checks of a record that do not depend on its batch. */
 static inline int ks_check_record(const ks_records *records, int64_t i, int8_t magic) {
     if (i > 0 && records->offset[i] <= records->offset[i - 1]) return KS_OFFSET_NOT_ABOVE;
     if (records->timestamp[i] < -1) return KS_NEGATIVE_TIMESTAMP;
     return ks_check_headers(records, i, magic);
 }
 
-/* Of the records from `first` on, before *last which a batch takes, and how many bytes they
- * have before compression. A first record is always taken. A status is about record *last. */
+/* Finds the end *last of the batch that begins with record `first`, and the size of its records
+ * before compression. A batch has at least one record. A status is about record *last. */
 static inline int ks_plan_batch(const ks_plan *plan, const ks_records *records, int64_t first,
                                 int64_t count, int64_t *last, int64_t *size) {
     const ks_records columns = *records;
@@ -353,8 +355,8 @@ static inline int ks_plan_batch(const ks_plan *plan, const ks_records *records, 
     return status;
 }
 
-/* The bytes before compression of records whose batch is given; a status is about record
- * *last. Nothing is asked of timestamps: they may come from logs, where they are as they are. */
+/* Size before compression of the records of a given batch; a status is about record *last.
+ * Timestamps are not checked: they may come from existing logs. */
 static inline int ks_measure_batch(const ks_records *records, int64_t first, int64_t end,
                                    const ks_batch_row *batch, int64_t *last, int64_t *size) {
     int64_t before = ks_size_before_records(batch->magic, ks_is_compressed(batch));

@@ -1,8 +1,8 @@
-"""Reads Apache Kafka's segment files directly: no broker, no JVM.
+"""Read Apache Kafka's segment files directly: no broker, no JVM.
 
 >>> import kafkascan as ks
 >>> scan = ks.scan_batches("orders-0/00000000000000000000.log")
->>> big = scan.batches[ks.size_in_bytes(scan.batches) > 1_000_000]
+>>> big = scan.batches[ks.batches.size_in_bytes(scan.batches) > 1_000_000]
 >>> ks.verify_crcs("orders-0/00000000000000000000.log", big).all()
 
 `scan_batches` reads batch headers into a NumPy structured array, the batch table; every
@@ -10,322 +10,235 @@ deeper operation takes ``(source, batches)``, so selecting is masking. `read_rec
 records, in columns; `build_batches` encodes them.
 """
 
-from importlib.metadata import version as _version
+from typing import TYPE_CHECKING
 
-from kafkascan.advice import Advice, CodecTrial, SampledGroup, advise
-from kafkascan.audit import audit
-from kafkascan.audit_findings import Audit, LogFinding
-from kafkascan.batch_builder import BatchBuilder
-from kafkascan.batch_columns import (
-    COLUMN_NAMES,
-    as_datetime64,
-    column,
-    compression_type,
-    delete_horizon_ms,
-    is_control,
-    is_transactional,
-    last_offset,
-    last_sequence,
-    next_offset,
-    size_in_bytes,
-    timestamp_type,
-)
-from kafkascan.batch_fates import BatchRetention
-from kafkascan.batches import BatchIterator, BatchScan, iter_batches, scan_batches
-from kafkascan.building import build_batches, iter_built_batches
-from kafkascan.checkpoints import (
-    CleanShutdown,
-    LeaderEpoch,
-    PartitionMetadata,
-    read_clean_shutdown,
-    read_leader_epochs,
-    read_meta_properties,
-    read_offset_checkpoint,
-    read_partition_metadata,
-    write_clean_shutdown,
-    write_leader_epochs,
-    write_meta_properties,
-    write_offset_checkpoint,
-    write_partition_metadata,
-)
-from kafkascan.checks import verify_crcs
-from kafkascan.checksums import crc32c, crc32c_implementation, crc32c_implementations
-from kafkascan.committed import CommittedView, read_committed_view
-from kafkascan.control import (
-    ControlRecord,
-    ControlRecordType,
-    decode_control_record,
-    read_control_records,
-)
-from kafkascan.conversion import ConversionReport, ConvertedRecords, convert_records
-from kafkascan.counts import RecordCounts, count_records
-from kafkascan.epochs import build_leader_epochs
-from kafkascan.errors import (
-    ArchiveError,
-    BatchTableError,
-    ChecksumMismatchError,
-    CorruptBatchError,
-    CorruptCheckpointError,
-    CorruptIndexError,
-    CorruptLogError,
-    CorruptSnapshotError,
-    IndexOverflowError,
-    InvalidRecordError,
-    KafkaScanError,
-    LogDirInUseError,
-    RecordInputError,
-    RewriteError,
-    SourceInUseError,
-    SourceReadError,
-    UnsupportedCompressionError,
-    UnsupportedMagicError,
-)
-from kafkascan.filtering import FilteredRecords, FilterReport, filter_records
-from kafkascan.findings import BatchFinding, Finding, Severity
-from kafkascan.fingerprints import (
-    FINGERPRINT,
-    FingerprintFileError,
-    Fingerprints,
-    LogFingerprints,
-    fingerprint_batches,
-    read_fingerprints,
-)
-from kafkascan.index_checks import check_index
-from kafkascan.indexes import build_offset_index, build_time_index, read_index, write_index
-from kafkascan.layout import (
-    BATCH_DTYPE,
-    OFFSET_INDEX_ENTRY,
-    PRODUCER_ENTRY,
-    TIME_INDEX_ENTRY,
-    TRANSACTION_INDEX_ENTRY,
-    CompressionType,
-    ScanEnd,
-    TimestampType,
-)
-from kafkascan.log_chunks import LogChunk, SegmentEnd
-from kafkascan.log_diff import DiffKind, DiffRange, LogDiff, PartitionDiff, Place, Shift, diff_logs
-from kafkascan.log_dir import LogDir, PartitionDir, SegmentFile, open_log_dir, partition_dir
-from kafkascan.log_rewrites import (
-    RestampReport,
-    convert_log,
-    restamp_log,
-    scrub_log,
-    without_keys,
-    without_offsets,
-)
-from kafkascan.log_table import LogBatches, scan_log_dir
-from kafkascan.logs import Log
-from kafkascan.lookups import BatchLocation, RecordLocation, lookup_offset, lookup_timestamp
-from kafkascan.mending import Repair
-from kafkascan.names import SegmentName, parse_segment_name
-from kafkascan.producer_census import (
-    PRODUCER_COUNTS,
-    ProducerCensus,
-    read_producer_state,
-    read_producers,
-)
-from kafkascan.producers import (
-    build_producer_snapshot,
-    build_transaction_index,
-    read_producer_snapshot,
-    write_producer_snapshot,
-)
-from kafkascan.record_table import RECORD_COLUMN_NAMES, Record, RecordTable
-from kafkascan.records import iter_records, read_records
-from kafkascan.recovery import PartitionRecovery, Recovery, recover
-from kafkascan.report import Report, build_report
-from kafkascan.restamping import restamp, restamp_in_place
-from kafkascan.resync import Gap
-from kafkascan.rewrite_reports import LogRewrite, SegmentRewrite
-from kafkascan.salvage import PartitionSalvage, Salvage, salvage
-from kafkascan.salvaged_segments import Loss, Piece, SegmentSalvage
-from kafkascan.segment import Segment, open_segment
-from kafkascan.segment_writer import SegmentWriter
-from kafkascan.selection import select_offsets, select_times
-from kafkascan.sources import FileRange, Source
-from kafkascan.staged_files import Action, Change
-from kafkascan.staged_segments import SegmentReport
-from kafkascan.summary import BatchSummary, summarize
-from kafkascan.transaction_spans import Transactions, read_transactions
-from kafkascan.transactions import TRANSACTION, TransactionState
-from kafkascan.validation import validate_batches
+from kafkascan.format.lazy_names import attach
 
-__version__ = _version("kafkascan")
+if TYPE_CHECKING:
+    __version__: str
+    from kafkascan import (
+        analysis as analysis,
+        auditing as auditing,
+        batches as batches,
+        broker_state as broker_state,
+        format as format,
+        io as io,
+        logs as logs,
+        records as records,
+        recovery as recovery,
+        report as report,
+        rewrite as rewrite,
+        spark as spark,
+        write as write,
+    )
+    from kafkascan.analysis.codec_advice import (
+        advise as advise,
+    )
+    from kafkascan.analysis.diff import (
+        diff_logs as diff_logs,
+    )
+    from kafkascan.analysis.producer_census import (
+        read_producers as read_producers,
+    )
+    from kafkascan.analysis.record_counts import (
+        count_records as count_records,
+    )
+    from kafkascan.analysis.transactions import (
+        read_transactions as read_transactions,
+    )
+    from kafkascan.auditing.batch_checks import (
+        check_batches as check_batches,
+    )
+    from kafkascan.auditing.runner import (
+        audit as audit,
+    )
+    from kafkascan.batches.scan import (
+        BatchScan as BatchScan,
+        iter_batches as iter_batches,
+        scan_batches as scan_batches,
+    )
+    from kafkascan.batches.verify import (
+        verify_crcs as verify_crcs,
+    )
+    from kafkascan.broker_state.index_checks import (
+        check_index as check_index,
+    )
+    from kafkascan.broker_state.indexes import (
+        build_offset_index as build_offset_index,
+        build_time_index as build_time_index,
+        read_index as read_index,
+        write_index as write_index,
+    )
+    from kafkascan.format.checksums import (
+        crc32c as crc32c,
+        crc32c_implementation as crc32c_implementation,
+    )
+    from kafkascan.format.errors import (
+        ChecksumMismatchError as ChecksumMismatchError,
+        CorruptBatchError as CorruptBatchError,
+        CorruptIndexError as CorruptIndexError,
+        CorruptLogError as CorruptLogError,
+        IndexOverflowError as IndexOverflowError,
+        InvalidRecordError as InvalidRecordError,
+        KafkaScanError as KafkaScanError,
+        SourceInUseError as SourceInUseError,
+        UnsupportedCompressionError as UnsupportedCompressionError,
+        UnsupportedMagicError as UnsupportedMagicError,
+    )
+    from kafkascan.format.findings import (
+        Severity as Severity,
+    )
+    from kafkascan.format.layout import (
+        BATCH_DTYPE as BATCH_DTYPE,
+        OFFSET_INDEX_ENTRY as OFFSET_INDEX_ENTRY,
+        TIME_INDEX_ENTRY as TIME_INDEX_ENTRY,
+        CompressionType as CompressionType,
+        ScanEnd as ScanEnd,
+        TimestampType as TimestampType,
+    )
+    from kafkascan.io.sources import (
+        Source as Source,
+    )
+    from kafkascan.logs.log_dir import (
+        open_log_dir as open_log_dir,
+    )
+    from kafkascan.logs.log_table import (
+        LogBatches as LogBatches,
+        scan_log_dir as scan_log_dir,
+    )
+    from kafkascan.logs.lookups import (
+        lookup_offset as lookup_offset,
+        lookup_timestamp as lookup_timestamp,
+    )
+    from kafkascan.logs.reading import (
+        iter_records as iter_records,
+        read_records as read_records,
+    )
+    from kafkascan.logs.segment import (
+        open_segment as open_segment,
+    )
+    from kafkascan.records.record_table import (
+        RecordTable as RecordTable,
+    )
+    from kafkascan.recovery.crash_recovery import (
+        recover as recover,
+    )
+    from kafkascan.recovery.log_salvage import (
+        salvage as salvage,
+    )
+    from kafkascan.report.page import (
+        build_report as build_report,
+    )
+    from kafkascan.rewrite.conversion import (
+        convert_records as convert_records,
+    )
+    from kafkascan.rewrite.filtering import (
+        filter_records as filter_records,
+    )
+    from kafkascan.rewrite.log_rewrites import (
+        convert_log as convert_log,
+        restamp_log as restamp_log,
+        scrub_log as scrub_log,
+        without_keys as without_keys,
+    )
+    from kafkascan.rewrite.restamping import (
+        restamp as restamp,
+    )
+    from kafkascan.write.batch_builder import (
+        BatchBuilder as BatchBuilder,
+    )
+    from kafkascan.write.batch_planning import (
+        build_batches as build_batches,
+        iter_built_batches as iter_built_batches,
+    )
+    from kafkascan.write.segment_writer import (
+        SegmentWriter as SegmentWriter,
+    )
+    from kafkascan.write.validation import (
+        validate_batches as validate_batches,
+    )
+else:
+    _lazy_name, __dir__, __all__ = attach(
+        __name__,
+        packages=[
+            "analysis",
+            "auditing",
+            "batches",
+            "broker_state",
+            "format",
+            "io",
+            "logs",
+            "records",
+            "recovery",
+            "report",
+            "rewrite",
+            "spark",
+            "write",
+        ],
+        names={
+            "analysis.codec_advice": ["advise"],
+            "analysis.diff": ["diff_logs"],
+            "analysis.producer_census": ["read_producers"],
+            "analysis.record_counts": ["count_records"],
+            "analysis.transactions": ["read_transactions"],
+            "auditing.batch_checks": ["check_batches"],
+            "auditing.runner": ["audit"],
+            "batches.scan": ["BatchScan", "iter_batches", "scan_batches"],
+            "batches.verify": ["verify_crcs"],
+            "broker_state.index_checks": ["check_index"],
+            "broker_state.indexes": [
+                "build_offset_index",
+                "build_time_index",
+                "read_index",
+                "write_index",
+            ],
+            "format.checksums": ["crc32c", "crc32c_implementation"],
+            "format.errors": [
+                "ChecksumMismatchError",
+                "CorruptBatchError",
+                "CorruptIndexError",
+                "CorruptLogError",
+                "IndexOverflowError",
+                "InvalidRecordError",
+                "KafkaScanError",
+                "SourceInUseError",
+                "UnsupportedCompressionError",
+                "UnsupportedMagicError",
+            ],
+            "format.findings": ["Severity"],
+            "format.layout": [
+                "BATCH_DTYPE",
+                "CompressionType",
+                "OFFSET_INDEX_ENTRY",
+                "ScanEnd",
+                "TIME_INDEX_ENTRY",
+                "TimestampType",
+            ],
+            "io.sources": ["Source"],
+            "logs.log_dir": ["open_log_dir"],
+            "logs.log_table": ["LogBatches", "scan_log_dir"],
+            "logs.lookups": ["lookup_offset", "lookup_timestamp"],
+            "logs.reading": ["iter_records", "read_records"],
+            "logs.segment": ["open_segment"],
+            "records.record_table": ["RecordTable"],
+            "recovery.crash_recovery": ["recover"],
+            "recovery.log_salvage": ["salvage"],
+            "report.page": ["build_report"],
+            "rewrite.conversion": ["convert_records"],
+            "rewrite.filtering": ["filter_records"],
+            "rewrite.log_rewrites": ["convert_log", "restamp_log", "scrub_log", "without_keys"],
+            "rewrite.restamping": ["restamp"],
+            "write.batch_builder": ["BatchBuilder"],
+            "write.batch_planning": ["build_batches", "iter_built_batches"],
+            "write.segment_writer": ["SegmentWriter"],
+            "write.validation": ["validate_batches"],
+        },
+    )
 
-__all__ = [
-    "BATCH_DTYPE",
-    "COLUMN_NAMES",
-    "FINGERPRINT",
-    "OFFSET_INDEX_ENTRY",
-    "PRODUCER_COUNTS",
-    "PRODUCER_ENTRY",
-    "RECORD_COLUMN_NAMES",
-    "TIME_INDEX_ENTRY",
-    "TRANSACTION",
-    "TRANSACTION_INDEX_ENTRY",
-    "Action",
-    "Advice",
-    "ArchiveError",
-    "Audit",
-    "BatchBuilder",
-    "BatchFinding",
-    "BatchIterator",
-    "BatchLocation",
-    "BatchRetention",
-    "BatchScan",
-    "BatchSummary",
-    "BatchTableError",
-    "Change",
-    "ChecksumMismatchError",
-    "CleanShutdown",
-    "CodecTrial",
-    "CommittedView",
-    "CompressionType",
-    "ControlRecord",
-    "ControlRecordType",
-    "ConversionReport",
-    "ConvertedRecords",
-    "CorruptBatchError",
-    "CorruptCheckpointError",
-    "CorruptIndexError",
-    "CorruptLogError",
-    "CorruptSnapshotError",
-    "DiffKind",
-    "DiffRange",
-    "FileRange",
-    "FilterReport",
-    "FilteredRecords",
-    "Finding",
-    "FingerprintFileError",
-    "Fingerprints",
-    "Gap",
-    "IndexOverflowError",
-    "InvalidRecordError",
-    "KafkaScanError",
-    "LeaderEpoch",
-    "Log",
-    "LogBatches",
-    "LogChunk",
-    "LogDiff",
-    "LogDir",
-    "LogDirInUseError",
-    "LogFinding",
-    "LogFingerprints",
-    "LogRewrite",
-    "Loss",
-    "PartitionDiff",
-    "PartitionDir",
-    "PartitionMetadata",
-    "PartitionRecovery",
-    "PartitionSalvage",
-    "Piece",
-    "Place",
-    "ProducerCensus",
-    "Record",
-    "RecordCounts",
-    "RecordInputError",
-    "RecordLocation",
-    "RecordTable",
-    "Recovery",
-    "Repair",
-    "Report",
-    "RestampReport",
-    "RewriteError",
-    "Salvage",
-    "SampledGroup",
-    "ScanEnd",
-    "Segment",
-    "SegmentEnd",
-    "SegmentFile",
-    "SegmentName",
-    "SegmentReport",
-    "SegmentRewrite",
-    "SegmentSalvage",
-    "SegmentWriter",
-    "Severity",
-    "Shift",
-    "Source",
-    "SourceInUseError",
-    "SourceReadError",
-    "TimestampType",
-    "TransactionState",
-    "Transactions",
-    "UnsupportedCompressionError",
-    "UnsupportedMagicError",
-    "advise",
-    "as_datetime64",
-    "audit",
-    "build_batches",
-    "build_leader_epochs",
-    "build_offset_index",
-    "build_producer_snapshot",
-    "build_report",
-    "build_time_index",
-    "build_transaction_index",
-    "check_index",
-    "column",
-    "compression_type",
-    "convert_log",
-    "convert_records",
-    "count_records",
-    "crc32c",
-    "crc32c_implementation",
-    "crc32c_implementations",
-    "decode_control_record",
-    "delete_horizon_ms",
-    "diff_logs",
-    "filter_records",
-    "fingerprint_batches",
-    "is_control",
-    "is_transactional",
-    "iter_batches",
-    "iter_built_batches",
-    "iter_records",
-    "last_offset",
-    "last_sequence",
-    "lookup_offset",
-    "lookup_timestamp",
-    "next_offset",
-    "open_log_dir",
-    "open_segment",
-    "parse_segment_name",
-    "partition_dir",
-    "read_clean_shutdown",
-    "read_committed_view",
-    "read_control_records",
-    "read_fingerprints",
-    "read_index",
-    "read_leader_epochs",
-    "read_meta_properties",
-    "read_offset_checkpoint",
-    "read_partition_metadata",
-    "read_producer_snapshot",
-    "read_producer_state",
-    "read_producers",
-    "read_records",
-    "read_transactions",
-    "recover",
-    "restamp",
-    "restamp_in_place",
-    "restamp_log",
-    "salvage",
-    "scan_batches",
-    "scan_log_dir",
-    "scrub_log",
-    "select_offsets",
-    "select_times",
-    "size_in_bytes",
-    "summarize",
-    "timestamp_type",
-    "validate_batches",
-    "verify_crcs",
-    "without_keys",
-    "without_offsets",
-    "write_clean_shutdown",
-    "write_index",
-    "write_leader_epochs",
-    "write_meta_properties",
-    "write_offset_checkpoint",
-    "write_partition_metadata",
-    "write_producer_snapshot",
-]
+    def __getattr__(name: str) -> object:
+        """Import a public name, or read the version, when it is used."""
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("kafkascan")
+        return _lazy_name(name)

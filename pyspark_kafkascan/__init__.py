@@ -1,7 +1,7 @@
-"""Where Spark finds ``kafkascan`` by itself.
+"""The data source ``kafkascan`` in a package that Spark discovers.
 
-Spark imports every package named ``pyspark_…`` that it finds, and gives up on all of them if one
-fails. So nothing that could fail is imported before somebody reads.
+Spark imports every package named ``pyspark_…`` and discovers none of them if one import fails. So
+this package imports nothing that may fail before a query uses it.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ else:
     __all__ = ["DefaultSource"]
 
     class DefaultSource(DataSource):
-        """Hands everything on to `kafkascan.spark.source.KafkaScanSource`."""
+        """Delegates to `kafkascan.spark.readers.data_source.KafkaScanSource`."""
 
         def __init__(self, options: Mapping[str, str]) -> None:
-            from kafkascan.spark.source import KafkaScanSource
+            from kafkascan.spark.readers.data_source import KafkaScanSource
 
             self._source = KafkaScanSource(options)
 
         @classmethod
         def name(cls) -> str:
-            """Return the name that Spark's readers ask for."""
+            """Return the name for ``spark.read.format``."""
             return "kafkascan"
 
         def schema(self) -> str:
-            """Return the columns."""
+            """Return the columns, which depend only on the options."""
             return self._source.schema()
 
         def reader(self, schema: StructType) -> Any:
-            """Return what reads once."""
+            """Return the reader of a batch query."""
             return self._source.reader(schema)
 
         def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
-            """Return what follows logs that grow."""
+            """Return the reader of a stream."""
             return self._source.streamReader(schema)

@@ -9,7 +9,7 @@ from typing import Any
 import cramjam
 
 import kafkascan as ks
-from kafkascan.compression import compression
+from kafkascan.records.compression import compression
 
 from . import corpora, peers
 from .scan import best_of
@@ -27,7 +27,7 @@ class Input:
     def __init__(self) -> None:
         path = corpora.records("none")
         batches = ks.scan_batches(path).batches[:_BATCHES]
-        end = int(batches["position"][-1]) + int(ks.size_in_bytes(batches)[-1])
+        end = int(batches["position"][-1]) + int(ks.batches.size_in_bytes(batches)[-1])
         with path.open("rb") as file:
             self.log = file.read(end)
         self.table = ks.read_records(self.log)

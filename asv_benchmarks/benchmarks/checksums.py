@@ -16,7 +16,7 @@ GB_PER_S = "GB/s"
 
 
 class Kernel:
-    params = (list(ks.crc32c_implementations()), [61, 1_024, 16_384, 1 << 20])
+    params = (list(ks.format.crc32c_implementations()), [61, 1_024, 16_384, 1 << 20])
     param_names = ("implementation", "size")
 
     def track_gb_per_s(self, implementation: str, size: int) -> float:

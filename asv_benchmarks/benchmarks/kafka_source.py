@@ -1,7 +1,7 @@
-"""Spark's own Kafka source beside ours: the same topic, from a live broker and from its files.
+"""Compare Spark's own Kafka source with kafkascan: a topic from a live broker and from its files.
 
-Both run in one Spark of the version that the Kafka source is of. CPU time is that of Spark's
-JVM and Python workers; what the broker takes is not counted.
+Both run in one Spark, of the Kafka source's version. CPU time is that of Spark's JVM and Python
+workers; the broker's CPU time is not included.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TOPIC, PARTITIONS = "topic", 2
 
 
 def compare(log: Path, records: int, master: str, rounds: int) -> None:
-    """Read a topic whose partitions hold copies of a log; print figures per second and CPU."""
+    """Read a topic whose partitions are copies of a log; print rows per second and CPU second."""
     try:
         if sys.platform != "linux":
             raise RuntimeError("CPU time is read from /proc")
@@ -60,7 +60,7 @@ def compare(log: Path, records: int, master: str, rounds: int) -> None:
 
 
 def _fill(broker: KafkaBroker, class_paths: ClassPaths, log: Path) -> None:
-    """Have a topic whose partitions are the log: the broker recovers them as after a crash."""
+    """Create a topic whose partitions are the log; the broker recovers them as after a crash."""
     with broker:
         clients_log = broker.directory / "clients.log"
         with JavaClients(class_paths.broker, broker.bootstrap_servers, clients_log) as java:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kafkascan as ks
-from kafkascan.ordered import in_order
+from kafkascan.io.concurrency import map_ordered
 
 from . import corpora
 from .scan import best_of
@@ -91,7 +91,7 @@ def verify_one(path: Path) -> bool:
 
 def each(data_dir: Path, work: Callable[[Path], int], threads: int | None) -> int:
     """Do something with every file for itself, so many at once."""
-    return sum(in_order(paths(data_dir), lambda one: [work(one)], threads))
+    return sum(map_ordered(paths(data_dir), lambda one: [work(one)], threads))
 
 
 def scan_each(data_dir: Path) -> int:

@@ -1,5 +1,5 @@
-"""Header fields written anew, in memory. Upper bound where checksums are computed anew: `Verify`,
-which reads the same bytes; of the others, one cache line for each batch."""
+"""Header fields rewritten in memory. Upper bound with new checksums: `Verify`, which reads the same
+bytes; without, one cache line for each batch."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ class Restamp:
         return self.data.size / best_of(function) / 1e9
 
     def sign(self) -> None:
-        """A time that is another one in each round: every checksum is computed anew."""
-        self.batches = ks.restamp_in_place(self.data, self.batches, max_timestamp=next(self.times))
+        """Another time in each round, so that every checksum is computed again."""
+        self.batches = ks.rewrite.restamp_in_place(
+            self.data, self.batches, max_timestamp=next(self.times)
+        )
 
     def move(self) -> None:
         """Offsets and leader epochs, which no checksum covers."""
-        offsets = ks.last_offset(self.batches) + 1
-        self.batches = ks.restamp_in_place(
+        offsets = ks.batches.last_offset(self.batches) + 1
+        self.batches = ks.rewrite.restamp_in_place(
             self.data, self.batches, last_offset=offsets, partition_leader_epoch=next(self.times)
         )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import kafkascan as ks
-from kafkascan.resync import ResyncScan
+from kafkascan.batches.resync import scan_with_resync
 
 from . import corpora
 from .scan import best_of
@@ -52,7 +52,9 @@ class Resync:
         return 1e3 * best_of(lambda: ks.scan_batches(self.damaged, on_corrupt="resync"))
 
     def track_verified(self, batch_size: int) -> float:
-        return 1e3 * best_of(lambda: ResyncScan(self.damaged, 0, self.damaged.size, verify=True))
+        return 1e3 * best_of(
+            lambda: scan_with_resync(self.damaged, 0, self.damaged.size, verify=True)
+        )
 
     def track_diff(self, batch_size: int) -> float:
         path = corpora.segment(batch_size, varied=True)

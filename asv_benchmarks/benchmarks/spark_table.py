@@ -1,8 +1,8 @@
-"""`make bench-spark`: each way into Spark beside its own ceiling, in the same run.
+"""`make bench-spark`: compare each API on Spark with its ceiling, in the same run.
 
-A ceiling is the same plan whose tasks yield batches that are there already: what Spark takes,
-whoever scans. Contenders take turns, round by round, and every other round in reverse; a ratio
-is the median of those within a round, so that a machine that is not quiet is so for both.
+A ceiling is the same plan with tasks that yield existing batches: the cost of Spark itself.
+Contenders alternate in each round, and every other round in reverse order. A ratio is the median
+of the ratios within a round, so that noise of the machine affects both contenders.
 
 python -m benchmarks.spark_table [--master local[1]] [--rounds 5] [--small]
 """
@@ -22,24 +22,25 @@ from pathlib import Path
 from typing import Any
 
 import kafkascan as ks
-from kafkascan.ordered import in_order
-from kafkascan.spark import frames, jobs, recommended_conf
-from kafkascan.spark.files import FoundFile, list_files
-from kafkascan.spark.options import Options
-from kafkascan.spark.plan import plan
-from kafkascan.spark.scan import scan_task
-from kafkascan.spark.schemas import arrow_schema, ddl
+from kafkascan.io.concurrency import map_ordered
+from kafkascan.spark import jobs, recommended_conf
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.options.view_schemas import arrow_schema, ddl
+from kafkascan.spark.planning.file_listing import FoundFile, list_files
+from kafkascan.spark.planning.task_plan import plan
+from kafkascan.spark.readers import frames
+from kafkascan.spark.rows.task_scan import scan_task
 
 from . import corpora, kafka_source
 from .table import Contenders
 
 MIB = 1 << 20
 Times = dict[str, list[float]]
-"""Seconds of each contender, by rounds."""
+"""Seconds of each contender, per round."""
 
 
-def taking_turns(contenders: Contenders, rounds: int) -> Times:
-    """Run all once for the JVM to get warm, and then measure."""
+def alternate(contenders: Contenders, rounds: int) -> Times:
+    """Run all contenders once to warm up the JVM, then measure them in alternation."""
     times: Times = {name: [] for name in contenders}
     names = list(contenders)
     for number in range(rounds + 1):
@@ -53,7 +54,7 @@ def taking_turns(contenders: Contenders, rounds: int) -> Times:
 
 
 def folder_of(log: Path, copies: int) -> Path:
-    """A data dir whose partitions are links to one log."""
+    """Return a data directory whose partitions are links to one log."""
     folder = corpora.FOLDER / f"spark-{log.stem}-{copies}"
     for partition in range(copies):
         link = folder / f"topic-{partition}" / f"{0:020d}.log"
@@ -64,7 +65,7 @@ def folder_of(log: Path, copies: int) -> Path:
 
 
 def prebuilt(task: Any, argument: tuple[bytes, int]) -> Iterator[Any]:
-    """Yield one batch again and again: as many rows as a task of the scan has."""
+    """Yield one batch repeatedly: as many rows as a task of the scan has."""
     import pyarrow as pa
 
     stream, rows = argument
@@ -75,16 +76,16 @@ def prebuilt(task: Any, argument: tuple[bytes, int]) -> Iterator[Any]:
 
 
 class Channel:
-    """A view of a folder, and the ceiling of the way that its rows take, in as many tasks."""
+    """A view of a folder by one API, and the ceiling of that API with the same number of tasks."""
 
-    def __init__(self, spark: Any, view: str, folder: Path, way: str) -> None:
+    def __init__(self, spark: Any, view: str, folder: Path, api: str) -> None:
         import pyarrow as pa
 
         self.spark, self.view, self.folder = spark, view, str(folder)
         options = Options.parse({"path": self.folder, "view": view})
         files = list_files(options)
-        # A frame knows the slots that tasks are for, a data source does not.
-        options = frames.spread(spark, options, files) if way == "frame" else options
+        # A DataFrame function knows the number of slots, a data source does not.
+        options = frames.spread(spark, options, files) if api == "frame" else options
         self.tasks = plan(files, options)
         self.columns = options.schema()
         batches = [batch for task in self.tasks for batch in scan_task(task, options)]
@@ -151,7 +152,7 @@ def noop(frame: Any) -> None:
 
 
 def show(title: str, times: Times, amount: float, unit: str) -> None:
-    """Print medians; and of the first one's time to each one's, the median of the rounds."""
+    """Print the median times, and the median ratios of the first contender's time to each."""
     print(f"\n{title}", flush=True)
     first = next(iter(times.values()))
     for name, taken in times.items():
@@ -161,7 +162,7 @@ def show(title: str, times: Times, amount: float, unit: str) -> None:
         print(f"  {name:42}{seconds:9.3f} s{figure:12.2f} {unit:10}{ratio:7.2f} x", flush=True)
 
 
-def ways_in(spark: Any, folder: Path, view: str, rounds: int) -> None:
+def compare_apis(spark: Any, folder: Path, view: str, rounds: int) -> None:
     for name in ("frame", "source"):
         channel = Channel(spark, view, folder, name)
         make, ceiling = getattr(channel, name), getattr(channel, f"{name}_ceiling")
@@ -170,7 +171,7 @@ def ways_in(spark: Any, folder: Path, view: str, rounds: int) -> None:
             f"{name}: kafkascan": lambda make=make: noop(make()),
         }
         title = f"{view}: {channel.rows:,} rows, {channel.size / channel.rows:.0f} bytes each"
-        show(title, taking_turns(contenders, rounds), channel.rows / 1e6, "M rows/s")
+        show(title, alternate(contenders, rounds), channel.rows / 1e6, "M rows/s")
 
 
 def against_parquet(spark: Any, folder: Path, rounds: int) -> None:
@@ -188,7 +189,7 @@ def against_parquet(spark: Any, folder: Path, rounds: int) -> None:
         channel = Channel(spark, "records", folder, "frame")
         contenders["pre-built batches, frame (ceiling)"] = lambda: noop(channel.frame_ceiling())
         amount = channel.rows / 1e6
-        show("against Parquet of the same rows", taking_turns(contenders, rounds), amount,
+        show("compared with Parquet of the same rows", alternate(contenders, rounds), amount,
              "M rows/s")  # fmt: skip
 
 
@@ -203,7 +204,7 @@ def header_questions(spark: Any, folder: Path, rounds: int) -> None:
 
     contenders: Contenders = {"decoding records": by_records, "headers": by_headers}
     size = sum(path.stat().st_size for path in folder.rglob("*.log"))
-    times = taking_turns(contenders, rounds)
+    times = alternate(contenders, rounds)
     show("records and latest time per codec", times, size / 1e9, "GB/s")
 
 
@@ -217,17 +218,17 @@ def verifying(spark: Any, folder: Path, rounds: int) -> None:
             return [all(ks.verify_crcs(source, table, threads=1).all() for table in tables)]
 
     def alone(threads: int) -> None:
-        assert all(in_order(paths, verified, threads))
+        assert all(map_ordered(paths, verified, threads))
 
-    # A slot of Spark's is a thread of the JVM's and a Python process: while the former waits,
-    # the latter walks over two files at once. So both are there to be compared with.
+    # A slot of Spark is a JVM thread and a Python process. The process scans two files while the
+    # JVM thread waits, so the library is measured with one and with two threads per slot.
     contenders: Contenders = {
-        f"library, {slots} at once: one a slot": lambda: alone(slots),
-        f"library, {2 * slots} at once": lambda: alone(2 * slots),
+        f"library, {slots} threads: one per slot": lambda: alone(slots),
+        f"library, {2 * slots} threads": lambda: alone(2 * slots),
         "jobs.verify": lambda: jobs.verify(spark, folder),
     }
     size = sum(path.stat().st_size for path in paths)
-    show(f"verify: {size / 1e9:.1f} GB", taking_turns(contenders, rounds), size / 1e9, "GB/s")
+    show(f"verify: {size / 1e9:.1f} GB", alternate(contenders, rounds), size / 1e9, "GB/s")
 
 
 def exporting(spark: Any, folder: Path, codec: str, rounds: int) -> None:
@@ -243,7 +244,7 @@ def exporting(spark: Any, folder: Path, codec: str, rounds: int) -> None:
 
         contenders: Contenders = {"df.write.parquet": by_spark, "jobs.export": by_job}
         size = sum(path.stat().st_size for path in folder.rglob("*.log"))
-        show(f"export, {codec}", taking_turns(contenders, rounds), size / 1e6, "MB/s")
+        show(f"export, {codec}", alternate(contenders, rounds), size / 1e6, "MB/s")
         sizes = [sum(file.stat().st_size for file in Path(scratch, name).rglob("*.parquet"))
                  for name in "ab"]  # fmt: skip
         print(f"  sizes {sizes[0] / 1e6:.0f} and {sizes[1] / 1e6:.0f} MB", flush=True)
@@ -270,10 +271,10 @@ def planning() -> None:
 
 _MEMORY = """
 import sys, threading, time
-from kafkascan.spark.files import list_files
-from kafkascan.spark.options import Options
-from kafkascan.spark.plan import plan
-from kafkascan.spark.scan import scan_task
+from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.task_plan import plan
+from kafkascan.spark.rows.task_scan import scan_task
 
 def anonymous():
     for line in open("/proc/self/status"):
@@ -297,7 +298,7 @@ print((peak - before) // 1024)
 
 
 def memory(folder: Path, compressed: Path) -> None:
-    print("\npeak anonymous memory of a task over its start, MiB", flush=True)
+    print("\npeak additional anonymous memory of a task, MiB", flush=True)
     for name, path, view in (
         ("records", folder, "records"),
         ("records, zstd", compressed, "records"),
@@ -317,8 +318,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--master", default="local[1]")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--small", action="store_true", help="a quarter of the data")
-    parser.add_argument("--only", help="a comma-separated choice of jobs")
+    parser.add_argument("--small", action="store_true", help="use a quarter of the data")
+    parser.add_argument("--only", help="run only these steps (comma-separated)")
     arguments = parser.parse_args()
 
     from pyspark.sql import SparkSession
@@ -343,13 +344,13 @@ def main() -> None:
     headers_log = corpora.segment(1061, varied=True, size=4 * size)
     headers = folder_of(headers_log, 4)
     rounds = arguments.rounds
-    print(f"{arguments.master}, medians of {rounds} rounds in turns, {os.cpu_count()} CPUs, load"
+    print(f"{arguments.master}, medians of {rounds} alternating rounds, {os.cpu_count()} CPUs, load"
           f" {os.getloadavg()[0]:.1f}; recommended_conf()", flush=True)  # fmt: skip
     steps: dict[str, Any] = {
-        "records": lambda: ways_in(spark, records, "records", rounds),
-        "batches": lambda: ways_in(spark, headers, "batches", rounds),
+        "records": lambda: compare_apis(spark, records, "records", rounds),
+        "batches": lambda: compare_apis(spark, headers, "batches", rounds),
         "parquet": lambda: against_parquet(spark, folder_of(records_log, 8), rounds),
-        # Enough for what Spark takes to begin with, 0.3 s a job, not to be what is measured.
+        # Enough data that Spark's overhead of 0.3 s per job does not dominate.
         "headers": lambda: header_questions(spark, folder_of(records_log, 96), 2),
         "verify": lambda: verifying(spark, folder_of(headers_log, 192), 3),
         "export": lambda: [

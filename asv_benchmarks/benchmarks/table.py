@@ -24,10 +24,10 @@ import numpy as np
 
 import kafkascan as ks
 from kafkascan._core import checksums
-from kafkascan.indexes import build_indexes
-from kafkascan.producers import ProducerState
-from kafkascan.resync import ResyncScan
-from kafkascan.segment_recovery import recover_segment
+from kafkascan.batches.resync import scan_with_resync
+from kafkascan.broker_state.indexes import build_indexes
+from kafkascan.broker_state.producer_state import ProducerState
+from kafkascan.recovery.segment_recovery import recover_segment
 
 from . import building, corpora, logs, peers, records, salvage, yardsticks
 from .restamping import Restamp
@@ -129,7 +129,7 @@ def verify(batch_size: int, varied: bool) -> None:
 
 
 def rewrite_headers(batch_size: int) -> None:
-    """Header fields written anew, in memory."""
+    """Header fields rewritten in memory."""
     job = Restamp()
     job.setup(batch_size)
     seconds = medians(
@@ -140,7 +140,7 @@ def rewrite_headers(batch_size: int) -> None:
             "restamp_in_place, offsets and epochs": job.move,
         }
     )
-    title = f"write headers anew: {_sizes(batch_size, True)}, {job.data.size:,} bytes in all, warm"
+    title = f"rewrite headers: {_sizes(batch_size, True)}, {job.data.size:,} bytes in all, warm"
     show(title, seconds, "GB/s", job.data.size, TOUCH)
 
 
@@ -198,7 +198,7 @@ def build(codec: str, given: building.Input) -> None:
 
 
 def rebuild(batch_size: int, java: peers.JavaRecovery) -> None:
-    """What belongs to a segment, built anew; its pages are there."""
+    """The indexes of a segment, built again; its pages are in the cache."""
     path = corpora.segment(batch_size, varied=True)
     source = ks.Source(path)
     yardsticks.touch(source.as_array())
@@ -305,7 +305,9 @@ def resync(batch_size: int) -> None:
             f"… {salvage.DAMAGED_BATCHES} lengths broken": lambda: ks.scan_batches(
                 damaged, on_corrupt="resync"
             ),
-            "… all checksums looked at": lambda: ResyncScan(damaged, 0, damaged.size, verify=True),
+            "… all checksums looked at": lambda: scan_with_resync(
+                damaged, 0, damaged.size, verify=True
+            ),
             "diff_logs of two such logs": lambda: ks.diff_logs(intact, damaged),
         }
     )
@@ -334,7 +336,7 @@ def kernels(size: int) -> None:
 
     contenders: Contenders = {
         f"CRC-32C {name}": times(lambda data, name=name: checksums.crc32c(data, 0, name))
-        for name in ks.crc32c_implementations()[:-1]
+        for name in ks.format.crc32c_implementations()[:-1]
     }
     fastest = f"CRC-32C {ks.crc32c_implementation()}, ks.crc32c"
     contenders[fastest] = times(ks.crc32c)

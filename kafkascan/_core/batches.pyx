@@ -1,4 +1,4 @@
-"""Bytes to rows of the batch table."""
+"""Scan batch headers into rows of the batch table."""
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr
@@ -23,21 +23,21 @@ from kafkascan._core.layout cimport (
 
 
 cdef struct Chaining:
-    bint is_wanted             # several walks at once, where that serves
-    int64_t steps              # batches that a chain goes over before rows are read
-    int64_t first_steps        # taken plainly, to learn the size of batches
+    bint is_wanted             # whether to walk in chains where that is faster
+    int64_t steps              # batches of a chain before rows are read
+    int64_t first_steps        # batches that a plain walk measures first
     int64_t smallest_batch     # on average, in bytes
-    int64_t largest_batch      # of which a start is guessed
-    const int64_t *known       # positions where batches are said to start, ascending
+    int64_t largest_batch      # for which starts are guessed
+    const int64_t *known       # batch positions of an index, ascending
     int64_t known_count
 
 
 cdef struct Walk:
-    const uint8_t *window      # the bytes at hand …
-    int64_t window_start       # … from this position of the source …
+    const uint8_t *window      # bytes of the source …
+    int64_t window_start       # … from this position …
     int64_t window_stop        # … to this one
     int64_t source_size
-    int64_t stop               # batches that start here or later are not ours
+    int64_t stop               # batches that start here or later are left out
     ks_batch_row *rows
     int64_t capacity
     int64_t count              # rows written
@@ -47,7 +47,7 @@ cdef struct Walk:
 
 
 cdef void walk_batches(void *context) noexcept nogil:
-    """Walks from `position` until something other than a batch is met."""
+    """Walk from `position` to the stop, or to bytes that are not a batch."""
     cdef Walk *walk = <Walk *>context
     if walk.chaining.is_wanted:
         walk_in_chains(walk)
@@ -56,9 +56,9 @@ cdef void walk_batches(void *context) noexcept nogil:
 
 
 cdef void walk_plainly(Walk *walk, int64_t stop, int64_t capacity) noexcept nogil:
-    """Walks from batch to batch, up to a position or a number of rows."""
+    """Walk from batch to batch, up to a position or a number of rows."""
     cdef const uint8_t *p
-    cdef int64_t position = walk.position, size = 0, left, at_hand
+    cdef int64_t position = walk.position, size = 0, left, available
     cdef int64_t count = walk.count
     cdef int status = KS_OK
     while True:
@@ -69,18 +69,18 @@ cdef void walk_plainly(Walk *walk, int64_t stop, int64_t capacity) noexcept nogi
             status = KS_OUTPUT_FULL
             break
         left = walk.source_size - position
-        at_hand = walk.window_stop - position
-        if at_hand < KS_SIZE_UP_TO_MAGIC and at_hand < left:
+        available = walk.window_stop - position
+        if available < KS_SIZE_UP_TO_MAGIC and available < left:
             status = KS_NEED_WINDOW
             break
         p = walk.window + (position - walk.window_start)
         status = ks_frame_batch(p, left, &size)
         if status != KS_OK:
             break
-        if at_hand < ks_header_size(<signed char>p[KS_AT_magic]):
+        if available < ks_header_size(<signed char>p[KS_AT_magic]):
             status = KS_NEED_WINDOW
             break
-        ks_read_batch_row(p, at_hand, position, &walk.rows[count])
+        ks_read_batch_row(p, available, position, &walk.rows[count])
         count += 1
         position += size
     walk.count = count
@@ -88,14 +88,14 @@ cdef void walk_plainly(Walk *walk, int64_t stop, int64_t capacity) noexcept nogi
     walk.status = status
 
 
-# ---- many walks at once ---------------------------------------------------------------
+# ---- interleaved walks ----------------------------------------------------------------
 #
-# The address of the next header stands in the current one, so one walk waits for memory
-# at every step. Here several walks take steps in turn. Where they start is taken from an
-# index, or guessed; each but the first counts only if the one before it arrives exactly at
-# its start. Then all of its steps are those that a plain walk takes, because a step depends
-# on nothing but the bytes from there on. Chains note positions only; rows are read in order
-# afterwards, from headers that are in the cache by then and whose addresses are known.
+# The address of the next header depends on the current one, so a walk waits for memory at
+# every step. Here several walks take their steps alternately. Their starts come from an index
+# or are guessed. A walk is used only if the walk before it arrives exactly at its start: then
+# all of its steps equal the steps of a plain walk, because a step depends only on the bytes
+# from its position on. Chains record positions; rows are read afterwards in order, from headers
+# that are in the cache by then.
 
 cdef extern from "batch_chains.h" nogil:
     const int KS_CHAINS
@@ -105,7 +105,7 @@ cdef extern from "batch_chains.h" nogil:
         int64_t *start
         int64_t *position
         int64_t *steps
-        int64_t[1][512] noted
+        int64_t[1][512] visited
     void ks_walk_chains(
         ks_chains *chains, const uint8_t *source, int64_t source_size, int64_t max_steps
     )
@@ -113,14 +113,14 @@ cdef extern from "batch_chains.h" nogil:
 
 cdef enum:
     MAX_STEPS_WITHOUT = 1 << 20
-    GUESS_DEPTH = 3            # plausible headers in a row that make a guess
-    MAX_CANDIDATES = 64        # looked at before a guess is given up
+    GUESS_DEPTH = 3            # consecutive plausible headers that make a guess
+    MAX_CANDIDATES = 64        # positions that are tried for a guess
 
 
 cdef int64_t guess_start(
     const Walk *walk, int64_t position, int64_t limit, int64_t last_offset
 ) noexcept nogil:
-    """Position of the first likely batch in [position, limit), or -1."""
+    """Return the position of the first plausible batch in [position, limit), or -1."""
     cdef const uint8_t *p
     cdef const uint8_t *found
     for _ in range(MAX_CANDIDATES):
@@ -152,7 +152,7 @@ cdef bint is_likely_chain(const Walk *walk, int64_t position, int64_t last_offse
 
 
 cdef int64_t known_start(const Walk *walk, int64_t position, int64_t limit) noexcept nogil:
-    """The first position in [position, limit) where a batch is said to start, or -1."""
+    """Return the first batch position of the index in [position, limit), or -1."""
     cdef const int64_t *known = walk.chaining.known
     cdef int64_t first = 0, last = walk.chaining.known_count, middle
     while first < last:
@@ -169,7 +169,7 @@ cdef int64_t known_start(const Walk *walk, int64_t position, int64_t limit) noex
 cdef int64_t find_start(
     const Walk *walk, int64_t target, int64_t spacing, int64_t batch_size, bint can_guess
 ) noexcept nogil:
-    """Where a chain may start, at a position or not far behind it; -1 if nowhere."""
+    """Return where a chain may start, at a position or shortly after it; -1 if nowhere."""
     cdef const uint8_t *p = walk.window + (walk.position - walk.window_start)
     cdef int64_t end = walk.source_size - KS_BATCH_HEADER_SIZE
     cdef int64_t start = known_start(walk, target, min(target + spacing, end))
@@ -180,11 +180,11 @@ cdef int64_t find_start(
 
 
 cdef bint place_chains(const Walk *walk, ks_chains *chains, int64_t batch_size) noexcept nogil:
-    """Spreads chains over what lies ahead; False if that is too little."""
+    """Distribute chains over the next bytes; False if there are too few."""
     cdef const uint8_t *p = walk.window + (walk.position - walk.window_start)
     cdef int64_t ahead = walk.stop - walk.position
     cdef int64_t room = (walk.capacity - walk.count) // KS_CHAINS
-    # Chains are placed as if batches were a little larger than they were: some are.
+    # The spacing allows for batches that are a little larger than before.
     cdef int64_t steps = min(walk.chaining.steps, room) * 7 // 8
     cdef int64_t spacing = min(ahead // KS_CHAINS, batch_size * steps)
     cdef int64_t start
@@ -194,7 +194,7 @@ cdef bint place_chains(const Walk *walk, ks_chains *chains, int64_t batch_size) 
         return False
     if spacing < batch_size * (walk.chaining.steps // 16) or spacing < KS_BATCH_HEADER_SIZE:
         return False
-    # There is a header's room behind p. Of magic 0 and 1, no start can be guessed.
+    # There are bytes for a header at p. Starts can be guessed for magic 2 only.
     can_guess = p[KS_AT_magic] == 2 and batch_size <= walk.chaining.largest_batch
     if not can_guess and walk.chaining.known_count == 0:
         return False
@@ -213,10 +213,11 @@ cdef bint place_chains(const Walk *walk, ks_chains *chains, int64_t batch_size) 
 
 
 cdef int64_t read_chains(Walk *walk, const ks_chains *chains) noexcept nogil:
-    """Reads the rows of the chains that count; returns how many of them were won by a guess.
+    """
+    Read the rows of the connected chains; return how many rows later chains contributed.
 
-    A plain walk fills the gaps: behind a chain that ran out of steps, and where a guess
-    was wrong. It stops at the first thing that is no batch, and that ends the walk.
+    A plain walk fills the gaps after a chain without further steps and after a wrong guess. It
+    stops at the first bytes that are not a batch, which end the walk.
     """
     cdef int64_t steps, rows = 0
     cdef bint is_full
@@ -229,11 +230,11 @@ cdef int64_t read_chains(Walk *walk, const ks_chains *chains) noexcept nogil:
         if walk.position > chains.start[i]:
             continue
         steps = min(chains.steps[i], walk.capacity - walk.count)
-        read_noted(walk, &chains.noted[i][0], steps)
+        read_rows_at(walk, &chains.visited[i][0], steps)
         if i > 0:
             rows += steps
         if steps < chains.steps[i]:
-            walk.position = chains.noted[i][steps]
+            walk.position = chains.visited[i][steps]
             walk.status = KS_OUTPUT_FULL
             return rows
         walk.position = chains.position[i]
@@ -242,8 +243,8 @@ cdef int64_t read_chains(Walk *walk, const ks_chains *chains) noexcept nogil:
     return rows
 
 
-cdef void read_noted(Walk *walk, const int64_t *positions, int64_t count) noexcept nogil:
-    """Reads rows whose positions are known: no row waits for the one before it."""
+cdef void read_rows_at(Walk *walk, const int64_t *positions, int64_t count) noexcept nogil:
+    """Read rows at known positions: no row waits for the one before it."""
     cdef const uint8_t *source = walk.window - walk.window_start
     cdef ks_batch_row *rows = walk.rows + walk.count
     cdef int64_t i
@@ -274,7 +275,7 @@ cdef void walk_in_chains(Walk *walk) noexcept nogil:
                 break
             plain_steps = walk.chaining.first_steps
             batch_size = (walk.position - start) // (walk.count - before)
-        # Guessing does not serve here: try again later, and later each time.
+        # Guesses fail here: try again later, after increasing intervals.
         plain_steps = min(4 * plain_steps, MAX_STEPS_WITHOUT)
 
 
@@ -304,22 +305,22 @@ def scan_into(
         window_start + len(window) <= source_size.
     rows : writable contiguous array of BATCH_DTYPE
     in_chains : bool, default False
-        Walk several chains at once; only if the window reaches to the source's end.
+        Walk in interleaved chains; ignored unless the window ends at the source's end.
     chain_steps, first_steps, smallest_batch, largest_batch : int, optional
-        How chains are used, see Chaining; measured, and of no consequence for the rows.
-        The CPU's prefetchers serve small batches well; guessing a start reads half a
-        batch, which is much of a large one.
+        Parameters of chains, see Chaining. They were measured, and do not affect the rows. The
+        CPU's prefetchers suffice for small batches; guessing a start reads half a batch, which
+        is expensive for large ones.
     known_starts : contiguous array of int64, optional
-        Positions where batches are said to start, ascending: where chains start. A lie
-        costs time, and is of no consequence for the rows either.
+        Batch positions of an index, ascending, for the starts of chains. Wrong positions cost
+        time but do not affect the rows.
 
     Returns
     -------
     status : int
     count : int
-        Rows written.
+        Number of rows written.
     position : int
-        Of the batch that the walk stopped at, or of the byte that faulted.
+        Position at which the walk stopped, or of the byte that faulted.
     """
     cdef Walk walk
     cdef int64_t fault
@@ -329,7 +330,7 @@ def scan_into(
         and window_start + window.shape[0] <= source_size
         and stop <= source_size
     ):
-        raise ValueError("window and positions do not lie within the source")
+        raise ValueError("window or positions exceed the source")
     if window.shape[0] == 0 or window_start + window.shape[0] < source_size:
         in_chains = False
     walk.window = data
@@ -376,15 +377,15 @@ def guess(
     const uint8_t[::1] source not None, int64_t position, int64_t limit, int64_t last_offset
 ):
     """
-    Find what looks like the start of a batch of magic 2.
+    Find a plausible start of a batch of magic 2.
 
     Parameters
     ----------
     source : buffer of bytes
     position, limit : int
-        Where to look: 0 <= position, and up to here or a header before the end.
+        Range to search; it ends at `limit` or one header before the end.
     last_offset : int
-        Offsets of the batch and its followers are higher.
+        The batch must have higher offsets.
 
     Returns
     -------

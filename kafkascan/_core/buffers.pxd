@@ -1,4 +1,4 @@
-"""The buffers that positions of records count in."""
+"""The buffers that contain the bytes of records."""
 
 from libc.stdint cimport int64_t, uint8_t, uintptr_t
 
@@ -12,7 +12,7 @@ cdef struct Buffers:
 cdef inline const uint8_t *bytes_at(
     const Buffers *buffers, int64_t buffer, int64_t position, int64_t size
 ) noexcept nogil:
-    """Where bytes of a buffer lie; NULL if they are not in it."""
+    """Address of bytes of a buffer; NULL if they are out of bounds."""
     if buffer < 0 or buffer >= buffers.count:
         return NULL
     if position < 0 or size < 0 or size > buffers.sizes[buffer] - position:

@@ -1,13 +1,10 @@
 from typing import Any
 
+from kafkascan._core.producers import LogCursor
+
+producer_amount_row: memoryview
+
 def count_into(
-    rows: Any,
-    kinds: Any,
-    counts: Any,
-    used: int,
-    slots: Any,
-    next_offset: int,
-    holes: int,
-    expiration_ms: int,
-) -> tuple[int, int, int, int, int]: ...
+    rows: Any, kinds: Any, counts: Any, used: int, slots: Any, cursor: LogCursor
+) -> tuple[int, int, int]: ...
 def index_counts(counts: Any, used: int, slots: Any) -> None: ...

@@ -1,4 +1,4 @@
-"""Rows of the batch table to what each producer wrote: how much, how, and in which order."""
+"""Count batches per producer: amounts, timestamps, codecs and the order of batches."""
 
 import os
 
@@ -15,20 +15,21 @@ from kafkascan._core.layout cimport (
     KS_TRANSACTIONAL_BIT,
     ks_batch_row,
 )
+from kafkascan._core.markers cimport ABORT, COMMIT
 from kafkascan._core.producer_ids cimport hashed, last_offset, plus
 from kafkascan._core.producer_orders cimport (
+    advance,
     begin_order,
+    check_marker,
+    check_order,
     largest_sequence,
-    log_place,
-    note_hole,
-    note_marker,
-    note_order,
+    log_cursor,
     producer_order,
 )
+from kafkascan._core.producers cimport LogCursor
 
-# What is said of one producer, in numbers of eight bytes each.
-cdef struct producer_count:
-    producer_order order
+# How much a producer wrote. The dtype PRODUCER_COUNTS is derived from producer_order and this.
+cdef struct producer_amount:
     int64_t batches
     int64_t records
     int64_t size_in_bytes
@@ -39,28 +40,36 @@ cdef struct producer_count:
     int64_t last_timestamp
     int64_t transactional_batches
     int64_t markers
-    int64_t codecs                 # a bit for each
+    int64_t codecs                 # one bit per codec
     int64_t compressed_batches
     int64_t spanning_batches
     int64_t span_ms_total
     int64_t span_ms_max
 
+cdef struct producer_count:
+    producer_order order
+    producer_amount amount
+
 cdef struct State:
     producer_count *counts
     int64_t used
     int64_t capacity
-    int32_t *slots                 # where the entry of a producer is, by hash; -1: nowhere
+    int32_t *slots                 # hash table of indexes into counts; -1: free
     uint64_t mask
-    log_place place
 
+cdef producer_amount _amount
+
+# One row, from which Python derives a dtype.
+producer_amount_row = <producer_amount[:1]> &_amount
 
 cdef uint64_t secret = int.from_bytes(os.urandom(8), "little")
 
 
-cdef producer_count *find(State *state, int64_t producer_id) noexcept nogil:
-    """Return the entry of a producer, a fresh one for one that is new; NULL: no room."""
+cdef producer_count *find_or_add(State *state, int64_t producer_id) noexcept nogil:
+    """Return the counts of a producer, new ones if there are none; NULL if there is no room."""
     cdef uint64_t at = hashed(producer_id, secret) & state.mask
     cdef producer_count *entry
+    cdef producer_amount *amount
     while state.slots[at] >= 0:
         entry = &state.counts[state.slots[at]]
         if entry.order.producer_id == producer_id:
@@ -72,53 +81,89 @@ cdef producer_count *find(State *state, int64_t producer_id) noexcept nogil:
     entry = &state.counts[state.used]
     state.used += 1
     begin_order(&entry.order, producer_id)
-    entry.batches = entry.records = entry.size_in_bytes = entry.largest_batch = 0
-    entry.first_offset = entry.last_offset = -1
-    entry.first_timestamp = entry.last_timestamp = -1
-    entry.transactional_batches = entry.markers = entry.codecs = entry.compressed_batches = 0
-    entry.spanning_batches = entry.span_ms_total = entry.span_ms_max = 0
+    amount = &entry.amount
+    amount.batches = amount.records = amount.size_in_bytes = amount.largest_batch = 0
+    amount.first_offset = amount.last_offset = -1
+    amount.first_timestamp = amount.last_timestamp = -1
+    amount.transactional_batches = amount.markers = amount.codecs = amount.compressed_batches = 0
+    amount.spanning_batches = amount.span_ms_total = amount.span_ms_max = 0
     return entry
 
 
-cdef void note_amount(producer_count *entry, const ks_batch_row *row) noexcept nogil:
+cdef void add_batch(producer_amount *amount, const ks_batch_row *row) noexcept nogil:
     cdef int64_t size = <int64_t>row.batch_length + KS_LOG_OVERHEAD
     cdef int codec = row.attributes & KS_COMPRESSION_MASK
-    entry.batches += 1
-    entry.records += row.records_count if row.records_count > 0 else 0
-    entry.size_in_bytes = plus(entry.size_in_bytes, size)
-    if size > entry.largest_batch:
-        entry.largest_batch = size
-    if entry.first_offset < 0:
-        entry.first_offset = row.base_offset
-    entry.last_offset = last_offset(row)
-    entry.codecs |= 1 << codec
-    entry.compressed_batches += codec != 0
+    amount.batches += 1
+    amount.records += row.records_count if row.records_count > 0 else 0
+    amount.size_in_bytes = plus(amount.size_in_bytes, size)
+    if size > amount.largest_batch:
+        amount.largest_batch = size
+    if amount.first_offset < 0:
+        amount.first_offset = row.base_offset
+    amount.last_offset = last_offset(row)
+    amount.codecs |= 1 << codec
+    amount.compressed_batches += codec != 0
     if row.magic >= 2 and row.attributes & KS_TRANSACTIONAL_BIT:
-        entry.transactional_batches += 1
-    note_times(entry, row)
+        amount.transactional_batches += 1
+    add_times(amount, row)
 
 
-cdef void note_times(producer_count *entry, const ks_batch_row *row) noexcept nogil:
+cdef void add_times(producer_amount *amount, const ks_batch_row *row) noexcept nogil:
     cdef int64_t span
     cdef bint has_base = row.magic >= 2 and not row.attributes & KS_DELETE_HORIZON_BIT
     if row.max_timestamp >= 0:
-        if row.max_timestamp > entry.last_timestamp:
-            entry.last_timestamp = row.max_timestamp
-        if entry.first_timestamp < 0 or row.max_timestamp < entry.first_timestamp:
-            entry.first_timestamp = row.max_timestamp
+        if row.max_timestamp > amount.last_timestamp:
+            amount.last_timestamp = row.max_timestamp
+        if amount.first_timestamp < 0 or row.max_timestamp < amount.first_timestamp:
+            amount.first_timestamp = row.max_timestamp
     if not has_base or row.base_timestamp < 0:
         return
-    if entry.first_timestamp < 0 or row.base_timestamp < entry.first_timestamp:
-        entry.first_timestamp = row.base_timestamp
-    # LOG_APPEND_TIME is one time for all records of a batch.
+    if amount.first_timestamp < 0 or row.base_timestamp < amount.first_timestamp:
+        amount.first_timestamp = row.base_timestamp
+    # LOG_APPEND_TIME gives all records of a batch the same time.
     if row.attributes & KS_TIMESTAMP_TYPE_BIT or row.records_count < 2:
         return
     if row.max_timestamp >= row.base_timestamp:
         span = row.max_timestamp - row.base_timestamp
-        entry.spanning_batches += 1
-        entry.span_ms_total = plus(entry.span_ms_total, span)
-        if span > entry.span_ms_max:
-            entry.span_ms_max = span
+        amount.spanning_batches += 1
+        amount.span_ms_total = plus(amount.span_ms_total, span)
+        if span > amount.span_ms_max:
+            amount.span_ms_max = span
+
+
+cdef int count_rows(
+    State *state,
+    log_cursor *log,
+    const ks_batch_row[::1] rows,
+    const int8_t[::1] kinds,
+    int64_t *rows_done,
+) noexcept nogil:
+    cdef const ks_batch_row *row
+    cdef producer_count *entry = NULL
+    cdef int64_t i = 0, n = rows.shape[0], id_
+    cdef int status = KS_OK
+    cdef log_cursor cursor = log[0]    # a copy, which stays in registers
+    while i < n:
+        row = &rows[i]
+        id_ = row.producer_id if row.magic >= 2 and row.producer_id >= 0 else -1
+        if entry == NULL or entry.order.producer_id != id_:
+            entry = find_or_add(state, id_)
+            if entry == NULL:
+                status = KS_OUTPUT_FULL
+                break
+        advance(&cursor, row)
+        if row.magic >= 2 and row.attributes & KS_CONTROL_BIT:
+            if id_ >= 0 and kinds[i] in (ABORT, COMMIT):
+                entry.amount.markers += 1
+                check_marker(&cursor, &entry.order, row)
+        else:
+            add_batch(&entry.amount, row)
+            if id_ >= 0:
+                check_order(&cursor, &entry.order, row)
+        i += 1
+    log[0] = cursor
+    rows_done[0] = i
+    return status
 
 
 def count_into(
@@ -127,95 +172,68 @@ def count_into(
     producer_count[::1] counts not None,
     int64_t used,
     int32_t[::1] slots not None,
-    int64_t next_offset,
-    int64_t holes,
-    int64_t expiration_ms,
+    LogCursor cursor not None,
 ):
     """
-    Count batches to the producers that wrote them, one after the other.
+    Add batches to the counts of their producers.
 
     Parameters
     ----------
     rows : contiguous array of BATCH_DTYPE
     kinds : array of int8, as long
-        Of a control batch, whether it is a marker: 0 or 1.
+        The marker kind of each control batch.
     counts : contiguous writable array of PRODUCER_COUNTS, shape (capacity,)
     used : int
         Entries in use.
     slots : writable array of int32, shape (a power of two above the capacity,)
-        Where producers are found; -1 where there is none.
-    next_offset : int
-        That follows the batch before; -1 at the beginning of a log.
-    holes : int
-        Places in the log before, at which offsets are missing.
-    expiration_ms : int
-        After which a broker forgets an idle producer.
+        Hash table of the producers; see `index_counts`.
+    cursor : LogCursor
+        It is moved past the rows.
 
     Returns
     -------
     status : int
         OUTPUT_FULL if there is no room for another producer.
-    rows_done, used, next_offset, holes : int
+    rows_done, used : int
     """
     cdef State state
-    cdef const ks_batch_row *row
-    cdef producer_count *entry = NULL
-    cdef int64_t i = 0, n = rows.shape[0], id_
-    cdef int status = KS_OK
+    cdef int64_t rows_done = 0
+    cdef int status
     if not 0 <= used <= counts.shape[0] or counts.shape[0] >= largest_sequence:
-        raise ValueError("there cannot be more producers than there is room for")
+        raise ValueError("used must not exceed the number of counts, which is below 2**31")
     if slots.shape[0] <= counts.shape[0] or slots.shape[0] & (slots.shape[0] - 1):
-        raise ValueError("slots must be a power of two that exceeds the entries")
-    if kinds.shape[0] != n:
-        raise ValueError("there must be a kind for each row")
+        raise ValueError("slots must be a power of two that exceeds the counts")
+    if kinds.shape[0] != rows.shape[0]:
+        raise ValueError("kinds must be as long as rows")
     state.counts = &counts[0] if counts.shape[0] else NULL
     state.used, state.capacity = used, counts.shape[0]
     state.slots, state.mask = &slots[0], slots.shape[0] - 1
-    state.place.holes, state.place.next_offset = holes, next_offset
-    state.place.expiration_ms = expiration_ms
     with nogil:
-        while i < n:
-            row = &rows[i]
-            id_ = row.producer_id if row.magic >= 2 and row.producer_id >= 0 else -1
-            if entry == NULL or entry.order.producer_id != id_:
-                entry = find(&state, id_)
-            if entry == NULL:
-                status = KS_OUTPUT_FULL
-                break
-            note_hole(&state.place, row)
-            if row.magic >= 2 and row.attributes & KS_CONTROL_BIT:
-                if id_ >= 0 and kinds[i] in (0, 1):
-                    entry.markers += 1
-                    note_marker(&state.place, &entry.order, row)
-            else:
-                note_amount(entry, row)
-                if id_ >= 0:
-                    note_order(&state.place, &entry.order, row)
-            i += 1
-    return status, i, state.used, state.place.next_offset, state.place.holes
+        status = count_rows(&state, &cursor.cursor, rows, kinds, &rows_done)
+    return status, rows_done, state.used
 
 
 def index_counts(
     const producer_count[::1] counts not None, int64_t used, int32_t[::1] slots not None
 ):
     """
-    Note where the producers of entries are found.
+    Build the hash table of the producers.
 
     Parameters
     ----------
     counts : contiguous array of PRODUCER_COUNTS
-        Each producer once.
+        With distinct producers.
     used : int
         Entries in use.
     slots : writable array of int32, shape (a power of two above the entries,)
-        Filled with -1 before.
+        All -1.
     """
     cdef uint64_t at, mask = slots.shape[0] - 1
     cdef int64_t i
     if not 0 <= used <= counts.shape[0] or counts.shape[0] >= largest_sequence:
-        raise ValueError("there cannot be more producers than there is room for")
+        raise ValueError("used must not exceed the number of counts, which is below 2**31")
     if slots.shape[0] <= counts.shape[0] or slots.shape[0] & (slots.shape[0] - 1):
-        raise ValueError("slots must be a power of two that exceeds the entries")
+        raise ValueError("slots must be a power of two that exceeds the counts")
     with nogil:
         for i in range(used):
             at = hashed(counts[i].order.producer_id, secret) & mask

@@ -1,4 +1,4 @@
-"""The kernels in use, for loops that sum by themselves."""
+"""The kernels in use, for loops of other modules."""
 
 from libc.stdint cimport uint8_t, uint32_t
 

@@ -1,4 +1,4 @@
-"""Checksums of bytes and of whole tables of batches."""
+"""Checksums of bytes, and verification of the checksums of batch tables."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -44,22 +44,22 @@ cdef str crc32c_name = ""
 
 
 cdef dict supported_kernels(const ks_crc_kernel *kernels, int count):
-    """Kernels that this CPU can run, by name, slowest first; each as its index."""
+    """Return the indexes of the kernels that the CPU supports, by name, slowest first."""
     return {kernels[i].name.decode(): i for i in range(count) if kernels[i].is_supported()}
 
 
 def implementations():
-    """Names of the CRC-32C kernels that this build and this CPU have, slowest first."""
+    """Return the names of the CRC-32C kernels that the build and the CPU support, slowest first."""
     return tuple(supported_kernels(ks_crc32c_kernels, ks_crc32c_kernel_count))
 
 
 def crc32_implementations():
-    """The same for CRC-32."""
+    """Return the names of the supported CRC-32 kernels, slowest first."""
     return tuple(supported_kernels(ks_crc32_kernels, ks_crc32_kernel_count))
 
 
 def implementation():
-    """Name of the CRC-32C kernel in use."""
+    """Return the name of the CRC-32C kernel in use."""
     return crc32c_name
 
 
@@ -67,23 +67,27 @@ cdef ks_crc_fn crc32c_kernel_named(str name) except? NULL:
     supported = supported_kernels(ks_crc32c_kernels, ks_crc32c_kernel_count)
     if name not in supported:
         raise ValueError(
-            f"CRC-32C implementation {name!r} is not one of those that this build and "
-            f"this CPU have: {', '.join(supported)}"
+            f"CRC-32C implementation {name!r} is not supported by this build and CPU;"
+            f" supported are: {', '.join(supported)}"
         )
     return ks_crc32c_kernels[<int>supported[name]].run
 
 
 def choose(name):
-    """Choose the CRC-32C kernel for the life of the process: by name, or the fastest (None).
+    """
+    Choose the CRC-32C kernel of the process.
 
-    A kernel that does not give the known answers is refused.
+    Parameters
+    ----------
+    name : str or None
+        None chooses the fastest one. A kernel that returns wrong values is rejected.
     """
     global crc32c_kernel, crc32c_name
     if name is None:
         *_, name = implementations()
     cdef ks_crc_fn kernel = crc32c_kernel_named(name)
     if not ks_crc32c_answers_correctly(kernel):
-        raise RuntimeError(f"CRC-32C implementation {name!r} gives wrong answers on this CPU")
+        raise RuntimeError(f"CRC-32C implementation {name!r} returns wrong values on this CPU")
     crc32c_kernel = kernel
     crc32c_name = name
 
@@ -92,12 +96,13 @@ cdef ks_crc_fn fastest_crc32() except? NULL:
     *_, index = supported_kernels(ks_crc32_kernels, ks_crc32_kernel_count).values()
     cdef ks_crc_fn kernel = ks_crc32_kernels[<int>index].run
     if not ks_crc32_answers_correctly(kernel):
-        raise RuntimeError("the CRC-32 implementation gives wrong answers on this CPU")
+        raise RuntimeError("the CRC-32 implementation returns wrong values on this CPU")
     return kernel
 
 
 def crc32c(data, uint32_t value, name=None):
-    """CRC-32C of `data` after bytes whose CRC-32C is `value`.
+    """
+    Return the CRC-32C of `data` after bytes whose CRC-32C is `value`.
 
     Returns
     -------
@@ -109,7 +114,7 @@ def crc32c(data, uint32_t value, name=None):
 
 
 def crc32(data, uint32_t value, name=None):
-    """CRC-32 (zlib's) of `data` after bytes whose CRC-32 is `value`; returns as crc32c()."""
+    """Return the CRC-32 (as zlib's) of `data` after bytes whose CRC-32 is `value`, as `crc32c`."""
     if name is None:
         return run_kernel(crc32_kernel, data, value)
     index = supported_kernels(ks_crc32_kernels, ks_crc32_kernel_count)[name]
@@ -129,11 +134,11 @@ cdef void run_sum(void *context) noexcept nogil:
 
 
 cdef enum:
-    WORTH_RELEASING = 4096     # bytes that take longer than giving up the GIL does
+    WORTH_RELEASING = 4096     # bytes from which on releasing the GIL pays off
 
 
 cdef tuple run_kernel(ks_crc_fn kernel, data, uint32_t value):
-    # A plain buffer, not a typed memoryview: that costs as much as summing kilobytes.
+    # A plain buffer: creating a typed memoryview costs as much as summing kilobytes.
     cdef Py_buffer view
     cdef int64_t fault = -1
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -169,15 +174,16 @@ cdef struct Verification:
     const ks_batch_row *rows
     int64_t count
     uint8_t *verdicts
-    int64_t row            # the row at work, for the report
+    int64_t row            # the current row
     int status
 
 
 cdef int locate_row(const Verification *job, const ks_batch_row *row, Batch *batch) noexcept nogil:
-    """Finds a row's batch in the window, and trusts nothing that the row says.
+    """
+    Find the batch of a row in the window, and compare it with the row.
 
-    Rows come from the caller: edited, stale or of another file for all we know. What
-    is summed later is bounded by the bytes themselves, read once, not by the row.
+    Rows come from the caller and may be edited, stale or of another file. The range that is summed
+    later depends on the size in the bytes, which is read once, not on the row.
     """
     cdef int64_t position = row.position, at
     cdef int status
@@ -226,11 +232,10 @@ def verify_into(
     uint8_t[::1] verdicts not None,
 ):
     """
-    Compare stored with computed checksums, row by row.
+    Compare stored and computed checksums, row by row.
 
-    Stops with KS_NEED_WINDOW at a row whose batch is not whole in the window; if that is
-    the first one and the window starts at it, the row matches the source so far as the
-    window shows it.
+    Stops with KS_NEED_WINDOW at a row whose batch is not completely in the window. If it is the
+    first row and the window starts at its batch, the row matches the header in the window.
 
     Parameters
     ----------
@@ -239,13 +244,13 @@ def verify_into(
     window_start, source_size : int
     rows : contiguous array of BATCH_DTYPE
     verdicts : writable buffer of bytes
-        One byte per row: 1 where the checksums agree, else 0.
+        One byte per row: 1 if the checksums agree, else 0.
 
     Returns
     -------
     status : int
     row : int
-        Number of rows done; the row that the status is about.
+        Number of verified rows, and the row that the status is about.
     position : int
         Position in the source of the byte that faulted, for KS_SOURCE_FAULT.
     """
@@ -254,7 +259,7 @@ def verify_into(
     if verdicts.shape[0] != rows.shape[0]:
         raise ValueError("rows and verdicts differ in length")
     if not (0 <= window_start and window_start + window.shape[0] <= source_size):
-        raise ValueError("window does not lie within the source")
+        raise ValueError("the window exceeds the source")
     if rows.shape[0] == 0:
         return KS_OK, 0, 0
     job.crc32c = crc32c_kernel

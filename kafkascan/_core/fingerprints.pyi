@@ -1,5 +1,7 @@
 from typing import Any
 
+blank_fingerprint: Any
+
 def take_into(rows: Any, out: Any) -> None: ...
 def pair_by_offset(
     left: Any, right: Any, left_row: int, right_row: int, runs: Any

@@ -1,4 +1,4 @@
-"""What rows tell of the content of batches, and two such tables held against each other."""
+"""Fingerprints of batch rows, and pairs of same batches in two tables of fingerprints."""
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t
 
@@ -14,7 +14,12 @@ cdef packed struct fingerprint:
     int32_t leader_epoch
     int8_t magic
 
-# Neighbouring rows of the left table that are the same as neighbouring ones of the right table.
+# NumPy reads the dtype from the buffer of this one row.
+cdef fingerprint _blank
+blank_fingerprint = <fingerprint[:1]>&_blank
+
+
+# Neighbouring rows that are the same in both tables.
 cdef struct run:
     int64_t left
     int64_t right
@@ -28,13 +33,13 @@ def take_into(const ks_batch_row[::1] rows not None, fingerprint[::1] out not No
     Parameters
     ----------
     rows : contiguous array of BATCH_DTYPE, n rows
-    out : contiguous writable array of FINGERPRINT, as long
+    out : contiguous writable array of FINGERPRINT, n rows
     """
     cdef const ks_batch_row *row
     cdef fingerprint *one
     cdef int64_t i, n = rows.shape[0]
     if out.shape[0] != n:
-        raise ValueError("there must be a fingerprint for each row")
+        raise ValueError("out and rows differ in length")
     with nogil:
         for i in range(n):
             row, one = &rows[i], &out[i]
@@ -64,27 +69,27 @@ def pair_by_offset(
     int64_t[:, ::1] runs not None,
 ):
     """
-    Pair batches of the same last offset that have the same content.
+    Pair batches that have the same last offset and the same content.
 
     Parameters
     ----------
     left, right : contiguous arrays of FINGERPRINT
         Last offsets ascend in both.
     left_row, right_row : int
-        Where to begin: rows at or above 0.
+        Rows to begin with.
     runs : writable array of int64, shape (capacity, 3)
-        Gets rows of both, and how many neighbours are the same.
+        Filled: a row of each table, and how many rows from there on are the same.
 
     Returns
     -------
     status : int
-        OUTPUT_FULL if there is no room for another run.
+        OUTPUT_FULL if another run does not fit.
     count : int
         Runs written.
     left_row, right_row : int
-        Where it ended.
+        Rows to continue with.
     epoch_changes : int
-        Pairs of different leader epochs.
+        Number of pairs with different leader epochs.
     """
     cdef const fingerprint *one
     cdef const fingerprint *other
@@ -93,7 +98,7 @@ def pair_by_offset(
     cdef int64_t i = left_row, j = right_row, count = 0, changes = 0
     cdef int status = KS_OK
     if i < 0 or j < 0 or runs.shape[1] != 3:
-        raise ValueError("rows must not be negative, and runs have three fields")
+        raise ValueError("rows must not be negative, and runs must have three columns")
     with nogil:
         while i < n and j < m:
             one, other = &left[i], &right[j]
@@ -120,7 +125,7 @@ def pair_by_offset(
 
 
 def are_ascending(const fingerprint[::1] rows not None):
-    """Tell whether each last offset is above the one before it."""
+    """Check whether the last offsets ascend."""
     cdef int64_t i, n = rows.shape[0]
     cdef bint found = True
     with nogil:

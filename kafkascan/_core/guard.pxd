@@ -1,4 +1,4 @@
-"""One fault guard for all of the compiled floor (see csrc/fault_guard.h)."""
+"""The fault guard that all loops over mapped bytes share (see csrc/fault_guard.h)."""
 
 from libc.stdint cimport int64_t, uint8_t
 

@@ -1,13 +1,22 @@
-"""Rows of the batch table to entries of a segment's indexes."""
+"""Build the entries of a segment's indexes from batch rows, and compare entries with rows."""
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kafkascan._core.layout cimport (
+    KS_OFFSET_INDEX_AT_position,
+    KS_OFFSET_INDEX_AT_relative_offset,
+    KS_OFFSET_INDEX_ENTRY_SIZE,
     KS_OFFSET_OVERFLOW,
     KS_OFFSETS_NOT_ASCENDING,
     KS_OK,
+    KS_TIME_INDEX_AT_relative_offset,
+    KS_TIME_INDEX_AT_timestamp,
+    KS_TIME_INDEX_ENTRY_SIZE,
     ks_batch_row,
+    ks_load_i64,
+    ks_load_u32,
 )
+from kafkascan._core.producer_ids cimport last_offset, plus
 
 
 cdef struct Building:
@@ -22,8 +31,8 @@ cdef struct Building:
     int64_t row
 
 
-cdef int note_time(Building *job, int64_t timestamp, int64_t relative) noexcept nogil:
-    """TimeIndex.maybeAppend: only what is later than the last entry, and never before it."""
+cdef int append_time(Building *job, int64_t timestamp, int64_t relative) noexcept nogil:
+    """TimeIndex.maybeAppend: add an entry if it is later than the last one."""
     cdef int64_t last = job.times[job.time_count - 1][0] if job.time_count else -1
     if job.time_count and relative < job.times[job.time_count - 1][1]:
         return KS_OFFSETS_NOT_ASCENDING
@@ -35,7 +44,7 @@ cdef int note_time(Building *job, int64_t timestamp, int64_t relative) noexcept 
 
 
 cdef int build(Building *job) noexcept nogil:
-    """LogSegment.recover, as far as the two indexes go."""
+    """The index entries that LogSegment.recover writes."""
     cdef const ks_batch_row *row
     cdef int64_t indexed_position = 0, latest = -1, latest_relative = 0
     cdef int64_t relative, indexed = -1
@@ -58,11 +67,11 @@ cdef int build(Building *job) noexcept nogil:
             job.offsets[job.offset_count][0] = relative
             job.offsets[job.offset_count][1] = row.position
             job.offset_count += 1
-            if note_time(job, latest, latest_relative) != KS_OK:
+            if append_time(job, latest, latest_relative) != KS_OK:
                 return KS_OFFSETS_NOT_ASCENDING
             indexed_position = row.position
         job.row += 1
-    return note_time(job, latest, latest_relative)
+    return append_time(job, latest, latest_relative)
 
 
 def build_into(
@@ -73,7 +82,7 @@ def build_into(
     int64_t[:, ::1] times not None,
 ):
     """
-    Compute the entries of both indexes.
+    Compute the entries of the offset index and the time index.
 
     Parameters
     ----------
@@ -86,16 +95,16 @@ def build_into(
     -------
     status : int
     row : int
-        The one that the status is about.
+        The row that the status is about.
     offset_count, time_count : int
         Entries written.
     """
     cdef Building job
     cdef int status
     if offsets.shape[0] <= rows.shape[0] or times.shape[0] <= rows.shape[0]:
-        raise ValueError("there must be room for an entry more than there are rows")
+        raise ValueError("offsets and times need one entry more than there are rows")
     if offsets.shape[1] != 2 or times.shape[1] != 2:
-        raise ValueError("entries have two fields")
+        raise ValueError("offsets and times must have two columns")
     job.rows = &rows[0] if rows.shape[0] else NULL
     job.count = rows.shape[0]
     job.base_offset = base_offset
@@ -106,3 +115,189 @@ def build_into(
     with nogil:
         status = build(&job)
     return status, job.row, job.offset_count, job.time_count
+
+
+# ---- comparing entries with rows --------------------------------------------------------
+
+cdef enum:
+    NEVER = 0x7FFFFFFFFFFFFFFF     # the position or offset that follows the last entry
+
+
+# The state between two calls, in numbers of eight bytes each.
+cdef struct Progress:
+    int64_t last                   # last offset of the rows so far
+    int64_t latest                 # latest timestamp of the rows so far
+    int64_t by_position            # entries of the offset index whose positions were passed
+    int64_t by_offset              # entries of the offset index whose offsets were passed
+    int64_t times                  # entries of the time index whose offsets were passed
+    int64_t are_offsets_wrong
+    int64_t are_times_wrong
+
+PROGRESS_SIZE = sizeof(Progress) // sizeof(int64_t)
+
+
+cdef struct Entries:
+    const uint8_t *offsets         # big-endian, as in the files
+    int64_t offset_count
+    const uint8_t *times
+    int64_t time_count
+    int64_t base_offset
+
+
+cdef inline const uint8_t *offset_entry(const Entries *entries, int64_t i) noexcept nogil:
+    return entries.offsets + i * KS_OFFSET_INDEX_ENTRY_SIZE
+
+
+cdef inline const uint8_t *time_entry(const Entries *entries, int64_t i) noexcept nogil:
+    return entries.times + i * KS_TIME_INDEX_ENTRY_SIZE
+
+
+cdef inline int64_t load_i32(const uint8_t *p) noexcept nogil:
+    return <int32_t>ks_load_u32(p)
+
+
+cdef inline int64_t position_at(const Entries *entries, int64_t i) noexcept nogil:
+    if i >= entries.offset_count:
+        return NEVER
+    return load_i32(offset_entry(entries, i) + KS_OFFSET_INDEX_AT_position)
+
+
+cdef inline int64_t offset_at(const Entries *entries, int64_t i) noexcept nogil:
+    if i >= entries.offset_count:
+        return NEVER
+    return plus(
+        entries.base_offset,
+        load_i32(offset_entry(entries, i) + KS_OFFSET_INDEX_AT_relative_offset),
+    )
+
+
+cdef inline int64_t time_at(const Entries *entries, int64_t i) noexcept nogil:
+    return ks_load_i64(time_entry(entries, i) + KS_TIME_INDEX_AT_timestamp)
+
+
+cdef inline int64_t time_offset_at(const Entries *entries, int64_t i) noexcept nogil:
+    if i >= entries.time_count:
+        return NEVER
+    return plus(
+        entries.base_offset,
+        load_i32(time_entry(entries, i) + KS_TIME_INDEX_AT_relative_offset),
+    )
+
+
+cdef bint is_right_offset(
+    const Entries *entries, int64_t i, const ks_batch_row *row, int64_t previous_offset
+) noexcept nogil:
+    """Whether an entry of the offset index exceeds the one before it and points at the row."""
+    cdef int64_t offset = offset_at(entries, i)
+    if (
+        position_at(entries, i) != row.position
+        or offset < row.base_offset
+        or offset <= previous_offset
+    ):
+        return False
+    if i == 0:
+        return offset >= entries.base_offset
+    return offset > offset_at(entries, i - 1) and row.position > position_at(entries, i - 1)
+
+
+cdef bint is_right_time(
+    const Entries *entries, int64_t i, const ks_batch_row *row, int64_t previous_latest
+) noexcept nogil:
+    """Whether an entry of the time index exceeds the one before it, and the row has its time
+    as the first of all rows."""
+    cdef int64_t time = time_at(entries, i)
+    if time != row.max_timestamp or time <= previous_latest:
+        return False
+    if i == 0:
+        return time >= 0 and time_offset_at(entries, i) >= entries.base_offset
+    return (
+        time > time_at(entries, i - 1)
+        and time_offset_at(entries, i) >= time_offset_at(entries, i - 1)
+    )
+
+
+cdef void compare(
+    const Entries *entries, const ks_batch_row *rows, int64_t count, Progress *progress
+) noexcept nogil:
+    cdef int64_t next_position = position_at(entries, progress.by_position)
+    cdef int64_t next_offset = offset_at(entries, progress.by_offset)
+    cdef int64_t next_time = time_offset_at(entries, progress.times)
+    cdef const ks_batch_row *row
+    cdef int64_t i, last
+    for i in range(count):
+        row = &rows[i]
+        last = last_offset(row)
+        if row.base_offset <= progress.last or last < row.base_offset:
+            # Offsets that do not ascend need the exact checks of Python.
+            progress.are_offsets_wrong = progress.are_times_wrong = True
+            return
+        while next_position <= row.position:
+            if not is_right_offset(entries, progress.by_position, row, progress.last):
+                progress.are_offsets_wrong = True
+            progress.by_position += 1
+            next_position = position_at(entries, progress.by_position)
+        while next_offset <= last:
+            if next_offset != row.base_offset and next_offset != last:
+                progress.are_offsets_wrong = True
+            progress.by_offset += 1
+            next_offset = offset_at(entries, progress.by_offset)
+        while next_time <= last:
+            if not is_right_time(entries, progress.times, row, progress.latest):
+                progress.are_times_wrong = True
+            progress.times += 1
+            next_time = time_offset_at(entries, progress.times)
+        progress.last = last
+        if row.max_timestamp > progress.latest:
+            progress.latest = row.max_timestamp
+
+
+def screen_entries(
+    const ks_batch_row[::1] rows not None,
+    const uint8_t[::1] offsets not None,
+    const uint8_t[::1] times not None,
+    int64_t base_offset,
+    int64_t[::1] progress not None,
+):
+    """
+    Compare the entries of a segment's indexes with the next rows of the segment.
+
+    Parameters
+    ----------
+    rows : contiguous array of BATCH_DTYPE
+        In file order.
+    offsets, times : buffers of bytes
+        Complete entries of ``.index`` and ``.timeindex``, big-endian.
+    base_offset : int
+        Base offset of the segment.
+    progress : writable array of int64, shape (PROGRESS_SIZE,)
+        State between calls: ``-1, -1, 0, 0, 0, 0, 0`` before the first one.
+
+    Returns
+    -------
+    are_offsets_right, are_times_right : bool
+        Whether the rows so far cover all entries, and all entries are right.
+    latest : int
+        The latest timestamp of the rows so far.
+    """
+    cdef Entries entries
+    cdef Progress *state
+    if progress.shape[0] != <int64_t>(sizeof(Progress) // sizeof(int64_t)):
+        raise ValueError("progress has a wrong size")
+    state = <Progress *>&progress[0]
+    if state.by_position < 0 or state.by_offset < 0 or state.times < 0:
+        raise ValueError("progress has a negative count")
+    entries.offsets = &offsets[0] if offsets.shape[0] else NULL
+    entries.offset_count = offsets.shape[0] // KS_OFFSET_INDEX_ENTRY_SIZE
+    entries.times = &times[0] if times.shape[0] else NULL
+    entries.time_count = times.shape[0] // KS_TIME_INDEX_ENTRY_SIZE
+    entries.base_offset = base_offset
+    if rows.shape[0]:
+        with nogil:
+            compare(&entries, &rows[0], rows.shape[0], state)
+    return (
+        not state.are_offsets_wrong
+        and state.by_position >= entries.offset_count
+        and state.by_offset >= entries.offset_count,
+        not state.are_times_wrong and state.times >= entries.time_count,
+        state.latest,
+    )

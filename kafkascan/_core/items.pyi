@@ -17,8 +17,8 @@ def views_into(
     batch: Any,
     position: Any,
     size: Any,
-    first_piece: Any,
-    piece_bits: int,
+    first_block: Any,
+    block_bits: int,
     views: Any,
 ) -> tuple[int, int]: ...
 def headers_into(
@@ -43,7 +43,3 @@ def addresses_into(
     size: Any,
     out: Any,
 ) -> tuple[int, int]: ...
-def addresses_of_bytes(items: list[Any], addresses: Any, sizes: Any) -> int: ...
-def addresses_of_offsets(
-    offsets: Any, start: int, size: int, addresses: Any, sizes: Any
-) -> bool: ...

@@ -1,22 +1,11 @@
-"""Items of any size, wherever they lie: brought together, viewed, and found in headers."""
+"""Keys, values and headers of records: gather their bytes, find their addresses, make views."""
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.list cimport PyList_GET_ITEM
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
 from kafkascan._core.buffers cimport Buffers, bytes_at
 from kafkascan._core.guard cimport run_guarded
-from kafkascan._core.layout cimport KS_OK, KS_ROW_MISMATCH, KS_SOURCE_FAULT, ks_prefetch
-
-
-ctypedef fused offset_t:
-    int32_t
-    int64_t
-
-
-cdef enum:
-    AHEAD = 8                      # objects in memory are asked for before they are needed
+from kafkascan._core.layout cimport KS_OK, KS_ROW_MISMATCH, KS_SOURCE_FAULT
 
 
 cdef extern from "varint.h" nogil:
@@ -26,14 +15,14 @@ cdef extern from "varint.h" nogil:
 cdef struct Gathering:
     Buffers buffers
     const int32_t *batch           # by item
-    const int32_t *buffer          # by batch; NULL where all is in buffer 0
+    const int32_t *buffer          # by batch
     int64_t batches
     const int64_t *position
     const int32_t *size
     int64_t count
     uint8_t *out
     int64_t out_size
-    int64_t *starts                # of items in `out`, and where the last one ends
+    int64_t *starts                # of items in `out`, and the end of the last one
     uint8_t *views
     bint failed
 
@@ -41,7 +30,7 @@ cdef struct Gathering:
 cdef inline const uint8_t *item_bytes(
     const Gathering *job, int64_t i, int64_t size
 ) noexcept nogil:
-    """Columns may change meanwhile: whoever uses the bytes has read their size, once."""
+    """Address of an item of a size, which the caller has read once: columns may change."""
     cdef int64_t batch = job.batch[i]
     if batch < 0 or batch >= job.batches:
         return NULL
@@ -78,7 +67,7 @@ cdef int start_gathering(
     if not (batch.shape[0] == position.shape[0] == size.shape[0]):
         raise ValueError("columns differ in length")
     if sizes.shape[0] == 0 or addresses.shape[0] != sizes.shape[0]:
-        raise ValueError("buffers and their sizes differ in number")
+        raise ValueError("addresses and sizes differ in length")
     job.buffers.addresses = &addresses[0]
     job.buffers.sizes = &sizes[0]
     job.buffers.count = sizes.shape[0]
@@ -103,7 +92,7 @@ def gather_into(
     int64_t[::1] starts not None,
 ):
     """
-    Copy items one behind the other.
+    Copy items, one after the other, into one buffer.
 
     Parameters
     ----------
@@ -111,11 +100,11 @@ def gather_into(
         Of the buffers; buffer 0 is the source, which may be a map.
     buffer_of_batch : array of int32
     batch, position, size : arrays of n
-        Where the items lie; a negative size is a null.
+        Location of each item; a negative size is a null.
     out : writable buffer of bytes
-        Of the size of all items.
+        Has the size of all items.
     starts : array of n + 1
-        Is filled with where each item starts in `out`.
+        Filled: the start of each item in `out`, and the end of the last one.
 
     Returns
     -------
@@ -141,7 +130,8 @@ def gather_into(
 
 
 cdef bint find_addresses(Gathering job, uintptr_t *out) noexcept nogil:
-    """The job is a copy, which stays in registers: no address that is written can change it."""
+    """Fill addresses. The job is passed by value, so that it stays in registers: the compiler
+    need not assume that a write to `out` changes it."""
     cdef const uint8_t *p
     cdef int64_t i, size
     for i in range(job.count):
@@ -165,7 +155,7 @@ def addresses_into(
     uintptr_t[::1] out not None,
 ):
     """
-    Find where items lie in memory; those that have no bytes lie nowhere, at 0.
+    Find the addresses of items in memory; an item without bytes has address 0.
 
     Parameters
     ----------
@@ -177,7 +167,7 @@ def addresses_into(
     -------
     status : int
     fault : int
-        0: no byte of them is touched.
+        0: the bytes of items are not read.
     """
     cdef Gathering job
     cdef bint is_found
@@ -191,81 +181,6 @@ def addresses_into(
     return (KS_OK if is_found else KS_ROW_MISMATCH), 0
 
 
-def addresses_of_offsets(
-    const offset_t[::1] offsets not None,
-    uintptr_t start,
-    int64_t size,
-    uintptr_t[::1] addresses not None,
-    int32_t[::1] sizes not None,
-):
-    """
-    Find where items lie that follow each other in one buffer.
-
-    Parameters
-    ----------
-    offsets : array of int32 or int64, shape (n + 1,)
-        Where each item starts in the buffer, and where the last one ends.
-    start, size : int
-        Of the buffer: its address, and its bytes.
-    addresses, sizes : arrays of n
-        Filled.
-
-    Returns
-    -------
-    bool
-        Whether all of them lie in the buffer, and none exceeds 2**31 - 1 bytes.
-    """
-    cdef int64_t i, first, last, n = sizes.shape[0]
-    cdef bint is_sound = True
-    if offsets.shape[0] != n + 1 or addresses.shape[0] != n:
-        raise ValueError("columns differ in length")
-    with nogil:
-        first = offsets[0]
-        is_sound = first >= 0
-        for i in range(n):
-            last = offsets[i + 1]
-            is_sound &= first <= last and last - first <= 0x7fffffff
-            addresses[i] = start + <uintptr_t>first
-            sizes[i] = <int32_t>(last - first)
-            first = last
-    return is_sound and first <= size
-
-
-def addresses_of_bytes(list items not None, uintptr_t[::1] addresses not None,
-                       int32_t[::1] sizes not None):
-    """
-    Find where bytes objects lie; None has size -1.
-
-    Parameters
-    ----------
-    items : list of bytes or None
-        Whoever uses the addresses must keep the objects.
-    addresses, sizes : arrays of n
-        Filled.
-
-    Returns
-    -------
-    int
-        The first item that is neither; n if there is none.
-    """
-    cdef int64_t i, n = len(items)
-    cdef object item
-    if addresses.shape[0] != n or sizes.shape[0] != n:
-        raise ValueError("columns differ in length")
-    for i in range(n):
-        if i + AHEAD < n:
-            ks_prefetch(<const void *>PyList_GET_ITEM(items, i + AHEAD))
-        item = items[i]
-        if item is None:
-            addresses[i], sizes[i] = 0, -1
-        elif PyBytes_CheckExact(item) and PyBytes_GET_SIZE(item) <= 0x7fffffff:
-            addresses[i] = <uintptr_t>PyBytes_AS_STRING(item)
-            sizes[i] = <int32_t>PyBytes_GET_SIZE(item)
-        else:
-            return i
-    return n
-
-
 # ---- Arrow's views -----------------------------------------------------------------------
 
 cdef enum:
@@ -275,8 +190,8 @@ cdef enum:
 
 cdef struct Viewing:
     Gathering items
-    const int32_t *first_piece     # by buffer: Arrow's number of its first piece
-    int piece_bits                 # a piece starts every 2**piece_bits bytes
+    const int32_t *first_block     # by buffer: Arrow's number of its first block
+    int block_bits                 # a block starts every 2**block_bits bytes
 
 
 cdef void make_views(void *context) noexcept nogil:
@@ -284,8 +199,8 @@ cdef void make_views(void *context) noexcept nogil:
     cdef Gathering *items = &job.items
     cdef const uint8_t *p
     cdef uint8_t *view
-    cdef int32_t size, piece, start
-    cdef int64_t i, mask = (<int64_t>1 << job.piece_bits) - 1
+    cdef int32_t size, block, start
+    cdef int64_t i, mask = (<int64_t>1 << job.block_bits) - 1
     for i in range(items.count):
         view = items.views + i * VIEW_SIZE
         memset(view, 0, VIEW_SIZE)
@@ -301,12 +216,12 @@ cdef void make_views(void *context) noexcept nogil:
             memcpy(view + 4, p, size)
             continue
         memcpy(view + 4, p, 4)
-        piece = <int32_t>(
-            job.first_piece[items.buffer[items.batch[i]]]
-            + (items.position[i] >> job.piece_bits)
+        block = <int32_t>(
+            job.first_block[items.buffer[items.batch[i]]]
+            + (items.position[i] >> job.block_bits)
         )
         start = <int32_t>(items.position[i] & mask)
-        memcpy(view + 8, &piece, 4)
+        memcpy(view + 8, &block, 4)
         memcpy(view + 12, &start, 4)
 
 
@@ -317,8 +232,8 @@ def views_into(
     const int32_t[::1] batch not None,
     const int64_t[::1] position not None,
     const int32_t[::1] size not None,
-    const int32_t[::1] first_piece not None,
-    int piece_bits,
+    const int32_t[::1] first_block not None,
+    int block_bits,
     uint8_t[:, ::1] views not None,
 ):
     """
@@ -328,10 +243,10 @@ def views_into(
     ----------
     addresses, sizes, buffer_of_batch, batch, position, size
         As of `gather_into`.
-    first_piece : array of int32, one per buffer
-        Number of the first of the pieces that Arrow gets of each buffer.
-    piece_bits : int
-        A piece starts every ``2**piece_bits`` bytes.
+    first_block : array of int32, one per buffer
+        Arrow's number of the first block of each buffer.
+    block_bits : int
+        A block starts every ``2**block_bits`` bytes.
     views : array of uint8, shape (n, 16)
 
     Returns
@@ -343,14 +258,14 @@ def views_into(
     cdef int64_t fault
     start_gathering(&job.items, addresses, sizes, buffer_of_batch, batch, position, size)
     if views.shape[0] != job.items.count or views.shape[1] != VIEW_SIZE:
-        raise ValueError("views and items differ in number")
-    if first_piece.shape[0] != sizes.shape[0] or not 0 < piece_bits < 31:
-        raise ValueError("pieces are not those of the buffers")
+        raise ValueError("views and items differ in length")
+    if first_block.shape[0] != sizes.shape[0] or not 0 < block_bits < 31:
+        raise ValueError("first_block or block_bits is out of range")
     if job.items.count == 0:
         return KS_OK, 0
     job.items.views = &views[0, 0]
-    job.first_piece = &first_piece[0]
-    job.piece_bits = piece_bits
+    job.first_block = &first_block[0]
+    job.block_bits = block_bits
     with nogil:
         fault = run_guarded(
             make_views, &job,
@@ -406,7 +321,7 @@ cdef void walk_headers(void *context) noexcept nogil:
         if count <= 0:
             continue
         batch = items.batch[i]
-        # The headers' own size is not known: each is checked against the buffer's end.
+        # The size of all headers is not stored: each one is checked against the buffer's end.
         p = NULL
         if 0 <= batch < items.batches:
             p = bytes_at(&items.buffers, items.buffer[batch], items.position[i], 0)

@@ -1,4 +1,4 @@
-"""What the C headers define, in the few words that Cython needs of it."""
+"""Declarations of the C headers for Cython."""
 
 from libc.stdint cimport (
     int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -64,6 +64,25 @@ cdef extern from "kafka_layout.h" nogil:
     const int KS_AT_max_timestamp
     const int KS_V0_AT_attributes
     const int KS_V1_AT_timestamp
+    const int KS_MIN_RECORD_SIZE
+    const int KS_OFFSET_INDEX_ENTRY_SIZE
+    const int KS_OFFSET_INDEX_AT_relative_offset
+    const int KS_OFFSET_INDEX_AT_position
+    const int KS_TIME_INDEX_ENTRY_SIZE
+    const int KS_TIME_INDEX_AT_timestamp
+    const int KS_TIME_INDEX_AT_relative_offset
+
+    const int KS_END_MARKER_SIZE
+    const int KS_MARKER_AT_record_length
+    const int KS_MARKER_AT_timestamp_delta
+    const int KS_MARKER_AT_offset_delta
+    const int KS_MARKER_AT_key_size
+    const int KS_MARKER_AT_key_version
+    const int KS_MARKER_AT_key_type
+    const int KS_MARKER_AT_value_size
+    const int KS_MARKER_AT_value_version
+    const int KS_MARKER_AT_coordinator_epoch
+    const int KS_MARKER_AT_headers_count
 
     const int KS_COMPRESSION_MASK
     const int KS_TIMESTAMP_TYPE_BIT
@@ -85,7 +104,7 @@ cdef extern from "batch_row.h" nogil:
         const uint8_t *p, int64_t left, int64_t *last_offset, int64_t *size
     )
     void ks_read_batch_row(
-        const uint8_t *p, int64_t at_hand, int64_t position, ks_batch_row *row
+        const uint8_t *p, int64_t available, int64_t position, ks_batch_row *row
     )
 
 

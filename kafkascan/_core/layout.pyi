@@ -8,6 +8,7 @@ offset_index_entry: tuple[Field, ...]
 transaction_index_entry: tuple[Field, ...]
 snapshot_header: tuple[Field, ...]
 producer_entry: tuple[Field, ...]
+end_marker: tuple[Field, ...]
 row_size: int
 log_overhead: int
 size_up_to_magic: int

@@ -1,4 +1,4 @@
-"""The C tables as Python data: fields, sizes, bits and statuses."""
+"""The tables of the C headers as Python data: fields, sizes, bits and statuses."""
 
 cdef extern from *:
     """
@@ -14,6 +14,7 @@ cdef extern from *:
     static const ks_field ks_txn_index_fields[] = {KS_TRANSACTION_INDEX_ENTRY(KS_AS_FIELD)};
     static const ks_field ks_snapshot_fields[] = {KS_SNAPSHOT_HEADER(KS_AS_FIELD)};
     static const ks_field ks_producer_fields[] = {KS_PRODUCER_ENTRY(KS_AS_FIELD)};
+    static const ks_field ks_end_marker_fields[] = {KS_END_MARKER(KS_AS_FIELD)};
     #define KS_COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
     typedef struct ks_status_text { const char *symbol; int number; const char *sentence; }
@@ -39,6 +40,7 @@ cdef extern from *:
     const ks_field *ks_txn_index_fields
     const ks_field *ks_snapshot_fields
     const ks_field *ks_producer_fields
+    const ks_field *ks_end_marker_fields
     const ks_status_text *ks_status_texts
     int BATCH_HEADER_COUNT "KS_COUNT(ks_batch_header_fields)"
     int MESSAGE_V0_COUNT "KS_COUNT(ks_message_v0_fields)"
@@ -48,6 +50,7 @@ cdef extern from *:
     int TRANSACTION_INDEX_COUNT "KS_COUNT(ks_txn_index_fields)"
     int SNAPSHOT_HEADER_COUNT "KS_COUNT(ks_snapshot_fields)"
     int PRODUCER_COUNT "KS_COUNT(ks_producer_fields)"
+    int END_MARKER_COUNT "KS_COUNT(ks_end_marker_fields)"
     int STATUS_COUNT "KS_COUNT(ks_status_texts)"
 
     const int KS_MIN_LENGTH_V0
@@ -69,6 +72,7 @@ offset_index_entry = _fields(ks_offset_index_fields, OFFSET_INDEX_COUNT)
 transaction_index_entry = _fields(ks_txn_index_fields, TRANSACTION_INDEX_COUNT)
 snapshot_header = _fields(ks_snapshot_fields, SNAPSHOT_HEADER_COUNT)
 producer_entry = _fields(ks_producer_fields, PRODUCER_COUNT)
+end_marker = _fields(ks_end_marker_fields, END_MARKER_COUNT)
 
 row_size = sizeof(ks_batch_row)
 log_overhead = KS_LOG_OVERHEAD

@@ -1,47 +1,39 @@
-"""Bytes of control batches to what they say, where they look as coordinators write them."""
+"""Read end transaction markers from the bytes of control batches."""
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkascan._core.guard cimport run_guarded
 from kafkascan._core.layout cimport (
     KS_COMPRESSION_MASK,
     KS_CONTROL_BIT,
+    KS_END_MARKER_SIZE,
+    KS_LOG_OVERHEAD,
+    KS_MARKER_AT_coordinator_epoch,
+    KS_MARKER_AT_headers_count,
+    KS_MARKER_AT_key_size,
+    KS_MARKER_AT_key_type,
+    KS_MARKER_AT_key_version,
+    KS_MARKER_AT_offset_delta,
+    KS_MARKER_AT_record_length,
+    KS_MARKER_AT_timestamp_delta,
+    KS_MARKER_AT_value_size,
+    KS_MARKER_AT_value_version,
     KS_OK,
     KS_SOURCE_FAULT,
     KS_TIMESTAMP_TYPE_BIT,
     ks_batch_row,
+    ks_load_u32,
     ks_prefetch,
 )
 from kafkascan._core.row_checks cimport compare_row
 
-# The record of a marker: its length, attributes and two deltas, a key of four bytes (version,
-# type), a value of six (version, epoch of the coordinator), and no headers. Sizes are zigzag.
-cdef enum:
-    HEADER = 61
-    RECORD_LENGTH = 61
-    TIMESTAMP_DELTA = 63
-    OFFSET_DELTA = 64
-    KEY_SIZE = 65
-    KEY_VERSION = 66
-    KEY_TYPE = 68
-    VALUE_SIZE = 70
-    VALUE_VERSION = 71
-    COORDINATOR_EPOCH = 73
-    HEADERS_COUNT = 77
-    MARKER_BATCH = 78
-
-cdef enum:
-    UNREAD_ = -4
-
 cdef enum:
     MARKERS_AHEAD = 8
 
-UNREAD = UNREAD_
+cdef marker _marker
 
-cdef packed struct marker:
-    int8_t kind
-    int32_t coordinator_epoch
-    int64_t timestamp
+# One row, from which Python derives the dtype MARKER.
+marker_row = <marker[:1]> &_marker
 
 cdef struct Job:
     const uint8_t *source
@@ -53,45 +45,43 @@ cdef struct Job:
     int64_t found_count
 
 
-cdef inline bint is_usual(const ks_batch_row *row, const uint8_t *p) noexcept nogil:
+cdef inline bint is_usual(const uint8_t *p) noexcept nogil:
+    """Return whether a batch of the size of a marker has a marker's record (sizes are zigzag)."""
     return (
-        p[RECORD_LENGTH] == 2 * (MARKER_BATCH - HEADER - 1)
-        and p[TIMESTAMP_DELTA] < 0x80
-        and p[OFFSET_DELTA] == 0
-        and p[KEY_SIZE] == 2 * 4
-        and p[KEY_VERSION] < 0x80
-        and p[KEY_TYPE] == 0
-        and p[KEY_TYPE + 1] <= 1
-        and p[VALUE_SIZE] == 2 * 6
-        and p[VALUE_VERSION] < 0x80
-        and p[HEADERS_COUNT] == 0
+        p[KS_MARKER_AT_record_length] == 2 * (KS_END_MARKER_SIZE - KS_MARKER_AT_record_length - 1)
+        and p[KS_MARKER_AT_timestamp_delta] < 0x80
+        and p[KS_MARKER_AT_offset_delta] == 0
+        and p[KS_MARKER_AT_key_size] == 2 * (KS_MARKER_AT_value_size - KS_MARKER_AT_key_version)
+        and p[KS_MARKER_AT_key_version] < 0x80
+        and p[KS_MARKER_AT_key_type] == 0
+        and p[KS_MARKER_AT_key_type + 1] in (ABORT, COMMIT)
+        and p[KS_MARKER_AT_value_size]
+        == 2 * (KS_MARKER_AT_headers_count - KS_MARKER_AT_value_version)
+        and p[KS_MARKER_AT_value_version] < 0x80
+        and p[KS_MARKER_AT_headers_count] == 0
     )
 
 
 cdef void read_one(const Job *job, const ks_batch_row *row, marker *out) noexcept nogil:
     cdef const uint8_t *p
     cdef int64_t delta
-    out.kind = UNREAD_
+    out.kind = UNREAD
     out.coordinator_epoch = 0
     out.timestamp = 0
     if (
-        row.batch_length != MARKER_BATCH - 12
+        row.batch_length != KS_END_MARKER_SIZE - KS_LOG_OVERHEAD
         or row.records_count != 1
         or row.attributes & KS_COMPRESSION_MASK
         or compare_row(job.source, job.source_size, row) != KS_OK
     ):
         return
     p = job.source + row.position
-    if not is_usual(row, p):
+    if not is_usual(p):
         return
-    delta = (p[TIMESTAMP_DELTA] >> 1) ^ -<int64_t>(p[TIMESTAMP_DELTA] & 1)
-    out.kind = <int8_t>p[KEY_TYPE + 1]
-    out.coordinator_epoch = <int32_t>(
-        <unsigned int>p[COORDINATOR_EPOCH] << 24
-        | <unsigned int>p[COORDINATOR_EPOCH + 1] << 16
-        | <unsigned int>p[COORDINATOR_EPOCH + 2] << 8
-        | <unsigned int>p[COORDINATOR_EPOCH + 3]
-    )
+    delta = p[KS_MARKER_AT_timestamp_delta]
+    delta = (delta >> 1) ^ -(delta & 1)
+    out.kind = p[KS_MARKER_AT_key_type + 1]
+    out.coordinator_epoch = <int32_t>ks_load_u32(p + KS_MARKER_AT_coordinator_epoch)
     if row.attributes & KS_TIMESTAMP_TYPE_BIT:
         out.timestamp = row.max_timestamp
     else:
@@ -108,13 +98,13 @@ cdef void read_all(void *context) noexcept nogil:
             job.found[job.found_count] = i
             job.found_count += 1
     for i in range(job.found_count):
-        # The scan that was here is far ahead: each marker would be waited for by itself.
+        # The scan of the headers is far ahead by now, so that each marker is a cache miss.
         ahead = i + MARKERS_AHEAD
         if ahead < job.found_count:
             row = &job.rows[job.found[ahead]]
-            if 0 <= row.position <= job.source_size - MARKER_BATCH:
+            if 0 <= row.position <= job.source_size - KS_END_MARKER_SIZE:
                 ks_prefetch(job.source + row.position)
-                ks_prefetch(job.source + row.position + MARKER_BATCH - 1)
+                ks_prefetch(job.source + row.position + KS_END_MARKER_SIZE - 1)
         read_one(job, &job.rows[job.found[i]], &job.markers[i])
 
 
@@ -125,17 +115,17 @@ def read_into(
     marker[::1] markers not None,
 ):
     """
-    Find the control batches of producers, and read those that look as they usually do.
+    Find the control batches of producers, and read the markers of the usual form.
 
     Parameters
     ----------
     source : buffer of bytes
-        All of it.
+        The whole source.
     rows : contiguous array of BATCH_DTYPE, shape (n,)
     found : writable array of int64, shape (n,)
-        Gets the rows of control batches.
+        Output: the rows of control batches.
     markers : writable array of MARKER, shape (n,)
-        Gets what they say; the kind is UNREAD where something else has to read it.
+        Output: their markers; the kind is UNREAD if a batch is not of the usual form.
 
     Returns
     -------
@@ -148,7 +138,7 @@ def read_into(
     cdef Job job
     cdef int64_t fault
     if found.shape[0] < rows.shape[0] or markers.shape[0] < rows.shape[0]:
-        raise ValueError("there must be room for every row")
+        raise ValueError("found and markers must be as long as rows")
     if rows.shape[0] == 0:
         return KS_OK, 0, 0
     job.source = &source[0] if source.shape[0] else NULL

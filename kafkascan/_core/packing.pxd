@@ -1,4 +1,4 @@
-"""Bytes that grow, and what compresses into them."""
+"""Output buffers and compressors in C."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t

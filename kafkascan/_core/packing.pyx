@@ -1,7 +1,7 @@
-"""Compresses records into the bytes that are handed over: no copy, no object for each block.
+"""Compress records directly into the output bytes, without an object for each block.
 
-The codecs are the libraries'; here is what Kafka puts around their blocks. Those that can
-write where they are told to do so; the pieces of the others are copied.
+Libraries implement the codecs; this module writes the framing that Kafka puts around their blocks.
+Codecs that support it write into the output; the output of others is copied.
 """
 
 from cpython.object cimport PyObject
@@ -13,7 +13,7 @@ from kafkascan._core.views cimport readable, writable
 
 
 cdef extern from "Python.h":
-    # As pointers: what nobody else has yet may change its size.
+    # As pointers: an object without other references may be resized.
     PyObject *PyBytes_FromStringAndSize(const char *data, Py_ssize_t size) except NULL
     char *PyBytes_AS_STRING(PyObject *of) noexcept
     int _PyBytes_Resize(PyObject **of, Py_ssize_t size) except -1
@@ -25,7 +25,7 @@ cdef extern from *:
     #include <stdint.h>
     #include <sys/mman.h>
 
-    /* Fresh memory costs a fault for each of its pages, which takes longer than writing them. */
+    /* Each page of fresh memory costs a fault, which takes longer than writing the page. */
     static void ks_want_large_pages(void *start, size_t size) {
     #ifdef MADV_HUGEPAGE
         const uintptr_t page = 4096, worth_it = 1 << 22;
@@ -46,19 +46,19 @@ cdef extern from "batch_row.h" nogil:
 
 
 cdef enum:
-    # A part of the room, in bits. Less is left as it is: pages that nobody touched cost nothing,
-    # and the allocator hands memory out again for what asks for as much, not more.
+    # Shrink the output if more than 1/8 of its capacity (3 bits) is unused. Otherwise the rest is
+    # kept: untouched pages cost nothing, and the allocator can reuse the block for the same size.
     WORTH_SHRINKING = 3
 
 
 cdef class Output:
     """
-    Bytes that grow, and are not copied when they are done.
+    A growing buffer that becomes a `bytes` object without a copy.
 
     Parameters
     ----------
     expected : int
-        Room at first; what is not used costs no memory.
+        Initial capacity; unused pages cost no memory.
 
     Attributes
     ----------
@@ -74,19 +74,19 @@ cdef class Output:
         Py_XDECREF(self._bytes)
 
     cdef uint8_t *at(self, int64_t position) noexcept:
-        """Return where a byte lies, until there is more room."""
+        """Return the address of a byte, which is valid until the capacity grows."""
         return <uint8_t *>PyBytes_AS_STRING(self._bytes) + position
 
     cdef uint8_t *reserve(self, int64_t more) except NULL:
-        """Return where so many bytes may be written, to be noted afterwards."""
+        """Return where so many bytes may be written; `note` adds them afterwards."""
         if self._bytes == NULL:
-            raise ValueError("the bytes are gone")
+            raise ValueError("the output was taken")
         if more > self._room - self.size:
             self._resize(max(self.size + more, self._room + self._room // 2))
         return self.at(self.size)
 
     def expect(self, int64_t size):
-        """Make room for so many bytes in all, if there is less."""
+        """Grow the capacity to so many bytes, if it is smaller."""
         self.reserve(0)
         if size > self._room:
             self._resize(size)
@@ -99,21 +99,21 @@ cdef class Output:
         return 0
 
     cdef int note(self, int64_t more) except -1:
-        """Take what was written where there was room for it."""
+        """Add bytes that were written after `reserve`."""
         if not 0 <= more <= self._room - self.size:
-            raise ValueError("there was no room for so many bytes")
+            raise ValueError("more bytes than were reserved")
         self.size += more
         return 0
 
     cdef int shorten(self, int64_t size) except -1:
-        """Forget what lies behind."""
+        """Drop the bytes after a size."""
         if not 0 <= size <= self.size:
-            raise ValueError("there are not so many bytes")
+            raise ValueError("size exceeds the output")
         self.size = size
         return 0
 
     cdef int put(self, const uint8_t[::1] data) except -1:
-        """Copy bytes."""
+        """Append a copy of bytes."""
         cdef uint8_t *to = self.reserve(data.shape[0])
         if data.shape[0]:
             memcpy(to, &data[0], data.shape[0])
@@ -121,7 +121,7 @@ cdef class Output:
 
     def take(self):
         """
-        Hand the bytes over, once.
+        Return the bytes, once.
 
         Returns
         -------
@@ -136,23 +136,23 @@ cdef class Output:
         return taken
 
     cdef int _fit(self) except -1:
-        """Give the bytes the size that they have."""
+        """Set the size of the object to the size of its content."""
         if self.size == 0 or self._room - self.size > self._room >> WORTH_SHRINKING:
             return self._resize(self.size)
         Py_SET_SIZE(self._bytes, self.size)
-        self.at(self.size)[0] = 0  # as behind all bytes objects
+        self.at(self.size)[0] = 0  # the terminator of all bytes objects
         return 0
 
 
 cdef class Packer:
-    """Compresses the records of a batch, or the messages of a wrapper."""
+    """Compressor for the records of a batch, or the messages of a wrapper."""
 
     cdef int pack(self, const uint8_t *data, int64_t size, Output out) except -1:
         raise NotImplementedError
 
     def compress(self, const uint8_t[::1] data not None):
         """
-        Compress what is one batch's.
+        Compress the records of one batch.
 
         Returns
         -------
@@ -165,7 +165,7 @@ cdef class Packer:
 
 cdef class PiecePacker(Packer):
     """
-    A codec that returns what it makes.
+    A codec that returns its output.
 
     Parameters
     ----------
@@ -185,22 +185,22 @@ cdef class PiecePacker(Packer):
 
 
 cdef enum:
-    BEFORE_BLOCK = 4               # bytes that tell a block's size
+    BEFORE_BLOCK = 4               # bytes of the size of a block
     LZ4_STORED = 0x80000000
 
 
 cdef class BlockPacker(Packer):
     """
-    A codec of blocks, which it writes where it is told to.
+    A codec of blocks that writes into a given buffer.
 
     Parameters
     ----------
     compress_into : callable
         ``(block, room) -> size``
     header : bytes
-        What stands before the blocks.
+        Bytes before the blocks.
     block_size : int
-        Bytes of each but the last one, before compression.
+        Uncompressed size of each block but the last one.
     """
 
     cdef object _compress_into
@@ -209,7 +209,7 @@ cdef class BlockPacker(Packer):
 
     def __init__(self, compress_into, bytes header not None, int64_t block_size):
         if not 0 < block_size < 1 << 30:
-            raise ValueError("no such blocks")
+            raise ValueError("block_size is out of range")
         self._compress_into = compress_into
         self._header = header
         self._block_size = block_size
@@ -232,15 +232,15 @@ cdef class BlockPacker(Packer):
     cdef int64_t fill(self, const uint8_t *data, int64_t size, uint8_t *to, int64_t room) except -1:
         cdef int64_t count = self._compress_into(readable(data, size), writable(to, room))
         if not 0 < count <= room:
-            raise ValueError("a codec returned a size that cannot be")
+            raise ValueError("a codec returned an impossible size")
         return count
 
 
 cdef class SnappyPacker(BlockPacker):
-    """Blocks behind their sizes, as snappy-java's stream has them."""
+    """Blocks after their sizes, as in the stream of snappy-java."""
 
     cdef int pack_block(self, const uint8_t *data, int64_t size, Output out) except -1:
-        # snappy's own bound of what a block may take.
+        # snappy's own bound of the compressed size.
         cdef int64_t count, room = 32 + size + size // 6
         cdef uint8_t *to = out.reserve(BEFORE_BLOCK + room)
         count = self.fill(data, size, to + BEFORE_BLOCK, room)
@@ -249,10 +249,10 @@ cdef class SnappyPacker(BlockPacker):
 
 
 cdef class Lz4Packer(BlockPacker):
-    """Blocks of a frame; what does not shrink is stored."""
+    """Blocks of an LZ4 frame; a block that does not shrink is stored uncompressed."""
 
     cdef int pack_block(self, const uint8_t *data, int64_t size, Output out) except -1:
-        # LZ4's own bound of what a block may take.
+        # LZ4's own bound of the compressed size.
         cdef int64_t count, room = size + size // 255 + 16
         cdef uint8_t *to = out.reserve(BEFORE_BLOCK + room)
         count = self.fill(data, size, to + BEFORE_BLOCK, room)

@@ -1,4 +1,4 @@
-"""Whether a producer's batches come in the order in which a leader would have taken them."""
+"""Check the order of a producer's batches as a partition leader does before it appends them."""
 
 from libc.stdint cimport int64_t, uint64_t
 
@@ -6,17 +6,18 @@ from kafkascan._core.layout cimport ks_batch_row
 from kafkascan._core.producer_ids cimport last_offset, last_sequence, plus
 
 cdef enum:
-    # Sequence numbers go around behind this one.
+    # Sequence numbers wrap around to 0 after this one.
     largest_sequence = 0x7FFFFFFF
-    # One that is so far ahead has rather gone back.
+    # A sequence number this far ahead is taken for one that went back.
     half_of_all = 0x40000000
 
-# What is asked of every batch comes first: it shares a cache line.
+# The fields that every batch needs come first: they share a cache line. The dtypes
+# PRODUCER_ORDER and PRODUCER_COUNTS are derived from this struct.
 cdef struct producer_order:
     int64_t producer_id
     int64_t producer_epoch
     int64_t last_sequence
-    int64_t holes_before           # in the offsets of the log, before the last batch
+    int64_t holes_before           # gaps in the offsets of the log up to the last batch
     int64_t last_seen_ms
     int64_t first_epoch
     int64_t wraps
@@ -30,11 +31,11 @@ cdef struct producer_order:
     int64_t first_fenced
     int64_t forgotten
 
-# Where a log has been followed to.
-cdef struct log_place:
-    int64_t next_offset            # -1 at the beginning
-    int64_t holes
-    int64_t expiration_ms          # after which a broker forgets an idle producer
+# How far a log was read.
+cdef struct log_cursor:
+    int64_t next_offset            # -1 at the start of the log
+    int64_t holes                  # gaps in the offsets so far
+    int64_t expiration_ms          # producer.id.expiration.ms
 
 
 cdef inline void begin_order(producer_order *order, int64_t producer_id) noexcept nogil:
@@ -46,44 +47,44 @@ cdef inline void begin_order(producer_order *order, int64_t producer_id) noexcep
     order.first_gap = order.first_duplicate = order.first_fenced = -1
 
 
-cdef inline void note_hole(log_place *place, const ks_batch_row *row) noexcept nogil:
-    """What the cleaner removed, or something else did: batches may be missing there."""
+cdef inline void advance(log_cursor *cursor, const ks_batch_row *row) noexcept nogil:
+    """Move the cursor past a batch; batches may be missing where offsets are."""
     cdef bint is_wrapper = row.magic < 2 and row.records_count < 0
-    if not is_wrapper and place.next_offset >= 0 and row.base_offset != place.next_offset:
-        place.holes += 1
+    if not is_wrapper and cursor.next_offset >= 0 and row.base_offset != cursor.next_offset:
+        cursor.holes += 1
     elif row.magic >= 2 and row.records_count >= 0 and row.records_count <= row.last_offset_delta:
-        place.holes += 1
-    place.next_offset = plus(last_offset(row), 1)
+        cursor.holes += 1
+    cursor.next_offset = plus(last_offset(row), 1)
 
 
 cdef inline void enter(
-    const log_place *place, producer_order *order, const ks_batch_row *row
+    const log_cursor *cursor, producer_order *order, const ks_batch_row *row
 ) noexcept nogil:
     if order.first_epoch < 0:
         order.first_epoch = row.producer_epoch
     if order.producer_epoch != row.producer_epoch:
         order.producer_epoch = row.producer_epoch
         order.last_sequence = -1
-    order.holes_before = place.holes
+    order.holes_before = cursor.holes
     order.last_seen_ms = row.max_timestamp
 
 
-cdef inline void note_marker(
-    const log_place *place, producer_order *order, const ks_batch_row *row
+cdef inline void check_marker(
+    const log_cursor *cursor, producer_order *order, const ks_batch_row *row
 ) noexcept nogil:
     if row.producer_epoch > order.producer_epoch and order.producer_epoch >= 0:
         order.epoch_bumps += 1
-    enter(place, order, row)
+    enter(cursor, order, row)
 
 
-cdef inline void note_jump(
-    const log_place *place, producer_order *order, const ks_batch_row *row, int64_t expected
+cdef inline void count_jump(
+    const log_cursor *cursor, producer_order *order, const ks_batch_row *row, int64_t expected
 ) noexcept nogil:
-    """A sequence number is not the one that a leader expects."""
+    """Count a batch whose sequence number is not the one that a leader expects."""
     cdef int64_t idle = 0, ahead = (<int64_t>row.base_sequence - expected) & largest_sequence
     if row.max_timestamp >= 0 and order.last_seen_ms >= 0:
         idle = <int64_t>(<uint64_t>row.max_timestamp - <uint64_t>order.last_seen_ms)
-    if idle >= place.expiration_ms or place.holes != order.holes_before:
+    if idle >= cursor.expiration_ms or cursor.holes != order.holes_before:
         order.forgotten += 1
     elif ahead < half_of_all:
         order.sequence_gaps += 1
@@ -96,10 +97,10 @@ cdef inline void note_jump(
             order.first_duplicate = row.base_offset
 
 
-cdef inline void note_order(
-    const log_place *place, producer_order *order, const ks_batch_row *row
+cdef inline void check_order(
+    const log_cursor *cursor, producer_order *order, const ks_batch_row *row
 ) noexcept nogil:
-    """ProducerAppendInfo.checkProducerEpoch and checkSequence, which a leader asks before."""
+    """ProducerAppendInfo.checkProducerEpoch and checkSequence, which a leader calls."""
     cdef int64_t known = order.last_sequence, expected = -1
     cdef int64_t last = last_sequence(row)
     if order.producer_epoch == row.producer_epoch:
@@ -115,8 +116,8 @@ cdef inline void note_order(
         expected = 0
     if row.base_sequence >= 0:
         if expected >= 0 and row.base_sequence != expected:
-            note_jump(place, order, row, expected)
+            count_jump(cursor, order, row, expected)
         if last < row.base_sequence or (row.base_sequence == 0 and known == largest_sequence):
             order.wraps += 1
-    enter(place, order, row)
+    enter(cursor, order, row)
     order.last_sequence = last

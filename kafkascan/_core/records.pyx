@@ -1,10 +1,11 @@
-"""Bytes of batches to columns of records."""
+"""Decode the records of batches into columns."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
 from kafkascan._core.buffers cimport Buffers, bytes_at
 from kafkascan._core.guard cimport run_guarded
 from kafkascan._core.layout cimport (
+    KS_MIN_RECORD_SIZE,
     KS_OK,
     KS_ROW_MISMATCH,
     KS_ROW_OUT_OF_BOUNDS,
@@ -48,10 +49,10 @@ cdef extern from "record.h" nogil:
     int ks_count_entries(const ks_payload *payload, int64_t *count, int64_t *last_offset)
 
 
-min_record_size = 7
+min_record_size = KS_MIN_RECORD_SIZE
 
 
-# ---- rows are those of the source --------------------------------------------------------
+# ---- comparing rows with the source ------------------------------------------------------
 
 cdef struct Comparison:
     const uint8_t *source
@@ -73,19 +74,19 @@ cdef void compare_rows(void *context) noexcept nogil:
 
 def check_rows(const uint8_t[::1] source not None, const ks_batch_row[::1] rows not None):
     """
-    Compare every field of some rows with the headers at their positions.
+    Compare every field of rows with the headers at their positions.
 
     Parameters
     ----------
     source : buffer of bytes
-        All of it.
+        All bytes of the source.
     rows : contiguous array of BATCH_DTYPE
 
     Returns
     -------
     status : int
     row : int
-        The first one that differs.
+        The first row that differs.
     fault : int
         Position of the byte that faulted, for KS_SOURCE_FAULT.
     """
@@ -110,18 +111,18 @@ def check_rows(const uint8_t[::1] source not None, const ks_batch_row[::1] rows 
 
 cdef struct Decoding:
     Buffers buffers
-    const int32_t *buffer          # by batch: where its payload lies
+    const int32_t *buffer          # by batch: location of its payload
     const int64_t *position
     const int64_t *size
-    const int64_t *first_record    # by batch, and one more
+    const int64_t *first_record    # by batch, and the end
     const ks_batch_row *rows
     const uint8_t *is_wrapper
     int64_t count
     bint in_full
     ks_record_columns columns
     int64_t capacity
-    int64_t batch                  # at work, for the report
-    int64_t done                   # records of it
+    int64_t batch                  # the current one
+    int64_t done                   # decoded records of it
     int status
 
 
@@ -133,7 +134,7 @@ cdef int decode_batch(Decoding *job, int64_t batch) noexcept nogil:
     payload.start = bytes_at(
         &job.buffers, job.buffer[batch], job.position[batch], job.size[batch]
     )
-    # Columns are written up to here, whatever the row says.
+    # Bounds of the writes to columns, which do not depend on the row.
     if payload.start == NULL or count < 0 or first < 0 or first > job.capacity - count:
         return KS_ROW_OUT_OF_BOUNDS
     payload.limit = payload.start + job.size[batch]
@@ -162,7 +163,7 @@ cdef void decode_batches(void *context) noexcept nogil:
 
 
 cdef int64_t *longs(object column, int64_t capacity) except? NULL:
-    """The storage of an int64 column, or NULL."""
+    """Return the data of an int64 column, or NULL."""
     cdef int64_t[::1] view
     if column is None:
         return NULL
@@ -173,7 +174,7 @@ cdef int64_t *longs(object column, int64_t capacity) except? NULL:
 
 
 cdef int32_t *ints(object column, int64_t capacity) except? NULL:
-    """The storage of an int32 column, or NULL."""
+    """Return the data of an int32 column, or NULL."""
     cdef int32_t[::1] view
     if column is None:
         return NULL
@@ -197,7 +198,7 @@ def decode_into(
     int64_t stop_batch,
 ):
     """
-    Decode the records of batches whose bytes are at hand, uncompressed.
+    Decode the records of batches from uncompressed bytes.
 
     Parameters
     ----------
@@ -206,23 +207,23 @@ def decode_into(
     rows : contiguous array of BATCH_DTYPE, n rows
         Checked against the source.
     payload_buffer, payload_position, payload_size, is_wrapper : arrays of n
-        Where each batch's records, message or wrapped messages lie.
+        Location of the records, the message or the wrapped messages of each batch.
     first_record : array of n + 1
-        The record of the columns that each batch starts at.
+        Index of the first record of each batch, and the end.
     columns : dict
         ``batch`` (int32), and any of ``offset``, ``timestamp``, ``key_position``,
         ``value_position``, ``headers_position`` (int64), ``key_size``, ``value_size``,
-        ``headers_count`` (int32): arrays to be filled.
+        ``headers_count`` (int32): arrays that are filled.
     first_batch, stop_batch : int
-        Which batches to decode; others are left alone.
+        Range of batches to decode.
 
     Returns
     -------
     status : int
     batch : int
-        The one that the status is about.
+        The batch that the status is about.
     record : int
-        Its record, counted from 0.
+        The record of that batch, counted from 0.
     fault : int
         Position of the byte that faulted, for KS_SOURCE_FAULT.
     """
@@ -281,7 +282,7 @@ def decode_into(
 
 def count_entries(const uint8_t[::1] messages not None):
     """
-    Count the messages that a wrapper of magic 0 or 1 holds.
+    Count the messages in a wrapper of magic 0 or 1.
 
     Returns
     -------

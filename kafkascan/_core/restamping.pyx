@@ -1,4 +1,4 @@
-"""Header fields of batches written anew, in place, and the checksums that cover them."""
+"""Rewrite header fields of batches in place, and the checksums that cover them."""
 
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -42,16 +42,16 @@ cdef struct Stamping:
     int64_t size
     ks_batch_row *rows
     int64_t count
-    const int64_t *last_offsets      # NULL, each of them: as it is
+    const int64_t *last_offsets      # NULL leaves a field unchanged
     const int32_t *leader_epochs
     const int64_t *max_timestamps
     const int8_t *timestamp_types
-    int64_t row                      # the row at work, for the report
+    int64_t row                      # the current row
     int status
 
 
 cdef int locate(const Stamping *job, const ks_batch_row *row, int64_t *size) noexcept nogil:
-    """Holds a row against the bytes that it points to, as verification does."""
+    """Compare a row with the bytes at its position, as verification does."""
     cdef uint8_t *batch
     cdef int crc_at
     if row.position < 0 or row.position > job.size:
@@ -63,7 +63,7 @@ cdef int locate(const Stamping *job, const ks_batch_row *row, int64_t *size) noe
     if (
         size[0] != <int64_t>row.batch_length + KS_LOG_OVERHEAD
         or <signed char>batch[KS_AT_magic] != row.magic
-        or size[0] < ks_header_size(row.magic)   # read again, it may be another one
+        or size[0] < ks_header_size(row.magic)   # the magic byte was read again
         or ks_load_u32(batch + crc_at) != row.crc
     ):
         return KS_ROW_MISMATCH
@@ -71,7 +71,7 @@ cdef int locate(const Stamping *job, const ks_batch_row *row, int64_t *size) noe
 
 
 cdef void stamp_offset(uint8_t *batch, ks_batch_row *row, int64_t last_offset) noexcept nogil:
-    """No checksum covers it; what stands there is the first offset, or a message's own."""
+    """Write the first offset of a batch, or the offset of a message; no checksum covers it."""
     cdef int64_t base = last_offset
     if row.magic == 2:
         base = <int64_t>(<uint64_t>last_offset - <uint64_t><int64_t>row.last_offset_delta)
@@ -85,7 +85,7 @@ cdef void stamp_epoch(uint8_t *batch, ks_batch_row *row, int32_t epoch) noexcept
 
 
 cdef uint16_t attributes_of(const ks_batch_row *row, int8_t timestamp_type) noexcept nogil:
-    """What Kafka makes of attributes: bits without a meaning are dropped."""
+    """Return the attributes as Kafka writes them: unused bits are cleared."""
     cdef int known = KS_COMPRESSION_MASK
     if row.magic == 2:
         known |= KS_TRANSACTIONAL_BIT | KS_CONTROL_BIT | KS_DELETE_HORIZON_BIT
@@ -97,7 +97,7 @@ cdef uint16_t attributes_of(const ks_batch_row *row, int8_t timestamp_type) noex
 cdef void stamp_time(
     uint8_t *batch, ks_batch_row *row, int64_t size, int64_t timestamp, int8_t timestamp_type
 ) noexcept nogil:
-    """Nothing is touched if both are as they were (``setMaxTimestamp``)."""
+    """Write timestamp and type, unless both are unchanged (``setMaxTimestamp``)."""
     cdef uint16_t attributes
     cdef bint was_log_append_time = (row.attributes & KS_TIMESTAMP_TYPE_BIT) != 0
     if row.max_timestamp == timestamp and was_log_append_time == (timestamp_type == 1):
@@ -158,22 +158,22 @@ def restamp_into(
     const int8_t[::1] timestamp_types,
 ):
     """
-    Write header fields of batches anew, and sign those whose checksum covers them.
+    Rewrite header fields of batches, and the checksums that cover them.
 
     Parameters
     ----------
     data : writable buffer of bytes
     rows : writable contiguous array of BATCH_DTYPE
-        Becomes what the headers are then.
+        Updated to the new headers.
     last_offsets, leader_epochs, max_timestamps, timestamp_types : arrays, or None
-        A value for each row; None leaves the field as it is. Leader epochs of messages, and
-        times of magic 0, are passed over: their formats have none.
+        A value for each row; None leaves the field unchanged. Leader epochs of messages and
+        timestamps of magic 0 are skipped: their formats do not have these fields.
 
     Returns
     -------
     status : int
     row : int
-        Number of rows done; the row that the status is about.
+        Number of completed rows, and the row that the status is about.
     position : int
         Position of the byte that faulted, for KS_SOURCE_FAULT.
     """

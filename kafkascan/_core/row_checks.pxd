@@ -1,4 +1,4 @@
-"""Whether a row of the batch table is what the bytes at its position say."""
+"""Compare a row of the batch table with the bytes at its position."""
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcmp, memset
@@ -24,7 +24,7 @@ cdef inline int compare_row(
     p = source + row.position
     if ks_frame_batch(p, source_size - row.position, &size) != KS_OK:
         return KS_ROW_MISMATCH
-    # What the magic byte says now, not what it said when the batch was framed.
+    # The magic byte is read again, and may have changed since the batch was framed.
     memset(&actual, 0, sizeof(actual))
     ks_read_batch_row(p, size, row.position, &actual)
     return KS_OK if memcmp(&actual, row, sizeof(actual)) == 0 else KS_ROW_MISMATCH

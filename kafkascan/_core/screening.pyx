@@ -1,4 +1,4 @@
-"""One look at rows of the batch table: whether there may be anything worth a closer one."""
+"""One pass over batch rows that flags which properties need a closer check."""
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
@@ -41,29 +41,29 @@ def screen(
     int64_t largest,
 ):
     """
-    Tell what there is among some rows.
+    Flag the properties that occur in rows.
 
     Parameters
     ----------
     rows : contiguous array of BATCH_DTYPE
     next_offset : int
-        That follows the row before.
+        Expected base offset of the first row.
     epoch : int
-        Leader epoch of the row before.
+        Leader epoch of the previous row.
     earliest, latest : int
-        Between which timestamps are plausible.
+        Range of plausible timestamps.
     largest : int
-        Size in bytes that no batch should exceed.
+        Largest expected size of a batch, in bytes.
 
     Returns
     -------
     flags : int
-        OFFSETS (they do not go on upwards without a gap), EPOCHS (there is another one), TIMES,
-        SIZES (beyond the limits), COUNTS (not as many records as offsets, or a delete horizon),
-        FORMATS (magic 0 or 1, or an unknown codec), PRODUCERS, TRANSACTIONS, CONTROL (there
-        are batches of theirs).
+        OFFSETS (a gap, or offsets that do not ascend), EPOCHS (another leader epoch), TIMES,
+        SIZES (out of range), COUNTS (fewer or more records than offsets, or a delete horizon),
+        FORMATS (magic 0 or 1, or an unknown codec), PRODUCERS, TRANSACTIONS, CONTROL (there are
+        such batches).
     """
-    # Nothing is asked of a row by itself: twelve branches take twice as long as all this.
+    # Without branches per row: twelve of them take twice as long.
     cdef const ks_batch_row *row
     cdef int64_t i, n = rows.shape[0]
     cdef uint64_t expected = <uint64_t>next_offset, other_offsets = 0
@@ -105,7 +105,7 @@ def screen(
         flags |= SIZES_
     if missing_counts < 0 or other_counts or attributes & KS_DELETE_HORIZON_BIT:
         flags |= COUNTS_
-    if unknown_codecs & 1:  # codes from 5 on
+    if unknown_codecs & 1:  # codes 5, 6 and 7
         flags |= FORMATS_
     if no_producers >= 0:
         flags |= PRODUCERS_

@@ -16,12 +16,11 @@ class Searcher:
         any_header: bool = False,
     ) -> tuple[int, int]: ...
 
-def room_for(size: int) -> int: ...
+def sums_for(size: int) -> int: ...
 def crc_of_range(
     data: Any, start: int, first: int, last: int, room: Any, is_legacy: bool = False
 ) -> int: ...
 def heaviest_ascending(
-    first: Any,
     below: Any,
     rank: Any,
     weight: Any,

@@ -1,4 +1,4 @@
-"""The next true batch in damaged bytes, and which pieces of a log stand in order."""
+"""Search for valid batches in damaged bytes, and selection of ascending offset ranges."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -23,7 +23,7 @@ cdef extern from "batch_search.h" nogil:
     ctypedef struct ks_search:
         const uint8_t *data
         int64_t size
-        int64_t size_behind
+        int64_t size_after
         int64_t position
         int64_t limit
         int64_t lowest
@@ -56,15 +56,15 @@ cdef void run_search(void *context) noexcept nogil:
 
 cdef class Searcher:
     """
-    Searches one window of bytes after the other; one thread at a time.
+    Search of one window of bytes after the other; not thread-safe.
 
-    Sums that one search has made serve those that follow it in the same window, so that the
-    time of all of them together is that of reading the window once.
+    Searches in the same window share their checksum sums, so that all of them together take the
+    time of one pass over the window.
 
     Parameters
     ----------
     sums, legacy_sums : contiguous writable array of uint32
-        Room: `room_for` of the largest window.
+        Buffers of at least `sums_for` items for the largest window.
     """
 
     cdef ks_search search
@@ -92,26 +92,26 @@ cdef class Searcher:
         int64_t highest, bint any_header=False,
     ):
         """
-        Find the first true batch that starts in [position, limit).
+        Find the first valid batch that starts in [position, limit).
 
         Parameters
         ----------
         window : buffer of bytes
-            Bytes of the source from `window_start` on.
+            Bytes of the source, from `window_start` on.
         window_start, source_size, position, limit : int
-            Positions in the source; the first one lies in the window.
+            Positions in the source; `position` is in the window.
         lowest, highest : int
-            Offsets of the batch lie in between, inclusively.
+            Range of the batch's offsets, inclusive.
         any_header : bool
-            What has its checksum is true, whatever else its header says.
+            Accept any framed header whose checksum is valid.
 
         Returns
         -------
         status : int
-            KS_OK: it starts at the position. KS_AT_STOP: there is none. KS_NEED_WINDOW: what
-            starts at the position may be one, and is not whole in the window.
+            KS_OK: it starts at the position. KS_AT_STOP: there is none. KS_NEED_WINDOW: the
+            candidate at the position ends after the window.
         position : int
-            Or that of the byte that faulted.
+            For KS_SOURCE_FAULT, the position of the byte that faulted.
         """
         cdef Job job
         cdef int64_t fault, size = window.shape[0]
@@ -119,9 +119,9 @@ cdef class Searcher:
         if not (
             0 <= window_start <= position <= window_start + size <= source_size
             and limit <= source_size
-            and room_for(size) <= min(self.sums.shape[0], self.legacy_sums.shape[0])
+            and sums_for(size) <= min(self.sums.shape[0], self.legacy_sums.shape[0])
         ):
-            raise ValueError("window, positions and sums do not fit to each other")
+            raise ValueError("window, positions and sums are inconsistent")
         job.search = self.search
         if window_start != self.window_start:
             job.search.crc32c.count = job.search.crc32.count = 0
@@ -129,7 +129,7 @@ cdef class Searcher:
         job.search.crc32c.sums = &self.sums[0]
         job.search.crc32.sums = &self.legacy_sums[0]
         job.search.size = size
-        job.search.size_behind = source_size - window_start - size
+        job.search.size_after = source_size - window_start - size
         job.search.position = position - window_start
         job.search.limit = limit - window_start
         job.search.lowest = lowest
@@ -145,8 +145,8 @@ cdef class Searcher:
         return job.status, window_start + job.search.position
 
 
-def room_for(int64_t size):
-    """Sums that are kept of a window of so many bytes."""
+def sums_for(int64_t size):
+    """Return the number of sums for a window of a size in bytes."""
     return size // KS_SUM_STEP + 2
 
 
@@ -159,10 +159,10 @@ cdef struct Range:
 
 def crc_of_range(const uint8_t[::1] data not None, int64_t start, int64_t first, int64_t last,
                  uint32_t[::1] room not None, bint is_legacy=False):
-    """The CRC of [first, last), by sums from `start` on; for tests of the arithmetic."""
+    """Return the CRC of [first, last), computed from sums from `start` on; for tests."""
     cdef ks_crc_sums sums
-    if not 0 <= start <= first <= last <= data.shape[0] or room.shape[0] < room_for(last):
-        raise ValueError("positions do not lie within the data")
+    if not 0 <= start <= first <= last <= data.shape[0] or room.shape[0] < sums_for(last):
+        raise ValueError("positions are outside of the data")
     sums.run = crc32_kernel if is_legacy else crc32c_kernel
     sums.shifts = &ieee_shifts if is_legacy else &castagnoli_shifts
     sums.data = &data[0] if data.shape[0] else NULL
@@ -172,11 +172,10 @@ def crc_of_range(const uint8_t[::1] data not None, int64_t start, int64_t first,
     return ks_crc_of_range(&sums, first, last)
 
 
-# ---- what stands in order -------------------------------------------------------------
+# ---- ascending offset ranges ----------------------------------------------------------
 
 
 def heaviest_ascending(
-    const int64_t[::1] first not None,
     const int64_t[::1] below not None,
     const int64_t[::1] rank not None,
     const int64_t[::1] weight not None,
@@ -186,32 +185,31 @@ def heaviest_ascending(
     uint8_t[::1] keep not None,
 ):
     """
-    Choose ranges, in their order, that ascend and weigh most.
+    Select ascending, disjoint ranges with the greatest total weight.
 
     Parameters
     ----------
-    first : array of int64, shape (n,)
-        Looked at for its length only.
     below : array of int64, shape (n,)
-        How many of the sorted ends lie below the start of each range: they may stand before.
+        Number of sorted ends that are below the start of each range.
     rank : array of int64, shape (n,)
-        Place of the end of each range among the sorted ends, from 0.
+        Index of the end of each range among the sorted ends.
     weight : array of int64, shape (n,)
-        Not negative; their sum fits.
+        Not negative; the sum must fit into int64.
     best, chosen : writable arrays of int64, shape (n + 1,)
-        Room: of the heaviest choice that ends with one of the ends, by place (a Fenwick tree).
+        Buffers for a Fenwick tree over the ranks: the greatest weight of a selection that ends
+        there, and its last range.
     before : writable array of int64, shape (n,)
-        Room.
+        Buffer for the previous range of each selection.
     keep : writable array of bytes, shape (n,)
-        1 where a range is chosen, else 0.
+        Set to 1 where a range is selected, else 0.
     """
-    cdef int64_t n = first.shape[0], i, j, weight_here, found
-    if not (n == below.shape[0] == rank.shape[0] == weight.shape[0] == before.shape[0]
+    cdef int64_t n = below.shape[0], i, j, weight_here, found
+    if not (n == rank.shape[0] == weight.shape[0] == before.shape[0]
             == keep.shape[0] == best.shape[0] - 1 == chosen.shape[0] - 1):
         raise ValueError("the arrays differ in length")
     for i in range(n):
         if not (0 <= below[i] <= n and 0 <= rank[i] < n):
-            raise ValueError("a place is none")
+            raise ValueError("a rank is out of range")
     with nogil:
         for i in range(n + 1):
             best[i] = 0

@@ -1,8 +1,9 @@
-"""Decompresses batches that are as Kafka's writers leave them, many in one loop.
+"""Decompress batches of the form that Kafka's writers produce, many in one loop.
 
-What lies around compressed blocks is read here without a Python object; the blocks themselves
-are the libraries'. All that is unusual, or wrong, is left to `kafkascan.codecs`, which decides:
-what is unpacked here is what it would have returned.
+The framing of compressed blocks is parsed here without Python objects; libraries decompress the
+blocks. Unusual data (several members or frames, dependent blocks, magic 0 and 1) and damaged data
+are left to `kafkascan.records.decompression`, the only judge of errors. For usual data, both return
+the same bytes (tests/property/records/test_unpacking.py).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -38,13 +39,13 @@ cdef extern from "compressed.h" nogil:
     uint32_t ks_load_little(const uint8_t *p, int size)
 
 
-# Bytes are put into pieces of this size: large enough for large pages of the system, small
-# enough for the allocator to hand out the same memory again.
+# Size of the pieces of an arena: large enough for large pages, small enough for the allocator to
+# reuse the same memory.
 PIECE_SIZE = 1 << 23
 cdef int64_t _PIECE = PIECE_SIZE
 cdef int64_t _SMALLEST_PIECE = 1 << 12
 
-# Of isal's igzip_lib: DECOMP_GZIP and MAX_HIST_BITS.
+# Constants of isal's igzip_lib: DECOMP_GZIP and MAX_HIST_BITS.
 cdef object _GZIP_FORMAT = 1
 cdef object _WINDOW_BITS = 15
 
@@ -54,13 +55,14 @@ cdef enum:
 
 cdef class Arena:
     """
-    Room for bytes that are not in the source, of which about so many are expected.
+    A growing buffer in pieces, for bytes that are not in the source.
 
     Parameters
     ----------
     expected : int
+        Expected total size.
     take : callable
-        Gives an array of uint8 of at least some size.
+        ``size -> array of uint8`` of at least this size.
     """
 
     cdef readonly list pieces
@@ -75,7 +77,7 @@ cdef class Arena:
         self._take = take
 
     def put(self, list parts):
-        """Copy bytes; returns the piece, the position in it, and the size."""
+        """Append a copy of bytes; return number of the piece, position in it, and size."""
         cdef int64_t size = 0
         cdef uint8_t *to
         cdef const uint8_t[::1] view
@@ -90,7 +92,7 @@ cdef class Arena:
         return len(self.pieces) - 1, self.note(size), size
 
     cdef uint8_t *reserve(self, int64_t size) except NULL:
-        """Return where so many bytes may be written, to be noted afterwards."""
+        """Return where so many bytes may be written; `note` adds them afterwards."""
         cdef uint8_t[::1] view
         if size > self._room - self._used or not self.pieces:
             usual = min(_PIECE, max(_SMALLEST_PIECE, self._expected, self.size))
@@ -100,7 +102,7 @@ cdef class Arena:
         return self._start + self._used
 
     cdef int64_t note(self, int64_t size):
-        """Return the position of bytes that were written where there was room for them."""
+        """Add bytes that were written after `reserve`; return their position."""
         cdef int64_t at = self._used
         self._used += size
         self.size += size
@@ -109,13 +111,13 @@ cdef class Arena:
 
 cdef class Unpacker:
     """
-    The libraries' functions, for one thread.
+    Decompressor of one thread, which calls the functions of libraries.
 
     Parameters
     ----------
     gunzip : callable
-        ``(data, format, window bits, size at first) -> bytes``, as isal's; ignores what
-        follows the first member.
+        ``(data, format, window bits, initial size) -> bytes``, as isal's; ignores bytes after
+        the first member.
     snappy_into : callable
         ``(block, output) -> size``
     lz4_into : callable
@@ -126,7 +128,7 @@ cdef class Unpacker:
     """
 
     cdef object _gunzip, _snappy_into, _lz4_into, _unzstd, _xxh32
-    # The LZ4 header whose checksum was compared last: mostly all are the same.
+    # The LZ4 header whose checksum was verified last: usually all headers are equal.
     cdef uint8_t[16] _header
     cdef int64_t _header_size
 
@@ -151,26 +153,27 @@ cdef class Unpacker:
         int64_t[::1] size not None,
     ):
         """
-        Decompress the records of batches of magic 2, up to one that is not usual.
+        Decompress the records of batches of magic 2, up to the first one with unusual data.
 
         Parameters
         ----------
         data : bytes-like
         starts, sizes, codecs : arrays of n
-            Where in `data` compressed records lie. A codec that is none is not usual.
+            Ranges of compressed records in `data`, and their codecs. An unknown codec counts as
+            unusual.
         arena : Arena
-            Where the output goes.
+            Receives the output.
         limit : int
-            Bytes that one batch may decompress to.
+            Largest decompressed size of a batch.
         enough : int
-            Stop once the arena has so many bytes.
+            Stop as soon as the arena has so many bytes.
         piece, position, size : arrays of n
-            Are filled: where in the arena the output lies.
+            Filled: location of the output in the arena.
 
         Returns
         -------
         int
-            How many were decompressed.
+            Number of decompressed batches.
         """
         cdef int64_t row, count, n = starts.shape[0]
         if not (
@@ -182,12 +185,12 @@ cdef class Unpacker:
             if arena.size >= enough:
                 return row
             if not 0 <= starts[row] <= starts[row] + sizes[row] <= data.shape[0]:
-                raise ValueError("data does not hold all of it")
+                raise ValueError("starts and sizes exceed data")
             if sizes[row] == 0:
                 return row
             try:
                 count = self._unpack(codecs[row], &data[starts[row]], sizes[row], arena, limit)
-            except Exception:  # whatever a library does not like
+            except Exception:  # any error of a library: unusual data
                 return row
             if not 0 < count <= limit:
                 return row
@@ -199,7 +202,7 @@ cdef class Unpacker:
     cdef int64_t _unpack(
         self, uint8_t codec, const uint8_t *data, int64_t size, Arena arena, int64_t limit
     ) except -1:
-        """Write the output to the arena; returns its size, or 0 if the data is not usual."""
+        """Write the output to the arena; return its size, or 0 if the data is unusual."""
         cdef int64_t most = 0, hint = 0, window = 0
         cdef ks_blocks blocks
         cdef bytes output
@@ -210,13 +213,13 @@ cdef class Unpacker:
             if not ks_gzip_member(data, size, &hint, &most) or most > limit:
                 return 0
             output = self._gunzip(readable(data, size), _GZIP_FORMAT, _WINDOW_BITS, hint + 1)
-            return kept(output, arena)
+            return copy_output(output, arena)
         if codec == ZSTD:
             if not ks_zstd_frame(data, size, &most, &window) or most > limit:
                 return 0
             output = self._unzstd(readable(data, size), most)
-            # Frames that reach back beyond their window are read in another way there.
-            return kept(output, arena) if PyBytes_GET_SIZE(output) <= window else 0
+            # kafkascan.records.decompression reads content beyond the window in another way.
+            return copy_output(output, arena) if PyBytes_GET_SIZE(output) <= window else 0
         if codec == SNAPPY:
             ks_snappy_blocks(data, size, &blocks)
             return self._unpack_blocks(self._snappy_into, blocks, arena, limit)
@@ -226,7 +229,7 @@ cdef class Unpacker:
         return 0
 
     cdef bint _is_header(self, const uint8_t *data, int64_t size) except -1:
-        """Tell whether the checksum of an LZ4 frame's header is right."""
+        """Verify the checksum of the header of an LZ4 frame."""
         cdef object descriptor
         if size == self._header_size and memcmp(data, self._header, size) == 0:
             return True
@@ -259,15 +262,15 @@ cdef class Unpacker:
                 count = decompress_into(data, writable(to + total, block.room))
             else:
                 count = decompress_into(data, writable(to + total, block.room), block.room)
-            # A block that holds nothing has a meaning of its own.
+            # An empty block has a special meaning.
             if not 0 < count <= block.room:
                 return 0
             total += count
         return total
 
 
-cdef int64_t kept(bytes output, Arena arena) except -1:
-    """Copy a library's output."""
+cdef int64_t copy_output(bytes output, Arena arena) except -1:
+    """Copy the output of a library into the arena; return its size."""
     cdef int64_t size = PyBytes_GET_SIZE(output)
     memcpy(arena.reserve(size), PyBytes_AS_STRING(output), size)
     return size

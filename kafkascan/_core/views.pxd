@@ -1,4 +1,4 @@
-"""Memory as Python's libraries take it, for the time of a call."""
+"""Memoryviews of C memory, valid during one call of a Python library."""
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
 from cpython.memoryview cimport PyMemoryView_FromMemory

@@ -1,4 +1,4 @@
-"""The command line: verbs over the public API. It parses, prints and exits; no logic."""
+"""The command line: parses arguments, calls the library, prints rows and findings."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import signal
 import sys
 from collections.abc import Sequence
 
-# Seconds after which somebody who was told to leave is told again.
-_PATIENCE = 0.1
+# Seconds until a termination signal is raised again.
+_RETRY_SECONDS = 0.1
 
 
-def _leave(signal_number: int, _frame: object) -> None:
+def _terminate(signal_number: int, _frame: object) -> None:
     """
-    Leave by an exception instead of death, so that files that are not whole are taken away.
+    Raise SystemExit, so that incomplete temporary files are removed.
 
-    NumPy forgets whatever is raised while it asks an operand what it is. So there is an alarm,
-    until the exception is on its way: then something is being handled, and not to be disturbed.
+    NumPy discards exceptions raised while it inspects an operand's type. An alarm therefore
+    raises the exception again, except while an exception is being handled.
     """
     if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, lambda *_: _leave(signal_number, None))
-        signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
+        signal.signal(signal.SIGALRM, lambda *_: _terminate(signal_number, None))
+        signal.setitimer(signal.ITIMER_REAL, _RETRY_SECONDS)
     if sys.exc_info()[1] is None:
         raise SystemExit(128 + signal_number)
 
@@ -29,13 +29,14 @@ def _leave(signal_number: int, _frame: object) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
     try:
-        from kafkascan.cli.commands import run
+        from kafkascan.cli.commands import invoke
     except ModuleNotFoundError as error:
         if error.name not in ("click", "rich"):
             raise
-        print("kafkascan: the command line needs: pip install 'kafkascan[cli]'", file=sys.stderr)
+        message = "kafkascan: the command line needs click and rich: pip install 'kafkascan[cli]'"
+        print(message, file=sys.stderr)
         return 2
-    # A closed stream is None; names of files may be what an encoding cannot say.
+    # A closed stream is None; file names may contain bytes that the encoding lacks.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
@@ -44,9 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
+        signal.signal(number, _terminate)
     try:
-        return run(arguments)
+        return invoke(arguments)
     finally:
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)

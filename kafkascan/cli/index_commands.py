@@ -1,4 +1,4 @@
-"""Verbs about the files beside a log: indexes, snapshots, checkpoints."""
+"""Commands about the side files of a log: indexes, snapshots, checkpoints."""
 
 from __future__ import annotations
 
@@ -11,38 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kafkascan as ks
-from kafkascan.batch_columns import join_tables
-from kafkascan.cli.inputs import PLACE_COLUMNS, Input
-from kafkascan.cli.options import InputPath, Time, with_inputs
-from kafkascan.cli.output import FORMATS, open_writer, write_rows
-from kafkascan.cli.session import (
-    EXIT_CLEAN,
-    EXIT_FINDINGS,
-    EXIT_UNREADABLE,
-    READ_ERRORS,
-    Report,
-    Session,
-    tell_on_stderr,
+from kafkascan.batches.columns import join_tables
+from kafkascan.cli.inputs import SEGMENT_COLUMNS, SegmentInput, SegmentPaths
+from kafkascan.cli.run import EXIT_FINDINGS, READ_ERRORS, FindingReport, Run, scan
+from kafkascan.cli.shared_options import (
+    PATH,
+    Time,
+    interval_bytes,
+    with_run,
+    with_segments,
 )
-from kafkascan.files import AtomicFile
-from kafkascan.indexes import DEFAULT_INTERVAL_BYTES
-from kafkascan.names import sibling_name
+from kafkascan.format.file_names import sibling_name
+from kafkascan.io.atomic_files import AtomicFile
 
-BUILD_COLUMNS = (*PLACE_COLUMNS, "file", "entries", "size", "verdict")
-CHECK_COLUMNS = (*PLACE_COLUMNS, "file", "entries", "size", "errors", "warnings", "notes")
+BUILD_COLUMNS = (*SEGMENT_COLUMNS, "file", "entries", "size", "verdict")
+CHECK_COLUMNS = (*SEGMENT_COLUMNS, "file", "entries", "size", "errors", "warnings", "notes")
 OFFSET_COLUMNS = ("path", "position", "size_in_bytes", "base_offset", "last_offset")
 TIME_COLUMNS = ("path", "position", "offset", "timestamp", "leader_epoch")
 _CHECKED = ("index", "timeindex", "txnindex")
 
-_output_format = click.option(
-    "--format", "output_format", type=click.Choice(FORMATS), default="table",
-    show_default=True, help="Of the rows.",
-)  # fmt: skip
-
 
 @click.group()
 def index() -> None:
-    """Indexes, snapshots of producers and checkpoints: show, check, build, look up."""
+    """Show, check, build and search index files and checkpoints."""
 
 
 # ---- show ------------------------------------------------------------------------------------
@@ -60,17 +51,19 @@ def _show_index(path: Path) -> dict[str, list[Any]]:
 
 
 def _show_snapshot(path: Path) -> dict[str, list[Any]]:
-    entries = ks.read_producer_snapshot(path)
+    entries = ks.broker_state.read_producer_snapshot(path)
     return {name: entries[name].tolist() for name in entries.dtype.names or ()}
 
 
 def _show_epochs(path: Path) -> dict[str, list[Any]]:
-    epochs = ks.read_leader_epochs(path)
-    return {name: [getattr(one, name) for one in epochs] for name in ks.LeaderEpoch._fields}
+    epochs = ks.broker_state.read_leader_epochs(path)
+    return {
+        name: [getattr(one, name) for one in epochs] for name in ks.broker_state.LeaderEpoch._fields
+    }
 
 
 def _show_offsets(path: Path) -> dict[str, list[Any]]:
-    offsets = ks.read_offset_checkpoint(path)
+    offsets = ks.broker_state.read_offset_checkpoint(path)
     return {
         "topic": [topic for topic, _ in offsets],
         "partition": [partition for _, partition in offsets],
@@ -79,15 +72,19 @@ def _show_offsets(path: Path) -> dict[str, list[Any]]:
 
 
 def _show_metadata(path: Path) -> dict[str, list[Any]]:
-    return {name: [value] for name, value in vars(ks.read_partition_metadata(path)).items()}
+    return {
+        name: [value] for name, value in vars(ks.broker_state.read_partition_metadata(path)).items()
+    }
 
 
 def _show_properties(path: Path) -> dict[str, list[Any]]:
-    return {name: [value] for name, value in ks.read_meta_properties(path).items()}
+    return {name: [value] for name, value in ks.broker_state.read_meta_properties(path).items()}
 
 
 def _show_shutdown(path: Path) -> dict[str, list[Any]]:
-    return {name: [value] for name, value in vars(ks.read_clean_shutdown(path)).items()}
+    return {
+        name: [value] for name, value in vars(ks.broker_state.read_clean_shutdown(path)).items()
+    }
 
 
 _Shown = Callable[[Path], dict[str, list[Any]]]
@@ -109,58 +106,51 @@ def _how_to_show(path: Path) -> _Shown:
 
 
 @index.command()
-@click.argument("path", type=InputPath())
-@_output_format
-@click.pass_context
-def show(context: click.Context, path: Path, output_format: str) -> None:
-    """Print the entries of a file that stands beside a log.
+@PATH
+@with_run(rows="entries")
+def show(run: Run, path: Path) -> None:
+    """Print the entries of an index, snapshot or checkpoint file.
 
-    PATH is an .index, .timeindex, .txnindex or .snapshot file, a leader-epoch-checkpoint, a
-    checkpoint of offsets, partition.metadata, meta.properties or .kafka_cleanshutdown.
+    PATH is an .index, .timeindex, .txnindex or .snapshot file, a leader-epoch-checkpoint, an
+    offset checkpoint, partition.metadata, meta.properties or .kafka_cleanshutdown.
     """
-    try:
-        columns = _how_to_show(path)(path)
-    except (*READ_ERRORS, ValueError) as error:
-        context.exit(_unreadable(path, error))
-    writer = open_writer(output_format, list(columns))
-    writer.write(columns)
-    writer.close()
 
+    def read(path: Path, report: FindingReport) -> dict[str, list[Any]] | None:
+        try:
+            return _how_to_show(path)(path)
+        except ValueError as error:
+            report.add_unreadable(str(path), error)
+            return None
 
-def _unreadable(path: Path, error: Exception) -> int:
-    report = Report(lambda size: None)
-    report.unreadable(str(path), error)
-    tell_on_stderr(report)
-    return EXIT_UNREADABLE
+    for columns in run.each([path], read):
+        if columns is not None:
+            run.output.write_columns(columns)
 
 
 # ---- check -----------------------------------------------------------------------------------
 
 
 @index.command()
-@with_inputs
-@click.pass_context
-def check(
-    context: click.Context,
-    paths: list[Path],
-    output_format: str,
-    memory_map: bool,
-    drop_cache: bool,
-) -> None:
-    """Compare indexes with the batches of their logs.
+@with_segments
+@with_run()
+def check(run: Run, segments: SegmentPaths) -> None:
+    """Check index files against the batches of their segments.
 
-    Errors lead readers astray; notes are as they may be, such as the zeros behind the entries
-    of a segment that is written to, and do not count for the exit code.
+    Prints a row per index file. Errors make readers miss records; notes are expected, such as
+    the zeros after the entries of an active segment, and do not count for the exit code. A
+    segment without index files has no rows.
     """
 
-    def check_all(one: Input, source: ks.Source, report: Report) -> list[dict[str, Any]]:
-        table = join_tables(list(report.tables(source)))
-        return [one.place | _checked(path, table, report) for path in _siblings(one.path, _CHECKED)]
+    def check_all(
+        one: SegmentInput, source: ks.Source, report: FindingReport
+    ) -> list[dict[str, Any]]:
+        table = join_tables(list(report.tables(source, scan(source))))
+        return [
+            one.labels | _checked(path, table, report) for path in _siblings(one.path, _CHECKED)
+        ]
 
-    session = Session(paths, memory_map=memory_map, drop_cache=drop_cache, shows_progress=True)
-    found = [row for rows in session.map(check_all, None) for row in rows]
-    write_rows(output_format, CHECK_COLUMNS, found)
-    context.exit(session.exit_code)
+    found = run.map(run.find_segments(segments), check_all)
+    run.output.write_rows(CHECK_COLUMNS, [row for rows in found for row in rows])
 
 
 def _siblings(log: Path, kinds: Sequence[str]) -> Iterator[Path]:
@@ -170,19 +160,19 @@ def _siblings(log: Path, kinds: Sequence[str]) -> Iterator[Path]:
             yield log.with_name(name)
 
 
-def _checked(path: Path, batches: NDArray[np.void], report: Report) -> dict[str, Any]:
+def _checked(path: Path, batches: NDArray[np.void], report: FindingReport) -> dict[str, Any]:
     counts = dict.fromkeys(ks.Severity, 0)
     entries = None
     try:
         findings = ks.check_index(path, batches)
         entries = _count_entries(path)
     except READ_ERRORS as error:
-        report.unreadable(str(path), error)
+        report.add_unreadable(str(path), error)
         findings = []
     for finding in findings:
         counts[finding.severity] += 1
         if finding.severity is not ks.Severity.NOTE:
-            report.finding(f"{path}: {finding}")
+            report.add(f"{path}: {finding}")
     return {
         "file": path.name,
         "entries": entries,
@@ -202,59 +192,49 @@ def _count_entries(path: Path) -> int | None:
 
 
 @index.command()
-@with_inputs
-@click.option("--write", is_flag=True, help="Write the files beside their logs.")
+@with_segments
+@with_run()
+@click.option("--write", is_flag=True, help="Write the index files next to their segments.")
 @click.option(
     "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-    help="Write the files into this folder, under the name of each partition's.",
+    help="Write the index files to DIR, into a subdirectory for each partition.",
 )  # fmt: skip
-@click.option(
-    "--interval-bytes", type=click.IntRange(min=0), default=DEFAULT_INTERVAL_BYTES,
-    show_default=True, help="The broker's index.interval.bytes.",
-)  # fmt: skip
-@click.pass_context
+@interval_bytes()
 def build(
-    context: click.Context,
-    paths: list[Path],
-    output_format: str,
-    memory_map: bool,
-    drop_cache: bool,
-    write: bool,
-    output: Path | None,
-    interval_bytes: int,
+    run: Run, segments: SegmentPaths, write: bool, output: Path | None, interval_bytes: int
 ) -> None:
-    """Build the indexes of offsets and times anew, from batch headers.
+    """Build .index and .timeindex files from batch headers.
 
-    Without --write and --output nothing is written, and the rows say how the files that are
-    there differ. `kafkascan recover` does more: it verifies checksums, and builds what
-    belongs to producers and transactions, too.
+    Without --write and --output nothing is written; the rows show whether the existing files
+    are the same, differ or are missing. `kafkascan recover` does more: it also verifies
+    checksums, and builds .txnindex and .snapshot files. Only live .log files get indexes.
     """
     if write and output is not None:
-        raise click.UsageError("--write and --output exclude each other")
+        raise click.UsageError("--write and --output cannot be combined")
 
-    def build_both(one: Input, source: ks.Source, report: Report) -> list[dict[str, Any]]:
-        name = ks.parse_segment_name(one.path.name)
+    def build_both(
+        one: SegmentInput, source: ks.Source, report: FindingReport
+    ) -> list[dict[str, Any]]:
+        name = ks.format.parse_segment_name(one.path.name)
         if name is None or name.kind != "log" or name.base_offset is None:
             return []
-        table = join_tables(list(report.tables(source)))
-        place = {"base_offset": name.base_offset, "interval_bytes": interval_bytes}
+        table = join_tables(list(report.tables(source, scan(source))))
+        options = {"base_offset": name.base_offset, "interval_bytes": interval_bytes}
         files = {
-            "index": ks.build_offset_index(table, **place),
-            "timeindex": ks.build_time_index(table, **place),
+            "index": ks.build_offset_index(table, **options),
+            "timeindex": ks.build_time_index(table, **options),
         }
         return [
-            one.place | _built(one.path, kind, entries, _target(one, write, output), report)
+            one.labels | _built(one.path, kind, entries, _target(one, write, output), report)
             for kind, entries in files.items()
         ]
 
-    session = Session(paths, memory_map=memory_map, drop_cache=drop_cache, shows_progress=True)
-    found = [row for rows in session.map(build_both, None) for row in rows]
-    write_rows(output_format, BUILD_COLUMNS, found)
-    context.exit(session.exit_code)
+    found = run.map(run.find_segments(segments), build_both)
+    run.output.write_rows(BUILD_COLUMNS, [row for rows in found for row in rows])
 
 
-def _target(one: Input, write: bool, output: Path | None) -> Path | None:
-    """Return the folder that files are written into; None if they are not."""
+def _target(one: SegmentInput, write: bool, output: Path | None) -> Path | None:
+    """Return the directory to write index files to; None writes none."""
     if output is None:
         return one.path.parent if write else None
     folder = output / one.path.resolve().parent.name
@@ -263,20 +243,20 @@ def _target(one: Input, write: bool, output: Path | None) -> Path | None:
 
 
 def _built(
-    log: Path, kind: str, entries: NDArray[np.void], folder: Path | None, report: Report
+    log: Path, kind: str, entries: NDArray[np.void], folder: Path | None, report: FindingReport
 ) -> dict[str, Any]:
     name = sibling_name(log.name, kind)
     assert name is not None
-    there, data = log.with_name(name), entries.tobytes()
+    existing, data = log.with_name(name), entries.tobytes()
     verdict = "missing"
-    if there.exists():
-        verdict = "same" if there.read_bytes() == data else "differs"
+    if existing.exists():
+        verdict = "same" if existing.read_bytes() == data else "differs"
     if folder is not None and (folder != log.parent or verdict != "same"):
-        with AtomicFile(folder / name, like=there if there.exists() else log) as file:
+        with AtomicFile(folder / name, like=existing if existing.exists() else log) as file:
             file.stream.write(data)
         verdict = "written"
     elif verdict != "same":
-        report.finding(f"{there}: {verdict}")
+        report.add(f"{existing}: {verdict}")
     return {"file": name, "entries": len(entries), "size": len(data), "verdict": verdict}
 
 
@@ -284,38 +264,39 @@ def _built(
 
 
 @index.command()
-@click.argument("path", type=InputPath())
-@click.option("--offset", type=int, help="Find the batch that holds it, or the next one.")
-@click.option("--timestamp", type=Time(), help="Find the first record that is not earlier.")
+@PATH
+@click.option("--offset", type=int, help="Find the batch that contains OFFSET, or the next one.")
+@click.option("--timestamp", type=Time(), help="Find the first record at TIME or later.")
 @click.option(
     "--trust-index", is_flag=True,
-    help="Begin where indexes say, as brokers do. By default all headers are walked.",
+    help="Start at the position that the index files give, as brokers do, instead of reading"
+    " all batch headers.",
 )  # fmt: skip
-@_output_format
-@click.pass_context
+@with_run()
 def lookup(
-    context: click.Context,
-    path: Path,
-    offset: int | None,
-    timestamp: int | None,
-    trust_index: bool,
-    output_format: str,
+    run: Run, path: Path, offset: int | None, timestamp: int | None, trust_index: bool
 ) -> None:
-    """Say where an offset or a timestamp is, as a broker would find it.
+    """Find an offset or a timestamp in a log, as a broker would.
 
-    PATH is a segment or the folder of a partition. Exit code 1: there is no such record.
+    Prints the position of the batch or record. Exit code 1: nothing was found.
+
+    PATH is a segment file or a partition directory. In a directory, the live segments are
+    searched.
     """
     if (offset is None) == (timestamp is None):
-        raise click.UsageError("name one of --offset and --timestamp")
-    found: ks.BatchLocation | ks.RecordLocation | None
-    try:
+        raise click.UsageError("give either --offset or --timestamp")
+
+    def find(path: Path, report: FindingReport) -> list[dict[str, Any]]:
+        found: ks.logs.BatchLocation | ks.logs.RecordLocation | None
         if offset is not None:
             found = ks.lookup_offset(path, offset, trust_index=trust_index)
         else:
             assert timestamp is not None
             found = ks.lookup_timestamp(path, timestamp, trust_index=trust_index)
-    except READ_ERRORS as error:
-        context.exit(_unreadable(path, error))
+        return [] if found is None else [vars(found)]
+
     names = OFFSET_COLUMNS if offset is not None else TIME_COLUMNS
-    write_rows(output_format, names, [] if found is None else [vars(found)])
-    context.exit(EXIT_CLEAN if found is not None else EXIT_FINDINGS)
+    for rows in run.each([path], find):
+        if not rows:
+            run.raise_exit_code(EXIT_FINDINGS)
+        run.output.write_rows(names, rows)

@@ -1,4 +1,4 @@
-"""What the arguments name: files, partition folders, data dirs → segments."""
+"""The segment files that paths name, and the columns that identify them."""
 
 from __future__ import annotations
 
@@ -7,68 +7,121 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kafkascan import PartitionDir, SegmentFile, SegmentName, open_log_dir, partition_dir
-from kafkascan.log_dir import is_log_dir
-from kafkascan.sources import SourceLike
+from kafkascan.io.sources import Source
+from kafkascan.logs.log_dir import (
+    PartitionDir,
+    SegmentKinds,
+    is_log_dir,
+    open_log_dir,
+    partition_dir,
+    select_segments,
+)
+from kafkascan.logs.segment import SegmentFile, segment_file
 
-PLACE_COLUMNS = ("topic", "partition", "segment")
+SEGMENT_COLUMNS = ("topic", "partition", "segment")
 
-_NO_NAME = SegmentName(None, None, "log", None)
 OnUnreadable = Callable[[str, OSError], None]
 
 
 @dataclass(frozen=True)
-class Input:
-    """One segment file, and what its place says about it."""
+class SegmentPaths:
+    """
+    The arguments of a command that reads segment files.
 
-    path: Path
+    Attributes
+    ----------
+    paths : list of Path
+        Segment files, partition directories, data directories, tar archives.
+    memory_map : bool
+        Whether to map files into memory; otherwise they are read.
+    drop_cache : bool
+        Whether to drop the pages of each file from the page cache after it was read.
+    """
+
+    paths: list[Path]
+    memory_map: bool
+    drop_cache: bool
+
+    def find(self, include: SegmentKinds, on_unreadable: OnUnreadable) -> list[SegmentInput]:
+        """
+        Return the segment files of all paths, in the order of the paths.
+
+        Parameters
+        ----------
+        include : SegmentKinds
+            Which files of directories and archives to return. A path of a file is returned
+            whatever its name is.
+        on_unreadable : callable
+            Called for each path that cannot be read or contains no segments; the search
+            continues with the next one.
+        """
+        found = []
+        for path in self.paths:
+            for partition, segment in _segments(path, include, on_unreadable):
+                try:
+                    size = segment.size
+                except OSError as error:  # a broker may have deleted it since it was listed
+                    on_unreadable(str(segment.path), error)
+                    continue
+                found.append(
+                    SegmentInput(partition, segment, size, self.memory_map, self.drop_cache)
+                )
+        return found
+
+
+@dataclass(frozen=True)
+class SegmentInput:
+    """One segment file that a command reads."""
+
     partition: PartitionDir
+    segment: SegmentFile
     size: int
-    source: SourceLike
+    memory_map: bool
+    drop_cache: bool
 
     @property
-    def place(self) -> dict[str, object]:
-        """Where rows come from: the values of `PLACE_COLUMNS`."""
+    def path(self) -> Path:
+        """Path of the file, for messages."""
+        return self.segment.path
+
+    @property
+    def labels(self) -> dict[str, object]:
+        """The values of `SEGMENT_COLUMNS`."""
         values = (self.partition.topic, self.partition.partition, self.path.name)
-        return dict(zip(PLACE_COLUMNS, values, strict=True))
+        return dict(zip(SEGMENT_COLUMNS, values, strict=True))
+
+    def open(self) -> Source:
+        """Return the bytes of the file; the caller closes them."""
+        return self.segment.open(memory_map=self.memory_map)
+
+    def release(self, source: Source) -> None:
+        """Drop the pages of the file from the page cache, if the user asked for that."""
+        if self.drop_cache:
+            source.drop_cache()
 
 
-def find_inputs(path: Path, on_unreadable: OnUnreadable) -> Iterator[Input]:
-    """
-    Return the segments that a path stands for.
-
-    Whatever cannot be looked at, or holds no segments at all, is told to `on_unreadable`;
-    the rest goes on.
-    """
+def _segments(
+    path: Path, include: SegmentKinds, on_unreadable: OnUnreadable
+) -> Iterator[tuple[PartitionDir, SegmentFile]]:
     try:
         partitions = open_log_dir(path).partitions if is_log_dir(path) else None
     except OSError as error:
-        on_unreadable(str(error.filename or path), error)
+        on_unreadable(str(path), error)
         return
     if partitions is None:
         here = partition_dir(path.parent)
-        yield from _input(SegmentFile(path, _NO_NAME, here.folder), here, on_unreadable)
+        yield here, segment_file(path, here.folder)
         return
     found = False
     for partition in partitions:
         try:
-            segments = partition.segments
+            segments = select_segments(partition, include)
         except OSError as error:
             on_unreadable(str(partition.path), error)
             found = True
             continue
         for segment in segments:
             found = True
-            yield from _input(segment, partition, on_unreadable)
+            yield partition, segment
     if not found:
-        on_unreadable(str(path), FileNotFoundError(errno.ENOENT, "no segments in this folder"))
-
-
-def _input(
-    segment: SegmentFile, partition: PartitionDir, on_unreadable: OnUnreadable
-) -> Iterator[Input]:
-    try:
-        source = segment.folder.source(segment.path.name)
-        yield Input(segment.path, partition, segment.size, source)
-    except OSError as error:  # a broker may have deleted it since it was listed
-        on_unreadable(str(segment.path), error)
+        on_unreadable(str(path), FileNotFoundError(errno.ENOENT, "no segments in this directory"))

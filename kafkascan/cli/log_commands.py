@@ -1,23 +1,30 @@
-"""The verbs about whole logs: audits, transactions, producers, counts."""
+"""Commands about whole logs: audit, txns, producers, count, diff, advise, report."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 import kafkascan as ks
-from kafkascan.arrow import require_pyarrow
-from kafkascan.cli.options import InputPath, Time
-from kafkascan.cli.output import FORMATS, Columns, open_output
-from kafkascan.cli.parquet import write_tables
-from kafkascan.cli.session import EXIT_FINDINGS, READ_ERRORS, Report, tell_on_stderr
+from kafkascan.analysis.codec_advice import DEFAULT_CHOICES
+from kafkascan.cli.output import RowOutput
+from kafkascan.cli.run import EXIT_FINDINGS, FindingReport, Run
+from kafkascan.cli.shared_options import (
+    JSON_REPORT,
+    NOW,
+    PATH,
+    THREADS,
+    TIMEOUT,
+    VERIFY,
+    Command,
+    InputPath,
+    with_logs,
+    with_run,
+)
+from kafkascan.io.atomic_files import AtomicFile
 
 AUDIT_COLUMNS = (
     "severity", "symbol", "topic", "partition", "file", "position", "offset", "count", "message",
@@ -35,248 +42,328 @@ COUNT_COLUMNS = (
     "topic", "partition", "start_offset", "end_offset", "records", "committed_records",
     "aborted_records", "open_records", "control_records", "missing_offsets", "is_exact",
 )  # fmt: skip
+DIFF_COLUMNS = (
+    "topic", "partition", "kind", "place", "left_first_offset", "left_last_offset",
+    "right_first_offset", "right_last_offset", "left_batches", "right_batches", "is_difference",
+)  # fmt: skip
+ADVICE_COLUMNS = (
+    "topic", "producer_id", "codec", "level", "ratio", "saving", "compress_mb_per_s",
+    "decompress_mb_per_s", "batches", "total_bytes", "stored_codecs",
+)  # fmt: skip
 _STATES = ("open", "hanging", "empty", "aborted", "committed", "all")
 
-_threads = click.option(
-    "--threads", type=click.IntRange(min=1), help="Segments at once; by default one per CPU."
+# A result that contains the damage that ended the reading of logs.
+PartialResult = TypeVar(
+    "PartialResult",
+    "ks.analysis.Transactions",
+    "ks.analysis.ProducerCensus",
+    "ks.analysis.RecordCounts",
 )
-_now = click.option("--now", "now_ms", type=Time(), help="As if it were that time.")
-_timeout = click.option(
-    "--timeout-ms", type=click.IntRange(min=0), default=900_000, show_default=True,
-    help="The broker's transaction.max.timeout.ms.",
-)  # fmt: skip
 
 
-def _log_verb(command: Callable[..., Any]) -> click.Command:
-    """Add what all of these verbs take: paths, the output format, a file."""
-    paths = click.argument("paths", nargs=-1, required=True, type=InputPath())
-    made: click.Command = click.command()(paths(log_output(_threads(command))))
-    return made
+def _log_command(command: Command) -> click.Command:
+    """Declare a command with PATHS, output and --threads, which commands on logs share."""
+    declared: click.Command = click.command()(
+        with_logs(with_run(parquet=True, to_file=True)(THREADS(command)))
+    )
+    return declared
 
 
-def log_output(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add where a table goes, and how."""
-    decorators: list[Callable[..., Any]] = [
-        click.option(
-            "--format", "output_format", type=click.Choice((*FORMATS, "parquet")),
-            default="table", show_default=True, help="Of the rows; all columns but for a table.",
-        ),
-        click.option(
-            "--output", type=InputPath(), metavar="FILE",
-            help="Instead of stdout; it appears when it is whole. Parquet needs it.",
-        ),
-    ]  # fmt: skip
-    for decorate in reversed(decorators):
-        command = decorate(command)
-    return command
+def _with_damage(
+    read: Callable[[Path], PartialResult],
+) -> Callable[[Path, FindingReport], PartialResult]:
+    """Return work that reads a path, and adds the damage in its logs to the findings."""
 
+    def work(path: Path, report: FindingReport) -> PartialResult:
+        found = read(path)
+        for number, damage in found.errors.items():
+            report.add(f"{found.logs[number].name}: {damage}")
+        return found
 
-class TableRun:
-    """One run of a verb: goes over paths, writes one table, and knows the exit code."""
-
-    def __init__(self, paths: Sequence[Path], output_format: str, output: Path | None) -> None:
-        if output_format == "parquet" and output is None:
-            raise click.UsageError("Parquet is written to a file: --output FILE")
-        if output_format == "parquet":
-            try:
-                require_pyarrow()
-            except ImportError as error:
-                raise click.UsageError(str(error)) from None
-        if output is not None and output.exists() and not output.is_file():
-            raise click.UsageError(f"{output}: not a regular file")
-        if output is not None and any(output.resolve() == path.resolve() for path in paths):
-            raise click.UsageError(f"{output}: is one of the files that are read")
-        self._paths = paths
-        self._format = output_format
-        self._output = output
-        self.exit_code = 0
-
-    def results(self, read: Callable[[Path], Any]) -> Iterator[Any]:
-        """Yield what is read of each path, and say which of them cannot be read."""
-        for path in self._paths:
-            report = Report(lambda size: None)
-            try:
-                found = read(path)
-            except READ_ERRORS as error:
-                report.unreadable(str(path), error)
-                self._tell(report)
-                continue
-            for number, damage in getattr(found, "errors", {}).items():
-                report.finding(f"{found.logs[number].name}: {damage}")
-            self._tell(report)
-            yield found
-
-    def _tell(self, report: Report) -> None:
-        tell_on_stderr(report)
-        self.exit_code = max(self.exit_code, report.exit_code)
-
-    def note_findings(self, messages: Sequence[str] = ()) -> None:
-        """Say that something is not as it should be."""
-        report = Report(lambda size: None)
-        for message in messages:
-            report.finding(message)
-        self._tell(report)
-        self.exit_code = max(self.exit_code, EXIT_FINDINGS)
-
-    def write(self, names: Sequence[str], results: Sequence[Any]) -> None:
-        """Write the rows of all results as one table."""
-        if self._format == "parquet":
-            assert self._output is not None
-            write_tables(self._output, [one.to_arrow() for one in results])
-            return
-        tables: list[Columns] = [one.to_columns() for one in results]
-        shown = names if self._format == "table" or not tables else list(tables[0])
-        with open_output(self._format, shown, self._output) as writer:
-            for table in tables:
-                writer.write({name: table[name] for name in shown})
+    return work
 
 
 # ---- audit -----------------------------------------------------------------------------------
 
 
-@_log_verb
-@click.option("--verify/--no-verify", default=True, show_default=True,
-              help="Compare the checksums of all batches, or read headers only.")  # fmt: skip
-@click.option("--deep", is_flag=True, help="Decode records, too.")
-@click.option("--alarms", is_flag=True, help="Warnings and errors only, no notes.")
-@click.option("--max-message-bytes", type=click.IntRange(min=1), metavar="BYTES",
-              help="The topics' max.message.bytes.")  # fmt: skip
-@click.option("--many-producers", type=click.IntRange(min=1), default=10_000, show_default=True,
-              help="More than this in one partition are too many.")  # fmt: skip
-@_now
-@_timeout
-@click.pass_context
-def audit(
-    context: click.Context,
-    /,
-    paths: list[Path],
-    output_format: str,
-    output: Path | None,
-    alarms: bool,
-    **options: Any,
-) -> None:
-    """Look through logs for everything that is not as it should be.
+@_log_command
+@VERIFY
+@click.option("--deep", is_flag=True, help="Also decode all records.")
+@click.option("--alarms", is_flag=True, help="Show only warnings and errors, no notes.")
+@click.option(
+    "--max-message-bytes", type=click.IntRange(min=1), metavar="BYTES",
+    show_default="each topic's max.message.bytes, from the data directory's metadata log",
+    help="Report batches larger than BYTES bytes.",
+)  # fmt: skip
+@click.option(
+    "--many-producers", type=click.IntRange(min=1), default=10_000, show_default=True,
+    metavar="N", help="Report partitions with more than N producers.",
+)  # fmt: skip
+@NOW
+@TIMEOUT
+def audit(run: Run, paths: list[Path], alarms: bool, **options: Any) -> None:
+    """Check logs for damage, inconsistencies and risks.
 
-    PATHS are brokers' data dirs, folders of partitions, tars of them, or segment files. A
-    row for each kind of finding in each file. Exit code 1 says that there are warnings or
-    errors; notes are as they may be.
+    Prints a row per kind of finding and file, with the position and offset of the first finding.
+    Side files (indexes, snapshots, checkpoints) are checked, too.
+    Exit code 1: there are warnings or errors. Notes do not change the exit code.
     """
-    run = TableRun(paths, output_format, output)
-    found: list[ks.Audit] = []
-    with _progress_bar() as progress:
-        task = progress.add_task("", total=None)
 
-        def show(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
+    def work(path: Path, report: FindingReport) -> ks.auditing.Audit:
+        found = ks.audit(path, on_progress=run.show_progress, **options)
+        if found.alarms:
+            report.exit_code = EXIT_FINDINGS
+        return found.only_alarms() if alarms else found
 
-        found += run.results(lambda path: ks.audit(path, on_progress=show, **options))
-    if any(one.alarms for one in found):
-        run.note_findings()
-    run.write(AUDIT_COLUMNS, [one.only_alarms() for one in found] if alarms else found)
-    context.exit(run.exit_code)
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Progress]:
-    with Progress(
-        TextColumn("{task.percentage:>3.0f} %"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TimeRemainingColumn(),
-        console=Console(stderr=True, emoji=False),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-        redirect_stdout=False,
-        redirect_stderr=False,
-    ) as progress:
-        yield progress
+    with run.progress("bytes"):
+        found = run.each(paths, work)
+    run.output.write_tables(AUDIT_COLUMNS, found)
 
 
 # ---- txns ------------------------------------------------------------------------------------
 
 
-@_log_verb
+@_log_command
 @click.option("--state", type=click.Choice(_STATES), default="open", show_default=True,
-              help="Which transactions are listed.")  # fmt: skip
-@_now
-@_timeout
-@click.pass_context
-def txns(
-    context: click.Context,
-    /,
-    paths: list[Path],
-    output_format: str,
-    output: Path | None,
-    state: str,
-    **options: Any,
-) -> None:
-    """List transactions: open ones, those that hang, aborted ones.
+              help="Show only transactions in this state.")  # fmt: skip
+@NOW
+@TIMEOUT
+def txns(run: Run, paths: list[Path], state: str, **options: Any) -> None:
+    """List transactions: open, hanging, empty, aborted, committed.
 
-    PATHS are brokers' data dirs, folders of partitions, tars of them, or segment files. A
-    transaction hangs that is open for longer than the timeout, as kafka-transactions
-    find-hanging counts; the row says what would end it. Exit code 1 says that some hang.
+    A transaction hangs if it is open for longer than --timeout-ms, as in `kafka-transactions
+    find-hanging`; the column `command` contains the command that aborts it. Exit code 1: a
+    transaction hangs.
     """
-    run = TableRun(paths, output_format, output)
-    found: list[ks.Transactions] = []
-    for one in run.results(lambda path: ks.read_transactions(path, **options)):
-        if one.is_hanging.any():
-            run.note_findings([f"{log}: a transaction hangs" for log in one.hanging_logs])
-        found.append(one.select(_in_state(one, state)))
-    run.write(TXNS_COLUMNS, found)
-    context.exit(run.exit_code)
+
+    @_with_damage
+    def read(path: Path) -> ks.analysis.Transactions:
+        return ks.read_transactions(path, **options)
+
+    def work(path: Path, report: FindingReport) -> ks.analysis.Transactions:
+        found = read(path, report)
+        for log in found.hanging_logs:
+            report.add(f"{log}: a transaction hangs")
+        return found.select(_in_state(found, state))
+
+    run.output.write_tables(TXNS_COLUMNS, run.each(paths, work))
 
 
-def _in_state(found: ks.Transactions, state: str) -> Any:
+def _in_state(found: ks.analysis.Transactions, state: str) -> Any:
     if state in ("open", "hanging", "empty"):
         return getattr(found, f"is_{state}")
     if state == "all":
         return found.spans["log"] >= 0
-    return found.spans["state"] == ks.TransactionState[state.upper()]
+    return found.spans["state"] == ks.broker_state.TransactionState[state.upper()]
 
 
 # ---- producers, count ------------------------------------------------------------------------
 
 
-@_log_verb
-@click.option("--sample", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-              help="Decompress N batches of each producer to tell how well they are"
-              " compressed.")  # fmt: skip
-@click.pass_context
-def producers(
-    context: click.Context,
-    /,
-    paths: list[Path],
-    output_format: str,
-    output: Path | None,
-    **options: Any,
-) -> None:
-    """List who wrote: how much and how, and whether in the right order.
+@_log_command
+@click.option(
+    "--sample", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+    help="Decompress N batches of each producer to compute its compression ratio.",
+)  # fmt: skip
+def producers(run: Run, paths: list[Path], **options: Any) -> None:
+    """List producers: volume, batching, compression, sequence errors.
 
-    PATHS are brokers' data dirs, folders of partitions, tars of them, or segment files. A
-    row for each producer of each partition; producer_id -1 stands for all that have none.
+    Prints a row per producer and partition. The producer_id -1 stands for all batches without
+    a producer id.
     """
-    run = TableRun(paths, output_format, output)
-    run.write(PRODUCERS_COLUMNS, list(run.results(lambda path: ks.read_producers(path, **options))))
-    context.exit(run.exit_code)
+
+    @_with_damage
+    def work(path: Path) -> ks.analysis.ProducerCensus:
+        return ks.read_producers(path, **options)
+
+    run.output.write_tables(PRODUCERS_COLUMNS, run.each(paths, work))
 
 
-@_log_verb
-@click.option("--deep", is_flag=True,
-              help="Decompress messages of magic 0 and 1, whose headers do not tell.")  # fmt: skip
-@click.pass_context
-def count(
-    context: click.Context,
-    /,
-    paths: list[Path],
-    output_format: str,
-    output: Path | None,
-    **options: Any,
-) -> None:
-    """Count records exactly: all, committed, aborted, those of open transactions.
+@_log_command
+@click.option(
+    "--deep", is_flag=True,
+    help="Decompress messages of magic 0 and 1, whose headers do not contain a record count.",
+)  # fmt: skip
+def count(run: Run, paths: list[Path], **options: Any) -> None:
+    """Count records: all, committed, aborted, in open transactions.
 
-    PATHS are brokers' data dirs, folders of partitions, tars of them, or segment files. A
-    row for each partition; is_exact says whether headers told of all records.
+    Prints a row per partition. is_exact is false if the log contains compressed messages of magic
+    0 or 1, whose records only --deep can count.
     """
-    run = TableRun(paths, output_format, output)
-    run.write(COUNT_COLUMNS, list(run.results(lambda path: ks.count_records(path, **options))))
-    context.exit(run.exit_code)
+
+    @_with_damage
+    def work(path: Path) -> ks.analysis.RecordCounts:
+        return ks.count_records(path, **options)
+
+    run.output.write_tables(COUNT_COLUMNS, run.each(paths, work))
+
+
+# ---- diff -------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("left", type=InputPath())
+@click.argument("right", required=False, type=InputPath())
+@click.option("--shifted", is_flag=True, help="Allow the same content at different offsets.")
+@click.option("--compacted", is_flag=True, help="Allow RIGHT to be a compacted copy of LEFT.")
+@click.option(
+    "--save", type=InputPath(), metavar="FILE",
+    help="Write the fingerprints of LEFT to a .parquet or .json file, to compare them on another"
+    " host.",
+)  # fmt: skip
+@JSON_REPORT
+@with_run(parquet=True, to_file=True, rows="ranges")
+@THREADS
+def diff(
+    run: Run,
+    left: Path,
+    right: Path | None,
+    shifted: bool,
+    compacted: bool,
+    save: Path | None,
+    report: Path | None,
+    threads: int | None,
+) -> None:
+    """Compare replicas, a backup or a mirror by their batch headers.
+
+    Prints a row per range of offsets that differs. Ranges that retention, replication lag or
+    compaction explain do not count as differences (is_difference is false). Exit code 1: there
+    are differences.
+
+    LEFT and RIGHT are data directories, partition directories, tar archives of directories,
+    segment files, or files of fingerprints. In directories and archives, only the segments that
+    a broker would load are read. Records are not read.
+    """
+    if (right is None) == (save is None):
+        raise click.UsageError("give RIGHT to compare with, or --save FILE")
+    if save is not None:
+        _save_fingerprints(run, left, save, threads)
+        return
+    offsets: Literal["same", "shifted"] = "shifted" if shifted else "same"
+
+    def compare(path: Path, findings: FindingReport) -> ks.analysis.LogDiff:
+        assert right is not None
+        result = ks.diff_logs(path, right, offsets=offsets, compacted=compacted, threads=threads)
+        for one in result.partitions:
+            _add_differences(findings, one)
+        return result
+
+    results = run.each([left], compare)
+    for result in results:
+        if report is not None:
+            with AtomicFile(report) as file:
+                file.stream.write(result.to_json().encode())
+    run.output.write_tables(DIFF_COLUMNS, results)
+
+
+def _save_fingerprints(run: Run, logs: Path, target: Path, threads: int | None) -> None:
+    def save(path: Path, findings: FindingReport) -> None:
+        found = ks.analysis.read_fingerprints(path, threads=threads)
+        for one in found.logs:
+            for message in one.damage:
+                findings.add(message)
+        try:
+            found.save(target)
+        except (ValueError, ImportError) as error:
+            raise click.UsageError(str(error)) from None
+
+    run.each([logs], save)
+
+
+def _add_differences(findings: FindingReport, one: ks.analysis.PartitionDiff) -> None:
+    """Add the damage in two logs, and a line about how they differ."""
+    name = f"{one.topic}-{one.partition}"
+    for message in one.damage:
+        findings.add(message)
+    if not (one.is_in_left and one.is_in_right):
+        findings.add(f"{name}: exists only in {'LEFT' if one.is_in_left else 'RIGHT'}")
+    elif one.differences:
+        count = len(one.differences)
+        ranges = "1 range" if count == 1 else f"{count} ranges"
+        cut = one.truncation_offset
+        truncation = "" if cut is None else f"; a follower would truncate its log to {cut}"
+        findings.add(
+            f"{name}: differs from offset {one.first_divergence} on, in {ranges}{truncation}"
+        )
+
+
+# ---- advise -----------------------------------------------------------------------------------
+
+
+@click.command()
+@with_logs
+@click.option(
+    "--codec", "choices", multiple=True, metavar="CODEC[:LEVEL]",
+    show_default=", ".join(DEFAULT_CHOICES), help="Codec to try; may be given several times.",
+)  # fmt: skip
+@click.option(
+    "--by", type=click.Choice(("topic", "producer")), default="topic", show_default=True,
+    help="Sample batches per topic or per producer.",
+)  # fmt: skip
+@click.option(
+    "--sample", type=click.IntRange(min=1), default=100, show_default=True, metavar="N",
+    help="Number of batches to sample per topic or producer.",
+)  # fmt: skip
+@click.option(
+    "--seed", type=int, default=0, show_default=True,
+    help="Seed of the random selection of batches.",
+)  # fmt: skip
+@with_run(parquet=True, to_file=True)
+@THREADS
+def advise(run: Run, paths: list[Path], choices: tuple[str, ...], **options: Any) -> None:
+    """Estimate the saving of other codecs by compressing samples.
+
+    Prints a row per codec: the compression ratio (uncompressed size to compressed size), the
+    estimated saving as a fraction of the bytes stored now, and the speeds in MB of records per
+    second on one thread, with the codec libraries that are installed here.
+    """
+    if choices:
+        options["choices"] = choices
+
+    def work(path: Path, findings: FindingReport) -> ks.analysis.Advice:
+        try:
+            found = ks.advise(path, **options)
+        except ValueError as error:
+            if isinstance(error, ks.KafkaScanError):
+                raise
+            raise click.UsageError(str(error)) from None
+        for message in found.damage:
+            findings.add(message)
+        return found
+
+    run.output.write_tables(ADVICE_COLUMNS, run.each(paths, work))
+
+
+# ---- report ----------------------------------------------------------------------------------
+
+
+@click.command()
+@PATH
+@click.option("-o", "--output", type=InputPath(), required=True, metavar="FILE",
+              help="Write the page to FILE (atomically).")  # fmt: skip
+@click.option("--title", show_default="PATH", help="Title of the page.")
+@VERIFY
+@click.option("--advice", is_flag=True, help="Also estimate the savings of other codecs (slow).")
+@THREADS
+def report(path: Path, output: Path, **options: Any) -> None:
+    """Write an HTML page about logs: findings, plots and tables.
+
+    The page needs no network and contains no scripts. Exit code 1: it lists warnings or errors.
+
+    PATH is a data directory, a partition directory, a tar archive of directories, or a segment
+    file. In directories and archives, only the segments that a broker would load are read.
+    """
+
+    def build(path: Path, findings: FindingReport) -> ks.report.Report:
+        try:
+            page = ks.build_report(path, **options)
+        except ImportError as error:
+            raise click.UsageError(str(error)) from None
+        if not page.audit.is_healthy:
+            findings.exit_code = EXIT_FINDINGS
+        return page
+
+    run = Run(RowOutput("html", output))
+    for page in run.each([path], build):
+        page.write(output)
+    click.get_current_context().exit(run.exit_code)

@@ -1,4 +1,4 @@
-"""Rows to stdout: aligned text, JSON, JSON lines or CSV, written as they come."""
+"""Write rows as an aligned table, JSON, JSON lines, CSV or Parquet, to stdout or a file."""
 
 from __future__ import annotations
 
@@ -6,20 +6,26 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from types import TracebackType
+from typing import Any, Protocol, Self, TextIO
 
+import click
 import numpy as np
 
-from kafkascan import CompressionType, TimestampType, as_datetime64
-from kafkascan.files import AtomicFile
-from kafkascan.names import printable
+from kafkascan.batches.arrow import require_pyarrow
+from kafkascan.batches.columns import as_datetime64
+from kafkascan.cli.inputs import SEGMENT_COLUMNS
+from kafkascan.format.file_names import printable
+from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.records.record_table import RecordTable
 
 FORMATS = ("table", "json", "jsonl", "csv")
 
-# Milliseconds; a table shows them as times.
+# Columns in milliseconds that a table shows as UTC times.
 TIME_COLUMNS = frozenset(
     {
         "timestamp",
@@ -31,29 +37,27 @@ TIME_COLUMNS = frozenset(
         "last_timestamp",
     }
 )
-# Numbers that are shown by Kafka's names.
-NAMED_CODES = {"compression_type": CompressionType, "timestamp_type": TimestampType}
-# Spreadsheets take a cell that begins so for a formula (OWASP, "CSV Injection").
+# A spreadsheet evaluates a cell that starts with one of these (OWASP, "CSV Injection").
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-# A cell of a table has at most this many characters.
-_WIDEST_CELL = 120
+# Longest text of a table's cell, in characters.
+_MAX_CELL = 120
 
 Columns = Mapping[str, Sequence[Any]]
 
 
 class Writer:
-    """Writes columns of rows, chunk by chunk; `close` ends the document."""
+    """Writes rows, chunk by chunk; `close` ends the document."""
 
-    def __init__(self, names: Sequence[str], out: TextIO | None = None) -> None:
+    def __init__(self, names: Sequence[str], out: TextIO) -> None:
         self.names = list(names)
-        self.out = sys.stdout if out is None else out
+        self.out = out
 
     def write(self, columns: Columns) -> None:
-        """Write a chunk; it has all columns, each of the same length."""
+        """Write a chunk of rows, as columns of equal length."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Write what ends the document."""
+        """Write the end of the document."""
 
     def _rows(self, columns: Columns) -> list[tuple[Any, ...]]:
         return list(zip(*(columns[name] for name in self.names), strict=True))
@@ -61,13 +65,13 @@ class Writer:
 
 class CsvWriter(Writer):
     """
-    Comma-separated, with a header line; times in milliseconds; a null is an empty field.
+    Comma-separated values with a header line; times in milliseconds; a null is an empty field.
 
-    Names and values come from whoever wrote to the log. So text at which a spreadsheet would
-    calculate begins with an apostrophe; numbers are as they are.
+    Names and values come from the producers of a log. Text that a spreadsheet would evaluate
+    as a formula gets a leading apostrophe; numbers stay unchanged.
     """
 
-    def __init__(self, names: Sequence[str], out: TextIO | None = None) -> None:
+    def __init__(self, names: Sequence[str], out: TextIO) -> None:
         super().__init__(names, out)
         self._csv = csv.writer(self.out, lineterminator="\n")
         self._all_quoted = csv.writer(self.out, lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -76,7 +80,7 @@ class CsvWriter(Writer):
     def write(self, columns: Columns) -> None:
         plain = {name: [_csv_cell(value) for value in columns[name]] for name in self.names}
         for row in self._rows(plain):
-            # The module does not quote a carriage return that ends no line of ours.
+            # The csv module does not quote a carriage return inside of a field.
             has_return = any("\r" in cell for cell in row)
             (self._all_quoted if has_return else self._csv).writerow(row)
 
@@ -106,9 +110,9 @@ class JsonWriter(JsonLinesWriter):
 
 
 class TableWriter(Writer):
-    """Columns aligned for the eye; times in UTC."""
+    """Aligned text; times in UTC."""
 
-    def __init__(self, names: Sequence[str], out: TextIO | None = None) -> None:
+    def __init__(self, names: Sequence[str], out: TextIO) -> None:
         super().__init__(names, out)
         self._widths: list[int] = []
         self._is_number: list[bool] = []
@@ -148,10 +152,10 @@ def _cells(name: str, values: Sequence[Any]) -> list[str]:
 
 def _cell(value: Any) -> str:
     if value == "":
-        return '""'  # a null is a dash
+        return '""'  # a dash is a null
     text = _plain(value)
-    if len(text) > _WIDEST_CELL:
-        text = text[: _WIDEST_CELL - 1] + "…"
+    if len(text) > _MAX_CELL:
+        text = text[: _MAX_CELL - 1] + "…"
     return printable(text) or "-"
 
 
@@ -192,31 +196,193 @@ _WRITERS: dict[str, type[Writer]] = {
 }
 
 
-@contextmanager
-def open_output(output_format: str, names: Sequence[str], path: Path | None) -> Iterator[Writer]:
-    """Write to stdout, or to a file that appears when it is whole."""
-    if path is None:
-        writer = _WRITERS[output_format](names)
-        yield writer
-        writer.close()
-        return
+class HasColumns(Protocol):
+    """A result of the library that is a table."""
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return the values of each column."""
+
+    def to_arrow(self) -> Any:
+        """Return a `pyarrow.Table`."""
+
+
+@dataclass(frozen=True)
+class RowOutput:
+    """
+    Destination and format of the rows of a command.
+
+    Attributes
+    ----------
+    output_format : str
+        One of `FORMATS`, or ``"parquet"``.
+    path : Path or None
+        A file, which is replaced atomically; None is stdout.
+    """
+
+    output_format: str
+    path: Path | None = None
+
+    def check(self) -> None:
+        """
+        Check that the output can be written.
+
+        Raises
+        ------
+        click.UsageError
+            If it is no regular file, or Parquet without a file or without pyarrow.
+        """
+        if self.output_format == "parquet":
+            if self.path is None:
+                raise click.UsageError("parquet needs --output FILE")
+            try:
+                require_pyarrow()
+            except ImportError as error:
+                raise click.UsageError(str(error)) from None
+        if self.path is not None and self.path.exists() and not self.path.is_file():
+            raise click.UsageError(f"{self.path}: not a regular file; omit --output for stdout")
+
+    def check_against(self, inputs: Iterable[Path]) -> None:
+        """
+        Check that the output is not one of the files that are read.
+
+        Raises
+        ------
+        click.UsageError
+        """
+        if self.path is None or not self.path.exists():
+            return
+        if any(path.exists() and self.path.samefile(path) for path in inputs):
+            raise click.UsageError(f"{self.path}: the output file is also an input")
+
+    @contextmanager
+    def open(self, names: Sequence[str]) -> Iterator[Writer]:
+        """Open a writer of rows with these columns."""
+        if self.path is None:
+            writer = _WRITERS[self.output_format](names, sys.stdout)
+            yield writer
+            writer.close()
+            return
+        with AtomicFile(self.path) as file:
+            out = io.TextIOWrapper(file.stream, "utf-8", "backslashreplace", write_through=True)
+            writer = _WRITERS[self.output_format](names, out)
+            yield writer
+            writer.close()
+            out.flush()
+            out.detach()
+
+    def write_columns(self, columns: Columns) -> None:
+        """Write columns as one table."""
+        with self.open(list(columns)) as writer:
+            writer.write(columns)
+
+    def write_rows(self, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write the named columns of rows as one table."""
+        with self.open(names) as writer:
+            writer.write({name: [row[name] for row in rows] for name in names})
+
+    def write_tables(self, names: Sequence[str], results: Sequence[HasColumns]) -> None:
+        """
+        Write results of the library, one after the other, as one table.
+
+        The format ``table`` shows the named columns only, any other format all columns.
+        """
+        if self.output_format == "parquet":
+            assert self.path is not None
+            write_parquet(self.path, [one.to_arrow() for one in results])
+            return
+        tables: list[Columns] = [one.to_columns() for one in results]
+        shown = names if self.output_format == "table" or not tables else list(tables[0])
+        with self.open(shown) as writer:
+            for table in tables:
+                writer.write({name: table[name] for name in shown})
+
+
+# ---- Parquet ---------------------------------------------------------------------------------
+
+
+def write_parquet(path: Path, tables: Sequence[Any]) -> None:
+    """Write Arrow tables of the same columns to one Parquet file, which is replaced atomically."""
+    import pyarrow.parquet
+
+    table = pyarrow.concat_tables(tables) if tables else pyarrow.table({})
     with AtomicFile(path) as file:
-        out = io.TextIOWrapper(file.stream, "utf-8", "backslashreplace", write_through=True)
-        writer = _WRITERS[output_format](names, out)
-        yield writer
-        writer.close()
-        out.flush()
-        out.detach()
+        pyarrow.parquet.write_table(table, file.stream, compression="zstd")
 
 
-def open_writer(output_format: str, names: Sequence[str]) -> Writer:
-    """Return the writer of a format, for rows of these columns."""
-    return _WRITERS[output_format](names)
+class ParquetOutput:
+    """
+    A Parquet file of records, which is replaced atomically at the end.
+
+    Parameters
+    ----------
+    path : Path
+    names : sequence of str
+        The columns to write, in order.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        require_pyarrow()
+        self._file = AtomicFile(path)
+        self._names = names
+        self._writer: Any = None
+
+    def write(self, labels: Mapping[str, object], records: RecordTable) -> None:
+        """Write records of the segment that `labels` identifies."""
+        pa = require_pyarrow()
+        columns = records.to_arrow()
+        table = pa.table(
+            {
+                name: _repeated(labels[name], name, len(records))
+                if name in SEGMENT_COLUMNS
+                else _decoded(columns[name])
+                for name in self._names
+            }
+        )
+        self._open(table.schema).write_table(table)
+
+    def _open(self, schema: Any) -> Any:
+        import pyarrow.parquet
+
+        if self._writer is None:
+            self._writer = pyarrow.parquet.ParquetWriter(
+                self._file.stream, schema, compression="zstd"
+            )
+        return self._writer
+
+    def __enter__(self) -> Self:
+        self._file.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None and self._writer is None:
+                self.write(dict.fromkeys(SEGMENT_COLUMNS), _no_records(self._names))
+            if self._writer is not None:
+                self._writer.close()
+        except BaseException as closing:
+            self._file.__exit__(type(closing), closing, closing.__traceback__)
+            raise
+        self._file.__exit__(kind, error, traceback)
 
 
-def write_rows(output_format: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows that are all there, of which these columns are shown."""
-    writer = open_writer(output_format, names)
-    if rows:
-        writer.write({name: [row[name] for row in rows] for name in names})
-    writer.close()
+def _no_records(names: Sequence[str]) -> RecordTable:
+    from kafkascan.logs.reading import read_records
+
+    return read_records(b"", columns=[name for name in names if name not in SEGMENT_COLUMNS])
+
+
+def _repeated(value: object, name: str, count: int) -> Any:
+    pa = require_pyarrow()
+    return pa.repeat(pa.scalar(value, pa.int32() if name == "partition" else pa.string()), count)
+
+
+def _decoded(column: Any) -> Any:
+    """Decode dictionaries: segments have different ones, and a file has one schema."""
+    pa = require_pyarrow()
+    is_dictionary = pa.types.is_dictionary(column.type)
+    return column.cast(column.type.value_type) if is_dictionary else column

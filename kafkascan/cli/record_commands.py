@@ -1,46 +1,49 @@
-"""The verb that reads records."""
+"""The command `records`."""
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
 import kafkascan as ks
-from kafkascan.arrow import require_pyarrow
-from kafkascan.batch_columns import BatchTable
-from kafkascan.cli.decoding import DECODERS, decode_control, decode_headers, decode_items
-from kafkascan.cli.inputs import PLACE_COLUMNS, Input
-from kafkascan.cli.options import InputPath, Time, with_inputs
-from kafkascan.cli.output import FORMATS, NAMED_CODES, Columns, Writer, open_output
-from kafkascan.cli.parquet import ParquetOutput
-from kafkascan.cli.session import Report, Session
-from kafkascan.record_table import RecordTable, stored_columns
+from kafkascan.batches.arrow import NAMED_CODES
+from kafkascan.batches.columns import BatchTable
+from kafkascan.cli.inputs import SEGMENT_COLUMNS, SegmentInput, SegmentPaths
+from kafkascan.cli.output import Columns, ParquetOutput
+from kafkascan.cli.run import FindingReport, Run, scan
+from kafkascan.cli.shared_options import Decorator, Time, with_run, with_segments
+from kafkascan.io.concurrency import group_by_bytes
+from kafkascan.records.record_table import RecordTable, stored_columns
 
 DEFAULT_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
-# Not the number of the batch in a table, of which nobody hears here; it has a `position`.
+# `batch` is an index into a table that users of the command line do not see.
 LISTED_COLUMNS = (
-    *PLACE_COLUMNS,
-    *(name for name in ks.RECORD_COLUMN_NAMES if name != "batch"),
-    *ks.COLUMN_NAMES,
+    *SEGMENT_COLUMNS,
+    *(name for name in ks.records.RECORD_COLUMN_NAMES if name != "batch"),
+    *ks.batches.COLUMN_NAMES,
 )
 
-# What is shown at once: records, and bytes of keys, values and headers.
+# Limits of one chunk that is shown or exported: records, and bytes of keys, values and headers.
 _SHOWN_RECORDS, _SHOWN_BYTES = 1 << 10, 1 << 22
 _EXPORTED_RECORDS, _EXPORTED_BYTES = 1 << 16, 1 << 26
-# A header takes about this much besides its bytes.
+# Memory that a header takes besides its bytes, approximately.
 _HEADER_COST = 64
 
 
+# ---- which records ---------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
-class Query:
-    """Which records are asked for, and what of them; None is no limit."""
+class RecordQuery:
+    """Conditions on records, and the columns to read; None means no limit."""
 
     columns: tuple[str, ...]
     control: Any
@@ -52,17 +55,17 @@ class Query:
     verify: bool
     max_decompressed_size: int
 
-    def batches_of(self, table: BatchTable) -> BatchTable:
-        """Return the batches that may hold what is asked for."""
-        mask = ks.select_offsets(table, self.from_offset, None)
-        mask &= ks.select_times(table, self.from_time, None)
+    def select_batches(self, table: BatchTable) -> BatchTable:
+        """Return the batches that may contain records that meet the conditions."""
+        mask = ks.batches.select_offsets(table, self.from_offset, None)
+        mask &= ks.batches.select_times(table, self.from_time, None)
         if self.to_offset is not None:
-            # Of a compressed message of magic 0 or 1, the header tells the last offset only.
+            # The header of a compressed message of magic 0 or 1 contains its last offset only.
             mask &= (table["base_offset"] < self.to_offset) | (table["records_count"] < 0)
         return table if mask.all() else table.take(np.flatnonzero(mask))
 
-    def records_of(self, table: RecordTable) -> RecordTable:
-        """Return the records that are asked for."""
+    def select_records(self, table: RecordTable) -> RecordTable:
+        """Return the records that meet the conditions."""
         mask = np.ones(len(table), np.bool_)
         for name, start, stop in (
             ("offset", self.from_offset, self.to_offset),
@@ -74,193 +77,41 @@ class Query:
                 mask &= table[name] < stop
         if self.key is not None:
             mask &= table["key_size"] == len(self.key)
-            likely = np.flatnonzero(mask)
-            found = [key == self.key for key in table[likely].items("key")]
-            mask[likely] = found
+            candidates = np.flatnonzero(mask)
+            mask[candidates] = [key == self.key for key in table[candidates].items("key")]
         return table if mask.all() else table[mask]
 
     @property
     def read_columns(self) -> list[str]:
-        """What has to be read: what is shown, and what is filtered by."""
-        shown = [name for name in self.columns if name not in PLACE_COLUMNS]
+        """The columns to read: those that are shown, and those of the conditions."""
+        shown = [name for name in self.columns if name not in SEGMENT_COLUMNS]
         needed = ["offset", "timestamp", *(["key"] if self.key is not None else [])]
         if self.control != "skip":
-            needed += ["key", "value"]  # what a control record says is in both
+            needed += ["key", "value"]  # a control record is decoded from both
         return list(dict.fromkeys((*shown, *needed)))
 
 
-class RecordColumnList(click.ParamType["tuple[str, ...]"]):
-    """Column names separated by commas."""
-
-    name = "columns"
-
-    def convert(self, value: Any, param: Any, context: Any) -> tuple[str, ...]:
-        """Return the names, all of them known."""
-        if not isinstance(value, str):
-            return tuple(value)
-        names = tuple(dict.fromkeys(value.split(",")))
-        try:
-            if "batch" in names:
-                raise ValueError("there is no column 'batch'; did you mean 'position'?")
-            stored_columns([name for name in names if name not in PLACE_COLUMNS])
-        except ValueError as error:
-            self.fail(str(error), param, context)
-        return names
+Found = Iterator[tuple[SegmentInput, RecordTable]]
 
 
-def _with_inputs(command: Callable[..., Any]) -> Callable[..., Any]:
-    return with_inputs(command, (*FORMATS, "parquet"))
+def _select(run: Run, inputs: Sequence[SegmentInput], query: RecordQuery) -> Found:
+    """Yield the records that meet the conditions; a batch that cannot be read is a finding."""
 
+    def read(source: ks.Source, report: FindingReport) -> Iterator[RecordTable]:
+        for batches in report.tables(source, scan(source)):
+            for table in _read_batches(source, query.select_batches(batches), query, report):
+                selected = query.select_records(table)
+                if len(selected):
+                    yield selected
 
-def _as_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    return click.option(
-        f"--{what}-as", type=click.Choice(list(DECODERS)), default="text", show_default=True,
-        help=f"How {what}s are shown; not in Parquet, which holds bytes.",
-    )  # fmt: skip
-
-
-@click.command()
-@_with_inputs
-@click.option(
-    "--columns", type=RecordColumnList(), default=DEFAULT_COLUMNS, show_default=False,
-    help=f"Comma-separated. Known: {', '.join(LISTED_COLUMNS)}.",
-)  # fmt: skip
-@_as_option("key")
-@_as_option("value")
-@click.option("--from-offset", type=int, help="Records of this offset or a later one.")
-@click.option("--to-offset", type=int, help="Records before this offset.")
-@click.option("--from-time", type=Time(), help="Records whose timestamp is not before this.")
-@click.option("--to-time", type=Time(), help="Records whose timestamp is before this.")
-@click.option("--key", help="Records with this key, as UTF-8.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Only the first N.")
-@click.option(
-    "--control", type=click.Choice(["skip", "only", "include"]), default="skip",
-    show_default=True, help="Markers of transactions and KRaft's own records, decoded.",
-)  # fmt: skip
-@click.option("--verify", is_flag=True, help="Read no batch whose checksum is wrong.")
-@click.option(
-    "--max-decompressed-size", type=click.IntRange(min=1), metavar="BYTES",
-    default=1 << 28, show_default=True, help="That one batch may take.",
-)  # fmt: skip
-@click.option(
-    "--output", type=InputPath(), metavar="FILE",
-    help="Instead of stdout; it appears when it is whole. Parquet needs it.",
-)  # fmt: skip
-def records(
-    paths: list[Path],
-    output_format: str,
-    memory_map: bool,
-    drop_cache: bool,
-    columns: tuple[str, ...],
-    key_as: str,
-    value_as: str,
-    limit: int | None,
-    key: str | None,
-    output: Path | None,
-    **options: Any,
-) -> None:
-    """List records: offsets, timestamps, keys, values, headers.
-
-    A batch that cannot be read is a finding; the records of the others follow. --limit
-    counts over all PATHS.
-    """
-    if output_format == "parquet" and output is None:
-        raise click.UsageError("Parquet is written to a file: --output FILE")
-    if output_format == "parquet":
-        _require_parquet()
-    session = Session(
-        paths,
-        memory_map=memory_map,
-        drop_cache=drop_cache,
-        shows_progress=output is not None or not sys.stdout.isatty(),
-    )
-    _require_output(output, session.inputs)
-    if len(session.inputs) > 1:
-        columns = tuple(dict.fromkeys((*PLACE_COLUMNS, *columns)))
-    query = Query(columns, key=None if key is None else os.fsencode(key), **options)
-    with session.progress():
-        found = _limited(_found(session, query), limit)
-        if output_format == "parquet":
-            assert output is not None
-            with ParquetOutput(output, columns) as parquet:
-                for one, table in _pieces(found, _EXPORTED_RECORDS, _EXPORTED_BYTES):
-                    parquet.write(one.place, table)
-        else:
-            with open_output(output_format, columns, output) as writer:
-                _write(writer, found, query, key_as, value_as)
-    click.get_current_context().exit(session.exit_code)
-
-
-def _write(
-    writer: Writer,
-    found: Iterator[tuple[Input, RecordTable]],
-    query: Query,
-    key_as: str,
-    value_as: str,
-) -> None:
-    for one, table in _pieces(found, _SHOWN_RECORDS, _SHOWN_BYTES):
-        shown = _to_columns(one, table, query.columns, key_as, value_as)
-        if query.control != "skip":
-            _show_control(table, shown)
-        writer.write(shown)
-
-
-def _require_parquet() -> None:
-    try:
-        require_pyarrow()
-    except ImportError as error:
-        raise click.UsageError(str(error)) from None
-
-
-def _require_output(output: Path | None, inputs: Sequence[Input]) -> None:
-    """Refuse to replace what is read, or what is no file."""
-    if output is None or not output.exists():
-        return
-    if not output.is_file():
-        raise click.UsageError(f"{output}: not a regular file; leave --output away for stdout")
-    if any(one.path.exists() and output.samefile(one.path) for one in inputs):
-        raise click.UsageError(f"{output}: is one of the files that are read")
-
-
-def _pieces(
-    found: Iterator[tuple[Input, RecordTable]], most_records: int, most_bytes: int
-) -> Iterator[tuple[Input, RecordTable]]:
-    """Cut tables: a small batch may hold millions of records."""
-    for one, table in found:
-        costs = np.zeros(len(table), np.int64)
-        for name in ("key_size", "value_size"):
-            costs += np.maximum(table.columns.get(name, 0), 0)
-        costs += _HEADER_COST * table.columns.get("headers_count", np.int32(0)).astype(np.int64)
-        costs_up_to = np.cumsum(costs)
-        first = 0
-        while first < len(table):
-            before = costs_up_to[first - 1] if first else 0
-            last = 1 + int(np.searchsorted(costs_up_to, before + most_bytes))
-            last = min(last, first + most_records)
-            yield one, table[first:last]
-            first = last
-
-
-def _found(session: Session, query: Query) -> Iterator[tuple[Input, RecordTable]]:
-    """Yield the records that are asked for; what cannot be read becomes a finding."""
-    for one in session.inputs:
-
-        def read(source: ks.Source, report: Report) -> Iterator[RecordTable]:
-            for batches in report.tables(source):
-                rows = query.batches_of(batches)
-                for table in _readable(source, rows, query, report):
-                    wanted = query.records_of(table)
-                    if len(wanted):
-                        yield wanted
-
-        for table in session.stream(read, one):
+    for one in inputs:
+        for table in run.stream(one, read):
             yield one, table
 
 
-def _readable(
-    source: ks.Source, batches: BatchTable, query: Query, report: Report
+def _read_batches(
+    source: ks.Source, batches: BatchTable, query: RecordQuery, report: FindingReport
 ) -> Iterator[RecordTable]:
-    """Yield the records of the batches that can be read."""
     return ks.iter_records(
         source,
         batches,
@@ -269,31 +120,196 @@ def _readable(
         verify=query.verify,
         max_decompressed_size=query.max_decompressed_size,
         batch_size=8192,
-        on_damage=lambda error: report.finding(str(error)),
+        on_damage=lambda error: report.add(str(error)),
     )
 
 
-def _limited(
-    found: Iterator[tuple[Input, RecordTable]], limit: int | None
-) -> Iterator[tuple[Input, RecordTable]]:
-    if limit == 0:
+def _first_records(found: Found, count: int) -> Found:
+    """Yield the first records, and read no further."""
+    if count == 0:
         return
     for one, table in found:
-        if limit is not None and len(table) >= limit:
-            yield one, table[:limit]
+        yield one, table[:count]
+        count -= len(table)
+        if count <= 0:
             return
-        limit = None if limit is None else limit - len(table)
-        yield one, table
+
+
+def _chunks(found: Found, max_records: int, max_bytes: int) -> Found:
+    """Split tables into chunks, as a small batch may contain millions of records."""
+    for one, table in found:
+        costs = np.zeros(len(table), np.int64)
+        for name in ("key_size", "value_size"):
+            costs += np.maximum(table.columns.get(name, 0), 0)
+        costs += _HEADER_COST * table.columns.get("headers_count", np.int32(0)).astype(np.int64)
+        for group in group_by_bytes(costs, max_bytes, most=max_records, exceed=True):
+            yield one, table[group]
+
+
+# ---- how keys and values are shown -----------------------------------------------------------
+
+
+Decode = Callable[[bytes], Any]
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _json(data: bytes) -> Any:
+    """Return the value of a JSON text; the text itself if it is not JSON that can be written."""
+    try:
+        value = json.loads(data)
+        json.dumps([[[value]]], allow_nan=False)  # as deeply nested as in a row
+    except (ValueError, RecursionError):
+        return _text(data)
+    return value
+
+
+DECODERS: dict[str, Decode] = {
+    "text": _text,
+    "hex": bytes.hex,
+    "base64": lambda data: base64.b64encode(data).decode(),
+    "json": _json,
+}
+
+
+def decode_items(items: list[bytes | None], decoder: str) -> list[Any]:
+    """Decode each item; None is a null and stays None."""
+    decode = DECODERS[decoder]
+    return [None if item is None else decode(item) for item in items]
+
+
+def decode_headers(headers: list[tuple[bytes, bytes | None]], decoder: str) -> list[dict[str, Any]]:
+    """Decode headers; their keys are always UTF-8."""
+    decode = DECODERS[decoder]
+    return [
+        {"key": _text(key), "value": None if value is None else decode(value)}
+        for key, value in headers
+    ]
+
+
+def decode_control(key: bytes | None, value: bytes | None) -> tuple[str, Any]:
+    """Return the type of a control record, and its message by field names."""
+    try:
+        kind, code, _, message = ks.records.decode_control_record(key, value)
+    except ValueError as error:
+        return "INVALID", str(error)
+    name = ks.records.ControlRecordType.UNKNOWN.name
+    return (f"{name}({code})" if kind.name == name else kind.name), _to_json(message)
+
+
+def _to_json(message: Any) -> Any:
+    """Return a message made of the types that JSON has."""
+    if isinstance(message, dict):
+        return {name: _to_json(value) for name, value in message.items()}
+    if isinstance(message, list):
+        return [_to_json(value) for value in message]
+    return message if isinstance(message, (int, float, str, type(None))) else str(message)
+
+
+# ---- the command -----------------------------------------------------------------------------
+
+
+class RecordColumnList(click.ParamType["tuple[str, ...]"]):
+    """Record column names separated by commas."""
+
+    name = "columns"
+
+    def convert(self, value: Any, param: Any, context: Any) -> tuple[str, ...]:
+        """Return the names; an unknown one is an error."""
+        if not isinstance(value, str):
+            return tuple(value)
+        names = tuple(dict.fromkeys(value.split(",")))
+        try:
+            if "batch" in names:
+                raise ValueError("there is no column 'batch'; did you mean 'position'?")
+            stored_columns([name for name in names if name not in SEGMENT_COLUMNS])
+        except ValueError as error:
+            self.fail(str(error), param, context)
+        return names
+
+
+def _decoding_option(item: str) -> Decorator:
+    return click.option(
+        f"--{item}-as", type=click.Choice(list(DECODERS)), default="text", show_default=True,
+        help=f"Show {item}s as UTF-8 text, hex, base64 or JSON. Parquet always contains bytes.",
+    )  # fmt: skip
+
+
+@click.command()
+@with_segments
+@with_run(parquet=True, to_file=True, rows="records")
+@click.option(
+    "--columns", type=RecordColumnList(), default=DEFAULT_COLUMNS,
+    show_default=", ".join(DEFAULT_COLUMNS),
+    help=f"Columns to show, separated by commas. Known columns: {', '.join(LISTED_COLUMNS)}.",
+)  # fmt: skip
+@_decoding_option("key")
+@_decoding_option("value")
+@click.option("--from-offset", type=int, metavar="OFFSET", help="Skip records before OFFSET.")
+@click.option("--to-offset", type=int, metavar="OFFSET", help="Skip records from OFFSET on.")
+@click.option("--from-time", type=Time(), help="Skip records with a timestamp before TIME.")
+@click.option("--to-time", type=Time(), help="Skip records with a timestamp of TIME or later.")
+@click.option("--key", help="Show only records with this key (UTF-8).")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Show at most N records.")
+@click.option(
+    "--control", type=click.Choice(["skip", "only", "include"]), default="skip",
+    show_default=True,
+    help="Skip control records (transaction markers, KRaft's records), show only control"
+    " records, or include them. They are shown decoded.",
+)  # fmt: skip
+@click.option("--verify", is_flag=True, help="Skip batches with a wrong checksum.")
+@click.option(
+    "--max-decompressed-size", type=click.IntRange(min=1), metavar="BYTES",
+    default=1 << 28, show_default=True,
+    help="Skip batches that decompress to more than BYTES bytes.",
+)  # fmt: skip
+def records(
+    run: Run,
+    segments: SegmentPaths,
+    columns: tuple[str, ...],
+    key_as: str,
+    value_as: str,
+    key: str | None,
+    limit: int | None,
+    **options: Any,
+) -> None:
+    """List records: offset, timestamp, key, value and headers.
+
+    A batch that cannot be read is skipped and reported on stderr. If there are several files,
+    the columns topic, partition and segment come first, and --limit applies to all files
+    together.
+    """
+    inputs = run.find_segments(segments)
+    if len(inputs) > 1:
+        columns = tuple(dict.fromkeys((*SEGMENT_COLUMNS, *columns)))
+    query = RecordQuery(columns, key=None if key is None else os.fsencode(key), **options)
+    found = _select(run, inputs, query)
+    if limit is not None:
+        found = _first_records(found, limit)
+    path, total = run.output.path, sum(one.size for one in inputs)
+    # On a terminal, the rows show the progress.
+    with run.progress("bytes", total, is_shown=path is not None or not sys.stdout.isatty()):
+        if run.output.output_format == "parquet":
+            assert path is not None
+            with ParquetOutput(path, columns) as parquet:
+                for one, table in _chunks(found, _EXPORTED_RECORDS, _EXPORTED_BYTES):
+                    parquet.write(one.labels, table)
+        else:
+            with run.output.open(columns) as writer:
+                for one, table in _chunks(found, _SHOWN_RECORDS, _SHOWN_BYTES):
+                    writer.write(_to_columns(one, table, query, key_as, value_as))
 
 
 def _to_columns(
-    one: Input, table: RecordTable, names: Sequence[str], key_as: str, value_as: str
+    one: SegmentInput, table: RecordTable, query: RecordQuery, key_as: str, value_as: str
 ) -> Columns:
     columns: dict[str, list[Any]] = {}
     numpy = table.to_numpy()
-    for name in names:
-        if name in PLACE_COLUMNS:
-            columns[name] = [one.place[name]] * len(table)
+    for name in query.columns:
+        if name in SEGMENT_COLUMNS:
+            columns[name] = [one.labels[name]] * len(table)
         elif name in ("key", "value"):
             columns[name] = decode_items(
                 numpy[name].tolist(), key_as if name == "key" else value_as
@@ -301,18 +317,19 @@ def _to_columns(
         elif name == "headers":
             columns[name] = [decode_headers(headers, value_as) for headers in numpy[name]]
         elif name in NAMED_CODES:
-            columns[name] = [NAMED_CODES[name].name_of(code) for code in numpy[name].tolist()]
+            columns[name] = [NAMED_CODES[name][0].name_of(code) for code in numpy[name].tolist()]
         else:
             columns[name] = numpy[name].tolist()
+    if query.control != "skip":
+        _decode_control(table, columns)
     return columns
 
 
-def _show_control(table: RecordTable, columns: Columns) -> None:
-    """Put what control records say in the place of their bytes."""
-    is_control = table["is_control"]
+def _decode_control(table: RecordTable, columns: dict[str, list[Any]]) -> None:
+    """Replace key and value of control records by their type and message."""
     numpy = table.to_numpy()
-    for index in np.flatnonzero(is_control).tolist():
+    for index in np.flatnonzero(table["is_control"]).tolist():
         kind, message = decode_control(numpy["key"][index], numpy["value"][index])
-        for name, said in (("key", kind), ("value", message)):
+        for name, decoded in (("key", kind), ("value", message)):
             if name in columns:
-                columns[name][index] = said  # type: ignore[index]
+                columns[name][index] = decoded

@@ -1,111 +1,109 @@
-"""The verb that puts logs in order."""
+"""Commands that repair logs: recover, salvage."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import kafkascan as ks
-from kafkascan.cli.options import InputPath, with_threads
-from kafkascan.cli.output import FORMATS, write_rows
-from kafkascan.cli.session import (
-    EXIT_CLEAN,
-    EXIT_UNREADABLE,
-    READ_ERRORS,
-    Report,
-    tell_on_stderr,
+from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.cli.run import FindingReport, Run
+from kafkascan.cli.shared_options import (
+    JSON_REPORT,
+    PATH,
+    THREADS,
+    InputPath,
+    interval_bytes,
+    with_run,
 )
+from kafkascan.io.atomic_files import AtomicFile
 
 RECOVERY_COLUMNS = (
     "topic", "partition", "log_start_offset", "log_end_offset", "segments", "recovered",
     "truncated_bytes", "changes", "changes_made", "error",
 )  # fmt: skip
+SALVAGE_COLUMNS = (
+    "topic", "partition", "segment", "what", "symbol", "position", "size", "first_offset",
+    "last_offset", "reason",
+)  # fmt: skip
+
+
+# ---- recover ---------------------------------------------------------------------------------
 
 
 @click.command()
-@click.argument("path", type=InputPath())
-@click.option("--write", is_flag=True, help="Write indexes, snapshots and leader epochs.")
+@PATH
+@click.option("--write", is_flag=True,
+              help="Write the indexes, producer snapshots and leader epochs.")  # fmt: skip
 @click.option(
     "--truncate", is_flag=True,
-    help="With --write: also cut logs off behind their last valid batch, and split segments with"
-    " offsets too far apart.",
+    help="With --write: also truncate logs after their last valid batch, and split segments"
+    " that span more offsets than an index can address.",
 )  # fmt: skip
 @click.option(
     "--backup/--no-backup", default=True, show_default=True,
-    help="Keep what is replaced, cut off or dropped beside it, as .bak.",
+    help="Keep replaced files, deleted files and truncated bytes next to the log, as .bak files.",
 )  # fmt: skip
 @click.option(
     "--mark-clean/--no-mark-clean", default=True, show_default=True,
-    help="Once a whole data dir is in order, tell the next broker not to do it again.",
+    help="Mark a fully recovered data directory as cleanly shut down, so that the broker skips"
+    " recovery.",
 )  # fmt: skip
 @click.option(
     "--broker-epoch", type=click.IntRange(min=-1), metavar="EPOCH",
-    help="Of the broker's last registration, for that mark. By default what the metadata log"
-    " in the data dir says.",
+    show_default="the one in the data directory's metadata log",
+    help="Broker epoch that --mark-clean writes to .kafka_cleanshutdown.",
 )  # fmt: skip
 @click.option(
     "--recovery-point", type=click.IntRange(min=0), metavar="OFFSET",
-    help="Up to where logs were flushed. By default, what the data dir's checkpoint says;"
-    " 0 reads all of each log.",
+    show_default="the data directory's recovery-point-offset-checkpoint",
+    help="Recover segments from OFFSET on; 0 recovers all of them.",
 )  # fmt: skip
 @click.option(
     "--log-start-offset", type=click.IntRange(min=0), metavar="OFFSET",
-    help="By default, what the data dir's checkpoint says.",
+    show_default="the data directory's log-start-offset-checkpoint",
+    help="First offset of the log.",
 )  # fmt: skip
-@click.option(
-    "--interval-bytes", type=click.IntRange(min=0), metavar="BYTES",
-    help="The broker's index.interval.bytes. By default, what the metadata log in the data dir"
-    " says of each topic, or 4096.",
-)  # fmt: skip
-@click.option(
-    "--format", "output_format", type=click.Choice(FORMATS), default="table",
-    show_default=True, help="Of the rows, one for each partition.",
-)  # fmt: skip
-@with_threads
-@click.pass_context
-def recover(
-    context: click.Context,
-    /,
-    path: Path,
-    output_format: str,
-    write: bool,
-    truncate: bool,
-    **options: Any,
-) -> None:
-    """Put logs in order as a broker does when it starts after an unclean end.
+@interval_bytes(
+    f"each topic's setting in the data directory's metadata log, or {DEFAULT_INTERVAL_BYTES}"
+)
+@with_run(rows="rows, one per partition")
+@THREADS
+def recover(run: Run, path: Path, write: bool, truncate: bool, **options: Any) -> None:
+    """Recover logs as a broker does after an unclean shutdown.
 
-    PATH is a broker's data dir or the folder of one partition. Without --write nothing is
-    touched: what would be done is told on stderr, a line for each file. A data dir that a
-    running broker uses is left alone.
+    Without --write this is a dry run: nothing is changed, and each change that a broker would
+    make is listed on stderr. Fails if a running broker uses the data directory. Exit code 1:
+    changes remain to be made.
+
+    PATH is a data directory or a partition directory. Only the segments that a broker would load
+    are read. KRaft's metadata log is skipped.
     """
     if truncate and not write:
         raise click.UsageError("--truncate needs --write")
-    with _progress_bar() as progress:
-        task = progress.add_task("", total=None)
 
-        def show(_: ks.PartitionRecovery, done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
+    def work(path: Path, report: FindingReport) -> ks.recovery.Recovery:
+        return ks.recover(
+            path,
+            write=write,
+            truncate=truncate,
+            on_progress=lambda _, done, total: run.show_progress(done, total),
+            **options,
+        )
 
-        try:
-            result = ks.recover(path, write=write, truncate=truncate, on_progress=show, **options)
-        except READ_ERRORS as error:
-            report = Report(lambda size: None)
-            report.unreadable(str(path), error)
-            tell_on_stderr(report)
-            context.exit(EXIT_UNREADABLE)
-    write_rows(output_format, RECOVERY_COLUMNS, [_row(one) for one in result.partitions])
-    if result.is_marked_clean:
-        epoch = result.broker_epoch
-        print(f"{path}: marked as shut down cleanly, broker epoch {epoch}", file=sys.stderr)
-    context.exit(max([EXIT_CLEAN, *map(_tell, result.partitions)]))
+    with run.progress("partitions"):
+        results = run.each([path], work)
+    for result in results:
+        run.output.write_rows(RECOVERY_COLUMNS, [_row(one) for one in result.partitions])
+        if result.is_marked_clean:
+            run.print(f"{path}: marked as shut down cleanly, broker epoch {result.broker_epoch}")
+        for one in result.partitions:
+            run.print_report(_remaining_changes(one))
 
 
-def _row(one: ks.PartitionRecovery) -> dict[str, Any]:
+def _row(one: ks.recovery.PartitionRecovery) -> dict[str, Any]:
     return vars(one) | {
         "segments": len(one.segments),
         "recovered": sum(segment.is_recovered for segment in one.segments),
@@ -116,27 +114,79 @@ def _row(one: ks.PartitionRecovery) -> dict[str, Any]:
     }
 
 
-def _tell(one: ks.PartitionRecovery) -> int:
-    """Say what is to be done in a partition, and what keeps it from being done."""
-    report = Report(lambda size: None)
+def _remaining_changes(one: ks.recovery.PartitionRecovery) -> FindingReport:
+    """Return the changes of a partition that were not made, and the error that prevents them."""
+    report = FindingReport()
     for change in one.changes:
         if change not in one.applied:
-            report.finding(f"{one.path / change.name}: {change.action}: {change.reason}")
+            report.add(f"{one.path / change.name}: {change.action}: {change.reason}")
     if one.error is not None:
-        report.unreadable(str(one.path), one.error)
-    tell_on_stderr(report)
-    return report.exit_code
+        report.add_unreadable(str(one.path), one.error)
+    return report
 
 
-def _progress_bar() -> Progress:
-    return Progress(
-        TextColumn("partitions"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True, emoji=False),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
+# ---- salvage ---------------------------------------------------------------------------------
+
+
+@click.command()
+@PATH
+@click.argument("destination", required=False, type=InputPath())
+@click.option(
+    "--doubtful", type=click.Choice(("keep", "drop")), default="keep", show_default=True,
+    help="Keep or drop batches inside damaged ranges that may be the content of a damaged"
+    " record.",
+)  # fmt: skip
+@interval_bytes()
+@JSON_REPORT
+@with_run(parquet=True, to_file=True, rows="ranges")
+@THREADS
+def salvage(
+    run: Run, path: Path, destination: Path | None, report: Path | None, **options: Any
+) -> None:
+    """Copy the intact batches of damaged logs to new logs.
+
+    Prints a row per range that is lost or repaired. Without DESTINATION nothing is written.
+    Exit code 1: there are lost ranges.
+
+    PATH is a data directory, a partition directory, a tar archive of directories, or a segment
+    file. In directories and archives, only the segments that a broker would load are read.
+    DESTINATION is a directory that is empty or does not exist.
+    """
+    results = run.each([path], lambda one, _: ks.salvage(one, destination, **options))
+    for result in results:
+        if report is not None:
+            with AtomicFile(report) as file:
+                file.stream.write(result.to_json().encode())
+        for one in result.partitions:
+            run.print_report(_losses(one))
+        if result.is_marked_clean:
+            run.print(f"{destination}: marked as shut down cleanly")
+    run.output.write_tables(SALVAGE_COLUMNS, results)
+
+
+def _losses(one: ks.recovery.PartitionSalvage) -> FindingReport:
+    """Return the losses of a partition, and the error that prevented its copy."""
+    report = FindingReport()
+    for segment in one.segments:
+        path = one.path / segment.name
+        for loss in segment.losses:
+            report.add(
+                f"{path}: position {loss.position}: {loss.size} bytes lost, {_offsets(loss)}"
+                f" [{loss.symbol}]"
+            )
+        for piece in segment.pieces:
+            if piece.is_doubtful:
+                report.add(
+                    f"{path}: position {piece.position}: kept {piece.batches} batches that may"
+                    " be the content of a damaged record [DOUBTFUL]"
+                )
+    if one.error is not None:
+        report.add_unreadable(str(one.path), one.error)
+    return report
+
+
+def _offsets(loss: ks.recovery.LostRange) -> str:
+    if loss.first_offset is None and loss.last_offset is None:
+        return "of unknown offsets"
+    first = "?" if loss.first_offset is None else loss.first_offset
+    return f"offsets {first} to {'?' if loss.last_offset is None else loss.last_offset}"

@@ -1,8 +1,8 @@
-"""The verbs that write logs anew: convert, restamp, scrub."""
+"""Commands that rewrite logs: convert, restamp, scrub."""
 
 from __future__ import annotations
 
-import sys
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,223 +10,209 @@ from typing import Any
 import click
 
 import kafkascan as ks
-from kafkascan.cli.options import InputPath, Time, with_threads
-from kafkascan.cli.output import FORMATS, write_rows
-from kafkascan.cli.session import (
-    EXIT_CLEAN,
-    EXIT_FINDINGS,
-    EXIT_UNREADABLE,
-    READ_ERRORS,
-    Report,
-    tell_on_stderr,
+from kafkascan.cli.run import FindingReport, Run
+from kafkascan.cli.shared_options import (
+    PATH,
+    THREADS,
+    Command,
+    Decorator,
+    InputPath,
+    Time,
+    declare,
+    interval_bytes,
+    with_run,
 )
-from kafkascan.names import printable
 
-_PLACES = ("path", "target", "size", "new_size", "is_changed")
-CONVERT_COLUMNS = (*_PLACES, "batches", "copied", "recompressed", "converted", "dropped")
-RESTAMP_COLUMNS = (*_PLACES, "batches", "signed")
+_COMMON_COLUMNS = ("path", "target", "size", "new_size", "is_changed")
+CONVERT_COLUMNS = (*_COMMON_COLUMNS, "batches", "copied", "recompressed", "converted", "dropped")
+RESTAMP_COLUMNS = (*_COMMON_COLUMNS, "batches", "signed")
 SCRUB_COLUMNS = (
-    *_PLACES, "batches", "copied", "rewritten", "emptied", "dropped", "records", "kept_records",
-    "first_dropped_offset", "last_dropped_offset",
+    *_COMMON_COLUMNS, "batches", "copied", "rewritten", "emptied", "dropped", "records",
+    "kept_records", "first_dropped_offset", "last_dropped_offset",
 )  # fmt: skip
 
 
-def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what these verbs take: what to read, where to write, and how to say so."""
-    decorators = [
-        click.argument("path", type=InputPath()),
+def with_target(command: Command) -> Command:
+    """Declare what a rewriting command reads and where it writes: `path`, `target`, `in_place`."""
+
+    @functools.wraps(command)
+    def call(target: Path | None, in_place: bool, **arguments: Any) -> None:
+        if in_place == (target is not None):
+            raise click.UsageError("give --out TARGET or --in-place")
+        command(target=target, in_place=in_place, **arguments)
+
+    options: list[Decorator] = [
+        PATH,
         click.option(
             "--out", "target", type=InputPath(), metavar="TARGET",
-            help="A folder for a partition's folder, a file for a log; not there yet.",
+            help="Write the new log to TARGET, which must not exist: a directory if PATH is a"
+            " directory, a file if PATH is a file.",
         ),
         click.option(
             "--in-place", is_flag=True,
-            help="Replace what is there, each file at once; not while a broker uses it.",
+            help="Replace the files of PATH (each one atomically). Refused while a broker uses"
+            " the data directory.",
         ),
-        click.option(
-            "--interval-bytes", type=click.IntRange(0, 2**31 - 1), metavar="BYTES",
-            help="The broker's index.interval.bytes. In place, by default, what the metadata log"
-            " in the data dir says of the topic; otherwise 4096.",
+        interval_bytes(
+            "with --in-place the topic's setting in the data directory's metadata log, if there"
+            " is one; otherwise 4096"
         ),
-        click.option(
-            "--format", "output_format", type=click.Choice(FORMATS), default="table",
-            show_default=True, help="Of the rows, one for each log.",
-        ),
+        with_run(rows="rows, one per segment"),
     ]  # fmt: skip
-    for decorate in reversed(decorators):
-        command = decorate(command)
-    return command
+    return declare(call, *options)
 
 
 @click.command()
 @with_target
-@click.option("--to-magic", type=click.IntRange(0, 2), help="The message format.")
+@click.option("--to-magic", type=click.IntRange(0, 2),
+              help="Convert to message format 0, 1 or 2.")  # fmt: skip
 @click.option(
     "--compression-type", type=click.Choice([one.display_name for one in ks.CompressionType]),
-    help="By default each batch keeps its own.",
+    show_default="the codec of each batch", help="Compress all batches with this codec.",
 )  # fmt: skip
-@click.option("--compression-level", type=int, help="By default Kafka's for the codec.")
+@click.option("--compression-level", type=int, metavar="LEVEL",
+              show_default="Kafka's default for the codec",
+              help="Compression level.")  # fmt: skip
 @click.option(
     "--batch-size", type=click.IntRange(min=1), default=16384, show_default=True,
-    help="Messages of old formats are gathered up to about this many bytes.",
+    metavar="BYTES", help="Combine messages of magic 0 and 1 into batches of about BYTES bytes.",
 )  # fmt: skip
-@with_threads
-@click.pass_context
-def convert(
-    context: click.Context,
-    /,
-    path: Path,
-    target: Path | None,
-    in_place: bool,
-    output_format: str,
-    **options: Any,
-) -> None:
-    """Change the message format or the compression of a log.
+@THREADS
+def convert(run: Run, path: Path, target: Path | None, in_place: bool, **options: Any) -> None:
+    """Convert a log to another message format or codec.
 
-    PATH is a .log file or the folder of a partition. What the new format has no room for is
-    told on stderr.
+    Prints a row per segment. Data that the new format cannot represent is reported on stderr.
+
+    PATH is a .log file or a partition directory. In a directory, the live segments are converted.
     """
     if options["to_magic"] is None and options["compression_type"] is None:
-        raise click.UsageError("name a format with --to-magic, or a codec with --compression-type")
-
-    def run() -> ks.LogRewrite:
-        return ks.convert_log(path, target, in_place=in_place, **options)
-
-    _run(context, path, target, in_place, output_format, CONVERT_COLUMNS, run)
+        raise click.UsageError("give --to-magic or --compression-type")
+    _rewrite(run, path, CONVERT_COLUMNS, lambda: ks.convert_log(
+        path, target, in_place=in_place, **options
+    ))  # fmt: skip
 
 
 @click.command()
 @with_target
 @click.option(
-    "--offset-shift", type=click.IntRange(-(2**63), 2**63 - 1), default=0,
-    help="Add this to all offsets.",
+    "--offset-shift", type=click.IntRange(-(2**63), 2**63 - 1), default=0, show_default=True,
+    metavar="N", help="Add N to all offsets.",
 )  # fmt: skip
-@click.option("--partition-leader-epoch", type=click.IntRange(-1, 2**31 - 1))
+@click.option("--partition-leader-epoch", type=click.IntRange(-1, 2**31 - 1), metavar="EPOCH",
+              help="Set the partition_leader_epoch of all batches.")  # fmt: skip
 @click.option(
     "--log-append-time", type=Time(),
-    help="Give all records this time, as of a topic with LogAppendTime.",
+    help="Set the timestamp of all records, and the timestamp type to LogAppendTime.",
 )  # fmt: skip
-@click.option("--max-timestamp", type=Time(), help="Give all batches this max_timestamp.")
-@click.pass_context
+@click.option("--max-timestamp", type=Time(), help="Set the max_timestamp of all batches.")
 def restamp(
-    context: click.Context,
-    /,
+    run: Run,
     path: Path,
     target: Path | None,
     in_place: bool,
-    output_format: str,
     log_append_time: int | None,
     max_timestamp: int | None,
     **options: Any,
 ) -> None:
-    """Write header fields of all batches of a log anew; records stay as they are.
+    """Rewrite header fields: offsets, leader epoch, timestamps.
 
-    PATH is a .log file or the folder of a partition.
+    The fields of all batches change; records stay compressed and unchanged. Prints a row per
+    segment.
+
+    PATH is a .log file or a partition directory. In a directory, the live segments are rewritten.
     """
     if log_append_time is not None and max_timestamp is not None:
-        raise click.UsageError("--log-append-time and --max-timestamp exclude each other")
+        raise click.UsageError("--log-append-time and --max-timestamp cannot be combined")
     times = (log_append_time, max_timestamp, options["partition_leader_epoch"])
     if not options["offset_shift"] and times == (None, None, None):
-        raise click.UsageError("name what is to change")
+        raise click.UsageError("give at least one field to change")
     kind = None if log_append_time is None else ks.TimestampType.LOG_APPEND_TIME
     time = max_timestamp if log_append_time is None else log_append_time
-
-    def run() -> ks.LogRewrite:
-        return ks.restamp_log(
-            path, target, in_place=in_place, max_timestamp=time, timestamp_type=kind, **options
-        )
-
-    _run(context, path, target, in_place, output_format, RESTAMP_COLUMNS, run)
+    _rewrite(run, path, RESTAMP_COLUMNS, lambda: ks.restamp_log(
+        path, target, in_place=in_place, max_timestamp=time, timestamp_type=kind, **options
+    ))  # fmt: skip
 
 
 @click.command()
 @with_target
-@click.option("--key", "keys", multiple=True, help="Drop records with this key (UTF-8).")
-@click.option(
-    "--keys-from", type=click.File("rb"), metavar="FILE", help="Keys to drop, one in a line."
-)
-@click.option("--from-offset", type=int, help="Drop records from this offset on.")
-@click.option("--to-offset", type=int, help="Drop records up to this offset, with it.")
-@with_threads
-@click.pass_context
+@click.option("--key", "keys", multiple=True,
+              help="Remove records with this key (UTF-8); may be given several times.")  # fmt: skip
+@click.option("--keys-from", type=click.File("rb"), metavar="FILE",
+              help="Remove records with the keys in FILE, one per line.")  # fmt: skip
+@click.option("--from-offset", type=int, metavar="OFFSET", help="Remove records from OFFSET on.")
+@click.option("--to-offset", type=int, metavar="OFFSET",
+              help="Remove records up to and including OFFSET.")  # fmt: skip
+@THREADS
 def scrub(
-    context: click.Context,
-    /,
+    run: Run,
     path: Path,
     target: Path | None,
     in_place: bool,
-    output_format: str,
     keys: tuple[str, ...],
     keys_from: Any,
     from_offset: int | None,
     to_offset: int | None,
     **options: Any,
 ) -> None:
-    """Take records out of a log, as compaction does, and make sure that they are gone.
+    """Remove records by key or by offset, as compaction does.
 
-    PATH is a .log file or the folder of a partition. Keys and a range of offsets exclude each
-    other. Offsets, sequences and markers stay; what is left is read again before it is put in
-    its place.
+    The offsets and sequences of the other records stay, as do transaction markers. The new log
+    is verified before it replaces the old one. Prints a row per segment.
+
+    PATH is a .log file or a partition directory. In a directory, the live segments are rewritten.
+    Keys and offsets cannot be combined.
     """
     names = [key.encode("utf-8", "surrogateescape") for key in keys]
     names += [] if keys_from is None else keys_from.read().splitlines()
     by_offset = from_offset is not None or to_offset is not None
     if bool(names) == by_offset:
-        raise click.UsageError("name either keys or offsets that are to go")
-    keep = ks.without_offsets(from_offset, to_offset) if by_offset else ks.without_keys(names)
+        raise click.UsageError("give the keys or the offsets of the records to remove")
+    keep = (
+        ks.rewrite.without_offsets(from_offset, to_offset) if by_offset else ks.without_keys(names)
+    )
+    _rewrite(run, path, SCRUB_COLUMNS, lambda: ks.scrub_log(
+        path, target, keep=keep, in_place=in_place, **options
+    ))  # fmt: skip
 
-    def run() -> ks.LogRewrite:
-        return ks.scrub_log(path, target, keep=keep, in_place=in_place, **options)
 
-    _run(context, path, target, in_place, output_format, SCRUB_COLUMNS, run)
-
-
-def _run(
-    context: click.Context,
+def _rewrite(
+    run: Run,
     path: Path,
-    target: Path | None,
-    in_place: bool,
-    output_format: str,
     columns: tuple[str, ...],
-    run: Callable[[], ks.LogRewrite],
+    rewrite: Callable[[], ks.rewrite.LogRewrite[Any]],
 ) -> None:
-    """Write anew, then the rows and the findings."""
-    if in_place == (target is not None):
-        raise click.UsageError("name a target with --out, or ask for --in-place")
-    report = Report(lambda size: None)
-    try:
-        result = run()
-    except READ_ERRORS as error:
-        report.unreadable(str(path), error)
-        tell_on_stderr(report)
-        context.exit(EXIT_UNREADABLE)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    rows = [_row(one) for one in result.segments]
-    write_rows(output_format, columns, rows)
-    context.exit(_tell(result))
+    """Rewrite a log, then write the rows and the findings."""
+
+    def work(_: Path, report: FindingReport) -> ks.rewrite.LogRewrite[Any]:
+        try:
+            result = rewrite()
+        except ValueError as error:
+            if isinstance(error, ks.KafkaScanError):
+                raise
+            raise click.UsageError(str(error)) from error
+        _add_findings(report, result)
+        return result
+
+    for result in run.each([path], work):
+        run.output.write_rows(columns, [_row(one) for one in result.segments])
 
 
-def _row(one: ks.SegmentRewrite) -> dict[str, Any]:
+def _row(one: ks.rewrite.SegmentRewrite[Any]) -> dict[str, Any]:
     dropped = getattr(one.report, "dropped_offsets", None)
     first, last = (None, None) if dropped is None or not len(dropped) else dropped[[0, -1]].tolist()
     ends = {"first_dropped_offset": first, "last_dropped_offset": last}
-    places = {name: _plain(getattr(one, name)) for name in _PLACES}
-    return {**vars(one.report), **ends, **places}
+    common = {name: _plain(getattr(one, name)) for name in _COMMON_COLUMNS}
+    return {**vars(one.report), **ends, **common}
 
 
 def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _tell(result: ks.LogRewrite) -> int:
-    """Say on stderr what a reader should know; returns the exit code."""
-    lines = [str(one) for one in result.findings]
-    code = EXIT_FINDINGS if any(one.severity != "note" for one in result.findings) else EXIT_CLEAN
+def _add_findings(report: FindingReport, result: ks.rewrite.LogRewrite[Any]) -> None:
+    """Add the findings of a rewrite, and what the new format could not represent."""
+    for finding in result.findings:
+        report.add(str(finding), is_note=finding.severity is ks.Severity.NOTE)
     for segment in result.segments:
         for name, count in getattr(segment.report, "lost", {}).items():
-            lines.append(f"{segment.path}: lost {count} {name.replace('_', ' ')}")
-            code = EXIT_FINDINGS
-    for line in lines:
-        print(printable(line), file=sys.stderr)
-    return code
+            report.add(f"{segment.path}: lost {count} {name.replace('_', ' ')}")

@@ -1,33 +1,41 @@
-"""The verbs that run on Spark. pyspark is imported when one of them runs."""
+"""Commands that run on Spark. They import pyspark when they run."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kafkascan.cli.options import Time
-from kafkascan.cli.output import FORMATS, open_writer
-from kafkascan.cli.session import EXIT_UNREADABLE, EXIT_USAGE
-from kafkascan.names import printable
+from kafkascan.cli.run import EXIT_UNREADABLE, EXIT_USAGE, Run
+from kafkascan.cli.shared_options import (
+    Command,
+    Decorator,
+    Time,
+    declare,
+    extend_help,
+    interval_bytes,
+    with_run,
+)
+from kafkascan.format.file_names import printable
 
 _POLL_SECONDS = 0.2
+_PATHS_HELP = """
+PATHS are segment files, partition directories, data directories, globs, or URLs of an object
+store. In directories, only live .log segments are read.
+"""
 _INSTALL = "this needs pyspark: pip install 'kafkascan[spark]'"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def spark() -> None:
-    """Run over a fleet of logs, on Spark.
+    """Run jobs over the logs of many brokers on Spark.
 
-    PATHS are segment files, folders of partitions, brokers' data dirs, globs, or URLs of an
-    object store. The manifest goes to stdout, the summary and findings to stderr.
+    The manifest, a row per file or result, goes to stdout; findings and a summary go to stderr.
     """
 
 
@@ -38,103 +46,114 @@ def _pairs(context: click.Context, parameter: click.Parameter, values: tuple[str
     return dict(value.split("=", 1) for value in values)
 
 
-def _job(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what all jobs take."""
-    decorators: list[Callable[..., Any]] = [
+def _job(command: Command) -> Command:
+    """Declare a job with the options that all jobs share."""
+    extend_help(command, _PATHS_HELP)
+    options: list[Decorator] = [
         click.argument("paths", nargs=-1, required=True),
+        with_run(rows="manifest"),
         click.option(
-            "--format", "output_format", type=click.Choice(FORMATS), default="table",
-            show_default=True, help="Of the manifest.",
+            "--master", metavar="URL", help="Spark master, such as local[*] or spark://host:7077."
         ),
-        click.option("--master", help="Such as local[*] or spark://host:7077."),
-        click.option("--remote", help="A Spark Connect server, such as sc://host."),
+        click.option("--remote", metavar="URL", help="Spark Connect server, such as sc://host."),
         click.option(
-            "--conf", multiple=True, callback=_pairs, metavar="NAME=VALUE", help="Of Spark."
+            "--conf", multiple=True, callback=_pairs, metavar="NAME=VALUE",
+            help="Spark setting; may be given several times.",
         ),
         click.option(
             "--option", "options", multiple=True, callback=_pairs, metavar="NAME=VALUE",
-            help="Of the data source, such as topics=orders or where='producerId == 7'.",
+            help="Option of the data source, such as topics=orders or where='producerId == 7';"
+            " may be given several times.",
         ),
-        click.option(
-            "--quiet", is_flag=True, help="Neither progress nor the summary, on stderr."
-        ),
-        click.pass_context,
+        click.option("--quiet", is_flag=True, help="Print neither progress nor the summary."),
     ]  # fmt: skip
-    for decorate in reversed(decorators):
-        command = decorate(command)
-    return spark.command()(command)
+    declared: Command = spark.command()(declare(command, *options))
+    return declared
 
 
-def _output(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what jobs take that write Parquet."""
-    decorators: list[Callable[..., Any]] = [
+def _output(command: Command) -> Command:
+    """Declare the options of jobs that write Parquet."""
+    options: list[Decorator] = [
         click.option(
             "--output", required=True, metavar="FOLDER",
-            help="That all executors see, or a URL of an object store.",
+            help="Write to FOLDER: a directory that all executors share, or a URL of an object"
+            " store.",
         ),
-        click.option("--compression", default="zstd", show_default=True, help="Of Parquet."),
+        click.option("--compression", default="zstd", show_default=True,
+                     help="Codec of the Parquet files."),
         click.option(
             "--output-storage-options", metavar="JSON",
-            help="Of the store that is written to, if not those of the option storageOptions.",
+            show_default="the data source's storageOptions",
+            help="Options of the object store to write to.",
         ),
     ]  # fmt: skip
-    for decorate in reversed(decorators):
-        command = decorate(command)
-    return command
+    return declare(command, *options)
 
 
 _OUTPUT_NAMES = ("output", "compression", "output_storage_options")
 
 
 @_job
-def verify(context: click.Context, **arguments: Any) -> None:
-    """Verify the checksum of every batch; a row per file."""
-    _run(context, "verify", arguments)
+def verify(run: Run, **arguments: Any) -> None:
+    """Verify the checksum of every batch.
+
+    Prints a row per file.
+    """
+    _run_job(run, "verify", arguments)
 
 
 @_job
 @_output
-def catalog(context: click.Context, **arguments: Any) -> None:
-    """Write every batch header to Parquet."""
-    _run(context, "catalog", arguments, *_OUTPUT_NAMES)
+def catalog(run: Run, **arguments: Any) -> None:
+    """Write all batch headers to Parquet files.
+
+    Prints a row per file written.
+    """
+    _run_job(run, "catalog", arguments, *_OUTPUT_NAMES)
 
 
 @_job
 @_output
-def export(context: click.Context, **arguments: Any) -> None:
-    """Write records to Parquet, a file per range of a segment."""
-    _run(context, "export", arguments, *_OUTPUT_NAMES)
+def export(run: Run, **arguments: Any) -> None:
+    """Write records to Parquet files.
+
+    Prints a row per file written. Each range of a segment becomes a file.
+    """
+    _run_job(run, "export", arguments, *_OUTPUT_NAMES)
 
 
 @_job
-@click.option("--target", metavar="FOLDER", help="Gets a folder for each partition.")
-@click.option("--next-to-segments", is_flag=True, help="Of logs that no broker has open.")
-@click.option("--force", is_flag=True, help="Next to the last segment of a log, too.")
-@click.option("--interval-bytes", type=click.IntRange(min=0), default=4096, show_default=True,
-              help="Kafka's index.interval.bytes.")  # fmt: skip
-def rebuild_indexes(context: click.Context, **arguments: Any) -> None:
-    """Build .index and .timeindex files anew, as Kafka's recovery would."""
+@click.option("--target", metavar="FOLDER",
+              help="Write to FOLDER, into a subdirectory for each partition.")  # fmt: skip
+@click.option("--next-to-segments", is_flag=True,
+              help="Write next to the segments of logs that no broker has open.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Include the last (active) segment.")
+@interval_bytes()
+def rebuild_indexes(run: Run, **arguments: Any) -> None:
+    """Rebuild .index and .timeindex files as Kafka's recovery does."""
     names = ("target", "next_to_segments", "force", "interval_bytes")
-    _run(context, "rebuild_indexes", arguments, *names)
+    _run_job(run, "rebuild_indexes", arguments, *names)
 
 
 @_job
-def producer_stats(context: click.Context, **arguments: Any) -> None:
-    """Sum up what each producer wrote to each partition."""
-    _run(context, "producer_stats", arguments)
+def producer_stats(run: Run, **arguments: Any) -> None:
+    """Summarize the batches of each producer and partition."""
+    _run_job(run, "producer_stats", arguments)
 
 
 @_job
 @click.option("--earliest", "earliest_ms", type=Time(), default=0, show_default=True,
-              help="Earlier timestamps are bad.")  # fmt: skip
-@click.option("--latest", "latest_ms", type=Time(), help="Later ones are; default: in an hour.")
-def bad_timestamps(context: click.Context, **arguments: Any) -> None:
-    """Find segments with timestamps that cannot be true."""
-    _run(context, "bad_timestamps", arguments, "earliest_ms", "latest_ms")
+              help="Report timestamps before TIME.")  # fmt: skip
+@click.option("--latest", "latest_ms", type=Time(),
+              show_default="one hour from now",
+              help="Report timestamps after TIME.")  # fmt: skip
+def bad_timestamps(run: Run, **arguments: Any) -> None:
+    """Find segments with implausible timestamps."""
+    _run_job(run, "bad_timestamps", arguments, "earliest_ms", "latest_ms")
 
 
-def _run(context: click.Context, job: str, arguments: dict[str, Any], *names: str) -> None:
-    """Run a job, and print what it found."""
+def _run_job(run: Run, job: str, arguments: dict[str, Any], *names: str) -> None:
+    """Run a job, and print its results."""
     try:
         from pyspark.errors import PySparkException
 
@@ -143,39 +162,40 @@ def _run(context: click.Context, job: str, arguments: dict[str, Any], *names: st
         raise click.UsageError(f"{_INSTALL} ({error})") from None
     keywords = {name: arguments[name] for name in names} | arguments["options"]
     try:
-        with _session(job, arguments) as session, _progress(session, arguments["quiet"]):
+        with _session(job, arguments) as session, _progress(run, session, arguments["quiet"]):
             report = getattr(jobs, job)(session, list(arguments["paths"]), **keywords)
     except (ValueError, TypeError, FileExistsError) as error:
-        _fail(context, error, EXIT_USAGE)
+        _fail(run, error, EXIT_USAGE)
+        return
     except (OSError, PySparkException) as error:
-        _fail(context, error, EXIT_UNREADABLE)
-    writer = open_writer(arguments["output_format"], report.manifest.column_names)
-    if len(report.manifest):
-        columns = report.manifest.to_pydict()
-        writer.write({name: [_plain(one) for one in column] for name, column in columns.items()})
-    writer.close()
+        _fail(run, error, EXIT_UNREADABLE)
+        return
+    columns = report.manifest.to_pydict()
+    run.output.write_columns(
+        {name: [_plain(value) for value in values] for name, values in columns.items()}
+    )
     for finding in report.findings:
-        print(printable(finding), file=sys.stderr)
+        run.print(printable(finding))
     if not arguments["quiet"]:
-        print(report, file=sys.stderr)
-    context.exit(report.exit_code)
+        run.print(str(report))
+    run.raise_exit_code(report.exit_code)
 
 
 def _plain(value: Any) -> Any:
     return value if isinstance(value, (int, float, str, type(None))) else str(value)
 
 
-def _fail(context: click.Context, error: Exception, code: int) -> None:
-    # Of a Python error in a task, Spark shows the whole traceback; its last line says what it is.
+def _fail(run: Run, error: Exception, code: int) -> None:
+    # Spark shows the whole traceback of a Python error in a task; its last line is the message.
     lines = [line for line in str(error).splitlines() if line.strip()] or [repr(error)]
-    said = next((line for line in reversed(lines) if "Error" in line), lines[0])
-    print(f"kafkascan: {printable(said.strip())}", file=sys.stderr)
-    context.exit(code)
+    message = next((line for line in reversed(lines) if "Error" in line), lines[0])
+    run.print(f"kafkascan: {printable(message.strip())}")
+    run.raise_exit_code(code)
 
 
 @contextmanager
 def _session(job: str, arguments: dict[str, Any]) -> Iterator[Any]:
-    """Start Spark, or take the session that spark-submit made; stop it at last."""
+    """Start Spark, or use the session of spark-submit; stop it at the end."""
     from pyspark.sql import SparkSession
 
     from kafkascan.spark import recommended_conf
@@ -200,18 +220,16 @@ def _session(job: str, arguments: dict[str, Any]) -> Iterator[Any]:
 
 
 @contextmanager
-def _progress(session: Any, is_quiet: bool) -> Iterator[None]:
-    """Show how many tasks are done, where stderr is a terminal."""
+def _progress(run: Run, session: Any, is_quiet: bool) -> Iterator[None]:
+    """Show the number of finished tasks if stderr is a terminal."""
     tracker = None
     if sys.stderr.isatty() and not is_quiet and hasattr(session, "_jsc"):
         tracker = session.sparkContext.statusTracker()
     if tracker is None:
         yield
         return
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("tasks"), TimeElapsedColumn())
     is_done = threading.Event()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        shown = progress.add_task("", total=None)
+    with run.progress("tasks"):
 
         def poll() -> None:
             while not is_done.wait(_POLL_SECONDS):
@@ -219,8 +237,7 @@ def _progress(session: Any, is_quiet: bool) -> Iterator[None]:
                 stages = [stage for stage in found if stage is not None]
                 if stages:
                     total = sum(stage.numTasks for stage in stages)
-                    done = sum(stage.numCompletedTasks for stage in stages)
-                    progress.update(shown, total=total, completed=done)
+                    run.show_progress(sum(stage.numCompletedTasks for stage in stages), total)
 
         poller = threading.Thread(target=poll, daemon=True)
         poller.start()

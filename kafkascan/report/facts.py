@@ -1,4 +1,4 @@
-"""What a report tells of logs, gathered in one pass over headers, in memory that is bounded."""
+"""Statistics of logs for a report: one pass over batch headers, in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batch_columns import BatchTable, compression_type, size_in_bytes
-from kafkascan.layout import CompressionType
-from kafkascan.log_chunks import ChunkTables, LogChunk, group_segments, read_chunks
-from kafkascan.logs import LogsLike, open_logs
-from kafkascan.ordered import in_order
-from kafkascan.summary import BatchSummary
+from kafkascan.batches.columns import BatchTable, compression_type, size_in_bytes
+from kafkascan.batches.summary import BatchSummary
+from kafkascan.format.layout import CompressionType
+from kafkascan.io.concurrency import map_ordered
+from kafkascan.logs.log_chunks import ChunkTables, LogChunk, group_segments, read_chunks
+from kafkascan.logs.log_walk import LogsLike, open_logs
 
-_MOST_BINS = 400
-_MOST_POINTS = 1500
+_MAX_BINS = 400
+_MAX_POINTS = 1500
 _SIZE_BINS = 64
 
 
-# Times before and after which there was, or can be, no log: 2000, and next year.
+# Plausible timestamps lie between the year 2000 and one year from now.
 _EARLIEST = 946_684_800_000
-_AHEAD = 366 * 86_400_000
+_MAX_AHEAD = 366 * 86_400_000
 
 
-def is_believed(times: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Tell which timestamps may be those of records: one outlier would flatten a plot."""
-    latest = time.time_ns() // 1_000_000 + _AHEAD
+def are_plausible(times: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which timestamps are plausible: a single outlier would flatten a plot."""
+    latest = time.time_ns() // 1_000_000 + _MAX_AHEAD
     return (times >= _EARLIEST) & (times <= latest)
 
 
 class TimeBins:
     """
-    Bytes by time, in bins that grow so that there are never many.
+    Bytes by time, in a bounded number of bins that double in width when time spans grow.
 
     Attributes
     ----------
     width : int
-        Of a bin, in milliseconds: a power of two.
+        Width of a bin in milliseconds, a power of two.
     sizes : dict of int to int
-        Bytes by the number of the bin.
+        Bytes by bin number, which is the timestamp divided by the width.
     """
 
     def __init__(self) -> None:
@@ -56,15 +56,15 @@ class TimeBins:
         if self.sizes:
             low = min(low, min(self.sizes) * self.width)
             high = max(high, (max(self.sizes) + 1) * self.width - 1)
-        while high // self.width - low // self.width >= _MOST_BINS:
+        while high // self.width - low // self.width >= _MAX_BINS:
             self._double()
-        bins, place = np.unique(times // self.width, return_inverse=True)
-        sums = np.bincount(place, sizes)
+        bins, bin_of = np.unique(times // self.width, return_inverse=True)
+        sums = np.bincount(bin_of, sizes)
         for number, size in zip(bins.tolist(), sums.tolist(), strict=True):
             self.sizes[number] += int(size)
 
     def widen_to(self, width: int) -> None:
-        """Let bins be at least so wide."""
+        """Widen the bins to at least this many milliseconds."""
         while self.width < width:
             self._double()
 
@@ -75,8 +75,8 @@ class TimeBins:
         self.width, self.sizes = 2 * self.width, doubled
 
 
-class Track:
-    """Offsets and timestamps of a log, of which only so many are kept, evenly spread."""
+class Timeline:
+    """Offsets and timestamps of a log: a bounded number of evenly spaced batches."""
 
     def __init__(self) -> None:
         self.offsets: list[int] = []
@@ -85,35 +85,35 @@ class Track:
         self._seen = 0
 
     def add(self, batches: BatchTable) -> None:
-        """Add the batches that follow."""
+        """Add batches that follow those added before."""
         first = -self._seen % self._every
         self._seen += len(batches)
-        some = batches[first :: self._every]
-        some = some[is_believed(some["max_timestamp"])]
-        self.offsets += some["base_offset"].tolist()
-        self.times += some["max_timestamp"].tolist()
-        while len(self.offsets) > _MOST_POINTS:
+        sampled = batches[first :: self._every]
+        sampled = sampled[are_plausible(sampled["max_timestamp"])]
+        self.offsets += sampled["base_offset"].tolist()
+        self.times += sampled["max_timestamp"].tolist()
+        while len(self.offsets) > _MAX_POINTS:
             self.offsets, self.times = self.offsets[::2], self.times[::2]
             self._every *= 2
 
 
 @dataclass
 class LogFacts:
-    """What headers tell of one log."""
+    """Statistics of one log."""
 
     name: str
     topic: str
     segments: int
     size: int = 0
     summary: BatchSummary = field(default_factory=BatchSummary)
-    track: Track = field(default_factory=Track)
+    timeline: Timeline = field(default_factory=Timeline)
     damage: list[str] = field(default_factory=list)
 
 
 @dataclass
 class Facts:
     """
-    What headers tell of all logs.
+    Statistics of all logs.
 
     Attributes
     ----------
@@ -121,34 +121,39 @@ class Facts:
     times : dict of str to TimeBins
         By topic.
     sizes : dict of str to ndarray of int64, shape (64,)
-        By codec: how many batches have a size from 2**(n/2) to 2**((n+1)/2) bytes.
-    codec_bytes : dict of str to Counter
-        By topic: bytes by codec.
-    odd_times : int
-        Batches whose timestamp is none, or none that can be.
+        By codec: the number of batches with a size from 2**(n/2) to 2**((n+1)/2) bytes.
+    implausible_times : int
+        Number of batches without a timestamp, or with an implausible one.
     """
 
     logs: list[LogFacts]
     times: dict[str, TimeBins]
     sizes: dict[str, NDArray[np.int64]]
-    codec_bytes: dict[str, Counter[str]]
-    odd_times: int = 0
+    implausible_times: int = 0
 
     @property
     def size(self) -> int:
-        """Bytes of all logs."""
+        """Size of all logs, in bytes."""
         return sum(log.size for log in self.logs)
+
+    def codec_sizes(self) -> dict[str, Counter[str]]:
+        """Return the bytes by codec of each topic that has batches."""
+        result: dict[str, Counter[str]] = defaultdict(Counter)
+        for log in self.logs:
+            if log.summary.batches:
+                result[log.topic] += log.summary.codec_sizes
+        return result
 
 
 def gather(logs: LogsLike, threads: int | None = None) -> Facts:
     """
-    Read the headers of logs.
+    Read the batch headers of logs, and return their statistics.
 
     Parameters
     ----------
     logs : LogsLike
     threads : int, optional
-        Segments that are read at once; by default one per CPU.
+        Number of threads; by default one per CPU.
     """
     opened = open_logs(logs)
     segments = [(log.partition, segment) for log in opened for segment in log.segments]
@@ -156,10 +161,10 @@ def gather(logs: LogsLike, threads: int | None = None) -> Facts:
         LogFacts(log.name, log.partition.topic or log.name, len(log.segments)) for log in opened
     ]
     log_of = [number for number, log in enumerate(opened) for _ in log.segments]
-    result = Facts(facts, defaultdict(TimeBins), defaultdict(_no_sizes), defaultdict(Counter))
+    result = Facts(facts, defaultdict(TimeBins), defaultdict(_no_sizes))
     jobs = group_segments(segments)
     tables = ChunkTables()
-    for chunk in in_order(jobs, lambda job: read_chunks(segments, job, tables), threads):
+    for chunk in map_ordered(jobs, lambda job: read_chunks(segments, job, tables), threads):
         last = chunk.ends[-1].segment if chunk.ends else int(chunk.segment[-1])
         log = facts[log_of[last]]
         _add(result, log, chunk)
@@ -177,22 +182,21 @@ def _add(facts: Facts, log: LogFacts, chunk: LogChunk) -> None:
     if not len(batches):
         return
     log.summary.add(batches)
-    log.track.add(batches)
+    log.timeline.add(batches)
     sizes, codecs = size_in_bytes(batches), compression_type(batches)
-    believed = is_believed(batches["max_timestamp"])
-    facts.odd_times += int((~believed).sum())
-    facts.times[log.topic].add(batches["max_timestamp"][believed], sizes[believed])
+    plausible = are_plausible(batches["max_timestamp"])
+    facts.implausible_times += int((~plausible).sum())
+    facts.times[log.topic].add(batches["max_timestamp"][plausible], sizes[plausible])
     bins = np.minimum(2 * np.log2(np.maximum(sizes, 1)), _SIZE_BINS - 1).astype(np.int64)
     for codec in np.unique(codecs).tolist():
         name, rows = CompressionType.name_of(codec), codecs == codec
         facts.sizes[name] += np.bincount(bins[rows], minlength=_SIZE_BINS)
-        facts.codec_bytes[log.topic][name] += int(sizes[rows].sum())
 
 
 def largest(counts: dict[str, int], most: int) -> list[tuple[str, int]]:
-    """Return the largest of some numbers, and the rest as one."""
-    ordered = sorted(counts.items(), key=lambda one: -one[1])
-    head, rest = ordered[:most], ordered[most:]
+    """Return the largest counts by name, and the sum of the rest as one."""
+    descending = sorted(counts.items(), key=lambda one: -one[1])
+    head, rest = descending[:most], descending[most:]
     if rest:
         head.append((f"{len(rest)} others", sum(size for _, size in rest)))
     return head

@@ -1,7 +1,7 @@
-"""Plots as SVG whose colours are the page's: they follow its light and its dark side.
+"""SVG plots with the colours of the page, in its light and dark mode.
 
-Matplotlib draws with colours that stand for names; they are replaced by CSS variables. Text
-stays text, and nothing of a name is ever taken for markup.
+Matplotlib draws with placeholder colours, which are replaced by CSS variables. Text stays text
+in the SVG, and names are escaped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kafkascan.names import printable
+from kafkascan.format.file_names import printable
 from kafkascan.report.facts import Facts, largest
 
 _INK, _FAINT, _PAPER = "#010203", "#010204", "#010205"
@@ -46,12 +46,12 @@ _STYLE: dict[str, Any] = {
     "legend.fontsize": 9,
 }
 _SIZE = (4.7, 3.0)
-_MOST_SERIES = len(_SERIES) - 1
+_MAX_SERIES = len(_SERIES) - 1
 
 
 def draw(facts: Facts, producers: dict[str, list[Any]]) -> list[tuple[str, str, str]]:
     """
-    Draw what there is to see.
+    Draw all plots for which there are data.
 
     Parameters
     ----------
@@ -67,20 +67,21 @@ def draw(facts: Facts, producers: dict[str, list[Any]]) -> list[tuple[str, str, 
     plots: list[tuple[str, str, Callable[[Any], object] | None]] = [
         (
             "Bytes over time",
-            f"By the latest timestamp of each batch.{_odd(facts)}",
+            f"By the max_timestamp of each batch.{_left_out(facts)}",
             _over_time(facts),
         ),
-        ("Batch sizes", "How many batches of which size, by codec.", _batch_sizes(facts)),
-        ("Codecs", "Bytes in the log, by topic.", _codecs(facts)),
+        ("Batch sizes", "Number of batches by size and codec.", _batch_sizes(facts)),
+        ("Codecs", "Bytes stored with each codec, by topic.", _codecs(facts)),
         (
             "Timestamps along the log",
-            "A straight line is a log that is written in time; steps and dips are not.",
-            _tracks(facts),
+            "A straight line is a steady rate. Steps are pauses, dips are timestamps out of order.",
+            _timelines(facts),
         ),
-        ("Producers", "Bytes that each of them wrote.", _producers(producers)),
+        ("Producers", "Bytes written by each producer.", _producers(producers)),
         (
             "Batching",
-            "Bytes and records per batch of each producer: at the lower left, linger pays.",
+            "Bytes and records per batch of each producer. Producers at the lower left gain from a"
+            " larger linger.ms.",
             _batching(producers),
         ),
     ]
@@ -91,10 +92,11 @@ def draw(facts: Facts, producers: dict[str, list[Any]]) -> list[tuple[str, str, 
     ]
 
 
-def _odd(facts: Facts) -> str:
-    if not facts.odd_times:
+def _left_out(facts: Facts) -> str:
+    count = facts.implausible_times
+    if not count:
         return ""
-    return f" {facts.odd_times:,} batches are left out whose time cannot be, or is none."
+    return f" {count:,} batches without a plausible timestamp are left out."
 
 
 def _svg(title: str, paint: Callable[[Any], object]) -> str:
@@ -109,13 +111,13 @@ def _svg(title: str, paint: Callable[[Any], object]) -> str:
         paint(figure.add_subplot())
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return _as_part_of_a_page(out.getvalue(), title)
+    return _embeddable(out.getvalue(), title)
 
 
-def _as_part_of_a_page(svg: str, title: str) -> str:
+def _embeddable(svg: str, title: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    # The size is the page's; names of parts are this plot's own.
+    # The page sets the size; a prefix makes ids unique among the plots.
     svg = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>',
                  r'<svg viewBox="\1" role="img" xmlns:xlink="http://www.w3.org/1999/xlink">',
                  svg, count=1)  # fmt: skip
@@ -144,7 +146,7 @@ def _over_time(facts: Facts) -> Callable[[Any], object] | None:
             bins.widen_to(width)
         first, last = first // 2, last // 2
     order = [name for name, _ in largest({t: sum(b.sizes.values()) for t, b in topics.items()},
-                                         _MOST_SERIES - 1)]  # fmt: skip
+                                         _MAX_SERIES - 1)]  # fmt: skip
     counts = {
         name: np.array([bins.sizes.get(n, 0) for n in range(first, last + 1)], float)
         for name, bins in topics.items()
@@ -170,20 +172,20 @@ def _over_time(facts: Facts) -> Callable[[Any], object] | None:
     return paint
 
 
-def _tracks(facts: Facts) -> Callable[[Any], object] | None:
-    logs = [log for log in facts.logs if len(log.track.offsets) > 1]
-    logs = sorted(logs, key=lambda log: -log.size)[: _MOST_SERIES + 1]
+def _timelines(facts: Facts) -> Callable[[Any], object] | None:
+    logs = [log for log in facts.logs if len(log.timeline.offsets) > 1]
+    logs = sorted(logs, key=lambda log: -log.size)[: _MAX_SERIES + 1]
     if not logs:
         return None
 
     def paint(axes: Any) -> None:
         for color, log in zip(_SERIES, logs, strict=False):
-            first, last = min(log.track.offsets), max(log.track.offsets)
-            along = [100 * (one - first) / max(1, last - first) for one in log.track.offsets]
-            axes.plot(along, _dates(np.array(log.track.times)), color=color, linewidth=1.2,
+            first, last = min(log.timeline.offsets), max(log.timeline.offsets)
+            along = [100 * (one - first) / max(1, last - first) for one in log.timeline.offsets]
+            axes.plot(along, _dates(np.array(log.timeline.times)), color=color, linewidth=1.2,
                       label=_short(log.name))  # fmt: skip
         axes.set_xlim(0, 100)
-        axes.set_xlabel("part of the log, in % of its offsets")
+        axes.set_xlabel("position in the log, in % of its offsets")
         _time_axis(axes.yaxis)
         _legend(axes, len(logs))
 
@@ -191,7 +193,7 @@ def _tracks(facts: Facts) -> Callable[[Any], object] | None:
 
 
 def _dates(milliseconds: Any) -> Any:
-    """Return times that the axes understand; what no calendar holds is put at its edges."""
+    """Return times for the axes, clipped to the range of the calendar."""
     latest = int(datetime.datetime(9998, 1, 1, tzinfo=datetime.UTC).timestamp() * 1000)
     return np.clip(milliseconds, 0, latest).astype("datetime64[ms]")
 
@@ -232,16 +234,17 @@ def _batch_sizes(facts: Facts) -> Callable[[Any], object] | None:
 
 
 def _codecs(facts: Facts) -> Callable[[Any], object] | None:
-    totals = {topic: sum(of.values()) for topic, of in facts.codec_bytes.items()}
+    codec_sizes = facts.codec_sizes()
+    totals = {topic: of.total() for topic, of in codec_sizes.items()}
     if not totals:
         return None
     topics = [name for name, _ in sorted(totals.items(), key=lambda one: -one[1])[:10]]
-    codecs = sorted({codec for topic in topics for codec in facts.codec_bytes[topic]})
+    codecs = sorted({codec for topic in topics for codec in codec_sizes[topic]})
 
     def paint(axes: Any) -> None:
         places, left = np.arange(len(topics)), np.zeros(len(topics))
         for color, codec in zip(_SERIES, codecs, strict=False):
-            sizes = np.array([facts.codec_bytes[topic].get(codec, 0) for topic in topics], float)
+            sizes = np.array([codec_sizes[topic][codec] for topic in topics], float)
             axes.barh(places, sizes, left=left, color=color, label=codec, height=0.7)
             left += sizes
         _bars(axes, topics)
@@ -270,7 +273,7 @@ def _producers(columns: dict[str, list[Any]]) -> Callable[[Any], object] | None:
 def _bytes_by_producer(columns: dict[str, list[Any]]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for producer, size in zip(columns["producer_id"], columns["size_in_bytes"], strict=True):
-        name = "without an id" if producer < 0 else f"producer {producer}"
+        name = "no producer id" if producer < 0 else f"producer {producer}"
         sizes[name] = sizes.get(name, 0) + size
     return sizes
 
@@ -304,7 +307,7 @@ def _batching(columns: dict[str, list[Any]]) -> Callable[[Any], object] | None:
     return paint
 
 
-# ---- what plots share ------------------------------------------------------------------------
+# ---- shared by all plots ---------------------------------------------------------------------
 
 
 def _bars(axes: Any, names: list[str]) -> None:
@@ -318,14 +321,14 @@ def _bars(axes: Any, names: list[str]) -> None:
 def _bytes_axis(axis: Any) -> None:
     from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-    if axis.get_scale() == "linear":  # steps that are round where sizes are
+    if axis.get_scale() == "linear":  # powers of two make round tick labels
         longest = max(1.0, axis.get_view_interval()[1])
         axis.set_major_locator(MultipleLocator(2.0 ** np.ceil(np.log2(longest / 6))))
     axis.set_major_formatter(FuncFormatter(lambda value, _: human_size(value)))
 
 
 def human_size(size: float) -> str:
-    """Return a size with a unit that a reader can take in."""
+    """Return a size in bytes with a binary unit."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if abs(size) < 1024 or unit == "TiB":
             break

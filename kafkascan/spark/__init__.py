@@ -1,38 +1,35 @@
-"""The same scan on Spark, over a fleet of logs: ``pip install kafkascan[spark]``.
+"""Scan fleets of logs on Spark: ``pip install kafkascan[spark]``.
 
 >>> from kafkascan import spark as kafkascan_spark
 >>> kafkascan_spark.batches(spark, "/var/lib/kafka/data", columns=["topic", "recordCount"])
 
-`register` makes ``spark.read.format("kafkascan")`` known; `records`, `batches` and `segments` are
-the faster door to the same rows. pyspark is imported when one of them is used.
+`records`, `batches` and `segments` return DataFrames. `register` registers a data source for
+``spark.read.format("kafkascan")``, which returns the same rows more slowly. pyspark is imported
+when one of these functions is used.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from kafkascan.format.lazy_names import attach
 
 if TYPE_CHECKING:
-    from kafkascan.spark import jobs
-    from kafkascan.spark.conf import recommended_conf
-    from kafkascan.spark.frames import batches, records, segments
-    from kafkascan.spark.source import register
-
-__all__ = ["batches", "jobs", "recommended_conf", "records", "register", "segments"]
-
-_MODULES = {
-    "batches": "frames",
-    "records": "frames",
-    "segments": "frames",
-    "recommended_conf": "conf",
-    "register": "source",
-}
-
-
-def __getattr__(name: str) -> Any:
-    import importlib
-
-    if name == "jobs":
-        return importlib.import_module(f"{__name__}.jobs")
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    from kafkascan.spark import jobs as jobs
+    from kafkascan.spark.options.spark_conf import recommended_conf as recommended_conf
+    from kafkascan.spark.readers.data_source import register as register
+    from kafkascan.spark.readers.frames import (
+        batches as batches,
+        records as records,
+        segments as segments,
+    )
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        packages=["jobs"],
+        names={
+            "options.spark_conf": ["recommended_conf"],
+            "readers.frames": ["batches", "records", "segments"],
+            "readers.data_source": ["register"],
+        },
+    )

@@ -1,4 +1,4 @@
-"""Runs jobs: ``python -m kafkascan.spark verify PATHS``, or this file by spark-submit."""
+"""Run jobs: ``python -m kafkascan.spark verify PATHS``, or this file with spark-submit."""
 
 from __future__ import annotations
 

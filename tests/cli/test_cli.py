@@ -1,4 +1,4 @@
-"""The command line, run as a real process over files that a real broker wrote."""
+"""`kafkascan info`, `verify` and `batches`, and what all commands share."""
 
 from __future__ import annotations
 
@@ -17,28 +17,9 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
+from tests.support.command_line import DATA, KILLED, LEGACY, rows, run, run_process
+from tests.support.permissions import let_others_enter
 from tests.support.segments import T0, Rig, batch_v2, message_v1
-
-GOLDEN = Path(__file__).parents[1] / "golden"
-DATA = GOLDEN / "kafka-4.4.0" / "data"
-KILLED = GOLDEN / "kafka-4.4.0-killed" / "data"
-LEGACY = GOLDEN / "kafka-2.8.2" / "data"
-
-
-def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "kafkascan", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-
-
-def rows(*arguments: object, code: int = 0) -> list[dict[str, object]]:
-    result = run(*arguments, "--format", "json")
-    assert result.returncode == code, result.stderr
-    return json.loads(result.stdout)
 
 
 @pytest.fixture
@@ -59,7 +40,7 @@ def test_info_over_a_data_dir() -> None:
         assert (row["batches"], row["size"]) == (len(scan), segment.size)
 
 
-def test_info_over_formats_0_and_1() -> None:
+def test_info_of_magic_0_and_1() -> None:
     found = {row["topic"]: row for row in rows("info", LEGACY)}
     assert set(found["magic-mixed"]["magics"]) == {"0", "1", "2"}
     assert found["magic-0"]["max_timestamp"] is None
@@ -73,19 +54,19 @@ def test_verify_a_healthy_data_dir() -> None:
 
 
 def test_a_killed_brokers_zero_tail_is_a_finding() -> None:
-    result = run("verify", KILLED, "--format", "jsonl")
+    result = run_process("verify", KILLED, "--format", "jsonl")
     assert result.returncode == 1
-    assert "bytes behind the last batch [ZERO_TAIL]" in result.stderr
+    assert "bytes after the last batch [ZERO_TAIL]" in result.stderr
     ends = [json.loads(line)["end"] for line in result.stdout.splitlines()]
     assert ends.count("ZERO_TAIL") == 1
 
 
-def test_batches_are_those_of_the_library() -> None:
+def test_batches_match_scan_batches() -> None:
     segment = max((DATA / "transactions-0").glob("*.log"))
     found = rows("batches", segment, "--columns", "all", "--verify")
     scan = ks.scan_batches(segment)
     names = {"compression_type": ks.CompressionType, "timestamp_type": ks.TimestampType}
-    for name in ks.COLUMN_NAMES:
+    for name in ks.batches.COLUMN_NAMES:
         expected = scan[name].tolist()
         if name in names:
             expected = [names[name].name_of(code) for code in expected]
@@ -144,7 +125,7 @@ def test_times() -> None:
     assert len(late) + len(early) == len(everything)
 
 
-def test_damage_is_reported_and_the_rest_goes_on(tmp_path: Path, log: Path) -> None:
+def test_damage_is_reported_and_the_run_continues(tmp_path: Path, log: Path) -> None:
     bad_crc = tmp_path / "00000000000000000010.log"
     bad_crc.write_bytes(Rig().batches(5).flip(2, 63).log)
     corrupt = tmp_path / "00000000000000000020.log"
@@ -161,20 +142,22 @@ def test_damage_is_reported_and_the_rest_goes_on(tmp_path: Path, log: Path) -> N
     assert first.startswith(f"{bad_crc}: position 136 (base_offset 2): ")
     assert first.endswith("[BAD_CRC]")
     assert "magic 7 is not 0, 1 or 2 [BAD_MAGIC]; 136 bytes" in second
-    assert third == f"{torn}: position 272: 65 bytes behind the last batch [TORN_TAIL]"
+    assert third == f"{torn}: position 272: 65 bytes after the last batch [TORN_TAIL]"
     listed = run("batches", bad_crc, "--verify", "--columns", "base_offset", "--format", "csv")
     assert listed.returncode == 1
     assert listed.stdout.splitlines()[3] == "2,false"
 
 
-def test_what_cannot_be_read_is_exit_3_after_the_rest(tmp_path: Path, log: Path) -> None:
+def test_unreadable_inputs_exit_3_after_the_readable_ones(tmp_path: Path, log: Path) -> None:
     (tmp_path / "empty").mkdir()
-    result = run("info", tmp_path / "none.log", tmp_path / "empty", log, "--format", "jsonl")
+    result = run_process(
+        "info", tmp_path / "none.log", tmp_path / "empty", log, "--format", "jsonl"
+    )
     assert result.returncode == 3
     assert json.loads(result.stdout)["batches"] == 10
     assert result.stderr.splitlines() == [
         f"{tmp_path / 'none.log'}: No such file or directory",
-        f"{tmp_path / 'empty'}: no segments in this folder",
+        f"{tmp_path / 'empty'}: no segments in this directory",
     ]
 
 
@@ -195,8 +178,10 @@ def test_wrong_usage_is_exit_2(arguments: list[str]) -> None:
     assert "Usage" in result.stderr
 
 
-def test_a_misspelt_column_is_answered_with_the_right_one() -> None:
-    assert "did you mean 'max_timestamp'" in run("batches", "x", "--columns", "max_timestam").stderr
+def test_a_misspelt_column_gets_a_suggestion() -> None:
+    result = run_process("batches", "x", "--columns", "max_timestam")
+    assert result.returncode == 2
+    assert "did you mean 'max_timestamp'" in result.stderr
 
 
 def test_help_and_version() -> None:
@@ -204,10 +189,33 @@ def test_help_and_version() -> None:
         result = run(*command, "--help")
         assert result.returncode == 0
         assert "Usage: kafkascan" in result.stdout
-    assert ks.__version__ in run("--version").stdout
+    assert ks.__version__ in run_process("--version").stdout
 
 
-def test_files_that_are_read_give_the_same(log: Path) -> None:
+READ_BY_FILES = ("info", "verify", "batches", "records", "index check", "index build")
+READ_BY_LOGS = ("audit", "txns", "producers", "count", "advise", "diff", "salvage", "report",
+                "recover")  # fmt: skip
+
+
+def test_help_states_which_segments_a_verb_reads() -> None:
+    for verb in READ_BY_FILES:
+        assert "every segment file is read" in " ".join(run(*verb.split(), "--help").stdout.split())
+    for verb in READ_BY_LOGS:
+        text = " ".join(run(verb, "--help").stdout.split())
+        assert "nly the segments that a broker would load" in text, verb
+
+
+def test_verbs_over_files_read_snapshots_and_verbs_over_logs_do_not() -> None:
+    metadata = DATA / "__cluster_metadata-0"
+    segments = [row["segment"] for row in rows("info", metadata)]
+    assert [name for name in segments if not str(name).endswith(".checkpoint")] == [f"{0:020}.log"]
+    assert len(segments) > 1
+    (counted,) = rows("count", metadata)
+    live = ks.read_records(metadata / f"{0:020}.log", control="include")
+    assert counted["records"] + counted["control_records"] == len(live)
+
+
+def test_reading_and_mapping_give_the_same_rows(log: Path) -> None:
     for verb in ("info", "verify", "batches"):
         assert run(verb, DATA).stdout == run(verb, DATA, "--no-memory-map").stdout
 
@@ -226,7 +234,7 @@ def test_no_progress_without_a_terminal(log: Path) -> None:
 
 
 def test_progress_on_a_terminal(tmp_path: Path) -> None:
-    """Stderr is a terminal, stdout is not: a bar there, rows here."""
+    """Stderr is a terminal and shows the bar; stdout is a pipe and gets the rows."""
     main, follower = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "kafkascan", "verify", str(DATA), "--format", "jsonl"],
@@ -250,7 +258,7 @@ def test_progress_on_a_terminal(tmp_path: Path) -> None:
     assert b"\x1b[" in seen
 
 
-def test_unknown_first_offset_is_said(tmp_path: Path) -> None:
+def test_an_unknown_first_offset_is_null(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
     path.write_bytes(message_v1(offset=9, attributes=1))
     (row,) = rows("info", path)
@@ -258,7 +266,7 @@ def test_unknown_first_offset_is_said(tmp_path: Path) -> None:
 
 
 def test_a_data_dir_with_a_bootstrap_checkpoint_is_a_data_dir(tmp_path: Path) -> None:
-    """KRaft keeps that file beside the partitions."""
+    """KRaft keeps that file next to the partition directories."""
     shutil.copytree(LEGACY, tmp_path / "data")
     snapshot = next((DATA / "__cluster_metadata-0").glob("*.checkpoint"))
     shutil.copy(snapshot, tmp_path / "data" / "bootstrap.checkpoint")
@@ -267,11 +275,11 @@ def test_a_data_dir_with_a_bootstrap_checkpoint_is_a_data_dir(tmp_path: Path) ->
     assert len(found) == 1 + len(list(ks.open_log_dir(LEGACY).segments()))
 
 
-def test_a_file_that_ends_early_is_unreadable_and_the_rest_goes_on(log: Path) -> None:
-    """Files of /sys say that they have a page, and deliver less."""
+def test_a_file_that_ends_early_is_unreadable(log: Path) -> None:
+    """Files in /sys are shorter than the size that stat reports."""
     short = Path("/sys/kernel/uevent_seqnum")
     if not short.exists():
-        pytest.skip("no such file here")
+        pytest.skip("this system has no such file")
     for verb in ("info", "verify", "batches"):
         result = run(verb, short, log, "--no-memory-map", "--format", "jsonl")
         assert result.returncode == 3
@@ -280,7 +288,7 @@ def test_a_file_that_ends_early_is_unreadable_and_the_rest_goes_on(log: Path) ->
         assert len(result.stdout.splitlines()) == (10 if verb == "batches" else 1)
 
 
-def test_what_is_no_file_is_unreadable(tmp_path: Path, log: Path) -> None:
+def test_pipes_and_devices_are_unreadable(tmp_path: Path, log: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     result = run("info", tmp_path / "fifo", "/dev/null", log, "--format", "jsonl")
     assert result.returncode == 3
@@ -289,10 +297,8 @@ def test_what_is_no_file_is_unreadable(tmp_path: Path, log: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
-def test_folders_of_other_users_do_not_hide_the_rest(tmp_path: Path) -> None:
-    tmp_path.chmod(0o755)
-    for folder in tmp_path.parents[:2]:
-        folder.chmod(0o755)
+def test_unreadable_directories_do_not_hide_readable_ones(tmp_path: Path) -> None:
+    let_others_enter(tmp_path)
     for name in ("a-0", "b-0", "c-0"):
         shutil.copytree(DATA / "consumed-0", tmp_path / "data" / name)
     (tmp_path / "data" / "lost+found").mkdir(mode=0o700)
@@ -312,7 +318,7 @@ def test_folders_of_other_users_do_not_hide_the_rest(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [["info", DATA], ["batches", DATA], ["--help"]])
-def test_a_full_disk_is_said(arguments: list[object]) -> None:
+def test_a_full_disk_is_reported(arguments: list[object]) -> None:
     with open("/dev/full", "w") as full:
         result = subprocess.run(
             [sys.executable, "-m", "kafkascan", *map(str, arguments)],
@@ -335,8 +341,8 @@ def test_closed_streams() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names must be UTF-8 elsewhere")
-def test_names_that_are_no_text(tmp_path: Path) -> None:
-    """Not UTF-8, control characters, what looks like markup."""
+def test_unprintable_names(tmp_path: Path) -> None:
+    """Invalid UTF-8, control characters, and text that resembles markup."""
     names = [b"caf\xe9-0", b"new\nline-1", b"esc\x1b[31m-2", b"a:warning:b-3"]
     for name in names:
         folder = os.path.join(os.fsencode(tmp_path), name)
@@ -369,7 +375,7 @@ def test_an_empty_first_chunk_does_not_spoil_the_table(tmp_path: Path, log: Path
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RWF_NOWAIT")
-def test_given_back_pages(log: Path) -> None:
+def test_drop_cache(log: Path) -> None:
     log.write_bytes(Rig().batches(20_000, bytes(200)).log)
     os.sync()
     for options in ([], ["--no-memory-map"]):
@@ -382,7 +388,7 @@ def test_given_back_pages(log: Path) -> None:
             except BlockingIOError:
                 continue
             except OSError:
-                pytest.skip("this file system cannot tell what is in the cache")
+                pytest.skip("this file system does not report what is cached")
             pytest.fail("the pages are still in the cache")
 
 
@@ -394,21 +400,28 @@ def test_threads_change_nothing(threads: int) -> None:
         assert (found.stdout, found.stderr) == (expected.stdout, expected.stderr)
 
 
-def test_ctrl_c_ends_it_soon(tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_run_soon(tmp_path: Path) -> None:
     """Queued segments are not started, running ones stop at their next table."""
     log = tmp_path / "0.log"
     log.write_bytes(Rig().batches(100, bytes(1 << 20)).log)
     for offset in range(1, 60):
         os.link(log, tmp_path / f"{offset}.log")
-    command = [sys.executable, "-m", "kafkascan", "verify", str(tmp_path), "--threads", "1"]
+    program = (
+        "import sys; import kafkascan.cli.commands; from kafkascan.cli import main;"
+        "print('ready', flush=True);"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", program, "verify", str(tmp_path), "--threads", "1"]
     with subprocess.Popen(
         command,
         env=os.environ | {"KAFKASCAN_CRC32C": "portable"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
-        time.sleep(1)
-        assert process.poll() is None, "it is to be interrupted in the middle"
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(0.5)
+        assert process.poll() is None, "interrupted too late"
         process.send_signal(signal.SIGINT)
         start = time.monotonic()
         process.communicate(timeout=60)

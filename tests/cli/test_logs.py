@@ -6,40 +6,12 @@ import csv
 import io
 import json
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
-import click
 import pytest
-from click.testing import CliRunner
 
-from kafkascan.cli.commands import cli
-from kafkascan.cli.session import EXIT_USAGE
-from tests.cli.test_cli import DATA, KILLED, LEGACY
-from tests.cli.test_cli import run as run_process
+from tests.support.command_line import DATA, KILLED, LEGACY, rows, run, run_process
 from tests.support.partitions import HealthyPartition
-
-
-@dataclass
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def run(*arguments: object) -> Done:
-    """In this process, which takes a tenth of the time of another one."""
-    result = CliRunner().invoke(cli, [str(one) for one in arguments])
-    code = EXIT_USAGE if isinstance(result.exception, click.UsageError) else result.exit_code
-    return Done(code, result.stdout, result.stderr)
-
-
-def rows(*arguments: object, code: int = 0) -> list[dict[str, object]]:
-    done = run(*arguments, "--format", "json")
-    assert done.returncode == code, done.stderr
-    found: list[dict[str, object]] = json.loads(done.stdout)
-    return found
-
 
 VERBS = ("audit", "txns", "producers", "count")
 
@@ -149,7 +121,7 @@ def test_other_verbs_read_tars(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_what_cannot_be_read_and_wrong_usage(verb: str, tmp_path: Path) -> None:
+def test_unreadable_inputs_and_wrong_usage(verb: str, tmp_path: Path) -> None:
     assert run(verb, tmp_path / "nothing").returncode == 3
     assert run(verb, DATA, "--format", "parquet").returncode == 2
     assert run(verb, DATA, "--output", tmp_path).returncode == 2

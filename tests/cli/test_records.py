@@ -1,4 +1,4 @@
-"""`kafkascan records`, run as a real process."""
+"""`kafkascan records`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 import zstandard
 
 import kafkascan as ks
-from tests.cli.test_cli import DATA, LEGACY, rows, run
+from tests.support.command_line import DATA, LEGACY, rows, run, run_process
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0, batch_v2
 
@@ -26,7 +26,7 @@ HEADERS: list[tuple[bytes, bytes | None]] = [(b"h", b"1"), (b"n", None)]
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Ten batches of ten records; the value of each third one is JSON."""
+    """Ten batches of ten records; every third value is JSON."""
     parts = []
     for batch in range(10):
         values = [b'{"n": %d}' % i if i % 3 == 0 else b"\xff%d" % i for i in range(10)]
@@ -49,7 +49,7 @@ def test_every_record_of_a_data_dir() -> None:
         assert len(found) == expected > 300
 
 
-def test_what_is_shown(log: Path) -> None:
+def test_decoded_keys_values_and_headers(log: Path) -> None:
     first, second, *_ = rows("records", log)
     assert first == {
         "offset": 0, "timestamp": T0, "key": "key-0", "value": '{"n": 0}',
@@ -91,8 +91,8 @@ def test_filters(log: Path, options: list[object], offsets: list[int]) -> None:
     assert [row["offset"] for row in found] == offsets
 
 
-def test_offsets_inside_of_old_wrappers() -> None:
-    """A wrapper's header tells its last offset only; its first records are found all the same."""
+def test_offsets_inside_old_wrappers() -> None:
+    """A wrapper's header contains only its last offset; its first records are still found."""
     (log,) = (LEGACY / "magic-1-0").glob("*.log")
     everything = [row["offset"] for row in rows("records", log, "--columns", "offset")]
     for stop in everything[:20]:
@@ -105,7 +105,7 @@ def test_a_damaged_batch_is_a_finding(log: Path) -> None:
     position = int(ks.scan_batches(log).batches["position"][4])
     data[position + 61] ^= 0xFF
     log.write_bytes(data)
-    result = run("records", log, "--format", "jsonl", "--columns", "offset")
+    result = run_process("records", log, "--format", "jsonl", "--columns", "offset")
     assert result.returncode == 1
     assert f"position {position} (base_offset 40)" in result.stderr
     offsets = [json.loads(line)["offset"] for line in result.stdout.splitlines()]
@@ -166,7 +166,7 @@ def test_parquet(log: Path, tmp_path: Path) -> None:
     assert run("records", log, "--format", "parquet").returncode == 2
 
 
-def test_a_file_appears_when_it_is_whole(log: Path, tmp_path: Path) -> None:
+def test_output_is_atomic(log: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     out.write_text("before")
     assert run("records", log, "--format", "json", "--output", out).returncode == 0
@@ -181,7 +181,7 @@ def test_a_file_appears_when_it_is_whole(log: Path, tmp_path: Path) -> None:
     assert len(out.read_text().splitlines()) == 100
 
 
-def test_what_output_must_not_replace(log: Path, tmp_path: Path) -> None:
+def test_output_does_not_replace_inputs_or_special_files(log: Path, tmp_path: Path) -> None:
     before = log.read_bytes()
     os.mkfifo(tmp_path / "fifo")
     for output in (log, tmp_path / "fifo", tmp_path, ""):
@@ -191,7 +191,7 @@ def test_what_output_must_not_replace(log: Path, tmp_path: Path) -> None:
     assert (tmp_path / "fifo").is_fifo()
 
 
-def test_a_signal_leaves_nothing_behind(log: Path, tmp_path: Path) -> None:
+def test_a_signal_removes_temporary_files(log: Path, tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes() * 3000)
     command = [sys.executable, "-m", "kafkascan", "records", log, "--format", "jsonl"]
     process = subprocess.Popen([*command, "--output", tmp_path / "out"])
@@ -203,8 +203,8 @@ def test_a_signal_leaves_nothing_behind(log: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*out*"))
 
 
-def test_a_signal_is_not_forgotten(tmp_path: Path) -> None:
-    # As NumPy does where it looks for methods: it forgets what was raised.
+def test_a_discarded_signal_is_raised_again(tmp_path: Path) -> None:
+    # NumPy discards exceptions that are raised while it inspects operands.
     program = """
 import os, signal, sys, time
 from kafkascan import cli
@@ -221,7 +221,7 @@ def run(arguments):
         time.sleep(0.5)  # is not disturbed
         open(arguments[0], "w").close()
 
-commands.run = run
+commands.invoke = run
 cli.main(sys.argv[1:])
 """
     result = subprocess.run([sys.executable, "-c", program, tmp_path / "done"], timeout=15)
@@ -268,8 +268,8 @@ def test_one_small_batch_of_many_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r", "\n"])
-def test_csv_holds_no_formulas(tmp_path: Path, start: str) -> None:
-    """A spreadsheet calculates what begins so; text does not, numbers are as they are."""
+def test_csv_contains_no_formulas(tmp_path: Path, start: str) -> None:
+    """Text that a spreadsheet would evaluate gets an apostrophe; numbers do not change."""
     text = f'{start}HYPERLINK("http://x","y")'
     record = RecordV2(key=text.encode(), value=b"a" + text.encode())
     path = tmp_path / "log"

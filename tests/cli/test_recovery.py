@@ -1,4 +1,4 @@
-"""`kafkascan recover` and `kafkascan index`, as real processes."""
+"""`kafkascan recover` and `kafkascan index`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from tests.cli.test_cli import DATA, KILLED, rows, run
+from tests.support.command_line import DATA, KILLED, rows, run, run_process
+from tests.support.files import contents
 
 
 @pytest.fixture
@@ -17,23 +18,22 @@ def killed(tmp_path: Path) -> Path:
     return Path(shutil.copytree(KILLED, tmp_path / "data"))
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_recover_tells_and_touches_nothing(killed: Path) -> None:
-    before = files(killed)
-    result = run("recover", killed, "--format", "json")
+def test_recover_is_a_dry_run_by_default(killed: Path) -> None:
+    before = contents(killed)
+    result = run_process("recover", killed, "--format", "json")
     assert result.returncode == 1
-    assert files(killed) == before
+    assert contents(killed) == before
     found = {row["topic"]: row for row in json.loads(result.stdout)}
     assert found["preallocated"]["truncated_bytes"] == 62741
     assert found["being-written"]["log_end_offset"] == 124
     assert found["being-written"]["changes_made"] == 0
-    assert "preallocated-0/00000000000000000000.log: truncate: zeros follow" in result.stderr
+    assert (
+        "preallocated-0/00000000000000000000.log: truncate: zeros follow the last batch"
+        in result.stderr
+    )
 
 
-def test_recover_writes_and_cuts_off_when_asked(killed: Path) -> None:
+def test_recover_writes_and_truncates(killed: Path) -> None:
     result = run("recover", killed, "--write")
     assert result.returncode == 1  # a tail is left
     assert result.stderr.count("\n") == 1
@@ -45,7 +45,7 @@ def test_recover_writes_and_cuts_off_when_asked(killed: Path) -> None:
     assert run("verify", killed).returncode == 0
 
 
-def test_recover_what_cannot_be(killed: Path, tmp_path: Path) -> None:
+def test_recover_errors(killed: Path, tmp_path: Path) -> None:
     assert run("recover", killed, "--truncate").returncode == 2
     assert run("recover", tmp_path / "nowhere").returncode == 3
     (killed / "being-written-0" / "leader-epoch-checkpoint").write_text("nonsense")
@@ -80,19 +80,19 @@ def test_check(killed: Path) -> None:
     index.write_bytes(b"\0\0\0\1\0\0\0\7")
     result = run("index", "check", killed / "being-written-0")
     assert result.returncode == 1
-    assert "no batch begins at position 7 of the log [WRONG_POSITION]" in result.stderr
+    assert "no batch starts at position 7 of the log [WRONG_POSITION]" in result.stderr
 
 
 def test_build(killed: Path, tmp_path: Path) -> None:
     found = rows("index", "build", DATA / "transactions-0")
     assert {row["verdict"] for row in found} == {"same"}
     partition = killed / "being-written-0"
-    before = files(partition)
+    before = contents(partition)
     found = rows("index", "build", partition, "--interval-bytes", "200", code=1)
     assert {row["verdict"] for row in found} == {"differs"}
-    assert files(partition) == before
+    assert contents(partition) == before
     rows("index", "build", partition, "--interval-bytes", "200", "--output", tmp_path / "new")
-    assert files(partition) == before
+    assert contents(partition) == before
     rows("index", "build", partition, "--interval-bytes", "200", "--write")
     for kind in ("index", "timeindex"):
         written = (partition / f"{0:020}.{kind}").read_bytes()

@@ -1,4 +1,4 @@
-"""`kafkascan convert`, `restamp` and `scrub`, as real processes."""
+"""`kafkascan convert`, `restamp` and `scrub`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from tests.cli.test_cli import DATA, run
+from tests.support.command_line import DATA, run, run_process
+from tests.support.files import contents
 
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
     return Path(shutil.copytree(DATA / "compacted-0", tmp_path / "data" / "compacted-0"))
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def keys(folder: Path) -> list[bytes | None]:
@@ -29,7 +26,7 @@ def keys(folder: Path) -> list[bytes | None]:
 
 
 def test_convert(partition: Path, tmp_path: Path) -> None:
-    before = files(partition)
+    before = contents(partition)
     target = tmp_path / "converted-0"
     result = run("convert", partition, "--out", target, "--compression-type", "zstd",
                  "--format", "jsonl")  # fmt: skip
@@ -37,15 +34,15 @@ def test_convert(partition: Path, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [Path(row["target"]).parent for row in rows] == [target, target]
     assert sum(row["recompressed"] for row in rows) > 0
-    assert files(partition) == before
+    assert contents(partition) == before
     assert keys(target) == keys(partition)
     assert run("verify", target).returncode == 0
     again = run("convert", partition, "--out", target, "--compression-type", "zstd")
     assert again.returncode == 3
-    assert "there is something already" in again.stderr
+    assert "the target already exists" in again.stderr
 
 
-def test_what_is_lost_is_a_finding(partition: Path) -> None:
+def test_lost_batches_are_a_finding(partition: Path) -> None:
     log = min(partition.glob("*.log"))
     result = run("convert", log, "--in-place", "--to-magic", "1")
     assert result.returncode == 1
@@ -100,13 +97,13 @@ def test_restamp(partition: Path, tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage_changes_nothing(arguments: list[str], partition: Path) -> None:
-    before = files(partition)
+    before = contents(partition)
     verb, *options = arguments
     assert run(verb, partition, *options).returncode == 2
-    assert files(partition) == before
+    assert contents(partition) == before
 
 
-def test_what_cannot_be_read(partition: Path, tmp_path: Path) -> None:
+def test_unreadable_logs(partition: Path, tmp_path: Path) -> None:
     assert run("scrub", tmp_path / "nowhere", "--in-place", "--key", "a").returncode == 3
     log = min(partition.glob("*.log"))
     data = bytearray(log.read_bytes())
@@ -118,7 +115,7 @@ def test_what_cannot_be_read(partition: Path, tmp_path: Path) -> None:
     assert log.read_bytes() == data
 
 
-def test_what_is_no_log_is_not_emptied(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_log_stays(tmp_path: Path) -> None:
     log = tmp_path / "notes.txt"
     log.write_bytes(b"not a log")
     for verb, *options in (
@@ -128,12 +125,12 @@ def test_what_is_no_log_is_not_emptied(tmp_path: Path) -> None:
     ):
         result = run(verb, log, "--in-place", *options)
         assert result.returncode == 3
-        assert f"{log}: position 0: no batch" in result.stderr
+        assert f"{log}: position 0: the file contains no batch" in result.stderr
         assert log.read_bytes() == b"not a log"
 
 
-def test_out_must_not_lie_in_the_source(partition: Path) -> None:
-    before = files(partition)
+def test_out_must_not_be_inside_the_source(partition: Path) -> None:
+    before = contents(partition)
     for verb, *options in (
         ("convert", "--to-magic", "2"),
         ("restamp", "--offset-shift", "1"),
@@ -142,15 +139,15 @@ def test_out_must_not_lie_in_the_source(partition: Path) -> None:
         result = run(verb, partition, "--out", partition / "new", *options)
         assert result.returncode == 2
         assert "inside" in result.stderr
-    assert files(partition) == before
+    assert contents(partition) == before
 
 
-def test_a_running_broker_is_left_alone(partition: Path) -> None:
+def test_a_data_dir_in_use_is_refused(partition: Path) -> None:
     (partition.parent / "meta.properties").write_text("")
-    before = files(partition)
+    before = contents(partition)
     with open(partition.parent / ".lock", "ab") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
-        result = run("convert", partition, "--in-place", "--compression-type", "zstd")
+        result = run_process("convert", partition, "--in-place", "--compression-type", "zstd")
     assert result.returncode == 3
     assert "LOG_DIR_IN_USE" in result.stderr
-    assert files(partition) == before
+    assert contents(partition) == before

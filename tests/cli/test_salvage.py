@@ -1,4 +1,4 @@
-"""`kafkascan salvage`, `diff`, `advise` and `report`, as real processes."""
+"""`kafkascan salvage`, `diff`, `advise` and `report`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from tests.cli.test_cli import DATA, rows, run
+from tests.support.command_line import DATA, rows, run, run_process
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def damaged(tmp_path: Path) -> Path:
     return data
 
 
-def test_salvage_tells_then_copies(damaged: Path, tmp_path: Path) -> None:
+def test_salvage_dry_run_and_copy(damaged: Path, tmp_path: Path) -> None:
     result = run("salvage", damaged, "--format", "json")
     assert result.returncode == 1
     (row,) = json.loads(result.stdout)
@@ -33,11 +33,11 @@ def test_salvage_tells_then_copies(damaged: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert f"{row['size']} bytes lost, offsets {row['first_offset']} to" in result.stderr
     out, report = tmp_path / "out", tmp_path / "report.json"
-    result = run("salvage", damaged, out, "--report", report)
+    result = run_process("salvage", damaged, out, "--report", report)
     assert result.returncode == 1
-    told = json.loads(report.read_text())
-    assert told["lost_bytes"] == row["size"]
-    assert told["is_marked_clean"]
+    saved = json.loads(report.read_text())
+    assert saved["lost_bytes"] == row["size"]
+    assert saved["is_marked_clean"]
     assert run("salvage", damaged, out).returncode == 3  # there is something in it
     assert run("salvage", out).returncode == 0
 

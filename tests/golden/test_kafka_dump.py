@@ -1,4 +1,4 @@
-"""The parser of DumpLogSegments' text, where golden files have no example."""
+"""The parser of DumpLogSegments' output, on lines that no golden file contains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BATCH = (
 _RECORD = "| offset: 0 NoTimestampType: -1 keySize: 1 valueSize: 1 isValid: true crc: 7"
 
 
-def test_a_payload_may_hold_line_breaks_and_what_looks_like_fields() -> None:
+def test_a_payload_may_contain_line_breaks_and_field_names() -> None:
     payload = "one\n\ntwo | offset: 3 key: x\r\u2028"
     dump = parse_log(f"{_HEAD}{_BATCH}{_RECORD} key: k payload: {payload}\n{_BATCH}")
     assert len(dump.batches) == 2
@@ -22,7 +22,7 @@ def test_a_payload_may_hold_line_breaks_and_what_looks_like_fields() -> None:
     assert (record.key, record.payload) == ("k", payload)
 
 
-def test_the_brace_of_older_tools_is_understood() -> None:
+def test_the_brace_of_older_tools_is_accepted() -> None:
     dump = parse_log(f"{_HEAD}{_BATCH}{_RECORD}}} payload: v\n")
     (record,) = dump.batches[0].records
     assert (record.crc, record.key, record.payload) == (7, None, "v")

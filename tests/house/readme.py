@@ -1,6 +1,6 @@
-"""The console blocks of README.md: what they show is what the commands print.
+"""The console blocks of README.md: commands and their output.
 
-python -m tests.house.readme      writes today's output into README.md
+`python -m tests.house.readme` runs the commands and updates README.md.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _BLOCK = re.compile(r"```console\n\$ (?P<command>.*)\n(?P<output>(?:.*\n)*?)```\
 
 
 def blocks() -> list[tuple[str, str]]:
-    """Commands, and the output that README.md shows for them."""
+    """Return the commands of README.md with the output that it shows."""
     return [(match["command"], match["output"]) for match in _BLOCK.finditer(README.read_text())]
 
 
 def output_of(command: str) -> str:
-    """What a command prints, stderr behind stdout, run in the repository's root."""
+    """Run a command in the repository's root; return its stdout, then its stderr."""
     binaries = Path(sys.executable).parent
     result = subprocess.run(
         ["bash", "-c", command],
@@ -36,7 +36,7 @@ def output_of(command: str) -> str:
 
 
 def main() -> None:
-    """Write today's output into README.md."""
+    """Write the current output of all commands into README.md."""
 
     def shown(match: re.Match[str]) -> str:
         return f"```console\n$ {match['command']}\n{output_of(match['command'])}```\n"

@@ -1,4 +1,4 @@
-"""docs/format.md says what csrc/kafka_layout.h says."""
+"""The table in docs/format.md agrees with csrc/kafka_layout.h."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import kafkascan
-from kafkascan import errors
 from kafkascan._core import layout
+from kafkascan.format import errors
 
 ROOT = Path(__file__).parents[2]
 DOC = (ROOT / "docs" / "format.md").read_text()
@@ -34,6 +34,7 @@ def documented(heading: str) -> list[tuple[str, str, int]]:
         ("Entry of a transaction index", layout.transaction_index_entry),
         ("Header of a producer snapshot", layout.snapshot_header),
         ("Entry of a producer snapshot", layout.producer_entry),
+        ("Batch of an end transaction marker", layout.end_marker),
     ],
 )
 def test_tables(heading: str, fields: tuple[tuple[str, str, int], ...]) -> None:

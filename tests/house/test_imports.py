@@ -1,4 +1,4 @@
-"""What `import kafkascan` may cost, and what the compiled floor may know."""
+"""`import kafkascan` loads NumPy only; compiled modules use neither NumPy nor files."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import kafkascan
 
 PACKAGE = Path(kafkascan.__file__).parent
 
 
-def test_importing_the_package_imports_numpy_and_nothing_else_of_weight() -> None:
+def test_importing_the_package_imports_no_heavy_library_but_numpy() -> None:
     script = (
         "import sys, kafkascan;"
         "print([m for m in ('pyarrow','pandas','polars','duckdb','pyspark','click','rich')"
@@ -24,7 +26,7 @@ def test_importing_the_package_imports_numpy_and_nothing_else_of_weight() -> Non
     assert result.stdout.strip() == "[]"
 
 
-def test_the_compiled_floor_knows_neither_numpy_nor_files() -> None:
+def test_compiled_modules_use_neither_numpy_nor_files() -> None:
     sources = [*PACKAGE.glob("_core/*.pyx"), *PACKAGE.glob("_core/*.pxd")]
     assert len(sources) >= 6
     for path in sources:
@@ -38,3 +40,9 @@ def test_public_names_exist_and_are_documented() -> None:
         value = getattr(kafkascan, name)
         if callable(value):
             assert value.__doc__, name
+
+
+def test_a_name_that_is_missing_is_an_attribute_error_of_the_package() -> None:
+    for package in (kafkascan, kafkascan.logs):
+        with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute"):
+            package.no_such_name  # noqa: B018

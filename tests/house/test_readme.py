@@ -1,4 +1,4 @@
-"""README.md shows what the commands really print."""
+"""README.md shows the real output of commands, and its links exist."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def test_console_blocks(command: str, output: str) -> None:
     assert output.count("\n") >= 2
 
 
-def test_there_are_blocks() -> None:
+def test_readme_has_console_blocks() -> None:
     assert len(blocks()) >= 4
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_exist() -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", README.read_text())
     assert len(links) >= 6
     assert [link for link in links if not (ROOT / link).exists()] == []

@@ -14,7 +14,7 @@ import pytest
 import kafkascan as ks
 from kafkascan._core import checksums
 
-KERNELS = ks.crc32c_implementations()
+KERNELS = ks.format.crc32c_implementations()
 
 # RFC 3720, B.4, and the customary check value.
 VECTORS = [
@@ -50,7 +50,7 @@ def run(kernel: str, data: object, value: int = 0) -> int:
     return crc
 
 
-def test_the_portable_kernel_is_always_there_and_the_fastest_is_chosen() -> None:
+def test_the_portable_kernel_always_exists_and_the_fastest_is_chosen() -> None:
     assert KERNELS[0] == "portable"
     if "KAFKASCAN_CRC32C" not in os.environ:
         assert ks.crc32c_implementation() == KERNELS[-1]
@@ -82,7 +82,7 @@ def test_long_lengths(kernel: str, noise: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_crc_goes_on_where_another_ended(kernel: str, noise: np.ndarray) -> None:
+def test_a_crc_continues_another(kernel: str, noise: np.ndarray) -> None:
     whole = crc32c_package.crc32c(noise.tobytes())
     for cut in (0, 1, 7, 8, 100, 5000, 99_999, 100_000):
         assert run(kernel, noise[cut:], run(kernel, noise[:cut])) == whole

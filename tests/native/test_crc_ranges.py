@@ -1,4 +1,4 @@
-"""Checksums of ranges, from sums that are kept: against those of other packages."""
+"""Checksums of ranges from stored sums, compared with other packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kafkascan._core import search
-from kafkascan.offset_order import heaviest_ascending
+from kafkascan.batches.offset_chains import heaviest_ascending
 
 DATA = np.random.default_rng(32).bytes(70_000)
 STEP = search.SUM_STEP
@@ -19,7 +19,7 @@ EDGES = [0, 1, 7, STEP - 1, STEP, STEP + 1, 2 * STEP, 2 * STEP + 1, 3 * STEP + 5
 
 @pytest.mark.parametrize("start", [0, 1, STEP, 1000])
 def test_ranges(start: int) -> None:
-    room = np.empty(search.room_for(len(DATA)), np.uint32)
+    room = np.empty(search.sums_for(len(DATA)), np.uint32)
     numbers = np.random.default_rng(start).integers(start, len(DATA), 400).tolist()
     places = sorted({one for one in [*EDGES, *numbers] if one >= start})
     for first in places[::7] + EDGES:
@@ -33,7 +33,7 @@ def test_ranges(start: int) -> None:
 
 
 def test_positions_outside() -> None:
-    room = np.empty(search.room_for(100), np.uint32)
+    room = np.empty(search.sums_for(100), np.uint32)
     for places in [(5, 3, 10), (0, 10, 5), (0, 0, len(DATA) + 1), (-1, 0, 1)]:
         with pytest.raises(ValueError, match="positions"):
             search.crc_of_range(DATA, *places, room)

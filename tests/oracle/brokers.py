@@ -1,4 +1,4 @@
-"""Real single-node brokers on loopback: the current one (KRaft) and an old one (with ZooKeeper)."""
+"""Real single-node brokers on loopback: the current one (KRaft) and an old one (ZooKeeper)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _COMMON_CONFIG = {
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "auto.create.topics.enable": "false",
-    # Indexes are preallocated at this size: small, so that a data directory is small.
+    # The preallocated size of indexes; small, so that data directories are small.
     "log.index.size.max.bytes": "4096",
-    # The scenarios' timestamps are years old; nothing may be deleted for that.
+    # The scenarios' timestamps are years old: no deletion by time.
     "log.retention.ms": "-1",
     "log.cleaner.backoff.ms": "300",
     "log.cleaner.dedupe.buffer.size": "4194304",
@@ -38,7 +38,7 @@ _COMMON_CONFIG = {
 
 
 class Broker(ABC):
-    """A broker with one data directory: restartable, and always gone at the end of its `with`."""
+    """A broker with one data directory: can be restarted, ends with its `with` block."""
 
     version: str
 
@@ -82,7 +82,7 @@ class Broker(ABC):
             self._process = None
 
     def kill(self) -> None:
-        """End the broker as a crash would (SIGKILL); harmless when it does not run."""
+        """Kill the broker (SIGKILL), as in a crash; does nothing if it is not running."""
         if self._process is not None:
             self._process.kill()
             self._process = None
@@ -93,7 +93,7 @@ class Broker(ABC):
         self.start()
 
     def _end_all(self) -> None:
-        """Leave no process behind."""
+        """End all processes."""
         self.kill()
 
     @abstractmethod
@@ -102,7 +102,7 @@ class Broker(ABC):
 
     @abstractmethod
     def _own_config(self) -> dict[str, str]:
-        """What this kind of broker needs beside the common configuration."""
+        """Return the configuration that this kind of broker needs in addition."""
 
     def _serves(self) -> bool:
         assert self._process is not None
@@ -147,7 +147,7 @@ class KafkaBroker(Broker):
             "controller.listener.names": "CONTROLLER",
             "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{self._controller}",
             "log.message.timestamp.after.max.ms": str(2**63 - 1),
-            # A metadata snapshot every few topics, and few records that say nothing.
+            # A metadata snapshot every few topics, and few no-op records.
             "metadata.log.max.record.bytes.between.snapshots": "2000",
             "metadata.max.idle.interval.ms": "5000",
         }
@@ -211,7 +211,7 @@ class LegacyBroker(Broker):
         return JavaProcess(command, self.directory / "zookeeper.log")
 
     def _logging(self) -> dict[str, str]:
-        """Give log4j 1.x its configuration: there is none in the jars."""
+        """Write a configuration for log4j 1.x: the jars contain none."""
         path = self.directory / "log4j.properties"
         path.write_text(
             "log4j.rootLogger=INFO, console\n"

@@ -1,4 +1,4 @@
-"""Builds the Java side of the oracle and knows where its class paths are."""
+"""Build the Java programs of the oracle; return their class paths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClassPaths:
 
 
 def build() -> ClassPaths:
-    """Build all Maven projects; a missing tool is a failure, never a reason to skip."""
+    """Build all Maven projects. A missing tool fails the run."""
     for project in _PROJECTS:
         package(_HERE / project)
     return ClassPaths(
@@ -38,7 +38,7 @@ def build() -> ClassPaths:
 
 
 def version_of(class_path: str, artifact: str) -> str:
-    """The version of a jar on a class path, by its file name."""
+    """Return the version of a jar on a class path from its file name."""
     libraries = Path(class_path.rpartition(":")[2]).parent
     (jar,) = libraries.glob(f"{artifact}-[0-9]*.jar")
     return jar.stem.removeprefix(f"{artifact}-")

@@ -1,4 +1,4 @@
-"""Kafka's builder of batches, its readers, its appending to logs: drives Building.java."""
+"""Kafka's batch builder, readers and log appends, through Building.java."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.batch_jobs import BatchJob, Control, Step
 
 
 class Building(Closing):
-    """A JVM with Kafka's classes of records and of logs."""
+    """A JVM with Kafka's record and log classes."""
 
     def __init__(self, class_path: str, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ class Building(Closing):
     def append(
         self, directory: Path, batches: Path, arguments: LoadArguments, *, segment_ms: int
     ) -> dict[str, Any]:
-        """Append the batches of a file to a log, one by one, and close it."""
+        """Append the batches of a file to a log one by one; close the log."""
         return self._program.call(
             "append",
             directory=str(directory),
@@ -101,7 +101,7 @@ def _step(step: Step | Control) -> dict[str, Any]:
 
 
 def _camel_cased(value: Any) -> Any:
-    """A message as Kafka's JSON converters read it."""
+    """Return a message in the form of Kafka's JSON converters."""
     if isinstance(value, dict):
         return {_name(name): _camel_cased(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -19,7 +19,7 @@ _METADATA_SECONDS = 0.3
 _PRODUCER_CONFIG = {
     "acks": "all",
     "enable.idempotence": "false",
-    # Only a flush sends: what is written in one call becomes one batch per partition.
+    # Only a flush sends: the records of one call become one batch per partition.
     "linger.ms": "30000",
     "batch.size": "900000",
 }
@@ -57,7 +57,7 @@ class Writer(Protocol):
 
 
 class JavaClients(Closing):
-    """A JVM with Kafka's Java clients that does what it is told, see ClientDriver.java."""
+    """A JVM with Kafka's Java clients that runs commands, see ClientDriver.java."""
 
     def __init__(self, class_path: str, bootstrap_servers: str, log_file: Path) -> None:
         command = java_command(class_path, "kafkascan.oracle.ClientDriver", [bootstrap_servers])
@@ -94,7 +94,7 @@ class JavaProducer:
         self._call("beginTransaction")
 
     def send_offsets(self, group: str, topic: str, offset: int) -> None:
-        """Make a group's offset part of the transaction."""
+        """Commit a group's offset in the transaction."""
         self._call("sendOffsets", group=group, topic=topic, partition=0, offset=offset)
 
     def commit(self) -> None:
@@ -134,7 +134,7 @@ class LibrdkafkaProducer:
             raise RuntimeError(f"librdkafka: {waiting} messages not sent, failures: {failures}")
 
     def _settle(self, topics: set[str]) -> None:
-        """Let a new topic's metadata arrive: a flush before that cuts batches at random."""
+        """Wait for a new topic's metadata: an earlier flush cuts batches at random."""
         if not topics <= self._known_topics:
             time.sleep(_METADATA_SECONDS)
             self._known_topics |= topics

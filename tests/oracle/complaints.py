@@ -1,4 +1,4 @@
-"""What DumpLogSegments says of single files, and what it complains about in them."""
+"""The output of DumpLogSegments for single files, and its complaints."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _TRAILING = re.compile(r"^Found (\d+) invalid bytes at the end of ", re.MULTILIN
 @dataclass(frozen=True)
 class Complaint:
     """
-    One thing that is wrong.
+    One complaint.
 
-    `numbers` are what its line says: of a mismatch, the offset in the index and that in the log.
+    `numbers` are those of its line: for a mismatch, the offsets in the index and in the log.
     """
 
     what: str
@@ -42,7 +42,7 @@ class Complaint:
 
 @dataclass(frozen=True)
 class Dump:
-    """What one run of the tool printed."""
+    """The output of one run of the tool."""
 
     file: Path
     mode: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Builds once, plays each run once; the tests only look at what is left."""
+"""Build once and perform each run once; the tests read the resulting files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def class_paths() -> ClassPaths:
 def finished(
     class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], FinishedRun]:
-    """Give a finished run by its name; it is performed when it is asked for first."""
+    """Return a finished run by its name; the first request performs it."""
     root = tmp_path_factory.mktemp("oracle")
     by_name = {run.name: run for run in RUNS}
 

@@ -1,4 +1,4 @@
-"""Partition directories to be recovered: golden ones and random ones, intact and damaged.
+"""Partition directories for recovery: golden and random ones, intact and damaged.
 
 The same seed gives the same directories, each with what a broker would know beside it.
 """
@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import kafkascan as ks
-from tests.oracle import damaged_files as files
-from tests.oracle import damaged_logs as logs
+from tests.oracle import damaged_files as files, damaged_logs as logs
 from tests.oracle.histories import history
 from tests.oracle.rebuild import LoadArguments, Rebuild
 from tests.support.segments import T0
@@ -40,26 +39,26 @@ _FILE_DAMAGE: list[logs.Damage] = [
 
 @dataclass(frozen=True)
 class DamagedDir:
-    """A directory that Kafka and kafkascan shall recover to the same files."""
+    """A directory that Kafka and kafkascan must recover to the same files."""
 
     directory: Path
-    """Named as its partition."""
+    """Its name is that of its partition."""
     arguments: LoadArguments
     what: tuple[str, ...]
-    """Where it comes from and how it was damaged."""
+    """Its origin, and its damage."""
 
     def __str__(self) -> str:
         return f"{self.directory}: {', '.join(self.what)}; {self.arguments}"
 
 
 def damaged_dirs(root: Path, rebuild: Rebuild, count: int, seed: int = 0) -> Iterator[DamagedDir]:
-    """Make directories below a root; Kafka gives the random ones their indexes and snapshots."""
+    """Create directories below a root; Kafka writes indexes and snapshots of the random ones."""
     for number in range(count):
         yield damaged_dir(root / str(number), rebuild, seed=f"{seed}/{number}")
 
 
 def damaged_dir(root: Path, rebuild: Rebuild, seed: str, *, is_intact: bool = False) -> DamagedDir:
-    """Make one directory; an intact one is as a broker left it."""
+    """Create one directory; an intact one is as its broker left it."""
     dice = random.Random(seed)
     arguments = _environment(dice)
     if dice.random() < 0.4:
@@ -71,7 +70,7 @@ def damaged_dir(root: Path, rebuild: Rebuild, seed: str, *, is_intact: bool = Fa
 
 
 def golden_directories() -> list[Path]:
-    """All partition directories that brokers left in `tests/golden`."""
+    """Return all partition directories in `tests/golden`."""
     return sorted({log.parent for log in _GOLDEN.glob("*/data/*/*.log")})
 
 
@@ -79,7 +78,7 @@ def _environment(dice: random.Random) -> LoadArguments:
     return LoadArguments(
         interval_bytes=dice.choice([0, 1, 100, 500, 4096]),
         max_index_bytes=_SMALL_INDEX,
-        # Whether the producers of old snapshots are remembered.
+        # Whether producers of old snapshots have not expired.
         now=T0 + dice.choice([_DAY_MS // 2, _DAY_MS // 2, 10 * _DAY_MS]),
     )
 
@@ -123,7 +122,7 @@ def _damaged(directory: Path, dice: random.Random) -> Iterator[str]:
 
 
 def _point_of_view(directory: Path, arguments: LoadArguments, dice: random.Random) -> LoadArguments:
-    """Choose checkpoints: mostly nothing was flushed and nothing deleted."""
+    """Choose checkpoints; in most of them, no offset was flushed or deleted."""
     bases = [logs.base_of(log) for log in logs.logs(directory)] or [0]
     end = bases[-1] + _offsets_in(directory, bases[-1])
     points = [*bases, dice.randrange(end + 1), end, end + 5]
@@ -136,10 +135,10 @@ def _point_of_view(directory: Path, arguments: LoadArguments, dice: random.Rando
 
 
 def _offsets_in(directory: Path, base: int) -> int:
-    """How far the last segment goes, as far as it can be read."""
+    """Return the end offset of the readable part of the last segment."""
     path = directory / f"{base:020}.log"
     data = path.read_bytes() if path.exists() else b""
     batches = ks.scan_batches(data, on_corrupt="stop").batches
     if not batches.size:
         return 0
-    return max(0, min(int(ks.last_offset(batches)[-1]) + 1 - base, 10**9))
+    return max(0, min(int(ks.batches.last_offset(batches)[-1]) + 1 - base, 10**9))

@@ -1,4 +1,4 @@
-"""Ways in which the files beside the logs of a partition come to lie."""
+"""Kinds of damage to indexes, snapshots and checkpoints of a partition."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def missing_indexes(directory: Path, dice: random.Random) -> None:
 
 
 def preallocated_index(directory: Path, dice: random.Random) -> None:
-    """As the active segment has them when a broker is killed."""
+    """Preallocated, as those of the active segment when a broker is killed."""
     log = dice.choice([logs(directory)[-1], dice.choice(logs(directory))])
     for suffix, size in _INDEX_SIZES.items():
         index = log.with_suffix(suffix)
@@ -39,7 +39,7 @@ def preallocated_index(directory: Path, dice: random.Random) -> None:
 
 
 def lying_index(directory: Path, dice: random.Random) -> None:
-    """Random bytes, an odd length, entries over the file's end or out of order."""
+    """Random bytes, an odd size, entries that exceed the log or do not ascend."""
     index = dice.choice(logs(directory)).with_suffix(dice.choice(_INDEXES))
     data = index.read_bytes() if index.exists() else b""
     lies = [
@@ -93,7 +93,7 @@ def missing_snapshots(directory: Path, dice: random.Random) -> None:
 
 
 def stray_snapshot(directory: Path, dice: random.Random) -> None:
-    """A snapshot of another offset: in the middle of a segment, or behind the log's end."""
+    """A snapshot of another offset: inside a segment, or after the log's end."""
     snapshots = sorted(directory.glob("*.snapshot"))
     if snapshots:
         offset = dice.choice([dice.randrange(200), dice.randrange(10**5), 0])
@@ -126,7 +126,7 @@ def deleted_files(directory: Path, dice: random.Random) -> None:
 
 
 def swapped_files(directory: Path, dice: random.Random) -> None:
-    """The cleaner was about to replace a segment; or two, by what is in the first."""
+    """The cleaner was about to replace a segment; or two, by the content of the first."""
     _replace(directory, dice, ".swap", keeps_original=dice.random() < 0.5)
 
 
@@ -136,7 +136,7 @@ def cleaned_files(directory: Path, dice: random.Random) -> None:
 
 
 def empty_segment(directory: Path, dice: random.Random) -> None:
-    """A segment that was just rolled, behind the others."""
+    """A segment that was just rolled, after all others."""
     offset = max(base_of(log) for log in logs(directory)) + dice.choice([1, 50, 10**4])
     (directory / f"{offset:020}.log").write_bytes(b"")
     if dice.random() < 0.7:

@@ -1,4 +1,4 @@
-"""Ways in which the logs of a partition come to be damaged."""
+"""Kinds of damage to the logs of a partition."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def garbage_tail(directory: Path, dice: random.Random) -> None:
 
 
 def flipped_byte(directory: Path, dice: random.Random) -> None:
-    """Somewhere in a batch; the checksum no longer fits, or the frame."""
+    """Flip a bit in a batch: the checksum or the length becomes invalid."""
     _change_batch(directory, dice, flip)
 
 
 def flipped_and_signed(directory: Path, dice: random.Random) -> None:
-    """As before, but the checksum fits again."""
+    """Flip a bit in a batch and update the checksum."""
 
     def flip_and_sign(batch: bytearray, dice: random.Random) -> None:
         at = dice.randrange(17, len(batch))
@@ -61,7 +61,7 @@ def flipped_and_signed(directory: Path, dice: random.Random) -> None:
 
 
 def other_field(directory: Path, dice: random.Random) -> None:
-    """A header field with another value, signed: offsets go back, epochs too, and so on."""
+    """Change a header field and update the checksum: decreasing offsets, epochs, …."""
     names = sorted(V2_FIELDS.keys() - {"batch_length", "magic", "crc"})
 
     def set_field(batch: bytearray, dice: random.Random) -> None:
@@ -87,7 +87,7 @@ def swapped_batches(directory: Path, dice: random.Random) -> None:
 
 
 def repeated_batches(directory: Path, dice: random.Random) -> None:
-    """Offsets overlap: some batches stand there twice."""
+    """Repeat batches: offsets overlap."""
     log = dice.choice(logs(directory))
     batches = split(log)
     if batches:
@@ -97,7 +97,7 @@ def repeated_batches(directory: Path, dice: random.Random) -> None:
 
 
 def dropped_batch(directory: Path, dice: random.Random) -> None:
-    """The indexes, and the producers' state, know more than the log."""
+    """Remove batches: the indexes and the producer state contain more than the log."""
     log = dice.choice(logs(directory))
     batches = split(log)
     if batches:
@@ -106,7 +106,7 @@ def dropped_batch(directory: Path, dice: random.Random) -> None:
 
 
 def odd_control_batch(directory: Path, dice: random.Random) -> None:
-    """A control batch of a producer that is no end marker, is empty, unreadable or a zombie's."""
+    """Add a control batch: no end marker, empty, unreadable, or of a fenced producer."""
     log = dice.choice(logs(directory))
     batches = split(log)
     record = control_record(dice.choice([0, 1, 2, 3, 6, 7, 99, -1]), dice.choice([-1, 0, 5]))
@@ -143,7 +143,7 @@ def emptied_log(directory: Path, dice: random.Random) -> None:
 
 
 def lost_log(directory: Path, dice: random.Random) -> None:
-    """Its indexes and snapshot stay."""
+    """Remove a log; its indexes and snapshot remain."""
     if len(logs(directory)) > 1:
         dice.choice(logs(directory)).unlink()
 
@@ -166,7 +166,7 @@ def _change_batch(
 
 
 def split(log: Path) -> list[bytes]:
-    """The batches of a log, as far as they can be told apart; the rest is the last one."""
+    """Split a log into batches; the unreadable remainder is the last item."""
     data = log.read_bytes()
     parts, at = [], 0
     while at < len(data):

@@ -10,8 +10,7 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 
-from tests.oracle import damaged_files as files
-from tests.oracle import damaged_logs as logs
+from tests.oracle import damaged_files as files, damaged_logs as logs
 from tests.oracle.damaged_dirs import DamagedDir, damaged_dir
 from tests.oracle.rebuild import Rebuild
 
@@ -25,7 +24,7 @@ _DAMAGE: list[logs.Damage] = [
 
 
 def overflowed(root: Path, rebuild: Rebuild, seed: str) -> DamagedDir:
-    """Make one directory: damaged or not, offsets jump once or several times."""
+    """Create one directory, damaged or not, with one or several jumps of offsets."""
     dice = random.Random(seed)
     one = damaged_dir(root, rebuild, seed=f"overflow {seed}", is_intact=dice.random() < 0.7)
     what = list(one.what)
@@ -47,7 +46,7 @@ def overflowed(root: Path, rebuild: Rebuild, seed: str) -> DamagedDir:
 
 
 def _jump(directory: Path, dice: random.Random, far: int) -> str:
-    """Let offsets be higher from some batch on, in the middle of a segment or at its start."""
+    """Raise the offsets from a batch on, inside a segment or at its start."""
     if not logs.logs(directory):
         return "nothing jumps"
     log = dice.choice(logs.logs(directory))

@@ -1,4 +1,4 @@
-"""Runs DumpLogSegments, BatchFields and RecordFields over the files of a data directory."""
+"""Run DumpLogSegments, BatchFields and RecordFields over the files of a data directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DECODERS = {
 
 
 def partition_directories(data_dir: Path) -> list[Path]:
-    """Give the folders of partitions, in the order of their names."""
+    """Return the partition directories, sorted by name."""
     return sorted(
         path
         for path in data_dir.iterdir()
@@ -29,11 +29,11 @@ def partition_directories(data_dir: Path) -> list[Path]:
 
 
 def describe_data_dir(data_dir: Path, output: Path, class_paths: ClassPaths) -> None:
-    """Let Kafka describe every file of every partition.
+    """Describe every file of every partition with Kafka's tools.
 
     Below `output`, `dump/<partition>/<file>.txt` is what DumpLogSegments prints (`….stderr.txt`
     what it complains about, if it does), `fields/<partition>/<file>.jsonl` what BatchFields prints,
-    `records/<partition>/<file>.jsonl.gz` what RecordFields prints.
+    `records/<partition>/<file>.jsonl.gz` is the output of RecordFields.
     """
     files = _files(data_dir, _DUMPED_SUFFIXES)
     _run_dump(data_dir, files, output / "dump", class_paths.dump)
@@ -42,12 +42,12 @@ def describe_data_dir(data_dir: Path, output: Path, class_paths: ClassPaths) -> 
 
 
 def describe_records(data_dir: Path, output: Path, class_paths: ClassPaths) -> None:
-    """Let Kafka's readers print every record of every partition: `records/` below `output`."""
+    """Print every record of every partition with Kafka's readers into `records/` below `output`."""
     logs = _files(data_dir, LOG_SUFFIXES)
     printed = [records_path(output, log).with_suffix("") for log in logs]
     print_records(logs, printed, data_dir.parent, class_paths)
     for log, path in zip(logs, printed, strict=True):
-        # No time in it, so that the same records are the same bytes.
+        # Without a time, so that the same records give the same bytes.
         records_path(output, log).write_bytes(gzip.compress(path.read_bytes(), mtime=0))
         path.unlink()
 
@@ -55,7 +55,7 @@ def describe_records(data_dir: Path, output: Path, class_paths: ClassPaths) -> N
 def print_records(
     logs: Sequence[Path], printed: Sequence[Path], directory: Path, class_paths: ClassPaths
 ) -> None:
-    """Write what RecordFields says about each log, which it names relative to a directory."""
+    """Write the output of RecordFields for each log; paths are relative to a directory."""
     runs = []
     for log, path in zip(logs, printed, strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,17 +64,17 @@ def print_records(
 
 
 def dump_path(output: Path, file: Path) -> Path:
-    """Where the dump of a partition's file is."""
+    """Return the path of the dump of a partition's file."""
     return output / "dump" / file.parent.name / f"{file.name}.txt"
 
 
 def fields_path(output: Path, file: Path) -> Path:
-    """Where the batch fields of a segment are."""
+    """Return the path of the batch fields of a segment."""
     return output / "fields" / file.parent.name / f"{file.name}.jsonl"
 
 
 def records_path(output: Path, file: Path) -> Path:
-    """Where the records of a segment are, compressed."""
+    """Return the path of the compressed records of a segment."""
     return output / "records" / file.parent.name / f"{file.name}.jsonl.gz"
 
 
@@ -113,7 +113,7 @@ def _arguments(file: Path) -> list[str]:
 
 
 def _keep_complaints(stderr: Path, root: Path) -> None:
-    """Make paths relative; drop the file when there is nothing in it."""
+    """Make paths relative; delete the file if it is empty."""
     text = stderr.read_text()
     if text:
         stderr.write_text(text.replace(f"{root.resolve()}/", ""))
@@ -133,7 +133,7 @@ def _run_fields(data_dir: Path, output: Path, class_path: str) -> None:
 def run_dump(
     arguments: Sequence[Sequence[str]], scratch: Path, class_path: str
 ) -> list[tuple[str, str]]:
-    """Run DumpLogSegments with each of some lists of arguments: what it prints, what it says."""
+    """Run DumpLogSegments with each list of arguments; return stdout and stderr."""
     scratch.mkdir(parents=True, exist_ok=True)
     runs = [
         [str(scratch / f"{number}.out"), str(scratch / f"{number}.err"), *one]

@@ -1,7 +1,7 @@
-"""Makes `tests/golden/` anew: `python -m tests.oracle.golden`. No test ever calls this.
+"""Rebuild `tests/golden/`: `python -m tests.oracle.golden`. No test calls this.
 
 Each run leaves a broker's data directory (`data/`), and Kafka's own description of it (`dump/`,
-`fields/`, `records/`). With `--records` no broker is started: only `records/` is made anew, from
+`fields/`, `records/`). With `--records` no broker is started: only `records/` is rebuilt, from
 the data directories that are there.
 """
 
@@ -81,7 +81,7 @@ def _refuse_broken_promises(finished: list[FinishedRun]) -> None:
 
 
 def _replace(finished: FinishedRun) -> None:
-    """Put a run's files in the place of the old ones."""
+    """Replace the old files of a run."""
     target = _GOLDEN / finished.run.name
     shutil.rmtree(target, ignore_errors=True)
     for source, relative in _kept(finished):
@@ -91,7 +91,7 @@ def _replace(finished: FinishedRun) -> None:
 
 
 def _kept(finished: FinishedRun) -> Iterator[tuple[Path, Path]]:
-    """Give each file to keep and its place below the run's directory."""
+    """Yield each file to keep and its path below the run's directory."""
     for root, prefix in ((finished.data_dir, Path("data")), (finished.description, Path())):
         for source in sorted(root.rglob("*")):
             if (
@@ -103,7 +103,7 @@ def _kept(finished: FinishedRun) -> Iterator[tuple[Path, Path]]:
 
 
 def _left_out(finished: FinishedRun) -> list[dict[str, object]]:
-    """Facts about the files that are too large: what is in them in front of the zeros."""
+    """Describe the files that are too large: their content before the zeros."""
     return [
         {
             "file": f"data/{source.relative_to(finished.data_dir)}",

@@ -1,4 +1,4 @@
-"""Partitions as a leader could have written them: logs of random batches, cut into segments."""
+"""Random partitions as a leader writes them: logs of random batches, split into segments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Logs = dict[int, bytes]
 
 @dataclass
 class _Producer:
-    """What a producer and its coordinator remember."""
+    """The state of a producer and its coordinator."""
 
     id: int
     is_transactional: bool
@@ -33,7 +33,7 @@ class _Producer:
 
 @dataclass
 class _Writer:
-    """A leader that writes whatever the dice say."""
+    """A leader that appends random batches."""
 
     dice: random.Random
     has_legacy: bool
@@ -45,7 +45,7 @@ class _Writer:
     timestamp: int = T0
 
     def step(self) -> None:
-        """Write one batch, or let something else happen in between."""
+        """Append one batch, or change the state of a producer or the leader."""
         steps = [
             (self._data, 10),
             (self._end_of_transaction, 4),
@@ -59,7 +59,7 @@ class _Writer:
         self.dice.choices(doers, weights)[0]()
 
     def roll(self) -> None:
-        """Begin a segment where the log ends."""
+        """Start a segment at the log's end."""
         self.base = self.next_offset
         self.logs.setdefault(self.base, b"")
 
@@ -81,7 +81,7 @@ class _Writer:
 
     def _end_of_transaction(self) -> None:
         open_ones = [one for one in self.producers if one.is_in_transaction]
-        # A marker without a transaction is what an empty one leaves.
+        # An empty transaction leaves a marker only.
         candidates = open_ones or [one for one in self.producers if one.is_transactional]
         if not candidates:
             return
@@ -106,11 +106,11 @@ class _Writer:
             self._append([record], attributes=_CONTROL)
 
     def _hole(self) -> None:
-        """What the cleaner leaves."""
+        """Return a batch as the cleaner leaves it."""
         self.next_offset += self.dice.randrange(1, 20)
 
     def _empty_batch(self) -> None:
-        """What the cleaner leaves of a producer's last batch."""
+        """Return the empty batch that the cleaner keeps for a producer's last sequence."""
         producer = self.dice.choice([None, *self.producers])
         fields = {} if producer is None else _sent_by(producer, 1)
         self._append([], **(fields | {"last_offset_delta": self.dice.randrange(4)}))
@@ -122,7 +122,7 @@ class _Writer:
             producer.epoch, producer.sequence = producer.epoch + 1, 0
 
     def _legacy(self) -> None:
-        """A message of format 0 or 1, or a few of them in a wrapper."""
+        """Return a message of format 0 or 1, or a wrapper of several."""
         magic, count = self.dice.choice([0, 1]), self.dice.choice([1, 1, 3])
         at = self._tick()
         last = self.next_offset + count - 1
@@ -130,7 +130,7 @@ class _Writer:
         if count == 1:
             message = _message(magic, last, at, values[0])
         else:
-            # Inside of a wrapper, offsets count from 0 since format 1.
+            # Inside a wrapper of format 1, offsets start at 0.
             first = self.next_offset if magic == 0 else 0
             inner = [_message(magic, first + n, at, value) for n, value in enumerate(values)]
             message = _message(magic, last, at, gzip.compress(b"".join(inner), mtime=0), _GZIP)
@@ -152,7 +152,7 @@ class _Writer:
         self.next_offset = last_offset + 1
 
     def _tick(self) -> int:
-        """Mostly forward, sometimes back, seldom none."""
+        """Return a timestamp: mostly later, sometimes earlier, rarely none."""
         self.timestamp += self.dice.choice([0, 1, 1, 5, 1000, -3, -2000])
         return -1 if self.dice.random() < 0.03 else self.timestamp
 
@@ -165,13 +165,13 @@ def _message(magic: int, offset: int, timestamp: int, value: bytes, attributes: 
 
 
 def control_record(kind: int, coordinator_epoch: int) -> RecordV2:
-    """A control record; the value is that of an end marker, which other kinds do not look at."""
+    """Return a control record with the value of an end marker, which other kinds ignore."""
     key = struct.pack(">hh", 0, kind)
     return RecordV2(key=key, value=struct.pack(">hi", 0, coordinator_epoch))
 
 
 def history(dice: random.Random) -> Logs:
-    """Write 1 to 4 segments of some batches each; transactions may end in later ones."""
+    """Write 1 to 4 segments; transactions may end in later segments."""
     writer = _Writer(dice, has_legacy=dice.random() < 0.3, producers=_producers(dice))
     for number in range(dice.choice([1, 2, 2, 3, 3, 4])):
         if number:
@@ -182,9 +182,9 @@ def history(dice: random.Random) -> Logs:
 
 
 def _producers(dice: random.Random) -> list[_Producer]:
-    """Ids that meet in the buckets of a hash map, and ids that do not."""
+    """Return ids, some of which share a bucket of a hash map."""
     ids = [0, 1, 2, 16, 17, 32, 1000, 1016, 2**32, 2**32 + 1, 2**40 + 7, 2**63 - 1]
-    # More of them than a map of 16 buckets takes without growing.
+    # More ids than a map of 16 buckets holds without growing.
     count = dice.choice([0, 1, 3, 6, 12, 30])
     chosen = dice.sample(ids, min(count, len(ids))) + [5000 + 7 * n for n in range(count - 12)]
     return [_Producer(one, is_transactional=dice.random() < 0.6) for one in chosen]

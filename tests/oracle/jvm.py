@@ -22,7 +22,7 @@ def java_command(
     properties: Mapping[str, str] | None = None,
     is_measured: bool = False,
 ) -> list[str]:
-    """A command line that favours a quick start over peak speed, unless its speed is measured."""
+    """Return a command line that favours a quick start, unless the speed is measured."""
     options = [f"-Xmx{heap}", "-Dfile.encoding=UTF-8"]
     if not is_measured:
         options += ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -31,10 +31,10 @@ def java_command(
 
 
 class Closing:
-    """Something that is closed at the end of its `with`."""
+    """A resource that is closed at the end of its `with` block."""
 
     def close(self) -> None:
-        """End what it has running."""
+        """End its processes."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -55,7 +55,7 @@ class JavaProcess:
             )
 
     def raise_if_dead(self) -> None:
-        """Fail with the end of the log when the process is gone."""
+        """Raise an error with the end of the log if the process has ended."""
         if self._process.poll() is not None:
             tail = "\n".join(self._output.read_text(errors="replace").splitlines()[-40:])
             raise RuntimeError(
@@ -63,7 +63,7 @@ class JavaProcess:
             )
 
     def terminate(self) -> None:
-        """Ask the process to end (SIGTERM) and wait; insist (SIGKILL) and fail if it does not."""
+        """End the process (SIGTERM) and wait; if it does not end, kill it and raise an error."""
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(_STOP_SECONDS)
@@ -74,13 +74,13 @@ class JavaProcess:
             ) from None
 
     def kill(self) -> None:
-        """End the process at once (SIGKILL)."""
+        """Kill the process (SIGKILL)."""
         self._process.kill()
         self._process.wait()
 
 
 class JsonProgram:
-    """A JVM that reads one JSON object per line and answers each with one; its log is a file."""
+    """A JVM that reads a JSON object per line and answers with one; its log is a file."""
 
     def __init__(self, command: Sequence[str], log_file: Path) -> None:
         self._log = log_file.open("ab")
@@ -94,7 +94,7 @@ class JsonProgram:
         )
 
     def call(self, command: str, **arguments: object) -> dict[str, Any]:
-        """Run one command and return its reply; an "error" in it is raised."""
+        """Run one command and return its reply; raise its "error"."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({"command": command, **arguments}) + "\n")
@@ -108,7 +108,7 @@ class JsonProgram:
         return reply
 
     def close(self) -> None:
-        """End the JVM at once: what it has open stays as it is."""
+        """Kill the JVM; its open files remain as they are."""
         self._process.kill()
         self._process.communicate()
         self._log.close()
@@ -117,9 +117,9 @@ class JsonProgram:
 def wait_until(
     what: str, is_true: Callable[[], object], *, seconds: float = 60.0, pause: float = 0.1
 ) -> None:
-    """Call `is_true` until it returns something true; fail after `seconds`."""
+    """Call `is_true` until it returns a true value; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not is_true():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds:.0f} s in vain for {what}")
+            raise TimeoutError(f"{what}: not within {seconds:.0f} s")
         time.sleep(pause)

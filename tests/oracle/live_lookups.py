@@ -1,4 +1,4 @@
-"""What clients get from a running broker: records, offsets of timestamps, where fetches begin."""
+"""Records, offsets of timestamps and fetch positions that clients get from a running broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRIES = 3
 
 
 class FoundOffset(NamedTuple):
-    """A broker's answer to ListOffsets; -1 stands for none."""
+    """A broker's answer to ListOffsets; -1 means no offset."""
 
     offset: int
     timestamp: int
@@ -32,7 +32,7 @@ class FoundOffset(NamedTuple):
 def consume_all(
     servers: str, partitions: Iterable[Partition], *, committed_only: bool = False
 ) -> Records:
-    """Read every record of some partitions, from their beginning to their end."""
+    """Read every record of partitions, from their start to their end."""
     consumer = _consumer(servers, committed_only=committed_only)
     open_ones = set(partitions)
     found: Records = {partition: {} for partition in open_ones}
@@ -61,7 +61,7 @@ def consume_all(
 
 
 def list_offsets(servers: str, questions: Iterable[tuple[Partition, int]]) -> Iterator[FoundOffset]:
-    """Ask for the first offset at or after timestamps; thousands of questions are fine.
+    """Return the first offset at or after each timestamp; takes thousands of timestamps.
 
     The special times of the protocol are negative: -1 the end, -2 the beginning, -3 the largest
     timestamp.
@@ -72,7 +72,7 @@ def list_offsets(servers: str, questions: Iterable[tuple[Partition, int]]) -> It
 
 
 def _asked_apart(servers: str, questions: list[tuple[Partition, int]]) -> list[FoundOffset]:
-    """Ask in a process of its own: once in thousands of questions, the library crashes."""
+    """Ask in another process: the library crashes once in thousands of requests."""
     for _ in range(_TRIES - 1):
         try:
             return _asked_once(servers, questions)
@@ -105,7 +105,7 @@ def _ask(servers: str, questions: list[tuple[Partition, int]]) -> list[FoundOffs
 def first_offsets_of_fetches(
     servers: str, partition: Partition, offsets: Sequence[int]
 ) -> list[int]:
-    """Fetch from each of some offsets, all below the end: the offset of the first record got."""
+    """Fetch at offsets below the end; return the offset of the first record of each."""
     consumer = _consumer(servers, committed_only=False)
     found = []
     try:

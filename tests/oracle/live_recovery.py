@@ -1,4 +1,4 @@
-"""Real data directories to be recovered: filled, killed, started again, read back."""
+"""Real data directories for recovery: filled, killed, restarted, read back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _FLUSH_SECONDS = 120.0
 
 SHORT_SESSIONS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
-"""The controller waits for the session of a killed broker to end before it takes the next one."""
+"""The controller accepts a broker again after the session of the killed one has ended."""
 _CLEAN = ".kafka_cleanshutdown"
 _METADATA = "__cluster_metadata"
 
@@ -31,10 +31,10 @@ Records = dict[Partition, dict[int, tuple[bytes | None, bytes | None]]]
 
 @dataclass(frozen=True)
 class Load:
-    """What is written: every topic gets the same number of records, in rounds."""
+    """The written records: every topic gets the same number, in rounds."""
 
     partitions: int = 4
-    """Of each of the topics, of which there is one per codec and a transactional one."""
+    """Of each topic; there is one topic per codec and a transactional one."""
     rounds: int = 5
     records_per_round: int = 200
     """Of each partition."""
@@ -46,18 +46,18 @@ class Load:
 
 @dataclass
 class Written:
-    """A data directory whose broker was killed, and what its clients know."""
+    """A data directory whose broker was killed, with the state of its clients."""
 
     data_dir: Path
     broker_epoch: int = -1
-    """Under which the broker was registered when it was killed."""
+    """The broker's epoch when it was killed."""
     acknowledged: Records = field(default_factory=dict)
-    """What the broker confirmed, also of aborted and open transactions."""
+    """All confirmed records, including those of aborted and open transactions."""
     aborted: Records = field(default_factory=dict)
-    """What of it belongs to transactions that were aborted, or never ended."""
+    """Confirmed records of transactions that were aborted or did not end."""
 
     def committed(self) -> Records:
-        """What a reader of committed records has to get."""
+        """Return the records that a read_committed consumer must get."""
         return {
             partition: {
                 offset: record
@@ -71,7 +71,7 @@ class Written:
 def fill_and_kill(
     directory: Path, class_paths: ClassPaths, load: Load, config: Mapping[str, str] | None = None
 ) -> Written:
-    """Start a broker, write with several producers, kill it while some of them still write."""
+    """Start a broker, write with several producers, kill it while producers write."""
     with KafkaBroker(directory, class_paths, {**SHORT_SESSIONS, **(config or {})}) as broker:
         written = Written(broker.data_dir)
         servers = broker.bootstrap_servers
@@ -83,7 +83,7 @@ def fill_and_kill(
                 writer.write(load, number)
                 writer.flush()
             transactional.write_transaction(load, number)
-        # What is on its way at the end may arrive or not; only a confirmation promises anything.
+        # Records in flight may arrive or not; only a confirmation is a promise.
         for writer in idempotent:
             writer.write(load, load.rounds)
         transactional.leave_open(load, load.rounds)
@@ -113,7 +113,7 @@ class _Writer:
         return {}
 
     def write(self, load: Load, number: int) -> None:
-        """Hand one round's records over."""
+        """Send the records of one round."""
         for at in range(number * load.records_per_round, (number + 1) * load.records_per_round):
             value = filler(f"{self._topic}/{at}", load.value_bytes)
             for partition in range(load.partitions):
@@ -128,7 +128,7 @@ class _Writer:
             self.producer.poll(0)
 
     def flush(self) -> None:
-        """Wait until all is confirmed."""
+        """Wait until all records are confirmed."""
         if waiting := self.producer.flush(_FLUSH_SECONDS):
             raise RuntimeError(f"{self._topic}: {waiting} records are not confirmed")
 
@@ -138,7 +138,7 @@ class _Writer:
 
 
 class _TransactionalWriter(_Writer):
-    """A producer whose transactions are committed, aborted, and in the end left open."""
+    """A producer that commits and aborts transactions, and leaves the last one open."""
 
     def __init__(self, servers: str, topic: str, codec: str, written: Written) -> None:
         super().__init__(servers, topic, codec, written)
@@ -178,11 +178,11 @@ class _TransactionalWriter(_Writer):
 
 
 def copy_data_dir(data_dir: Path, directory: Path, *, clean_epoch: int | None = None) -> Path:
-    """Copy a data directory to where a `KafkaBroker` in `directory` looks for it.
+    """Copy a data directory to the path that a `KafkaBroker` in `directory` uses.
 
     With `clean_epoch`, the broker's epoch, the copy gets the file that says that the broker had
     been stopped: it then takes the logs as they are. With an epoch that the controller does not
-    know, the logs are taken, too, but each partition's leader is elected anew, uncleanly.
+    know, the logs are accepted, too, but each partition's leader is elected again, uncleanly.
     """
     directory.mkdir(parents=True, exist_ok=True)
     copy = shutil.copytree(data_dir, directory / "data")
@@ -194,25 +194,25 @@ def copy_data_dir(data_dir: Path, directory: Path, *, clean_epoch: int | None = 
 
 @dataclass(frozen=True)
 class Start:
-    """How a broker came up, by its own log and by a clock outside."""
+    """The start of a broker: its log lines and the measured time."""
 
     serving_seconds: float
-    """From the start of the process until a client got metadata; the JVM's start is in it."""
+    """From the start of the process, including the JVM's, until a client got metadata."""
     loading_seconds: float
-    """What the broker says that it spent on loading its logs."""
+    """The time for loading logs that the broker reports."""
     logs: int
-    """How many logs those were."""
+    """The number of loaded logs."""
     recovered_logs: int
-    """How many of them it held for unclean."""
+    """The number of logs that it recovered."""
     recovered_segments: int
     unclean_elections: int
-    """Of leaders of partitions, by the controller."""
+    """Elections of partition leaders by the controller."""
     lines: tuple[str, ...]
-    """What the broker logs about it; not of KRaft's log, which is recovered at every start."""
+    """The broker's log lines, without KRaft's log, which is recovered at every start."""
 
 
 def start_and_time(broker: KafkaBroker) -> Start:
-    """Start a broker on what its data directory holds; it is left running."""
+    """Start a broker on its data directory; it keeps running."""
     already = broker.log_file.stat().st_size if broker.log_file.exists() else 0
     begin = time.monotonic()
     broker.start()
@@ -240,7 +240,7 @@ def _parse(text: str, seconds: float) -> Start:
 
 
 def _broker_epoch(text: str) -> int:
-    """Find the last epoch that a broker got, in its log."""
+    """Return the last broker epoch in a broker's log."""
     *_, epoch = re.findall(r"Successfully registered broker \d+ with broker epoch (\d+)", text)
     return int(epoch)
 

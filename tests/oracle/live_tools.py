@@ -1,4 +1,4 @@
-"""Kafka's own tools, asked of a running broker: kafka-transactions and kafka-get-offsets."""
+"""Kafka's own tools against a running broker: kafka-transactions and kafka-get-offsets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = dict[str, str]
 
 
 def transactions_tool(class_paths: ClassPaths, servers: str, *arguments: str) -> list[Row]:
-    """Run kafka-transactions; gives the rows of the table that it prints."""
+    """Run kafka-transactions; return the rows of its table."""
     printed = _run(
         class_paths,
         "org.apache.kafka.tools.TransactionsCommand",
@@ -39,7 +39,7 @@ def end_offsets(class_paths: ClassPaths, servers: str, topic: str) -> dict[Parti
 
 
 def last_stable_offsets(servers: str, partitions: Sequence[Partition]) -> dict[Partition, int]:
-    """Ask for the end of partitions, as a reader of committed records."""
+    """Return the last stable offsets of partitions."""
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     asked = {TopicPartition(*one): OffsetSpec.latest() for one in partitions}
     answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)

@@ -1,4 +1,4 @@
-"""Golden batches damaged in their records, then framed and signed as if they were sound."""
+"""Golden batches with damaged records, and valid lengths and checksums."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import snappy
 import zstandard
 
 import kafkascan as ks
-from kafkascan.codecs import decompress
+from kafkascan.records.decompression import decompress
 from tests.support.segments import V2_FIELDS, sign
 
 _GOLDEN = Path(__file__).resolve().parent.parent / "golden"
@@ -25,7 +25,7 @@ _PER_KIND = 350
 _LARGE, _LARGE_SHARE = 1500, 0.05
 
 _HEAD_SIZES = {0: 18, 1: 26, 2: 61}
-"""What stands before the records of magic 2, and before the key of a message."""
+"""The size of the header before the records of magic 2, and before the key of a message."""
 _SMALLEST = {0: 26, 1: 34, 2: 61}
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
 _ODD_BYTES = (0x00, 0x01, 0x02, 0x7F, 0x80, 0xFF)
@@ -33,7 +33,7 @@ _ODD_BYTES = (0x00, 0x01, 0x02, 0x7F, 0x80, 0xFF)
 
 @dataclass(frozen=True)
 class Mutant:
-    """A damaged batch, made of one of a magic and codec; `what` says how it was damaged."""
+    """A damaged batch of a magic and codec; `what` names the damage."""
 
     source_kind: tuple[int, int]
     what: str
@@ -52,7 +52,7 @@ class Mutant:
 
 
 def mutants() -> Iterator[Mutant]:
-    """Give mutants of every format and codec: the same ones each time."""
+    """Yield mutants of every format and codec; the same in each run."""
     for kind, sources in sorted(_sources().items()):
         dice = random.Random(f"{_SEED} {kind}")
         small = [source for source in sources if len(source) < _LARGE]
@@ -67,7 +67,7 @@ def _sources() -> dict[tuple[int, int], list[bytes]]:
     for log in sorted(_GOLDEN.glob("*/data/*/*.log")):
         data = log.read_bytes()
         batches = ks.scan_batches(data).batches
-        for row, size in zip(batches, ks.size_in_bytes(batches).tolist(), strict=True):
+        for row, size in zip(batches, ks.batches.size_in_bytes(batches).tolist(), strict=True):
             if row["records_count"] != 0:
                 start, attributes = int(row["position"]), int(row["attributes"])
                 of_kind = found.setdefault((int(row["magic"]), attributes & 7), {})
@@ -77,7 +77,7 @@ def _sources() -> dict[tuple[int, int], list[bytes]]:
 
 
 def _mutant(source: bytes, dice: random.Random) -> Mutant:
-    """Damage a batch in one way, or seldom in two."""
+    """Damage a batch in one way, rarely in two."""
     what, data = _damaged(source, dice)
     while dice.random() < 0.1:
         also, data = _damaged_outside(data, dice)
@@ -92,7 +92,7 @@ def _damaged(source: bytes, dice: random.Random) -> tuple[str, bytes]:
 
 
 def _damaged_outside(source: bytes, dice: random.Random) -> tuple[str, bytes]:
-    """Damage the header, or the bytes behind it as they stand."""
+    """Damage the header, or the bytes after it."""
     head_size = _HEAD_SIZES[source[16]]
     head, body = source[:head_size], source[head_size:]
     if dice.random() < 0.2:
@@ -103,7 +103,7 @@ def _damaged_outside(source: bytes, dice: random.Random) -> tuple[str, bytes]:
 
 
 def _damaged_inside(source: bytes, dice: random.Random) -> tuple[str, bytes]:
-    """Decompress, damage, compress again; or only compress in another way."""
+    """Decompress, damage and compress the records; or only compress them differently."""
     head, compressed = _split_compressed(source)
     content = b"".join(decompress(_codec(source), source[16], compressed, 1 << 20))
     if dice.random() < 0.3:
@@ -124,7 +124,7 @@ def _codec(batch: bytes) -> int:
 
 
 def _split_compressed(batch: bytes) -> tuple[bytes, bytes]:
-    """Cut a sound batch in front of its compressed bytes."""
+    """Split a valid batch before its compressed bytes."""
     at = _HEAD_SIZES[batch[16]]
     if batch[16] < 2:
         (key_size,) = struct.unpack_from(">i", batch, at)
@@ -207,7 +207,7 @@ def _compress(codec: int, content: bytes) -> bytes:
 
 
 def _compressed_otherwise(codec: int, content: bytes, dice: random.Random) -> tuple[str, bytes]:
-    """Compress the same bytes as no producer does: several streams, options, checksums."""
+    """Compress in ways that no producer uses: several streams, options, checksums."""
     cut = dice.randrange(len(content) + 1)
     parts = [content[:cut], content[cut:]]
     tail = dice.choice(
@@ -228,7 +228,7 @@ def _compressed_otherwise(codec: int, content: bytes, dice: random.Random) -> tu
 
 
 def _odd_tails(codec: int) -> list[bytes]:
-    """Beginnings of another stream: cut off, or of versions that do not exist."""
+    """Return the start of another stream: truncated, or of an unknown version."""
     if codec == _GZIP:
         magic = b"\x1f\x8b\x08"
         return [magic, magic + bytes(30), magic + b"\x08" + bytes(5) + b"a" * 30]
@@ -240,7 +240,7 @@ def _odd_tails(codec: int) -> list[bytes]:
 
 
 def _odd_gzip(content: bytes, dice: random.Random) -> tuple[str, bytes]:
-    """Other flags of a member's header, with the fields that they stand for."""
+    """Return a member's header with other flags and their fields."""
     member = bytearray(_compress(_GZIP, content))
     flags = dice.choice([0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80])
     fields = {0x02: dice.randbytes(2), 0x04: b"\x03\x00abc", 0x08: b"name\x00", 0x10: b"text\x00"}
@@ -269,7 +269,7 @@ def _odd_lz4(content: bytes, parts: list[bytes], dice: random.Random) -> tuple[s
             "block_size": dice.choice([0, 4, 5, 6, 7]),
         }
         return f"options {options}", lz4.frame.compress(content, block_linked=False, **options)
-    # Blocks by hand: stored ones, empty ones, an end mark with the bit of a stored block.
+    # Blocks written by hand: stored, empty, an end mark with the bit of a stored block.
     are_dependent = dice.random() < 0.2
     frame = bytes(lz4.frame.LZ4FrameCompressor(block_linked=are_dependent).begin())
     for part in (parts[0], b"", parts[1]) if dice.random() < 0.5 else parts:

@@ -1,4 +1,4 @@
-"""Kafka's recovery of segments, its loading of logs, its lookups: drives Rebuild.java."""
+"""Kafka's segment recovery, log loading and lookups, through Rebuild.java."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ Files = dict[str, bytes]
 
 @dataclass(frozen=True)
 class LoadArguments:
-    """What a broker knows of a log beside its directory."""
+    """A broker's state about a log outside its directory."""
 
     clean_shutdown: bool = False
-    """Whether `.kafka_cleanshutdown` was there."""
+    """Whether `.kafka_cleanshutdown` existed."""
     recovery_point: int = 0
-    """Of `recovery-point-offset-checkpoint`: all below this offset was flushed."""
+    """From `recovery-point-offset-checkpoint`: offsets below it were flushed."""
     log_start_offset: int = 0
-    """Of `log-start-offset-checkpoint`."""
+    """From `log-start-offset-checkpoint`."""
     interval_bytes: int = 4096
     """`index.interval.bytes`."""
     max_index_bytes: int = 4096
-    """`segment.index.bytes`: what the active segment's indexes are preallocated to."""
+    """`segment.index.bytes`: the preallocated size of the active segment's indexes."""
     segment_bytes: int = 1 << 30
     """`segment.bytes`."""
     preallocate: bool = False
     """`preallocate`, of the log itself."""
     now: int | None = None
-    """The time in milliseconds at which producers are too old; None is the real time."""
+    """The time in milliseconds at which producers expire; None is the real time."""
     producer_id_expiration_ms: int = 86_400_000
     """`producer.id.expiration.ms`."""
     delete_delay_ms: int = 0
-    """`file.delete.delay.ms`; at 0 what is renamed to `.deleted` is also gone."""
+    """`file.delete.delay.ms`; 0 also deletes the files renamed to `.deleted`."""
 
     def as_json(self) -> dict[str, Any]:
-        """The names that Rebuild.java reads."""
+        """Return the arguments under the names of Rebuild.java."""
         return {_camel_case(name): value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What Kafka did to a directory."""
+    """The result of Kafka's work on a directory."""
 
     answer: dict[str, Any]
     """What Rebuild.java says: offsets, "exception" (of loading), "closingException", "messages"
     (Kafka's own log lines)."""
     files: Files
-    """What is left: of a load, after the log was closed."""
+    """The resulting files; after a load, those after the log was closed."""
     loaded: Files | None = None
-    """What was there between loading and closing; None if loading failed."""
+    """The files between loading and closing; None if loading failed."""
 
     @property
     def is_refused(self) -> bool:
@@ -65,7 +65,7 @@ class Outcome:
 
     @property
     def recovered(self) -> list[int]:
-        """Base offsets of the segments that were recovered because they might not be flushed."""
+        """Return the base offsets of the segments that were recovered as not flushed."""
         found = (
             re.search(r"Recovering unflushed segment (\d+)", m) for m in self.answer["messages"]
         )
@@ -73,7 +73,7 @@ class Outcome:
 
 
 class Rebuild(Closing):
-    """A JVM with Kafka's storage classes; `is_measured` gives it time to compile for speed."""
+    """A JVM with Kafka's storage classes; `is_measured` optimizes for speed."""
 
     def __init__(
         self, class_path: str, directory: Path, *, is_measured: bool = False, heap: str = "512m"
@@ -96,7 +96,7 @@ class Rebuild(Closing):
         *,
         repeat: int = 0,
     ) -> dict[str, Any]:
-        """Let `LogSegment.recover` rebuild a segment's files in place.
+        """Rebuild a segment's files in place with `LogSegment.recover`.
 
         With `repeat`, that many copies are rebuilt and the directory stays as it is: "medianMs"
         and "minMs" of the answer are milliseconds of `LogSegment.recover` alone.
@@ -106,7 +106,7 @@ class Rebuild(Closing):
     def load(
         self, directory: Path, arguments: LoadArguments = LoadArguments(), *, repeat: int = 0
     ) -> dict[str, Any]:
-        """Let `UnifiedLog.create` load a log in place, and close it as a broker that stops.
+        """Load a log in place with `UnifiedLog.create`; close it as a broker does.
 
         The state in between is kept in `<directory>.loaded`. With `repeat`, as `segment`: what is
         measured is `UnifiedLog.create`.
@@ -124,7 +124,7 @@ class Rebuild(Closing):
         aborted: Sequence[tuple[int, int]] = (),
         repeat: int = 0,
     ) -> dict[str, Any]:
-        """Load a copy of a log and ask it where offsets and timestamps are.
+        """Load a copy of a log and look up offsets and timestamps.
 
         Parameters
         ----------
@@ -171,15 +171,15 @@ class Rebuild(Closing):
         return Outcome(answer, read_files(copy), read_files(loaded) if loaded.exists() else None)
 
     def expected_after_load(self, directory: Path, **arguments: Any) -> Files:
-        """Give the files after Kafka loaded a copy and closed it; arguments of LoadArguments."""
+        """Return the files after Kafka loaded and closed a copy; see LoadArguments."""
         return self.outcome_of_load(directory, LoadArguments(**arguments)).files
 
     def expected_after_segment(self, directory: Path, base_offset: int, **arguments: Any) -> Files:
-        """Give the files after `LogSegment.recover` in a copy; arguments of LoadArguments."""
+        """Return the files after `LogSegment.recover` in a copy; see LoadArguments."""
         return self.outcome_of_segment(directory, base_offset, LoadArguments(**arguments)).files
 
     def copy_of(self, directory: Path) -> Path:
-        """Copy a directory, with its name, which is its partition's."""
+        """Copy a directory and keep its name, which is its partition's."""
         scratch = Path(tempfile.mkdtemp(dir=self._directory))
         return shutil.copytree(directory, scratch / directory.name)
 
@@ -192,7 +192,7 @@ class Rebuild(Closing):
 
 
 def read_files(directory: Path) -> Files:
-    """Give all files of a directory."""
+    """Return all files of a directory."""
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
 
 

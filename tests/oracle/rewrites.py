@@ -1,4 +1,4 @@
-"""Kafka's setters, cleaner, appends, conversions: drives Rebuild.java and Convert.java."""
+"""Kafka's setters, cleaner, appends and conversions, through Rebuild.java and Convert.java."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RefusedError(Exception):
 
 
 class Rewrites(Closing):
-    """Two JVMs: Kafka's own classes of today, and the last ones that convert between formats."""
+    """Two JVMs: the current Kafka, and the last one that converts between formats."""
 
     def __init__(self, broker: str, conversion: str, directory: Path) -> None:
         self._directory = directory
@@ -39,15 +39,15 @@ class Rewrites(Closing):
         self._conversion.close()
 
     def restamp(self, data: bytes, **values: list[int]) -> bytes:
-        """Call Kafka's setters; a value for each batch: `lastOffsets`, `leaderEpochs`, …."""
+        """Call Kafka's setters with a value for each batch: `lastOffsets`, `leaderEpochs`, …."""
         return _bytes(self._broker.call("restamp", data=_text(data), **values))
 
     def filter(self, data: bytes, dropped: list[int], **options: Any) -> bytes:
-        """Let `MemoryRecords.filterTo` drop the records of some offsets."""
+        """Drop the records at offsets with `MemoryRecords.filterTo`."""
         return _bytes(self._broker.call("filter", data=_text(data), dropped=dropped, **options))
 
     def append(self, data: bytes, origin: str, **options: Any) -> bytes:
-        """Append to an empty log as a leader, or for REPLICATION as a follower; gives its bytes."""
+        """Append to an empty log as a leader, or a follower (REPLICATION); return its bytes."""
         directory = Path(tempfile.mkdtemp(dir=self._directory)) / "t-0"
         answer = self._broker.call(
             "verdict", data=_text(data), origin=origin, directory=str(directory), **options
@@ -59,7 +59,7 @@ class Rewrites(Closing):
         return _bytes(self._conversion.call("down", data=_text(data), toMagic=to_magic))
 
     def up_convert(self, data: bytes, to_magic: int = 2, **options: Any) -> bytes:
-        """Convert as for an old producer (`LogValidator`): all of it becomes one batch."""
+        """Convert as for an old producer (`LogValidator`), into one batch."""
         return _bytes(self._conversion.call("up", data=_text(data), toMagic=to_magic, **options))
 
 

@@ -1,4 +1,4 @@
-"""The runs: which scenarios happen on which broker, and how that broker ends."""
+"""Runs: the scenarios of each broker, and how it ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.kafka_dump import parse_index, parse_log
 
 @dataclass(frozen=True)
 class Run:
-    """One broker's life."""
+    """The scenarios of one broker."""
 
     name: str
     broker: type[Broker]
@@ -42,14 +42,14 @@ RUNS = (
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A data directory whose broker is gone, and Kafka's description of it."""
+    """A data directory of an ended broker, and Kafka's description of it."""
 
     run: Run
     data_dir: Path
     description: Path
 
     def segments(self, scenario: Scenario | None = None) -> list[Path]:
-        """The segments and metadata snapshots of a scenario's topics, or of all topics."""
+        """Return the segments and metadata snapshots of a scenario's topics, or of all topics."""
         return [
             path
             for directory in partition_directories(self.data_dir)
@@ -59,16 +59,16 @@ class FinishedRun:
         ]
 
     def described(self, log: Path) -> tuple[Path, str, str]:
-        """A segment with what DumpLogSegments and BatchFields print about it."""
+        """Return a segment with the output of DumpLogSegments and BatchFields."""
         dump = dump_path(self.description, log).read_text(encoding="utf-8")
         return log, dump, fields_path(self.description, log).read_text(encoding="utf-8")
 
     def records(self, log: Path) -> tuple[Path, str]:
-        """A segment with what RecordFields prints about it."""
+        """Return a segment with the output of RecordFields."""
         return log, read_lines(records_path(self.description, log))
 
     def evidence(self, scenario: Scenario) -> Evidence:
-        """What Kafka says about a scenario's files."""
+        """Return Kafka's description of a scenario's files."""
         evidence = Evidence()
         for log in self.segments(scenario):
             _, dump, fields = self.described(log)
@@ -76,7 +76,7 @@ class FinishedRun:
         return evidence
 
     def broken_promises(self, scenario: Scenario) -> list[str]:
-        """What a scenario promises and its files do not hold."""
+        """Return the expectations of a scenario that its files do not meet."""
         evidence = self.evidence(scenario)
         return [promise.text for promise in scenario.promises if not promise.holds(evidence)]
 
@@ -86,7 +86,7 @@ class FinishedRun:
 
 
 def perform(run: Run, directory: Path, class_paths: ClassPaths) -> FinishedRun:
-    """Play a run's scenarios on a fresh broker, end it, let Kafka describe what it left."""
+    """Perform a run's scenarios on a new broker, end it, describe its files with Kafka's tools."""
     directory.mkdir(parents=True)
     with run.broker(directory, class_paths) as broker:
         _play(run, broker, class_paths)

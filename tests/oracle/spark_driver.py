@@ -1,4 +1,4 @@
-"""Asks Spark's Kafka source and kafkascan the same: lines of JSON in, lines of JSON out.
+"""Run the same queries on Spark's Kafka source and on kafkascan: JSON lines in and out.
 
 python -m tests.oracle.spark_driver MASTER JARS CONF
 """
@@ -14,10 +14,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkascan.spark import frames, recommended_conf, register
+from kafkascan.spark import recommended_conf, register
+from kafkascan.spark.readers import frames
 
 Spec = dict[str, Any]
-"""A format, and its options; ``frame`` is kafkascan's other door."""
+"""A format and its options; ``frame`` is kafkascan's data frame function."""
 
 
 def read(spark: SparkSession, source: str, options: Spec) -> DataFrame:
@@ -28,13 +29,13 @@ def read(spark: SparkSession, source: str, options: Spec) -> DataFrame:
 
 
 def rows(spark: SparkSession, source: str, options: Spec) -> Any:
-    """Return the type of the rows, and the rows in order."""
+    """Return the schema and the sorted rows."""
     frame = read(spark, source, options)
     return {"schema": frame.schema.simpleString(), "rows": comparable(frame)}
 
 
 def comparable(frame: DataFrame) -> list[str]:
-    """Times in microseconds, whatever the zone; bytes as Python writes them."""
+    """Format values: times in microseconds UTC, bytes as Python literals."""
     found = []
     for row in frame.selectExpr("*", "unix_micros(timestamp) as micros").collect():
         values = row.asDict(recursive=True)
@@ -53,7 +54,7 @@ def _bytes(value: Any) -> bytes | None:
 def follow(
     spark: SparkSession, source: str, options: Spec, out: str, checkpoint: str
 ) -> dict[str, Any]:
-    """Run a stream over what is there; return all rows so far, and the offsets it is at."""
+    """Run a stream over the available data; return all rows and the current offsets."""
     query = (
         spark.readStream.format(source)
         .options(**options)
@@ -70,7 +71,7 @@ def follow(
 
 
 def measure(spark: SparkSession, specs: list[tuple[str, Spec]], rounds: int) -> Any:
-    """Return seconds, and seconds of CPUs, of reading everything; the specs take turns."""
+    """Return wall and CPU seconds of reading everything; the specs take turns."""
     found: list[list[tuple[float, float]]] = [[] for _ in specs]
     for number in range(rounds + 1):
         for times, (source, options) in zip(found, specs, strict=True):
@@ -83,7 +84,7 @@ def measure(spark: SparkSession, specs: list[tuple[str, Spec]], rounds: int) -> 
 
 
 def cpu_seconds() -> float:
-    """Of this process and all below it: the JVM, and the Python workers."""
+    """Return the CPU time of this process, the JVM and the Python workers."""
     below: dict[int, list[int]] = {}
     used: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -93,7 +94,7 @@ def cpu_seconds() -> float:
             continue
         pid = int(path.parent.name)
         below.setdefault(int(fields[1]), []).append(pid)
-        # User and system time; that of children that ended and were waited for, too.
+        # User and system time, including that of ended children.
         used[pid] = sum(map(int, fields[11:15]))
     total, waiting = 0, [os.getpid()]
     while waiting:

@@ -1,4 +1,4 @@
-"""Spark with its own Kafka source, of one version, in a process that does what it is told.
+"""Spark with its own Kafka source, of one version, in a process that runs commands.
 
 The newest connector that Maven and PyPI have in common is not always that of the Spark that the
 tests run on; a folder of its own keeps the two apart.
@@ -23,7 +23,7 @@ _TARGET = _PROJECT / "target"
 
 
 def spark_version() -> str:
-    """The version of Spark and of its Kafka source, which have to be the same."""
+    """The version of Spark and of its Kafka source, which must be equal."""
     (version,) = re.findall(
         r"<spark.version>(.*)</spark.version>", (_PROJECT / "pom.xml").read_text()
     )
@@ -47,7 +47,7 @@ def _pyspark() -> Path:
 
 
 class SparkBeside:
-    """A running Spark that knows both sources, see spark_driver.py."""
+    """A running Spark with both sources, see spark_driver.py."""
 
     def __init__(self, master: str, log_file: Path, **conf: str) -> None:
         install()
@@ -73,7 +73,7 @@ class SparkBeside:
             )
 
     def ask(self, verb: str, **arguments: Any) -> Any:
-        """Do one thing; an error of the other side is raised here."""
+        """Run one command; raise the error that it reports."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([verb, arguments]) + "\n")
@@ -95,7 +95,7 @@ class SparkBeside:
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # At the end of its input it stops Spark, and so the JVM.
+        # At the end of its input it stops Spark, which ends the JVM.
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

@@ -1,4 +1,4 @@
-"""What a scenario sees: a running broker, clients of both families, words for its promises."""
+"""The tools of a scenario: a running broker, both clients, and its expectations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.oracle.clients import JavaClients, JavaProducer, LibrdkafkaProducer, 
 from tests.support.kafka_dump import LogDump
 
 T0 = 1_714_000_000_000
-"""The time at which the scenarios play, in milliseconds: 2024-04-24T23:06:40Z."""
+"""The time of the scenarios, in milliseconds: 2024-04-24T23:06:40Z."""
 
 
 @dataclass
@@ -33,11 +33,11 @@ class Stage:
     def alter_topic(self, topic: str, **config: str) -> None:
         """Change a topic's configuration."""
         self.java.call("alterTopic", topic=topic, config=_dotted(config))
-        # The log follows a moment later, and nothing tells when.
+        # The log follows later, and no request reports when.
         time.sleep(1.0)
 
     def cleaned_up_to(self, topic: str) -> int:
-        """Give the offset below which the cleaner is done, from the broker's own checkpoint."""
+        """Return the offset up to which the cleaner has cleaned, from the broker's checkpoint."""
         checkpoint = self.broker.data_dir / "cleaner-offset-checkpoint"
         for line in checkpoint.read_text().splitlines():
             if line.startswith(f"{topic} 0 "):
@@ -55,14 +55,14 @@ class Stage:
 
 @dataclass
 class Evidence:
-    """What Kafka itself says about the files of a scenario's topics."""
+    """Kafka's description of the files of a scenario's topics."""
 
     batches: list[dict[str, Any]] = field(default_factory=list)
     """BatchFields' rows of all segments, each with its `file`."""
     ends: dict[Path, str] = field(default_factory=dict)
-    """How reading each segment ended."""
+    """The end state of each segment."""
     dumps: dict[Path, LogDump] = field(default_factory=dict)
-    """DumpLogSegments' view of each segment."""
+    """The output of DumpLogSegments for each segment."""
     index_entries: int = 0
     """Entries of all offset indexes."""
 
@@ -75,28 +75,28 @@ class Evidence:
         self.index_entries += index_entries
 
     def data_batches(self) -> list[dict[str, Any]]:
-        """The batches that hold records of clients."""
+        """Return the batches with records of clients."""
         return [batch for batch in self.batches if not batch["isControlBatch"]]
 
     def values(self, name: str) -> set[Any]:
-        """The different values of one field."""
+        """Return the distinct values of one field."""
         return {batch[name] for batch in self.batches}
 
     def record_texts(self) -> Iterator[str]:
-        """Every record line of the dump."""
+        """Yield every record line of the dump."""
         for dump in self.dumps.values():
             for batch in dump.batches:
                 yield from (record.text for record in batch.records)
 
     def words(self, name: str) -> set[str]:
-        """Each different `name: word` of the record lines."""
+        """Return each distinct `name: word` of the record lines."""
         pattern = re.compile(rf"\b{name}: \S+")
         return {word for text in self.record_texts() for word in pattern.findall(text)}
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What must be in the files, or the scenario is hollow."""
+    """A condition on the files that shows that the scenario happened."""
 
     text: str
     holds: Callable[[Evidence], object]
@@ -104,7 +104,7 @@ class Promise:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Something that really happens on a broker, and what it must leave behind."""
+    """A sequence of actions on a broker, and the expected content of the files."""
 
     name: str
     description: str
@@ -138,7 +138,7 @@ def scenario(
 def messages(
     topic: str, count: int, *, start: int = 0, size: int = 12, partition: int = 0
 ) -> list[Message]:
-    """Give `count` keyed messages, one millisecond apart; every call gives the same bytes."""
+    """Return `count` keyed messages, one millisecond apart; the same in each call."""
     return [
         Message(
             topic,
@@ -152,7 +152,7 @@ def messages(
 
 
 def filler(seed: str, size: int) -> bytes:
-    """Give `size` printable characters, half random, half constant, so that they compress."""
+    """Return `size` printable characters, half random, half constant: compressible."""
     text = "".join(
         hashlib.sha256(f"{seed}/{n}".encode()).hexdigest()[:16] + "-" * 16
         for n in range(size // 32 + 1)

@@ -1,4 +1,4 @@
-"""What we write, against Kafka's own: its builder, its readers, its logs, its brokers."""
+"""Written batches and partitions equal Kafka's, and Kafka's readers and brokers accept them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer
-from aiokafka import TopicPartition as AioPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition as AioPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaConsumer
-from kafka import TopicPartition as PythonPartition
+from kafka import KafkaConsumer, TopicPartition as PythonPartition
 
 import kafkascan as ks
 from tests.oracle.brokers import KafkaBroker
@@ -49,9 +47,9 @@ def kafka(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def _has_same_library(job: BatchJob) -> bool:
     """
-    Whether the codec's output is the same on both sides.
+    Whether the codec's output equals Kafka's.
 
-    Snappy is another implementation than snappy-java's; of LZ4, levels 1 and 2 are others
+    Snappy is another implementation than snappy-java's; levels 1 and 2 of LZ4 differ
     since 1.10, which lz4-java brings and the Python package does not.
     """
     return job.codec != "snappy" and not (job.codec == "lz4" and job.level in (1, 2))
@@ -59,7 +57,7 @@ def _has_same_library(job: BatchJob) -> bool:
 
 @pytest.mark.parametrize("part", range(4))
 def test_a_batch_is_that_of_kafkas_builder(part: int, kafka: Building) -> None:
-    """Byte by byte; and so is what both say after each step, and what both refuse."""
+    """The bytes, the state after each step, and the refusals are equal."""
     met: Counter[str] = Counter()
     for seed in range(part * 500, part * 500 + 500):
         job = random_job(seed)
@@ -135,7 +133,7 @@ def _expected_records(job: BatchJob) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_kafka_reads_every_record_of_every_batch(magic: int, kafka: Building) -> None:
-    """Columns, divided into batches of all sizes; each batch and record is valid to Kafka."""
+    """Columns, split into batches of all sizes: Kafka accepts each batch and record."""
     met: Counter[str] = Counter()
     seed = 0
     while sum(met.values()) < 300:
@@ -157,7 +155,7 @@ def test_kafka_reads_every_record_of_every_batch(magic: int, kafka: Building) ->
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_columns_and_kafkas_builder_divide_records_alike(codec: str, kafka: Building) -> None:
-    """What `has_room_for` leads to, step by step, columns lead to at once."""
+    """Columns give the same batches as `has_room_for` step by step."""
     if not _has_same_library(BatchJob(codec=codec)):
         pytest.skip("another implementation of the codec")
     choice = random.Random(codec)
@@ -171,7 +169,7 @@ def test_columns_and_kafkas_builder_divide_records_alike(codec: str, kafka: Buil
     ]
     theirs, ours, taken = b"", b"", 0
     limit = 4096
-    # An expectation so low that it is the bytes before compression that count.
+    # A ratio so low that the uncompressed size decides.
     ratio = 1 / 1.05
     while taken < len(steps):
         base = taken
@@ -202,13 +200,13 @@ def test_columns_and_kafkas_builder_divide_records_alike(codec: str, kafka: Buil
 def test_a_partition_has_the_files_of_a_log_that_was_appended_to(
     mixes_magics: bool, kafka: Building, tmp_path: Path
 ) -> None:
-    """All of them, byte by byte: logs, indexes, transactions, snapshots, leader epochs."""
+    """All files are equal: logs, indexes, transactions, snapshots, leader epochs."""
     segments = aborted = 0
     for seed in range(60):
         choice = random.Random(seed)
         log = random_log(seed, batches=choice.choice((1, 5, 40)), mixes_magics=mixes_magics)
         batches = ks.scan_batches(log).batches
-        largest = int(ks.size_in_bytes(batches).max())
+        largest = int(ks.batches.size_in_bytes(batches).max())
         first = int(batches["base_offset"][0])
         limits = {
             "interval_bytes": choice.choice((0, 100, 1000, 4096)),
@@ -240,9 +238,9 @@ def test_a_partition_has_the_files_of_a_log_that_was_appended_to(
 
 
 def _in_pieces(choice: random.Random, log: bytes, batches: Any) -> Iterator[bytes]:
-    """The same batches, a few at a time."""
+    """Yield the same batches in several tables."""
     start = 0
-    for end in (batches["position"] + ks.size_in_bytes(batches)).tolist():
+    for end in (batches["position"] + ks.batches.size_in_bytes(batches)).tolist():
         if choice.random() < 0.3:
             yield log[start:end]
             start = end
@@ -255,7 +253,7 @@ _TOPIC = "written"
 
 
 def _records_of(log: bytes) -> dict[int, tuple[bytes | None, bytes | None]]:
-    """Key and value by offset, of what clients get to see."""
+    """Return key and value by offset of the records that clients get."""
     table = ks.read_records(log)
     return {
         int(offset): (key, value)
@@ -282,8 +280,8 @@ def broker(
     tmp_path_factory: pytest.TempPathFactory,
     written: dict[tuple[str, int], bytes],
 ) -> Iterator[KafkaBroker]:
-    """A broker that is started on partitions which it has never seen anything of."""
-    # It creates the topic, and forgets what it has of it.
+    """A broker that is started on partitions that it does not know."""
+    # It creates the topic; then its files are deleted.
     with KafkaBroker(tmp_path_factory.mktemp("written"), class_paths, SHORT_SESSIONS) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap_servers, "log_level": 0})
         (created,) = admin.create_topics([NewTopic(_TOPIC, len(written), 1)]).values()
@@ -291,7 +289,9 @@ def broker(
         running.stop()
         for (topic, number), log in written.items():
             folder = running.data_dir / f"{topic}-{number}"
-            topic_id = ks.read_partition_metadata(folder / "partition.metadata").topic_id
+            topic_id = ks.broker_state.read_partition_metadata(
+                folder / "partition.metadata"
+            ).topic_id
             shutil.rmtree(folder)
             with ks.SegmentWriter(folder, topic_id=topic_id, segment_bytes=200_000) as writer:
                 writer.append(log)
@@ -301,7 +301,7 @@ def broker(
 
 
 def test_a_broker_takes_the_folder_as_it_is(broker: KafkaBroker) -> None:
-    """It loads the logs that it was stopped with, recovers nothing, and complains of nothing."""
+    """It loads the logs without recovery and without complaints."""
     said = broker.log_file.read_text(errors="replace").splitlines()
     about_them = [line for line in said if f"{_TOPIC}-" in line]
     loads = [
@@ -327,15 +327,17 @@ def test_librdkafka_reads_what_is_committed(
 
 
 def _committed(log: bytes) -> dict[int, tuple[bytes | None, bytes | None]]:
-    """What belongs to no aborted transaction; all of them have ended."""
+    """Return the records outside of aborted transactions; every transaction has ended."""
     batches = ks.scan_batches(log).batches
-    batches = batches[ks.is_transactional(batches) & ~ks.is_control(batches)]
+    batches = batches[ks.batches.is_transactional(batches) & ~ks.batches.is_control(batches)]
     left = _records_of(log)
-    for aborted in ks.build_transaction_index(log).tolist():
+    for aborted in ks.broker_state.build_transaction_index(log).tolist():
         _, producer, first, last, _ = aborted
         is_its = (batches["producer_id"] == producer) & (batches["base_offset"] >= first)
         for batch in batches[is_its & (batches["base_offset"] < last)]:
-            for offset in range(int(batch["base_offset"]), int(ks.last_offset(batch[None])[0]) + 1):
+            for offset in range(
+                int(batch["base_offset"]), int(ks.batches.last_offset(batch[None])[0]) + 1
+            ):
                 left.pop(offset, None)
     return left
 

@@ -1,4 +1,4 @@
-"""Formats and codecs change as Kafka changes them: byte for byte where nothing is compressed."""
+"""Conversion of formats and codecs equals Kafka's, byte for byte without compression."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_wrappers_become_batches(magic: int, rewrites: Rewrites) -> None:
 
 @pytest.mark.parametrize("codecs", [(NONE,), _OLD_CODECS])
 def test_up_conversion_as_the_cleaner_does_it(codecs: tuple[int, ...], rewrites: Rewrites) -> None:
-    """It also sets delete horizons, so there must be no tombstones."""
+    """The cleaner also sets delete horizons, so there must be no tombstones."""
     dice = random.Random(f"cleaner {codecs}")
     compared = 0
     while compared < _ROUNDS // 2:

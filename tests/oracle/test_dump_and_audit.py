@@ -1,4 +1,4 @@
-"""Audits beside DumpLogSegments: what it complains about is found, where it says."""
+"""Audits find everything that DumpLogSegments complains about, at the same positions."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
-from kafkascan.index_checks import parse_index_file
-from tests.oracle import damaged_files as files
-from tests.oracle import damaged_logs as logs
+from kafkascan.broker_state.index_checks import parse_index_file
+from tests.oracle import damaged_files as files, damaged_logs as logs
 from tests.oracle.build import ClassPaths
 from tests.oracle.complaints import DEEP, PLAIN, SANITY, VERIFY, Complaint, Dump, dump_all
 from tests.oracle.damaged_dirs import golden_directories
+from tests.support.audits import TRUE_ALARMS
 from tests.support.kafka_dump import parse_log
-from tests.unit.test_audit import TRUE_ALARMS
 
 pytestmark = pytest.mark.oracle
 
 
 def swapped_entries(directory: Path, dice: random.Random) -> None:
-    """Entries of an index that do not ascend."""
+    """Index entries that do not ascend."""
     paths = sorted([*directory.glob("*.index"), *directory.glob("*.timeindex")])
     if not paths:
         return
@@ -40,7 +39,7 @@ def swapped_entries(directory: Path, dice: random.Random) -> None:
 
 
 def other_magic(directory: Path, dice: random.Random) -> None:
-    """A format that Kafka does not have."""
+    """A magic that Kafka does not know."""
     log = dice.choice(logs.logs(directory))
     data = bytearray(log.read_bytes())
     positions = ks.scan_batches(bytes(data)).batches["position"]
@@ -67,37 +66,37 @@ _MODES = {
 
 
 class OnPurpose(enum.Enum):
-    """Where the tool complains about a file, and an audit does not find anything in it."""
+    """Reasons for which the tool complains about a file and an audit has no finding."""
 
-    APPENDED_AT_ONCE = "an entry leads to the first of the batches that were appended at once"
-    """Brokers before 2.0 note the last offset of an append, and where its first batch begins. The
-    tool looks at that batch alone; a reader that begins there finds the offset."""
+    APPENDED_AT_ONCE = "an entry points to the first batch of an append of several"
+    """Brokers before 2.0 store the last offset of an append with the position of its first batch.
+    The tool checks that batch only; a reader that starts there finds the offset."""
 
-    FIRST_OFFSET = "the tool expects a segment to begin with offset 0"
-    """It takes -1 for what came before. What a log began with before is nobody's business."""
+    FIRST_OFFSET = "the tool expects a segment to start at offset 0"
+    """It compares the first offset with -1. A log may start at any offset."""
 
-    COMPACTED = "offsets are missing inside of batches that the cleaner has been in"
-    """An audit says so of the log: COMPACTION."""
+    COMPACTED = "offsets are missing inside batches that the cleaner rewrote"
+    """An audit reports COMPACTION for the log."""
 
-    LATEST_BY_HEADER = "the tool looks for the latest timestamp of a batch among its records"
-    """Kafka goes by the batch's header, and so do its indexes. Where that is not right, or the
-    batch is damaged, an audit says so of the log; one without records has no other time."""
+    LATEST_BY_HEADER = "the tool takes the latest timestamp of a batch from its records"
+    """Kafka and its indexes use the batch's header. If the header is wrong or the batch damaged, an
+    audit reports it for the log. A batch without records has no other time."""
 
-    DAMAGE_BESIDE = "the tool dies of another file that it reads with an index"
-    """That is the log; and of times, the index of offsets. An audit says so of those."""
+    DAMAGE_BESIDE = "the tool fails on another file that it reads with an index"
+    """The other file is the log or, for time indexes, the offset index. An audit reports it."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A partition, how it was damaged, what the tool says of its files, and what an audit does."""
+    """A partition, its damage, the tool's complaints and the audit's findings."""
 
     folder: Path
     origin: Path
     damage: str
     dumps: list[Dump]
-    findings: list[ks.LogFinding]
+    findings: list[ks.auditing.LogFinding]
 
-    def of(self, file: str | None) -> list[ks.LogFinding]:
+    def of(self, file: str | None) -> list[ks.auditing.LogFinding]:
         return [one for one in self.findings if one.file == file]
 
     def __str__(self) -> str:
@@ -156,7 +155,7 @@ def test_what_the_tool_complains_about_is_found(cases: list[Case]) -> None:
             else:
                 missing.append(f"{case}: {dump.file.name} {dump.mode}: {complaint}")
     assert not missing, "\n".join(missing)
-    # Nothing above is there in vain.
+    # Each of the reasons occurs.
     assert set(on_purpose) == set(OnPurpose)
     for what in ("bad checksum", "invalid bytes", "mismatch", "timestamp mismatch",
                  "out of order", "not consecutive", "exception"):  # fmt: skip
@@ -164,7 +163,7 @@ def test_what_the_tool_complains_about_is_found(cases: list[Case]) -> None:
 
 
 def difference(case: Case, dump: Dump, complaint: Complaint) -> OnPurpose | None:
-    """Return why an audit need not find anything in the file."""
+    """Return why an audit needs no finding for the file."""
     log = dump.file.with_suffix(".log")
     if complaint.what == "mismatch" and leads_to(log, *complaint.numbers):
         return OnPurpose.APPENDED_AT_ONCE
@@ -173,7 +172,7 @@ def difference(case: Case, dump: Dump, complaint: Complaint) -> OnPurpose | None
         batches = ks.scan_batches(log, on_corrupt="stop").batches
         if before == -1 and offset >= int(batches["base_offset"][0]) >= int(log.stem):
             return OnPurpose.FIRST_OFFSET
-        inside = (batches["base_offset"] <= offset) & (ks.last_offset(batches) > before)
+        inside = (batches["base_offset"] <= offset) & (ks.batches.last_offset(batches) > before)
         if inside.any() and {one.symbol for one in case.of(None)} >= {"COMPACTION"}:
             return OnPurpose.COMPACTED
     if complaint.what == "timestamp mismatch":
@@ -193,13 +192,13 @@ _OF_RECORDS = {"BAD_CRC", "BAD_RECORDS", "MAX_TIMESTAMP_MISMATCH"}
 
 
 def leads_to(log: Path, indexed: int, met: int) -> bool:
-    """Tell whether a reader that begins at the batch with one last offset comes to another one."""
-    ends = ks.last_offset(ks.scan_batches(log, on_corrupt="stop").batches).tolist()
+    """Return whether a reader that starts at the batch with a last offset reaches another one."""
+    ends = ks.batches.last_offset(ks.scan_batches(log, on_corrupt="stop").batches).tolist()
     return met < indexed and met in ends and indexed in ends[ends.index(met) :]
 
 
 def test_places_are_those_that_the_tool_names(cases: list[Case]) -> None:
-    """Of the first of each kind, which is what a finding tells."""
+    """Return the first offset of each kind, as a finding has it."""
     compared: Counter[str] = Counter()
     for case in cases:
         for dump in case.dumps:
@@ -219,7 +218,7 @@ def test_places_are_those_that_the_tool_names(cases: list[Case]) -> None:
 
 
 Said = list[tuple[int, ...]]
-Found = dict[str, ks.LogFinding]
+Found = dict[str, ks.auditing.LogFinding]
 
 
 def check_checksums(dump: Dump, said: Said, found: Found) -> bool:
@@ -242,7 +241,7 @@ _TAILS = ("TORN_TAIL", "CUT_SEGMENT", "ZERO_TAIL", "CORRUPT")
 
 
 def check_offsets(dump: Dump, said: Said, found: Found) -> bool:
-    """Entries that are wrong are among those that the tool names."""
+    """The wrong entries are among those that the tool names."""
     (entries, _), base = parse_index_file(dump.file.read_bytes(), dump.file), int(dump.file.stem)
     first = [found[symbol].position for symbol in _OF_ENTRIES if symbol in found]
     named = {base + int(entries["relative_offset"][at // 8]) for at in first if at is not None}
@@ -261,7 +260,7 @@ def check_times(dump: Dump, said: Said, found: Found) -> bool:
 
 
 def test_healthy_logs_are_healthy_to_both(cases: list[Case]) -> None:
-    """But for what was written there on purpose."""
+    """Except for the intended findings of scenarios."""
     quiet = 0
     for case in cases:
         if case.damage != "intact":
@@ -324,12 +323,12 @@ def test_batches_are_listed_alike(cases: list[Case]) -> None:
 
 
 def columns(mine: np.ndarray, log: Path, theirs: list) -> Iterator[tuple[str, list, list]]:
-    """Yield names and values of what is compared; the old formats say less."""
+    """Yield names and values of the compared fields; old formats have fewer."""
     is_new = [one.base_offset is not None for one in theirs]
     of_mine: dict[str, Callable[[], list]] = {
         "position": lambda: mine["position"].tolist(),
-        "size": lambda: ks.size_in_bytes(mine).tolist(),
-        "last_offset": lambda: ks.last_offset(mine).tolist(),
+        "size": lambda: ks.batches.size_in_bytes(mine).tolist(),
+        "last_offset": lambda: ks.batches.last_offset(mine).tolist(),
         "magic": lambda: mine["magic"].tolist(),
         "crc": lambda: mine["crc"].tolist(),
         "max_timestamp": lambda: mine["max_timestamp"].tolist(),

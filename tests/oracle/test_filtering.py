@@ -1,4 +1,4 @@
-"""Dropping records gives Kafka's own bytes; compressed ones, its own records and headers."""
+"""Filtered logs equal Kafka's bytes; with compression, its records and headers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _logs(dice: random.Random, *, is_compressed: bool) -> list[bytes]:
     for path in _GOLDEN:
         data = path.read_bytes()
         scan = ks.scan_batches(data, on_corrupt="stop")
-        is_plain = not ks.compression_type(scan.batches).any()
+        is_plain = not ks.batches.compression_type(scan.batches).any()
         if 0 < scan.valid_bytes < 1 << 20 and (is_plain or is_compressed):
             found.append(data[: scan.valid_bytes])
     assert len(found) > _ROUNDS + 10
@@ -36,7 +36,7 @@ def _logs(dice: random.Random, *, is_compressed: bool) -> list[bytes]:
 
 
 def _drawn(dice: random.Random, data: bytes) -> tuple[np.ndarray, list[int], list[str], list[bool]]:
-    """A mask over records, the offsets that it drops, and what is asked of each batch."""
+    """A mask over records, the dropped offsets, and the retention of each batch."""
     records = ks.read_records(data, columns=["offset"])
     share = dice.choice([0.0, 0.1, 0.5, 0.9, 1.0])
     kept = np.array([dice.random() >= share for _ in range(len(records))], np.bool_)
@@ -45,8 +45,8 @@ def _drawn(dice: random.Random, data: bytes) -> tuple[np.ndarray, list[int], lis
         dice.choice(["DELETE_EMPTY", "DELETE_EMPTY", "DELETE", "RETAIN_EMPTY"])
         if magic == 2 else "DELETE_EMPTY" for magic in batches["magic"].tolist()
     ]  # fmt: skip
-    ends = [bool(flag and dice.random() < 0.5) for flag in ks.is_control(batches).tolist()]
-    # A mask is of the records that are asked about.
+    ends = [bool(flag and dice.random() < 0.5) for flag in ks.batches.is_control(batches).tolist()]
+    # The mask covers the requested records only.
     asked = np.array([name != "DELETE" for name in names])[_row_of_record(batches, records)]
     return kept[asked], records["offset"][~kept].tolist(), names, ends
 
@@ -58,14 +58,14 @@ def _row_of_record(batches: np.ndarray, records: ks.RecordTable) -> np.ndarray:
 
 def _both(
     rewrites: Rewrites, data: bytes, dice: random.Random
-) -> tuple[bytes, bytes, ks.FilterReport]:
+) -> tuple[bytes, bytes, ks.rewrite.FilterReport]:
     kept, dropped, names, ends = _drawn(dice, data)
     theirs = rewrites.filter(
         data, dropped, retention=names, emptyTransactions=ends,
         now=_NOW, deleteRetentionMs=_RETENTION_MS,
     )  # fmt: skip
     ours = ks.filter_records(
-        data, keep=kept, retention=[ks.BatchRetention[name] for name in names],
+        data, keep=kept, retention=[ks.rewrite.BatchRetention[name] for name in names],
         ends_empty_transaction=ends, new_delete_horizon_ms=_NOW + _RETENTION_MS,
     )  # fmt: skip
     return ours.data, theirs, ours.report
@@ -94,7 +94,7 @@ def test_compressed_batches_say_the_same(rewrites: Rewrites) -> None:
 
 
 def assert_same_content(ours: bytes, theirs: bytes) -> None:
-    """Batches alike but for how small a codec made them; records alike."""
+    """Batches are equal except for compressed sizes; records are equal."""
     tables = [ks.scan_batches(data).batches.copy() for data in (ours, theirs)]
     for table, data in zip(tables, (ours, theirs), strict=True):
         assert ks.verify_crcs(data, table).all()
@@ -112,4 +112,4 @@ def test_empty_messages_are_refused_as_kafka_refuses_them(rewrites: Rewrites) ->
         rewrites.filter(data, offsets, retention=["RETAIN_EMPTY"])
     nothing = np.zeros(len(offsets), np.bool_)
     with pytest.raises(ValueError, match="magic v2 and above"):
-        ks.filter_records(data, keep=nothing, retention=ks.BatchRetention.RETAIN_EMPTY)
+        ks.filter_records(data, keep=nothing, retention=ks.rewrite.BatchRetention.RETAIN_EMPTY)

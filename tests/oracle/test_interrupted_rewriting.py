@@ -1,4 +1,4 @@
-"""A log that was being replaced when we were killed: a broker that trusts its data dir loads it."""
+"""A broker loads a log whose replacement was interrupted by a kill."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import kafkascan as ks
-from kafkascan import log_rewriting
-from kafkascan.files import AtomicFile
+from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.rewrite import log_rewriter as log_rewriting
 from tests.oracle.build import ClassPaths
 from tests.oracle.rebuild import LoadArguments, Rebuild
 
@@ -21,7 +21,7 @@ _GOLDEN = Path(__file__).parents[1] / "golden/kafka-4.4.0/data"
 
 
 class KilledError(BaseException):
-    """Nothing catches it."""
+    """Derives from BaseException, so that no handler catches it."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def rebuild(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def _dying(function: Any, at: int) -> Any:
-    """The same function, which kills us instead of its call of some number."""
+    """Return the function with an exception in place of its n-th call."""
     calls = 0
 
     def call(*arguments: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Batches of kafkajs, a writer that shares no code with the others."""
+"""Batches of kafkajs, an independent writer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRITER = Path(__file__).parent / "kafkajs"
 
 
 def batches() -> list[dict[str, Any]]:
-    """What to write: plain and gzip, keys and values of all kinds."""
+    """Return the records to write: plain and gzip, keys and values of all kinds."""
     rng = random.Random(61)
 
     def some_bytes() -> str | None:

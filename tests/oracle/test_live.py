@@ -1,4 +1,4 @@
-"""Real brokers write; kafkascan has to see in every batch and record what Kafka sees."""
+"""kafkascan reads every batch and record of real brokers as Kafka does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SCENARIOS = [
 
 
 def test_every_scenario_is_played() -> None:
-    """A scenario that is written and in no run would be missed by nobody."""
+    """Every scenario is part of a run."""
     written = {
         value.name
         for module in pkgutil.iter_modules(scenarios.__path__)
@@ -38,7 +38,7 @@ def test_every_scenario_is_played() -> None:
 
 @pytest.mark.parametrize(("run_name", "scenario"), _SCENARIOS)
 def test_scenario_keeps_its_promises(run_name: str, scenario: Scenario, finished: Finished) -> None:
-    """No scenario is hollow: what it is there for really is in the files, says Kafka."""
+    """The files of every scenario have the content that it exists for, according to Kafka."""
     assert finished(run_name).broken_promises(scenario) == []
 
 
@@ -56,7 +56,7 @@ def test_every_field_of_every_record(run_name: str, scenario: Scenario, finished
 
 @pytest.mark.parametrize("run_name", [run.name for run in RUNS])
 def test_no_segment_is_left_out(run_name: str, finished: Finished) -> None:
-    """Also the topics that belong to no scenario are compared."""
+    """Topics that belong to no scenario are compared, too."""
     run = finished(run_name)
     compare_segments([run.described(log) for log in run.segments()])
     compare_all_records([run.records(log) for log in run.segments()])

@@ -1,4 +1,4 @@
-"""Transactions, producers and counts of a running broker's files: as its own tools tell them."""
+"""Transactions, producers and counts of a running broker's files equal those of its tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STEPS = 220
 
 @dataclass
 class Play:
-    """Producers that do at random what producers do, and which of them are in a transaction."""
+    """Producers with random, valid actions, and their open transactions."""
 
     writers: list[Writer]
     dice: random.Random
@@ -144,7 +144,7 @@ def test_producers_are_those_of_describe_producers(live: Live) -> None:
             )
             for row in rows
         }
-        state = ks.read_producer_state(live.folder(partition))
+        state = ks.analysis.read_producer_state(live.folder(partition))
         ours = {
             int(one["producer_id"]): (
                 int(one["producer_epoch"]),
@@ -218,7 +218,7 @@ _TRUE_ALARMS = {
     ("timestamps", "PAST_TIMESTAMP"),
     ("transactions", "HANGING_TRANSACTION"),
 }
-"""What scenarios do on purpose."""
+"""Intended findings of scenarios."""
 
 
 @pytest.mark.parametrize("run_name", [run.name for run in RUNS])
@@ -229,7 +229,7 @@ def test_what_brokers_left_gives_no_false_alarm(run_name: str, finished: Finishe
 
 
 def test_a_transaction_that_hangs_and_what_ends_it(live: Live) -> None:
-    """The last test: the coordinator forgets all of its transactions."""
+    """The last test, because it deletes the coordinator's state."""
     tool = (live.class_paths, live.servers)
     at_once = ("--max-transaction-timeout", "0", "--topic", _TOPIC)
     assert transactions_tool(*tool, "find-hanging", *at_once) == []
@@ -268,7 +268,7 @@ def test_a_transaction_that_hangs_and_what_ends_it(live: Live) -> None:
     ended = ks.read_transactions(live.broker.data_dir)
     assert not ended.is_open.any()
     starts = set(found.spans["first_offset"].tolist())
-    aborted = ended.spans[ended.spans["state"] == ks.TransactionState.ABORTED]
+    aborted = ended.spans[ended.spans["state"] == ks.broker_state.TransactionState.ABORTED]
     assert starts <= set(aborted["first_offset"].tolist())
     stable = last_stable_offsets(live.servers, _PARTITIONS)
     assert [stable[one] for one in _PARTITIONS] == [

@@ -1,4 +1,4 @@
-"""A killed broker's data directory, recovered in different ways: nothing confirmed is lost.
+"""A killed broker's data directory, recovered in different ways, loses no confirmed record.
 
 First by kafkascan. Then by Kafka itself, in the broker or by its classes outside of it: those
 tests are of the harness, that it tells a recovered directory from a damaged one.
@@ -61,7 +61,7 @@ def _assert_nothing_is_lost(broker: KafkaBroker, written: Written) -> None:
 
 
 def _missing(found: Records, written: Records) -> dict[object, list[int]]:
-    """Offsets of confirmed records that are not there or are others."""
+    """Return the offsets of confirmed records that are missing or differ."""
     missing = {
         partition: [
             offset for offset, one in records.items() if found[partition].get(offset) != one
@@ -72,7 +72,7 @@ def _missing(found: Records, written: Records) -> dict[object, list[int]]:
 
 
 def _lose_indexes(directory: Path) -> None:
-    """Leave nothing that a broker could rely on: deleted, full of lies, or torn."""
+    """Delete, falsify or truncate all files that a broker could rely on."""
     for number, path in enumerate(sorted(directory.iterdir())):
         if path.suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
             if number % 3 == 0:
@@ -94,12 +94,12 @@ def test_what_kafkascan_recovers_is_served_as_it_is(
     assert [one.error for one in done.partitions] == [None] * len(partitions)
     assert done.is_in_order
     assert done.is_marked_clean
-    marked = ks.read_clean_shutdown(data_dir / ".kafka_cleanshutdown")
+    marked = ks.broker_state.read_clean_shutdown(data_dir / ".kafka_cleanshutdown")
     assert marked.broker_epoch == killed.broker_epoch
     with _started(tmp_path / "broker", class_paths) as (broker, start):
         assert start.logs >= len(partitions)
         assert start.recovered_logs == start.recovered_segments == start.unclean_elections == 0
-        with pytest.raises(ks.LogDirInUseError):
+        with pytest.raises(ks.format.LogDirInUseError):
             ks.recover(data_dir, write=True)
         _assert_nothing_is_lost(broker, killed)
 
@@ -107,7 +107,7 @@ def test_what_kafkascan_recovers_is_served_as_it_is(
 def test_the_broker_finds_what_kafkascan_finds(
     killed: Written, class_paths: ClassPaths, tmp_path: Path
 ) -> None:
-    """Thousands of questions, with the indexes of our recovery, and without them."""
+    """Thousands of lookups with and without the indexes of our recovery."""
     data_dir = copy_data_dir(killed.data_dir, tmp_path / "broker")
     ks.recover(data_dir, write=True, truncate=True, interval_bytes=100, recovery_point=0)
     choice = random.Random(7)
@@ -148,7 +148,7 @@ def test_the_broker_recovers_what_it_wrote(
 def test_the_classes_outside_do_what_the_broker_does(
     killed: Written, class_paths: ClassPaths, tmp_path: Path
 ) -> None:
-    """Byte for byte; only that a broker that serves again begins a leader epoch."""
+    """Files are equal, except that a broker that serves again starts a leader epoch."""
     data_dir = copy_data_dir(killed.data_dir, tmp_path / "broker")
     names = [f"{topic}-{partition}" for topic, partition in killed.acknowledged]
     for name in names[::2]:
@@ -172,7 +172,7 @@ def _cut_tail(directory: Path) -> None:
 def recovered_outside(
     killed: Written, class_paths: ClassPaths, tmp_path: Path
 ) -> Callable[[Callable[[Path], None]], Path]:
-    """Gives a data directory that Kafka's classes recovered and that is marked as clean.
+    """Return a data directory that Kafka's classes recovered, marked as clean.
 
     Each partition's directory is passed to a function before.
     """
@@ -221,7 +221,7 @@ def test_lookups_find_what_was_written(
     killed: Written, class_paths: ClassPaths, tmp_path: Path
 ) -> None:
     copy_data_dir(killed.data_dir, tmp_path)
-    # Timestamps rise by 10 with each offset.
+    # Timestamps increase by 10 with each offset.
     count = _LOAD.rounds * _LOAD.records_per_round
     times = range(T0, T0 + 10 * count, 7)
     with _started(tmp_path, class_paths) as (broker, _):

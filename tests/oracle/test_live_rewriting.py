@@ -1,4 +1,4 @@
-"""Partitions that were converted, restamped and scrubbed, served by a broker as they are."""
+"""A broker serves partitions that were converted, restamped and scrubbed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def killed(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def _rewrite(directory: Path) -> None:
-    """Each topic in another way, in place or by a folder that takes its place."""
+    """Rewrite each topic in another way, in place or by replacing its directory."""
     other = directory.with_name("other")
     keep = ks.without_keys([_SECRET])
     if directory.name == "idempotent-none-0":
@@ -80,8 +80,10 @@ def test_a_broker_serves_what_was_written_anew(
     try:
         start = start_and_time(broker)
         assert start.recovered_logs == start.recovered_segments == 0
-        with pytest.raises(ks.LogDirInUseError):
-            ks.scrub_log(data_dir / "idempotent-lz4-0", keep=ks.without_offsets(0), in_place=True)
+        with pytest.raises(ks.format.LogDirInUseError):
+            ks.scrub_log(
+                data_dir / "idempotent-lz4-0", keep=ks.rewrite.without_offsets(0), in_place=True
+            )
         found = consume_all(broker.bootstrap_servers, killed.acknowledged)
         committed = killed.committed()
         transactional = {one: of for one, of in committed.items() if one[0] == "transactional"}

@@ -1,4 +1,4 @@
-"""A data directory with damage in its logs, salvaged: a real broker serves all that was kept."""
+"""A real broker serves all kept records of a salvaged data directory."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def written(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def _damage(log: Path, choice: random.Random) -> set[int]:
-    """Hurt some batches in all ways there are; returns the offsets of records that are gone."""
+    """Damage batches in all ways; return the offsets of the lost records."""
     batches = ks.scan_batches(log, on_corrupt="stop").batches
     data = bytearray(log.read_bytes())
-    # Not the last one, and none beside another: what is mended is so by its neighbours.
-    data_rows = np.flatnonzero(~ks.is_control(batches))[:-1:2]
+    # Neither the last batch nor adjacent ones: headers are repaired from their neighbours.
+    data_rows = np.flatnonzero(~ks.batches.is_control(batches))[:-1:2]
     lost: set[int] = set()
     for number, row in enumerate(sorted(choice.sample(data_rows.tolist(), min(5, len(data_rows))))):
-        start, size = int(batches["position"][row]), int(ks.size_in_bytes(batches)[row])
+        start, size = int(batches["position"][row]), int(ks.batches.size_in_bytes(batches)[row])
         if number == 0:  # a field that no checksum covers, but for the leader epoch
             data[start + choice.choice([3, 9, 16])] ^= 1 << choice.randrange(5)
             continue
@@ -53,7 +53,7 @@ def _damage(log: Path, choice: random.Random) -> set[int]:
         else:
             data[start + 8 : start + 12] = choice.randbytes(4)
             data[start + size - 1] ^= 1
-        first, last = int(batches["base_offset"][row]), int(ks.last_offset(batches)[row])
+        first, last = int(batches["base_offset"][row]), int(ks.batches.last_offset(batches)[row])
         lost.update(range(first, last + 1))
     log.write_bytes(data)
     return lost
@@ -92,7 +92,7 @@ def test_all_that_is_kept_is_served(
 def test_kafka_itself_gives_up_what_salvage_keeps(
     written: Written, class_paths: ClassPaths, tmp_path: Path
 ) -> None:
-    """One bit, left to the broker: otherwise the test above would prove little."""
+    """Without salvage, the broker fails on one flipped bit."""
     data_dir = copy_data_dir(written.data_dir, tmp_path / "broker")
     partition = ("idempotent-lz4", 0)
     records = written.acknowledged[partition]

@@ -1,4 +1,4 @@
-"""Damaged batches: what Kafka's readers accept, kafkascan accepts; what they refuse, it refuses.
+"""Damaged batches: kafkascan accepts and refuses the same batches as Kafka's readers.
 
 Checksums are right, so that the readers themselves have to notice. Of the few thousand mutants
 about half are still read by Kafka, as other records than before or the same.
@@ -41,7 +41,7 @@ Readings = dict[Kind, tuple[list[Mutant], bytes, KafkaReading]]
 
 @pytest.fixture(scope="module")
 def readings(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -> Readings:
-    """The mutants of each kind of batch, the log that they make, and what Kafka says of it."""
+    """The mutants of each kind of batch, their log, and Kafka's reading of it."""
     directory = tmp_path_factory.mktemp("mutants")
     groups = {kind: list(group) for kind, group in groupby(mutants(), lambda one: one.source_kind)}
     logs = [directory / f"magic-{magic}-codec-{codec}.log" for magic, codec in groups]
@@ -57,7 +57,7 @@ def readings(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) 
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What Kafka and kafkascan say of one mutant: records, or why there are none."""
+    """The records or errors of Kafka and kafkascan for one mutant."""
 
     mutant: Mutant
     kafka: list[RecordFields] | str
@@ -72,7 +72,7 @@ class Verdicts:
 
     @property
     def name(self) -> str:
-        """One of: same, other, neither reads it, only Kafka, only we."""
+        """Return one of: same, other, neither reads it, only Kafka, only we."""
         if isinstance(self.kafka, str):
             return "only we" if isinstance(self.ours, list) else "neither"
         if not isinstance(self.ours, list):
@@ -85,46 +85,46 @@ class Verdicts:
 
 
 def _size_beyond_the_heap(one: Verdicts) -> bool:
-    """Kafka makes room for a message inside of a wrapper before it looks whether there is that
-    much (DataLogInputStream.nextBatch). Above the heap's size that is an OutOfMemoryError; below
-    it the message is left out, which we do for every size.
+    """Kafka allocates a message inside a wrapper before it checks the remaining size
+    (DataLogInputStream.nextBatch). Above the heap's size that is an OutOfMemoryError; below it
+    the message is skipped, as kafkascan does for every size.
     """
     return one.name == "only we" and str(one.kafka).startswith("java.lang.OutOfMemoryError")
 
 
 def _no_records_in_garbage(one: Verdicts) -> bool:
-    """Kafka's own iterators disagree about a compressed batch that says it has no records:
-    iterator() looks at no byte, as we do; streamingIterator() opens the stream first.
+    """Kafka's iterators disagree about a compressed batch whose count is 0: iterator() reads no
+    byte, as kafkascan does; streamingIterator() opens the stream first.
     """
     return one.name == "only we" and one.ours == [] and one.mutant.source_kind[0] == 2
 
 
 def _second_gzip_header(one: Verdicts) -> bool:
-    """GZIPInputStream.readTrailer, a matter of the JDK: where what follows a member begins like
-    another one, but its header has no end, Java ignores it.
+    """GZIPInputStream.readTrailer of the JDK ignores bytes after a member that start like another
+    member with a truncated header.
     """
     data, codec = one.mutant.data, one.mutant.codec
     return (
         one.name == "only Kafka"
         and codec == _GZIP
         and data.count(b"\x1f\x8b\x08") > 1
-        and "the data is cut off" in one.our_reason
+        and "the data is truncated" in one.our_reason
     )
 
 
 def _second_zstd_frame(one: Verdicts) -> bool:
-    """ZstdInputStreamNoFinalizer remembers that a frame was finished until it fills its buffer
-    again: the end of later frames in the same buffer may be missing.
+    """ZstdInputStreamNoFinalizer stores that a frame is finished until it refills its buffer: the
+    end of later frames in the same buffer may be missing.
     """
-    is_cut = any(
+    is_truncated = any(
         words in one.our_reason
-        for words in ("a frame is cut off", "bytes remain behind", "not enough data for frame")
+        for words in ("a frame is truncated", "trailing bytes after", "not enough data for frame")
     )
-    return one.name == "only Kafka" and one.mutant.codec == _ZSTD and is_cut
+    return one.name == "only Kafka" and one.mutant.codec == _ZSTD and is_truncated
 
 
 def _dependent_lz4_blocks(one: Verdicts) -> bool:
-    """We read frames whose blocks depend on each other; Kafka does not."""
+    """kafkascan reads frames with dependent blocks; Kafka does not."""
     return one.name == "only we" and "Dependent block stream is unsupported" in str(one.kafka)
 
 
@@ -147,14 +147,14 @@ def test_the_same_records_or_none(kind: Kind, readings: Readings) -> None:
     shown = "\n".join(str(one) for one in unknown[:10])
     assert not unknown, f"{len(unknown)} of {len(verdicts)} mutants\n{shown}"
     assert len(differ) <= _LARGEST_TOLERATED_SHARE * len(verdicts)
-    # The mutants are worth something: both verdicts are frequent.
+    # Both verdicts are frequent.
     names = Counter(one.name for one in verdicts)
     assert len(verdicts) >= 300
     assert min(names["same"], names["neither"]) >= len(verdicts) // 10, names
 
 
 def test_iter_records_says_the_same(readings: Readings) -> None:
-    """From anywhere in the log it gives what Kafka reads, up to a batch that is damaged."""
+    """From any position, it returns the records that Kafka reads, up to a damaged batch."""
     compared = 0
     for group, log, kafka in readings.values():
         batches = ks.scan_batches(log).batches
@@ -169,7 +169,7 @@ def test_iter_records_says_the_same(readings: Readings) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_header_keys_that_are_not_utf8(seed: int, class_paths: ClassPaths, tmp_path: Path) -> None:
-    """Kafka makes strings of them, and replaces what is none."""
+    """Kafka converts them to strings and replaces invalid UTF-8."""
     dice = random.Random(seed)
     edges = bytes.fromhex("41 7f 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ed ee ef f0 f1 f4 f5 f8 ff")
     keys = [bytes(dice.choices(edges, k=dice.randrange(1, 7))) for _ in range(5000)]

@@ -1,4 +1,4 @@
-"""The oracle of recovery itself: Kafka's classes do in it what they do in a broker."""
+"""Kafka's classes behave in the recovery oracle as in a broker."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _BY_NAME = {
 _STOPPED = [name for name in _BY_NAME if "killed" not in name]
 _INTERVALS = {"kafka-4.4.0/small-segments-0": 200}
 _WRITTEN_OTHERWISE = {
-    # Each stop of the broker left an entry in the time index.
+    # Each stop of the broker appended an entry to the time index.
     "kafka-4.4.0/leader-epochs-0",
-    # Kafka 2.8 noted the last offset of the whole request, of which a message is a part.
+    # Kafka 2.8 stored the last offset of the request, which contains several messages.
     "kafka-2.8.2/magic-small-segments-0",
 }
 
@@ -60,7 +60,7 @@ def test_producers_are_rebuilt_without_their_snapshots(
     assert snapshots
     for snapshot in snapshots:
         (directory / snapshot).unlink()
-    # At the records' own time, so that no producer is too old.
+    # At the time of the records, so that no producer has expired.
     now = 1_714_000_000_000
     assert _of_kind(rebuild.expected_after_load(directory, now=now), ".snapshot") == snapshots
 
@@ -111,13 +111,13 @@ def test_a_segment_by_itself_is_rebuilt_as_when_the_log_is_loaded(rebuild: Rebui
 def test_every_offset_is_found_in_its_batch(rebuild: Rebuild) -> None:
     directory = _BY_NAME["kafka-4.4.0/codecs-librdkafka-0"]
     batches = ks.scan_batches(directory / f"{0:020}.log").batches
-    end = int(ks.last_offset(batches)[-1]) + 1
+    end = int(ks.batches.last_offset(batches)[-1]) + 1
     answers = rebuild.lookup(directory, offsets=range(end + 1))["offsets"]
-    rows = np.searchsorted(ks.last_offset(batches), np.arange(end))
+    rows = np.searchsorted(ks.batches.last_offset(batches), np.arange(end))
     expected = zip(
         batches["base_offset"][rows].tolist(),
         batches["position"][rows].tolist(),
-        ks.size_in_bytes(batches)[rows].tolist(),
+        ks.batches.size_in_bytes(batches)[rows].tolist(),
         strict=True,
     )
     assert [tuple(one["translated"]) for one in answers[:end]] == list(expected)
@@ -142,19 +142,19 @@ def test_the_same_seed_gives_the_same_directories(rebuild: Rebuild, tmp_path: Pa
 
 
 def test_the_damaged_directories_are_worth_something(rebuild: Rebuild, tmp_path: Path) -> None:
-    """Most of them are loaded, many are cut, some are what Kafka gives up on."""
-    fates: Counter[str] = Counter()
+    """Most directories are loaded, many are truncated, and Kafka refuses a few."""
+    outcomes: Counter[str] = Counter()
     for one in damaged_dirs(tmp_path, rebuild, 200, seed=1):
         before = read_files(one.directory)
         outcome = rebuild.outcome_of_load(one.directory, one.arguments)
         logs = _of_kind(outcome.files, ".log")
-        fates["refused"] += outcome.is_refused
-        fates["recovered"] += bool(outcome.recovered)
-        fates["logs changed"] += logs != _of_kind(before, ".log")
-        fates["transactions"] += any(_of_kind(outcome.files, ".txnindex").values())
-        fates["snapshots"] += any(
+        outcomes["refused"] += outcome.is_refused
+        outcomes["recovered"] += bool(outcome.recovered)
+        outcomes["logs changed"] += logs != _of_kind(before, ".log")
+        outcomes["transactions"] += any(_of_kind(outcome.files, ".txnindex").values())
+        outcomes["snapshots"] += any(
             len(one) > 10 for one in _of_kind(outcome.files, ".snapshot").values()
         )
-    assert fates["refused"] < 40, fates
-    assert min(fates[name] for name in ("recovered", "logs changed", "snapshots")) > 20, fates
-    assert fates["transactions"] > 10, fates
+    assert outcomes["refused"] < 40, outcomes
+    assert min(outcomes[name] for name in ("recovered", "logs changed", "snapshots")) > 20, outcomes
+    assert outcomes["transactions"] > 10, outcomes

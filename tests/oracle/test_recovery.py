@@ -1,4 +1,4 @@
-"""Recovery, held against Kafka's own: the same files, byte for byte, or the same refusal."""
+"""Recovery compared with Kafka's: equal files, byte for byte, or the same refusal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rebuild(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -
         yield running
 
 
-def recovered(directory: Path, arguments: LoadArguments) -> ks.PartitionRecovery:
+def recovered(directory: Path, arguments: LoadArguments) -> ks.recovery.PartitionRecovery:
     done = ks.recover(
         directory,
         write=True,
@@ -48,7 +48,7 @@ def recovered(directory: Path, arguments: LoadArguments) -> ks.PartitionRecovery
 
 
 def that_stay(files: Files) -> Files:
-    """Kafka deletes in the background: what is about to go is gone.
+    """Return the files without those that Kafka deletes in the background.
 
     It leaves a preallocated index, all zeros, where a replacement had none.
     """
@@ -61,7 +61,7 @@ def that_stay(files: Files) -> Files:
 
 def without_left_whole(files: Files) -> Files:
     """
-    Leave out the indexes of segments that were split, and stay whole as well.
+    Remove the indexes of segments that were split and also kept.
 
     Below the recovery point Kafka splits a segment whose indexes were bad, and goes on beside the
     parts with the whole, with indexes as they were when it saw that it must be split.
@@ -77,7 +77,7 @@ def without_left_whole(files: Files) -> Files:
 
 
 def verdict(rebuild: Rebuild, one: DamagedDir) -> str:
-    """Recover copies of a directory both ways; fail if that differs."""
+    """Recover copies of a directory both ways; fail if the results differ."""
     expected = rebuild.outcome_of_load(one.directory, one.arguments)
     copy = rebuild.copy_of(one.directory)
     found = recovered(copy, one.arguments)
@@ -100,7 +100,7 @@ def test_damaged_directories(rebuild: Rebuild, tmp_path: Path) -> None:
     damage: Counter[str] = Counter()
     for number in range(COUNT):
         one = damaged_dir(tmp_path / str(number), rebuild, seed=f"{SEED}/{number}")
-        # What a broker does after a clean end is to believe all there is.
+        # After a clean shutdown, a broker trusts all files.
         one = replace(one, arguments=replace(one.arguments, clean_shutdown=False))
         verdicts[verdict(rebuild, one)] += 1
         damage.update(one.what[1:])
@@ -164,7 +164,7 @@ def test_first_batch_again_and_again(
 
 
 def questions(directory: Path) -> tuple[list[int], list[int]]:
-    """Offsets and timestamps to ask for: all that are there, and those around them."""
+    """Return the offsets and timestamps to look up: all existing ones, and their neighbours."""
     offsets, timestamps = {0}, {0}
     for log in directory.glob("*.log"):
         scan = ks.scan_batches(log, on_corrupt="stop")
@@ -183,7 +183,7 @@ def questions(directory: Path) -> tuple[list[int], list[int]]:
     )
 
 
-def location(found: ks.BatchLocation | None) -> list[Any] | None:
+def location(found: ks.logs.BatchLocation | None) -> list[Any] | None:
     return None if found is None else [found.position, found.size_in_bytes]
 
 
@@ -195,7 +195,7 @@ def test_lookups(rebuild: Rebuild, tmp_path: Path, path: Path) -> None:
     shutil.copytree(path, directory)
     recovered(directory, LoadArguments(interval_bytes=100))
     for log in directory.glob("*.log"):
-        # Where batches have no timestamps, Kafka takes the file's; it shall find nothing there.
+        # For batches without timestamps, Kafka uses the file's time; it must find no record there.
         os.utime(log, (-1, -1))
     if not any(log.stat().st_size for log in directory.glob("*.log")):
         pytest.skip("there is nothing in it")

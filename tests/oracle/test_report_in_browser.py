@@ -1,4 +1,4 @@
-"""The report in a real browser: nothing is loaded, nothing runs, nothing sticks out."""
+"""The report in a real browser: it loads and runs nothing and fits the page."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_page(browser: Any, page_file: Path, scheme: str, width: int) -> Non
     assert page.title() == "<b>&title"
     assert page.locator("script, img, iframe, link, object, h1 b").count() == 0
     assert page.locator("figure svg").count() == 6
-    # Names are text, also in plots.
+    # Names are text, in plots, too.
     text = page.locator("main").text_content()
     assert "<script>alert(1)<!--" in text
     assert "\\x1b[31mred\\u202e" in text

@@ -1,4 +1,4 @@
-"""Header fields written anew are Kafka's own, byte for byte."""
+"""Rewritten header fields equal Kafka's, byte for byte."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_offsets(rewrites: Rewrites) -> None:
     dice = random.Random("offsets")
     for data in _logs():
         batches = ks.scan_batches(data, on_corrupt="stop").batches
-        offsets = ks.last_offset(batches) + dice.choice([1, 77, 1 << 40])
-        whole = data[: int(ks.size_in_bytes(batches).sum())]
+        offsets = ks.batches.last_offset(batches) + dice.choice([1, 77, 1 << 40])
+        whole = data[: int(ks.batches.size_in_bytes(batches).sum())]
         ours = ks.restamp(whole, batches, last_offset=offsets)
         assert ours.tobytes() == rewrites.restamp(whole, lastOffsets=offsets.tolist())
         assert ours.tobytes() != whole

@@ -1,4 +1,4 @@
-"""A query gets the same rows from Spark's own Kafka source and from the broker's files."""
+"""A query returns the same rows from Spark's Kafka source and from the broker's files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.oracle.stage import T0, Stage, messages
 
 pytestmark = pytest.mark.oracle
 
-# Without those that the broker has for itself, or has to be restarted for.
+# Without internal topics, and without scenarios that restart the broker.
 _PLAYED = [
     scenario
     for scenario in STOPPED_SCENARIOS
@@ -33,7 +33,7 @@ KAFKA_ROWS = (
 
 @pytest.fixture(scope="module")
 def stage(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """A broker that goes on to run."""
+    """A broker that keeps running."""
     directory = tmp_path_factory.mktemp("live") / "broker"
     with KafkaBroker(directory, class_paths) as broker:
         log_file = directory / "clients.log"
@@ -65,7 +65,7 @@ class Both:
         return {"path": str(self._stage.broker.data_dir), "topics": topics} | _texts(options)
 
     def rows(self, topics: str, **options: object) -> tuple[str, list[str]]:
-        """What all of them find: they have to agree."""
+        """Return the result of all sources, which must agree."""
         ours = self.files(topics, **options)
         if "kafka.isolation.level" in ours:
             ours["isolationLevel"] = ours.pop("kafka.isolation.level")
@@ -120,7 +120,7 @@ def test_offsets(both: Both) -> None:
 def test_times(both: Both) -> None:
     topics = "small-segments,partitions"
     everything = both.rows(topics)[1]
-    # One partition is empty: no record of it is late enough.
+    # One partition is empty: none of its records is late enough.
     latest = {"startingOffsetsByTimestampStrategy": "latest"}
     late = both.rows(topics, startingTimestamp=T0 + 4, **latest)[1]
     assert 400 < len(late) < len(everything)
@@ -129,12 +129,12 @@ def test_times(both: Both) -> None:
     far = {"startingTimestamp": T0 + 10**9}
     assert both.rows(topics, **far, **latest)[1] == []
     for source, options in (("kafka", both.kafka), ("kafkascan", both.files)):
-        with pytest.raises(RuntimeError, match=r"No offset matched|as late as startingTimestamp"):
+        with pytest.raises(RuntimeError, match=r"No offset matched|at or after startingTimestamp"):
             both._spark.ask("rows", source=source, options=options(topics, **far))
 
 
 def test_committed(both: Both) -> None:
-    """Commits, aborts, and a transaction that is open still."""
+    """Commits, aborts, and an open transaction."""
     everything = both.rows("transactions,headers")[1]
     committed = both.rows("transactions,headers", kafka_isolation_level="read_committed")[1]
     assert 15 < len(committed) < len(everything)

@@ -1,4 +1,4 @@
-"""What a broker refuses is found, and named as it names it; what it takes has no findings."""
+"""Validation finds what a broker refuses, under Kafka's names, and nothing that it accepts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Dice = random.Random
 
 
 def _sound_v2(dice: Dice) -> bytes:
-    """What a producer sends: offsets from 0, one by one."""
+    """Return a batch as a producer sends it: consecutive offsets from 0."""
     while True:
         data, _ = random_batch_v2(dice, 0, dice.randrange(5))
         (row,) = ks.scan_batches(data).batches
@@ -76,7 +76,7 @@ def _old(dice: Dice) -> bytes:
 
 
 def _odd_wrapper(dice: Dice) -> bytes:
-    """A compressed message with something in it that must not be there."""
+    """Return a compressed message with invalid content."""
     magic = dice.randrange(2)
     message = (message_v0, message_v1)[magic]
     inner = [bytearray(message(b"k", b"v", offset=at)) for at in range(3)]
@@ -106,7 +106,7 @@ _KINDS: list[Callable[[Dice], bytes]] = [
 
 
 def _cases() -> Iterator[tuple[str, bytes, dict[str, Any], dict[str, Any]]]:
-    """Bytes, and what an append of them is like: as we say it, and as the oracle does."""
+    """Bytes to append, with the arguments for kafkascan and for the oracle."""
     dice = random.Random("validation")
     for _ in range(_ROUNDS):
         kind = dice.choice(_KINDS)
@@ -148,7 +148,7 @@ def _verdict_of_kafka(rewrites: Rewrites, data: bytes, origin: str, options: Any
 
 
 def _is_refused_later(refused: RefusedError) -> bool:
-    """What is beyond the validator: the state of producers, and Kafka's own slips with batches
+    """Cases outside of the validator: producer state, and Kafka's own errors with batches
     that its coordinators never write.
     """
     return refused.kind == "UnsupportedOperationException" or any(

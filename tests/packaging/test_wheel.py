@@ -1,48 +1,88 @@
-"""The wheel installs into an empty environment without a compiler, and scans a file."""
+"""The source archive is complete; the wheel made from it works without a compiler."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SEGMENT = ROOT / "tests/golden/kafka-4.4.0/data/codecs-java-0/00000000000000000000.log"
+from tests.support.paths import GOLDEN, ROOT
+
+MODULES = {path.stem for path in (ROOT / "kafkascan" / "_core").glob("*.pyx")} | {"_cyutility"}
+SEGMENT = GOLDEN / "kafka-4.4.0/data/codecs-java-0/00000000000000000000.log"
+
+# Both tests use one wheel, so one process runs them.
+pytestmark = pytest.mark.xdist_group("packaging")
+
+
+def build(kind: str, source: Path, folder: Path) -> Path:
+    command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", folder]
+    result = subprocess.run([*command, source], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    (path,) = folder.iterdir()
+    return path
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stderr
-    (path,) = folder.glob("*.whl")
-    return path
+    """
+    A wheel built from the source archive alone.
+
+    What the Makefile compiled from the same sources is copied there. setup.py compiles again
+    whatever is older than its sources.
+    """
+    clone = tmp_path_factory.mktemp("clone") / "kafkascan"
+    leave_out = shutil.ignore_patterns(".*", "build", "dist", "target", "*.so", "__pycache__")
+    shutil.copytree(ROOT, clone, ignore=leave_out)  # a build writes beside its sources
+    archive = build("sdist", clone, tmp_path_factory.mktemp("sdist"))
+    unpacked = tmp_path_factory.mktemp("source")
+    with tarfile.open(archive) as file:
+        file.extractall(unpacked, filter="data")
+    (source,) = unpacked.iterdir()
+    for folder in (ROOT / "build").glob("*"):
+        if folder.name.startswith(("cython", "lib")):
+            shutil.copytree(folder, source / "build" / folder.name, ignore=_not_compiled)
+    return build("wheel", source, tmp_path_factory.mktemp("wheel"))
+
+
+def _not_compiled(_folder: str, names: list[str]) -> list[str]:
+    """Name the files that are no compiled modules of today, which would get into the wheel."""
+    ends = (".so", ".c", ".h")
+    return [
+        name
+        for name in names
+        if "." in name and not (name.endswith(ends) and name.split(".")[0] in MODULES)
+    ]
 
 
 def test_the_wheel_holds_the_package_and_its_types_only(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
+    names = set(zipfile.ZipFile(wheel).namelist())
+    package = ROOT / "kafkascan"
+    sources = [path for path in package.rglob("*") if path.suffix in (".py", ".pyi", ".j2")]
+    assert {str(path.relative_to(ROOT)) for path in sources} <= names
     assert "kafkascan/py.typed" in names
-    assert "kafkascan/_core/batches.pyi" in names
-    modules = len(list((ROOT / "kafkascan" / "_core").glob("*.pyx")))
-    assert sum(name.endswith(".so") for name in names) == modules
+    compiled = {Path(name).name.split(".")[0] for name in names if name.endswith(".so")}
+    assert compiled == MODULES
     assert not [name for name in names if name.endswith((".pyx", ".pxd", ".c", ".h"))]
-    assert not [name for name in names if name.startswith("tests")]
+    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {
+        "kafkascan", "pyspark_kafkascan",
+    }  # fmt: skip
 
 
 def test_it_works_without_a_compiler(wheel: Path, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
-    no_compiler = os.environ | {"PATH": str(python.parent), "CC": "/nonexistent"}
-    subprocess.run(
-        [python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", f"{wheel}[cli]"],
-        env=no_compiler,
-        check=True,
-    )
+    no_compiler = os.environ | {"PATH": str(python.parent), "CC": "/nonexistent", "PYTHONPATH": ""}
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+    options = ["--quiet", "--no-compile", "--only-binary", ":all:"]
+    command = [*pip, "install", *options, f"{wheel}[cli]"]
+    subprocess.run(command, env=no_compiler, cwd=tmp_path, check=True)
     result = subprocess.run(
         [python.parent / "kafkascan", "verify", SEGMENT, "--format", "csv"],
         env=no_compiler,

@@ -39,14 +39,14 @@ class Cluster:
         ]
 
     def kill_worker(self, worker: int) -> None:
-        """End a worker as a crash would; its executors find out by themselves."""
+        """Kill a worker as a crash would; its executors detect it."""
         self.workers[worker].send_signal(signal.SIGKILL)
         self.workers[worker].wait(_WAIT)
 
 
 @contextmanager
 def running_cluster(java_home: str, folder: Path) -> Iterator[Cluster]:
-    """Start a cluster; end its processes at last."""
+    """Start a cluster and end its processes after use."""
     with ExitStack() as stack:
         log = folder / "master.log"
         master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"]

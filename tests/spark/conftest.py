@@ -1,8 +1,9 @@
-"""One session of Spark for all tests that need one."""
+"""Fixtures: Java, one shared session of Spark, and an S3 server."""
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,15 +22,25 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
-    # Plans of a few rows are not made better by what was learnt of their first half.
+    # Adaptive plans do not pay off for a few rows.
     "spark.sql.adaptive.enabled": "false",
     "spark.log.level": "ERROR",
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one process of pytest-xdist run all tests that share a JVM or a store."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "cluster" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("spark-cluster"))
+        elif "spark" in fixtures or "store" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
 def java_home() -> str:
-    """A Java; without one, what needs it is skipped."""
+    """The home of a Java; tests that need it are skipped without one."""
     pytest.importorskip("pyspark", reason="pyspark is not installed: make .venv/.dev")
     home = find_java()
     if home is None:
@@ -37,13 +48,25 @@ def java_home() -> str:
     os.environ["JAVA_HOME"] = home
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    # None of the JVMs lives long enough for the better compiler to pay.
+    # No JVM runs long enough for the optimizing compiler to pay off.
     os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     return home
 
 
 @pytest.fixture(scope="session")
-def spark(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def connect_port() -> int:
+    """The port of the Spark Connect server, which runs in the session's JVM."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="session")
+def spark(
+    java_home: str, connect_port: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """A classic session; all tests of a process share its JVM."""
     from pyspark.sql import SparkSession
 
     from kafkascan import spark as kafkascan_spark
@@ -52,6 +75,8 @@ def spark(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     builder = SparkSession.builder.master("local[2]").appName("kafkascan tests")
     conf = LOCAL | kafkascan_spark.recommended_conf()
     conf["spark.sql.warehouse.dir"] = str(folder / "warehouse")
+    conf |= {"spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin"}
+    conf |= {"spark.connect.grpc.binding.port": str(connect_port)}
     for name, value in conf.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
@@ -62,7 +87,7 @@ def spark(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """An S3 server of its own, with the golden logs in a bucket."""
+    """The options of a local S3 server, with the golden logs in a bucket."""
     from tests.spark.logs import DATA
 
     server = pytest.importorskip("moto.server", reason="moto is not installed: make .venv/.dev")

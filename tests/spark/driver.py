@@ -1,41 +1,39 @@
-"""A driver of its own: does what lines of JSON on stdin say, and prints what it found as JSON.
+"""A driver in a process of its own: receives commands as lines of JSON and answers in JSON.
 
-python -m tests.spark.driver MASTER
+spark-submit … driver.py PORT
+python -m tests.spark.driver sc://HOST:PORT PORT
 """
 
 from __future__ import annotations
 
 import json
-import os
+import runpy
+import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from kafkascan.spark import frames, jobs, register
-from kafkascan.spark.exports import export_task
-from kafkascan.spark.files import list_files
-from kafkascan.spark.options import Options
-from kafkascan.spark.plan import plan
-from kafkascan.spark.scan import scan_task
-from kafkascan.spark.schemas import ddl
-from tests.spark.conftest import LOCAL
-from tests.spark.logs import multiset
-
-_VIEWS: dict[str, dict[str, Any]] = {
-    "records": {"includeHeaders": True, "maxPartitionBytes": 150_000, "openCostInBytes": 1000},
-    "batches": {"checkCrcs": True},
-}
+from kafkascan.spark import jobs, register
+from kafkascan.spark.jobs import fleet_jobs
+from kafkascan.spark.jobs.export_tasks import export_task
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.options.view_schemas import ddl
+from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.planning.task_plan import plan
+from kafkascan.spark.readers import frames
+from kafkascan.spark.rows.task_scan import scan_task
+from tests.spark.logs import VIEWS, multiset
 
 
 def views(spark: SparkSession, path: str) -> dict[str, Any]:
-    """Every view by both doors; on a cluster, Spark finds the data source by itself."""
+    """Every view by both APIs; on a cluster, Spark discovers the data source by itself."""
     found: dict[str, Any] = {}
-    for view, options in _VIEWS.items():
+    for view, options in VIEWS.items():
         reader = spark.read.format("kafkascan").options(view=view, **options)
         source = reader.load(path)
         frame = frames.view(spark, view, path, **options)
@@ -53,7 +51,7 @@ def export(spark: SparkSession, path: str, output: str) -> dict[str, Any]:
 
 
 def speculated(spark: SparkSession, path: str, output: str, marks: str) -> dict[str, Any]:
-    """Rows and an export, where one task does all its work and then does not end."""
+    """Rows and an export, where one task finishes its work and then does not end."""
 
     def slow(work: Any, name: str) -> Any:
         def run(task: Any, argument: Any) -> Iterator[Any]:
@@ -71,15 +69,15 @@ def speculated(spark: SparkSession, path: str, output: str, marks: str) -> dict[
     tasks = plan(list_files(options), options)
     rows = frames.map_tasks(spark, tasks, slow(scan_task, "rows"), options, ddl(options.schema()))
     found = multiset(rows.toArrow().to_pylist())
-    jobs.export_task = slow(export_task, "export")
+    fleet_jobs.export_task = slow(export_task, "export")
     try:
         return {"rows": found} | export(spark, path, output)
     finally:
-        jobs.export_task = export_task
+        fleet_jobs.export_task = export_task
 
 
 def shipped(spark: SparkSession, path: str) -> dict[str, Any]:
-    """Where the executors take kafkascan from, and what it finds there."""
+    """The path that executors import kafkascan from, and a count of records."""
 
     def find(batches: Any) -> Any:
         import kafkascan
@@ -91,30 +89,45 @@ def shipped(spark: SparkSession, path: str) -> dict[str, Any]:
     return {"file": row.file, "rows": frames.records(spark, path).count()}
 
 
-def session(master: str) -> SparkSession:
-    """A session on a cluster, or of Spark Connect."""
-    if master.startswith("connect:"):
-        spark = SparkSession.builder.remote(master.removeprefix("connect:")).getOrCreate()
-        register(spark)  # there, Spark finds no data source by itself
-        return spark
-    builder = SparkSession.builder.master(master)
-    conf = {"spark.executor.memory": "500m", "spark.cores.max": "2", "spark.executor.cores": "1"}
-    # A task that takes longer than others is started again, on the other worker.
-    conf |= {"spark.speculation": "true", "spark.speculation.interval": "100ms"}
-    conf |= {"spark.speculation.quantile": "0.5", "spark.speculation.minTaskRuntime": "2s"}
-    for name, value in (LOCAL | conf | json.loads(os.environ["SPARK_TEST_CONF"])).items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+def from_py_files(spark: SparkSession, path: str) -> dict[str, int]:
+    """Count the records per topic, whose names a module of ``--py-files`` changes."""
+
+    def shout(batches: Iterator[Any]) -> Iterator[Any]:
+        import shouting
+
+        for batch in batches:
+            names = [shouting.loud(name) for name in batch.column("topic").to_pylist()]
+            yield batch.from_pydict({"topic": names})
+
+    frame = spark.read.format("kafkascan").load(path).select("topic")
+    counts = frame.mapInArrow(shout, "topic string").groupBy("topic").count().collect()
+    return {row["topic"]: row["count"] for row in counts}
+
+
+def job(spark: SparkSession, main: str, path: str) -> None:
+    """Run a job as spark-submit runs it; it prints its manifest, and ends the process."""
+    sys.argv = [main, "verify", "--format", "jsonl", path]
+    runpy.run_path(main, run_name="__main__")
+
+
+VERBS: dict[str, Callable[..., Any]] = {
+    work.__name__: work for work in (export, from_py_files, job, shipped, speculated, views)
+}
 
 
 def main() -> None:
-    spark = session(sys.argv[1])
-    for line in sys.stdin:
-        verb, *arguments = json.loads(line)
-        work = {"export": export, "shipped": shipped, "speculated": speculated, "views": views}[
-            verb
-        ]
-        print(json.dumps(work(spark, *arguments)), flush=True)
+    *remote, port = sys.argv[1:]
+    if remote:
+        spark = SparkSession.builder.remote(remote[0]).getOrCreate()
+        register(spark)  # a Connect server discovers no data sources
+    else:
+        spark = SparkSession.builder.getOrCreate()
+    with socket.create_connection(("127.0.0.1", int(port))) as server:
+        stream = server.makefile("rw")
+        for line in stream:
+            verb, *arguments = json.loads(line)
+            stream.write(json.dumps(VERBS[verb](spark, *arguments)) + "\n")
+            stream.flush()
     spark.stop()
 
 

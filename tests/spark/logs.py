@@ -1,4 +1,4 @@
-"""Logs for the tests of Spark's side: folders as a broker leaves them, and their rows."""
+"""Logs in folders as brokers write them, and their rows by a plain scan."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from kafkascan.spark.files import list_files
-from kafkascan.spark.options import Options
-from kafkascan.spark.plan import plan
-from kafkascan.spark.scan import scan_task
-from kafkascan.spark.times import resolve_times
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.planning.task_plan import plan
+from kafkascan.spark.planning.timestamp_lookups import resolve_times
+from kafkascan.spark.rows.task_scan import scan_task
+from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0, Rig
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 DATA = GOLDEN / "kafka-4.4.0" / "data"
 OLD_DATA = GOLDEN / "kafka-2.8.2" / "data"
 KILLED_DATA = GOLDEN / "kafka-4.4.0-killed" / "data"
@@ -31,7 +31,7 @@ def tasks(**options: Any) -> list[Any]:
 
 
 def rows(**options: Any) -> list[dict[str, Any]]:
-    """All rows, by the core alone."""
+    """All rows of a plain scan, without Spark."""
     parsed = Options.parse(options)
     return [
         row
@@ -43,6 +43,24 @@ def rows(**options: Any) -> list[dict[str, Any]]:
 
 def multiset(found: list[dict[str, Any]]) -> Counter[str]:
     return Counter(map(repr, found))
+
+
+VIEWS: dict[str, dict[str, Any]] = {
+    "records": {"includeHeaders": True, "maxPartitionBytes": 150_000, "openCostInBytes": 1000},
+    "batches": {"checkCrcs": True},
+}
+"""Options of the views that drivers in other processes read."""
+
+
+def require_views(found: dict[str, Any]) -> None:
+    """Compare what a driver found in the views of the golden logs with the rows of a plain scan."""
+    for view, options in VIEWS.items():
+        expected = dict(multiset(rows(path=str(DATA), view=view, **options)))
+        assert found[f"{view} by source"] == expected
+        assert found[f"{view} by frame"] == expected
+        assert len(expected) > 300
+    assert found["verify"]["files"] == 42
+    assert found["verify"]["badChecksums"] == 0
 
 
 def segment_path(folder: Path, topic: str, partition: int = 0, base_offset: int = 0) -> Path:
@@ -81,7 +99,7 @@ def data(offset: int, producer_id: int, count: int = 1) -> bytes:
 
 
 def damaged_log(batches: int = 12) -> Rig:
-    """Plain batches, to be damaged one by one."""
+    """A log of plain batches, for tests that damage it."""
     rig = Rig()
     for number in range(batches):
         rig.add(plain_batch(2 * number))

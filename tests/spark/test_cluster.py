@@ -1,17 +1,17 @@
-"""A standalone cluster of two worker processes, and Spark Connect: what `local` cannot show."""
+"""A standalone cluster of two worker processes, and an application that spark-submit starts.
+
+One application runs all tests: its executors get kafkascan from an archive.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,69 +22,27 @@ import pytest
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: make .venv/.dev")
 
 from tests.spark.cluster import Cluster, running_cluster  # noqa: E402 - they need pyspark
-from tests.spark.driver import _VIEWS  # noqa: E402
+from tests.spark.conftest import LOCAL  # noqa: E402
 from tests.spark.logs import (  # noqa: E402
     DATA,
     multiset,
     plain_batch,
+    require_views,
     rows,
     segment_path,
 )
+from tests.spark.remote_driver import DRIVER, ROOT, RemoteDriver, running_driver  # noqa: E402
 
-ROOT = Path(__file__).parents[2]
-
-
-class Driver:
-    """A driver in a process of its own, which is told what to do."""
-
-    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
-        self._process, self._log = process, log
-
-    def tell(self, *command: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps([str(word) for word in command]) + "\n")
-        self._process.stdin.flush()
-
-    def hear(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, self._log.read_text()[-4000:]
-        return json.loads(line)
-
-    def ask(self, *command: object) -> Any:
-        self.tell(*command)
-        return self.hear()
-
-
-@dataclass(frozen=True)
-class Shipping:
-    """How executors get kafkascan: settings of Spark, and the driver's environment."""
-
-    conf: dict[str, str]
-    environment: dict[str, str]
-
-
-@contextmanager
-def running_driver(master: str, folder: Path, **environment: str) -> Iterator[Driver]:
-    log = folder / "driver.log"
-    command = [sys.executable, "-m", "tests.spark.driver", master]
-    pipe = subprocess.PIPE
-    with (
-        log.open("w") as err,
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=os.environ | environment,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=err,
-            text=True,
-        ) as process,
-    ):
-        try:
-            yield Driver(process, log)
-        finally:
-            process.kill()
+CONF = LOCAL | {
+    "spark.executor.memory": "500m",
+    "spark.executor.cores": "1",
+    "spark.cores.max": "2",
+    # A task that takes longer than others is started again, on the other worker.
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "1s",
+}
 
 
 @pytest.fixture(scope="module")
@@ -94,58 +52,38 @@ def cluster(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def shipping(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Shipping:
-    """The executors' Python has the dependencies, but no kafkascan: an archive brings that."""
-    archive = tmp_path_factory.mktemp("shipping") / "kafkascan.zip"
-    with zipfile.ZipFile(archive, "w") as out:
+def driver(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteDriver]:
+    """An application as in docs/spark.md: the executors' Python has only the dependencies."""
+    folder = tmp_path_factory.mktemp("driver")
+    with zipfile.ZipFile(folder / "kafkascan.zip", "w") as out:
         for path in (ROOT / "kafkascan").rglob("*"):
             if path.suffix in (".py", ".so"):
                 out.write(path, path.relative_to(ROOT))
+    with zipfile.ZipFile(folder / "extra.zip", "w") as out:
+        out.writestr("shouting.py", "def loud(text):\n    return text.upper()\n")
     packages = str(Path(pyarrow.__file__).parents[1])
-    conf = {
-        "spark.archives": f"{archive}#kafkascan-lib",
-        "spark.executorEnv.PYTHONPATH": f"{packages}:kafkascan-lib",
-    }
+    conf = CONF | {"spark.executorEnv.PYTHONPATH": f"{packages}:kafkascan-lib"}
+    submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", cluster.url]
+    submit += ["--archives", f"{folder / 'kafkascan.zip'}#kafkascan-lib"]
+    submit += ["--py-files", str(folder / "extra.zip")]
+    submit += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     environment = {
         "PYSPARK_PYTHON": f"{sys.base_prefix}/bin/python3.{sys.version_info.minor}",
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([packages, str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
-    return Shipping(conf, environment)
-
-
-@pytest.fixture(scope="module")
-def driver(
-    cluster: Cluster, shipping: Shipping, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Driver]:
-    environment = shipping.environment | {"SPARK_TEST_CONF": json.dumps(shipping.conf)}
-    with running_driver(cluster.url, tmp_path_factory.mktemp("driver"), **environment) as running:
+    with running_driver([*submit, str(DRIVER)], folder, environment) as running:
         yield running
 
 
-def require_views(found: dict[str, Any]) -> None:
-    for view, options in _VIEWS.items():
-        expected = dict(multiset(rows(path=str(DATA), view=view, **options)))
-        assert found[f"{view} by source"] == expected
-        assert found[f"{view} by frame"] == expected
-        assert len(expected) > 300
-    assert found["verify"]["files"] == 42
-    assert found["verify"]["badChecksums"] == 0
-
-
-def test_two_workers(driver: Driver) -> None:
+def test_two_workers(driver: RemoteDriver) -> None:
     require_views(driver.ask("views", DATA))
 
 
-def test_an_archive_brings_the_extensions(driver: Driver) -> None:
-    """As docs/spark.md has it."""
+def test_an_archive_brings_the_extensions(driver: RemoteDriver) -> None:
     found = driver.ask("shipped", DATA / "headers-0")
     assert found["file"].endswith("kafkascan-lib/kafkascan/__init__.py")
     assert found["rows"] == len(rows(path=str(DATA / "headers-0")))
-
-
-def test_connect(java_home: str, tmp_path: Path) -> None:
-    with running_driver("connect:local[2]", tmp_path) as connected:
-        require_views(connected.ask("views", DATA))
 
 
 def eight_logs(folder: Path) -> Path:
@@ -156,7 +94,7 @@ def eight_logs(folder: Path) -> Path:
 
 
 def require_export(folder: Path, report: dict[str, Any]) -> None:
-    """Each record once, and no file that is half written or left over."""
+    """Each record is there once, and there are no partial files or leftovers."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = [str(path.relative_to(folder)) for path in files]
     assert names == sorted([*report["outputs"], "_SUCCESS"])
@@ -170,8 +108,13 @@ def require_export(folder: Path, report: dict[str, Any]) -> None:
     assert report["summary"]["rows"] == 8 * 600
 
 
-def test_two_attempts_of_one_task(cluster: Cluster, driver: Driver, tmp_path: Path) -> None:
-    """Speculation: rows come once, and what both attempts write is there once."""
+def test_py_files(driver: RemoteDriver) -> None:
+    counts = driver.ask("from_py_files", DATA / "headers-0")
+    assert counts == {"HEADERS": len(rows(path=str(DATA / "headers-0")))}
+
+
+def test_two_attempts_of_one_task(cluster: Cluster, driver: RemoteDriver, tmp_path: Path) -> None:
+    """Speculation: rows are returned once, and the files of both attempts exist once."""
     if len(set(cluster.hosts)) < 2:
         pytest.skip("Spark speculates on another host only, and 127.0.0.2 is not up here")
     path, marks = eight_logs(tmp_path / "in"), tmp_path / "marks"
@@ -185,55 +128,19 @@ def test_two_attempts_of_one_task(cluster: Cluster, driver: Driver, tmp_path: Pa
     require_export(tmp_path / "out", found)
 
 
-def test_spark_submit(cluster: Cluster, shipping: Shipping, tmp_path: Path) -> None:
-    """A script with --archives and --py-files, and a job, as docs/spark.md has it."""
-    extra = tmp_path / "extra.zip"
-    with zipfile.ZipFile(extra, "w") as out:
-        out.writestr("shouting.py", "def loud(text):\n    return text.upper()\n")
-    script = ROOT / "tests" / "spark" / "submitted.py"
-    job = ROOT / "kafkascan" / "spark" / "__main__.py"
-    conf = {
-        "spark.executorEnv.PYTHONPATH": shipping.conf["spark.executorEnv.PYTHONPATH"],
-        "spark.executor.memory": "500m",
-        "spark.executor.cores": "1",
-        "spark.cores.max": "2",
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", cluster.url]
-    submit += ["--archives", shipping.conf["spark.archives"], "--py-files", str(extra)]
-    submit += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    result = subprocess.run(
-        [*submit, str(script), str(DATA / "headers-0"), str(job)],
-        cwd=tmp_path,
-        env=os.environ | shipping.environment | {"PYSPARK_DRIVER_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-4000:]
-    # spark-submit puts what scripts say on stderr into stdout.
-    said = [line for line in result.stdout.splitlines() if line.startswith("{")]
-    counts, verified = map(json.loads, said)
-    assert counts == {"HEADERS": len(rows(path=str(DATA / "headers-0")))}
-    assert (verified["topic"], verified["status"]) == ("headers", "OK")
-    assert "verify: files 1, " in result.stdout
-
-
-def export_and_kill(driver: Driver, folder: Path, kill: Callable[[], None]) -> None:
-    """Export, and kill something when the first file is there."""
-    driver.tell("export", eight_logs(folder / "in"), folder / "out")
+def export_and_kill(driver: RemoteDriver, folder: Path, kill: Callable[[], None]) -> None:
+    """Export, and kill a process after the first file appears."""
+    driver.send("export", eight_logs(folder / "in"), folder / "out")
     deadline = time.monotonic() + 120
     while not list((folder / "out").rglob("*.parquet")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     kill()
     assert not (folder / "out" / "_SUCCESS").exists(), "it was killed while the job ran"
-    require_export(folder / "out", driver.hear())
+    require_export(folder / "out", driver.receive())
 
 
-def test_a_killed_executor(cluster: Cluster, driver: Driver, tmp_path: Path) -> None:
+def test_a_killed_executor(cluster: Cluster, driver: RemoteDriver, tmp_path: Path) -> None:
     def kill() -> None:
         (executor,) = cluster.executors(0)
         os.kill(executor, signal.SIGKILL)
@@ -241,7 +148,17 @@ def test_a_killed_executor(cluster: Cluster, driver: Driver, tmp_path: Path) -> 
     export_and_kill(driver, tmp_path, kill)
 
 
-def test_a_killed_worker(cluster: Cluster, driver: Driver, tmp_path: Path) -> None:
-    """The process that holds executors; the last test, because one worker is left."""
+def test_a_killed_worker(cluster: Cluster, driver: RemoteDriver, tmp_path: Path) -> None:
+    """The process that starts executors. Later tests have one worker."""
     export_and_kill(driver, tmp_path, lambda: cluster.kill_worker(1))
     assert cluster.workers[1].returncode == -signal.SIGKILL
+
+
+def test_a_submitted_job(driver: RemoteDriver) -> None:
+    """The file that spark-submit takes. It ends the application, so this is the last test."""
+    job = ROOT / "kafkascan" / "spark" / "__main__.py"
+    driver.send("job", job, DATA / "headers-0")
+    printed = driver.end()
+    (verified,) = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    assert (verified["topic"], verified["status"]) == ("headers", "OK")
+    assert "verify: files 1, " in printed

@@ -1,34 +1,78 @@
-"""``kafkascan spark …``: what it prints, and its exit codes."""
+"""``kafkascan spark …``: output and exit codes."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from kafkascan.cli.spark_commands import spark as group
+from kafkascan.spark import recommended_conf
 from tests.spark.logs import DATA, damaged_log, segment_path
 
-ROOT = Path(__file__).parents[2]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
-def test_a_run_from_the_shell(java_home: str, tmp_path: Path) -> None:
+class Builder:
+    """Stands in for ``SparkSession.builder``; records its calls."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self.conf: dict[str, str] = {}
+
+    def appName(self, name: str) -> Builder:  # noqa: N802 - Spark's name
+        return self.config("spark.app.name", name)
+
+    def master(self, url: str) -> Builder:
+        return self.config("spark.master", url)
+
+    def config(self, name: str, value: str) -> Builder:
+        self.conf[name] = value
+        return self
+
+    def getOrCreate(self) -> Any:  # noqa: N802 - Spark's name
+        return self._session
+
+
+class Session:
+    """The shared session, protected from being stopped."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self.is_stopped = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+def test_a_local_master(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job runs in the shared JVM; the settings for a new one are recorded."""
+    from pyspark.sql import SparkSession
+
     path = segment_path(tmp_path, "bad")
     path.write_bytes(damaged_log().flip(5, 70).log)
-    command = ["-m", "kafkascan.spark", "verify", str(tmp_path), str(DATA / "headers-0")]
+    session = Session(spark)
+    builder = Builder(session)
+    monkeypatch.setattr(SparkSession, "builder", builder)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     options = ["--master", "local[1]", "--format", "jsonl", "--conf", "spark.ui.enabled=false"]
-    result = subprocess.run(
-        [sys.executable, *command, *options], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 1, result.stderr
+    result = CliRunner().invoke(group, ["verify", str(tmp_path), str(DATA / "headers-0"), *options])
+    assert result.exit_code == 1, (result.output, result.exception)
     found = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(row["topic"], row["badChecksums"]) for row in found] == [("bad", 1), ("headers", 0)]
     assert f"{path}: position 595" in result.stderr
-    assert "verify: files 2, " in result.stderr
+    assert session.is_stopped
+    expected = recommended_conf() | {"spark.master": "local[1]", "spark.ui.enabled": "false"}
+    assert builder.conf.items() >= expected.items()
 
 
 @pytest.mark.parametrize(

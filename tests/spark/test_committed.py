@@ -1,4 +1,4 @@
-"""read_committed, against the rule of Kafka's consumer played through batch by batch."""
+"""read_committed, compared with a model of Kafka's consumer."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import kafkascan as ks
-from kafkascan.spark.committed import committed_view
-from kafkascan.spark.files import list_files
-from kafkascan.spark.options import Options
-from kafkascan.spark.plan import select_files
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.planning.task_plan import select_files
+from kafkascan.spark.rows.committed_rows import committed_view
 from tests.spark.logs import (
     ABORT,
     COMMIT,
@@ -32,7 +31,7 @@ def committed(folder: Path, **options: object) -> list[int]:
 
 
 class Consumer:
-    """What a broker and a consumer do, one step after the other."""
+    """A model of a broker and a read_committed consumer."""
 
     def __init__(self) -> None:
         self.log: list[tuple[int, int | None, int | None]] = []  # offset, producer, marker
@@ -91,28 +90,28 @@ def test_any_transactions(
     assert committed(folder, maxPartitionBytes=size) == consumer.seen()
 
 
-def test_segments_that_are_gone(tmp_path: Path) -> None:
-    """A marker without its batches ends nothing; batches whose first ones are gone are hidden."""
+def test_deleted_segments(tmp_path: Path) -> None:
+    """A marker without batches has no effect; an aborted transaction may lack its first batches."""
     log = marker(10, 1, ABORT) + data(11, 2) + plain_batch(12, 1) + marker(13, 2, ABORT)
     segment_path(tmp_path, "topic", base_offset=10).write_bytes(log)
     assert committed(tmp_path) == [12]
     assert committed(tmp_path, includeControlRecords="true") == [10, 12, 13]
 
 
-def test_one_partition_does_not_hold_up_another(tmp_path: Path) -> None:
+def test_partitions_are_independent(tmp_path: Path) -> None:
     segment_path(tmp_path, "topic", 0).write_bytes(data(0, 1) + plain_batch(1, 1))
     segment_path(tmp_path, "topic", 1).write_bytes(plain_batch(0, 1) + data(1, 1))
     found = rows(path=str(tmp_path), isolationLevel="read_committed")
     assert [(row["partition"], row["offset"]) for row in found] == [(1, 0)]
 
 
-def test_it_starts_in_the_middle_of_a_transaction(tmp_path: Path) -> None:
+def test_a_start_inside_of_a_transaction(tmp_path: Path) -> None:
     log = data(0, 1) + data(1, 1) + plain_batch(2, 1) + marker(3, 1, ABORT) + data(4, 1)
     segment_path(tmp_path, "topic").write_bytes(log + marker(5, 1, COMMIT))
     assert committed(tmp_path, startingOffsets='{"topic":{"0":1}}') == [2, 4]
 
 
-def test_damage_is_never_guessed_over(tmp_path: Path) -> None:
+def test_damage_raises_in_every_mode(tmp_path: Path) -> None:
     log = bytearray(data(0, 1) + plain_batch(1, 1) + marker(2, 1, COMMIT))
     log[-1] ^= 1
     segment_path(tmp_path, "topic").write_bytes(log)
@@ -122,7 +121,7 @@ def test_damage_is_never_guessed_over(tmp_path: Path) -> None:
 
 
 def test_golden_transactions() -> None:
-    """The golden log has commits, aborts, and a transaction that was left open."""
+    """The golden log has commits, aborts and an open transaction."""
     options = Options.parse({"path": str(DATA), "topics": "transactions"})
     log = select_files(list_files(options), options)
     view = committed_view(log, options)

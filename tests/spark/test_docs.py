@@ -1,4 +1,4 @@
-"""The snippets of docs/spark.md run as they stand there, one after the other."""
+"""The snippets of docs/spark.md run in their order."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkascan.spark.options import OPTION_NAMES
-from kafkascan.spark.schemas import VIEWS
+from kafkascan.spark.options.reader_options import OPTION_NAMES
+from kafkascan.spark.options.view_schemas import VIEWS
 from tests.spark.logs import DATA
 
 if TYPE_CHECKING:

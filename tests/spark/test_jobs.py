@@ -1,4 +1,4 @@
-"""Jobs do their work in the tasks; what comes back is a manifest."""
+"""Jobs: manifests, findings and the files that tasks write."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.spark import jobs
-from kafkascan.spark.exports import Output, catalog_task, export_task
-from kafkascan.spark.header_work import producers_task
-from kafkascan.spark.index_work import IndexTarget, rebuild_task
-from kafkascan.spark.options import Options
-from kafkascan.spark.outputs import LocalFolder
+from kafkascan.spark.jobs.export_tasks import ExportTarget, catalog_task, export_task
+from kafkascan.spark.jobs.header_tasks import producers_task
+from kafkascan.spark.jobs.index_tasks import IndexTarget, rebuild_task
+from kafkascan.spark.jobs.output_folders import LocalFolder
+from kafkascan.spark.options.reader_options import Options
 from tests.spark.logs import (
     DATA,
     KILLED_DATA,
@@ -67,18 +67,18 @@ def test_export_and_catalog(spark: SparkSession, tmp_path: Path) -> None:
     assert multiset(table.to_pylist()) == multiset(batches)
 
 
-def test_what_tasks_write_is_the_same_each_time(tmp_path: Path) -> None:
+def test_repeated_attempts_write_the_same_files(tmp_path: Path) -> None:
     options = Options.parse({"path": str(DATA), "maxPartitionBytes": 3000, "openCostInBytes": 10})
     written = []
     for attempt in ("first", "second"):
         for work in (export_task, catalog_task):
             view = "records" if work is export_task else "batches"
-            output = Output(
+            target = ExportTarget(
                 LocalFolder(str(tmp_path / attempt / view)), options.but(view=view), "zstd"
             )
             given = {"maxPartitionBytes": 3000, "openCostInBytes": 10, "view": view}
             for task in tasks(path=str(DATA), **given):
-                list(work(task, output))
+                list(work(task, target))
         found = sorted((tmp_path / attempt).rglob("*"))
         files = {
             str(p.relative_to(tmp_path / attempt)): p.read_bytes() for p in found if p.is_file()
@@ -89,17 +89,17 @@ def test_what_tasks_write_is_the_same_each_time(tmp_path: Path) -> None:
     assert not [name for name in written[0] if ".part" in name]
 
 
-def test_damage_leaves_no_half_a_file(tmp_path: Path) -> None:
+def test_damage_leaves_no_partial_file(tmp_path: Path) -> None:
     segment_path(tmp_path / "in", "bad").write_bytes(damaged_log(40).flip(35, 70).log)
     options = Options.parse({"path": str(tmp_path / "in"), "batchRows": 8})
     (task,) = tasks(path=str(tmp_path / "in"))
     with pytest.raises(ks.ChecksumMismatchError):
-        list(export_task(task, Output(LocalFolder(str(tmp_path / "out")), options, "zstd")))
+        list(export_task(task, ExportTarget(LocalFolder(str(tmp_path / "out")), options, "zstd")))
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 
 
 def test_rebuild_indexes(spark: SparkSession, tmp_path: Path) -> None:
-    """What is built is what the brokers wrote beside the golden segments that they closed."""
+    """Rebuilt indexes are equal to those that brokers wrote for closed segments."""
     data = DATA / "small-segments-0"
     report = jobs.rebuild_indexes(spark, data, str(tmp_path / "new"), interval_bytes=200)
     closed = sorted(path.stem for path in data.glob("*.log"))[:-1]
@@ -160,7 +160,7 @@ def test_producers(spark: SparkSession) -> None:
     assert len(found) > 15
 
 
-def test_producers_are_summed_up_over_tables(tmp_path: Path) -> None:
+def test_producers_of_several_tables(tmp_path: Path) -> None:
     log = b"".join(plain_batch(n, 1, 1, producer_id=n % 3) for n in range(70_000))
     segment_path(tmp_path, "topic").write_bytes(log)
     (task,) = tasks(path=str(tmp_path), view="batches")
@@ -184,9 +184,9 @@ def test_timestamps(spark: SparkSession, tmp_path: Path) -> None:
     assert jobs.bad_timestamps(spark, tmp_path, earliest_ms=T0 + 9).summary["earlyBatches"] == 2
 
 
-def test_jobs_of_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_jobs_without_files(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "empty-0").mkdir()
     assert jobs.verify(spark, tmp_path).summary["files"] == 0
     assert len(jobs.producer_stats(spark, tmp_path).manifest) == 0
-    with pytest.raises(ValueError, match="name a target folder"):
+    with pytest.raises(ValueError, match="either a target folder"):
         jobs.rebuild_indexes(spark, tmp_path)

@@ -13,11 +13,11 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.spark import jobs
-from kafkascan.spark.exports import Output, export_task
-from kafkascan.spark.files import open_file
-from kafkascan.spark.options import Options
-from kafkascan.spark.outputs import output_folder
-from kafkascan.spark.stores import FsspecStore, ObjectReader, PyArrowStore
+from kafkascan.spark.jobs.export_tasks import ExportTarget, export_task
+from kafkascan.spark.jobs.output_folders import output_folder
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.file_listing import open_file
+from kafkascan.spark.planning.object_stores import FsspecStore, ObjectReader, PyArrowStore
 from tests.spark.logs import (
     DATA,
     KILLED_DATA,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Object:
-    """Bytes that are read at positions, a few at a time."""
+    """An object that returns at most some bytes per read."""
 
     def __init__(self, data: bytes, most: int = 1 << 30) -> None:
         self.path, self.size = "store://bucket/object", len(data)
@@ -64,16 +64,19 @@ def test_a_source_that_is_read_at_positions(most: int) -> None:
             assert found.to_arrow().equals(records.to_arrow())
 
 
-def test_an_object_that_is_shorter_than_it_says() -> None:
+def test_an_object_shorter_than_its_size() -> None:
     log = Rig().batches(5).log
-    lying = Object(log)
-    lying.size += 100
-    with ks.Source(lying) as source, pytest.raises(ks.SourceReadError, match="store://bucket"):
+    short = Object(log)
+    short.size += 100
+    with (
+        ks.Source(short) as source,
+        pytest.raises(ks.format.SourceReadError, match="store://bucket"),
+    ):
         ks.scan_batches(source)
     assert len(ks.scan_batches(ks.Source(Object(log), max_size=len(log) - 1))) == 4
 
 
-def test_a_file_of_which_no_more_is_seen(tmp_path: Path) -> None:
+def test_a_limited_size(tmp_path: Path) -> None:
     path, log = tmp_path / "x.log", Rig().batches(5).log
     path.write_bytes(log)
     for memory_map in (True, False):
@@ -87,7 +90,7 @@ def test_a_file_of_which_no_more_is_seen(tmp_path: Path) -> None:
         ks.Source(path, max_size=-1)
 
 
-def test_few_reads_serve_many_windows() -> None:
+def test_blocks_serve_many_windows() -> None:
     log = b"".join(plain_batch(n, 1, 1000) for n in range(20_000))
     store = Object(log)
     reader = ObjectReader(store.path, store.size, store.read_at)
@@ -99,8 +102,8 @@ def test_few_reads_serve_many_windows() -> None:
 
 
 def test_an_object_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Headers, checksums and records of a piece come from the same block."""
-    from kafkascan.spark import scan
+    """Headers, checksums and records of a table come from the same block."""
+    from kafkascan.spark.rows import task_scan as scan
 
     log = b"".join(plain_batch(n, 1, 1000) for n in range(20_000))
     path = tmp_path / "topic-0" / f"{0:020d}.log"
@@ -155,7 +158,7 @@ def test_s3_through_pyarrow(store: dict[str, Any]) -> None:
 
 
 def stored(store: dict[str, Any], folder: str) -> dict[str, bytes]:
-    """What lies in a bucket below a folder, seen by another library than the one that wrote."""
+    """The objects below a folder of a bucket, read by another library than the writer's."""
     fs = pyarrow.fs.S3FileSystem(**for_pyarrow(store))
     found = fs.get_file_info(pyarrow.fs.FileSelector(folder, recursive=True, allow_not_found=True))
     return {
@@ -182,7 +185,7 @@ def read_back(files: dict[str, bytes], *columns: str) -> list[dict[str, Any]]:
 def test_jobs_write_into_a_store(
     spark: SparkSession, store: dict[str, Any], filesystem: str
 ) -> None:
-    """From local logs and from the store itself; what is written is what a folder would get."""
+    """From local logs and from the store; the files are equal to those of a local folder."""
     settings = json.dumps(for_pyarrow(store) if filesystem == "pyarrow" else store)
     given = {"filesystem": filesystem, "storageOptions": settings}
     target = f"s3://logs/out-{filesystem}"
@@ -220,7 +223,7 @@ def test_an_object_appears_whole_or_not_at_all(store: dict[str, Any], tmp_path: 
     segment_path(tmp_path, "bad").write_bytes(damaged_log(40).flip(35, 70).log)
     options = Options.parse({"path": str(tmp_path), "batchRows": 8, "storageOptions": store})
     (task,) = tasks(path=str(tmp_path))
-    output = Output(output_folder("s3://logs/whole", options), options, "zstd")
+    output = ExportTarget(output_folder("s3://logs/whole", options), options, "zstd")
     with pytest.raises(ks.ChecksumMismatchError):
         list(export_task(task, output))
     assert stored(store, "logs/whole") == {}
@@ -232,10 +235,10 @@ def test_an_object_appears_whole_or_not_at_all(store: dict[str, Any], tmp_path: 
     assert len(first) == 1
 
 
-def test_an_upload_that_breaks_off(
+def test_an_interrupted_upload(
     store: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In parts, of which one fails: nothing is there."""
+    """A multipart upload of which one part fails leaves no object."""
     import s3fs
 
     path = tmp_path / "large"
@@ -245,12 +248,12 @@ def test_an_upload_that_breaks_off(
     async def failing(self: Any, method: str, *arguments: Any, **keywords: Any) -> Any:
         sent.append(method)
         if method == "upload_part" and sent.count(method) == 2:
-            raise OSError("the network is gone")
+            raise OSError("the network is down")
         return await call(self, method, *arguments, **keywords)
 
     monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", failing)
-    writer = FsspecStore("s3", store)
-    with pytest.raises(OSError, match="the network is gone"):
+    writer = FsspecStore.connect("s3", store)
+    with pytest.raises(OSError, match="the network is down"):
         writer.put(str(path), "s3://logs/broken/large")
     assert stored(store, "logs/broken") == {}
     monkeypatch.undo()
@@ -259,8 +262,8 @@ def test_an_upload_that_breaks_off(
 
 
 @pytest.mark.parametrize("kind", [FsspecStore, PyArrowStore])
-def test_where_there_are_files_they_are_moved(kind: Any, tmp_path: Path) -> None:
-    """As on HDFS: a hidden name first."""
+def test_files_are_renamed_on_file_systems(kind: Any, tmp_path: Path) -> None:
+    """As on HDFS: the file has a hidden name first."""
     local = pytest.importorskip("fsspec.implementations.local")
     (tmp_path / "data").write_bytes(b"x" * 1000)
     target = tmp_path / "out" / "topic=a" / "data.parquet"
@@ -271,9 +274,11 @@ def test_where_there_are_files_they_are_moved(kind: Any, tmp_path: Path) -> None
             moved.append(Path(source).name)
             super().mv(source, *arguments, **keywords)
 
-    store = kind("file", {})
     fs = pyarrow.fs
-    store._fs = Watched() if kind is FsspecStore else fs.PyFileSystem(fs.FSSpecHandler(Watched()))
+    store = kind(
+        "file",
+        Watched() if kind is FsspecStore else fs.PyFileSystem(fs.FSSpecHandler(Watched())),
+    )
     for _ in range(2):
         store.put(str(tmp_path / "data"), f"file://{target}")
         assert moved[-1].startswith(".data.parquet.")
@@ -282,7 +287,7 @@ def test_where_there_are_files_they_are_moved(kind: Any, tmp_path: Path) -> None
     assert target.read_bytes() == b"x" * 1000
 
 
-def test_what_killed_tasks_left_in_a_store_is_taken_away(tmp_path: Path) -> None:
+def test_leftovers_in_a_store_are_removed(tmp_path: Path) -> None:
     options = Options.parse({"path": "x"})
     folder = output_folder(f"local://{tmp_path}", options)
     (tmp_path / ".data.parquet.0123.part").touch()

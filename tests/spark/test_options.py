@@ -1,4 +1,4 @@
-"""Options are texts by lower-cased names; what they mean, and what they cannot mean."""
+"""Options: names, values and error messages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafkascan.spark.option_values import parse_offsets, show_offsets
-from kafkascan.spark.options import OPTION_NAMES, Options
-from kafkascan.spark.schemas import VIEWS, arrow_schema, ddl
-from kafkascan.spark.where import UNKNOWN, Where
+from kafkascan.spark.options.option_values import format_offsets, parse_offsets
+from kafkascan.spark.options.reader_options import OPTION_NAMES, Options
+from kafkascan.spark.options.view_schemas import VIEWS, arrow_schema, ddl
+from kafkascan.spark.options.where_clause import UNKNOWN, WhereClause
 
 
 def test_names_have_any_case() -> None:
@@ -31,25 +31,25 @@ def test_names_have_any_case() -> None:
         ({"columns": "key,valeu"}, "did you mean 'value'"),
         ({"columns": "key,KEY"}, "named twice"),
         ({"view": "batches", "columns": "value"}, "no column 'value'"),
-        ({"startingOffsets": "{"}, "is no JSON"),
+        ({"startingOffsets": "{"}, "is not JSON"),
         ({"startingOffsets": '{"t": 1}'}, "expected earliest, latest"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "at least 0"),
         ({"endingOffsets": "earliest"}, "cannot be 'earliest'"),
         ({"startingTimestamp": "soon"}, "expected a whole number"),
-        ({"startingTimestamp": 1, "startingOffsets": "earliest"}, "exclude each other"),
-        ({"topics": "a", "topicPattern": "b"}, "exclude each other"),
-        ({"topicPattern": "("}, "is no pattern"),
+        ({"startingTimestamp": 1, "startingOffsets": "earliest"}, "cannot be combined"),
+        ({"topics": "a", "topicPattern": "b"}, "cannot be combined"),
+        ({"topicPattern": "("}, "is not a regular expression"),
         ({"partitions": "1-x"}, "0,3,5-7"),
         ({"maxPartitionBytes": "many"}, "expected a size"),
         ({"minPartitions": "0"}, "at least 1"),
-        ({"view": "batches", "isolationLevel": "read_committed"}, "for the view 'records'"),
+        ({"view": "batches", "isolationLevel": "read_committed"}, "requires the view 'records'"),
         ({"where": "producerld == 1"}, "did you mean 'producerId'"),
         ({"where": "__import__('os')"}, "not part of a condition"),
         ({"where": "producerId =="}, "is not a condition"),
         ({"storageOptions": "[]"}, "JSON object"),
     ],
 )
-def test_what_cannot_be_meant(given: dict[str, Any], message: str) -> None:
+def test_invalid_options(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=r".") as error:
         Options.parse(given)
     assert message in str(error.value)
@@ -76,9 +76,9 @@ def test_values() -> None:
     assert len(OPTION_NAMES) >= 30
 
 
-def test_offsets_go_both_ways() -> None:
+def test_offsets_round_trip() -> None:
     shown = {"a": {"0": 5}, "b": {"0": 1, "10": 7}}
-    assert show_offsets(parse_offsets(shown)) == shown
+    assert format_offsets(parse_offsets(shown)) == shown
 
 
 def test_defaults_follow_the_view() -> None:
@@ -130,7 +130,7 @@ COLUMNS = {
     ],
 )
 def test_conditions(text: str, expected: list[int]) -> None:
-    where = pickle.loads(pickle.dumps(Where(text)))
+    where = pickle.loads(pickle.dumps(WhereClause.parse(text)))
     assert where.mask(COLUMNS.__getitem__, 3).tolist() == [bool(one) for one in expected]
 
 
@@ -149,5 +149,5 @@ def test_conditions(text: str, expected: list[int]) -> None:
 )
 def test_conditions_on_files(text: str, expected: bool) -> None:
     file = {"topic": "orders", "partition": 4, "segment": 0}
-    assert Where(text).may_hold_in(file) is expected
+    assert WhereClause.parse(text).may_match_file(file) is expected
     assert UNKNOWN is not None

@@ -1,4 +1,4 @@
-"""A thread that runs ahead hides nothing: not the order, not the errors, not the end."""
+"""Prefetching keeps order, errors and the end of an iterator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkascan.spark.prefetch import prefetched
+from kafkascan.spark.rows.prefetch import prefetched
 
 
 def threads() -> list[str]:
@@ -27,7 +27,7 @@ def test_order_and_errors(ahead: int) -> None:
     assert threads() == []
 
 
-def test_who_stops_early_leaves_no_thread() -> None:
+def test_closing_early_ends_the_thread() -> None:
     closed = []
 
     def items() -> Iterator[int]:

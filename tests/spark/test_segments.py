@@ -1,4 +1,4 @@
-"""Two files at once, their rows in order; and what the view `segments` says of indexes."""
+"""Concurrent scans of two files, and the states of indexes in the view `segments`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import kafkascan as ks
 from tests.spark.logs import DATA, OLD_DATA, damaged_log, plain_batch, rows, segment_path, tasks
@@ -18,7 +17,7 @@ KINDS = {"indexState": "index", "timeIndexState": "timeindex"}
 
 
 @pytest.mark.parametrize("view", ["batches", "segments"])
-def test_rows_are_in_the_order_of_the_files_however_many_at_once(view: str) -> None:
+def test_rows_of_concurrent_files_are_in_order(view: str) -> None:
     given = {"path": str(DATA), "view": view, "checkCrcs": "true"}
     one_by_one = rows(**given, prefetch="0")
     assert len(one_by_one) > 40
@@ -28,8 +27,8 @@ def test_rows_are_in_the_order_of_the_files_however_many_at_once(view: str) -> N
 
 
 @pytest.mark.parametrize("prefetch", ["0", "3"])
-def test_the_first_damage_is_told(tmp_path: Path, prefetch: str) -> None:
-    """Not that of the file which is through first."""
+def test_the_first_damage_is_reported(tmp_path: Path, prefetch: str) -> None:
+    """The error is that of the first damaged file, not of the file that is scanned first."""
     large = b"".join(plain_batch(offset) for offset in range(0, 40_000, 2))
     broken = damaged_log().set(3, "magic", 9).log
     segment_path(tmp_path, "a-large").write_bytes(large + b"\x7f" * 99)
@@ -43,7 +42,7 @@ def test_the_first_damage_is_told(tmp_path: Path, prefetch: str) -> None:
 
 
 @pytest.mark.parametrize("view", ["batches", "records"])
-def test_what_is_dropped_is_counted_for_the_task(
+def test_dropped_batches_are_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, view: str
 ) -> None:
     for topic in ("a", "b", "c"):
@@ -57,7 +56,7 @@ def test_what_is_dropped_is_counted_for_the_task(
 
 
 def states_by_checks(log: Path) -> dict[str, str]:
-    """What `check_index` says of the indexes of a log, all of whose batches it is given."""
+    """The states of a log's indexes according to `check_index`."""
     batches = ks.scan_batches(log).batches
     states = {}
     for column, kind in KINDS.items():
@@ -106,7 +105,7 @@ def test_any_change_of_an_index(
     assert row["status"] == "OK"
 
 
-def test_an_index_that_cannot_be_read_is_not_the_logs_fault(tmp_path: Path) -> None:
+def test_unreadable_indexes(tmp_path: Path) -> None:
     log = segment_path(tmp_path, "topic")
     log.write_bytes(plain_batch(0))
     log.with_suffix(".index").mkdir()

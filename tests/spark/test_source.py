@@ -1,4 +1,4 @@
-"""Both doors on a real Spark: the data source, and frames by mapInArrow."""
+"""Both APIs on a real Spark: the data source, and DataFrames by mapInArrow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkascan.spark import frames
+from kafkascan.spark.readers import frames
 from tests.spark.logs import (
     DATA,
     OLD_DATA,
@@ -46,7 +46,7 @@ def both(spark: SparkSession, view: str, path: Any, **options: Any) -> list[Data
 
 
 def comparable(found: list[dict[str, Any]]) -> Any:
-    """The core gives maps in the order in which they were counted."""
+    """Sort maps, whose order is not defined."""
     return multiset(
         [
             {
@@ -68,7 +68,7 @@ def comparable(found: list[dict[str, Any]]) -> Any:
         ("segments", {"checkCrcs": "true"}),
     ],
 )
-def test_both_doors_show_what_the_core_finds(
+def test_both_apis_return_the_rows_of_a_plain_scan(
     spark: SparkSession, view: str, options: dict[str, str]
 ) -> None:
     expected = rows(paths=GOLDEN, view=view, **options)
@@ -78,7 +78,7 @@ def test_both_doors_show_what_the_core_finds(
 
 
 def test_every_column(spark: SparkSession) -> None:
-    from kafkascan.spark.schemas import VIEWS
+    from kafkascan.spark.options.view_schemas import VIEWS
 
     for view, columns in VIEWS.items():
         names = ",".join(column.name for column in columns)
@@ -117,7 +117,7 @@ def test_times_that_spark_cannot_hold(spark: SparkSession, tmp_path: Path) -> No
     assert [tuple(row) for row in found.collect()] == [(None, 2**63 - 1), (-1000, -1)]
 
 
-def test_a_schema_of_the_users_own(spark: SparkSession) -> None:
+def test_a_schema_given_by_the_user(spark: SparkSession) -> None:
     reader = spark.read.format("kafkascan").schema("offset bigint, value binary")
     frame = reader.load(str(DATA / "headers-0"))
     expected = rows(path=str(DATA / "headers-0"), columns="offset,value")
@@ -142,7 +142,7 @@ def test_paths(spark: SparkSession, tmp_path: Path) -> None:
     assert frames.records(spark, tmp_path).count() == 0
 
 
-def test_errors_say_what_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
+def test_error_messages(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="did you mean 'startingOffsets'"):
         load(spark, str(DATA), startingOfsets="earliest")
     with pytest.raises(Exception, match="no-such-folder"):
@@ -227,10 +227,11 @@ def test_a_limit_ends_the_scan(spark: SparkSession) -> None:
         assert len(frame.limit(5).collect()) == 5
 
 
-def test_what_imports_cost() -> None:
+def test_imports_are_lazy() -> None:
     script = (
         "import sys, kafkascan.spark, pyspark_kafkascan;"
-        "print([m for m in ('pyarrow', 'pandas', 'kafkascan.spark.scan') if m in sys.modules])"
+        "heavy = ('pyarrow', 'pandas', 'kafkascan.spark.rows.task_scan');"
+        "print([m for m in heavy if m in sys.modules])"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert result.stdout.decode().strip() == "[]"

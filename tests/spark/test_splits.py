@@ -1,4 +1,4 @@
-"""However files are cut and read, the rows are those of one sequential scan."""
+"""The rows of files cut into ranges are those of one sequential scan."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import kafkascan as ks
-from kafkascan.spark.options import Options
-from kafkascan.spark.scan import scan_task
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.rows.task_scan import scan_task
 from tests.spark.logs import (
     DATA,
     KILLED_DATA,
@@ -25,8 +24,10 @@ from tests.spark.logs import (
 )
 from tests.support.segments import Rig
 
-# Damage that ends in what looks like a batch that is still written, or is met twice.
+# Damage that looks like a torn tail, or causes two errors.
 NOT_ONE_ERROR = {"none", "torn tail", "zero tail", "huge length", "longer by a byte"}
+# Hundreds of small tasks would spend their time on starting threads.
+NO_THREADS = {"prefetch": "0"}
 DAMAGES: dict[str, Callable[[Rig], Rig]] = {
     "none": lambda rig: rig,
     "bad crc": lambda rig: rig.flip(5, 70),
@@ -49,12 +50,13 @@ def test_golden_logs(data: Path, view: str) -> None:
     options = {"path": str(data), "view": view, "includeControlRecords": "true"}
     expected = multiset(rows(**options))
     assert len(expected) > 50
-    for size in (1 << 30, 3000, 700, 131):
-        assert multiset(rows(**options, maxPartitionBytes=size)) == expected
+    assert multiset(rows(**options, maxPartitionBytes=3000)) == expected
+    for size in (1 << 30, 700, 131):
+        assert multiset(rows(**options, **NO_THREADS, maxPartitionBytes=size)) == expected
     assert len(tasks(**options, maxPartitionBytes=700)) > 25
 
 
-def test_records_are_those_that_the_library_reads() -> None:
+def test_records_equal_read_records() -> None:
     log = DATA / "headers-0" / "00000000000000000000.log"
     table = ks.read_records(log)
     found = rows(
@@ -81,7 +83,8 @@ def test_damaged_logs(tmp_path: Path, damage: str, view: str) -> None:
     expected = multiset(rows(**options))
     assert sum(expected.values()) >= 5
     for size in (1, 60, 61, 100, 333, 1000):
-        assert multiset(rows(**options, maxPartitionBytes=size)) == expected, size
+        cut = {"maxPartitionBytes": size}
+        assert multiset(rows(**options, **NO_THREADS, **cut)) == expected, size
 
 
 @settings(max_examples=40, deadline=None)
@@ -104,11 +107,12 @@ def test_any_damage_and_any_cuts(
         rig.flip(index, byte, bit)
     segment_path(folder, "topic").write_bytes(rig.log)
     options = {"path": str(folder), "view": view, "mode": "PERMISSIVE"}
-    assert multiset(rows(**options, maxPartitionBytes=size)) == multiset(rows(**options))
+    cut = rows(**options, **NO_THREADS, maxPartitionBytes=size)
+    assert multiset(cut) == multiset(rows(**options))
 
 
 @pytest.mark.parametrize("damage", sorted(set(DAMAGES) - NOT_ONE_ERROR))
-def test_damage_is_one_row_or_an_error_or_left_out(tmp_path: Path, damage: str) -> None:
+def test_damage_by_mode(tmp_path: Path, damage: str) -> None:
     path = segment_path(tmp_path, "topic")
     path.write_bytes(DAMAGES[damage](damaged_log()).log)
     good = multiset(rows(path=str(tmp_path), mode="DROPMALFORMED"))
@@ -132,7 +136,7 @@ def test_damage_is_one_row_or_an_error_or_left_out(tmp_path: Path, damage: str) 
         assert str(path) in segment["error"]
 
 
-def test_tails_are_no_damage(tmp_path: Path) -> None:
+def test_tails_are_not_damage(tmp_path: Path) -> None:
     for name in ("torn tail", "zero tail"):
         segment_path(tmp_path, name).write_bytes(DAMAGES[name](damaged_log()).log)
     assert len(rows(path=str(tmp_path))) == 48
@@ -142,7 +146,7 @@ def test_tails_are_no_damage(tmp_path: Path) -> None:
     assert {row["status"] for row in segments} == {"OK"}
 
 
-def test_a_torn_end_is_damage_where_the_log_goes_on(tmp_path: Path) -> None:
+def test_a_torn_tail_inside_a_log_is_damage(tmp_path: Path) -> None:
     torn = DAMAGES["torn tail"](damaged_log())
     segment_path(tmp_path, "topic").write_bytes(torn.log)
     segment_path(tmp_path, "topic", base_offset=24).write_bytes(plain_batch(24))

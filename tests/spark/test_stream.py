@@ -1,4 +1,4 @@
-"""Streams: what a micro-batch reads, and what waits."""
+"""Streams: offsets, admission, deleted segments and damage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkascan as ks
-from kafkascan.spark.options import Options
+from kafkascan.spark.options.reader_options import Options
 from tests.spark.logs import damaged_log, plain_batch, segment_path
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ KNOWS_LIMITS = importlib.util.find_spec("pyspark.sql.streaming.datasource") is n
 
 
 class Follower:
-    """What Spark does with a stream: asks for offsets, plans, reads, and remembers the end."""
+    """A model of Spark's micro-batches: get offsets, plan, read, and keep the end."""
 
     def __init__(self, folder: Path, start: dict[str, Any] | None = None, **options: Any) -> None:
-        from kafkascan.spark.stream import StreamReader
+        from kafkascan.spark.readers.stream_reader import StreamReader
 
         given = {"path": str(folder), "startingOffsets": "earliest"} | options
         parsed = Options.parse(given)
@@ -70,7 +70,7 @@ def test_a_log_that_grows(tmp_path: Path) -> None:
     assert stream.reader.reportLatestOffset() == stream.at
 
 
-def test_it_starts_where_it_is_told_to(tmp_path: Path) -> None:
+def test_starting_offsets(tmp_path: Path) -> None:
     append(segment_path(tmp_path, "a"), plain_batch(0), plain_batch(2))
     append(segment_path(tmp_path, "b", base_offset=7), plain_batch(7))
     both = {"a": {"0": 4}, "b": {"0": 9}}
@@ -83,7 +83,7 @@ def test_it_starts_where_it_is_told_to(tmp_path: Path) -> None:
     assert late.at == {"a": {"0": 3}, "b": {"0": 7}}
 
 
-def test_what_is_still_written_waits(tmp_path: Path) -> None:
+def test_incomplete_batches_wait(tmp_path: Path) -> None:
     path = segment_path(tmp_path, "a")
     batch = plain_batch(2)
     append(path, plain_batch(0), batch[:-1])
@@ -133,7 +133,7 @@ def test_admission(tmp_path: Path) -> None:
         assert len(sizes) >= 4
 
 
-def test_available_now_goes_no_further(tmp_path: Path) -> None:
+def test_available_now_stops_at_its_end(tmp_path: Path) -> None:
     path = segment_path(tmp_path, "a")
     append(path, plain_batch(0))
     stream = Follower(tmp_path)
@@ -149,14 +149,14 @@ def test_deleted_segments(tmp_path: Path) -> None:
     stream = Follower(tmp_path)
     stream.at = {"a": {"0": 10}}
     segment_path(tmp_path, "a").rename(tmp_path / "a-0" / f"{0:020d}.log.deleted")
-    assert len(stream.read()) == 20, "what was read before may go"
+    assert len(stream.read()) == 20, "segments that were read may be deleted"
     segment_path(tmp_path, "a", base_offset=10).unlink()
-    with pytest.raises(ValueError, match=r"a-0: offsets 10 to 19 are gone .*failOnDataLoss"):
+    with pytest.raises(ValueError, match=r"a-0: offsets 10 to 19 no longer exist .*failOnDataLoss"):
         Follower(tmp_path, start={"a": {"0": 10}}).read()
     careless = Follower(tmp_path, start={"a": {"0": 10}}, failOnDataLoss="false")
     assert careless.read() == [("a", 0, n) for n in range(20, 30)]
     segment_path(tmp_path, "a", base_offset=20).unlink()
-    with pytest.raises(ValueError, match="is gone"):
+    with pytest.raises(ValueError, match="no longer exists"):
         Follower(tmp_path, start={"a": {"0": 30}}).read()
 
 
@@ -173,7 +173,7 @@ def test_damage(tmp_path: Path) -> None:
     assert waiting.read() == []
 
 
-def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
+def test_a_recreated_topic(tmp_path: Path) -> None:
     path = segment_path(tmp_path, "a")
     append(path, plain_batch(0), plain_batch(2))
     stream = Follower(tmp_path, failOnDataLoss="false")
@@ -182,9 +182,9 @@ def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
     assert stream.read() == [("a", 0, n) for n in range(4, 9)], "as Kafka's source goes on"
 
 
-def test_what_has_no_meaning(tmp_path: Path) -> None:
+def test_unsupported_options(tmp_path: Path) -> None:
     for options in ({"view": "batches"}, {"endingOffsets": '{"a":{"0":3}}'}):
-        with pytest.raises(ValueError, match=r"a stream has"):
+        with pytest.raises(ValueError, match=r"a stream (has|requires)"):
             Follower(tmp_path, **options)
     append(segment_path(tmp_path / "one", "a"), plain_batch(0))
     append(segment_path(tmp_path / "two", "a"), plain_batch(0))

@@ -1,4 +1,4 @@
-"""Streams with read_committed: what is decided is read once, what is not waits for its marker."""
+"""Streams with read_committed: each record is returned once, after its transaction ended."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import kafkascan as ks
 from tests.spark.logs import ABORT, COMMIT, data, marker, plain_batch, segment_path
@@ -44,7 +43,7 @@ def test_an_open_transaction_waits(tmp_path: Path) -> None:
     assert stream.at == {"a": {"0": 9}}
 
 
-def test_a_marker_that_is_still_written_ends_nothing(tmp_path: Path) -> None:
+def test_an_incomplete_marker_has_no_effect(tmp_path: Path) -> None:
     path = segment_path(tmp_path, "a")
     ending = marker(1, 7, COMMIT)
     append(path, data(0, 7), ending[:-3])
@@ -58,7 +57,7 @@ def test_a_marker_that_is_still_written_ends_nothing(tmp_path: Path) -> None:
     assert offsets(stream) == [0]
 
 
-def test_where_it_starts(tmp_path: Path) -> None:
+def test_starting_offsets(tmp_path: Path) -> None:
     append(segment_path(tmp_path, "a"), plain_batch(0, 2), data(2, 7), plain_batch(3, 2))
     assert follower(tmp_path, startingOffsets="latest").at == {"a": {"0": 2}}
     late = follower(tmp_path, startingOffsets=None, startingTimestamp=1_714_000_000_004)
@@ -71,7 +70,7 @@ def test_where_it_starts(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_was_planned_is_the_same_later(tmp_path: Path) -> None:
-    """After a restart: the log has grown, and its beginning is gone."""
+    """After a restart, when the log has grown and its first segment was deleted."""
     append(segment_path(tmp_path, "a"), plain_batch(0, 1), data(1, 7))
     append(segment_path(tmp_path, "a", base_offset=2), data(2, 7), plain_batch(3, 1))
     append(segment_path(tmp_path, "a", base_offset=2), marker(4, 7, ABORT), data(5, 7))
@@ -86,13 +85,13 @@ def test_a_batch_that_was_planned_is_the_same_later(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_was_planned_without_it(tmp_path: Path) -> None:
-    """A checkpoint of a stream that read uncommitted records is not quietly gone on with."""
+    """A checkpoint of a stream that read uncommitted records is an error."""
     append(segment_path(tmp_path, "a"), plain_batch(0, 1), data(1, 7))
-    with pytest.raises(ValueError, match=r"a-0 is stable up to 1 only, not to 2"):
+    with pytest.raises(ValueError, match=r"a-0 is only stable up to 1, not to 2"):
         follower(tmp_path).between({"a": {"0": 0}}, {"a": {"0": 2}})
 
 
-def test_damage_is_never_guessed_over(tmp_path: Path) -> None:
+def test_damage_raises_in_every_mode(tmp_path: Path) -> None:
     path = segment_path(tmp_path, "a")
     ending = bytearray(marker(1, 7, COMMIT))
     ending[-1] ^= 1
@@ -102,7 +101,7 @@ def test_damage_is_never_guessed_over(tmp_path: Path) -> None:
             follower(tmp_path, mode=mode).read()
 
 
-def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
+def test_a_recreated_topic(tmp_path: Path) -> None:
     path = segment_path(tmp_path, "a")
     append(path, data(0, 7), data(1, 7), plain_batch(2, 1))
     stream = follower(tmp_path, failOnDataLoss="false")
@@ -127,7 +126,7 @@ def test_a_topic_that_was_made_anew(tmp_path: Path) -> None:
 def test_any_history(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], limit: int | None
 ) -> None:
-    """After every read: what a consumer sees by then, each record once."""
+    """After every read, the stream has returned what a consumer has seen."""
     folder = tmp_path_factory.mktemp("log")
     limits = {"maxOffsetsPerTrigger": limit} if limit is not None and KNOWS_LIMITS else {}
     consumer, offset = Consumer(), 0

@@ -1,4 +1,4 @@
-"""Offsets and timestamps of options: what they stand for, and what they leave out."""
+"""Options that limit a read by offset or timestamp, and the files that are planned."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_offsets(folder: Path) -> None:
         path=str(folder), startingOffsets='{"a":{"0":25}}', endingOffsets='{"a":{"0":30}}'
     )
     assert [one.file.base_offset for one in task.ranges] == [20], "other files are not opened"
-    with pytest.raises(ValueError, match="where there is no stream"):
+    with pytest.raises(ValueError, match="in a batch query"):
         offsets(folder, startingOffsets='{"a":{"0":-1}}')
-    with pytest.raises(ValueError, match="is for streams"):
+    with pytest.raises(ValueError, match="requires a stream"):
         offsets(folder, startingOffsets="latest")
 
 
-def test_timestamps_stand_for_offsets(folder: Path) -> None:
+def test_timestamps_select_offsets(folder: Path) -> None:
     assert offsets(folder, startingTimestamp=T0 + 33) == list(range(33, 60))
     assert offsets(folder, endingTimestamp=T0 + 33) == list(range(33))
     between = {"startingTimestamp": T0 + 5, "endingTimestamp": T0 + 50}
@@ -53,15 +53,15 @@ def test_timestamps_stand_for_offsets(folder: Path) -> None:
     assert offsets(folder, endingTimestamp=T0 + 1000) == list(range(60))
 
 
-def test_what_follows_the_first_late_record_is_read(tmp_path: Path) -> None:
-    """As a broker looks it up: by the first record that is late enough, not by each."""
+def test_records_after_the_first_late_one_are_read(tmp_path: Path) -> None:
+    """As a broker does, the lookup finds the first late record; later records are not filtered."""
     late = [RecordV2(timestamp_delta=t, offset_delta=n) for n, t in enumerate((0, 50, 10))]
     log = plain_batch(0) + batch_of(late, base_offset=2, max_timestamp=T0 + 50) + plain_batch(5)
     segment_path(tmp_path, "a").write_bytes(log)
     assert offsets(tmp_path, startingTimestamp=T0 + 40) == [3, 4, 5, 6]
 
 
-def test_nothing_is_late_enough(folder: Path) -> None:
+def test_no_record_is_late_enough(folder: Path) -> None:
     with pytest.raises(ValueError, match="startingOffsetsByTimestampStrategy=latest"):
         offsets(folder, startingTimestamp=T0 + 1000)
     lenient = {"startingOffsetsByTimestampStrategy": "latest"}
@@ -79,7 +79,7 @@ def test_planning() -> None:
     assert [one.file.topic for task in none for one in task.ranges] == ["headers"]
 
 
-def test_files_on_their_way_out_are_not_read(folder: Path) -> None:
+def test_deleted_and_moving_files_are_not_read(folder: Path) -> None:
     log = folder / "a-0" / f"{20:020d}.log"
     for state in ("deleted", "cleaned", "swap"):
         log.with_name(f"{log.name}.{state}").write_bytes(log.read_bytes())
@@ -100,8 +100,8 @@ def test_two_states_of_one_segment_are_two_files(folder: Path) -> None:
 
 
 def test_a_file_that_changed_since_it_was_listed(folder: Path) -> None:
-    from kafkascan.spark.options import Options
-    from kafkascan.spark.scan import scan_task
+    from kafkascan.spark.options.reader_options import Options
+    from kafkascan.spark.rows.task_scan import scan_task
 
     options = Options.parse({"path": str(folder)})
     (task,) = tasks(path=str(folder))

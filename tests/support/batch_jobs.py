@@ -1,4 +1,4 @@
-"""Batches to be built, step by step: random ones by seed, and how `BatchBuilder` builds them."""
+"""Batches described as data: random ones by seed, and `BatchBuilder`'s result for each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import kafkascan as ks
-from kafkascan.control import ControlRecordType
+from kafkascan.records.control import ControlRecordType
 
 T0 = 1_714_000_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -18,7 +18,7 @@ Headers = list[tuple[bytes, bytes | None]]
 
 @dataclass(frozen=True)
 class Step:
-    """A record to append; without an offset it gets the next."""
+    """A record to append; `offset=None` takes the next offset."""
 
     timestamp: int
     key: bytes | None
@@ -38,7 +38,7 @@ class Control:
 
 @dataclass(frozen=True)
 class BatchJob:
-    """What a builder is made with, and what is appended."""
+    """The arguments of a builder, and the records that are appended."""
 
     magic: int = 2
     codec: str = "none"
@@ -60,7 +60,7 @@ class BatchJob:
 
 @dataclass
 class BuiltHere:
-    """What `BatchBuilder` made of a job, or what it raised."""
+    """The batch that `BatchBuilder` returned for a job, or the error that it raised."""
 
     data: bytes | None = None
     error: ValueError | None = None
@@ -69,7 +69,7 @@ class BuiltHere:
 
 
 def build_here(job: BatchJob) -> BuiltHere:
-    """Let `BatchBuilder` do it, and note what it says after each step."""
+    """Build a job with `BatchBuilder`; record its properties after each step."""
     built = BuiltHere()
     try:
         builder = builder_of(job)
@@ -85,7 +85,7 @@ def build_here(job: BatchJob) -> BuiltHere:
 
 
 def builder_of(job: BatchJob) -> ks.BatchBuilder:
-    """Return a builder that nothing is appended to yet."""
+    """Return an empty builder with the arguments of a job."""
     is_stamped = job.log_append_time is not None
     return ks.BatchBuilder(
         magic=job.magic,
@@ -107,26 +107,26 @@ def builder_of(job: BatchJob) -> ks.BatchBuilder:
 
 
 def _take(builder: ks.BatchBuilder, step: Step | Control) -> dict[str, Any]:
-    said: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     if isinstance(step, Control):
         builder.append_control_record(step.timestamp, step.kind, step.value)
     else:
-        said["hasRoom"] = builder.has_room_for(step.timestamp, step.key, step.value, step.headers)
+        state["hasRoom"] = builder.has_room_for(step.timestamp, step.key, step.value, step.headers)
         builder.append(step.timestamp, step.key, step.value, step.headers, offset=step.offset)
-    said["isFull"] = builder.is_full
-    said["estimatedSize"] = builder.estimated_size
-    said["uncompressedSize"] = builder.uncompressed_size
-    return said
+    state["isFull"] = builder.is_full
+    state["estimatedSize"] = builder.estimated_size
+    state["uncompressedSize"] = builder.uncompressed_size
+    return state
 
 
-# ---- random ones -------------------------------------------------------------------------
+# ---- random jobs -------------------------------------------------------------------------
 
 
 def random_job(seed: object, *, is_sound: bool = False) -> BatchJob:
     """
     Return a job that depends on the seed alone.
 
-    With `is_sound`, nothing in it is what a builder refuses.
+    With `is_sound`, the builder accepts every step.
     """
     choice = random.Random(repr(seed))
     magic = choice.choice((0, 1, 2, 2, 2))

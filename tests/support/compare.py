@@ -1,8 +1,8 @@
-"""Compares kafkascan's batch table with what Kafka's own tools say, field by field.
+"""Compare kafkascan's batch table with the output of Kafka's own tools, field by field.
 
-Two witnesses are heard: the text of DumpLogSegments, and the rows of BatchFields (one JSON object
-per batch, see `tests/oracle`), which knows the base timestamp, too. Each of them is turned into the
-table that kafkascan should give, and every column is compared for every batch.
+There are two references: the text of DumpLogSegments, and the rows of BatchFields (one JSON object
+per batch, see `tests/oracle`), which also have the base timestamp. Each of them is converted to the
+table that kafkascan should return, and every column is compared for every batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_SHOWN = 20
 class Difference:
     """One field of one batch on which kafkascan and Kafka do not agree."""
 
-    witness: str
+    reference: str
     position: int
     field: str
     kafka: object
@@ -38,29 +38,29 @@ class Difference:
 
     def __str__(self) -> str:
         where = f"position {self.position}: {self.field}"
-        return f"{where} is {self.kafka} for {self.witness}, {self.kafkascan} for us"
+        return f"{where} is {self.kafka} in {self.reference}, {self.kafkascan} in kafkascan"
 
 
 def compare_segment(log: Path, dump_text: str, fields_jsonl: str) -> int:
-    """Assert that kafkascan reads `log` as Kafka does; give the number of batches compared.
+    """Assert that kafkascan reads `log` as Kafka does; return the number of compared batches.
 
     Parameters
     ----------
     log
         The segment, or a metadata snapshot.
     dump_text
-        What DumpLogSegments printed about it.
+        The output of DumpLogSegments for it.
     fields_jsonl
-        What BatchFields printed about it.
+        The output of BatchFields for it.
     """
     *rows, end = [json.loads(line) for line in fields_jsonl.splitlines()]
     dump = parse_log(dump_text)
     scan = kafkascan.scan_batches(log, on_corrupt="stop")
     assert len(rows) == len(dump.batches), (
-        f"{log}: the witnesses disagree about the number of batches"
+        f"{log}: the references disagree about the number of batches"
     )
     assert len(scan.batches) == len(rows), (
-        f"{log}: {len(rows)} batches for Kafka, {len(scan.batches)} for us"
+        f"{log}: {len(rows)} batches in Kafka, {len(scan.batches)} in kafkascan"
     )
     assert_same_end(log, scan, end)
     ours = our_columns(log, scan.batches)
@@ -74,36 +74,36 @@ def compare_segment(log: Path, dump_text: str, fields_jsonl: str) -> int:
 
 
 def compare_segments(segments: Sequence[tuple[Path, str, str]]) -> int:
-    """Compare several segments; fail if all of them together hold no batch."""
+    """Compare several segments; fail if they contain no batch at all."""
     compared = sum(compare_segment(*segment) for segment in segments)
     assert compared > 0, f"nothing was compared in {len(segments)} files"
     return compared
 
 
 def our_columns(log: Path, batches: np.ndarray) -> Columns:
-    """Every stored and derived field, as kafkascan sees it."""
+    """Return every stored and derived field of kafkascan's table."""
     stored: Columns = {name: batches[name] for name in batches.dtype.names or ()}
     derived: Columns = {
-        "last_offset": kafkascan.last_offset(batches),
-        "last_sequence": kafkascan.last_sequence(batches),
-        "size_in_bytes": kafkascan.size_in_bytes(batches),
-        "compression_type": kafkascan.compression_type(batches),
-        "timestamp_type": kafkascan.timestamp_type(batches),
-        "is_transactional": kafkascan.is_transactional(batches),
-        "is_control": kafkascan.is_control(batches),
-        "delete_horizon_ms": kafkascan.delete_horizon_ms(batches),
+        "last_offset": kafkascan.batches.last_offset(batches),
+        "last_sequence": kafkascan.batches.last_sequence(batches),
+        "size_in_bytes": kafkascan.batches.size_in_bytes(batches),
+        "compression_type": kafkascan.batches.compression_type(batches),
+        "timestamp_type": kafkascan.batches.timestamp_type(batches),
+        "is_transactional": kafkascan.batches.is_transactional(batches),
+        "is_control": kafkascan.batches.is_control(batches),
+        "delete_horizon_ms": kafkascan.batches.delete_horizon_ms(batches),
         "is_valid": kafkascan.verify_crcs(log, batches),
     }
     return {**stored, **derived}
 
 
 def columns_from_fields(rows: Sequence[Mapping[str, Any]]) -> Columns:
-    """The table that BatchFields' rows ask for: every field there is."""
+    """Convert BatchFields' rows, which have every field, to columns."""
     return _columns([_row_from_fields(row) for row in rows])
 
 
 def columns_from_dump(batches: Sequence[DumpedBatch]) -> Columns:
-    """The table that DumpLogSegments' lines ask for: all but the base timestamp."""
+    """Convert DumpLogSegments' lines, which lack the base timestamp, to columns."""
     return _columns([_row_from_dump(batch) for batch in batches])
 
 
@@ -126,7 +126,7 @@ def _row_from_fields(row: Mapping[str, Any]) -> dict[str, int]:
         "last_sequence": row["lastSequence"],
         "is_transactional": row["isTransactional"],
         "is_control": row["isControlBatch"],
-        "delete_horizon_ms": _or_none_sign(row["deleteHorizonMs"]),
+        "delete_horizon_ms": _or_sentinel(row["deleteHorizonMs"]),
     }
     if row["magic"] < 2:
         return {**known, **_legacy_rules(known)}
@@ -152,14 +152,14 @@ def _row_from_dump(batch: DumpedBatch) -> dict[str, int]:
         "max_timestamp": batch.max_timestamp,
         "compression_type": _CODECS[batch.compression],
         "timestamp_type": TIMESTAMP_TYPES[batch.timestamp_type],
-        "partition_leader_epoch": _or_none_sign(batch.partition_leader_epoch),
-        "producer_id": _or_none_sign(batch.producer_id),
-        "producer_epoch": _or_none_sign(batch.producer_epoch),
-        "base_sequence": _or_none_sign(batch.base_sequence),
-        "last_sequence": _or_none_sign(batch.last_sequence),
+        "partition_leader_epoch": _or_sentinel(batch.partition_leader_epoch),
+        "producer_id": _or_sentinel(batch.producer_id),
+        "producer_epoch": _or_sentinel(batch.producer_epoch),
+        "base_sequence": _or_sentinel(batch.base_sequence),
+        "last_sequence": _or_sentinel(batch.last_sequence),
         "is_transactional": bool(batch.is_transactional),
         "is_control": bool(batch.is_control),
-        "delete_horizon_ms": _or_none_sign(batch.delete_horizon_ms),
+        "delete_horizon_ms": _or_sentinel(batch.delete_horizon_ms),
     }
     if batch.magic < 2:
         rules = _legacy_rules(known)
@@ -177,7 +177,7 @@ def _row_from_dump(batch: DumpedBatch) -> dict[str, int]:
 
 
 def _legacy_rules(known: Mapping[str, int]) -> dict[str, int]:
-    """What kafkascan says about fields that message formats 0 and 1 do not have."""
+    """Return the values of fields that message formats 0 and 1 do not have."""
     wrapper = known["compression_type"] != 0
     return {
         "attributes": known["compression_type"] | max(known["timestamp_type"], 0) << 3,
@@ -189,7 +189,7 @@ def _legacy_rules(known: Mapping[str, int]) -> dict[str, int]:
 
 
 def _attributes(known: Mapping[str, int]) -> int:
-    """The attributes that the single flags add up to."""
+    """Combine the flags into the attributes field."""
     return (
         known["compression_type"]
         | known["timestamp_type"] << 3
@@ -199,22 +199,22 @@ def _attributes(known: Mapping[str, int]) -> int:
     )
 
 
-def _or_none_sign(value: int | None) -> int:
-    """Kafka's sentinel for what is not there."""
+def _or_sentinel(value: int | None) -> int:
+    """Return Kafka's sentinel -1 for a missing value."""
     return -1 if value is None else value
 
 
 def _columns(rows: Sequence[Mapping[str, int]]) -> Columns:
     names = rows[0].keys() if rows else {"position"}
-    assert all(row.keys() == names for row in rows), "rows of one table know the same fields"
+    assert all(row.keys() == names for row in rows), "rows of one table have the same fields"
     return {name: np.array([row[name] for row in rows], dtype=np.int64) for name in names}
 
 
-def _differences(witness: str, theirs: Columns, ours: Columns) -> list[Difference]:
-    """Compare each column of a witness; a column that we lack is an error, no difference."""
+def _differences(reference: str, theirs: Columns, ours: Columns) -> list[Difference]:
+    """Compare each column of a reference; a column that kafkascan lacks raises KeyError."""
     return [
         Difference(
-            witness, int(theirs["position"][row]), name, int(column[row]), int(ours[name][row])
+            reference, int(theirs["position"][row]), name, int(column[row]), int(ours[name][row])
         )
         for name, column in theirs.items()
         for row in np.flatnonzero(column != ours[name].astype(np.int64))
@@ -225,11 +225,11 @@ def assert_same_end(log: Path, scan: Any, end: Mapping[str, Any]) -> None:
     """Compare how reading ended with the last line of BatchFields or RecordFields."""
     found = (scan.end, scan.valid_bytes, scan.trailing_bytes)
     expected = (_expected_end(end["end"]), end["validBytes"], end["trailingBytes"])
-    assert found == expected, f"{log}: ends with {expected} for Kafka, {found} for us"
+    assert found == expected, f"{log}: ends with {expected} in Kafka, {found} in kafkascan"
 
 
 def _expected_end(end: str) -> Any:
-    """Kafka knows no zero tail: it stumbles over the size 0."""
+    """Translate Kafka's end. Kafka has no zero tail: it fails on the size 0."""
     if end == "clean":
         return kafkascan.ScanEnd.CLEAN
     if end == "partial":

@@ -1,6 +1,6 @@
-"""Compares kafkascan's records with those that Kafka's own readers find, field by field.
+"""Compare kafkascan's records with those of Kafka's own readers, field by field.
 
-The witness is RecordFields (one JSON object per record, see `tests/oracle`).
+The reference is RecordFields (one JSON object per record, see `tests/oracle`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import kafkascan
-from kafkascan.arrow import java_string
+from kafkascan.records.arrow_binary import java_string
 from tests.support.compare import TIMESTAMP_TYPES, assert_same_end
 
 _MAX_SHOWN = 20
 
 
 class RecordFields(NamedTuple):
-    """What Kafka and kafkascan both know of a record; `position` is that of its batch."""
+    """The fields of a record in Kafka and kafkascan; `position` is that of its batch."""
 
     position: int
     offset: int
@@ -35,7 +35,7 @@ class RecordFields(NamedTuple):
 
 @dataclass
 class KafkaReading:
-    """All that RecordFields says of a segment."""
+    """The output of RecordFields for a segment."""
 
     records: list[RecordFields] = field(default_factory=list)
     refusals: dict[int, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class KafkaReading:
     end: dict[str, Any] = field(default_factory=dict)
 
     def by_batch(self) -> dict[int, list[RecordFields]]:
-        """The records of each batch that has some."""
+        """Group the records by the position of their batch."""
         batches: dict[int, list[RecordFields]] = {}
         for record in self.records:
             batches.setdefault(record.position, []).append(record)
@@ -51,12 +51,12 @@ class KafkaReading:
 
 
 def read_lines(path: Path) -> str:
-    """What RecordFields printed, from the compressed file that it is kept in."""
+    """Read the output of RecordFields from its gzip file."""
     return gzip.decompress(path.read_bytes()).decode("utf-8")
 
 
 def parse_records(jsonl: str) -> KafkaReading:
-    """What RecordFields printed, as objects."""
+    """Parse the output of RecordFields."""
     *lines, end = [json.loads(line) for line in jsonl.splitlines()]
     reading = KafkaReading(end=end)
     for line in lines:
@@ -68,7 +68,7 @@ def parse_records(jsonl: str) -> KafkaReading:
 
 
 def our_records(tables: Iterable[kafkascan.RecordTable]) -> Iterator[RecordFields]:
-    """The same fields, as kafkascan sees them; keys of headers are strings for Kafka."""
+    """Yield the same fields from kafkascan's tables; keys of headers are strings in Kafka."""
     for table in tables:
         positions = table.batches["position"].tolist()
         for record in table:
@@ -83,21 +83,21 @@ def our_records(tables: Iterable[kafkascan.RecordTable]) -> Iterator[RecordField
 
 
 def compare_records(log: Path, records_jsonl: str) -> int:
-    """Assert that kafkascan finds in `log` the records that Kafka finds; give their number.
+    """Assert that kafkascan reads the same records from `log` as Kafka; return their number.
 
     Parameters
     ----------
     log
         The segment, or a metadata snapshot. Kafka has to accept all of its batches.
     records_jsonl
-        What RecordFields printed about it.
+        The output of RecordFields for it.
     """
     kafka = parse_records(records_jsonl)
     assert not kafka.refusals, f"{log}: Kafka itself refuses batches: {kafka.refusals}"
     scan = kafkascan.scan_batches(log, on_corrupt="stop")
     assert_same_end(log, scan, kafka.end)
-    whole = kafkascan.read_records(log, scan.batches, control="include", verify=True)
-    _assert_same(log, "read_records", kafka.records, list(our_records([whole])))
+    table = kafkascan.read_records(log, scan.batches, control="include", verify=True)
+    _assert_same(log, "read_records", kafka.records, list(our_records([table])))
     # Tables of few records, so that there are several of them.
     tables = kafkascan.iter_records(log, scan.batches, control="include", batch_size=7)
     _assert_same(log, "iter_records", kafka.records, list(our_records(tables)))
@@ -105,21 +105,21 @@ def compare_records(log: Path, records_jsonl: str) -> int:
 
 
 def compare_all_records(segments: Sequence[tuple[Path, str]]) -> int:
-    """Compare several segments; fail if all of them together hold no record."""
+    """Compare several segments; fail if they contain no record at all."""
     compared = sum(compare_records(*segment) for segment in segments)
     assert compared > 0, f"no record was compared in {len(segments)} files"
     return compared
 
 
 def differences(kafka: Sequence[RecordFields], ours: Sequence[RecordFields]) -> Iterator[str]:
-    """Say in which fields records differ, in order."""
+    """Yield a line for each field that differs, in the order of the records."""
     for number, (theirs, our) in enumerate(zip(kafka, ours, strict=False)):
         for name, their_value, our_value in zip(theirs._fields, theirs, our, strict=True):
             if their_value != our_value:
                 where = f"record {number} (position {theirs.position}, offset {theirs.offset})"
-                yield f"{where}: {name} is {their_value!r} for Kafka, {our_value!r} for us"
+                yield f"{where}: {name} is {their_value!r} in Kafka, {our_value!r} in kafkascan"
     if len(kafka) != len(ours):
-        yield f"{len(kafka)} records for Kafka, {len(ours)} for us"
+        yield f"{len(kafka)} records in Kafka, {len(ours)} in kafkascan"
 
 
 def _assert_same(

@@ -1,9 +1,9 @@
-"""Reads the text that Kafka's DumpLogSegments prints, and nothing else: no broker, no JVM.
+"""Parse the output of Kafka's DumpLogSegments. Runs neither a broker nor a JVM.
 
-Understood are the tool's lines of Kafka 4.3 (the Java tool): batches of message format 2, messages
-of formats 0 and 1, records, index files, transaction indexes and producer snapshots. Lines that
-belong to none of them are an error, with one exception: a payload may contain line breaks, so what
-follows a record line and looks like nothing else is taken as the rest of that record.
+The parser knows the lines of the Java tool of Kafka 4.3: batches of message format 2, messages of
+formats 0 and 1, records, index files, transaction indexes and producer snapshots. Any other line is
+an error, with one exception: payloads may contain line breaks, so an unknown line after a record
+line continues that record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class DumpFormatError(ValueError):
 
 @dataclass(frozen=True)
 class DumpedBatch:
-    """One batch line; what message formats 0 and 1 lack is None."""
+    """One batch line; fields that message formats 0 and 1 lack are None."""
 
     base_offset: int | None
     last_offset: int
@@ -46,7 +46,7 @@ class DumpedBatch:
 
 @dataclass(frozen=True)
 class DumpedRecord:
-    """One record line; None where the line does not say, and for a null key or payload."""
+    """One record line; fields that the line lacks, and a null key or payload, are None."""
 
     text: str
     """The whole line."""
@@ -63,7 +63,7 @@ class DumpedRecord:
     is_valid: bool | None = None
     crc: int | None = None
     control: str | None = None
-    """What a control record says."""
+    """The content of a control record."""
     key: str | None = None
     payload: str | None = None
 
@@ -73,10 +73,10 @@ class LogDump:
     """The dump of one `.log` or `.checkpoint` file."""
 
     start: str
-    """The line below the file name: what the file's name says about its start."""
+    """The line after the file name: the start offset according to the file's name."""
     batches: list[DumpedBatch]
     invalid_bytes: int
-    """Bytes behind the last batch, as far as the tool lived to say so."""
+    """Bytes after the last batch, if the tool reported them before it failed."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def parse_producer_snapshot(text: str) -> list[DumpedProducer]:
 
 
 def _body(text: str) -> Iterator[str]:
-    """Give the lines below "Dumping <path>"; only line feeds end a line, payloads hold others."""
+    """Return the lines after "Dumping <path>". Only line feeds end them; payloads have others."""
     lines = iter(text.removesuffix("\n").split("\n"))
     first = next(lines)
     if not first.startswith("Dumping "):
@@ -217,17 +217,17 @@ def _body(text: str) -> Iterator[str]:
 
 
 def _joined_records(lines: Iterator[str]) -> Iterator[str]:
-    """Put lines that a line break in a key or payload has torn apart together again."""
-    whole: str | None = None
+    """Join the lines of records whose key or payload contains a line break."""
+    joined: str | None = None
     for line in lines:
-        if whole is not None and whole.startswith("|") and not _starts_something(line):
-            whole += "\n" + line
+        if joined is not None and joined.startswith("|") and not _starts_something(line):
+            joined += "\n" + line
             continue
-        if whole is not None:
-            yield whole
-        whole = line
-    if whole is not None:
-        yield whole
+        if joined is not None:
+            yield joined
+        joined = line
+    if joined is not None:
+        yield joined
 
 
 def _starts_something(line: str) -> bool:

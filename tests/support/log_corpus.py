@@ -1,4 +1,4 @@
-"""Logs of random batches, of every format and codec, written by the rig: no code of the package."""
+"""Logs of random batches of every format and codec, written without the package's writers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
 
 
 def compress(codec: int, magic: int, content: bytes) -> bytes:
-    """Compress as a producer does."""
+    """Compress record bytes as a producer does."""
     if codec == NONE:
         return content
     if codec == GZIP:
@@ -37,7 +37,7 @@ def compress(codec: int, magic: int, content: bytes) -> bytes:
 
 
 def compressed_v2(batch: bytes, codec: int) -> bytes:
-    """The same batch of magic 2, its records compressed."""
+    """Return the same batch of magic 2 with compressed records."""
     fields = {
         name: struct.unpack_from(">" + code, batch, at)[0]
         for name, (at, code) in {
@@ -67,7 +67,7 @@ def random_headers(dice: random.Random) -> list[tuple[bytes, bytes | None]]:
 
 
 def random_batch_v2(dice: random.Random, base_offset: int, codec: int) -> tuple[bytes, int]:
-    """A batch, and the offset behind it."""
+    """Return a batch and the next offset."""
     if dice.random() < 0.1:
         return marker(
             base_offset, dice.choice(["COMMIT", "ABORT"]), dice.randrange(9)
@@ -112,7 +112,7 @@ def random_batch_v2(dice: random.Random, base_offset: int, codec: int) -> tuple[
 
 
 def marker(offset: int, kind: str, producer_id: int, timestamp: int = T0) -> bytes:
-    """The control batch that ends a transaction."""
+    """Return the control batch that ends a transaction."""
     key = struct.pack(">hh", 0, ["ABORT", "COMMIT"].index(kind))
     return batch_of(
         [RecordV2(key, struct.pack(">hi", 0, 3))],
@@ -138,7 +138,7 @@ def random_message(
 def random_wrapper(
     dice: random.Random, magic: int, base_offset: int, codec: int, count: int = 0
 ) -> tuple[bytes, int]:
-    """A compressed message of magic 0 or 1, and the offset behind it."""
+    """Return a compressed message of magic 0 or 1 and the next offset."""
     count = count or dice.choice([1, 2, 3, 7])
     flag = LOG_APPEND_TIME * (magic == 1 and dice.random() < 0.3)
     times = [T0 + dice.randrange(9999) for _ in range(count)]
@@ -164,7 +164,7 @@ def random_log(
     has_gaps: bool = True,
     has_append_times: bool = True,
 ) -> bytes:
-    """Batches of some formats and codecs one behind the other; offsets ascend."""
+    """Return consecutive batches of random formats and codecs; offsets ascend."""
     offset, parts = dice.choice([0, 0, 100, 5_000_000_000]), []
     for _ in range(batches):
         magic, codec = dice.choice(magics), dice.choice(codecs)

@@ -1,4 +1,4 @@
-"""Logs of producers that write, commit and abort; and what a slow, obvious broker knows then."""
+"""Logs of producers that write, commit and abort, with the state that a broker has at their end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ABORT, COMMIT = 0, 1
 def marker(
     kind: int, *, coordinator_epoch: int = 0, timestamp_delta: int = 0, **fields: int
 ) -> bytes:
-    """The control batch that ends a transaction."""
+    """Return the control batch that ends a transaction."""
     record = RecordV2(
         key=struct.pack(">hh", 0, kind),
         value=struct.pack(">hi", 0, coordinator_epoch),
@@ -28,7 +28,7 @@ def marker(
 
 @dataclass
 class KnownProducer:
-    """A row of a snapshot, as a broker would write it."""
+    """An entry of a producer snapshot, as a broker writes it."""
 
     epoch: int = -1
     last_sequence: int = -1
@@ -48,7 +48,7 @@ class KnownProducer:
 @dataclass
 class WrittenLog:
     """
-    A log as some producers might have written it, and what is to be known at its end.
+    A log of several producers, and the broker's state at its end.
 
     `starts` has the base offset of each batch; `aborted` has producer, first offset, marker's
     offset, last stable offset.
@@ -72,7 +72,7 @@ class WrittenLog:
         return b"".join(self.batches)
 
     def segment(self, start: int, stop: int | None = None) -> tuple[int, bytes]:
-        """Base offset and bytes of some batches."""
+        """Return base offset and bytes of a range of batches."""
         return self.starts[start], b"".join(self.batches[start:stop])
 
     def _add(self, batch: bytes, count: int) -> None:
@@ -147,7 +147,7 @@ class WrittenLog:
         self._add(batch, 1)
 
     def write(self, steps: int, ids: list[int]) -> WrittenLog:
-        """Let producers do what they may do, at random."""
+        """Append the batches of random, valid actions of producers."""
         for _ in range(steps):
             producer_id = self.random.choice(ids)
             known = self.producers.get(producer_id, KnownProducer())

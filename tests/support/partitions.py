@@ -1,4 +1,4 @@
-"""A partition as a healthy broker keeps it: segments, indexes, snapshots, leader epochs."""
+"""The files of a healthy partition: segments, indexes, snapshots, leader epochs."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ class HealthyPartition:
         self.offset += 1
 
     def write(self) -> HealthyPartition:
-        """Write all files, as Kafka's recovery would."""
+        """Write all files, as Kafka's recovery does."""
         self.folder.mkdir(parents=True, exist_ok=True)
         known = None
-        epochs: list[ks.LeaderEpoch] = []
+        epochs: list[ks.broker_state.LeaderEpoch] = []
         for number in range(len(self.batches)):
             path = self.log(number)
             path.write_bytes(b"".join(self.batches[number]))
@@ -85,18 +85,18 @@ class HealthyPartition:
             ):
                 entries = build(batches, base_offset=base_offset, interval_bytes=200)
                 ks.write_index(path.with_suffix(f".{kind}"), entries)
-            aborted = ks.build_transaction_index(path, batches, prior=known)
+            aborted = ks.broker_state.build_transaction_index(path, batches, prior=known)
             if len(aborted):
                 ks.write_index(path.with_suffix(".txnindex"), aborted)
             if known is not None:
-                ks.write_producer_snapshot(path.with_suffix(".snapshot"), known)
-            known = ks.build_producer_snapshot(path, batches, prior=known)
-            epochs = ks.build_leader_epochs(batches, prior=epochs)
+                ks.broker_state.write_producer_snapshot(path.with_suffix(".snapshot"), known)
+            known = ks.broker_state.build_producer_snapshot(path, batches, prior=known)
+            epochs = ks.broker_state.build_leader_epochs(batches, prior=epochs)
         assert known is not None
-        ks.write_producer_snapshot(self.folder / f"{self.offset:020}.snapshot", known)
-        ks.write_leader_epochs(self.folder / "leader-epoch-checkpoint", epochs)
-        metadata = ks.PartitionMetadata(0, "Zn3Jq2xNTNuzVmYs3YqX3w")
-        ks.write_partition_metadata(self.folder / "partition.metadata", metadata)
+        ks.broker_state.write_producer_snapshot(self.folder / f"{self.offset:020}.snapshot", known)
+        ks.broker_state.write_leader_epochs(self.folder / "leader-epoch-checkpoint", epochs)
+        metadata = ks.broker_state.PartitionMetadata(0, "Zn3Jq2xNTNuzVmYs3YqX3w")
+        ks.broker_state.write_partition_metadata(self.folder / "partition.metadata", metadata)
         return self
 
     def log(self, number: int) -> Path:

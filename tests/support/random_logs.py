@@ -1,4 +1,4 @@
-"""Random logs to be written, by seed: batches of all kinds, offsets that rise, transactions."""
+"""Random logs by seed: all kinds of batches, ascending offsets, transactions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from dataclasses import replace
 
 import kafkascan as ks
-from kafkascan.control import ControlRecordType
+from kafkascan.records.control import ControlRecordType
 from tests.support.batch_jobs import MAX_INT, T0, BatchJob, Control, Step, build_here, random_job
 
 
@@ -19,18 +19,18 @@ def random_log(
     has_one_leader: bool = False,
 ) -> bytes:
     """
-    Return a log of sound batches that depends on the seed alone.
+    Return a log of valid batches that depends on the seed alone.
 
     Parameters
     ----------
     seed : object
     batches : int
     mixes_magics : bool
-        Whether there are messages of magic 0 and 1 in it.
+        Whether it contains messages of magic 0 and 1.
     ends_transactions : bool
-        Whether no transaction is open in the end.
+        Whether every transaction ends.
     has_one_leader : bool
-        Whether all of it is written in leader epoch 0.
+        Whether every batch has leader epoch 0.
     """
     choice = random.Random(repr(("log", seed)))
     producers = _Producers(choice)
@@ -46,7 +46,7 @@ def random_log(
         built = build_here(_placed(job, offset, epoch, time))
         assert built.data, (built.error, job)
         log += built.data
-        offset = int(ks.next_offset(ks.scan_batches(built.data).batches)[-1])
+        offset = int(ks.batches.next_offset(ks.scan_batches(built.data).batches)[-1])
         offset += choice.choice((0, 0, 0, 1, 50))
         if choice.random() < 0.01:
             offset += 2**30
@@ -54,7 +54,7 @@ def random_log(
 
 
 def _placed(job: BatchJob, offset: int, epoch: int, time: int) -> BatchJob:
-    """The same batch elsewhere, its records at about a time."""
+    """Return the same batch with other offsets and timestamps."""
     steps = tuple(
         replace(
             step, timestamp=step.timestamp if step.timestamp < 0 else time + step.timestamp % 99
@@ -87,7 +87,7 @@ def _moved(step: Step | Control, by: int, time: int) -> Step | Control:
 
 
 class _Producers:
-    """Who has a transaction open."""
+    """Producers and their open transactions."""
 
     def __init__(self, choice: random.Random) -> None:
         self._choice = choice
@@ -95,7 +95,7 @@ class _Producers:
         self._sequences: dict[int, int] = {}
 
     def fields(self) -> dict[str, int | bool]:
-        """Of a batch that one of them writes."""
+        """Return the producer fields of the next batch."""
         producer = self._choice.randrange(30)
         is_transactional = producer % 2 == 0
         if is_transactional:
@@ -111,11 +111,11 @@ class _Producers:
 
     @property
     def have_open_transactions(self) -> bool:
-        """Whether there is one."""
+        """Whether any producer has an open transaction."""
         return bool(self._open)
 
     def marker(self) -> BatchJob | None:
-        """End a transaction, if there is one."""
+        """Return a marker that ends an open transaction, or None."""
         if not self._open:
             return None
         producer = self._choice.choice(sorted(self._open))

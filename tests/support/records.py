@@ -1,6 +1,6 @@
-"""The rig's records: written field by field, and read back by a slow, obvious twin.
+"""Encode records field by field, and decode them with a slow reference reader.
 
-The twin shares nothing with the package; what it takes a record to be is format.md's text.
+It shares no code with the package; docs/format.md is its specification.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.support.segments import batch_v2
 
 
 def varint(number: int) -> bytes:
-    """Zig-zag, base 128, as short as it can be; also a varlong."""
+    """Encode a varint or varlong: zig-zag, base 128, minimal size."""
     rest = (number << 1) ^ (number >> 63)
     rest &= (1 << 64) - 1
     out = bytearray()
@@ -24,7 +24,7 @@ def varint(number: int) -> bytes:
 
 @dataclass
 class RecordV2:
-    """What a record of magic 2 says of itself."""
+    """The fields of a record of magic 2."""
 
     key: bytes | None = None
     value: bytes | None = b"value"
@@ -46,7 +46,7 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def batch_of(records: list[RecordV2], **fields: int) -> bytes:
-    """An uncompressed batch of these records."""
+    """Return an uncompressed batch of these records."""
     payload = b"".join(record.encode() for record in records)
     last = records[-1].offset_delta if records else 0
     defaults = {"records_count": len(records), "last_offset_delta": last}
@@ -54,11 +54,11 @@ def batch_of(records: list[RecordV2], **fields: int) -> bytes:
 
 
 class NotRecordsError(Exception):
-    """The twin's verdict on bytes that are not the records their batch promises."""
+    """The bytes are not the records that the batch header declares."""
 
 
 def read_slowly(batch: bytes) -> list[tuple[object, ...]]:
-    """(offset, timestamp, key, value, headers) of an uncompressed batch of magic 2."""
+    """Return (offset, timestamp, key, value, headers) of an uncompressed batch of magic 2."""
     (base_offset,) = struct.unpack_from(">q", batch, 0)
     attributes, _, base_timestamp, max_timestamp = struct.unpack_from(">hiqq", batch, 21)
     (count,) = struct.unpack_from(">i", batch, 57)

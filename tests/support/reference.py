@@ -1,6 +1,6 @@
-"""The second opinion: a slow, obvious reader of batch headers.
+"""A slow reference reader of batch headers.
 
-It is written with `struct` from the format's description alone and shares no code, no
+It is written with `struct` from the description of the format. It shares no code, no
 constant and no dtype with the package.
 """
 
@@ -46,7 +46,7 @@ def read(log: bytes, start: int = 0) -> Reading:
 
 
 def _next(log: bytes, position: int) -> tuple[int, ...] | str:
-    """The row at a position, or the symbol of what stands there instead."""
+    """Return the row at a position, or the symbol of the error there."""
     if len(log) - position < 17:
         return "TORN_TAIL"
     offset, length, _, magic = struct.unpack_from(">qiib", log, position)

@@ -1,7 +1,6 @@
-"""The rig: writes segments, damages their bytes, re-signs checksums.
+"""Write segments for tests, damage their bytes, update checksums.
 
-What it writes is only as true as Kafka's readers say; the golden and oracle tests hold
-the package against files that Kafka wrote.
+The golden and oracle tests compare the package with files that Kafka wrote.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import zlib
 
 import crc32c as crc32c_package
 
-from kafkascan import BatchScan, scan_batches
+from kafkascan.batches.scan import BatchScan, scan_batches
 
 T0 = 1_714_000_000_000
 
@@ -34,7 +33,7 @@ V2_FIELDS = {
 
 
 def batch_v2(payload: bytes = b"", **fields: int) -> bytes:
-    """A batch of magic 2 whose payload need not be records: headers are what we scan."""
+    """Return a batch of magic 2. The payload may be any bytes: scans read headers only."""
     values = {
         "base_offset": 0, "batch_length": 49 + len(payload), "partition_leader_epoch": 0,
         "magic": 2, "crc": 0, "attributes": 0, "last_offset_delta": 0,
@@ -78,7 +77,7 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def sign(batch: bytearray) -> None:
-    """Write the checksum that the bytes have now."""
+    """Write the checksum of the current bytes into the header."""
     if batch[16] == 2:
         struct.pack_into(">I", batch, 17, crc32c_package.crc32c(bytes(batch[21:])))
     else:
@@ -86,7 +85,7 @@ def sign(batch: bytearray) -> None:
 
 
 class Rig:
-    """A log made of batches that can be damaged one by one."""
+    """A log whose batches can be damaged individually."""
 
     def __init__(self) -> None:
         self.parts: list[bytearray] = []

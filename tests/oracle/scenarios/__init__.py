@@ -1,4 +1,4 @@
-"""Everything that happens on a broker, in the order in which it happens."""
+"""All scenarios, in the order in which they are performed."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ STOPPED_SCENARIOS: tuple[Scenario, ...] = (
     transaction_state,
     cluster_metadata,
 )
-"""On the broker that is stopped cleanly; what looks at its own topics comes last."""
+"""Scenarios of the broker that is stopped cleanly; those about internal topics come last."""
 
 KILLED_SCENARIOS: tuple[Scenario, ...] = (preallocated, being_written)
-"""On the broker that is killed; the last one does it."""
+"""Scenarios of the broker that is killed by the last one."""
 
 LEGACY_SCENARIOS: tuple[Scenario, ...] = (
     magic_0,
@@ -55,4 +55,4 @@ LEGACY_SCENARIOS: tuple[Scenario, ...] = (
     magic_small_segments,
     magic_1_compacted,
 )
-"""On the old broker, which is stopped cleanly."""
+"""Scenarios of the old broker, which is stopped cleanly."""

@@ -1,4 +1,4 @@
-"""What the log cleaner leaves of a compacted topic."""
+"""Scenarios of the log cleaner."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def compacted(stage: Stage) -> None:
     _write_keys_again_and_again(stage)
     # The segment rolls by the time in the records; the last segment is never cleaned.
     stage.alter_topic("compacted", segment_ms="10000")
-    # A marker gets its delete horizon in the first round that meets no data of its transaction.
+    # A marker gets its delete horizon in the first round without data of its transaction.
     for number in (1, 2):
         _roll_and_wait_for_the_cleaner(stage, number)
 

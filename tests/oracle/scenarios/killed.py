@@ -1,4 +1,4 @@
-"""What is left when a broker is killed."""
+"""Scenarios of a killed broker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.oracle.stage import Stage, messages, scenario
     },
 )
 def preallocated(stage: Stage) -> None:
-    """A preallocated segment whose broker is killed before it could trim it."""
+    """A preallocated segment of a killed broker, which is not trimmed."""
     stage.create_topic("preallocated", preallocate="true", internal_segment_bytes="65536")
     writer = stage.java_producer()
     for number in range(5):
@@ -31,7 +31,7 @@ def preallocated(stage: Stage) -> None:
     promises={"batches": lambda e: len(e.batches) >= 20},
 )
 def being_written(stage: Stage) -> None:
-    """An ordinary topic that is being written while its broker is killed."""
+    """A topic that is written while its broker is killed."""
     stage.create_topic("being-written", index_interval_bytes="200")
     writer = stage.librdkafka_producer(message_timeout_ms="5000", linger_ms="0")
     enough = threading.Event()

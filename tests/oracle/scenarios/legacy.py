@@ -1,4 +1,4 @@
-"""What the old broker writes, the last one to know message formats 0 and 1."""
+"""Scenarios of the last broker that writes message formats 0 and 1."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _dumped(evidence: Evidence) -> list[DumpedBatch]:
 
 
 def _gaps(batch: DumpedBatch) -> bool:
-    """Whether the offsets inside of a wrapper are not consecutive."""
+    """Return whether the offsets inside a wrapper are not consecutive."""
     offsets = [record.offset for record in batch.records]
     return offsets != list(range(offsets[0], offsets[-1] + 1))
 

@@ -1,4 +1,4 @@
-"""What makes a log of batches: segments, indexes, partitions, leader epochs."""
+"""Scenarios of segments, indexes, partitions and leader epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker's own topics."""
+"""Scenarios of internal topics."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _consume_with_librdkafka(bootstrap_servers: str) -> None:
     },
 )
 def transaction_state(stage: Stage) -> None:
-    """The transaction coordinator's own topic, as the scenarios before have left it."""
+    """The transaction coordinator's topic after all other scenarios."""
 
 
 @scenario(
@@ -86,4 +86,4 @@ def transaction_state(stage: Stage) -> None:
     },
 )
 def cluster_metadata(stage: Stage) -> None:
-    """The metadata log and its snapshots, as the scenarios before have left them."""
+    """The metadata log and its snapshots after all other scenarios."""

@@ -1,4 +1,4 @@
-"""What producers leave: ids, epochs, sequences, and transactions."""
+"""Scenarios of producers: ids, epochs, sequences, transactions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def idempotent(stage: Stage) -> None:
     },
 )
 def transactions(stage: Stage) -> None:
-    """Transactions: committed, aborted, two interleaved, empty, and one that is left open."""
+    """Transactions: committed, aborted, interleaved, empty, open."""
     stage.create_topic("transactions")
     _transactions_one_after_the_other(stage.java_producer(transactional_id="java"))
     _transactions_one_after_the_other(stage.librdkafka_producer(transactional_id="librdkafka"))
@@ -108,7 +108,7 @@ def _transactions_interleaved(first: Writer, second: Writer) -> None:
 
 
 def _interleaved(evidence: Evidence) -> bool:
-    """Whether some producer writes while another one's transaction is open."""
+    """Return whether a producer writes during the transaction of another one."""
     open_now: set[int] = set()
     for batch in evidence.batches:
         if batch["isControlBatch"]:
@@ -121,7 +121,7 @@ def _interleaved(evidence: Evidence) -> bool:
 
 
 def _markers_have_data(evidence: Evidence) -> bool:
-    """Whether each marker ends a transaction that has written something."""
+    """Return whether each marker ends a transaction with records."""
     open_now: set[int] = set()
     for batch in evidence.batches:
         if not batch["isControlBatch"]:
@@ -134,7 +134,7 @@ def _markers_have_data(evidence: Evidence) -> bool:
 
 
 def _left_open(evidence: Evidence) -> set[int]:
-    """The producers whose last transactional batch has no marker behind it."""
+    """Return the producers without a marker after their last transactional batch."""
     open_now: set[int] = set()
     for batch in evidence.batches:
         if batch["isControlBatch"]:

@@ -1,4 +1,4 @@
-"""What can be in batches: codecs, nulls, headers, timestamps."""
+"""Scenarios of records: codecs, nulls, headers, timestamps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def codecs_librdkafka(stage: Stage) -> None:
 
 
 def _write_small_and_large(topic: str, writer: Writer) -> None:
-    # Large enough to shrink: librdkafka sends what compression does not shrink as it is.
+    # Large enough to shrink: librdkafka sends incompressible batches uncompressed.
     writer.write(messages(topic, 1, size=800))
     writer.write(messages(topic, 3, start=1, size=300))
     writer.write(messages(topic, 300, start=4, size=100))
@@ -160,7 +160,7 @@ def timestamps(stage: Stage) -> None:
     },
 )
 def log_append_time(stage: Stage) -> None:
-    """A topic whose records carry the broker's time."""
+    """A topic whose records have the broker's time."""
     stage.create_topic("log-append-time", message_timestamp_type="LogAppendTime")
     for codec in ("none", "gzip", "zstd"):
         for writer in (

@@ -13,7 +13,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 
 /**
  * Kafka's Java clients behind a pipe: one JSON command per line of standard input, one JSON reply per line of standard
- * output. The scenarios are written in Python; this program only does what it is told.
+ * output. The scenarios are written in Python; this program only runs commands.
  *
  * <p>The end of standard input halts the JVM without closing anything, so that a transaction can be left open.
  */

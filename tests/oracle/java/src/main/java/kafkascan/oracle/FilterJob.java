@@ -16,7 +16,7 @@ import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.utils.internals.BufferSupplier;
 
-/** Drops records as the cleaner does it: "dropped" names their offsets, "retention" what becomes of each batch. */
+/** Drops records as the cleaner does it: "dropped" names their offsets, "retention" the retention of each batch. */
 final class FilterJob {
     private FilterJob() {
     }

@@ -10,7 +10,7 @@ import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.MutableRecordBatch;
 
-/** Writes header fields of batches anew with Kafka's setters; a value for each batch, or none. */
+/** Rewrites header fields of batches with Kafka's setters; a value for each batch, or none. */
 final class RestampJob {
     private RestampJob() {
     }

@@ -1,0 +1,398 @@
+"""Estimate the savings of other codecs and levels: recompress sampled batches and measure."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from kafkascan.batches import arrow
+from kafkascan.batches.columns import BatchTable, compression_type, is_control, size_in_bytes
+from kafkascan.batches.walks import read_bytes
+from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.layout import (
+    BATCH_HEADER_SIZE,
+    COMPRESSION_MASK,
+    LOG_OVERHEAD,
+    CompressionType,
+)
+from kafkascan.io.concurrency import map_ordered
+from kafkascan.io.sources import borrowed_source
+from kafkascan.logs.log_chunks import ChunkTables, group_segments, read_chunks
+from kafkascan.logs.log_walk import LogsLike, open_logs
+from kafkascan.logs.segment import SegmentFile
+from kafkascan.records.compression import LEVELS, Compression, compression
+from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE, CodecError, decompress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+By: TypeAlias = Literal["topic", "producer"]
+
+DEFAULT_CHOICES = (
+    "none", "gzip:1", "gzip:6", "snappy", "lz4", "zstd:1", "zstd:3", "zstd:9",
+)  # fmt: skip
+"""The choices that `advise` tries by default: codecs, with the level after a colon."""
+
+# Bytes of the largest batch that is sampled.
+_LARGEST = 1 << 24
+_MOST_GROUPS = 10_000
+_SMALLEST_SPEED_TIME = 1e-9
+
+
+@dataclass(frozen=True)
+class CodecTrial:
+    """
+    The result of one codec and level for the sample of a group.
+
+    Attributes
+    ----------
+    topic : str or None
+    producer_id : int or None
+        None if the group is a topic with all of its producers.
+    codec : str
+        Kafka's name of the codec.
+    level : int or None
+        None if the codec has no levels.
+    batches : int
+        Number of batches in the sample.
+    records_bytes : int
+        Uncompressed size of the sample, without batch headers.
+    stored_bytes : int
+        Size of the sample in the log, with batch headers.
+    compressed_bytes : int
+        Size of the sample in this codec, with batch headers.
+    compress_mb_per_s, decompress_mb_per_s : float or None
+        Uncompressed records in MB (10**6 bytes) per second, in one thread, with the libraries
+        that kafkascan uses; other clients use other libraries. None without compression.
+    """
+
+    topic: str | None
+    producer_id: int | None
+    codec: str
+    level: int | None
+    batches: int
+    records_bytes: int
+    stored_bytes: int
+    compressed_bytes: int
+    compress_mb_per_s: float | None
+    decompress_mb_per_s: float | None
+
+    @property
+    def ratio(self) -> float:
+        """Compression ratio: uncompressed size divided by compressed size."""
+        headers = self.batches * BATCH_HEADER_SIZE
+        return (self.records_bytes + headers) / self.compressed_bytes
+
+    @property
+    def saving(self) -> float:
+        """Fraction of the stored bytes that the codec would save; negative if they would grow."""
+        return 1 - self.compressed_bytes / self.stored_bytes
+
+
+ADVICE_COLUMNS = (
+    "topic", "producer_id", "codec", "level", "batches", "records_bytes", "stored_bytes",
+    "compressed_bytes", "ratio", "saving", "compress_mb_per_s", "decompress_mb_per_s",
+    "total_batches", "total_bytes", "stored_codecs",
+)  # fmt: skip
+"""Columns of `Advice.to_columns`."""
+
+
+@dataclass
+class SampledGroup:
+    """
+    A topic, or one producer of a topic, with its totals and trials.
+
+    Attributes
+    ----------
+    topic : str or None
+    producer_id : int or None
+    total_batches, total_bytes : int
+        Batches of magic 2 in the logs, without control batches.
+    stored_codecs : dict of str to int
+        Number of batches by codec.
+    unreadable : int
+        Number of sampled batches that could not be decompressed.
+    trials : list of CodecTrial
+    """
+
+    topic: str | None
+    producer_id: int | None
+    total_batches: int = 0
+    total_bytes: int = 0
+    stored_codecs: dict[str, int] = field(default_factory=dict)
+    unreadable: int = 0
+    trials: list[CodecTrial] = field(default_factory=list)
+
+    @property
+    def smallest(self) -> CodecTrial | None:
+        """The trial with the smallest output."""
+        return min(self.trials, key=lambda one: one.compressed_bytes, default=None)
+
+
+@dataclass
+class Advice:
+    """
+    The trials of all groups; returned by `advise`.
+
+    Attributes
+    ----------
+    groups : list of SampledGroup
+        Largest first, by bytes in the logs.
+    skipped_batches : int
+        Batches that are not sampled: of magic 0 and 1, and of groups beyond the first 10 000.
+    damage : list of str
+        Errors of segments that could not be read completely.
+    """
+
+    groups: list[SampledGroup]
+    skipped_batches: int = 0
+    damage: list[str] = field(default_factory=list)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a row for each trial."""
+        for group in self.groups:
+            of_group = {name: getattr(group, name) for name in ADVICE_COLUMNS[-3:-1]}
+            codecs = ", ".join(f"{name} {count}" for name, count in group.stored_codecs.items())
+            for one in group.trials:
+                row = {name: getattr(one, name) for name in ADVICE_COLUMNS[:-3]}
+                row |= {name: round(row[name], 3) for name in _FLOATS if row[name] is not None}
+                yield row | of_group | {"stored_codecs": codecs}
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return the trials as lists of values, one for each column."""
+        rows = list(self.rows())
+        return {name: [row[name] for row in rows] for name in ADVICE_COLUMNS}
+
+    def to_arrow(self) -> pa.Table:
+        """Return the trials as a `pyarrow.Table`."""
+        return arrow.table_of(self.to_columns(), texts=("topic", "codec", "stored_codecs"))
+
+
+_FLOATS = ("ratio", "saving", "compress_mb_per_s", "decompress_mb_per_s")
+
+
+def advise(
+    logs: LogsLike,
+    /,
+    *,
+    choices: Iterable[str] = DEFAULT_CHOICES,
+    by: By = "topic",
+    sample: int = 100,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Advice:
+    """
+    Recompress sampled batches with other codecs, and estimate what that would save.
+
+    Parameters
+    ----------
+    logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
+        A data directory, a partition directory, a tar archive of them, or a segment.
+    choices : iterable of str
+        Kafka's names of codecs, with the level after a colon: ``"zstd:9"``.
+    by : {"topic", "producer"}
+        The groups: each topic, or each producer of each topic.
+    sample : int, default 100
+        Number of batches that are sampled at random from each group.
+    seed : int
+        Seed of the random selection: the same logs and seed give the same sample.
+    threads : int, optional
+        Number of segments whose headers are read in parallel. Codecs run in one thread.
+
+    Returns
+    -------
+    Advice
+
+    Raises
+    ------
+    ValueError
+        If a codec or level does not exist.
+    As `open_log_dir`.
+
+    Notes
+    -----
+    Batches keep their size: larger batches, as of a producer with a longer ``linger.ms``, would
+    compress better. The compressed format is the one that Kafka's own clients write.
+    """
+    if by not in ("topic", "producer"):
+        raise ValueError(f"by must be 'topic' or 'producer', not {by!r}")
+    if sample < 1:
+        raise ValueError("sample must be at least 1")
+    codecs = [_choice(one) for one in choices]
+    sampler = _Sampler(by, sample, seed)
+    segments, damage = _read_headers(logs, sampler, threads)
+    result = Advice([], sampler.skipped_batches, damage)
+    for group, chosen in sampler.samples():
+        payloads = list(_payloads(group, chosen, segments))
+        stored = sum(size for size, _ in payloads)
+        for codec in codecs:
+            if payloads:
+                group.trials.append(_try(group, codec, stored, [data for _, data in payloads]))
+        result.groups.append(group)
+    result.groups.sort(key=lambda one: -one.total_bytes)
+    return result
+
+
+def _choice(text: str) -> Compression:
+    name, _, level = text.partition(":")
+    try:
+        return compression(name, int(level) if level else None)
+    except ValueError as error:
+        raise ValueError(f"{text!r}: {error}") from None
+
+
+def _try(
+    group: SampledGroup, codec: Compression, stored: int, payloads: Sequence[bytes]
+) -> CodecTrial:
+    packed, compressing, unpacking = 0, 0.0, 0.0
+    codec.compress(memoryview(payloads[0]), 2)  # warm-up: creating a codec is not timed
+    for data in payloads:
+        start = time.perf_counter()
+        output = b"".join(codec.compress(memoryview(data), 2))
+        middle = time.perf_counter()
+        if codec.codec is not CompressionType.NONE:
+            decompress(codec.codec, 2, output, len(data))
+        end = time.perf_counter()
+        packed += len(output) + BATCH_HEADER_SIZE
+        compressing += middle - start
+        unpacking += end - middle
+    size = sum(map(len, payloads))
+    return CodecTrial(
+        topic=group.topic,
+        producer_id=group.producer_id,
+        codec=codec.codec.display_name,
+        level=codec.level if codec.codec in LEVELS else None,
+        batches=len(payloads),
+        records_bytes=size,
+        stored_bytes=stored,
+        compressed_bytes=packed,
+        compress_mb_per_s=_speed(codec, size, compressing),
+        decompress_mb_per_s=_speed(codec, size, unpacking),
+    )
+
+
+def _speed(codec: Compression, size: int, seconds: float) -> float | None:
+    if codec.codec is CompressionType.NONE:
+        return None
+    return size / max(seconds, _SMALLEST_SPEED_TIME) / 1e6
+
+
+_Chosen: TypeAlias = "tuple[int, np.void]"  # number of the segment, and the row of the batch
+
+
+def _read_headers(
+    logs: LogsLike, sampler: _Sampler, threads: int | None
+) -> tuple[list[SegmentFile], list[str]]:
+    """Add all batches of logs to a sampler; return their segments, and the errors of reading."""
+    found = [(log.partition, segment) for log in open_logs(logs) for segment in log.segments]
+    damage: list[str] = []
+    jobs = group_segments(found, 0, len(found))
+    tables = ChunkTables()
+    for chunk in map_ordered(jobs, lambda job: read_chunks(found, job, tables), threads):
+        damage += [str(end.error) for end in chunk.ends if end.error is not None]
+        bounds = np.flatnonzero(np.diff(chunk.segment)) + 1
+        for rows in np.split(np.arange(len(chunk)), bounds):
+            if len(rows):
+                number = int(chunk.segment[rows[0]])
+                topic = found[number][0].topic
+                sampler.add(topic, number, chunk.batches[rows[0] : rows[-1] + 1])
+    return [segment for _, segment in found], damage
+
+
+class _Sampler:
+    """A random sample of the batches of each group, filled segment by segment."""
+
+    def __init__(self, by: By, sample: int, seed: int) -> None:
+        self.skipped_batches = 0
+        self._by_producer = by == "producer"
+        self._sample = sample
+        self._random = np.random.default_rng(seed)
+        self._groups: dict[tuple[str | None, int], _Reservoir] = {}
+
+    def add(self, topic: str | None, segment: int, batches: BatchTable) -> None:
+        wanted = batches[(batches["magic"] == 2) & ~is_control(batches)]
+        self.skipped_batches += int((batches["magic"] != 2).sum())
+        if not self._by_producer:
+            self._add_group((topic, -1), segment, wanted)
+            return
+        order = np.argsort(wanted["producer_id"], kind="stable")
+        ids, starts = np.unique(wanted["producer_id"][order], return_index=True)
+        bounds = [*starts.tolist(), len(order)]
+        for producer, (start, stop) in zip(ids.tolist(), itertools.pairwise(bounds), strict=True):
+            self._add_group((topic, producer), segment, wanted[order[start:stop]])
+
+    def _add_group(self, key: tuple[str | None, int], segment: int, batches: BatchTable) -> None:
+        if key not in self._groups:
+            if len(self._groups) >= _MOST_GROUPS:
+                self.skipped_batches += len(batches)
+                return
+            producer = key[1] if self._by_producer else None
+            self._groups[key] = _Reservoir(SampledGroup(key[0], producer), self._sample)
+        self._groups[key].add(segment, batches, self._random)
+
+    def samples(self) -> Iterator[tuple[SampledGroup, list[_Chosen]]]:
+        """Yield each group and its sample."""
+        for one in self._groups.values():
+            one.group.stored_codecs = {
+                CompressionType.name_of(code): int(count)
+                for code, count in enumerate(one.codecs)
+                if count
+            }
+            yield one.group, one.chosen
+
+
+def _payloads(
+    group: SampledGroup, chosen: list[_Chosen], segments: Sequence[SegmentFile]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield the stored size and the decompressed records of each batch that can be read."""
+    ordered = sorted(chosen, key=lambda one: (one[0], int(one[1]["position"])))
+    for number, of_segment in itertools.groupby(ordered, key=lambda one: one[0]):
+        segment = segments[number]
+        with borrowed_source(segment.folder.source(segment.path.name)) as source:
+            for _, row in of_segment:
+                size = int(row["batch_length"]) + LOG_OVERHEAD
+                start = int(row["position"]) + BATCH_HEADER_SIZE
+                try:
+                    data = read_bytes(source, start, size - BATCH_HEADER_SIZE)
+                    yield size, _decompressed(int(row["attributes"]) & COMPRESSION_MASK, data)
+                except (CodecError, KafkaScanError):
+                    group.unreadable += 1
+
+
+def _decompressed(codec: int, data: bytes) -> bytes:
+    if codec == CompressionType.NONE:
+        return data
+    if codec not in set(CompressionType):
+        raise CodecError(f"unknown codec {codec}")
+    limit = min(_LARGEST, DEFAULT_MAX_DECOMPRESSED_SIZE)
+    return b"".join(bytes(part) for part in decompress(codec, 2, data, limit))
+
+
+class _Reservoir:
+    """A uniform random sample of the batches of one group, of a fixed size."""
+
+    def __init__(self, group: SampledGroup, size: int) -> None:
+        self.group = group
+        self.codecs = np.zeros(COMPRESSION_MASK + 1, np.int64)
+        self.chosen: list[_Chosen] = []
+        self._draws = np.empty(0)
+        self._size = size
+
+    def add(self, segment: int, batches: BatchTable, random: np.random.Generator) -> None:
+        sizes = size_in_bytes(batches)
+        self.group.total_batches += len(batches)
+        self.group.total_bytes += int(sizes.sum())
+        self.codecs += np.bincount(compression_type(batches), minlength=len(self.codecs))
+        draws = random.random(len(batches))
+        fits = np.flatnonzero((sizes > BATCH_HEADER_SIZE) & (sizes <= _LARGEST))
+        best = fits[np.argsort(draws[fits])[: self._size]]
+        chosen = [*self.chosen, *((segment, batches[row].copy()) for row in best.tolist())]
+        draws = np.append(self._draws, draws[best])
+        order = np.argsort(draws, kind="stable")[: self._size]
+        self.chosen = [chosen[place] for place in order.tolist()]
+        self._draws = draws[order]

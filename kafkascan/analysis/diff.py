@@ -1,0 +1,273 @@
+"""Compare replicas, backups and mirrors by their batch headers, without reading records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from kafkascan.analysis.alignment import align_by_content, align_by_offset
+from kafkascan.analysis.diff_ranges import (
+    DiffKind,
+    DiffRange,
+    OffsetShift,
+    RangeLocation,
+    offset_shifts,
+    ranges_of_block,
+)
+from kafkascan.analysis.epoch_truncation import truncation_offset
+from kafkascan.analysis.fingerprints import (
+    FINGERPRINT,
+    Fingerprints,
+    LogFingerprints,
+    read_fingerprints,
+)
+from kafkascan.batches import arrow
+from kafkascan.logs.log_walk import LogsLike
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Offsets: TypeAlias = Literal["same", "shifted"]
+
+
+@dataclass
+class PartitionDiff:
+    """
+    The differences of two logs.
+
+    Attributes
+    ----------
+    topic : str or None
+    partition : int or None
+        Of the left log, or of the right log if there is no left one.
+    is_in_left, is_in_right : bool
+    left_batches, right_batches, same_batches : int
+    epoch_changes : int
+        Same batches with different leader epochs, which no checksum covers.
+    ranges : list of DiffRange
+    shifts : list of OffsetShift
+        Shifts of the offsets of same batches, if offsets may be shifted.
+    truncation_offset : int or None
+        Offset at which a broker would truncate the right log if it followed the left one, by
+        leader epochs (KIP-101, KIP-279); None if it would not truncate it.
+    damage : list of str
+        Errors of reading either log.
+    """
+
+    topic: str | None
+    partition: int | None
+    is_in_left: bool = True
+    is_in_right: bool = True
+    left_batches: int = 0
+    right_batches: int = 0
+    same_batches: int = 0
+    epoch_changes: int = 0
+    ranges: list[DiffRange] = field(default_factory=list)
+    shifts: list[OffsetShift] = field(default_factory=list)
+    truncation_offset: int | None = None
+    damage: list[str] = field(default_factory=list)
+    is_subset: bool = False
+
+    @property
+    def differences(self) -> list[DiffRange]:
+        """Ranges that retention, lag or (if `is_subset`) compaction do not explain."""
+        return [one for one in self.ranges if not self._is_explained(one)]
+
+    def _is_explained(self, one: DiffRange) -> bool:
+        if one.kind in (DiffKind.ONLY_LEFT, DiffKind.ONLY_RIGHT):
+            is_missing_here = self.is_subset and one.kind is DiffKind.ONLY_LEFT
+            return is_missing_here or one.place in (RangeLocation.START, RangeLocation.END)
+        if one.kind is DiffKind.COMPACTED and self.is_subset:
+            return (one.right_records or 0) <= (one.left_records or 0)
+        return False
+
+    @property
+    def first_divergence(self) -> int | None:
+        """First offset, of the left log where it has one, at which content differs."""
+        if not self.differences:
+            return None
+        first = self.differences[0]
+        offset = first.left_first_offset
+        return first.right_first_offset if offset is None else offset
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both logs exist, were read without errors, and have no `differences`."""
+        return self.is_in_left and self.is_in_right and not self.differences and not self.damage
+
+    def __repr__(self) -> str:
+        name = f"{self.topic}-{self.partition}"
+        lines = [f"<PartitionDiff {name}: {self.same_batches:,} batches are the same>"]
+        lines += [
+            f"  {one.kind} ({one.place}): left {one.left_first_offset} to"
+            f" {one.left_last_offset}, right {one.right_first_offset} to"
+            f" {one.right_last_offset}"
+            for one in self.ranges
+        ]
+        return "\n".join(lines)
+
+
+_TEXTS = ("topic", "kind", "place")
+DIFF_COLUMNS = ("topic", "partition", *DiffRange.__dataclass_fields__, "is_difference")
+"""Columns of `LogDiff.to_columns`."""
+
+
+@dataclass
+class LogDiff:
+    """
+    The differences of two logs or two sets of logs; returned by `diff_logs`.
+
+    Attributes
+    ----------
+    left, right : str
+        The compared logs.
+    partitions : list of PartitionDiff
+    """
+
+    left: str
+    right: str
+    partitions: list[PartitionDiff]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether all partitions are the same."""
+        return all(one.is_same for one in self.partitions)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a row for each range."""
+        for one in self.partitions:
+            unexplained = one.differences
+            for found in one.ranges:
+                yield {"topic": one.topic, "partition": one.partition, **asdict(found),
+                       "is_difference": found in unexplained}  # fmt: skip
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return the ranges as lists of values, one for each column."""
+        rows = list(self.rows())
+        return {name: [row[name] for row in rows] for name in DIFF_COLUMNS}
+
+    def to_arrow(self) -> pa.Table:
+        """Return the ranges as a `pyarrow.Table`."""
+        return arrow.table_of(self.to_columns(), texts=_TEXTS)
+
+    def to_json(self) -> str:
+        """Return the complete result as a JSON document."""
+        partitions = [
+            asdict(one) | {"first_divergence": one.first_divergence, "is_same": one.is_same}
+            for one in self.partitions
+        ]
+        document = {"left": self.left, "right": self.right, "is_same": self.is_same}
+        return json.dumps(document | {"partitions": partitions}, indent=2)
+
+    def __repr__(self) -> str:
+        verdict = "the same" if self.is_same else "not the same"
+        lines = [f"<LogDiff {self.left} and {self.right}: {verdict}>"]
+        return "\n".join([*lines, *map(repr, self.partitions)])
+
+
+def diff_logs(
+    left: LogsLike | Fingerprints,
+    right: LogsLike | Fingerprints,
+    /,
+    *,
+    offsets: Offsets = "same",
+    compacted: bool = False,
+    threads: int | None = None,
+) -> LogDiff:
+    """
+    Compare replicas, a backup and its source, or a topic and its mirror.
+
+    Parameters
+    ----------
+    left, right : path, LogDir, PartitionDir, Fingerprints, bytes-like, Source or SegmentFile
+        Data directories, partition directories, tar archives of them, segments, or files of
+        fingerprints (`Fingerprints.save`), which can be carried to another host. Segment
+        boundaries need not agree. Partitions are matched by name; two single logs are compared
+        whatever their names are.
+    offsets : {"same", "shifted"}
+        Whether the same content has the same offsets, or may have other offsets, as in a mirror
+        that copies batches unchanged.
+    compacted : bool, default False
+        Whether the right log may be a compacted copy of the left one: missing records and
+        missing batches are not a difference then.
+    threads : int, optional
+        See `read_fingerprints`.
+
+    Returns
+    -------
+    LogDiff
+
+    Raises
+    ------
+    As `read_fingerprints`.
+
+    Notes
+    -----
+    Two batches count as the same if their sizes and checksums are equal. The checksum covers
+    everything that a leader does not write (``DefaultRecordBatch.computeChecksum``). This is
+    evidence, not proof: one in 2**32 changes is missed, and so is damage that left the stored
+    checksum unchanged; `verify_crcs` finds such damage. The content of batches that were
+    rebatched is not compared.
+    """
+    if offsets not in ("same", "shifted"):
+        raise ValueError(f"offsets must be 'same' or 'shifted', not {offsets!r}")
+    mine = read_fingerprints(left, threads=threads)
+    theirs = read_fingerprints(right, threads=threads)
+    found = [
+        _compare(one, other, offsets=offsets, compacted=compacted)
+        for one, other in _paired(mine.logs, theirs.logs)
+    ]
+    return LogDiff(mine.path, theirs.path, found)
+
+
+def _paired(
+    left: list[LogFingerprints], right: list[LogFingerprints]
+) -> Iterator[tuple[LogFingerprints | None, LogFingerprints | None]]:
+    if len(left) == len(right) == 1:
+        yield left[0], right[0]
+        return
+    mine = {(log.topic, log.partition): log for log in left}
+    theirs = {(log.topic, log.partition): log for log in right}
+    for key in dict.fromkeys([*mine, *theirs]):
+        yield mine.get(key), theirs.get(key)
+
+
+_NO_ROWS = np.empty(0, FINGERPRINT)
+
+
+def _compare(
+    one: LogFingerprints | None,
+    other: LogFingerprints | None,
+    *,
+    offsets: Offsets,
+    compacted: bool,
+) -> PartitionDiff:
+    named = one or other
+    assert named is not None
+    left = _NO_ROWS if one is None else one.rows
+    right = _NO_ROWS if other is None else other.rows
+    align = align_by_offset if offsets == "same" else align_by_content
+    alignment = align(left, right)
+    diff = PartitionDiff(
+        named.topic,
+        named.partition,
+        is_in_left=one is not None,
+        is_in_right=other is not None,
+        left_batches=len(left),
+        right_batches=len(right),
+        same_batches=len(alignment),
+        is_subset=compacted,
+        damage=[damage for side in (one, other) if side is not None for damage in side.damage],
+    )
+    for block in alignment.blocks:
+        diff.ranges += ranges_of_block(block, left, right, has_offsets=offsets == "same")
+    if offsets == "shifted":
+        diff.shifts = offset_shifts(alignment, left, right)
+    else:
+        diff.epoch_changes = alignment.epoch_changes
+        diff.truncation_offset = truncation_offset(left, right)
+    return diff

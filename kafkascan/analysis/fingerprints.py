@@ -1,0 +1,265 @@
+"""Compact header fingerprints of logs, for comparing replicas across hosts.
+
+The checksum of a batch of magic 2 covers everything but base offset, length, leader epoch and
+magic byte; the checksum of an older message everything but offset and size. Two batches of the
+same size and checksum therefore have the same content, at whatever position and offset.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import fingerprints as _core
+from kafkascan.batches import arrow
+from kafkascan.batches.columns import BatchTable, join_rows, require_batch_table
+from kafkascan.batches.scan import scan_batches
+from kafkascan.format.errors import KafkaScanError
+from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.io.concurrency import require_threads
+from kafkascan.logs.log_walk import Log, LogsLike, open_logs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FINGERPRINT: np.dtype[np.void] = np.asarray(_core.blank_fingerprint).dtype
+"""
+One row per batch: 37 bytes. For a compressed message of magic 0 or 1, both offsets are the offset
+of its last record, and the count is -1.
+"""
+
+FingerprintRows: TypeAlias = "NDArray[np.void]"
+"""Array of `FINGERPRINT`, shape (n,)."""
+
+_NAMES: tuple[str, ...] = FINGERPRINT.names or ()
+_FORMAT, _VERSION = "kafkascan fingerprints", 1
+_METADATA = b"kafkascan.fingerprints"
+
+
+class FingerprintFileError(KafkaScanError, ValueError):
+    """A file does not contain fingerprints, or has an unknown version."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogFingerprints:
+    """
+    The fingerprints of one log.
+
+    Attributes
+    ----------
+    topic : str or None
+    partition : int or None
+    rows : ndarray of FINGERPRINT, shape (n,)
+        In log order.
+    damage : list of str
+        Errors and unreadable ranges of the log.
+    """
+
+    topic: str | None
+    partition: int | None
+    rows: FingerprintRows
+    damage: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Topic and partition, if they are known."""
+        return "" if self.topic is None else f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, eq=False)
+class Fingerprints:
+    """
+    The fingerprints of logs; returned by `read_fingerprints`.
+
+    Attributes
+    ----------
+    path : str
+        Path of the logs or of the file that was read.
+    logs : list of LogFingerprints
+    """
+
+    path: str
+    logs: list[LogFingerprints]
+
+    def to_arrow(self) -> pa.Table:
+        """Return one `pyarrow.Table` with the rows of all logs."""
+        pa = arrow.require_pyarrow()
+        counts = [len(log.rows) for log in self.logs]
+        rows = join_rows([log.rows for log in self.logs], FINGERPRINT)
+        owner = np.repeat(np.arange(len(counts)), counts)
+        topics = pa.array([log.topic for log in self.logs], pa.string())
+        partitions = pa.array([log.partition for log in self.logs], pa.int32())
+        columns = {"topic": topics.take(pa.array(owner)),
+                   "partition": partitions.take(pa.array(owner))}  # fmt: skip
+        columns |= {name: pa.array(np.ascontiguousarray(rows[name])) for name in _NAMES}
+        logs = [{"topic": log.topic, "partition": log.partition, "batches": len(log.rows),
+                 "damage": log.damage} for log in self.logs]  # fmt: skip
+        head = {"version": _VERSION, "path": self.path, "logs": logs}
+        return pa.table(columns).replace_schema_metadata({_METADATA: json.dumps(head)})
+
+    def save(self, path: str | os.PathLike[str], /) -> None:
+        """
+        Write the fingerprints to a Parquet or JSON file, atomically.
+
+        Parameters
+        ----------
+        path : path
+            Ends with ``.parquet`` or ``.json``, which selects the format.
+        """
+        path = Path(path)
+        if path.suffix not in (".parquet", ".json"):
+            raise ValueError(f"{path}: fingerprints are saved as .parquet or .json")
+        with AtomicFile(path) as file:
+            if path.suffix == ".json":
+                file.stream.write(json.dumps(self._to_json()).encode())
+                return
+            arrow.require_pyarrow()
+            import pyarrow.parquet
+
+            pyarrow.parquet.write_table(self.to_arrow(), file.stream, compression="zstd")
+
+    def _to_json(self) -> dict[str, Any]:
+        logs = [
+            {"topic": log.topic, "partition": log.partition, "damage": log.damage,
+             "rows": log.rows.tolist()}
+            for log in self.logs
+        ]  # fmt: skip
+        return {"format": _FORMAT, "version": _VERSION, "path": self.path,
+                "columns": list(_NAMES), "logs": logs}  # fmt: skip
+
+
+def read_fingerprints(
+    logs: LogsLike | Fingerprints, /, *, threads: int | None = None
+) -> Fingerprints:
+    """
+    Compute the fingerprints of logs from their batch headers, or read them from a file.
+
+    Parameters
+    ----------
+    logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
+        A data directory, a partition directory, a tar archive of them, or a segment; or a
+        ``.parquet`` or ``.json`` file that `Fingerprints.save` wrote.
+    threads : int, optional
+        Number of logs that are read in parallel; by default one per CPU.
+
+    Returns
+    -------
+    Fingerprints
+        37 bytes per batch. Damage does not end a log: batches after it are included, and
+        `LogFingerprints.damage` lists what could not be read.
+
+    Raises
+    ------
+    FingerprintFileError
+        If a file with such a name does not contain fingerprints.
+    As `open_log_dir`.
+    """
+    if isinstance(logs, Fingerprints):
+        return logs
+    if isinstance(logs, (str, os.PathLike)) and Path(logs).suffix in (".parquet", ".json"):
+        return _load(Path(logs))
+    threads = require_threads(threads)
+    found = open_logs(logs)
+    with ThreadPoolExecutor(threads) as pool:
+        return Fingerprints(_path_of(logs), list(pool.map(_of_log, found)))
+
+
+def _path_of(logs: Any) -> str:
+    return str(logs if isinstance(logs, (str, os.PathLike)) else getattr(logs, "path", "<bytes>"))
+
+
+def _of_log(log: Log) -> LogFingerprints:
+    tables: list[FingerprintRows] = []
+    damage: list[str] = []
+    for segment in log.segments:
+        try:
+            scan = scan_batches(segment.folder.source(segment.path.name), on_corrupt="resync")
+        except (OSError, KafkaScanError) as error:
+            damage.append(str(error))
+            continue
+        tables.append(fingerprint_batches(scan.batches))
+        damage += [str(gap) for gap in scan.gaps]
+        if scan.error is not None:
+            damage.append(str(scan.error))
+    partition = log.partition
+    rows = join_rows(tables, FINGERPRINT)
+    return LogFingerprints(partition.topic, partition.partition, rows, damage)
+
+
+def fingerprint_batches(batches: BatchTable, /) -> FingerprintRows:
+    """
+    Return the fingerprints of batches.
+
+    Parameters
+    ----------
+    batches : array of BATCH_DTYPE, shape (n,)
+
+    Returns
+    -------
+    ndarray of FINGERPRINT, shape (n,)
+    """
+    batches = require_batch_table(batches)
+    rows = np.empty(len(batches), FINGERPRINT)
+    _core.take_into(batches, rows)
+    return rows
+
+
+# ---- files -----------------------------------------------------------------------------------
+
+
+def _load(path: Path) -> Fingerprints:
+    try:
+        return _load_json(path) if path.suffix == ".json" else _load_parquet(path)
+    except (KeyError, TypeError, OverflowError, AttributeError, IndexError, ValueError) as error:
+        reason = str(error) or type(error).__name__
+        raise FingerprintFileError(f"{path}: not a file of fingerprints: {reason}") from error
+
+
+def _require_version(version: object) -> None:
+    if version != _VERSION:
+        raise ValueError(f"unknown version {version}")
+
+
+def _load_json(path: Path) -> Fingerprints:
+    document = json.loads(path.read_bytes())
+    if document["format"] != _FORMAT or document["columns"] != list(_NAMES):
+        raise ValueError("unknown format or columns")
+    _require_version(document["version"])
+    logs = [
+        _checked_log(one, np.array([tuple(row) for row in one["rows"]], FINGERPRINT))
+        for one in document["logs"]
+    ]
+    return Fingerprints(str(document["path"]), logs)
+
+
+def _load_parquet(path: Path) -> Fingerprints:
+    arrow.require_pyarrow()
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(path)
+    head = json.loads((table.schema.metadata or {})[_METADATA])
+    _require_version(head["version"])
+    rows = np.empty(len(table), FINGERPRINT)
+    for name in _NAMES:
+        rows[name] = table.column(name).to_numpy()
+    counts = [int(one["batches"]) for one in head["logs"]]
+    if sum(counts) != len(rows) or min([0, *counts]) < 0:
+        raise ValueError("the number of rows differs from the sum of the logs")
+    parts: Sequence[FingerprintRows] = np.split(rows, np.cumsum(counts)[:-1]) if counts else []
+    logs = [_checked_log(one, part) for one, part in zip(head["logs"], parts, strict=True)]
+    return Fingerprints(str(head["path"]), logs)
+
+
+def _checked_log(one: dict[str, Any], rows: FingerprintRows) -> LogFingerprints:
+    topic, partition = one["topic"], one["partition"]
+    if not isinstance(topic, (str, type(None))) or not isinstance(partition, (int, type(None))):
+        raise TypeError("topic must be a string and partition a number")
+    return LogFingerprints(topic, partition, rows, [str(damage) for damage in one["damage"]])

@@ -1,0 +1,309 @@
+"""Per-producer statistics: bytes, batches, linger, compression, sequence gaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import census as _core, producers as _producers
+from kafkascan.analysis.compression_sample import CompressionSample
+from kafkascan.batches import arrow
+from kafkascan.batches.columns import BatchTable, join_rows
+from kafkascan.broker_state.markers import ControlRows
+from kafkascan.broker_state.producer_state import (
+    PRODUCER_EXPIRATION_MS,
+    PRODUCER_ORDER,
+    ProducerState,
+    empty_slots,
+)
+from kafkascan.format.errors import STATUS
+from kafkascan.format.layout import CompressionType
+from kafkascan.logs.log_walk import (
+    ControlInspector,
+    Log,
+    LogsLike,
+    LogWalk,
+    open_logs,
+    producers_before,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NAMES = (
+    "producer_id", "first_epoch", "producer_epoch", "last_sequence", "batches", "records",
+    "size_in_bytes", "largest_batch", "first_offset", "last_offset", "first_timestamp",
+    "last_timestamp", "transactional_batches", "markers", "codecs", "compressed_batches",
+    "epoch_bumps", "wraps", "sequence_gaps", "missing_records", "first_gap", "duplicates",
+    "first_duplicate", "fenced", "first_fenced", "forgotten", "spanning_batches", "span_ms_max",
+)  # fmt: skip
+
+PRODUCER_COUNTS = np.dtype(
+    [*PRODUCER_ORDER.descr, *np.asarray(_core.producer_amount_row).dtype.descr]
+)
+"""The counts of a producer in a log, in numbers of eight bytes each.
+
+``producer_id`` is -1 for batches without a producer id and messages of magic 0 and 1.
+``producer_epoch`` and ``last_sequence`` are the last ones; ``records`` does not include the
+records in compressed messages of magic 0 and 1; timestamps are the earliest and the latest of the
+batches, in milliseconds. ``codecs`` has a bit for each `CompressionType`.
+
+By the rules of a partition leader (``ProducerAppendInfo``): ``epoch_bumps``; ``wraps`` of sequence
+numbers from 2147483647 to 0; ``sequence_gaps`` with ``missing_records``, ``duplicates`` (repeated
+sequence numbers), ``fenced`` (an epoch below an earlier one), each with the base offset of the
+first such batch, or -1; ``forgotten`` counts harmless jumps of the sequence: earlier batches are
+gone from the log, or the producer had expired.
+
+``spanning_batches`` are batches of several records with timestamps of the producer;
+``span_ms_total`` and ``span_ms_max`` are the times between their first and last timestamps."""
+
+_FIRST_CAPACITY = 64
+
+
+@dataclass(frozen=True, eq=False)
+class ProducerCensus:
+    """
+    The producers of logs; result of `read_producers`.
+
+    Attributes
+    ----------
+    logs : list of Log
+    log : ndarray of int32, shape (n,)
+        Index into `logs`; ascending.
+    counts : ndarray of PRODUCER_COUNTS, shape (n,)
+        By log; in a log in the order of their first batches.
+    compression_ratios : ndarray of float64, shape (n,)
+        Uncompressed size of records by their size in the log: exactly 1 for producers that do
+        not compress; otherwise that of a sample of their batches, NaN without a sample.
+    sampled_batches : ndarray of int64, shape (n,)
+        Number of batches that were decompressed for the ratio.
+    errors : dict of int to Exception
+        By log: the error after which its batches are not counted.
+    """
+
+    logs: list[Log]
+    log: NDArray[np.int32]
+    counts: NDArray[np.void]
+    compression_ratios: NDArray[np.float64]
+    sampled_batches: NDArray[np.int64]
+    errors: dict[int, Exception]
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def mean_batch_size(self) -> NDArray[np.float64]:
+        """Mean size of a batch in bytes; NaN for producers with only markers in the log."""
+        return _ratio(self.counts["size_in_bytes"], self.counts["batches"])
+
+    @property
+    def mean_span_ms(self) -> NDArray[np.float64]:
+        """
+        Mean time between the first and the last timestamp of a batch.
+
+        It is close to ``linger.ms`` if that completes batches, rather than ``batch.size``. NaN
+        if no batch has several records with timestamps of the producer.
+        """
+        return _ratio(self.counts["span_ms_total"], self.counts["spanning_batches"])
+
+    @property
+    def distinct_producers(self) -> int:
+        """Number of distinct producer ids in all logs."""
+        ids = self.counts["producer_id"]
+        return len(np.unique(ids[ids >= 0]))
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return the columns of the table as lists."""
+        counts = self.counts
+        numbers = self.log.tolist()
+        columns: dict[str, list[Any]] = {
+            "topic": [self.logs[number].partition.topic for number in numbers],
+            "partition": [self.logs[number].partition.partition for number in numbers],
+        }
+        for name in _NAMES:
+            if name == "codecs":
+                columns[name] = [_codec_names(bits) for bits in counts[name].tolist()]
+            else:
+                columns[name] = counts[name].tolist()
+        for name, values in (
+            ("mean_batch_size", self.mean_batch_size),
+            ("mean_span_ms", self.mean_span_ms),
+            ("compression_ratio", self.compression_ratios),
+        ):
+            columns[name] = [None if np.isnan(one) else round(one, 3) for one in values.tolist()]
+        columns["sampled_batches"] = self.sampled_batches.tolist()
+        return columns
+
+    def to_arrow(self) -> pa.Table:
+        """Return a `pyarrow.Table`; timestamps become ``timestamp[ms, tz=UTC]``."""
+        pa = arrow.require_pyarrow()
+        types = {"topic": pa.string(), "partition": pa.int32(), "codecs": pa.string()}
+        columns: dict[str, Any] = {}
+        for name, values in self.to_columns().items():
+            is_real = name in ("mean_batch_size", "mean_span_ms", "compression_ratio")
+            columns[name] = pa.array(values, types.get(name, pa.float64() if is_real else None))
+        for name in ("first_timestamp", "last_timestamp"):
+            columns[name] = arrow.timestamp_column(self.counts[name])
+        return pa.table(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's PyCapsule stream of `to_arrow`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return f"<ProducerCensus: {self.distinct_producers:,} producers in {len(self.logs):,} logs>"
+
+
+def _ratio(total: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.float64]:
+    result = np.full(len(total), np.nan)
+    np.divide(total, count, out=result, where=count > 0)
+    return result
+
+
+def _codec_names(bits: int) -> str:
+    return "+".join(CompressionType.name_of(code) for code in range(8) if bits >> code & 1)
+
+
+def read_producers(
+    logs: LogsLike,
+    /,
+    *,
+    sample: int = 0,
+    expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    threads: int | None = None,
+) -> ProducerCensus:
+    """
+    Count the batches of each producer, from batch headers and markers.
+
+    Parameters
+    ----------
+    logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
+        See `read_transactions`.
+    sample : int, default 0
+        Number of compressed batches per producer that are decompressed to estimate the
+        compression ratio; they are spread over the log.
+    expiration_ms : int, default one day
+        The broker's ``producer.id.expiration.ms``: a producer that was idle for longer may
+        continue with any sequence number.
+    threads : int, optional
+        Segments that are read concurrently; by default one per CPU. Small segments are read
+        sequentially.
+
+    Returns
+    -------
+    ProducerCensus
+
+    Raises
+    ------
+    As `open_log_dir`.
+
+    Notes
+    -----
+    Memory: about 280 bytes per producer and log.
+    """
+    opened = open_logs(logs)
+    counters: dict[int, ProducerCounter] = {}
+    done: list[tuple[int, NDArray[np.void]]] = []
+    errors: dict[int, Exception] = {}
+    sampler = CompressionSample(sample)
+    walk = LogWalk(opened, threads, ControlInspector)
+    for log_slice in walk:
+        counter = counters.setdefault(log_slice.log, ProducerCounter(expiration_ms))
+        counter.add(log_slice.batches, log_slice.control)
+        sampler.add(log_slice)
+        for end in log_slice.chunk.ends:
+            if end.error is not None:
+                errors.setdefault(log_slice.log, end.error)
+        if log_slice.is_last:
+            done.append((log_slice.log, counters.pop(log_slice.log).counts()))
+    counts = join_rows([found for _, found in done], PRODUCER_COUNTS)
+    log = np.repeat(
+        np.array([number for number, _ in done], np.int32), [len(found) for _, found in done]
+    )
+    ratios, sampled = sampler.ratios(walk.segments, log, counts)
+    return ProducerCensus(opened, log, counts, ratios, sampled, errors)
+
+
+class ProducerCounter:
+    """
+    Counts the batches of each producer of one log, table by table.
+
+    Parameters
+    ----------
+    expiration_ms : int
+        The broker's ``producer.id.expiration.ms``.
+    """
+
+    def __init__(self, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
+        self._cursor = _producers.LogCursor(expiration_ms)
+        self._used = 0
+        self._counts = np.empty(0, PRODUCER_COUNTS)
+        self._grow(_FIRST_CAPACITY)
+
+    def __len__(self) -> int:
+        return self._used
+
+    def _grow(self, capacity: int) -> None:
+        counts = np.empty(capacity, PRODUCER_COUNTS)
+        counts.view(np.uint8)[: self._used * counts.itemsize] = self._counts[: self._used].view(
+            np.uint8
+        )
+        self._counts = counts
+        self._slots = empty_slots(capacity)
+        _core.index_counts(self._counts, self._used, self._slots)
+
+    def add(self, batches: BatchTable, control: ControlRows) -> None:
+        """Add the next batches."""
+        kinds = np.full(len(batches), -1, np.int8)
+        kinds[control.rows] = control.markers["kind"]
+        row, status = 0, STATUS["OUTPUT_FULL"]
+        while status == STATUS["OUTPUT_FULL"]:
+            status, rows, self._used = _core.count_into(
+                batches[row:], kinds[row:], self._counts, self._used, self._slots, self._cursor
+            )
+            row += rows
+            if status == STATUS["OUTPUT_FULL"]:
+                self._grow(2 * len(self._counts))
+
+    def counts(self) -> NDArray[np.void]:
+        """Return the counts of the batches that were added."""
+        return self._counts[: self._used].copy()
+
+
+def read_producer_state(log: LogsLike, /) -> NDArray[np.void]:
+    """
+    Read the producer state at the end of a log, as a broker holds it.
+
+    Parameters
+    ----------
+    log : path, PartitionDir, bytes-like, Source or SegmentFile
+        The directory of one partition; or a source, which counts as a whole log.
+
+    Returns
+    -------
+    ndarray of PRODUCER_ENTRY
+        As in the ``.snapshot`` that a broker would write now, and as ``kafka-transactions
+        describe-producers`` prints it; but idle producers that a broker has forgotten are
+        included. The state starts with the snapshot at the log's first offset, if it exists.
+
+    Raises
+    ------
+    ValueError
+        If `log` contains several logs, or none.
+    CorruptLogError
+        If the log is damaged, or Kafka would refuse it.
+    OSError
+    """
+    opened = open_logs(log)
+    if len(opened) != 1:
+        raise ValueError(f"expected one log, found {len(opened)}")
+    state = ProducerState(producers_before(opened[0]))
+    for log_slice in LogWalk(opened, None, ControlInspector):
+        state.apply_read(log_slice.batches, log_slice.control, opened[0].name).require_accepted()
+        for end in log_slice.chunk.ends:
+            if end.error is not None:
+                raise end.error
+    return state.entries()

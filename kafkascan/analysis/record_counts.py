@@ -1,0 +1,267 @@
+"""Count records from batch headers, decoding only where headers do not suffice."""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.analysis.transaction_follower import follower_of
+from kafkascan.batches import arrow
+from kafkascan.batches.columns import BatchTable, is_control, is_transactional
+from kafkascan.batches.scan import iter_batches
+from kafkascan.batches.screening import CONTROL, FORMATS, TRANSACTIONS
+from kafkascan.broker_state.markers import TRANSACTION, TransactionState
+from kafkascan.logs.log_walk import (
+    ControlInspector,
+    InspectedSlice,
+    Log,
+    LogsLike,
+    LogWalk,
+    ScreenedTable,
+    open_logs,
+)
+from kafkascan.logs.read_committed import NO_OPEN_TRANSACTION, CommittedView
+from kafkascan.records.decoding import iter_decoded
+from kafkascan.records.read_options import ReadOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COUNTS = np.dtype(
+    [
+        ("segments", "=i8"),
+        ("batches", "=i8"),
+        ("start_offset", "=i8"),
+        ("end_offset", "=i8"),
+        ("last_stable_offset", "=i8"),
+        ("records", "=i8"),
+        ("uncounted_batches", "=i8"),
+        ("transactional_records", "=i8"),
+        ("aborted_records", "=i8"),
+        ("open_records", "=i8"),
+        ("committed_records", "=i8"),
+        ("control_records", "=i8"),
+        ("missing_offsets", "=i8"),
+        ("size_in_bytes", "=i8"),
+    ]
+)
+"""The record counts of a log. ``records`` is the number of records that a consumer of the whole
+log gets, without records that compaction removed. Of these, ``transactional_records`` belong to
+transactions, ``aborted_records`` to aborted ones, and ``open_records`` to open ones (only records
+in the log: a transaction may have begun before the first segment). A read_committed consumer,
+which stops at the ``last_stable_offset``, gets the ``committed_records``. ``control_records`` are
+markers and control records of KRaft. ``uncounted_batches`` are compressed messages of magic 0 and
+1 that were not decompressed: ``records`` and ``committed_records`` do not include their records.
+``missing_offsets`` is the number of offsets from the first batch to the end without a record."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordCounts:
+    """
+    The record counts of logs; result of `count_records`.
+
+    Attributes
+    ----------
+    logs : list of Log
+    counts : ndarray of COUNTS, shape (logs,)
+    errors : dict of int to Exception
+        By log: the error after which its batches are not counted.
+    """
+
+    logs: list[Log]
+    counts: NDArray[np.void]
+    errors: dict[int, Exception]
+
+    @property
+    def is_exact(self) -> NDArray[np.bool_]:
+        """Mask of the logs that were counted completely."""
+        exact: NDArray[np.bool_] = self.counts["uncounted_batches"] == 0
+        exact = exact.copy()
+        exact[list(self.errors)] = False
+        return exact
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return the columns of the table as lists."""
+        columns: dict[str, list[Any]] = {
+            "topic": [log.partition.topic for log in self.logs],
+            "partition": [log.partition.partition for log in self.logs],
+        }
+        columns |= {name: self.counts[name].tolist() for name in COUNTS.names or ()}
+        columns["is_exact"] = self.is_exact.tolist()
+        return columns
+
+    def to_arrow(self) -> pa.Table:
+        """Return a `pyarrow.Table`."""
+        pa = arrow.require_pyarrow()
+        types = {"topic": pa.string(), "partition": pa.int32()}
+        columns = self.to_columns()
+        return pa.table({name: pa.array(of, types.get(name)) for name, of in columns.items()})
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's PyCapsule stream of `to_arrow`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        rest = "" if self.is_exact.all() else ", not all counted"
+        return f"<RecordCounts: {self.counts['records'].sum():,} records{rest}>"
+
+
+def count_records(
+    logs: LogsLike, /, *, deep: bool = False, threads: int | None = None
+) -> RecordCounts:
+    """
+    Count the records of logs from batch headers and markers.
+
+    Parameters
+    ----------
+    logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
+        See `read_transactions`.
+    deep : bool, default False
+        Also decompress compressed messages of magic 0 and 1, whose headers do not contain the
+        number of records.
+    threads : int, optional
+        Segments that are read concurrently; by default one per CPU. Small segments are read
+        sequentially.
+
+    Returns
+    -------
+    RecordCounts
+
+    Raises
+    ------
+    As `open_log_dir`.
+
+    Notes
+    -----
+    The header of a batch of magic 2 contains its number of records, also after compaction
+    (``MemoryRecords.filterTo``). Markers contain which transactions were aborted.
+    """
+    opened = open_logs(logs)
+    counts = np.zeros(len(opened), COUNTS)
+    for name in ("start_offset", "end_offset", "last_stable_offset"):
+        counts[name] = -1
+    counters: dict[int, _Counter] = {}
+    errors: dict[int, Exception] = {}
+    for log_slice in LogWalk(opened, threads, DeepInspector if deep else ControlInspector):
+        number = log_slice.log
+        counter = counters.setdefault(number, _Counter(opened[number], number, counts[number]))
+        counter.add(log_slice)
+        if log_slice.is_last:
+            counter.finish()
+            if counter.follower.error is not None:
+                errors[number] = counter.follower.error
+            del counters[number]
+    return RecordCounts(opened, counts, errors)
+
+
+class _Counter:
+    """Counts the records of one log into a row of `COUNTS`."""
+
+    def __init__(self, log: Log, number: int, row: np.void) -> None:
+        self.follower = follower_of(log, number)
+        self._log = log
+        self._row = row
+        # Aborted transactions that may reach beyond the last stable offset.
+        self._aborted = np.empty(0, TRANSACTION)
+
+    def add(self, log_slice: InspectedSlice[ScreenedTable, None]) -> None:
+        """Add the next slice of the log."""
+        row, batches = self._row, log_slice.batches
+        ended = self.follower.add(log_slice)
+        if self.follower.error is not None and not len(batches):
+            return
+        is_aborted = ended["state"] == TransactionState.ABORTED
+        aborted = ended[is_aborted & (ended["batches"] > 0)]
+        row["aborted_records"] += aborted["records"].sum()
+        stable = self.follower.last_stable_offset
+        known = np.concatenate([self._aborted, aborted])
+        self._aborted = known[known["marker_offset"] >= stable]
+        row["segments"] += len(log_slice.chunk.ends)
+        row["size_in_bytes"] += sum(end.valid_bytes for end in log_slice.chunk.ends)
+        row["batches"] += len(batches)
+        if row["start_offset"] < 0:
+            row["start_offset"] = self._start_offset(batches)
+        deep = [table for _, table in log_slice.chunk.tables if isinstance(table, DeepTable)]
+        inner, is_counted = sum(table.inner_records for table in deep), bool(deep)
+        if log_slice.flags & FORMATS and not is_counted:
+            row["uncounted_batches"] += is_uncounted(batches).sum()
+        # Each pass over all rows takes a good part of the time to read them.
+        control = is_control(batches) if log_slice.flags & CONTROL else np.False_
+        of_control = records_in(batches, control) if log_slice.flags & CONTROL else 0
+        row["records"] += records_in(batches, np.True_) - of_control + inner
+        row["control_records"] += of_control
+        if log_slice.flags & TRANSACTIONS:
+            row["transactional_records"] += records_in(
+                batches, is_transactional(batches) & ~control
+            )
+
+    def _start_offset(self, batches: BatchTable) -> int:
+        named = self._log.segments[0].name.base_offset
+        if named is not None:
+            return named
+        return int(batches["base_offset"][0]) if len(batches) else -1
+
+    def finish(self) -> None:
+        """Complete the counts after the last slice."""
+        row, follower = self._row, self.follower
+        row["end_offset"] = follower.end_offset
+        row["last_stable_offset"] = follower.last_stable_offset
+        row["open_records"] = follower.open_ones()["records"].sum()
+        row["committed_records"] = row["records"] - row["aborted_records"]
+        # An open transaction may have begun before the log does, and have no records in it.
+        if follower.last_stable_offset < follower.end_offset:
+            row["committed_records"] -= self._count_beyond(follower.last_stable_offset)
+        there = int(row["records"]) + int(row["control_records"])
+        is_known = row["uncounted_batches"] == 0 and row["start_offset"] >= 0
+        missing = int(row["end_offset"]) - int(row["start_offset"]) - there
+        row["missing_offsets"] = missing if is_known and missing >= 0 else -1
+
+    def _count_beyond(self, stable: int) -> int:
+        """Count the records from an offset on that are not of aborted transactions."""
+        view = CommittedView.of_aborted(
+            self._aborted, NO_OPEN_TRANSACTION, marker_column="marker_offset"
+        )
+        total = 0
+        bases = [one.name.base_offset or 0 for one in self._log.segments]
+        first = max(0, bisect.bisect_right(bases, stable) - 1)
+        for segment in self._log.segments[first:]:
+            with segment.borrow() as source:
+                for table in iter_batches(source, on_corrupt="stop"):
+                    is_beyond = (table["base_offset"] >= stable) & ~is_control(table)
+                    total += records_in(table, is_beyond & view.mask(table))
+        return total
+
+
+def records_in(batches: BatchTable, mask: NDArray[np.bool_] | np.bool) -> int:
+    """Return the number of records of some batches according to their headers."""
+    counts = batches["records_count"]
+    return int(counts.sum(dtype=np.int64, where=mask & (counts > 0)))
+
+
+def is_uncounted(batches: BatchTable) -> NDArray[np.bool_]:
+    """Return which batches are compressed messages of magic 0 and 1."""
+    result: NDArray[np.bool_] = (batches["records_count"] < 0) & (batches["magic"] < 2)
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class DeepTable(ScreenedTable):
+    """Results of the base class, and the number of records in compressed messages."""
+
+    inner_records: int
+
+
+class DeepInspector(ControlInspector):
+    """Also counts the records in compressed messages of magic 0 and 1; a `SegmentInspector`."""
+
+    def table(self, batches: BatchTable) -> DeepTable:
+        """Read the control batches of a table, and decompress its wrappers."""
+        wrappers = batches.take(np.flatnonzero(is_uncounted(batches)))
+        found = iter_decoded(self._source, wrappers, ReadOptions(columns=("offset",)))
+        inner = sum(map(len, found)) if len(wrappers) else 0
+        screened = super().table(batches)
+        return DeepTable(screened.flags, screened.control, inner)

@@ -1,0 +1,258 @@
+"""The transactions of logs: open, committed, aborted and hanging (KIP-664)."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.analysis.transaction_follower import TransactionFollower, follower_of, is_empty
+from kafkascan.batches import arrow
+from kafkascan.batches.columns import join_rows
+from kafkascan.broker_state.markers import TRANSACTION, TransactionState
+from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
+from kafkascan.logs.log_walk import ControlInspector, Log, LogsLike, LogWalk, open_logs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TRANSACTION_TIMEOUT_MS = 900_000
+"""Default of Kafka's ``transaction.max.timeout.ms``, which ``kafka-transactions`` uses."""
+
+
+@dataclass(frozen=True, eq=False)
+class Transactions:
+    """
+    The transactions of logs; result of `read_transactions`.
+
+    Attributes
+    ----------
+    logs : list of Log
+    spans : ndarray of TRANSACTION, shape (n,)
+        By log; in a log in the order of their markers, then open transactions by first offset.
+    last_stable_offsets, end_offsets : ndarrays of int64, shape (logs,)
+        The offset at which a read_committed consumer stops if the log is fully replicated, and
+        the offset after the last batch; -1 if the log cannot be read to its end.
+    errors : dict of int to Exception
+        By log: the error after which its transactions are not known.
+    now_ms, timeout_ms : int
+        The time of reading, and the age at which open transactions count as hanging.
+    """
+
+    logs: list[Log]
+    spans: NDArray[np.void]
+    last_stable_offsets: NDArray[np.int64]
+    end_offsets: NDArray[np.int64]
+    errors: dict[int, Exception]
+    now_ms: int
+    timeout_ms: int
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    @property
+    def age_ms(self) -> NDArray[np.int64]:
+        """Milliseconds since the last batch of each transaction."""
+        age: NDArray[np.int64] = self.now_ms - self.spans["last_timestamp"]
+        return age
+
+    @property
+    def is_open(self) -> NDArray[np.bool_]:
+        """Mask of the open transactions."""
+        result: NDArray[np.bool_] = self.spans["state"] == TransactionState.OPEN
+        return result
+
+    @property
+    def is_hanging(self) -> NDArray[np.bool_]:
+        """
+        Mask of the transactions that are open for longer than `timeout_ms`.
+
+        These are the candidates of ``kafka-transactions find-hanging``. Whether the coordinator
+        still knows a transaction is recorded in another log.
+        """
+        result: NDArray[np.bool_] = self.is_open & (self.age_ms > self.timeout_ms)
+        return result
+
+    @property
+    def hanging_logs(self) -> list[str]:
+        """Names of the logs with hanging transactions."""
+        return [self.logs[number].name for number in np.unique(self.spans["log"][self.is_hanging])]
+
+    @property
+    def is_empty(self) -> NDArray[np.bool_]:
+        """
+        Which transactions have no batches, only a marker.
+
+        Nothing was written, or the batches are gone: before the log's start without a snapshot
+        there, or removed by the cleaner.
+        """
+        result: NDArray[np.bool_] = is_empty(self.spans)
+        return result
+
+    def aborted(self, log: int = 0) -> NDArray[np.void]:
+        """
+        Return the aborted transactions of a log, as ``.txnindex`` files hold them.
+
+        Returns
+        -------
+        ndarray of TRANSACTION_INDEX_ENTRY
+            In the order of their markers.
+        """
+        spans = self.spans
+        is_aborted = (spans["state"] == TransactionState.ABORTED) & ~self.is_empty
+        found = spans[is_aborted & (spans["log"] == log)]
+        entries = np.zeros(len(found), TRANSACTION_INDEX_ENTRY)
+        for name, of in (
+            ("producer_id", "producer_id"),
+            ("first_offset", "first_offset"),
+            ("last_offset", "marker_offset"),
+            ("last_stable_offset", "last_stable_offset"),
+        ):
+            entries[name] = found[of]
+        return entries
+
+    def select(self, mask: NDArray[np.bool_]) -> Transactions:
+        """Return the transactions of a mask."""
+        return Transactions(
+            self.logs, self.spans[mask], self.last_stable_offsets, self.end_offsets, self.errors,
+            self.now_ms, self.timeout_ms,
+        )  # fmt: skip
+
+    def abort_command(self, row: int, *, bootstrap_server: str = "HOST:PORT") -> str | None:
+        """
+        Return the command that aborts an open transaction; None if it has ended.
+
+        Brokers before 3.0 need ``--producer-id``, ``--producer-epoch`` and
+        ``--coordinator-epoch`` instead of ``--start-offset``; all three are columns.
+        """
+        span = self.spans[row]
+        partition = self.logs[span["log"]].partition
+        if span["state"] != TransactionState.OPEN or partition.topic is None:
+            return None
+        return (
+            f"kafka-transactions.sh --bootstrap-server {bootstrap_server} abort"
+            f" --topic {partition.topic} --partition {partition.partition}"
+            f" --start-offset {span['first_offset']}"
+        )
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return the columns of the table as lists, with age and abort command."""
+        spans = self.spans
+        numbers = spans["log"].tolist()
+        partitions = [log.partition for log in self.logs]
+        columns: dict[str, list[Any]] = {
+            "topic": [partitions[number].topic for number in numbers],
+            "partition": [partitions[number].partition for number in numbers],
+        }
+        for name in TRANSACTION.names or ():
+            if name not in ("log", "state"):
+                columns[name] = spans[name].tolist()
+        names = [TransactionState(code).display_name for code in sorted(TransactionState)]
+        is_open = self.is_open.tolist()
+        columns["state"] = [names[code] for code in spans["state"].tolist()]
+        columns["age_ms"] = [
+            age if open_ else None for age, open_ in zip(self.age_ms.tolist(), is_open, strict=True)
+        ]
+        columns["is_hanging"] = self.is_hanging.tolist()
+        columns["is_empty"] = self.is_empty.tolist()
+        columns["command"] = [
+            self.abort_command(row) if open_ else None for row, open_ in enumerate(is_open)
+        ]
+        return columns
+
+    def to_arrow(self) -> pa.Table:
+        """Return a `pyarrow.Table`; timestamps become ``timestamp[ms, tz=UTC]``."""
+        pa = arrow.require_pyarrow()
+        columns: dict[str, Any] = dict(self.to_columns())
+        for name in ("first_timestamp", "last_timestamp"):
+            columns[name] = arrow.timestamp_column(self.spans[name])
+        types = {
+            "topic": pa.string(), "partition": pa.int32(), "state": pa.string(),
+            "is_hanging": pa.bool_(), "is_empty": pa.bool_(), "command": pa.string(),
+        }  # fmt: skip
+        for name, values in columns.items():
+            if isinstance(values, list):
+                columns[name] = pa.array(values, types.get(name, pa.int64()))
+        return pa.table(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's PyCapsule stream of `to_arrow`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Transactions: {len(self):,} in {len(self.logs):,} logs,"
+            f" {int(self.is_open.sum()):,} open, {int(self.is_hanging.sum()):,} hanging>"
+        )
+
+
+def read_transactions(
+    logs: LogsLike,
+    /,
+    *,
+    now_ms: int | None = None,
+    timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    threads: int | None = None,
+) -> Transactions:
+    """
+    Read the transactions of logs from batch headers and markers.
+
+    Parameters
+    ----------
+    logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
+        A data dir, a partition directory, or a tar of them; or a source, which counts as a
+        whole log.
+    now_ms : int, optional
+        Milliseconds since the epoch, for the age of open transactions; by default now.
+    timeout_ms : int, default 15 minutes
+        The broker's ``transaction.max.timeout.ms``.
+    threads : int, optional
+        Segments that are read concurrently; by default one per CPU. Small segments are read
+        sequentially.
+
+    Returns
+    -------
+    Transactions
+        Transactions after damage in a log are not known: see `Transactions.errors`.
+
+    Raises
+    ------
+    As `open_log_dir`.
+
+    Notes
+    -----
+    A control batch ends the transaction of its producer (KIP-98), by the rules of
+    ``ProducerStateManager``. The last stable offset is that of a fully replicated log. Memory:
+    98 bytes for each transaction.
+
+    If retention has deleted the start of a log, the producer snapshot at its first segment
+    contains the transactions that were open there, with their first offsets; batches before the
+    log are not counted (``first_timestamp`` is -1). Without this snapshot, a transaction starts
+    with its first batch in the log: its true start is not known, nor are open transactions all
+    of whose batches are gone.
+    """
+    opened = open_logs(logs)
+    if now_ms is None:
+        now_ms = time.time_ns() // 1_000_000
+    followers: dict[int, TransactionFollower] = {}
+    found: list[NDArray[np.void]] = []
+    stable, ends = np.full(len(opened), -1, np.int64), np.full(len(opened), -1, np.int64)
+    errors: dict[int, Exception] = {}
+    for log_slice in LogWalk(opened, threads, ControlInspector):
+        number = log_slice.log
+        follower = followers.get(number)
+        if follower is None:
+            follower = followers[number] = follower_of(opened[number], number)
+        found.append(follower.add(log_slice))
+        if log_slice.is_last:
+            found.append(follower.open_ones())
+            stable[number], ends[number] = follower.last_stable_offset, follower.end_offset
+            if follower.error is not None:
+                errors[number] = follower.error
+                stable[number] = ends[number] = -1
+            del followers[number]
+    spans = join_rows(found, TRANSACTION)
+    return Transactions(opened, spans, stable, ends, errors, now_ms, timeout_ms)

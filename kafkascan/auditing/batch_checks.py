@@ -1,0 +1,95 @@
+"""Check a table of batches from headers alone."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from kafkascan.auditing.finding_kinds import finding_kind
+from kafkascan.auditing.header_checks import (
+    EARLIEST_MS,
+    FUTURE_MS,
+    HeaderChecks,
+    Limits,
+    screen_headers,
+    size_limit,
+)
+from kafkascan.batches.columns import BatchTable, require_batch_table
+from kafkascan.format.findings import Finding
+from kafkascan.logs.metadata_log import TopicConfig
+
+
+def check_batches(
+    batches: BatchTable,
+    /,
+    *,
+    now_ms: int | None = None,
+    future_ms: int = FUTURE_MS,
+    earliest_ms: int = EARLIEST_MS,
+    max_message_bytes: int | None = None,
+) -> list[Finding]:
+    """
+    Check a table of batches: offset order, leader epochs, timestamps, sizes and counts.
+
+    Only headers are checked: `verify_crcs` compares checksums, and `audit` checks whole logs
+    with their side files.
+
+    Parameters
+    ----------
+    batches : array of BATCH_DTYPE, shape (n,)
+        Consecutive batches of one log.
+    now_ms : int, optional
+        Milliseconds since the epoch; by default now.
+    future_ms : int, default 1 hour
+        How far ahead of now a timestamp may be (``message.timestamp.after.max.ms``).
+    earliest_ms : int, default 2011
+        Earlier timestamps are findings.
+    max_message_bytes : int, optional
+        The topic's ``max.message.bytes``; larger batches are a warning. By default, batches
+        above Kafka's default are a note.
+
+    Returns
+    -------
+    list of Finding
+        One for each batch and kind, by row. Symbols and severities are those of `audit`:
+        ``OFFSET_OVERLAP``, ``OFFSET_GAP`` (also left by compaction), ``EPOCH_BACKWARDS``,
+        ``FUTURE_TIMESTAMP``, ``PAST_TIMESTAMP``, ``OVERSIZED_BATCH``, ``BAD_COUNT``,
+        ``UNKNOWN_CODEC``, ``OLD_FORMAT``.
+
+    Raises
+    ------
+    TypeError
+        If `batches` is not an array of `BATCH_DTYPE`.
+
+    Examples
+    --------
+    >>> scan = ks.scan_batches(path)
+    >>> [str(one) for one in ks.check_batches(scan.batches)]
+    []
+    """
+    batches = require_batch_table(batches)
+    limits = Limits(
+        now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
+        future_ms=future_ms,
+        earliest_ms=earliest_ms,
+        max_message_bytes=max_message_bytes,
+    )
+    largest = size_limit(limits, TopicConfig())
+    checks = HeaderChecks(limits, largest, np.array([-1], np.int64))
+    flags = screen_headers(batches, limits, largest.size_in_bytes)
+    segment = np.zeros(len(batches), np.int32)
+    _, kinds = checks.add(batches, segment, flags, [0])
+    positions = batches["position"]
+    found = [
+        Finding(
+            kind.symbol,
+            kind.severity or finding_kind(kind.symbol).severity,
+            kind.message_of(row),
+            row,
+            int(positions[row]),
+        )
+        for kind in kinds
+        for row in kind.rows.tolist()
+    ]
+    return sorted(found, key=lambda one: one.row or 0)

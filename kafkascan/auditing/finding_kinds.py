@@ -1,0 +1,353 @@
+"""Kinds of findings with severity and advice, and the table that an audit returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkascan.batches import arrow
+from kafkascan.format.findings import Severity
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NOTE, WARNING, ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
+
+
+class FindingKind(NamedTuple):
+    """Severity of a kind of finding, and its advice: what it causes and what to do."""
+
+    severity: Severity
+    advice: str
+
+
+_REPLICA = "Restore the log from another replica"
+_REBUILD = (
+    "Readers that trust this file get wrong results. Stop the broker and run"
+    " `kafkascan recover --write`, or delete the file: a broker rebuilds it."
+)
+_CUT = (
+    "A broker that recovers this log deletes everything after this position."
+    f" {_REPLICA}, or save the intact batches with `kafkascan salvage`."
+)
+
+FINDING_KINDS: dict[str, FindingKind] = {
+    # ---- bytes ----
+    "BAD_CRC": FindingKind(ERROR, _CUT),
+    "CORRUPT": FindingKind(ERROR, _CUT),
+    "UNREADABLE": FindingKind(
+        ERROR, "The file was not audited. Check its permissions and the disk, then audit again."
+    ),
+    "TORN_TAIL": FindingKind(
+        WARNING,
+        "The last batch is incomplete. A broker removes it when it recovers the log;"
+        " if this is a backup, copy the file again.",
+    ),
+    "CUT_SEGMENT": FindingKind(
+        ERROR,
+        "A broker that recovers this log deletes all segments that follow."
+        f" {_REPLICA}, or save the intact batches with `kafkascan salvage`.",
+    ),
+    "ZERO_TAIL": FindingKind(
+        NOTE,
+        "The file is preallocated. No action needed: a broker that is shut down cleanly trims it.",
+    ),
+    "BAD_COUNT": FindingKind(ERROR, f"Consumers fail at this batch. {_REPLICA}."),
+    "UNKNOWN_CODEC": FindingKind(
+        ERROR, "No consumer can read this batch. Find the producer that wrote it."
+    ),
+    "BAD_RECORDS": FindingKind(
+        ERROR, "Consumers fail at this batch. Skip it: seek to the offset after it."
+    ),
+    "OVERSIZED_BATCH": FindingKind(
+        NOTE,
+        "Consumers and followers may stop at this batch."
+        " Raise fetch.max.bytes and replica.fetch.max.bytes above its size.",
+    ),
+    "OLD_FORMAT": FindingKind(
+        NOTE,
+        "Newer clients and brokers no longer read this format. Rewrite the log with"
+        " `kafkascan convert`, or mirror the topic, before you upgrade.",
+    ),
+    # ---- offsets and epochs ----
+    "ENDS_EARLY": FindingKind(ERROR, f"The end of the log is lost. {_REPLICA}."),
+    "OFFSET_GAP": FindingKind(
+        WARNING, "Records may have been lost. Compare this log with another replica."
+    ),
+    "OFFSET_OVERLAP": FindingKind(
+        ERROR, f"A broker that recovers this log empties the segment. {_REPLICA}."
+    ),
+    "OFFSET_OUT_OF_SEGMENT": FindingKind(
+        ERROR,
+        "Brokers do not find these records. The file has the wrong name or belongs to another log:"
+        " rename it, or move it away.",
+    ),
+    "EPOCH_BACKWARDS": FindingKind(
+        ERROR, f"This log has diverged from the leader's log. {_REPLICA}."
+    ),
+    "EPOCH_MISMATCH": FindingKind(
+        ERROR,
+        "Followers may truncate at wrong offsets."
+        " Delete leader-epoch-checkpoint: a recovery rebuilds it.",
+    ),
+    "EPOCHS_BEHIND": FindingKind(
+        NOTE, "The broker was killed. No action needed: its recovery adds the missing epochs."
+    ),
+    "BAD_CHECKPOINT": FindingKind(
+        ERROR, "A broker does not start with this file. Delete it: a recovery rebuilds it."
+    ),
+    # ---- times ----
+    "FUTURE_TIMESTAMP": FindingKind(
+        WARNING,
+        "Time-based retention keeps these segments. Set retention.bytes, or delete the records up"
+        " to this offset, and correct the producer's clock.",
+    ),
+    "PAST_TIMESTAMP": FindingKind(
+        WARNING,
+        "Time-based retention deletes this segment early."
+        " Correct the producer's clock or time unit.",
+    ),
+    "MAX_TIMESTAMP_MISMATCH": FindingKind(
+        ERROR,
+        "Lookups by timestamp miss records, and time-based retention deletes at the wrong time."
+        f" {_REPLICA}, or rewrite it with `kafkascan convert`.",
+    ),
+    # ---- side files ----
+    "MISSING_INDEX": FindingKind(NOTE, "No action needed: a broker rebuilds it at startup."),
+    "ORPHAN": FindingKind(
+        WARNING, "The file belongs to no segment. No action needed: a broker deletes it at startup."
+    ),
+    "LEFTOVER": FindingKind(
+        NOTE, "No action needed: a broker deletes it, or completes the replacement, at startup."
+    ),
+    "DROPPED_LOG": FindingKind(
+        NOTE, "No action needed: a broker deletes this log, or moves it, at startup."
+    ),
+    "TXN_INDEX_MISMATCH": FindingKind(ERROR, _REBUILD),
+    "BAD_SNAPSHOT": FindingKind(ERROR, _REBUILD),
+    "SNAPSHOT_MISMATCH": FindingKind(ERROR, _REBUILD),
+    "PADDED": FindingKind(
+        NOTE,
+        "The file is preallocated. No action needed: a broker that is shut down cleanly trims it.",
+    ),
+    "INCOMPLETE": FindingKind(
+        NOTE,
+        "The index does not cover the end of its segment."
+        " No action needed: brokers write indexes after the log.",
+    ),
+    # ---- producers and transactions ----
+    "SEQUENCE_GAP": FindingKind(
+        WARNING, "Records of this producer are missing. Compare this log with another replica."
+    ),
+    "DUPLICATE_SEQUENCE": FindingKind(
+        WARNING, "Records may be stored twice. Check that consumers tolerate duplicates."
+    ),
+    "FENCED_PRODUCER": FindingKind(WARNING, "A fenced producer wrote batches. Review its records."),
+    "BAD_MARKER": FindingKind(ERROR, f"A broker refuses to load this log. {_REPLICA}."),
+    "HANGING_TRANSACTION": FindingKind(
+        WARNING,
+        "read_committed consumers and compaction stop at the transaction's first offset. If no"
+        " transaction coordinator knows the transaction, abort it with the command in the message.",
+    ),
+    "EMPTY_TRANSACTIONS": FindingKind(
+        NOTE,
+        "No action needed: the transactions wrote no records here, or compaction removed them.",
+    ),
+    "MANY_PRODUCERS": FindingKind(
+        WARNING,
+        "Each producer uses memory of the broker. Reuse producers in the clients, or lower"
+        " producer.id.expiration.ms.",
+    ),
+    "COMPACTION": FindingKind(NOTE, "No action needed."),
+}
+_INDEX_MISMATCH = FindingKind(ERROR, _REBUILD)
+
+
+def finding_kind(symbol: str) -> FindingKind:
+    """Return the kind of a symbol; symbols that are not listed are those of `check_index`."""
+    return FINDING_KINDS.get(symbol, _INDEX_MISMATCH)
+
+
+@dataclass(frozen=True)
+class LogFinding:
+    """
+    Findings of one kind in one file; an element of `Audit.findings`.
+
+    Attributes
+    ----------
+    symbol : str
+        Greppable name of the kind.
+    severity : Severity
+    topic : str or None
+    partition : int or None
+    path : str
+        Path of the file, or of the log's folder.
+    file : str or None
+        Name of the file; None for a whole log.
+    position : int or None
+        Byte position of the first occurrence in the file.
+    offset : int or None
+        Offset of the first occurrence.
+    count : int
+        Number of occurrences in the file.
+    message : str
+        What is wrong, at the first occurrence.
+    advice : str
+        What it causes, and what to do.
+    """
+
+    symbol: str
+    severity: Severity
+    topic: str | None
+    partition: int | None
+    path: str
+    file: str | None
+    position: int | None
+    offset: int | None
+    count: int
+    message: str
+    advice: str
+
+    def __str__(self) -> str:
+        place = "" if self.position is None else f" position {self.position}:"
+        more = "" if self.count == 1 else f" ({self.count:,} times)"
+        return f"{self.path}:{place} {self.severity}: {self.message}{more} [{self.symbol}]"
+
+
+FINDING_COLUMNS = (
+    "severity", "symbol", "topic", "partition", "file", "position", "offset", "count",
+    "message", "advice", "path",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Audit:
+    """
+    Findings of an audit; returned by `audit`.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    findings : list of LogFinding
+        In the order of the logs.
+    logs, segments, batches, size_in_bytes : int
+        What was audited.
+    """
+
+    path: Path
+    findings: list[LogFinding] = field(default_factory=list)
+    logs: int = 0
+    segments: int = 0
+    batches: int = 0
+    size_in_bytes: int = 0
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    @property
+    def alarms(self) -> list[LogFinding]:
+        """Findings that are warnings or errors."""
+        return [one for one in self.findings if one.severity is not NOTE]
+
+    def only_alarms(self) -> Audit:
+        """Return the audit without notes."""
+        return replace(self, findings=self.alarms)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether there are no warnings and errors."""
+        return not self.alarms
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return the table as lists by column."""
+        columns: dict[str, list[Any]] = {
+            name: [getattr(one, name) for one in self.findings] for name in FINDING_COLUMNS
+        }
+        columns["severity"] = [str(one) for one in columns["severity"]]
+        return columns
+
+    def to_arrow(self) -> pa.Table:
+        """Return the table as an Arrow table."""
+        pa = arrow.require_pyarrow()
+        numbers = {"partition": pa.int32(), "position": pa.int64(), "offset": pa.int64(),
+                   "count": pa.int64()}  # fmt: skip
+        columns = self.to_columns()
+        return pa.table(
+            {name: pa.array(of, numbers.get(name, pa.string())) for name, of in columns.items()}
+        )
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's PyCapsule stream of `to_arrow`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        seen = (
+            f"{self.logs:,} logs, {self.segments:,} segments, {self.batches:,} batches,"
+            f" {self.size_in_bytes:,} bytes"
+        )
+        return "\n".join([f"<Audit {self.path}: {seen}>", *(f"  {one}" for one in self.findings)])
+
+
+@dataclass
+class FindingTally:
+    """Findings of one kind in one file: position and message of the first, and their count."""
+
+    position: int | None
+    offset: int | None
+    message: str
+    count: int = 0
+    severity: Severity | None = None
+
+
+@dataclass
+class FoundInLog:
+    """Findings of one log, tallied by file and kind."""
+
+    tallies: dict[tuple[str | None, str], FindingTally] = field(default_factory=dict)
+
+    def add(
+        self,
+        symbol: str,
+        file: str | None,
+        message: str,
+        *,
+        position: int | None = None,
+        offset: int | None = None,
+        count: int = 1,
+        severity: Severity | None = None,
+    ) -> None:
+        """Add findings; the first of a kind in a file determines position, message and severity."""
+        fresh = FindingTally(position, offset, message, severity=severity)
+        self.tallies.setdefault((file, symbol), fresh).count += count
+
+    def of_kind(self, symbol: str) -> Iterator[tuple[str | None, FindingTally]]:
+        """Yield files and tallies of a kind."""
+        for (file, kind), tally in self.tallies.items():
+            if kind == symbol:
+                yield file, tally
+
+    def findings(self, topic: str | None, partition: int | None, folder: Path) -> list[LogFinding]:
+        """Return the findings by file and position; those of the whole log come first."""
+        found = []
+        for (file, symbol), tally in self.tallies.items():
+            severity, advice = finding_kind(symbol)
+            found.append(
+                LogFinding(
+                    symbol=symbol,
+                    severity=tally.severity or severity,
+                    topic=topic,
+                    partition=partition,
+                    path=str(folder if file is None else folder / file),
+                    file=file,
+                    position=tally.position,
+                    offset=tally.offset,
+                    count=tally.count,
+                    message=tally.message,
+                    advice=advice,
+                )
+            )
+        return sorted(
+            found, key=lambda one: (one.file or "", one.position is not None, one.position or 0)
+        )

@@ -1,0 +1,371 @@
+"""The audit of one log: its batches, segments, producers and transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.analysis.transaction_follower import TransactionFollower, is_empty
+from kafkascan.auditing.finding_kinds import NOTE, FoundInLog, LogFinding
+from kafkascan.auditing.header_checks import HeaderChecks, Limits, size_limit
+from kafkascan.auditing.segment_checks import SegmentChecks, TableChecks
+from kafkascan.auditing.side_file_checks import (
+    AbortedCheck,
+    EpochCheck,
+    SnapshotCheck,
+    check_folder,
+    start_epoch_check,
+    start_snapshot_check,
+)
+from kafkascan.batches.columns import BatchTable
+from kafkascan.broker_state.markers import ControlRows, TransactionState
+from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError
+from kafkascan.format.layout import ScanEnd
+from kafkascan.logs.log_chunks import InspectedChunk, LogChunk, SegmentEnd
+from kafkascan.logs.log_walk import InspectedSlice, Log
+from kafkascan.logs.metadata_log import TopicConfig
+
+
+class LogCheckpoints(NamedTuple):
+    """
+    Offsets of a log in the checkpoints of its data dir; 0 if a checkpoint does not list it.
+
+    Attributes
+    ----------
+    cleaned_up_to : int
+        Offset up to which the cleaner has come.
+    high_watermark : int
+        Offset up to which the log was replicated.
+    recovery_point : int
+        Offset up to which the log was flushed.
+    """
+
+    cleaned_up_to: int = 0
+    high_watermark: int = 0
+    recovery_point: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class AuditedLog:
+    """
+    A log to audit, with the information that is known before it is read.
+
+    Attributes
+    ----------
+    log : Log
+    checkpoints : LogCheckpoints
+    config : TopicConfig
+        Settings of its topic.
+    is_snapshot : bool
+        Whether it is a KRaft snapshot: only its batches are checked.
+    """
+
+    log: Log
+    checkpoints: LogCheckpoints
+    config: TopicConfig
+    is_snapshot: bool = False
+
+
+@dataclass(frozen=True)
+class _StateChecks:
+    """Checks that follow the state of a log: epochs, producers, transactions."""
+
+    epochs: EpochCheck | None
+    snapshots: SnapshotCheck
+    follower: TransactionFollower
+    aborted: AbortedCheck
+
+
+def start_log_audit(audited: AuditedLog, limits: Limits, names: Collection[str]) -> LogAudit:
+    """
+    Check the files of a log's folder, and return the audit of its batches.
+
+    Parameters
+    ----------
+    audited : AuditedLog
+    limits : Limits
+    names : collection of str
+        Names of the files in the folder.
+    """
+    log, found = audited.log, FoundInLog()
+    bases = [segment.base_offset for segment in log.segments]
+    # A KRaft snapshot is named by its end offset.
+    lowest = [-1 if base is None or audited.is_snapshot else base for base in bases]
+    largest = size_limit(limits, audited.config)
+    headers = HeaderChecks(limits, largest, np.array(lowest, np.int64))
+    if audited.is_snapshot:
+        return LogAudit(audited, limits, found, headers, None)
+    check_folder(log, names, found)
+    epochs = start_epoch_check(log.partition, found)
+    snapshots = start_snapshot_check(log, names, found)
+    follower = TransactionFollower(
+        0, snapshots.known, bases[0] or 0 if bases else 0, str(log.partition.path),
+        limits.expiration_ms,
+    )  # fmt: skip
+    # A source by itself has no side files that could lack anything.
+    state = _StateChecks(epochs, snapshots, follower, AbortedCheck(found, is_enabled=bool(names)))
+    return LogAudit(audited, limits, found, headers, state)
+
+
+class LogAudit:
+    """
+    Audits one log, slice by slice; `start_log_audit` creates it.
+
+    Parameters
+    ----------
+    audited : AuditedLog
+    limits : Limits
+    found : FoundInLog
+        Findings so far; more are added.
+    headers : HeaderChecks
+    state : _StateChecks or None
+        None for a KRaft snapshot.
+    """
+
+    def __init__(
+        self,
+        audited: AuditedLog,
+        limits: Limits,
+        found: FoundInLog,
+        headers: HeaderChecks,
+        state: _StateChecks | None,
+    ) -> None:
+        self._log = audited.log
+        self._checkpoints = audited.checkpoints
+        self._limits = limits
+        self._found = found
+        self._headers = headers
+        self._state = state
+        self._names = [segment.path.name for segment in self._log.segments]
+        self._bases = [segment.base_offset for segment in self._log.segments]
+        self._sizes = [0] * len(self._log.segments)
+        self._tombstones = self._empty_transactions = 0
+        self._is_damaged = False
+
+    def add(self, part: InspectedSlice[TableChecks, SegmentChecks]) -> None:
+        """Check the next batches."""
+        batches, control, chunk = part.batches, part.control, part.chunk
+        self._note_tables(chunk)
+        is_bad = _bad_rows(chunk)
+        starts = [row for row, _ in chunk.tables]
+        flags, found = self._headers.add(batches, chunk.segment, part.flags, starts, is_bad)
+        for kind in found:
+            kind.add_to(self._found, self._names)
+        if is_bad is not None:
+            self._is_damaged = True
+            batches, control = _intact(batches, control, is_bad)
+        if self._state is not None:
+            if self._state.epochs is not None:
+                self._state.epochs.add(batches, flags)
+            self._follow(self._state, batches, control, flags)
+        for end, checks in zip(chunk.ends, chunk.end_checks, strict=True):
+            self._note_end(end)
+            if checks is not None:
+                self._note_indexes(end.segment, checks)
+
+    def _follow(
+        self, state: _StateChecks, batches: BatchTable, control: ControlRows, flags: int
+    ) -> None:
+        follower = state.follower
+        was_known = follower.error is None
+        ended = follower.add_batches(batches, control, flags, state.snapshots.pauses(batches))
+        if len(ended):
+            empty = is_empty(ended)
+            self._empty_transactions += int(empty.sum())
+            is_aborted = ended["state"] == TransactionState.ABORTED
+            state.aborted.add(ended[is_aborted & ~empty])
+        error = follower.error
+        if was_known and isinstance(error, CorruptBatchError):
+            self._is_damaged = True
+            self._found.add("BAD_MARKER", None, str(error), offset=error.base_offset)
+
+    def _note_tables(self, chunk: InspectedChunk[TableChecks, SegmentChecks]) -> None:
+        for row, table in chunk.tables:
+            self._tombstones += table.tombstones
+            if table.is_bad is not None:
+                message = SENTENCES[STATUS["CHECKSUM_MISMATCH"]]
+                self._note_rows("BAD_CRC", chunk, row + np.flatnonzero(table.is_bad), message)
+            for at, time_ms in table.wrong_times:
+                stored = int(chunk.batches["max_timestamp"][row + at])
+                self._note_rows("MAX_TIMESTAMP_MISMATCH", chunk, np.array([row + at]),
+                                f"the latest timestamp is {time_ms},"
+                                f" but max_timestamp is {stored}")  # fmt: skip
+            for at, reason in table.unreadable:
+                self._note_rows("BAD_RECORDS", chunk, np.array([row + at]), reason)
+
+    def _note_rows(
+        self, symbol: str, chunk: LogChunk, rows: NDArray[np.intp], message: str
+    ) -> None:
+        batch = chunk.batches[rows[0]]
+        self._found.add(
+            symbol,
+            self._names[chunk.segment[rows[0]]],
+            message,
+            position=int(batch["position"]),
+            offset=int(batch["base_offset"]),
+            count=len(rows),
+        )
+
+    def _note_end(self, end: SegmentEnd) -> None:
+        """Add findings about the end of a segment."""
+        name, is_last = self._names[end.segment], end.segment == len(self._names) - 1
+        self._sizes[end.segment] = end.size
+        position, trailing = end.valid_bytes, f"{end.trailing_bytes} bytes follow the last batch"
+        if isinstance(end.error, CorruptBatchError):
+            self._is_damaged = True
+            message = f"{end.error.reason} [{end.error.symbol}]; {end.trailing_bytes} bytes follow"
+            offset = end.error.base_offset
+            self._found.add("CORRUPT", name, message, position=position, offset=offset)
+        elif end.error is not None:
+            self._is_damaged = True
+            self._found.add("UNREADABLE", name, str(end.error))
+        elif end.end is ScanEnd.TORN_TAIL and is_last:
+            severity = NOTE if self._has_grown(end) else None
+            self._found.add("TORN_TAIL", name, trailing, position=position, severity=severity)
+        elif end.end is ScanEnd.TORN_TAIL:
+            self._found.add("CUT_SEGMENT", name, trailing, position=position)
+        elif end.end is ScanEnd.ZERO_TAIL:
+            symbol = "ZERO_TAIL" if is_last else "CUT_SEGMENT"
+            zeros = f"{end.trailing_bytes} zeros follow the last batch"
+            self._found.add(symbol, name, zeros, position=position)
+
+    def _note_indexes(self, number: int, checks: SegmentChecks) -> None:
+        """Add findings about the indexes of a segment."""
+        for file, (finding, count) in checks.of_indexes:
+            self._found.add(
+                finding.symbol, file, finding.message,
+                position=finding.position, count=count, severity=finding.severity,
+            )  # fmt: skip
+        if self._state is not None:
+            following = self._bases[number + 1 : number + 2]
+            stop = following[0] if following and following[0] is not None else 2**63 - 1
+            self._state.aborted.end_segment(self._log.segments[number], stop, checks.aborted)
+
+    def _has_grown(self, end: SegmentEnd) -> bool:
+        """Return whether the file has grown since it was opened, because a broker writes to it."""
+        try:
+            return self._log.segments[-1].size > end.size
+        except OSError:
+            return False
+
+    def finish(self) -> list[LogFinding]:
+        """Return the findings after the last slice."""
+        partition, state = self._log.partition, self._state
+        is_compacted = bool(self._checkpoints.cleaned_up_to) or self._headers.cleaned_batches > 0
+        self._headers.finish(self._found, self._names, self._sizes, is_compacted=is_compacted)
+        if state is not None:
+            follower = state.follower
+            known = follower.state if follower.error is None else None
+            state.snapshots.finish(follower.end_offset, known, is_compacted=is_compacted)
+            self._note_end_of_log()
+            self._note_transactions(follower)
+            self._note_producers(follower)
+            if is_compacted:
+                self._note_compaction()
+        return self._found.findings(partition.topic, partition.partition, partition.path)
+
+    def _note_end_of_log(self) -> None:
+        bases = [base for base in self._bases if base is not None]
+        end = max([self._headers.next_offset, *bases])
+        for offset, done in (
+            (self._checkpoints.high_watermark, "replicated"),
+            (self._checkpoints.recovery_point, "flushed"),
+        ):
+            if offset > end:
+                message = f"the log ends at offset {end}, but was {done} up to {offset}"
+                self._found.add("ENDS_EARLY", None, message, offset=end)
+
+    def _note_transactions(self, follower: TransactionFollower) -> None:
+        if self._empty_transactions:
+            message = f"{self._empty_transactions} markers end transactions without batches"
+            self._found.add("EMPTY_TRANSACTIONS", None, message)
+        if self._is_damaged:  # the damage may contain the marker
+            return
+        for one in follower.open_ones():
+            age_ms = self._limits.now_ms - int(one["last_timestamp"])
+            if age_ms > self._limits.timeout_ms:
+                self._note_hanging(one, age_ms)
+
+    def _note_hanging(self, one: np.void, age_ms: int) -> None:
+        partition, first = self._log.partition, int(one["first_offset"])
+        message = (
+            f"the transaction of producer {one['producer_id']} (epoch {one['producer_epoch']})"
+            f" is open since offset {first} and has been idle for {age_ms / 60_000:,.0f} minutes"
+        )
+        if partition.topic is not None:
+            message += (
+                "; kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic"
+                f" {partition.topic} --partition {partition.partition} --start-offset {first}"
+            )
+        bases = np.array([base or 0 for base in self._bases], np.int64)
+        number = max(0, int(np.searchsorted(bases, first, "right")) - 1)
+        self._found.add("HANGING_TRANSACTION", self._names[number], message, offset=first)
+
+    def _note_producers(self, follower: TransactionFollower) -> None:
+        orders = follower.state.orders()
+        for symbol, column, first, verb in (
+            ("SEQUENCE_GAP", "sequence_gaps", "first_gap", "skips sequence numbers"),
+            ("DUPLICATE_SEQUENCE", "duplicates", "first_duplicate", "repeats sequence numbers"),
+            ("FENCED_PRODUCER", "fenced", "first_fenced", "used an old epoch"),
+        ):
+            wrong = np.flatnonzero(orders[column] > 0)
+            if len(wrong):
+                one = orders[wrong[np.argmin(orders[first][wrong])]]
+                self._found.add(
+                    symbol,
+                    None,
+                    f"producer {one['producer_id']} {verb} at offset {one[first]}",
+                    offset=int(one[first]),
+                    count=int(orders[column].sum()),
+                )
+        if len(orders) > self._limits.many_producers:
+            latest = min(self._limits.now_ms, int(orders["last_seen_ms"].max()))
+            is_alive = orders["last_seen_ms"] > latest - self._limits.expiration_ms
+            alive = int(is_alive.sum())
+            if alive > self._limits.many_producers:
+                message = f"{alive:,} producers have not expired yet"
+                self._found.add("MANY_PRODUCERS", None, message, count=alive)
+
+    def _note_compaction(self) -> None:
+        headers, cleaned = self._headers, self._checkpoints.cleaned_up_to
+        # The last segment is active: the cleaner leaves it alone.
+        sizes = list(zip(self._bases, self._sizes, strict=True))[:-1]
+        clean = sum(size for base, size in sizes if (base or 0) < cleaned)
+        dirty = sum(size for base, size in sizes if (base or 0) >= cleaned)
+        facts = [
+            f"cleaned up to offset {cleaned}" if cleaned else "not in the cleaner's checkpoint",
+            f"{headers.cleaned_batches:,} batches cleaned, {headers.empty_batches:,} of them empty",
+        ]
+        if clean + dirty:
+            facts.insert(1, f"dirty ratio {dirty / (clean + dirty):.2f}")
+        if self._tombstones:
+            facts.append(f"{self._tombstones:,} tombstones")
+        self._found.add("COMPACTION", None, ", ".join(facts))
+
+
+def _bad_rows(
+    chunk: InspectedChunk[TableChecks, SegmentChecks],
+) -> NDArray[np.bool_] | None:
+    """Return whether each batch has a wrong checksum; None if all are right."""
+    is_bad: NDArray[np.bool_] | None = None
+    for row, table in chunk.tables:
+        if table.is_bad is not None:
+            is_bad = np.zeros(len(chunk), np.bool_) if is_bad is None else is_bad
+            is_bad[row : row + len(table.is_bad)] = table.is_bad
+    return is_bad
+
+
+def _intact(
+    batches: BatchTable, control: ControlRows, is_bad: NDArray[np.bool_]
+) -> tuple[BatchTable, ControlRows]:
+    """Return the batches, and their control records, without those that are damaged."""
+    kept = np.flatnonzero(~is_bad)
+    is_kept = ~is_bad[control.rows]
+    numbers = np.cumsum(is_kept) - 1
+    errors = {int(numbers[at]): error for at, error in control.errors.items() if is_kept[at]}
+    rows = np.searchsorted(kept, control.rows[is_kept])
+    return batches.take(kept), ControlRows(rows, control.markers[is_kept], errors)

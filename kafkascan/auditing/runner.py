@@ -1,0 +1,293 @@
+"""Audit log directories for damage, inconsistencies and risks."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkascan.analysis.transactions import TRANSACTION_TIMEOUT_MS
+from kafkascan.auditing.finding_kinds import Audit, FoundInLog, LogFinding
+from kafkascan.auditing.header_checks import (
+    EARLIEST_MS,
+    FUTURE_MS,
+    MANY_PRODUCERS,
+    Limits,
+    size_limit,
+)
+from kafkascan.auditing.log_audit import AuditedLog, LogAudit, LogCheckpoints, start_log_audit
+from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
+from kafkascan.auditing.side_file_checks import check_state
+from kafkascan.broker_state.checkpoints import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
+from kafkascan.format.errors import CorruptCheckpointError
+from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
+from kafkascan.io.folders import DiskFolder, Folder
+from kafkascan.logs.log_chunks import ChunkTables, threads_for
+from kafkascan.logs.log_dir import (
+    LogDir,
+    PartitionDir,
+    is_log_dir,
+    open_log_dir,
+    partition_dir,
+    read_offsets,
+)
+from kafkascan.logs.log_walk import Log, LogsLike, LogWalk, open_logs
+from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
+from kafkascan.logs.segment import SegmentFile
+
+OnProgress = Callable[[int, int], object]
+
+
+def audit(
+    logs: LogsLike,
+    /,
+    *,
+    verify: bool = True,
+    deep: bool = False,
+    now_ms: int | None = None,
+    future_ms: int = FUTURE_MS,
+    earliest_ms: int = EARLIEST_MS,
+    max_message_bytes: int | None = None,
+    many_producers: int = MANY_PRODUCERS,
+    timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> Audit:
+    """
+    Check logs and their side files for damage, inconsistencies and risks.
+
+    Parameters
+    ----------
+    logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
+        A data dir, the folder of a partition, a tar of them; or a source, which is read as a
+        log of one segment.
+    verify : bool, default True
+        Compare the checksums of all batches. Without it, only headers and markers are read.
+    deep : bool, default False
+        Also decode records: check that they can be read and that the latest timestamp of each
+        batch is theirs, and count tombstones.
+    now_ms : int, optional
+        Milliseconds since the epoch; by default now.
+    future_ms : int, default 1 hour
+        How far ahead of now a timestamp may be (``message.timestamp.after.max.ms``).
+    earliest_ms : int, default 2011
+        Earlier timestamps are findings.
+    max_message_bytes : int, optional
+        Overrides the ``max.message.bytes`` of all topics; larger batches are a warning. By
+        default it is each topic's own as the metadata log of the data dir has it now, else the
+        brokers' default there, else Kafka's default; larger batches are a note.
+    many_producers : int, default 10000
+        Number of active producers in one partition above which there is a finding.
+    timeout_ms : int, default 15 minutes
+        The broker's ``transaction.max.timeout.ms``.
+    expiration_ms : int, default 1 day
+        The broker's ``producer.id.expiration.ms``.
+    threads : int, optional
+        Number of threads; by default one per CPU. They read several logs, or several segments
+        of a large one. Small segments are read by one thread.
+    on_progress : callable, optional
+        Is called with the number of bytes of segments that are done, and with the total.
+
+    Returns
+    -------
+    Audit
+        One finding for each kind in each file, with the number of occurrences.
+
+    Raises
+    ------
+    As `open_log_dir`. What is wrong inside the logs is a finding, not an exception.
+
+    Notes
+    -----
+    Notes are found in the data dirs of healthy brokers, too, whether they run, were stopped or
+    were killed; warnings and errors are not. Memory: at most ten chunks of 65,536 headers for
+    each thread.
+    """
+    limits = Limits(
+        now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
+        future_ms=future_ms,
+        earliest_ms=earliest_ms,
+        max_message_bytes=max_message_bytes,
+        many_producers=many_producers,
+        timeout_ms=timeout_ms,
+        expiration_ms=expiration_ms,
+    )
+    if isinstance(logs, (str, os.PathLike)) and is_log_dir(Path(logs)):
+        logs = open_log_dir(logs)
+    dropped = [one for one in logs.partitions if not one.is_log] if isinstance(logs, LogDir) else []
+    path, audited = _audited_logs(logs)
+    shares, at_once, total = _share_threads(audited, threads, needs_sizes=on_progress is not None)
+    audit_log = partial(
+        _audit_log, audited, limits=limits, tables=ChunkTables(), verify=verify, deep=deep
+    )
+    by_log: list[list[LogFinding]] = [[] for _ in audited]
+    size = segments = batches = 0
+    for step in map_unordered(shares, audit_log, at_once):
+        size += step.size
+        segments += step.segments
+        batches += step.batches
+        by_log[step.log] += step.findings
+        if on_progress is not None:
+            on_progress(size, total)
+    findings = list(itertools.chain(*map(_state_findings, dropped), *by_log))
+    count = sum(not one.is_snapshot for one in audited)
+    return Audit(path, findings, count, segments, batches, size)
+
+
+# ---- what is audited -------------------------------------------------------------------------
+
+
+def _audited_logs(logs: LogsLike) -> tuple[Path, list[AuditedLog]]:
+    """Return the path of an audit, and its logs; KRaft snapshots come last."""
+    partitions = _partitions(logs)
+    # Checkpoints are read before segments are listed: a broker may write both meanwhile.
+    checkpoints = _CheckpointReader()
+    known = {one: checkpoints.of(one) for one in partitions}
+    opened = open_logs(logs)
+    configs = _topic_configs(partitions)
+    audited = [
+        AuditedLog(
+            log,
+            known.get(log.partition) or checkpoints.of(log.partition),
+            configs.get(log.partition, TopicConfig()),
+        )
+        for log in opened
+    ]
+    if isinstance(logs, LogDir):
+        audited += [
+            AuditedLog(Log(one, [snapshot]), LogCheckpoints(), TopicConfig(), is_snapshot=True)
+            for one in partitions
+            for snapshot in one.kraft_snapshots
+        ]
+        return logs.path, audited
+    return opened[0].partition.path if opened else Path(), audited
+
+
+def _partitions(logs: LogsLike) -> list[PartitionDir]:
+    if isinstance(logs, LogDir):
+        return logs.partitions
+    return [logs] if isinstance(logs, PartitionDir) else []
+
+
+class _CheckpointReader:
+    """Reads the checkpoints of data dirs, each once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, dict[tuple[str, int], int]] = {}
+
+    def of(self, partition: PartitionDir) -> LogCheckpoints:
+        """Return the offsets of a partition in the checkpoints of its data dir."""
+        if partition.topic is None or partition.partition is None:
+            return LogCheckpoints()
+        key = partition.topic, partition.partition
+        names = CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+        data_dir = partition.folder.parent
+        return LogCheckpoints(*(self._read(data_dir, name).get(key, 0) for name in names))
+
+    def _read(self, data_dir: Folder, name: str) -> dict[tuple[str, int], int]:
+        path = data_dir.path / name
+        if path not in self._known:
+            try:
+                self._known[path] = read_offsets(data_dir, name)
+            except CorruptCheckpointError:  # of the data dir, not of this log
+                self._known[path] = {}
+        return self._known[path]
+
+
+def _topic_configs(partitions: list[PartitionDir]) -> dict[PartitionDir, TopicConfig]:
+    """Return the topics' settings in the metadata log of the data dir, by partition."""
+    metadata_log = _metadata_partition(partitions)
+    if metadata_log is None:
+        return {}
+    try:
+        metadata = read_metadata_log(metadata_log)
+    except OSError:
+        return {}
+    return {
+        one: metadata.config_of(one.topic)
+        for one in partitions
+        # Settings of topics and brokers do not apply to the metadata log itself.
+        if one.topic is not None and one.topic != metadata_log.topic
+    }
+
+
+def _metadata_partition(partitions: list[PartitionDir]) -> PartitionDir | None:
+    """Return the metadata log of a data dir, whether or not it exists."""
+    for one in partitions:
+        if f"{one.topic}-{one.partition}" == METADATA_PARTITION:
+            return one
+    if partitions and isinstance(partitions[0].folder, DiskFolder):
+        return partition_dir(partitions[0].folder.parent.path / METADATA_PARTITION)
+    return None
+
+
+def _state_findings(partition: PartitionDir) -> list[LogFinding]:
+    found = FoundInLog()
+    check_state(partition, found)
+    return found.findings(partition.topic, partition.partition, partition.path)
+
+
+# ---- how it is audited -----------------------------------------------------------------------
+
+
+class _Step(NamedTuple):
+    """Progress of the audit of a log; the last step of a log has its findings."""
+
+    log: int
+    batches: int = 0
+    segments: int = 0
+    size: int = 0
+    findings: Sequence[LogFinding] = ()
+
+
+def _share_threads(
+    audited: list[AuditedLog], threads: int | None, *, needs_sizes: bool
+) -> tuple[list[Share], int, int]:
+    """Return threads for each log, how many logs are audited concurrently, and all their bytes."""
+    logs = [one.log for one in audited]
+    count = threads_for([(log.partition, one) for log in logs for one in log.segments], threads)
+    if count == 1 and not needs_sizes:
+        return [Share(number, 1) for number in range(len(logs))], 1, 0
+    sizes = [sum(segment.current_size() for segment in log.segments) for log in logs]
+    return *allocate_threads(sizes, count), sum(sizes)
+
+
+def _audit_log(
+    audited: list[AuditedLog],
+    share: Share,
+    *,
+    limits: Limits,
+    tables: ChunkTables,
+    verify: bool,
+    deep: bool,
+) -> Iterator[_Step]:
+    """Audit one log."""
+    one = audited[share.job]
+    if not one.log.segments:
+        return
+    names = frozenset(one.log.partition.folder.names())
+    largest = size_limit(limits, one.config).size_in_bytes
+
+    def open_inspector(segment: SegmentFile) -> AuditInspector:
+        indexes = read_indexes(segment, names)
+        return AuditInspector(segment, indexes, limits, largest, verify=verify, deep=deep)
+
+    current: LogAudit | None = None
+    for part in LogWalk([one.log], share.threads, open_inspector, tables):
+        if current is None:
+            current = start_log_audit(one, limits, names)
+        current.add(part)
+        ends = part.chunk.ends
+        yield _Step(share.job, len(part.batches), len(ends), sum(end.size for end in ends))
+    if current is not None:
+        yield _Step(share.job, findings=current.finish())

@@ -1,0 +1,284 @@
+"""Audit checks that need a segment's bytes: checksums, index entries, control records."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.auditing.header_checks import Limits, screen_headers
+from kafkascan.batches.columns import BatchTable, is_control, join_tables
+from kafkascan.batches.verify import verify_rows
+from kafkascan.batches.walks import BatchWalk, collect
+from kafkascan.broker_state.index_checks import IndexScreen, index_findings, parse_index_file
+from kafkascan.broker_state.indexes import IndexEntries
+from kafkascan.broker_state.markers import (
+    MARKER,
+    NO_RECORD,
+    ControlRows,
+    read_control_rows,
+)
+from kafkascan.format.errors import CorruptIndexError, KafkaScanError
+from kafkascan.format.findings import Finding, Severity
+from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
+from kafkascan.io.sources import Source
+from kafkascan.logs.log_walk import ScreenedTable
+from kafkascan.logs.segment import SegmentFile
+from kafkascan.records.decoding import iter_decoded
+from kafkascan.records.read_options import ReadOptions
+
+_INDEXES = ("index", "timeindex", "txnindex")
+
+
+class Counted(NamedTuple):
+    """The first finding of a kind, and the number of findings of that kind."""
+
+    finding: Finding
+    times: int
+
+
+@dataclass(frozen=True, eq=False)
+class TableChecks(ScreenedTable):
+    """
+    Results for one table of batches.
+
+    Attributes
+    ----------
+    is_bad : ndarray of bool, or None
+        Whether a batch's checksum is wrong; None if all are right.
+    wrong_times : list of (int, int)
+        Rows whose latest timestamp is not that of their records, and the records' latest.
+    unreadable : list of (int, str)
+        Rows whose records cannot be read, and why.
+    tombstones : int
+        Number of records without a value.
+    """
+
+    is_bad: NDArray[np.bool_] | None = None
+    wrong_times: list[tuple[int, int]] = field(default_factory=list)
+    unreadable: list[tuple[int, str]] = field(default_factory=list)
+    tombstones: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentChecks:
+    """
+    Results for a whole segment.
+
+    Attributes
+    ----------
+    of_indexes : list of (str, Counted)
+        File names and findings.
+    aborted : ndarray of TRANSACTION_INDEX_ENTRY, or None
+        Entries of the ``.txnindex`` file; None if it cannot be read.
+    """
+
+    of_indexes: list[tuple[str, Counted]]
+    aborted: NDArray[np.void] | None
+
+
+@dataclass
+class SegmentIndexes:
+    """
+    The index files of a segment.
+
+    Attributes
+    ----------
+    entries : dict of str to array
+        By kind, of the files that can be read.
+    found : list of (str, Counted)
+        File names, and what is wrong with the files by themselves.
+    aborted : ndarray of TRANSACTION_INDEX_ENTRY, or None
+        Entries of the ``.txnindex`` file; None if it cannot be read.
+    """
+
+    entries: dict[str, IndexEntries] = field(default_factory=dict)
+    found: list[tuple[str, Counted]] = field(default_factory=list)
+    aborted: NDArray[np.void] | None = field(
+        default_factory=lambda: np.empty(0, TRANSACTION_INDEX_ENTRY)
+    )
+
+
+def read_indexes(segment: SegmentFile, names: Collection[str]) -> SegmentIndexes:
+    """
+    Read the index files of a segment.
+
+    They must be read before the segment: a broker appends to the log first.
+
+    Parameters
+    ----------
+    segment : SegmentFile
+    names : collection of str
+        Names of the files in its folder.
+    """
+    indexes = SegmentIndexes()
+    prefix = segment.path.name.removesuffix(".log")
+    for kind in _INDEXES:
+        name = f"{prefix}.{kind}"
+        if name not in names:
+            continue
+        try:
+            data = segment.folder.read(name)
+            if data is None:
+                continue
+            entries, odd = parse_index_file(data, segment.path.with_name(name))
+        except CorruptIndexError as error:
+            finding = Finding(error.symbol, Severity.ERROR, error.reason, None, error.position)
+        except OSError as error:
+            finding = Finding("UNREADABLE", Severity.ERROR, str(error), None, None)
+        else:
+            indexes.entries[kind] = entries
+            indexes.found += [(name, Counted(one, 1)) for one in odd]
+            if kind == "txnindex":
+                indexes.aborted = entries
+            continue
+        indexes.found.append((name, Counted(finding, 1)))
+        if kind == "txnindex":
+            indexes.aborted = None
+    return indexes
+
+
+class AuditInspector:
+    """
+    Checks a segment while it is open; a `SegmentInspector`.
+
+    Parameters
+    ----------
+    segment : SegmentFile
+    indexes : SegmentIndexes
+    limits : Limits
+    largest : int
+        Size above which a batch is a finding.
+    verify : bool
+        Whether to compare checksums.
+    deep : bool
+        Whether to decode records.
+    """
+
+    def __init__(
+        self,
+        segment: SegmentFile,
+        indexes: SegmentIndexes,
+        limits: Limits,
+        largest: int,
+        *,
+        verify: bool,
+        deep: bool,
+    ) -> None:
+        self._segment = segment
+        self._indexes = indexes
+        entries = indexes.entries
+        self._screen = IndexScreen(entries, segment.base_offset or 0) if entries else None
+        self._markers: list[BatchTable] = []
+        self._limits = limits
+        self._largest = largest
+        self._verify = verify
+        self._deep = deep
+
+    def open(self, source: Source) -> None:
+        """Take the source of the segment."""
+        self._source = source
+
+    def table(self, batches: BatchTable) -> TableChecks:
+        """Check the next batches."""
+        flags = screen_headers(batches, self._limits, self._largest)
+        if self._screen is not None:
+            self._screen.add(batches)
+        is_bad = None
+        if self._verify:
+            verdicts = verify_rows(self._source, batches)
+            is_bad = None if verdicts.all() else ~verdicts
+        control = self._control(batches, flags, is_bad)
+        if "txnindex" in self._indexes.entries:
+            self._markers.append(batches.take(control.rows))
+        if not self._deep:
+            return TableChecks(flags, control, is_bad)
+        return self._check_records(batches, flags, control, is_bad)
+
+    def _control(
+        self, batches: BatchTable, flags: int, is_bad: NDArray[np.bool_] | None
+    ) -> ControlRows:
+        """Read control batches; damaged ones have no contents."""
+        if is_bad is None:
+            return read_control_rows(self._source, batches, flags)
+        intact = np.flatnonzero(~is_bad)
+        control = read_control_rows(self._source, batches.take(intact))
+        rows = np.flatnonzero(is_control(batches) & (batches["producer_id"] >= 0))
+        markers = np.zeros(len(rows), MARKER)
+        markers["kind"] = NO_RECORD
+        at = np.searchsorted(rows, intact[control.rows])
+        markers[at] = control.markers
+        return ControlRows(rows, markers, {int(at[n]): e for n, e in control.errors.items()})
+
+    def _check_records(
+        self,
+        batches: BatchTable,
+        flags: int,
+        control: ControlRows,
+        is_bad: NDArray[np.bool_] | None,
+    ) -> TableChecks:
+        row_at = dict(zip(batches["position"].tolist(), range(len(batches)), strict=True))
+        unreadable: list[tuple[int, str]] = []
+        wrong_times: list[tuple[int, int]] = []
+        tombstones = 0
+        intact = batches if is_bad is None else batches.take(np.flatnonzero(~is_bad))
+        options = ReadOptions(
+            columns=("timestamp", "value"),
+            control="include",
+            on_damage=lambda error: unreadable.append((row_at[error.position], error.reason)),
+        )
+        for table in iter_decoded(self._source, intact, options):
+            batch, timestamp = table.columns["batch"], table.columns["timestamp"]
+            first = np.flatnonzero(np.diff(batch, prepend=np.int32(-1)))
+            latest = np.maximum.reduceat(timestamp, first)
+            read = table.batches.take(batch[first])
+            differs = np.flatnonzero((latest != read["max_timestamp"]) & (read["magic"] > 0))
+            wrong_times += [
+                (row_at[position], time)
+                for position, time in zip(
+                    read["position"][differs].tolist(), latest[differs].tolist(), strict=True
+                )
+            ]
+            tombstones += int((table.columns["value_size"] < 0).sum())
+        return TableChecks(flags, control, is_bad, wrong_times, unreadable, tombstones)
+
+    def end(self, *, is_whole: bool) -> SegmentChecks:
+        """Check the indexes."""
+        found = list(self._indexes.found)
+        if is_whole and self._screen is not None:
+            try:
+                found += self._check_indexes(self._screen)
+            except (OSError, KafkaScanError) as error:  # the file changed since it was read
+                finding = Finding("UNREADABLE", Severity.ERROR, str(error), None, None)
+                found.append((self._segment.path.name, Counted(finding, 1)))
+        return SegmentChecks(found, self._indexes.aborted)
+
+    def _check_indexes(self, screen: IndexScreen) -> list[tuple[str, Counted]]:
+        base_offset = self._segment.base_offset or 0
+        batches: BatchTable | None = None
+        result = []
+        for kind, entries in self._indexes.entries.items():
+            name = self._segment.path.name.removesuffix("log") + kind
+            if kind == "txnindex":
+                found = index_findings(entries, join_tables(self._markers), base_offset)
+            elif (known := screen.findings(kind)) is not None:
+                found = iter(known)
+            else:
+                if batches is None:  # read all headers once more
+                    batches = collect(BatchWalk(self._source, 0, self._source.size))
+                found = index_findings(entries, batches, base_offset)
+            result += [(name, one) for one in _count_by_kind(found)]
+        return result
+
+
+def _count_by_kind(findings: Iterator[Finding]) -> list[Counted]:
+    """Return the first finding of each kind and the number of findings."""
+    first: dict[str, Finding] = {}
+    counts: dict[str, int] = {}
+    for one in findings:
+        first.setdefault(one.symbol, one)
+        counts[one.symbol] = counts.get(one.symbol, 0) + 1
+    return [Counted(finding, counts[symbol]) for symbol, finding in first.items()]

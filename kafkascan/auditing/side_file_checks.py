@@ -1,0 +1,379 @@
+"""Audit checks on side files: missing, left over or inconsistent ones."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.analysis.transaction_follower import Pause
+from kafkascan.auditing.finding_kinds import FoundInLog
+from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.screening import EPOCHS, FORMATS, OFFSETS
+from kafkascan.broker_state.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    parse_partition_metadata,
+)
+from kafkascan.broker_state.index_checks import parse_index_file
+from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
+from kafkascan.broker_state.producer_state import ProducerState
+from kafkascan.format.errors import CorruptCheckpointError, CorruptSnapshotError
+from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_walk import Log
+from kafkascan.logs.segment import SegmentFile
+
+_BESIDE_LOG = re.compile(r"(\d+)\.(index|timeindex|txnindex)")
+_SNAPSHOT = re.compile(r"(\d+)\.snapshot")
+_LEFTOVER = re.compile(r".+\.(deleted|cleaned|swap)|.+\.part|.+\.tmp|.+\.bak")
+_COMPARED = ("producer_epoch", "last_sequence", "last_offset", "current_txn_first_offset")
+
+
+def check_folder(log: Log, names: Collection[str], found: FoundInLog) -> None:
+    """Check the names of the files in a partition's folder, and ``partition.metadata``."""
+    partition = log.partition
+    logs = {name.removesuffix(".log") for name in names if name.endswith(".log")}
+    for name in names:
+        match = _BESIDE_LOG.fullmatch(name)
+        if match is not None and match[1] not in logs:
+            found.add("ORPHAN", name, f"{match[1]}.log is missing")
+        elif _LEFTOVER.fullmatch(name):
+            found.add("LEFTOVER", name, _leftover(name))
+    for base in sorted(logs):
+        for kind in ("index", "timeindex"):
+            if f"{base}.{kind}" not in names:
+                found.add("MISSING_INDEX", f"{base}.log", f"{base}.{kind} is missing")
+    try:
+        data = partition.folder.read(PARTITION_METADATA)
+        if data is not None:
+            parse_partition_metadata(data, str(partition.path / PARTITION_METADATA))
+    except CorruptCheckpointError as error:
+        found.add("BAD_CHECKPOINT", PARTITION_METADATA, error.reason, position=error.position)
+    except OSError as error:
+        found.add("UNREADABLE", PARTITION_METADATA, str(error))
+
+
+def _leftover(name: str) -> str:
+    if name.endswith(".swap"):
+        return "an incomplete replacement of segments"
+    if name.endswith(".cleaned"):
+        return "an incomplete output of the cleaner"
+    return "marked for deletion" if name.endswith(".deleted") else "not part of the log"
+
+
+def check_state(partition: PartitionDir, found: FoundInLog) -> None:
+    """Add a finding for a log that no broker would load."""
+    found.add("DROPPED_LOG", None, f"the folder's name marks a {_STATES[partition.state]}")
+
+
+_STATES = {
+    "delete": "log that is being deleted",
+    "stray": "stray log",
+    "future": "log that is being moved here",
+    None: "log in use",
+}
+
+
+def start_epoch_check(partition: PartitionDir, found: FoundInLog) -> EpochCheck | None:
+    """Read ``leader-epoch-checkpoint``; return None if it is missing or cannot be used."""
+    try:
+        entries = partition.leader_epochs
+    except CorruptCheckpointError as error:
+        found.add("BAD_CHECKPOINT", LEADER_EPOCH_CHECKPOINT, error.reason, position=error.position)
+        return None
+    except OSError as error:
+        found.add("UNREADABLE", LEADER_EPOCH_CHECKPOINT, str(error))
+        return None
+    if entries is None:
+        return None
+    epochs = np.array([one.epoch for one in entries], np.int64)
+    starts = np.array([one.start_offset for one in entries], np.int64)
+    if not ((np.diff(epochs) > 0).all() and (np.diff(starts) > 0).all()):
+        message = "epochs and their start offsets do not ascend"
+        found.add("EPOCH_MISMATCH", LEADER_EPOCH_CHECKPOINT, message)
+        return None
+    return EpochCheck(epochs, starts, found)
+
+
+class EpochCheck:
+    """
+    Compares leader epochs of batches with ``leader-epoch-checkpoint``.
+
+    Parameters
+    ----------
+    epochs, starts : array of int64
+        Entries of the file, ascending.
+    found : FoundInLog
+    """
+
+    def __init__(
+        self, epochs: NDArray[np.int64], starts: NDArray[np.int64], found: FoundInLog
+    ) -> None:
+        self._epochs = epochs
+        self._starts = starts
+        self._found = found
+
+    def add(self, batches: BatchTable, flags: int) -> None:
+        """
+        Check the next batches.
+
+        Parameters
+        ----------
+        batches : array of BATCH_DTYPE, shape (n,)
+        flags : int
+            Properties of the batches; see `screen`.
+        """
+        if not len(batches):
+            return
+        if flags & (EPOCHS | OFFSETS | FORMATS) or not self._is_of_one_epoch(batches):
+            self._check(batches)
+
+    def _is_of_one_epoch(self, batches: BatchTable) -> bool:
+        """Return whether consecutive batches of one epoch are in the file under that epoch."""
+        first, last = batches[0], batches[len(batches) - 1]
+        epoch = first["partition_leader_epoch"]
+        at, end = np.searchsorted(
+            self._starts, (first["base_offset"], last["base_offset"]), "right"
+        ).tolist()
+        known = self._epochs[at - 1] if at else epoch
+        latest = self._epochs[-1] if len(self._epochs) else -1
+        return bool(epoch < 0 or (at == end and known == epoch <= latest))
+
+    def _check(self, batches: BatchTable) -> None:
+        rows = np.flatnonzero((batches["magic"] >= 2) & (batches["partition_leader_epoch"] >= 0))
+        epochs = batches["partition_leader_epoch"][rows].astype(np.int64)
+        bases = batches["base_offset"][rows]
+        last = self._epochs[-1] if len(self._epochs) else -1
+        is_new = epochs > last
+        if is_new.any():
+            first = int(np.argmax(is_new))
+            self._found.add("EPOCHS_BEHIND", LEADER_EPOCH_CHECKPOINT,
+                            f"epoch {epochs[first]} of offset {bases[first]} is missing",
+                            offset=int(bases[first]), count=int(is_new.sum()))  # fmt: skip
+        at = np.searchsorted(self._starts, bases, "right") - 1
+        # Batches before the first entry were deleted, though they may still be stored.
+        is_wrong = ~is_new & (at >= 0)
+        is_wrong[is_wrong] = self._epochs[at[is_wrong]] != epochs[is_wrong]
+        if is_wrong.any():
+            row = int(np.argmax(is_wrong))
+            message = (
+                f"offset {bases[row]} has epoch {self._epochs[at[row]]} in the file, but epoch"
+                f" {epochs[row]} in its batch"
+            )
+            self._found.add("EPOCH_MISMATCH", LEADER_EPOCH_CHECKPOINT, message,
+                            offset=int(bases[row]), count=int(is_wrong.sum()))  # fmt: skip
+
+
+def start_snapshot_check(log: Log, names: Collection[str], found: FoundInLog) -> SnapshotCheck:
+    """
+    Read the producer snapshots up to a log's first offset, and return the check of the others.
+
+    The snapshot at the first offset is trusted: it is the state after batches that were deleted.
+
+    Parameters
+    ----------
+    log : Log
+    names : collection of str
+        Names of the files in its folder.
+    found : FoundInLog
+    """
+    matches = (_SNAPSHOT.fullmatch(name) for name in names)
+    named = {int(match[1]): match[0] for match in matches if match is not None}
+    first = (log.segments[0].base_offset or 0) if log.segments else 0
+    reader = SnapshotReader(log.partition, found)
+    known: NDArray[np.void] | None = None
+    for offset in sorted(offset for offset in named if offset <= first):
+        entries = reader.read(named[offset])
+        known = entries if offset == first else known
+    later = sorted(((offset, name) for offset, name in named.items() if offset > first))
+    return SnapshotCheck(reader, found, first, known, later[::-1])
+
+
+class SnapshotReader(NamedTuple):
+    """
+    Reads producer snapshots; those that cannot be read are findings.
+
+    Attributes
+    ----------
+    partition : PartitionDir
+    found : FoundInLog
+    """
+
+    partition: PartitionDir
+    found: FoundInLog
+
+    def read(self, name: str) -> NDArray[np.void] | None:
+        """Return the entries of a snapshot; None if it is missing or damaged."""
+        try:
+            data = self.partition.folder.read(name)
+            if data is None:  # a broker may have deleted it meanwhile
+                return None
+            return parse_producer_snapshot(data, str(self.partition.path / name))
+        except OSError as error:
+            self.found.add("UNREADABLE", name, str(error))
+            return None
+        except CorruptSnapshotError as error:
+            self.found.add("BAD_SNAPSHOT", name, error.reason, position=error.position)
+            return None
+
+
+class SnapshotCheck:
+    """
+    Compares producer snapshots with the batches before them.
+
+    Parameters
+    ----------
+    reader : SnapshotReader
+    found : FoundInLog
+    first : int
+        The log's first offset.
+    known : array of PRODUCER_ENTRY or None
+        Entries of the snapshot at the first offset.
+    remaining : list of (int, str)
+        Offsets and names of the later snapshots, descending.
+    """
+
+    def __init__(
+        self,
+        reader: SnapshotReader,
+        found: FoundInLog,
+        first: int,
+        known: NDArray[np.void] | None,
+        remaining: list[tuple[int, str]],
+    ) -> None:
+        self.known = known
+        self._reader = reader
+        self._found = found
+        self._first = first
+        self._knows_before = first == 0 or known is not None
+        self._remaining = remaining
+        self._last: str | None = None
+
+    def pauses(self, batches: BatchTable) -> list[Pause]:
+        """Return the rows before which there are snapshots, and functions that compare them."""
+        pauses: list[Pause] = []
+        bases, row = batches["base_offset"], 0
+        while self._remaining and len(batches) and self._remaining[-1][0] <= int(bases[-1]):
+            offset, name = self._remaining.pop()
+            row = max(row, int(np.argmax(bases >= offset)))
+            pauses.append((row, functools.partial(self._compare, offset, name)))
+        return pauses
+
+    def finish(self, end_offset: int, state: ProducerState | None, *, is_compacted: bool) -> None:
+        """Check the remaining snapshots; in a compacted log, only the one at its end counts."""
+        for offset, name in reversed(self._remaining):
+            if offset == end_offset:
+                self._compare(offset, name, state)
+            else:
+                self._reader.read(name)
+        if is_compacted:
+            for file, _ in list(self._found.of_kind("SNAPSHOT_MISMATCH")):
+                if file != self._last:
+                    del self._found.tallies[file, "SNAPSHOT_MISMATCH"]
+
+    def _compare(self, offset: int, name: str, state: ProducerState | None) -> None:
+        stored = self._reader.read(name)
+        self._last = name
+        if stored is None or state is None:
+            return
+        known = np.sort(state.entries(), order="producer_id")
+        stored = np.sort(stored, order="producer_id")
+        row = np.searchsorted(known["producer_id"], stored["producer_id"])
+        is_known = row < len(known)
+        is_known[is_known] = known["producer_id"][row[is_known]] == stored["producer_id"][is_known]
+        theirs, ours = stored[is_known], known[row[is_known]]
+        fields: tuple[str, ...] = _COMPARED
+        if not self._knows_before:  # starts of transactions are not known either
+            fields, has_batches = _COMPARED[:3], ours["last_offset"] >= 0
+            theirs, ours = theirs[has_batches], ours[has_batches]
+        for field in fields:
+            differs = np.flatnonzero(theirs[field] != ours[field])
+            if len(differs):
+                row = differs[0]
+                self._note_difference(name, field, theirs[row], ours[row], len(differs))
+                return
+        strangers = stored[~is_known]
+        strangers = strangers[strangers["last_offset"] >= self._first]
+        if len(strangers) and self._knows_before:
+            one = strangers[0]
+            message = f"producer {one['producer_id']} has no batch before offset {offset}"
+            self._found.add("SNAPSHOT_MISMATCH", name, message, count=len(strangers))
+
+    def _note_difference(
+        self, name: str, field: str, stored: np.void, known: np.void, count: int
+    ) -> None:
+        message = (
+            f"{field} of producer {stored['producer_id']} is {known[field]} in the log,"
+            f" but {stored[field]} in the snapshot"
+        )
+        self._found.add("SNAPSHOT_MISMATCH", name, message, count=count)
+
+
+class AbortedCheck:
+    """
+    Finds aborted transactions of a log that its ``.txnindex`` files lack.
+
+    `check_index` finds the entries that they should not have.
+
+    Parameters
+    ----------
+    found : FoundInLog
+    is_enabled : bool
+        Whether the log has side files at all.
+    """
+
+    def __init__(self, found: FoundInLog, *, is_enabled: bool) -> None:
+        self._found = found
+        self._is_enabled = is_enabled
+        self._wanted = np.empty(0, np.int64)
+        self._firsts = np.empty(0, np.int64)
+
+    def add(self, aborted: NDArray[np.void]) -> None:
+        """Add aborted transactions, in the order of their markers."""
+        if self._is_enabled:
+            self._wanted = np.concatenate([self._wanted, aborted["marker_offset"]])
+            self._firsts = np.concatenate([self._firsts, aborted["first_offset"]])
+
+    def end_segment(
+        self,
+        segment: SegmentFile,
+        end_offset: int,
+        entries: NDArray[np.void] | None,
+    ) -> None:
+        """Compare the transactions that ended in a segment with the entries of its file."""
+        if not len(self._wanted):
+            return
+        count = int(np.searchsorted(self._wanted, end_offset))
+        wanted, firsts = self._wanted[:count], self._firsts[:count]
+        self._wanted, self._firsts = self._wanted[count:], self._firsts[count:]
+        if entries is None or not count:
+            return
+        missing = _missing(wanted, firsts, entries)
+        if missing:  # a broker may have written both meanwhile, first the log
+            again = segment.read_sibling("txnindex")
+            entries = entries if again is None else parse_index_file(again[1], again[0])[0]
+            missing = _missing(wanted, firsts, entries)
+        if missing:
+            marker, first = missing[0]
+            message = f"the transaction from offset {first} aborted at {marker} is missing"
+            name = segment.path.name.removesuffix(".log") + ".txnindex"
+            self._found.add("TXN_INDEX_MISMATCH", name, message, offset=marker, count=len(missing))
+
+
+def _missing(
+    wanted: NDArray[np.int64], firsts: NDArray[np.int64], entries: NDArray[np.void]
+) -> list[tuple[int, int]]:
+    """Return markers and first offsets of the transactions that an index does not contain."""
+    stored = dict(
+        zip(entries["last_offset"].tolist(), entries["first_offset"].tolist(), strict=True)
+    )
+    return [
+        (marker, first)
+        for marker, first in zip(wanted.tolist(), firsts.tolist(), strict=True)
+        # Its beginning may have been deleted, by retention or by the cleaner.
+        if stored.get(marker, first + 1) > first
+    ]

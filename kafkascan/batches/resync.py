@@ -1,0 +1,443 @@
+"""Header scan that resumes at the next valid batch after damage.
+
+A batch is valid if its header is plausible, its offsets fit and its checksum matches its bytes.
+Checksums are verified only near damage, or everywhere if the caller asks for it. Intact parts of
+a log are scanned at full speed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.batch_search import HIGHEST_OFFSET, BatchSearch
+from kafkascan.batches.columns import (
+    BatchTable,
+    join_tables,
+    last_offset,
+    next_offset,
+    size_in_bytes,
+)
+from kafkascan.batches.offset_chains import are_ascending, select_in_order
+from kafkascan.batches.parallel_walk import collect_in_parts
+from kafkascan.batches.screening import OFFSETS, screen
+from kafkascan.batches.verify import verify_crcs, verify_rows
+from kafkascan.batches.walks import read_bytes
+from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError, record_error
+from kafkascan.format.layout import HEADER_SIZE_UP_TO_MAGIC, ScanEnd
+from kafkascan.io.sources import Source
+
+# Bytes that are framed after damage before checksums are verified; doubled after each success.
+_FIRST_REACH = 1 << 16
+_VERIFIED_AT_ONCE = 1 << 27
+# Damaged batches in a row whose lengths are trusted if a valid batch follows.
+_DAMAGED_IN_A_ROW = 8
+
+
+@dataclass(frozen=True)
+class Gap:
+    """
+    Bytes between the batches of a scan that no row covers.
+
+    Attributes
+    ----------
+    position, size : int
+        In bytes.
+    after_offset, before_offset : int or None
+        Last offset of the previous batch and first offset of the next one; the lost records have
+        offsets in between. None where there is no such batch, or where it is a compressed message
+        of magic 0 or 1, which does not contain its first offset.
+    error : CorruptBatchError
+        What is wrong at the position.
+    """
+
+    position: int
+    size: int
+    after_offset: int | None
+    before_offset: int | None
+    error: CorruptBatchError
+
+    def __str__(self) -> str:
+        return f"{self.error}; {self.size} bytes are skipped"
+
+
+@dataclass(frozen=True)
+class DamagedRange:
+    """
+    Bytes that contain no batch of the log.
+
+    Attributes
+    ----------
+    start, stop : int
+        Positions of the first byte and of the byte after the last.
+    error : CorruptBatchError
+        What is wrong at the start.
+    """
+
+    start: int
+    stop: int
+    error: CorruptBatchError
+
+
+@dataclass(frozen=True)
+class ResyncScan:
+    """
+    The valid batches of a damaged log; the result of `scan_with_resync`.
+
+    Attributes
+    ----------
+    batches : ndarray of BATCH_DTYPE
+    gaps : list of Gap
+        The gaps and the batches tile ``[start, position)``.
+    position : int
+        Position after the last batch.
+    end : ScanEnd
+    error : CorruptBatchError or None
+        What is wrong at `position`.
+    is_exhaustive : bool
+        Whether every candidate was verified. False for a source that is not in memory and is full
+        of headers that claim huge batches.
+    """
+
+    batches: BatchTable
+    gaps: list[Gap]
+    position: int
+    end: ScanEnd
+    error: CorruptBatchError | None
+    is_exhaustive: bool
+
+
+def scan_with_resync(
+    source: Source,
+    start: int,
+    stop: int,
+    threads: int | None = 1,
+    *,
+    verify: bool = False,
+    lowest: int = 0,
+    highest: int = HIGHEST_OFFSET,
+) -> ResyncScan:
+    """
+    Scan batch headers, and resume at the next valid batch after damage.
+
+    Parameters
+    ----------
+    source : Source
+    start, stop : int
+        Positions, as in `BatchWalk`.
+    threads : int
+        As in `scan_batches`.
+    verify : bool
+        Verify all checksums; batches with a wrong checksum become gaps. Without it, a batch with
+        an intact header stays a row even if its records are damaged.
+    lowest, highest : int
+        Range of the offsets that batches of the log may have, inclusive.
+
+    Returns
+    -------
+    ResyncScan
+
+    Notes
+    -----
+    Time is linear in the size of the source, for any bytes: after damage, headers are trusted
+    for at most as many bytes as were valid since, and the search is a single pass
+    (`crc_ranges.h`).
+    """
+    walk = _ResyncWalk(source, stop, threads or 1, verify, lowest, highest, position=start)
+    while walk.end is None:
+        walk.advance()
+    batches = walk.tables[0] if len(walk.tables) == 1 else join_tables(walk.tables)
+    walk.tables.clear()  # kept until the end, they would cost fresh pages in the next scan
+    damaged = walk.damaged
+    if (damaged or verify) and not are_ascending(batches):
+        log_end = walk.position if walk.end in (ScanEnd.CLEAN, ScanEnd.ZERO_TAIL) else -1
+        is_valid = np.ones(len(batches), np.bool_) if verify else verify_rows(source, batches)
+        keep = select_in_order(batches, is_valid, log_end)
+        damaged += [_out_of_order(source, batches, row) for row in np.flatnonzero(~keep).tolist()]
+        damaged.sort(key=lambda one: one.start)
+        batches = batches[keep]
+    gaps = _gaps(batches, damaged)
+    is_exhaustive = walk.search.is_exhaustive
+    return ResyncScan(batches, gaps, walk.position, walk.end, walk.error, is_exhaustive)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """
+    Consecutive batches framed by one header walk, and how the walk ended.
+
+    Attributes
+    ----------
+    batches : ndarray of BATCH_DTYPE
+    limit : int
+        The walk's stop: headers are not trusted to frame batches beyond it.
+    position : int
+        Position after the last batch.
+    end : ScanEnd
+    error : CorruptBatchError or None
+    """
+
+    batches: BatchTable
+    limit: int
+    position: int
+    end: ScanEnd
+    error: CorruptBatchError | None
+
+
+class _ResyncWalk:
+    """State of a resync scan: the batches and damaged ranges up to `position`."""
+
+    def __init__(
+        self,
+        source: Source,
+        stop: int,
+        threads: int,
+        verify: bool,
+        lowest: int,
+        highest: int,
+        *,
+        position: int,
+    ) -> None:
+        self._source, self._stop, self._threads = source, stop, threads
+        self._verify, self._lowest, self._highest = verify, lowest, highest
+        self.search = BatchSearch(source)
+        self.tables: list[BatchTable] = []
+        self.damaged: list[DamagedRange] = []
+        self.position = position
+        self.end: ScanEnd | None = None
+        self.error: CorruptBatchError | None = None
+        self._last_damage = -1
+        self._is_searched = False  # no valid batch follows
+
+    def advance(self) -> None:
+        """Scan up to the next damage, and skip it."""
+        limit = min(self._stop, self.position + self._reach())
+        table, walk = collect_in_parts(self._source, self.position, limit, self._threads)
+        assert walk.end is not None
+        run = _Run(table, limit, walk.position, walk.end, walk.error)
+        bad = self._first_bad(run)
+        self.tables.append(table[:bad])
+        if bad < len(table):
+            self.position = int(table["position"][bad])
+            self._skip_batches(run, table[bad:])
+            self._last_damage = self.position
+            return
+        self.position = run.position
+        if run.end is not ScanEnd.CLEAN:
+            self._skip_bytes(run)
+            self._last_damage = self.position
+        elif run.position >= self._stop:
+            self.end = ScanEnd.CLEAN
+
+    def _reach(self) -> int:
+        """Return the number of bytes for which headers are trusted."""
+        most = _VERIFIED_AT_ONCE if self._verify else self._stop - self.position
+        if self._last_damage < 0:
+            return most
+        return max(_FIRST_REACH, min(2 * (self.position - self._last_damage), most))
+
+    # ---- finding damage ---------------------------------------------------------------------
+
+    def _first_bad(self, run: _Run) -> int:
+        """Return the first row whose checksum is wrong, among the rows that are verified."""
+        table = run.batches
+        if self._verify:
+            wrong = np.flatnonzero(~self._verified(table, run.limit))
+            return int(wrong[0]) if len(wrong) else len(table)
+        if not len(table):
+            return 0
+        # No batch follows the last one that would confirm its length.
+        suspects = np.array([len(table) - 1])
+        if screen(table) & OFFSETS:
+            has_offset_gap = table["base_offset"][1:] != next_offset(table)[:-1]
+            suspects = np.append(np.flatnonzero(has_offset_gap), suspects)
+        wrong = suspects[~self._verified(table.take(suspects), run.limit)]
+        if len(wrong):
+            return int(wrong[0])
+        return len(table) if run.end is ScanEnd.CLEAN else self._end_of_valid(run)
+
+    def _verified(self, table: BatchTable, limit: int) -> NDArray[np.bool_]:
+        """
+        Return which batches have a valid checksum.
+
+        After damage, many batches that reach beyond the limit may overlap each other, with forged
+        lengths. Their checksums come from the sums of the search, at the cost of one pass.
+        """
+        count = len(table)
+        while count and self._last_damage >= 0 and _stop_of(table[:count]) > limit:
+            count -= 1
+        near = verify_crcs(self._source, table[:count], threads=self._threads)
+        far = [self.search.has_valid_crc(int(at)) for at in table["position"][count:]]
+        return np.append(near, np.array(far, np.bool_))
+
+    def _end_of_valid(self, run: _Run) -> int:
+        """Return the row after the last one that has a valid checksum."""
+        stop, at_once = len(run.batches), 1
+        while stop > 0:
+            start = max(0, stop - at_once)
+            valid = np.flatnonzero(self._verified(run.batches[start:stop], run.limit))
+            if len(valid):
+                return start + int(valid[-1]) + 1
+            stop, at_once = start, 2 * at_once
+        return 0
+
+    # ---- skipping damage --------------------------------------------------------------------
+
+    def _skip_batches(self, run: _Run, table: BatchTable) -> None:
+        """Skip framed batches, of which the first one has a wrong checksum."""
+        valid = np.flatnonzero(self._verified(table[1 : _DAMAGED_IN_A_ROW + 1], run.limit))
+        if len(valid):
+            count = int(valid[0]) + 1
+            self._skip_framed(table[:count], int(table["base_offset"][count]) - 1)
+        elif len(table) <= _DAMAGED_IN_A_ROW and self._reaches_end(run):
+            self._skip_framed(table, self._highest)
+        else:
+            self._skip_unframed(run, table)
+
+    def _reaches_end(self, run: _Run) -> bool:
+        is_end = run.end is ScanEnd.ZERO_TAIL or (
+            run.end is ScanEnd.CLEAN and run.position == self._source.size
+        )
+        return is_end and _stop_of(run.batches) == run.position
+
+    def _skip_framed(self, damaged: BatchTable, highest: int) -> None:
+        """
+        Skip damaged batches that end where the log continues, or ends.
+
+        Their lengths are correct, unless a length covers whole valid batches. Such batches have
+        offsets between those that the damaged batches claim and those that follow.
+        """
+        ranges = self._free_offsets(damaged, highest)
+        for row, (lowest, highest_here) in enumerate(ranges):
+            one = damaged[row : row + 1]
+            found = self._find_covered(_stop_of(one), lowest, highest_here)
+            if found is not None:
+                self._skip_to(found, self._checksum_error(one[0]))
+                return
+            self._skip_rows(one)
+        if self.position >= self._stop:
+            self.end = ScanEnd.CLEAN
+
+    def _free_offsets(self, damaged: BatchTable, highest: int) -> list[tuple[int, int]]:
+        """Return, for each damaged batch, the offsets that other batches within it may have."""
+        lowest = max(self._lowest, self._last_offset() + 1)
+        first, last = damaged["base_offset"], last_offset(damaged)
+        are_plausible = (
+            lowest <= first[0]
+            and last[-1] <= highest
+            and bool((first <= last).all() and (first[1:] > last[:-1]).all())
+        )
+        if not are_plausible:
+            return [(lowest, highest)] * len(damaged)
+        stops = [*(first[1:] - 1).tolist(), highest]
+        return [(end + 1, stop) for end, stop in zip(last.tolist(), stops, strict=True)]
+
+    def _find_covered(self, stop: int, lowest: int, highest: int) -> int | None:
+        """
+        Return the position of a valid batch that the damaged batch at `position` covers.
+
+        At the end of the log, all higher offsets are possible. There, the covered batches must
+        start at the next offset, or fill the length.
+        """
+        found = self.search.find(self.position + 1, stop, lowest, highest)
+        while found is not None and highest == self._highest:
+            chain, offset = self.search.follow(found, stop)
+            if chain == stop or offset == lowest:
+                break
+            found = self.search.find(max(chain, found + 1), stop, lowest, highest)
+        return found
+
+    def _find_any(self) -> int | None:
+        """Return the position of the next valid batch; do not search twice if there is none."""
+        if self._is_searched:
+            return None
+        found = self.search.find(self.position + 1, self._stop, self._lowest, self._highest)
+        self._is_searched = found is None
+        return found
+
+    def _skip_unframed(self, run: _Run, table: BatchTable) -> None:
+        """Skip to the next valid batch: a length may be wrong, so no batch end is trusted."""
+        found = self._find_any()
+        if found is not None:
+            self._skip_to(found, self._checksum_error(table[0]))
+        else:
+            self._skip_rows(table)
+            self._set_end(run)
+
+    def _skip_bytes(self, run: _Run) -> None:
+        """Skip bytes that are no batch."""
+        found = None if run.end is ScanEnd.ZERO_TAIL else self._find_any()
+        if found is None:
+            self._set_end(run)
+        else:
+            self._skip_to(found, run.error or torn_error(self._source, self.position))
+
+    def _skip_rows(self, table: BatchTable) -> None:
+        if not self._verify:
+            self.tables.append(table)
+            self.position = _stop_of(table)
+            return
+        for row in range(len(table)):
+            one = table[row : row + 1]
+            self._skip_to(_stop_of(one), self._checksum_error(one[0]))
+
+    def _skip_to(self, stop: int, error: CorruptBatchError) -> None:
+        self.damaged.append(DamagedRange(self.position, stop, error))
+        self.position = stop
+
+    def _set_end(self, run: _Run) -> None:
+        if run.end is not ScanEnd.CLEAN or self.position >= self._stop:
+            self.end, self.error = run.end, run.error
+
+    def _checksum_error(self, row: np.void) -> CorruptBatchError:
+        return record_error("CHECKSUM_MISMATCH", self._source.path, row)
+
+    def _last_offset(self) -> int:
+        for table in reversed(self.tables):
+            if len(table):
+                return int(last_offset(table[-1:])[0])
+        return self._lowest - 1
+
+
+# ---- rows and gaps ----------------------------------------------------------------------------
+
+
+def _out_of_order(source: Source, batches: BatchTable, row: int) -> DamagedRange:
+    one = batches[row : row + 1]
+    error = record_error("OFFSETS_NOT_ASCENDING", source.path, one[0])
+    return DamagedRange(int(one["position"][0]), _stop_of(one), error)
+
+
+def _gaps(batches: BatchTable, damaged: list[DamagedRange]) -> list[Gap]:
+    starts, lasts = batches["position"], last_offset(batches)
+    rows = np.searchsorted(starts, [one.start for one in damaged])
+    return [
+        Gap(
+            one.start,
+            one.stop - one.start,
+            int(lasts[row - 1]) if row > 0 else None,
+            _first_offset(batches, row),
+            one.error,
+        )
+        for one, row in zip(damaged, rows.tolist(), strict=True)
+    ]
+
+
+def _first_offset(batches: BatchTable, row: int) -> int | None:
+    if row >= len(batches) or (batches["magic"][row] < 2 and batches["records_count"][row] < 0):
+        return None
+    return int(batches["base_offset"][row])
+
+
+def _stop_of(batches: BatchTable) -> int:
+    return int(batches["position"][-1]) + int(size_in_bytes(batches[-1:])[0])
+
+
+def torn_error(source: Source, position: int) -> CorruptBatchError:
+    """Return the error of an incomplete batch at a position."""
+    header = read_bytes(source, position, HEADER_SIZE_UP_TO_MAGIC)
+    base_offset = int.from_bytes(header[:8], "big", signed=True) if len(header) >= 8 else None
+    reason = SENTENCES[STATUS["TORN_TAIL"]]
+    return CorruptBatchError(source.path, position, base_offset, reason, "TORN_TAIL")

@@ -1,0 +1,393 @@
+"""Scan batch headers into tables; records are not read."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from kafkascan.batches import arrow
+from kafkascan.batches.columns import (
+    COLUMN_NAMES,
+    BatchTable,
+    as_datetime64,
+    column,
+    join_tables,
+    require_columns,
+)
+from kafkascan.batches.parallel_walk import collect_in_parts
+from kafkascan.batches.resync import Gap, scan_with_resync
+from kafkascan.batches.summary import summarize
+from kafkascan.batches.table_exports import TableExports, display_column
+from kafkascan.batches.walks import BatchWalk
+from kafkascan.format.errors import CorruptBatchError
+from kafkascan.format.layout import (
+    BATCH_DTYPE,
+    ScanEnd,
+)
+from kafkascan.io.concurrency import require_threads
+from kafkascan.io.sources import Source, SourceLike, borrowed_source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OnCorrupt: TypeAlias = Literal["raise", "stop", "resync"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class BatchScan(TableExports):
+    """
+    All batch headers of a log, and the end of the log.
+
+    ``scan["last_offset"]`` is a column, stored or derived (see `COLUMN_NAMES`). Otherwise the
+    scan behaves as its array of rows: ``len(scan)`` is the number of batches, ``scan[0]`` the
+    first row, ``scan[mask]`` and ``scan[a:b]`` are tables, and iteration yields rows. pyarrow,
+    Polars and DuckDB read the object through Arrow's stream capsule.
+
+    Attributes
+    ----------
+    batches : ndarray of BATCH_DTYPE, shape (n,)
+        In file order. Batches and gaps together cover ``[start, start + valid_bytes)``.
+    end : ScanEnd
+    valid_bytes : int
+        Size of the prefix that consists of complete batches and gaps, counted from `start`.
+    trailing_bytes : int
+        Bytes from there to the end of the source: a torn or zero tail, or the bytes from a
+        corrupt header on. 0 if `end` is CLEAN.
+    start : int
+        Position at which the scan began.
+    source_size : int
+        Size of the source in bytes.
+    path : str
+    error : CorruptBatchError or None
+        The damage at ``start + valid_bytes``, if `end` is CORRUPT.
+    gaps : list of Gap
+        Damaged ranges between rows; only with ``on_corrupt="resync"``.
+    """
+
+    batches: BatchTable
+    end: ScanEnd
+    valid_bytes: int
+    trailing_bytes: int
+    start: int
+    source_size: int
+    path: str
+    error: CorruptBatchError | None = field(default=None)
+    gaps: list[Gap] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    @overload
+    def __getitem__(self, index: str) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, index: slice | NDArray[Any] | list[int]) -> BatchTable: ...
+    @overload
+    def __getitem__(self, index: int | np.integer[Any]) -> np.void: ...
+    def __getitem__(
+        self, index: str | int | np.integer[Any] | slice | NDArray[Any] | list[int]
+    ) -> NDArray[Any] | np.void:
+        if isinstance(index, str):
+            return column(self.batches, index)
+        rows: BatchTable | np.void = self.batches[index]
+        return rows
+
+    def __iter__(self) -> Iterator[np.void]:
+        return iter(self.batches)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.batches, dtype, copy=copy)
+
+    @property
+    def base_timestamps(self) -> NDArray[np.datetime64]:
+        """`base_timestamp` as datetime64[ms], UTC; NaT for no timestamp."""
+        return as_datetime64(self.batches["base_timestamp"])
+
+    @property
+    def max_timestamps(self) -> NDArray[np.datetime64]:
+        """`max_timestamp` as datetime64[ms], UTC; NaT for no timestamp."""
+        return as_datetime64(self.batches["max_timestamp"])
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """
+        Return the table as a `pyarrow.Table`.
+
+        Timestamps become ``timestamp[ms, tz=UTC]``, with null for -1; codecs and timestamp
+        types become dictionaries of Kafka's names.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Names from `COLUMN_NAMES`; all of them by default.
+
+        Returns
+        -------
+        pyarrow.Table
+        """
+        names = list(COLUMN_NAMES if columns is None else columns)
+        require_columns(names)
+        table = arrow.require_pyarrow().table
+        return table({name: arrow.batch_column(self.batches, name) for name in names})
+
+    def _summary_lines(self) -> list[str]:
+        lines = [
+            f"<BatchScan {self.path}: {len(self):,} batches, {self.end}>",
+            f"  bytes    {self.valid_bytes:,} valid, {self.trailing_bytes:,} trailing",
+        ]
+        if len(self):
+            lines += self._describe_rows()
+        if self.gaps:
+            lines.append(f"  gaps     {len(self.gaps):,}, {sum(g.size for g in self.gaps):,} bytes")
+        if self.error is not None:
+            lines.append(f"  error    {self.error}")
+        return lines
+
+    def _head(self, rows: int) -> dict[str, list[object]]:
+        first = self.batches[:rows]
+        return {name: display_column(first, name) for name in COLUMN_NAMES}
+
+    def _describe_rows(self) -> list[str]:
+        summary = summarize(self.batches)
+        records = f"{summary.records:,}"
+        if summary.uncounted_batches:
+            records += f" and those of {summary.uncounted_batches:,} compressed messages"
+        times = self.max_timestamps
+        times = times[~np.isnat(times)]
+        codecs = ", ".join(f"{codec} {count:,}" for codec, count in summary.codecs.items())
+        return [
+            f"  offsets  {_known(summary.first_offset)} to {summary.last_offset}",
+            f"  records  {records}",
+            f"  times    {f'{times.min()} to {times.max()}' if len(times) else 'none'}",
+            f"  codecs   {codecs}",
+        ]
+
+
+def _known(value: int | None) -> str:
+    return "?" if value is None else str(value)
+
+
+def scan_batches(
+    source: SourceLike,
+    /,
+    *,
+    start: int = 0,
+    stop: int | None = None,
+    on_corrupt: OnCorrupt = "raise",
+    threads: int | None = None,
+) -> BatchScan:
+    """
+    Read every batch header of a log.
+
+    Parameters
+    ----------
+    source : path, bytes-like, Source or SegmentFile
+        A log of batches of magic 2, 1 and 0, in any mixture.
+    start : int, default 0
+        Byte position of the batch at which the scan begins.
+    stop : int, optional
+        Byte position: batches that start there or later are left out. A batch that starts
+        before it is included completely.
+    on_corrupt : {"raise", "stop", "resync"}
+        What to do at bytes that cannot be a batch: raise, return the batches before them with
+        ``end=CORRUPT``, or continue at the next valid batch, whose header, checksum and
+        offsets all fit; `gaps` lists the bytes in between. A torn or zero tail is not
+        corruption.
+    threads : int, optional
+        Largest number of threads, for parts of at least 16 MiB; by default one, which reads
+        a cached file as fast as the table can be written. Files that are not cached may gain
+        from more. To scan many files, call this from many threads: it releases the GIL.
+
+    Returns
+    -------
+    BatchScan
+
+    Raises
+    ------
+    CorruptBatchError, UnsupportedMagicError
+        At bytes that cannot be a batch, if `on_corrupt` is "raise".
+    SourceReadError
+        If the file was truncated, or its disk failed, during the scan.
+    ValueError
+        If an argument is out of range.
+
+    Notes
+    -----
+    The scan frames batches as Kafka does (``FileLogInputStream``,
+    ``ByteBufferLogInputStream``) and reads only headers; `verify_crcs` verifies checksums.
+    Memory: 69 bytes per batch.
+
+    With "resync", checksums are verified around damage and where offsets do not follow each
+    other. Intact parts are scanned as fast as without it. A batch with a sound header stays a
+    row, whatever its records are. The time is linear for any input. docs/salvage.md describes
+    how batches of the log are distinguished from copies of batches inside payloads.
+    """
+    threads = require_threads(threads, default=1)
+    with borrowed_source(source) as owner:
+        start, stop = _require_range(owner, start, stop, on_corrupt)
+        if on_corrupt == "resync":
+            return _resynced(owner, start, stop, threads)
+        batches, walk = collect_in_parts(owner, start, stop, threads)
+        if walk.error is not None and on_corrupt == "raise":
+            raise walk.error
+        assert walk.end is not None
+        return BatchScan(
+            batches=batches,
+            end=walk.end,
+            valid_bytes=walk.position - start,
+            trailing_bytes=walk.trailing_bytes,
+            start=start,
+            source_size=owner.size,
+            path=owner.path,
+            error=walk.error,
+        )
+
+
+def _resynced(source: Source, start: int, stop: int, threads: int) -> BatchScan:
+    scan = scan_with_resync(source, start, stop, threads)
+    return BatchScan(
+        batches=scan.batches,
+        end=scan.end,
+        valid_bytes=scan.position - start,
+        trailing_bytes=0 if scan.end is ScanEnd.CLEAN else source.size - scan.position,
+        start=start,
+        source_size=source.size,
+        path=source.path,
+        error=scan.error,
+        gaps=scan.gaps,
+    )
+
+
+class BatchIterator(Iterator[BatchTable]):
+    """
+    Iterator over tables of batch headers; returned by `iter_batches`.
+
+    Parameters
+    ----------
+    walk : BatchWalk
+    rows : int
+        Rows of each table.
+    raises : bool
+        Whether damage raises an error, once.
+    resources : ExitStack
+        Closed after the last table.
+
+    Attributes
+    ----------
+    source_size : int
+        Size of the source in bytes.
+    """
+
+    def __init__(self, walk: BatchWalk, rows: int, *, raises: bool, resources: ExitStack) -> None:
+        self.source_size = walk.source.size
+        self._walk = walk
+        self._rows = rows
+        self._raises = raises
+        self._resources = resources
+        self._lock = threading.Lock()
+
+    def __next__(self) -> BatchTable:
+        with self._lock:
+            return self._next_table()
+
+    def _next_table(self) -> BatchTable:
+        if self._walk.end is None:
+            table = np.empty(self._rows, BATCH_DTYPE)
+            count = self._walk.fill(table)
+            if count:
+                return table if count == self._rows else join_tables([table[:count]])
+        self.close()
+        if self._walk.error is not None and self._raises:
+            self._raises = False
+            raise self._walk.error
+        raise StopIteration
+
+    def close(self) -> None:
+        """Close the source, if it was opened for this iteration."""
+        self._resources.close()
+
+    @property
+    def position(self) -> int:
+        """Byte position up to which batches were read, as a measure of progress."""
+        return self._walk.position
+
+    @property
+    def end(self) -> ScanEnd | None:
+        """How the log ends; None before the last table."""
+        return self._walk.end
+
+    @property
+    def error(self) -> CorruptBatchError | None:
+        """The damage at `position`, if `end` is CORRUPT."""
+        return self._walk.error
+
+    @property
+    def valid_bytes(self) -> int:
+        """Like `BatchScan.valid_bytes`, up to `position`."""
+        return self._walk.valid_bytes
+
+    @property
+    def trailing_bytes(self) -> int:
+        """Like `BatchScan.trailing_bytes`, once `end` is known."""
+        return self._walk.trailing_bytes
+
+
+def iter_batches(
+    source: SourceLike,
+    /,
+    *,
+    rows: int = 65_536,
+    start: int = 0,
+    stop: int | None = None,
+    on_corrupt: OnCorrupt = "raise",
+) -> BatchIterator:
+    """
+    Read the batch headers of a log in tables of bounded size.
+
+    Parameters
+    ----------
+    source, start, stop, on_corrupt
+        See `scan_batches`; "resync" is not supported.
+    rows : int, default 65536
+        Rows of each table, but for the last one.
+
+    Returns
+    -------
+    BatchIterator
+        Yields arrays of `BATCH_DTYPE`, which are not reused. When it is exhausted, its
+        ``end``, ``trailing_bytes`` and ``error`` describe the end of the log.
+
+    Raises
+    ------
+    As `scan_batches`. With ``on_corrupt="raise"``, the iterator yields the rows before the
+    damage, then raises.
+    """
+    if rows < 1:
+        raise ValueError("rows must be at least 1")
+    if on_corrupt == "resync":  # it needs all of the log
+        raise ValueError("on_corrupt='resync' is supported by scan_batches only")
+    with ExitStack() as resources:
+        owner = resources.enter_context(borrowed_source(source))
+        start, stop = _require_range(owner, start, stop, on_corrupt)
+        walk = BatchWalk(owner, start, stop)
+        raises = on_corrupt == "raise"
+        return BatchIterator(walk, rows, raises=raises, resources=resources.pop_all())
+
+
+def _require_range(
+    source: Source, start: int, stop: int | None, on_corrupt: OnCorrupt
+) -> tuple[int, int]:
+    if on_corrupt not in ("raise", "stop", "resync"):
+        raise ValueError(f"on_corrupt must be 'raise', 'stop' or 'resync', not {on_corrupt!r}")
+    start = operator.index(start)
+    stop = None if stop is None else operator.index(stop)
+    if not 0 <= start <= source.size:
+        raise ValueError(f"start {start} is not a position in a source of {source.size} bytes")
+    if stop is not None and stop < start:
+        raise ValueError(f"stop {stop} is less than start {start}")
+    return start, source.size if stop is None else min(stop, source.size)

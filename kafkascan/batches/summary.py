@@ -1,0 +1,108 @@
+"""Totals of batch tables: batches, records, bytes, offsets, times, codecs, formats."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.columns import (
+    BatchTable,
+    compression_type,
+    is_control,
+    is_transactional,
+    last_offset,
+    size_in_bytes,
+)
+from kafkascan.format.layout import NO_TIMESTAMP, CompressionType
+
+
+@dataclass
+class BatchSummary:
+    """
+    Totals of the batches of a log. Tables are added one after the other, in log order.
+
+    Attributes
+    ----------
+    batches : int
+    records : int
+        Records of the batches that declare a count.
+    uncounted_batches : int
+        Compressed messages of magic 0 and 1: only decompression counts their records.
+    first_offset, last_offset : int or None
+        Base offset of the first batch and last offset of the last one. None without
+        batches; `first_offset` also if the log starts with a compressed message of
+        magic 0 or 1, whose header contains its last offset only.
+    min_timestamp, max_timestamp : int or None
+        Range of the batches' `max_timestamp`, in milliseconds since the epoch; None without any.
+    codecs : Counter of str
+        Batches by codec.
+    codec_sizes : Counter of str
+        Bytes of the batches by codec.
+    magics : Counter of int
+        Batches by format.
+    transactional_batches, control_batches : int
+    """
+
+    batches: int = 0
+    records: int = 0
+    uncounted_batches: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+    min_timestamp: int | None = None
+    max_timestamp: int | None = None
+    codecs: Counter[str] = field(default_factory=Counter)
+    codec_sizes: Counter[str] = field(default_factory=Counter)
+    magics: Counter[int] = field(default_factory=Counter)
+    transactional_batches: int = 0
+    control_batches: int = 0
+
+    def add(self, batches: BatchTable) -> None:
+        """Add the next batches of the log."""
+        if not len(batches):
+            return
+        counts = batches["records_count"]
+        if self.batches == 0 and not _is_uncounted(batches[:1])[0]:
+            self.first_offset = int(batches["base_offset"][0])
+        self.batches += len(batches)
+        self.records += int(counts.sum(dtype=np.int64, where=counts > 0))
+        self.uncounted_batches += int(_is_uncounted(batches).sum())
+        self.last_offset = int(last_offset(batches[-1:])[0])
+        self._add_timestamps(batches["max_timestamp"])
+        self._add_codecs(batches)
+        magics, counts = np.unique(batches["magic"], return_counts=True)
+        self.magics.update(dict(zip(magics.tolist(), counts.tolist(), strict=True)))
+        self.transactional_batches += int(is_transactional(batches).sum())
+        self.control_batches += int(is_control(batches).sum())
+
+    def _add_codecs(self, batches: BatchTable) -> None:
+        codes = compression_type(batches)
+        counts = np.bincount(codes)
+        # As float64, which is exact up to 8 PiB.
+        sizes = np.bincount(codes, size_in_bytes(batches))
+        for code in np.flatnonzero(counts).tolist():
+            name = CompressionType.name_of(code)
+            self.codecs[name] += int(counts[code])
+            self.codec_sizes[name] += int(sizes[code])
+
+    def _add_timestamps(self, timestamps: NDArray[np.int64]) -> None:
+        timestamps = timestamps[timestamps != NO_TIMESTAMP]
+        if not len(timestamps):
+            return
+        low, high = int(timestamps.min()), int(timestamps.max())
+        self.min_timestamp = low if self.min_timestamp is None else min(low, self.min_timestamp)
+        self.max_timestamp = high if self.max_timestamp is None else max(high, self.max_timestamp)
+
+
+def summarize(batches: BatchTable) -> BatchSummary:
+    """Return the summary of one table."""
+    summary = BatchSummary()
+    summary.add(batches)
+    return summary
+
+
+def _is_uncounted(batches: BatchTable) -> NDArray[np.bool_]:
+    result: NDArray[np.bool_] = (batches["records_count"] < 0) & (batches["magic"] < 2)
+    return result

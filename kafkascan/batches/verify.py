@@ -1,0 +1,154 @@
+"""Verify checksums of batches; a mismatch is a result, not an exception."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import checksums as _core
+from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
+from kafkascan.batches.walks import BatchWalk
+from kafkascan.format.errors import STATUS, BatchTableError
+from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE, CRC_STARTS, LOG_OVERHEAD
+from kafkascan.io.concurrency import require_threads, split_by_bytes
+from kafkascan.io.sources import Source, SourceLike, borrowed_source
+
+# Bytes from which on a thread pays off.
+_BYTES_PER_THREAD = 1 << 23
+# Bytes that are read at a time from a source that is not in memory.
+_WINDOW = 1 << 23
+
+
+def verify_crcs(
+    source: SourceLike, batches: BatchTable, /, *, threads: int | None = None
+) -> NDArray[np.bool_]:
+    """
+    Compare the stored checksum of each batch with the checksum of its bytes.
+
+    Magic 2 stores the CRC-32C of everything from the attributes on; magic 0 and 1 store the
+    CRC-32 of everything from the magic byte on.
+
+    Parameters
+    ----------
+    source : path, bytes-like, Source or SegmentFile
+    batches : array of BATCH_DTYPE, shape (n,)
+        Rows of the source, in any order and selection, such as ``scan.batches[mask]``.
+    threads : int, optional
+        Largest number of threads; by default one per CPU, but fewer for small inputs.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        True if the checksums agree.
+
+    Raises
+    ------
+    BatchTableError
+        If a row does not describe the batch at its position in this source.
+    SourceReadError
+        If the file was truncated, or its disk failed, during the verification.
+    TypeError
+        If `batches` is not an array of `BATCH_DTYPE`.
+
+    Notes
+    -----
+    The CRC of magic 2 does not cover the base offset, the length, the leader epoch and the
+    magic byte (``DefaultRecordBatch``), so it does not detect damage to these fields.
+    """
+    batches = require_batch_table(batches)
+    with borrowed_source(source) as owner:
+        sizes = size_in_bytes(batches)
+        parts = split_by_bytes(sizes, require_threads(threads), _BYTES_PER_THREAD)
+        if len(parts) == 1:
+            verdicts = verify_rows(owner, batches)
+        else:
+            with ThreadPoolExecutor(len(parts)) as pool:
+                jobs = [
+                    pool.submit(verify_rows, owner, batches[part], part.start) for part in parts
+                ]
+            verdicts = np.concatenate([job.result() for job in jobs])
+        owner.require_unshrunk()
+    return verdicts
+
+
+def verify_rows(source: Source, batches: BatchTable, first_row: int = 0) -> NDArray[np.bool_]:
+    """
+    Verify rows in the calling thread.
+
+    Parameters
+    ----------
+    source : Source
+    batches : contiguous array of BATCH_DTYPE, shape (n,)
+    first_row : int
+        Number of the first row in the caller's table, for error messages.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+    """
+    verdicts = np.zeros(len(batches), np.uint8)
+    sizes = None if source.is_in_memory else _window_sizes(batches)
+    row = 0
+    while row < len(batches):
+        start, size = (0, source.size) if sizes is None else _window(source, batches, sizes, row)
+        with source.window(start, size) as window:
+            status, done, fault = _core.verify_into(
+                window, start, source.size, batches[row:], verdicts[row:]
+            )
+        row += done
+        if status == STATUS["NEED_WINDOW"] and done == 0:
+            verdicts[row] = _verify_large_batch(source, start)
+            row += 1
+        elif status == STATUS["SOURCE_FAULT"]:
+            raise source.fault_error(fault)
+        elif status not in (STATUS["OK"], STATUS["NEED_WINDOW"]):
+            # After its new end, a file that shrank contains zeros, which match no row.
+            source.require_unshrunk()
+            raise BatchTableError(source.path, first_row + row, status)
+    return verdicts.view(np.bool_)
+
+
+def _window(
+    source: Source, batches: BatchTable, sizes: NDArray[np.int64], row: int
+) -> tuple[int, int]:
+    """Return position and size of the window to read for a row and the rows after it."""
+    # The position of a row may be wrong; the loop checks it.
+    position = min(max(int(batches["position"][row]), 0), source.size)
+    return position, int(sizes[row])
+
+
+def _window_sizes(batches: BatchTable) -> NDArray[np.int64]:
+    """Return the bytes to read for each row: as far as batches follow each other."""
+    positions = batches["position"]
+    stops = positions + size_in_bytes(batches)
+    run_ends = np.append(np.flatnonzero(positions[1:] != stops[:-1]), len(batches) - 1)
+    run_of = np.searchsorted(run_ends, np.arange(len(batches)))
+    run_sizes: NDArray[np.int64] = stops[run_ends[run_of]] - positions
+    return np.clip(run_sizes, BATCH_HEADER_SIZE, _WINDOW)
+
+
+def _verify_large_batch(source: Source, position: int) -> bool:
+    """Verify a batch that is larger than a window; its framing was checked before."""
+    # The size comes from the bytes, not from the row, which another thread may change.
+    rows = np.empty(1, BATCH_DTYPE)
+    if BatchWalk(source, position, position + 1).fill(rows) == 0:
+        return False
+    header = rows[0]
+    magic, stop = int(header["magic"]), position + LOG_OVERHEAD + int(header["batch_length"])
+    return crc_of_bytes(source, position + CRC_STARTS[magic], stop, magic) == int(header["crc"])
+
+
+def crc_of_bytes(source: Source, position: int, stop: int, magic: int) -> int:
+    """Return the checksum of a range of bytes, as a magic defines it, read window by window."""
+    checksum = _core.crc32c if magic == 2 else _core.crc32
+    crc = 0
+    while position < stop:
+        with source.window(position, min(_WINDOW, stop - position)) as window:
+            crc, fault = checksum(window, crc)
+            size = len(window)
+        if fault >= 0 or size == 0:
+            raise source.fault_error(position)
+        position += size
+    return crc

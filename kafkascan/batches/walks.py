@@ -1,0 +1,242 @@
+"""Walk over the batch headers of a source, in pauses, and classify how it ends.
+
+The loop is in ``kafkascan/_core/batches.pyx`` and has no policy. This module interprets its
+status and continues a walk after a pause.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import batches as _core, guard as _guard
+from kafkascan.batches.columns import BatchTable
+from kafkascan.format.errors import STATUS, CorruptBatchError, corrupt_batch_error
+from kafkascan.format.file_names import sibling_name
+from kafkascan.format.layout import (
+    BATCH_DTYPE,
+    HEADER_SIZE_UP_TO_MAGIC,
+    OFFSET_INDEX_ENTRY,
+    ScanEnd,
+)
+from kafkascan.io.sources import Source
+
+# Bytes that are read at a time from a source that is not in memory: many batches if they are
+# small on average, little more than a header if they are large.
+_LARGE_WINDOW = 1 << 18
+_SMALL_WINDOW = 1 << 12
+_LARGE_BATCH = 1 << 15
+_ZERO_SEARCH_WINDOW = 1 << 22
+
+# Entries that are read of an index: more than Kafka's default segment.index.bytes holds.
+_MAX_INDEX_ENTRIES = 1 << 21
+
+_FIRST_ROWS = 1024
+_GROWTH = 8
+_MAX_GROWTH = 1 << 19
+
+
+class BatchWalk:
+    """
+    One walk over the batch headers of a source.
+
+    Parameters
+    ----------
+    source : Source
+    start, stop : int
+        Positions: the walk covers the batches that start in ``[start, stop)``.
+
+    Attributes
+    ----------
+    position : int
+        Position of the next batch; after the end, the end of the last row.
+    end : ScanEnd or None
+        How the walk ended; None before that.
+    error : CorruptBatchError or None
+        The damage at `position`, if `end` is CORRUPT.
+    """
+
+    def __init__(self, source: Source, start: int, stop: int) -> None:
+        self.source = source
+        self.start = start
+        self.stop = stop
+        self.position = start
+        self.end: ScanEnd | None = None
+        self.error: CorruptBatchError | None = None
+        self._window = _LARGE_WINDOW
+        # Not a cached_property: before Python 3.12 all instances share its lock, and the child
+        # of a fork would wait for a thread of its parent.
+        self._index_starts: NDArray[np.int64] | None = None
+        self._index_is_read = False
+
+    def fill(self, rows: BatchTable) -> int:
+        """
+        Write the headers of the next batches into rows.
+
+        Returns
+        -------
+        int
+            Number of rows written: less than `len(rows)` only if the walk has ended.
+        """
+        count, is_in_memory = 0, self.source.is_in_memory
+        if not self._index_is_read:
+            self._index_starts, self._index_is_read = self._read_index_starts(), True
+        while self.end is None and count < len(rows):
+            start, size = (0, self.source.size) if is_in_memory else (self.position, self._window)
+            with self.source.window(start, size) as window:
+                status, written, position = _core.scan_into(
+                    window,
+                    start,
+                    self.source.size,
+                    self.position,
+                    self.stop,
+                    rows[count:],
+                    in_chains=is_in_memory,
+                    known_starts=self._index_starts,
+                )
+            if status == STATUS["SOURCE_FAULT"]:
+                raise self.source.fault_error(position)
+            self._choose_window(written, position - self.position)
+            self.position = position
+            count += written
+            if status not in (STATUS["OUTPUT_FULL"], STATUS["NEED_WINDOW"]):
+                self._finish(status)
+        # After its new end, a file that shrank contains zeros or nothing.
+        self.source.require_unshrunk()
+        return count
+
+    def _read_index_starts(self) -> NDArray[np.int64] | None:
+        """
+        Return batch positions from the index, for a log whose positions cannot be guessed.
+
+        A guess is cheaper than reading an index, but the headers of magic 0 and 1 have too few
+        fields for it.
+        """
+        if not (self.source.is_in_memory and self.source.is_file):
+            return None
+        header = read_bytes(self.source, self.start, HEADER_SIZE_UP_TO_MAGIC)
+        is_legacy = len(header) == HEADER_SIZE_UP_TO_MAGIC and header[-1] < 2
+        return known_starts(self.source.path) if is_legacy else None
+
+    def _choose_window(self, batches: int, size: int) -> None:
+        batches_are_small = batches > 0 and size <= batches * _LARGE_BATCH
+        self._window = _LARGE_WINDOW if batches_are_small else _SMALL_WINDOW
+
+    def _finish(self, status: int) -> None:
+        if status == STATUS["AT_STOP"]:
+            self.end = ScanEnd.CLEAN
+            return
+        header = read_bytes(self.source, self.position, HEADER_SIZE_UP_TO_MAGIC)
+        if not any(header) and is_all_zero(self.source, self.position):
+            self.end = ScanEnd.ZERO_TAIL
+        elif status == STATUS["TORN_TAIL"]:
+            self.end = ScanEnd.TORN_TAIL
+        else:
+            self.end = ScanEnd.CORRUPT
+            self.error = corrupt_batch_error(status, self.source.path, self.position, header)
+
+    @property
+    def valid_bytes(self) -> int:
+        """Bytes from `start` to the end of the last row."""
+        return self.position - self.start
+
+    @property
+    def trailing_bytes(self) -> int:
+        """Bytes after the last row; 0 if the walk ended at its stop."""
+        return 0 if self.end is ScanEnd.CLEAN else self.source.size - self.position
+
+
+def row_of_header(header: bytes, position: int, size: int) -> BatchTable:
+    """Return one row for a batch header at a position, or no rows if it is not a header."""
+    row = np.empty(1, BATCH_DTYPE)
+    _, count, _ = _core.scan_into(header, 0, max(size, len(header)), 0, 1, row)
+    row["position"] = position
+    return row[:count]
+
+
+def read_bytes(source: Source, position: int, size: int) -> bytes:
+    """Return a copy of bytes of a source; a fault in a map raises an error, as in the loops."""
+    with source.window(position, size) as window:
+        status, copy, fault = _guard.copy_bytes(window)
+    if status == STATUS["SOURCE_FAULT"]:
+        raise source.fault_error(position + fault)
+    return copy
+
+
+def read_into(source: Source, position: int, out: NDArray[np.uint8]) -> None:
+    """Fill a buffer with bytes of a source, as `read_bytes` does."""
+    with source.window(position, len(out)) as window:
+        status, fault = _guard.copy_into(out, window)
+    if status == STATUS["SOURCE_FAULT"]:
+        raise source.fault_error(position + fault)
+
+
+def is_all_zero(source: Source, position: int) -> bool:
+    """Check whether all bytes from a position on are zero; stops at the first other byte."""
+    while (position := source.skip_hole(position)) < source.size:
+        with source.window(position, _ZERO_SEARCH_WINDOW) as window:
+            status, all_zero, fault = _guard.all_zero(window)
+            size = len(window)
+        if status == STATUS["SOURCE_FAULT"]:
+            raise source.fault_error(position + fault)
+        if not all_zero:
+            return False
+        position += size
+    return True
+
+
+def collect(walk: BatchWalk) -> BatchTable:
+    """Walk to the end, in a table that grows by the expected number of remaining batches."""
+    table = np.empty(_FIRST_ROWS, BATCH_DTYPE)
+    count = walk.fill(table)
+    while walk.end is None:
+        table = _grown(table, walk)
+        count += walk.fill(table[count:])
+    table.resize(count, refcheck=False)
+    return table
+
+
+def _grown(table: BatchTable, walk: BatchWalk) -> BatchTable:
+    """Return a larger table that begins with the rows of a full one."""
+    bytes_per_batch = max(1, walk.valid_bytes // len(table))
+    expected = (walk.stop - walk.position) // bytes_per_batch
+    # The growth is limited, because the rest may be a hole instead of batches.
+    limit = max(_MAX_GROWTH, _GROWTH * len(table))
+    more = min(expected + expected // 8 + _FIRST_ROWS, limit)
+    grown = np.empty(len(table) + more, BATCH_DTYPE)
+    # As bytes: NumPy copies structured arrays field by field.
+    grown.view(np.uint8)[: table.nbytes] = table.view(np.uint8)
+    return grown
+
+
+def known_starts(log_path: str | os.PathLike[str]) -> NDArray[np.int64] | None:
+    """
+    Read batch positions from the ``.index`` file beside a log, as hints.
+
+    A walk checks each position against the bytes of the log, so a stale, damaged or forged index
+    costs time but does not change the result.
+
+    Parameters
+    ----------
+    log_path : path
+
+    Returns
+    -------
+    ndarray of int64, shape (n,), or None
+        Ascending; None if no index can be read.
+    """
+    folder, name = os.path.split(os.fspath(log_path))
+    index = sibling_name(name, "index")
+    if index is None:
+        return None
+    try:
+        entries = np.fromfile(os.path.join(folder, index), OFFSET_INDEX_ENTRY, _MAX_INDEX_ENTRIES)
+    except OSError:
+        return None
+    # A preallocated index ends with zeros; a forged one may not be sorted.
+    positions = entries["position"].astype(np.int64)
+    positions = positions[: np.count_nonzero(positions) + 1]
+    is_ascending = bool((positions[1:] > positions[:-1]).all())
+    return positions if is_ascending else np.unique(positions)

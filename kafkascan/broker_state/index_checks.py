@@ -1,0 +1,271 @@
+"""Validate index files against the batches of their segment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import indexes as _core
+from kafkascan.batches.columns import (
+    BatchTable,
+    is_control,
+    last_offset,
+    require_batch_table,
+    size_in_bytes,
+)
+from kafkascan.broker_state.indexes import IndexEntries, entries_of, parse_index
+from kafkascan.format.errors import CorruptIndexError
+from kafkascan.format.findings import Finding, Severity
+from kafkascan.format.layout import (
+    BATCH_DTYPE,
+    OFFSET_INDEX_ENTRY,
+    TIME_INDEX_ENTRY,
+    TRANSACTION_INDEX_ENTRY,
+)
+
+_NO_BYTES = np.empty(0, np.uint8)
+
+
+def check_index(
+    index: str | os.PathLike[str] | IndexEntries,
+    batches: BatchTable,
+    /,
+    *,
+    base_offset: int | None = None,
+) -> list[Finding]:
+    """
+    Compare an index with the batches of its segment.
+
+    An entry that leads to the right record is no finding: an index may be sparser than a rebuilt
+    one, and may name another offset of the same batch. (For each append, brokers before 2.0 write
+    the first offset, later brokers the last.)
+
+    Parameters
+    ----------
+    index : path, or array of OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY or TRANSACTION_INDEX_ENTRY
+        Padding and incomplete entries are found in files only.
+    batches : array of BATCH_DTYPE, shape (n,)
+        All batches of the segment, in file order.
+    base_offset : int, optional
+        Of the segment; by default that of the file name, or of the first batch.
+
+    Returns
+    -------
+    list of Finding
+        ``row`` is the index of the entry. Errors: ``OUT_OF_ORDER``, ``WRONG_POSITION`` (no batch
+        starts at the position, or a lookup would miss earlier records), ``OFFSET_NOT_IN_LOG``,
+        ``TIMESTAMP_MISMATCH``, ``TOO_LARGE`` (the position is after the end of the log),
+        ``ODD_INDEX_SIZE``, ``PRODUCER_MISMATCH``. Notes: ``PADDED`` (preallocated),
+        ``INCOMPLETE`` (the latest timestamp is missing, as in an active segment).
+
+    Raises
+    ------
+    CorruptIndexError
+        If entries of aborted transactions have an unknown version.
+    OSError
+    """
+    batches = require_batch_table(batches)
+    findings: list[Finding] = []
+    if not isinstance(index, np.ndarray):
+        path = Path(index)
+        digits = path.name.partition(".")[0]
+        if base_offset is None and digits.isdigit():
+            base_offset = int(digits)
+        index, findings = parse_index_file(path.read_bytes(), path)
+    if base_offset is None:
+        base_offset = int(batches["base_offset"][0]) if len(batches) else 0
+    return findings + list(index_findings(index, batches, base_offset))
+
+
+def index_findings(
+    entries: IndexEntries, batches: BatchTable, base_offset: int
+) -> Iterator[Finding]:
+    """Compare entries with the batches of their segment; yield findings."""
+    if entries.dtype == OFFSET_INDEX_ENTRY:
+        return _check_offsets(entries, batches, base_offset)
+    if entries.dtype == TIME_INDEX_ENTRY:
+        return _check_times(entries, batches, base_offset)
+    if entries.dtype == TRANSACTION_INDEX_ENTRY:
+        return _check_transactions(entries, batches)
+    raise TypeError(f"not a dtype of index entries: {entries.dtype}")
+
+
+class IndexScreen:
+    """
+    Screens the indexes of a segment for errors, one table of batches after another.
+
+    Parameters
+    ----------
+    indexes : dict of str to array
+        Entries by ``index`` and ``timeindex``.
+    base_offset : int
+        Of the segment.
+    """
+
+    def __init__(self, indexes: Mapping[str, IndexEntries], base_offset: int) -> None:
+        self._times = indexes.get("timeindex")
+        entries = indexes.get("index"), self._times
+        self._offset_bytes, self._time_bytes = (
+            _NO_BYTES if one is None else one.view(np.uint8) for one in entries
+        )
+        self._base_offset = base_offset
+        self._progress = np.zeros(_core.PROGRESS_SIZE, np.int64)
+        self._progress[:2] = -1
+        self._are_offsets_right, self._are_times_right, self._latest = True, True, -1
+        self.add(np.empty(0, BATCH_DTYPE))
+
+    def add(self, batches: BatchTable) -> None:
+        """Compare the next batches."""
+        self._are_offsets_right, self._are_times_right, self._latest = _core.screen_entries(
+            batches, self._offset_bytes, self._time_bytes, self._base_offset, self._progress
+        )
+
+    def findings(self, kind: str) -> list[Finding] | None:
+        """Return the findings; None if only `index_findings` can determine them."""
+        if kind == "index":
+            return [] if self._are_offsets_right else None
+        if self._times is None or not self._are_times_right:
+            return None
+        return list(_incomplete(self._times, self._latest))
+
+
+def parse_index_file(data: bytes, path: Path) -> tuple[IndexEntries, list[Finding]]:
+    """Return the entries of an index file, and findings about its size."""
+    size = len(data)
+    try:
+        entries = parse_index(data, path)
+    except CorruptIndexError as error:
+        if error.symbol != "ODD_INDEX_SIZE":
+            raise
+        entries = entries_of(path, data[: error.position])
+        finding = Finding(error.symbol, Severity.ERROR, error.reason, None, error.position)
+        return entries, [finding]
+    if entries.nbytes < size - size % entries.itemsize:
+        message = f"{size - entries.nbytes} bytes of zeros follow the last entry"
+        return entries, [Finding("PADDED", Severity.NOTE, message, None, entries.nbytes)]
+    return entries, []
+
+
+def _errors(
+    entries: IndexEntries, is_wrong: NDArray[np.bool_], symbol: str, message: str
+) -> Iterator[Finding]:
+    for row in np.flatnonzero(is_wrong).tolist():
+        values = [int(entries[name][row]) for name in entries.dtype.names or ()]
+        detail = message.format(*values)
+        yield Finding(symbol, Severity.ERROR, detail, row, row * entries.itemsize)
+
+
+def _not_ascending(values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    return np.diff(values, prepend=np.int64(-1)) <= 0
+
+
+def _check_offsets(
+    entries: IndexEntries, batches: BatchTable, base_offset: int
+) -> Iterator[Finding]:
+    offsets = entries["relative_offset"].astype(np.int64) + base_offset
+    positions = entries["position"].astype(np.int64)
+    starts, ends = batches["position"], last_offset(batches)
+    log_size = int((starts + size_in_bytes(batches)).max()) if len(batches) else 0
+    out_of_order = _not_ascending(offsets - base_offset)
+    out_of_order |= _not_ascending(positions)
+    too_large = positions >= log_size
+    row = np.searchsorted(starts, positions)
+    is_start = _take_or(starts, row, -1) == positions
+    missed = _take_or(np.maximum.accumulate(ends), row - 1, -1) >= offsets
+    is_known = (offsets >= _take_or(batches["base_offset"], row, 0)) & np.isin(
+        offsets, np.concatenate([ends, batches["base_offset"]])
+    )
+    yield from _errors(entries, out_of_order, "OUT_OF_ORDER", "offset +{0} follows a larger offset")
+    yield from _errors(
+        entries,
+        too_large,
+        "TOO_LARGE",
+        f"position {{1}} is after the end of the log, {log_size} bytes",
+    )
+    yield from _errors(
+        entries,
+        ~too_large & ~is_start,
+        "WRONG_POSITION",
+        "no batch starts at position {1} of the log",
+    )
+    yield from _errors(
+        entries,
+        ~too_large & is_start & missed,
+        "WRONG_POSITION",
+        "offset +{0} is in a batch before position {1} of the log",
+    )
+    yield from _errors(
+        entries,
+        ~too_large & is_start & ~missed & ~is_known,
+        "OFFSET_NOT_IN_LOG",
+        "no batch starts or ends with offset +{0}",
+    )
+
+
+def _take_or(values: NDArray[np.int64], rows: NDArray[np.intp], default: int) -> NDArray[np.int64]:
+    """Return values at rows, and a default where there is no such row."""
+    is_row = (rows >= 0) & (rows < len(values))
+    found = np.full(len(rows), default, np.int64)
+    found[is_row] = values[rows[is_row]]
+    return found
+
+
+def _check_times(entries: IndexEntries, batches: BatchTable, base_offset: int) -> Iterator[Finding]:
+    timestamps = entries["timestamp"].astype(np.int64)
+    offsets = entries["relative_offset"].astype(np.int64) + base_offset
+    ends, latest = last_offset(batches), batches["max_timestamp"].astype(np.int64)
+    so_far = np.maximum.accumulate(latest) if len(batches) else latest
+    out_of_order = _not_ascending(timestamps)
+    out_of_order |= np.diff(offsets, prepend=np.int64(base_offset)) < 0
+    row = np.searchsorted(np.maximum.accumulate(ends) if len(ends) else ends, offsets)
+    is_missing = row >= len(batches)
+    differs = _take_or(latest, row, -1) != timestamps
+    is_late = _take_or(so_far, row - 1, -1) >= timestamps
+    yield from _errors(
+        entries, out_of_order, "OUT_OF_ORDER", "timestamp {0} or offset +{1} follows a larger value"
+    )
+    yield from _errors(
+        entries, is_missing, "OFFSET_NOT_IN_LOG", "offset +{1} is after the end of the log"
+    )
+    yield from _errors(
+        entries,
+        ~is_missing & differs,
+        "TIMESTAMP_MISMATCH",
+        "the latest timestamp of the batch with offset +{1} is not {0}",
+    )
+    yield from _errors(
+        entries,
+        ~is_missing & ~differs & is_late,
+        "TIMESTAMP_MISMATCH",
+        "a batch before offset +{1} already has timestamp {0} or a later one",
+    )
+    if len(batches):
+        yield from _incomplete(entries, int(so_far[-1]))
+
+
+def _incomplete(entries: IndexEntries, latest: int) -> Iterator[Finding]:
+    if latest > (int(entries["timestamp"][-1]) if len(entries) else -1):
+        message = f"the latest timestamp of the log, {latest}, is missing"
+        yield Finding("INCOMPLETE", Severity.NOTE, message, None, entries.nbytes)
+
+
+def _check_transactions(entries: IndexEntries, batches: BatchTable) -> Iterator[Finding]:
+    markers = batches[is_control(batches) & (batches["producer_id"] >= 0)]
+    ends = entries["last_offset"].astype(np.int64)
+    row = np.searchsorted(markers["base_offset"], ends)
+    is_there = _take_or(markers["base_offset"], row, -1) == ends
+    differs = _take_or(markers["producer_id"], row, -1) != entries["producer_id"]
+    yield from _errors(
+        entries, _not_ascending(ends), "OUT_OF_ORDER", "offset {3} follows a larger offset"
+    )
+    yield from _errors(entries, ~is_there, "OFFSET_NOT_IN_LOG", "no marker has offset {3}")
+    yield from _errors(
+        entries,
+        is_there & differs,
+        "PRODUCER_MISMATCH",
+        "the marker with offset {3} does not belong to producer {1}",
+    )

@@ -1,0 +1,234 @@
+"""Index files of a segment: read, write, and build offset and time indexes from batches."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import indexes as _core
+from kafkascan.batches.columns import BatchTable, require_batch_table
+from kafkascan.format.errors import (
+    SENTENCES,
+    STATUS,
+    BatchTableError,
+    CorruptIndexError,
+    IndexOverflowError,
+)
+from kafkascan.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
+from kafkascan.io.atomic_files import AtomicFile
+
+IndexEntries: TypeAlias = "NDArray[np.void]"
+"""Array of `OFFSET_INDEX_ENTRY`, `TIME_INDEX_ENTRY` or `TRANSACTION_INDEX_ENTRY`, shape (n,)."""
+
+DEFAULT_INTERVAL_BYTES = 4096
+"""Kafka's ``index.interval.bytes``."""
+
+_LARGEST_INTERVAL = 2**63 - 1
+_DTYPES = {
+    "index": OFFSET_INDEX_ENTRY,
+    "timeindex": TIME_INDEX_ENTRY,
+    "txnindex": TRANSACTION_INDEX_ENTRY,
+}
+
+
+def build_offset_index(
+    batches: BatchTable, /, *, base_offset: int, interval_bytes: int = DEFAULT_INTERVAL_BYTES
+) -> IndexEntries:
+    """
+    Build the entries of a ``.index`` file, as Kafka's recovery would.
+
+    Parameters
+    ----------
+    batches : array of BATCH_DTYPE, shape (n,)
+        All batches of a segment, in file order.
+    base_offset : int
+        Of the segment, as in its file name.
+    interval_bytes : int, default 4096
+        Kafka's ``index.interval.bytes``: there are more bytes than this between entries.
+
+    Returns
+    -------
+    ndarray of OFFSET_INDEX_ENTRY
+        ``entries.tobytes()`` is the file.
+
+    Raises
+    ------
+    IndexOverflowError
+        If an offset is below the segment's base offset, or an offset or position exceeds the
+        start of the segment by 2**31 or more.
+    BatchTableError
+        If offsets do not ascend.
+    ValueError
+        If `interval_bytes` is negative, or needs more than 64 bits.
+
+    Notes
+    -----
+    ``LogSegment.recover``. A broker that appends writes the same entries, unless it restarts in
+    the middle of a segment, or appends several batches together (before KAFKA-806).
+    """
+    return build_indexes(batches, base_offset, interval_bytes)[0]
+
+
+def build_time_index(
+    batches: BatchTable, /, *, base_offset: int, interval_bytes: int = DEFAULT_INTERVAL_BYTES
+) -> IndexEntries:
+    """
+    Build the entries of a ``.timeindex`` file, as Kafka's recovery would.
+
+    Parameters
+    ----------
+    batches, base_offset, interval_bytes
+        See `build_offset_index`.
+
+    Returns
+    -------
+    ndarray of TIME_INDEX_ENTRY
+        Including the entry that is added when a segment is closed.
+
+    Raises
+    ------
+    As `build_offset_index`.
+    """
+    return build_indexes(batches, base_offset, interval_bytes)[1]
+
+
+def require_interval_bytes(interval_bytes: int) -> int:
+    """Return `interval_bytes`; raise `ValueError` if it is negative or needs more than 64 bits."""
+    if interval_bytes < 0:
+        raise ValueError("interval_bytes must not be negative")
+    if interval_bytes > _LARGEST_INTERVAL:
+        raise ValueError(f"interval_bytes {interval_bytes} needs more than 64 bits")
+    return interval_bytes
+
+
+def build_indexes(
+    batches: BatchTable, base_offset: int, interval_bytes: int, path: str | None = None
+) -> tuple[IndexEntries, IndexEntries]:
+    """
+    Build the entries of both indexes; as `build_offset_index` and `build_time_index`.
+
+    Errors contain the `path` of the log if it is given.
+    """
+    batches = require_batch_table(batches)
+    require_interval_bytes(interval_bytes)
+    offsets = np.empty((len(batches) + 1, 2), np.int64)
+    times = np.empty((len(batches) + 1, 2), np.int64)
+    status, row, offset_count, time_count = _core.build_into(
+        batches, base_offset, interval_bytes, offsets, times
+    )
+    if status != STATUS["OK"]:
+        position = None if path is None else int(batches["position"][row])
+        if status == STATUS["OFFSET_OVERFLOW"]:
+            raise IndexOverflowError(row, status, path, position)
+        raise BatchTableError(path or "<batches>", row, status, position)
+    return (
+        _entries(offsets[:offset_count], OFFSET_INDEX_ENTRY),
+        _entries(times[:time_count], TIME_INDEX_ENTRY),
+    )
+
+
+def _entries(values: NDArray[np.int64], dtype: np.dtype[Any]) -> IndexEntries:
+    entries = np.empty(len(values), dtype)
+    for column, name in enumerate(dtype.names or ()):
+        entries[name] = values[:, column]
+    return entries
+
+
+def read_index(path: str | os.PathLike[str], /) -> IndexEntries:
+    """
+    Read a ``.index``, ``.timeindex`` or ``.txnindex`` file.
+
+    Parameters
+    ----------
+    path : path
+        The kind of index is that of the suffix, which ``.deleted``, ``.cleaned`` or ``.swap``
+        may follow.
+
+    Returns
+    -------
+    ndarray of OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY or TRANSACTION_INDEX_ENTRY
+        Without the trailing zeros of a preallocated file, and without an incomplete last entry
+        of a ``.txnindex`` file.
+
+    Raises
+    ------
+    CorruptIndexError
+        If the size is not a multiple of the entry size (``OffsetIndex.sanityCheck``), or an
+        entry of aborted transactions has an unknown version (``AbortedTxn``).
+    ValueError
+        If the name has none of these suffixes.
+    OSError
+        If the file cannot be read.
+    """
+    path = Path(path)
+    _kind_of(path)  # a wrong name is reported before a missing file
+    return parse_index(path.read_bytes(), path)
+
+
+def parse_index(data: bytes, path: Path) -> IndexEntries:
+    """Parse the bytes of an index file of this name; as `read_index`."""
+    kind = _kind_of(path)
+    dtype = _DTYPES[kind]
+    whole = len(data) - len(data) % dtype.itemsize
+    if kind == "txnindex":
+        return _known_version(path, np.frombuffer(data[:whole], dtype))
+    if whole < len(data):
+        raise _corrupt_index(path, whole, "ODD_INDEX_SIZE")
+    entries = np.frombuffer(data, dtype)
+    used = len(data.rstrip(b"\0"))
+    return entries[: -(-used // dtype.itemsize)]
+
+
+def entries_of(path: Path, data: bytes) -> IndexEntries:
+    """Return bytes as entries of the kind that the file name gives."""
+    return np.frombuffer(data, _DTYPES[_kind_of(path)])
+
+
+def _known_version(path: Path, entries: IndexEntries) -> IndexEntries:
+    later = np.flatnonzero(entries["version"] != 0)
+    if len(later):
+        position = int(later[0]) * entries.itemsize
+        raise _corrupt_index(path, position, "BAD_TXN_INDEX_VERSION")
+    return entries
+
+
+def _corrupt_index(path: Path, position: int, symbol: str) -> CorruptIndexError:
+    return CorruptIndexError(str(path), position, None, SENTENCES[STATUS[symbol]], symbol)
+
+
+def _kind_of(path: Path) -> str:
+    for suffix in path.suffixes[::-1]:
+        if suffix[1:] in _DTYPES:
+            return suffix[1:]
+    raise ValueError(f"{path}: the suffix is not .index, .timeindex or .txnindex")
+
+
+def write_index(path: str | os.PathLike[str], entries: IndexEntries, /) -> None:
+    """
+    Write a ``.index``, ``.timeindex`` or ``.txnindex`` file atomically.
+
+    An existing file is replaced.
+
+    Parameters
+    ----------
+    path : path
+        The suffix must be that of the entries.
+    entries : array of OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY or TRANSACTION_INDEX_ENTRY
+
+    Raises
+    ------
+    TypeError
+        If the entries are not of the dtype that the suffix requires.
+    OSError
+        If the file cannot be written; an existing file is unchanged.
+    """
+    path = Path(path)
+    dtype = _DTYPES[_kind_of(path)]
+    if not isinstance(entries, np.ndarray) or entries.dtype != dtype or entries.ndim != 1:
+        raise TypeError(f"{path} takes a one-dimensional array of {dtype}")
+    with AtomicFile(path) as file:
+        file.stream.write(entries.tobytes())

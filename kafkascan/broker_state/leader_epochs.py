@@ -1,0 +1,72 @@
+"""Leader epochs of a log, built from its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from kafkascan.batches.columns import BatchTable, require_batch_table
+from kafkascan.broker_state.checkpoints import LeaderEpoch
+
+
+def build_leader_epochs(
+    batches: BatchTable, /, *, prior: Iterable[LeaderEpoch] = ()
+) -> list[LeaderEpoch]:
+    """
+    Build the entries of ``leader-epoch-checkpoint``, as Kafka's recovery would.
+
+    Parameters
+    ----------
+    batches : array of BATCH_DTYPE, shape (n,)
+        In log order.
+    prior : iterable of LeaderEpoch
+        Epochs of the segments before these batches, or of the file.
+
+    Returns
+    -------
+    list of LeaderEpoch
+        Ascending in both fields.
+
+    Notes
+    -----
+    ``LogSegment.recover``: a batch of magic 2 whose ``partition_leader_epoch`` exceeds the
+    last known one starts an epoch at its base offset.
+    """
+    batches = require_batch_table(batches)
+    entries = list(prior)
+    if entries and not (batches["partition_leader_epoch"] > entries[-1].epoch).any():
+        return entries
+    epochs = np.where(batches["magic"] >= 2, batches["partition_leader_epoch"], -1)
+    # An epoch can be new only where the maximum rises.
+    highest = np.maximum.accumulate(epochs) if len(epochs) else epochs
+    rises = np.flatnonzero(np.diff(highest, prepend=np.int32(-1)) > 0)
+    for epoch, offset in zip(
+        epochs[rises].tolist(), batches["base_offset"][rises].tolist(), strict=True
+    ):
+        if not entries or epoch > entries[-1].epoch:
+            assign_epoch(entries, LeaderEpoch(epoch, offset))
+    return entries
+
+
+def assign_epoch(entries: list[LeaderEpoch], new: LeaderEpoch) -> None:
+    """Add an entry; remove entries that contradict it (``LeaderEpochFileCache.assign``)."""
+    if new.epoch < 0 or new.start_offset < 0:
+        return
+    while entries and (
+        entries[-1].epoch >= new.epoch or entries[-1].start_offset >= new.start_offset
+    ):
+        entries.pop()
+    entries.append(new)
+
+
+def truncated_from_end(entries: list[LeaderEpoch], end_offset: int) -> list[LeaderEpoch]:
+    """Drop the epochs that start at or after the end of a log."""
+    return [entry for entry in entries if entry.start_offset < end_offset]
+
+
+def truncated_from_start(entries: list[LeaderEpoch], start_offset: int) -> list[LeaderEpoch]:
+    """Start the epochs at the log's start (``LeaderEpochFileCache.truncateFromStart``)."""
+    dropped = [entry for entry in entries if entry.start_offset <= start_offset]
+    kept = [entry for entry in entries if entry.start_offset > start_offset]
+    return [LeaderEpoch(dropped[-1].epoch, start_offset), *kept] if dropped else kept

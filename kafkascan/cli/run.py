@@ -1,0 +1,324 @@
+"""One run of a command: inputs, work, findings, progress, output and exit code."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.scan import BatchIterator, iter_batches
+from kafkascan.cli.inputs import SegmentInput, SegmentPaths
+from kafkascan.cli.output import RowOutput
+from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.file_names import printable
+from kafkascan.format.layout import ScanEnd
+from kafkascan.io.concurrency import require_threads
+from kafkascan.io.sources import Source
+from kafkascan.logs.log_dir import SegmentKinds
+
+EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, EXIT_UNREADABLE = 0, 1, 2, 3
+
+# A table this small is still in the CPU's cache when its batches are verified.
+_ROWS = 8192
+# Findings printed per input; the rest are counted. `batches --verify` lists all of them.
+_MAX_FINDINGS = 1000
+
+READ_ERRORS = (OSError, KafkaScanError)
+
+Result = TypeVar("Result")
+SegmentWork: TypeAlias = "Callable[[SegmentInput, Source, FindingReport], Result]"
+
+
+class Cancelled(Exception):  # noqa: N818 - not an error
+    """The user interrupted the run."""
+
+
+class FindingReport:
+    """
+    The findings of one input, and the exit code that they cause.
+
+    Parameters
+    ----------
+    advance : callable, optional
+        Receives the number of bytes that were read since the last call.
+
+    Attributes
+    ----------
+    exit_code : int
+    """
+
+    def __init__(self, advance: Callable[[int], None] = lambda size: None) -> None:
+        self.exit_code = EXIT_CLEAN
+        self._findings: list[str] = []
+        self._unlisted = 0
+        self._advance = advance
+
+    def add(self, message: str, *, is_note: bool = False) -> None:
+        """Add a finding, or a note; beyond a limit, they are only counted."""
+        if not is_note:
+            self.exit_code = max(self.exit_code, EXIT_FINDINGS)
+        if len(self._findings) < _MAX_FINDINGS:
+            self._findings.append(message)
+        else:
+            self._unlisted += 1
+
+    def add_unreadable(self, path: str, error: Exception) -> None:
+        """Add an error that prevented a file from being read or written."""
+        if isinstance(error, KafkaScanError):  # its message contains the path
+            self._findings.append(str(error))
+        else:
+            name = getattr(error, "filename", None) or path
+            self._findings.append(f"{name}: {getattr(error, 'strerror', None) or error}")
+        self.exit_code = EXIT_UNREADABLE
+
+    def take_lines(self) -> list[str]:
+        """Remove the findings, and return them as lines to print."""
+        lines = [printable(message) for message in self._findings]
+        if self._unlisted:
+            lines.append(f"… and {self._unlisted} more findings in the same file")
+        self._findings, self._unlisted = [], 0
+        return lines
+
+    def tables(self, source: Source, headers: BatchIterator) -> Iterator[BatchTable]:
+        """Yield the tables of a scan, show its progress, and add how the log ends."""
+        position = 0
+        for table in headers:
+            yield table
+            self._advance(headers.position - position)
+            position = headers.position
+        self._advance(source.size - position)
+        if headers.end is ScanEnd.CORRUPT:
+            self.add(f"{headers.error}; {headers.trailing_bytes} bytes are unreadable")
+        elif headers.end is not ScanEnd.CLEAN:
+            self.add(
+                f"{source.path}: position {headers.position}:"
+                f" {headers.trailing_bytes} bytes after the last batch [{headers.end}]"
+            )
+
+
+def scan(source: Source) -> BatchIterator:
+    """Return a scan of batch headers that stops at damage; see `FindingReport.tables`."""
+    return iter_batches(source, rows=_ROWS, on_corrupt="stop")
+
+
+class Run:
+    """
+    One run of a command.
+
+    An input that cannot be read becomes a line on stderr, and the run continues with the next
+    one. Findings are printed to stderr, a line each; rows go to `output`.
+
+    Parameters
+    ----------
+    output : RowOutput
+
+    Attributes
+    ----------
+    exit_code : int
+        The highest one of all findings so far.
+    """
+
+    def __init__(self, output: RowOutput) -> None:
+        self.output = output
+        self.exit_code = EXIT_CLEAN
+        self._bar: Progress | None = None
+        self._is_cancelled = threading.Event()
+
+    # ---- inputs ------------------------------------------------------------------------------
+
+    def find_segments(
+        self, segments: SegmentPaths, include: SegmentKinds = SegmentKinds.ALL
+    ) -> list[SegmentInput]:
+        """Return the segment files that paths name; by default every file in directories."""
+        report = FindingReport()
+        found = segments.find(include, report.add_unreadable)
+        self.print_report(report)
+        self.output.check_against(one.path for one in found)
+        return found
+
+    # ---- work --------------------------------------------------------------------------------
+
+    def map(
+        self,
+        inputs: Sequence[SegmentInput],
+        work: SegmentWork[Result],
+        threads: int | None = None,
+    ) -> list[Result]:
+        """
+        Work on several segments concurrently, with a progress bar.
+
+        Returns
+        -------
+        list
+            The results, in the order of the inputs. Inputs that cannot be read have none.
+        """
+        results: list[Result] = []
+        with self.progress("bytes", sum(one.size for one in inputs)):
+            pool = ThreadPoolExecutor(require_threads(threads))
+            try:
+                for job in [pool.submit(self._work_on, one, work, True) for one in inputs]:
+                    found, report = job.result()
+                    self.print_report(report)
+                    results += found
+            finally:
+                # After Ctrl-C, running work stops at its next table and no other work starts.
+                self._is_cancelled.set()
+                pool.shutdown(cancel_futures=True)
+        return results
+
+    def each(
+        self, paths: Sequence[Path], work: Callable[[Path, FindingReport], Result]
+    ) -> list[Result]:
+        """
+        Work on paths one after the other.
+
+        Returns
+        -------
+        list
+            The results, in the order of the paths. Paths that cannot be read have none.
+        """
+        self.output.check_against(paths)
+        results: list[Result] = []
+        for path in paths:
+            report = FindingReport()
+            try:
+                results.append(work(path, report))
+            except READ_ERRORS as error:
+                report.add_unreadable(str(path), error)
+            self.print_report(report)
+        return results
+
+    def stream(
+        self, one: SegmentInput, read: Callable[[Source, FindingReport], Iterator[Result]]
+    ) -> Iterator[Result]:
+        """
+        Yield the results of `read` for one segment, up to the first error.
+
+        The source is not closed, as results may be views into it.
+        """
+        report = FindingReport(self._advance)
+        try:
+            source = one.open()
+            yield from read(source, report)
+            one.release(source)
+        except READ_ERRORS as error:
+            report.add_unreadable(str(one.path), error)
+        self.print_report(report)
+
+    def work_on(self, one: SegmentInput, work: SegmentWork[Result]) -> Result | None:
+        """Work on one segment; None if it cannot be read."""
+        results, report = self._work_on(one, work, False)
+        self.print_report(report)
+        return results[0] if results else None
+
+    def _work_on(
+        self, one: SegmentInput, work: SegmentWork[Result], release: bool
+    ) -> tuple[list[Result], FindingReport]:
+        report = FindingReport(self._advance)
+        try:
+            with one.open() as source:
+                result = work(one, source, report)
+                if release:
+                    one.release(source)
+                return [result], report
+        except READ_ERRORS as error:
+            report.add_unreadable(str(one.path), error)
+            return [], report
+
+    # ---- findings ----------------------------------------------------------------------------
+
+    def print_report(self, report: FindingReport) -> None:
+        """Print the findings of a report, and raise the exit code to the report's."""
+        for line in report.take_lines():
+            self.print(line)
+        self.exit_code = max(self.exit_code, report.exit_code)
+
+    def raise_exit_code(self, code: int) -> None:
+        """Raise the exit code; a lower one changes nothing."""
+        self.exit_code = max(self.exit_code, code)
+
+    def print(self, line: str) -> None:
+        """Print a line to stderr, above the progress bar."""
+        if self._bar is None or self._bar.disable:
+            print(line, file=sys.stderr)
+        else:
+            self._bar.console.print(
+                line, markup=False, highlight=False, emoji=False, soft_wrap=True
+            )
+
+    # ---- progress ----------------------------------------------------------------------------
+
+    @contextmanager
+    def progress(
+        self, unit: str, total: int | None = None, *, is_shown: bool = True
+    ) -> Iterator[None]:
+        """
+        Show a progress bar while the context lasts, if stderr is a terminal.
+
+        Parameters
+        ----------
+        unit : str
+            What is counted: ``"bytes"``, or the plural of anything else.
+        total : int, optional
+            How many there are; `show_progress` may set it later.
+        is_shown : bool, default True
+            False draws nothing on a terminal, either.
+        """
+        with _progress_bar(unit, is_shown=is_shown) as bar:
+            bar.add_task("", total=total)
+            self._bar = bar
+            try:
+                yield
+            finally:
+                self._bar = None
+
+    def show_progress(self, done: int, total: int) -> None:
+        """Set the completed and the total amount of work. Any thread may call it."""
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=done, total=total)
+
+    def _advance(self, size: int) -> None:
+        if self._is_cancelled.is_set():
+            raise Cancelled
+        if self._bar is not None:
+            self._bar.advance(self._bar.task_ids[0], size)
+
+
+def _progress_bar(unit: str, *, is_shown: bool) -> Progress:
+    """Return a bar that is drawn on stderr if stderr is a terminal."""
+    columns: tuple[ProgressColumn, ...] = (
+        (
+            TextColumn("{task.percentage:>3.0f} %"),
+            BarColumn(),
+            DownloadColumn(binary_units=True),
+            TransferSpeedColumn(),
+        )
+        if unit == "bytes"
+        else (TextColumn(unit), BarColumn(), MofNCompleteColumn())
+    )
+    return Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=Console(stderr=True, emoji=False),
+        transient=True,
+        disable=not (is_shown and sys.stderr.isatty()),
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )

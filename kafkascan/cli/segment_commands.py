@@ -1,0 +1,267 @@
+"""Commands about segment files: info, verify, batches."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+import kafkascan as ks
+from kafkascan.batches.arrow import NAMED_CODES
+from kafkascan.batches.columns import BatchTable, require_columns
+from kafkascan.batches.scan import BatchIterator
+from kafkascan.cli.inputs import SEGMENT_COLUMNS, SegmentInput, SegmentPaths
+from kafkascan.cli.output import Columns
+from kafkascan.cli.run import FindingReport, Run, scan
+from kafkascan.cli.shared_options import THREADS, Time, with_run, with_segments
+
+INFO_COLUMNS = (
+    *SEGMENT_COLUMNS, "size", "batches", "records", "uncounted_batches", "first_offset",
+    "last_offset", "min_timestamp", "max_timestamp", "codecs", "magics", "end", "trailing_bytes",
+)  # fmt: skip
+VERIFY_COLUMNS = (
+    *SEGMENT_COLUMNS, "size", "batches", "bad_checksums", "end", "valid_bytes", "trailing_bytes",
+)  # fmt: skip
+BATCH_COLUMNS = (
+    "position", "base_offset", "last_offset", "records_count", "size_in_bytes", "magic",
+    "compression_type", "max_timestamp", "timestamp_type", "producer_id", "producer_epoch",
+    "base_sequence", "partition_leader_epoch", "is_transactional", "is_control",
+)  # fmt: skip
+CRC_COLUMN = "crc_is_valid"
+LISTED_COLUMNS = (*SEGMENT_COLUMNS, *ks.batches.COLUMN_NAMES, CRC_COLUMN)
+
+
+# ---- info and verify -------------------------------------------------------------------------
+
+
+@click.command()
+@with_segments
+@with_run()
+@THREADS
+def info(run: Run, segments: SegmentPaths, threads: int | None) -> None:
+    """Summarize segment files from their batch headers.
+
+    Prints a row per file: its size, batches, records, offsets, timestamps, codecs, message
+    formats (magics), and how it ends. uncounted_batches counts compressed messages of old
+    formats, whose headers do not contain the number of records.
+    """
+
+    def summarize(one: SegmentInput, source: ks.Source, report: FindingReport) -> dict[str, Any]:
+        summary = ks.batches.BatchSummary()
+        headers = scan(source)
+        for table in report.tables(source, headers):
+            summary.add(table)
+        counts = {"codecs": dict(summary.codecs), "magics": dict(summary.magics)}
+        return one.labels | vars(summary) | counts | _ending(source, headers)
+
+    rows = run.map(run.find_segments(segments), summarize, threads)
+    run.output.write_rows(INFO_COLUMNS, rows)
+
+
+@click.command()
+@with_segments
+@with_run()
+@THREADS
+def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
+    """Verify the checksum of every batch in segment files.
+
+    Prints a row per file: its batches, how many of them have a wrong checksum, and how the
+    file ends. Each wrong checksum is also a line on stderr.
+    """
+
+    def count_bad(one: SegmentInput, source: ks.Source, report: FindingReport) -> dict[str, Any]:
+        counts = {"batches": 0, "bad_checksums": 0}
+        headers = scan(source)
+        for table in report.tables(source, headers):
+            are_valid = ks.verify_crcs(source, table, threads=1)
+            _add_bad_checksums(report, source.path, table, are_valid)
+            counts["batches"] += len(table)
+            counts["bad_checksums"] += len(table) - int(are_valid.sum())
+        return one.labels | counts | _ending(source, headers)
+
+    rows = run.map(run.find_segments(segments), count_bad, threads)
+    run.output.write_rows(VERIFY_COLUMNS, rows)
+
+
+def _ending(source: ks.Source, headers: BatchIterator) -> dict[str, Any]:
+    return {
+        "size": source.size,
+        "end": str(headers.end),
+        "valid_bytes": headers.valid_bytes,
+        "trailing_bytes": headers.trailing_bytes,
+    }
+
+
+def _add_bad_checksums(
+    report: FindingReport, path: str, rows: BatchTable, are_valid: NDArray[np.bool_]
+) -> None:
+    for batch in rows[~are_valid] if not are_valid.all() else ():
+        report.add(
+            f"{path}: position {batch['position']} (base_offset {batch['base_offset']}):"
+            f" the stored checksum {batch['crc']} does not match the bytes [BAD_CRC]"
+        )
+
+
+# ---- batches ---------------------------------------------------------------------------------
+
+
+class ColumnList(click.ParamType["tuple[str, ...]"]):
+    """Batch column names separated by commas, or ``all``."""
+
+    name = "columns"
+
+    def convert(self, value: Any, param: Any, context: Any) -> tuple[str, ...]:
+        """Return the names; an unknown one is an error."""
+        if not isinstance(value, str):
+            return tuple(value)
+        names = (
+            ks.batches.COLUMN_NAMES if value == "all" else tuple(dict.fromkeys(value.split(",")))
+        )
+        try:
+            require_columns([name for name in names if name not in LISTED_COLUMNS])
+        except ValueError as error:
+            self.fail(str(error), param, context)
+        return names
+
+
+class BatchFilter(NamedTuple):
+    """Conditions on batches; None means no limit."""
+
+    from_offset: int | None
+    to_offset: int | None
+    from_time: int | None
+    to_time: int | None
+
+    def select(self, table: BatchTable) -> BatchTable:
+        """Return the batches that meet the conditions."""
+        mask = ks.batches.select_offsets(table, self.from_offset, self.to_offset)
+        mask &= ks.batches.select_times(table, self.from_time, self.to_time)
+        return table if mask.all() else table[mask]
+
+
+@click.command()
+@with_segments
+@with_run(rows="batches")
+@click.option(
+    "--columns", type=ColumnList(), default=BATCH_COLUMNS, show_default=", ".join(BATCH_COLUMNS),
+    help="Columns to show, separated by commas, or 'all'. Known columns:"
+    f" {', '.join(LISTED_COLUMNS)}.",
+)  # fmt: skip
+@click.option("--head", type=click.IntRange(min=0), metavar="N", help="Show the first N batches.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Show the last N batches.")
+@click.option("--from-offset", type=int, metavar="OFFSET",
+              help="Skip batches that end before OFFSET.")  # fmt: skip
+@click.option("--to-offset", type=int, metavar="OFFSET",
+              help="Skip batches that start at OFFSET or after it.")  # fmt: skip
+@click.option("--from-time", type=Time(), help="Skip batches with a max_timestamp before TIME.")
+@click.option("--to-time", type=Time(),
+              help="Skip batches with a max_timestamp of TIME or later.")  # fmt: skip
+@click.option(
+    "--verify", is_flag=True,
+    help=f"Verify the checksums of the shown batches; adds the column {CRC_COLUMN}.",
+)  # fmt: skip
+def batches(
+    run: Run,
+    segments: SegmentPaths,
+    columns: tuple[str, ...],
+    head: int | None,
+    tail: int | None,
+    verify: bool,
+    **conditions: int | None,
+) -> None:
+    """List the batches of segment files, a row per batch header.
+
+    --head and --tail apply last, to the selected batches of all PATHS together. If there are
+    several files, the columns topic, partition and segment come first.
+    """
+    if head is not None and tail is not None:
+        raise click.UsageError("--head and --tail cannot be combined")
+    inputs = run.find_segments(segments)
+    if len(inputs) > 1:
+        columns = tuple(dict.fromkeys((*SEGMENT_COLUMNS, *columns)))
+    if verify:
+        columns = tuple(dict.fromkeys((*columns, CRC_COLUMN)))
+    found = _select(run, inputs, BatchFilter(**conditions))
+    if head is not None:
+        found = _first_rows(found, head)
+    if tail is not None:
+        found = _last_rows(found, tail)
+    total = sum(one.size for one in inputs)
+    # On a terminal, the rows show the progress.
+    with (
+        run.progress("bytes", total, is_shown=not sys.stdout.isatty()),
+        run.output.open(columns) as writer,
+    ):
+        for one, rows in found:
+            writer.write(_to_columns(run, one, rows, columns))
+
+
+Selected = Iterator[tuple[SegmentInput, BatchTable]]
+
+
+def _select(run: Run, inputs: Iterable[SegmentInput], conditions: BatchFilter) -> Selected:
+    """Yield the batches of all inputs that meet the conditions."""
+
+    def read(source: ks.Source, report: FindingReport) -> Iterator[BatchTable]:
+        return report.tables(source, scan(source))
+
+    for one in inputs:
+        for table in run.stream(one, read):
+            yield one, conditions.select(table)
+
+
+def _first_rows(found: Selected, count: int) -> Selected:
+    """Yield the first rows, and read no further."""
+    if count == 0:
+        return
+    for one, rows in found:
+        yield one, rows[:count]
+        count -= len(rows)
+        if count <= 0:
+            return
+
+
+def _last_rows(found: Selected, count: int) -> Selected:
+    """Yield the last rows."""
+    kept: deque[tuple[SegmentInput, BatchTable]] = deque()
+    surplus = -count
+    for one, rows in found:
+        kept.append((one, rows))
+        surplus += len(rows)
+        while kept and len(kept[0][1]) <= surplus:
+            surplus -= len(kept.popleft()[1])
+    for one, rows in kept:
+        yield one, rows[max(0, surplus) :]
+        surplus = 0
+
+
+def _to_columns(run: Run, one: SegmentInput, rows: BatchTable, names: Sequence[str]) -> Columns:
+    columns: dict[str, list[Any]] = {}
+    for name in names:
+        if name in SEGMENT_COLUMNS:
+            columns[name] = [one.labels[name]] * len(rows)
+        elif name == CRC_COLUMN:
+            columns[name] = _verify_rows(run, one, rows)
+        elif name in NAMED_CODES:
+            codes = ks.batches.column(rows, name).tolist()
+            columns[name] = [NAMED_CODES[name][0].name_of(code) for code in codes]
+        else:
+            columns[name] = ks.batches.column(rows, name).tolist()
+    return columns
+
+
+def _verify_rows(run: Run, one: SegmentInput, rows: BatchTable) -> list[bool | None]:
+    """Return a verdict per row; None if the file can no longer be read."""
+
+    def verify(one: SegmentInput, source: ks.Source, report: FindingReport) -> NDArray[np.bool_]:
+        are_valid = ks.verify_crcs(source, rows)
+        _add_bad_checksums(report, source.path, rows, are_valid)
+        return are_valid
+
+    are_valid = run.work_on(one, verify)
+    return [None] * len(rows) if are_valid is None else are_valid.tolist()

@@ -1,0 +1,188 @@
+"""Options that several commands share, each declared once."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import click
+
+from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.cli.inputs import SegmentPaths
+from kafkascan.cli.output import FORMATS, RowOutput
+from kafkascan.cli.run import Run
+
+Command: TypeAlias = Callable[..., Any]
+Decorator: TypeAlias = Callable[[Command], Command]
+
+
+class Time(click.ParamType["int"]):
+    """A point in time: milliseconds since the epoch, or ISO 8601 (UTC without a zone)."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: Any, context: Any) -> int:
+        """Return milliseconds since the epoch."""
+        if isinstance(value, int):
+            return value
+        with contextlib.suppress(ValueError):
+            return int(value)
+        try:
+            time = datetime.datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither milliseconds nor an ISO 8601 time", param, context)
+        time = time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
+        return round(time.timestamp() * 1000)
+
+
+class InputPath(click.ParamType["Path"]):
+    """A path. An empty path, such as from an unset variable, is an error."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: Any, context: Any) -> Path:
+        """Return the path."""
+        if value == "":
+            self.fail("the path is empty", param, context)
+        return Path(value)
+
+
+def declare(command: Command, *options: Decorator) -> Command:
+    """Apply decorators; the help text lists them in this order."""
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+# ---- inputs of a command ---------------------------------------------------------------------
+
+_FILES_HELP = """
+PATHS are segment files, partition directories, data directories, or tar archives of
+directories. In directories and archives, every segment file is read, including .deleted,
+.cleaned, .swap and .checkpoint files.
+"""
+_LOGS_HELP = """
+PATHS are segment files, partition directories, data directories, or tar archives of
+directories. In directories and archives, only the segments that a broker would load are read.
+"""
+
+PATH = click.argument("path", type=InputPath())
+PATHS = click.argument("paths", nargs=-1, required=True, type=InputPath())
+
+_MEMORY_MAP = click.option(
+    "--memory-map/--no-memory-map", default=True, show_default=True,
+    help="Map files into memory, or read them in chunks.",
+)  # fmt: skip
+_DROP_CACHE = click.option(
+    "--drop-cache", is_flag=True,
+    help="Drop each file from the page cache after reading it. Meant for cold backups: a broker"
+    " that serves the same files would have to read them from disk again.",
+)  # fmt: skip
+
+
+def with_segments(command: Command) -> Command:
+    """Declare the options of a command that reads segment files, passed as `SegmentPaths`."""
+
+    @functools.wraps(command)
+    def call(paths: Sequence[Path], memory_map: bool, drop_cache: bool, **arguments: Any) -> None:
+        command(segments=SegmentPaths(list(paths), memory_map, drop_cache), **arguments)
+
+    extend_help(call, _FILES_HELP)
+    return declare(call, PATHS, _MEMORY_MAP, _DROP_CACHE)
+
+
+def with_logs(command: Command) -> Command:
+    """Declare the paths of a command that reads whole logs, passed as ``paths``."""
+    extend_help(command, _LOGS_HELP)
+    return PATHS(command)
+
+
+def extend_help(command: Command, paragraph: str) -> None:
+    """Append a paragraph to the help text of a command."""
+    command.__doc__ = f"{inspect.cleandoc(command.__doc__ or '')}\n{paragraph}"
+
+
+# ---- where it writes rows --------------------------------------------------------------------
+
+
+def with_run(*, parquet: bool = False, to_file: bool = False, rows: str = "rows") -> Decorator:
+    """
+    Declare the options of a command that writes rows; it gets a `Run` and exits with its code.
+
+    Parameters
+    ----------
+    parquet : bool, default False
+        Offer Parquet as a format, which needs `to_file`.
+    to_file : bool, default False
+        Offer to write to a file.
+    rows : str
+        What the help text calls the rows.
+    """
+    formats = (*FORMATS, "parquet") if parquet else FORMATS
+    options = [
+        click.option(
+            "--format", "output_format", type=click.Choice(formats), default="table",
+            show_default=True,
+            help=f"Output format of the {rows}. In csv, text that a spreadsheet would evaluate"
+            " as a formula gets a leading apostrophe.",
+        )
+    ]  # fmt: skip
+    if to_file:
+        options.append(
+            click.option(
+                "--output", "output_file", type=InputPath(), metavar="FILE",
+                help="Write to FILE instead of stdout (atomically)."
+                + (" Required for parquet." if parquet else ""),
+            )
+        )  # fmt: skip
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def call(output_format: str, output_file: Path | None = None, **arguments: Any) -> None:
+            target = RowOutput(output_format, output_file)
+            target.check()
+            run = Run(target)
+            command(run=run, **arguments)
+            click.get_current_context().exit(run.exit_code)
+
+        return declare(call, *options)
+
+    return decorate
+
+
+# ---- the rest --------------------------------------------------------------------------------
+
+THREADS = click.option(
+    "--threads", type=click.IntRange(min=1), metavar="N", show_default="CPU count",
+    help="Number of threads.",
+)  # fmt: skip
+NOW = click.option(
+    "--now", "now_ms", type=Time(), help="Evaluate ages relative to TIME instead of now."
+)
+TIMEOUT = click.option(
+    "--timeout-ms", type=click.IntRange(min=0), metavar="MS", default=900_000, show_default=True,
+    help="Report transactions that are open for more than MS milliseconds as hanging. Set it to"
+    " the broker's transaction.max.timeout.ms.",
+)  # fmt: skip
+VERIFY = click.option(
+    "--verify/--no-verify", default=True, show_default=True,
+    help="Verify the checksums of all batches, or read batch headers only.",
+)  # fmt: skip
+JSON_REPORT = click.option(
+    "--report", type=InputPath(), metavar="FILE", help="Write the complete result to FILE as JSON."
+)
+
+
+def interval_bytes(default: str | None = None) -> Decorator:
+    """Declare --interval-bytes; `default` describes a default that depends on the input."""
+    return click.option(
+        "--interval-bytes", type=click.IntRange(0, 2**31 - 1), metavar="BYTES",
+        default=DEFAULT_INTERVAL_BYTES if default is None else None,
+        show_default=True if default is None else default,
+        help="Bytes of log between two index entries: the broker's index.interval.bytes.",
+    )  # fmt: skip

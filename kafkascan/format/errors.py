@@ -1,0 +1,315 @@
+"""Exceptions, and the conversion of statuses into exceptions.
+
+Every exception is a `KafkaScanError` and also the built-in exception that it resembles. The
+details of an error are attributes; its message contains file, byte position and reason, and
+ends with a greppable symbol.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkascan._core import layout as _layout
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Error = TypeVar("Error", bound=BaseException)
+
+SYMBOLS: dict[int, str] = {number: symbol for symbol, number, _ in _layout.statuses}
+SENTENCES: dict[int, str] = {number: sentence for _, number, sentence in _layout.statuses}
+STATUS: dict[str, int] = {symbol: number for symbol, number, _ in _layout.statuses}
+
+
+class KafkaScanError(Exception):
+    """Base of every exception that kafkascan defines."""
+
+
+class CorruptLogError(KafkaScanError, ValueError):
+    """
+    The bytes of a log do not have the format that Kafka writes.
+
+    Attributes
+    ----------
+    path : str
+        The file, or a description of the bytes in memory.
+    position : int
+        Byte position in the source.
+    base_offset : int or None
+        The base offset field of the batch; None if the bytes end before it.
+    reason : str
+    symbol : str
+        The greppable name of the reason, such as ``BAD_LENGTH``.
+    """
+
+    def __init__(
+        self, path: str, position: int, base_offset: int | None, reason: str, symbol: str
+    ) -> None:
+        super().__init__(path, position, base_offset, reason, symbol)
+        self.path = path
+        self.position = position
+        self.base_offset = base_offset
+        self.reason = reason
+        self.symbol = symbol
+
+    def __str__(self) -> str:
+        batch = "" if self.base_offset is None else f" (base_offset {self.base_offset})"
+        return f"{self.path}: position {self.position}{batch}: {self.reason} [{self.symbol}]"
+
+
+class CorruptBatchError(CorruptLogError):
+    """A batch header is damaged."""
+
+
+class UnsupportedMagicError(CorruptBatchError):
+    """The magic byte is not 0, 1 or 2: damage, or a future format."""
+
+
+class InvalidRecordError(CorruptBatchError):
+    """Records contradict their batch header, or cannot be decompressed."""
+
+
+class UnsupportedCompressionError(CorruptBatchError):
+    """The format of the batch does not support the codec."""
+
+
+class ChecksumMismatchError(CorruptBatchError):
+    """The stored checksum of a batch differs from the checksum of its bytes."""
+
+
+class CorruptIndexError(CorruptLogError):
+    """Kafka would reject the index file."""
+
+
+class CorruptSnapshotError(CorruptLogError):
+    """Kafka would reject the producer snapshot."""
+
+
+class CorruptCheckpointError(CorruptLogError):
+    """Kafka would reject the checkpoint or metadata file."""
+
+
+class IndexOverflowError(KafkaScanError, OverflowError):
+    """
+    The offset or position of a batch exceeds what an index of its segment can hold.
+
+    Attributes
+    ----------
+    row : int
+        Index into the batch table.
+    symbol : str
+    path : str or None
+        Path of the log, if it is known.
+    position : int or None
+        Position of the batch in that log.
+    """
+
+    def __init__(
+        self, row: int, status: int, path: str | None = None, position: int | None = None
+    ) -> None:
+        super().__init__(row, status, path, position)
+        self.row = row
+        self.symbol = SYMBOLS[status]
+        self.path = path
+        self.position = position
+        self._sentence = SENTENCES[status]
+
+    def __str__(self) -> str:
+        where = "" if self.path is None else f"{self.path}: position {self.position}: "
+        return f"{where}batches[{self.row}]: {self._sentence} [{self.symbol}]"
+
+
+class BatchTableError(KafkaScanError, ValueError):
+    """
+    A batch table does not belong to the source.
+
+    Attributes
+    ----------
+    path : str
+    row : int
+        Index into the table.
+    symbol : str
+    position : int or None
+        Position of the batch, if it is known.
+    """
+
+    def __init__(self, path: str, row: int, status: int, position: int | None = None) -> None:
+        super().__init__(path, row, status, position)
+        self.path = path
+        self.row = row
+        self.symbol = SYMBOLS[status]
+        self.position = position
+        self._sentence = SENTENCES[status]
+
+    def __str__(self) -> str:
+        where = "" if self.position is None else f"position {self.position}: "
+        return f"{self.path}: {where}batches[{self.row}]: {self._sentence} [{self.symbol}]"
+
+
+class RecordInputError(KafkaScanError, ValueError):
+    """
+    Kafka's format cannot represent the record, or Kafka's writers would reject it.
+
+    Attributes
+    ----------
+    record : int
+        Index of the record in the input.
+    symbol : str
+    """
+
+    def __init__(self, record: int, status: int) -> None:
+        super().__init__(record, status)
+        self.record = record
+        self.symbol = SYMBOLS[status]
+        self._sentence = SENTENCES[status]
+
+    def __str__(self) -> str:
+        return f"records[{self.record}]: {self._sentence} [{self.symbol}]"
+
+
+class SourceReadError(KafkaScanError, OSError):
+    """
+    Bytes that existed when the source was opened can no longer be read.
+
+    The file was truncated while it was being read, or its disk failed.
+
+    Attributes
+    ----------
+    path : str
+    position : int
+        Position of a byte that could not be read.
+    """
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(errno.EIO, reason)
+        self.filename = path
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: position {self.position}: {self.reason} [SOURCE_FAULT]"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.position, self.reason)
+
+
+class RewriteError(KafkaScanError, RuntimeError):
+    """The rewritten log failed verification; the original is unchanged."""
+
+
+class LogDirInUseError(KafkaScanError, BlockingIOError):
+    """
+    A running broker holds the lock of the data directory.
+
+    Attributes
+    ----------
+    path : str
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.EAGAIN, "a running broker holds its lock")
+        self.filename = path
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: a running broker holds its lock [LOG_DIR_IN_USE]"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path,)
+
+
+class ArchiveError(KafkaScanError, OSError):
+    """
+    A tar archive cannot be read without unpacking it.
+
+    Attributes
+    ----------
+    path : str
+    position : int
+    reason : str
+    """
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(errno.EINVAL, reason)
+        self.filename = path
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: position {self.position}: {self.reason} [BAD_ARCHIVE]"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.position, self.reason)
+
+
+class SourceInUseError(KafkaScanError, BufferError):
+    """A source cannot be closed while a view of its bytes exists."""
+
+
+def corrupt_batch_error(status: int, path: str, position: int, header: bytes) -> CorruptBatchError:
+    """
+    Return the error for a damaged batch header.
+
+    Parameters
+    ----------
+    status : int
+        Status of the walk.
+    path : str
+    position : int
+    header : bytes
+        The first 17 bytes at the position, which end with the magic byte.
+    """
+    wire = {name: offset for name, _, offset in _layout.batch_header}
+    length_at, magic_at = wire["batch_length"], wire["magic"]
+    base_offset = int.from_bytes(header[:length_at], "big", signed=True)
+    length = int.from_bytes(header[length_at : length_at + 4], "big", signed=True)
+    magic = int.from_bytes(header[magic_at : magic_at + 1], "big", signed=True)
+    if status == STATUS["BAD_MAGIC"]:
+        return UnsupportedMagicError(
+            path, position, base_offset, f"magic {magic} is not 0, 1 or 2", SYMBOLS[status]
+        )
+    known_magic = 0 <= magic < len(_layout.min_lengths)
+    minimum = _layout.min_lengths[magic] if known_magic else _layout.min_lengths[0]
+    reason = f"batch_length {length} is below {minimum}"
+    return CorruptBatchError(path, position, base_offset, reason, SYMBOLS[status])
+
+
+def detached(error: Error) -> Error:
+    """
+    Return an error without its traceback and causes.
+
+    Their frames would keep views of the source alive.
+    """
+    error.__cause__ = error.__context__ = error.__traceback__ = None
+    return error
+
+
+_BATCH_ERRORS: dict[str, type[CorruptBatchError]] = {
+    "UNSUPPORTED_COMPRESSION": UnsupportedCompressionError,
+    "CHECKSUM_MISMATCH": ChecksumMismatchError,
+}
+
+
+def record_error(
+    status: int | str, path: str, batch: np.void, detail: str = ""
+) -> CorruptBatchError:
+    """
+    Return the error for damaged records of a batch.
+
+    Parameters
+    ----------
+    status : int or str
+        Number or symbol of the status.
+    path : str
+    batch : row of BATCH_DTYPE
+    detail : str
+        Added to the sentence of the status.
+    """
+    number = STATUS[status] if isinstance(status, str) else status
+    symbol = SYMBOLS[number]
+    reason = f"{SENTENCES[number]}: {detail}" if detail else SENTENCES[number]
+    kind = _BATCH_ERRORS.get(symbol, InvalidRecordError)
+    return kind(path, int(batch["position"]), int(batch["base_offset"]), reason, symbol)

@@ -1,0 +1,95 @@
+"""Parse and build the names of segment files and their side files."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# Kafka writes 20 digits (LogFileUtils.filenamePrefixFromOffset); fewer are accepted.
+_NAME = re.compile(
+    r"""(?:(?P<base>\d+)(?:-(?P<epoch>\d+))?|bootstrap)
+        \.(?P<kind>log|checkpoint)
+        (?P<state>\.deleted|\.cleaned|\.swap|\.part)?""",
+    re.VERBOSE,
+)
+
+INDEX_KINDS = ("index", "timeindex", "txnindex", "snapshot")
+
+
+@dataclass(frozen=True)
+class SegmentName:
+    """
+    The parts of the name of a segment file.
+
+    Attributes
+    ----------
+    base_offset : int or None
+        Smallest offset that the segment may contain; for a KRaft snapshot, the offset after
+        its last one. None for ``bootstrap.checkpoint``.
+    epoch : int or None
+        Leader epoch of a KRaft snapshot.
+    kind : str
+        ``log`` or ``checkpoint`` (a KRaft snapshot, which consists of batches, too).
+    state : str or None
+        ``deleted``, ``cleaned``, ``swap`` or ``part`` for a file that is being removed or added.
+    """
+
+    base_offset: int | None
+    epoch: int | None
+    kind: str
+    state: str | None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a broker reads the file as part of the log."""
+        return self.state is None and self.kind == "log"
+
+
+def parse_segment_name(name: str) -> SegmentName | None:
+    """Return the parts of a file name, or None if it is not the name of a segment."""
+    # Most files of a log are not segments: a quick check avoids the regular expression.
+    match = _NAME.fullmatch(name) if ".log" in name or ".checkpoint" in name else None
+    if match is None:
+        return None
+    base, epoch, kind, state = match["base"], match["epoch"], match["kind"], match["state"]
+    is_snapshot = kind == "checkpoint"
+    if (epoch is not None) != (is_snapshot and base is not None) or (
+        base is None and not is_snapshot
+    ):
+        return None
+    return SegmentName(
+        base_offset=None if base is None else int(base),
+        epoch=None if epoch is None else int(epoch),
+        kind=kind,
+        state=None if state is None else state[1:],
+    )
+
+
+def sibling_name(name: str, kind: str) -> str | None:
+    """
+    Return the name of a side file of a segment.
+
+    Parameters
+    ----------
+    name : str
+        Name of the segment file.
+    kind : str
+        One of `INDEX_KINDS`.
+
+    Returns
+    -------
+    str or None
+        None if the name is not the name of a log segment.
+    """
+    parsed = parse_segment_name(name)
+    if parsed is None or parsed.kind != "log":
+        return None
+    prefix, _, suffix = name.partition(".log")
+    return f"{prefix}.{kind}{suffix}"
+
+
+def printable(text: str) -> str:
+    """Return a text with escaped control characters, for names from untrusted sources."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

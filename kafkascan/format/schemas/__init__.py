@@ -1,0 +1,1 @@
+"""Kafka's generated messages: decoder, encoder, and the messages that logs contain."""

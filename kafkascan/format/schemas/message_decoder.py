@@ -1,0 +1,236 @@
+"""Decode Kafka's generated messages by their schemas.
+
+The encoding is the one of ``MessageDataGenerator`` and ``MessageUtil``: big-endian numbers; sizes
+as int16 or int32, or, in the flexible versions of KIP-482, as unsigned varints of the size plus
+one; tagged fields at the end of every structure.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+class SchemaError(ValueError):
+    """The bytes do not encode the message; the error text contains the reason and position."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """A list of values of one type."""
+
+    element: Type
+
+
+@dataclass(frozen=True)
+class Field:
+    """
+    One field of a structure.
+
+    Attributes
+    ----------
+    name : str
+        Kafka's name, in snake case.
+    type : str, Array or Schema
+        A number (``int8`` … ``uint32``, ``float64``), ``bool``, ``uuid``, ``string`` or
+        ``bytes``; a list; a structure.
+    since, until : int
+        First and last version that have the field.
+    nullable_since : int or None
+        First version in which the field may be null.
+    tag : int or None
+        Number of a tagged field; tagged fields follow the others and are optional.
+    default : object
+        Value of a field that is left out, or that the version does not have.
+    """
+
+    name: str
+    type: Type
+    since: int = 0
+    until: int = 2**15
+    nullable_since: int | None = None
+    tag: int | None = None
+    default: object = None
+
+    def is_in(self, version: int) -> bool:
+        """Whether a version has the field."""
+        return self.since <= version <= self.until
+
+    def is_nullable(self, version: int) -> bool:
+        """Whether a version allows a null."""
+        return self.nullable_since is not None and version >= self.nullable_since
+
+
+@dataclass(frozen=True)
+class Schema:
+    """
+    A structure.
+
+    Attributes
+    ----------
+    name : str
+    fields : tuple of Field
+    flexible_since : int
+        First version with the compact encoding and tagged fields.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    flexible_since: int = 2**15
+
+
+Type = str | Array | Schema
+
+NUMBERS: dict[str, struct.Struct] = {
+    name: struct.Struct(">" + code)
+    for name, code in {
+        "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
+        "float64": "d", "bool": "?",
+    }.items()
+}  # fmt: skip
+"""Numeric types and their encodings."""
+
+_MAX_UVARINT_SIZE = 5
+
+
+def decode(schema: Schema, data: bytes, version: int) -> dict[str, Any]:
+    """
+    Decode a message.
+
+    Parameters
+    ----------
+    schema : Schema
+    data : bytes
+        Trailing bytes are ignored, as by Kafka's classes.
+    version : int
+
+    Returns
+    -------
+    dict
+        Values by field name. Structures are dicts, lists are lists, ids are `uuid.UUID`. A
+        field that the version does not have has its default.
+
+    Raises
+    ------
+    SchemaError
+    """
+    message, _ = decode_prefix(schema, data, version)
+    return message
+
+
+def decode_prefix(schema: Schema, data: bytes, version: int) -> tuple[dict[str, Any], int]:
+    """Decode a message; return it and its encoded size."""
+    reader = _Reader(data, version, is_flexible=version >= schema.flexible_since)
+    return reader.structure(schema), reader.at
+
+
+class _Reader:
+    def __init__(self, data: bytes, version: int, *, is_flexible: bool) -> None:
+        self.data = data
+        self.version = version
+        self.is_flexible = is_flexible
+        self.at = 0
+
+    def structure(self, schema: Schema) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        tagged: dict[int, Field] = {}
+        for field in schema.fields:
+            found[field.name] = field.default
+            if not field.is_in(self.version):
+                continue
+            if field.tag is not None:
+                tagged[field.tag] = field
+            else:
+                found[field.name] = self.value(field)
+        if self.is_flexible:
+            self.tagged_section(tagged, found)
+        return found
+
+    def tagged_section(self, fields: dict[int, Field], found: dict[str, Any]) -> None:
+        for _ in range(self.uvarint("the number of tagged fields")):
+            tag, size = self.uvarint("a tag"), self.uvarint("a tagged field's size")
+            field = fields.get(tag)
+            if field is None:
+                self.take(size, f"tagged field {tag}")
+            else:
+                found[field.name] = self.tagged_value(field)
+
+    def tagged_value(self, field: Field) -> Any:
+        # A nullable structure begins with a flag.
+        if isinstance(field.type, Schema) and field.is_nullable(self.version):
+            return self.structure(field.type) if self.uvarint(field.name) else None
+        return self.value(field)
+
+    def value(self, field: Field) -> Any:
+        value = self.typed(field.type, field)
+        if value is None and not field.is_nullable(self.version):
+            raise SchemaError(f"{field.name} must not be null")
+        return value
+
+    def typed(self, kind: Type, field: Field) -> Any:
+        if isinstance(kind, Schema):
+            is_untagged_nullable = field.is_nullable(self.version) and field.type is kind
+            if is_untagged_nullable and field.tag is None and self.number("int8", field.name) < 0:
+                return None
+            return self.structure(kind)
+        if isinstance(kind, Array):
+            return self.array(kind, field)
+        if kind in NUMBERS:
+            return self.number(kind, field.name)
+        return _READ_BYTES[kind](self, field.name)
+
+    def array(self, kind: Array, field: Field) -> list[Any] | None:
+        count = self.size("int32", field.name)
+        if count is None:
+            return None
+        # Every element takes at least one byte, except for structures without fields.
+        if count > len(self.data) - self.at:
+            raise SchemaError(f"{field.name} cannot have {count} elements at byte {self.at}")
+        return [self.typed(kind.element, field) for _ in range(count)]
+
+    def number(self, kind: str, name: str) -> Any:
+        number = NUMBERS[kind]
+        return number.unpack(self.take(number.size, name))[0]
+
+    def read_uuid(self, name: str) -> uuid.UUID:
+        return uuid.UUID(bytes=self.take(16, name))
+
+    def read_string(self, name: str) -> str | None:
+        size = self.size("int16", name)
+        return None if size is None else self.take(size, name).decode("utf-8", "replace")
+
+    def read_bytes(self, name: str) -> bytes | None:
+        size = self.size("int32", name)
+        return None if size is None else self.take(size, name)
+
+    def size(self, plain_kind: str, name: str) -> int | None:
+        """Read a size or count; None for a null."""
+        size: int
+        size = self.uvarint(name) - 1 if self.is_flexible else self.number(plain_kind, name)
+        return None if size < 0 else size
+
+    def uvarint(self, name: str) -> int:
+        number = 0
+        for at in range(_MAX_UVARINT_SIZE):
+            (byte,) = self.take(1, name)
+            number |= (byte & 0x7F) << 7 * at
+            if byte < 0x80:
+                return number & 0xFFFFFFFF
+        raise SchemaError(f"{name}: varint is too long at byte {self.at}")
+
+    def take(self, size: int, name: str) -> bytes:
+        if size > len(self.data) - self.at:
+            left = len(self.data) - self.at
+            raise SchemaError(f"{name} needs {size} bytes at byte {self.at}, but {left} remain")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+
+_READ_BYTES: dict[str, Callable[[_Reader, str], Any]] = {
+    "uuid": _Reader.read_uuid,
+    "string": _Reader.read_string,
+    "bytes": _Reader.read_bytes,
+}

@@ -1,0 +1,23 @@
+"""Input and output: sources, folders, archives, atomic files, concurrency."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkascan.format.lazy_names import attach
+
+if TYPE_CHECKING:
+    from kafkascan.io.source_protocols import (
+        FileRange as FileRange,
+    )
+    from kafkascan.io.sources import (
+        Source as Source,
+    )
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        names={
+            "source_protocols": ["FileRange"],
+            "sources": ["Source"],
+        },
+    )

@@ -1,0 +1,306 @@
+"""Read log directories inside tar archives without unpacking them.
+
+A member of a tar is a range of the tar's file, and is mapped as such. A sparse member, of which
+GNU tar stores no holes, is reassembled while it is read. A compressed tar has no random access
+and is refused.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import tarfile
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkascan.format.errors import ArchiveError
+from kafkascan.io.folders import missing_file
+from kafkascan.io.source_protocols import FileRange
+from kafkascan.io.sources import Source, SourceLike
+
+_BLOCK = 512
+_MAGIC_AT = 257
+_MAGIC = b"ustar"
+_CHECKSUM = slice(148, 156)
+_COMPRESSED = {
+    b"\x1f\x8b": "gunzip",
+    b"\x28\xb5\x2f\xfd": "unzstd",
+    b"\xfd7zXZ\x00": "unxz",
+    b"BZh": "bunzip2",
+    b"\x04\x22\x4d\x18": "unlz4",
+}
+_SUFFIXES = (".tar", ".tgz", ".tzst", ".txz", ".tbz2")
+# Largest file that `read` returns; Kafka's side files are smaller.
+_LARGEST_READ = 1 << 30
+_LARGEST_FILE = (1 << 63) - 1
+# Members that describe the next member: long names, extended headers.
+_HEADERS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE,
+            tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)  # fmt: skip
+_LARGEST_HEADER = 1 << 24
+
+
+class Member(NamedTuple):
+    """
+    A file in a tar.
+
+    Attributes
+    ----------
+    start : int
+        Byte position in the tar.
+    size : int
+        Size of the file, including its holes.
+    extents : tuple of (int, int), or None
+        Positions and sizes of the stored ranges of a sparse file; None for other files.
+    """
+
+    start: int
+    size: int
+    extents: tuple[tuple[int, int], ...] | None
+
+
+def is_archive(path: Path) -> bool:
+    """
+    Return whether a file is a tar.
+
+    Raises
+    ------
+    ArchiveError
+        If it is a compressed tar.
+    OSError
+    """
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        head = file.read(_BLOCK)
+    if head[_MAGIC_AT:].startswith(_MAGIC) and _has_checksum(head):
+        return True
+    is_named_so = path.name.endswith(_SUFFIXES) or ".tar." in path.name
+    for magic, tool in _COMPRESSED.items():
+        if is_named_so and head.startswith(magic):
+            reason = f"a compressed tar cannot be read at positions; decompress it ({tool}) first"
+            raise ArchiveError(str(path), 0, reason)
+    return is_named_so and len(head) == _BLOCK
+
+
+def _has_checksum(header: bytes) -> bool:
+    """Return whether a block contains its own checksum: logs may contain the magic anywhere."""
+    try:
+        stored = tarfile.nti(header[_CHECKSUM])  # type: ignore[attr-defined]
+    except tarfile.HeaderError:
+        return False
+    return len(header) == _BLOCK and stored in tarfile.calc_chksums(header)  # type: ignore[attr-defined]
+
+
+class _CheckedInfo(tarfile.TarInfo):
+    """A header whose size is validated before the library uses it."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        is_of_header = self.type in _HEADERS
+        if self.size < 0 or (is_of_header and self.size > _LARGEST_HEADER):
+            raise tarfile.ReadError(f"size {self.size} of {self.name!r} is out of range")
+        return super()._proc_member(tar)  # type: ignore[misc,no-any-return]
+
+
+class Archive:
+    """
+    The files of a tar by folder; `open_archive` returns it.
+
+    It takes about 700 bytes of memory for each file. The tar must not change.
+
+    Attributes
+    ----------
+    path : Path
+    folders : dict of str to dict of str to Member
+        Names of folders do not end with a slash; that of the top folder is empty.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.folders: dict[str, dict[str, Member]] = {}
+
+    def add(self, info: tarfile.TarInfo) -> None:
+        """
+        Add a folder, a file or a hard link.
+
+        Raises
+        ------
+        ArchiveError
+            If the header of the file is inconsistent.
+        """
+        name = _normal(info.name)
+        folder, _, base = ("" if name == "." else name).rpartition("/")
+        if info.isdir():
+            self.folders.setdefault("" if name == "." else name, {})
+        elif info.islnk():
+            target = _normal(info.linkname).rpartition("/")
+            known = self.folders.get(target[0], {}).get(target[2])
+            if known is not None:
+                self.folders.setdefault(folder, {})[base] = known
+        elif info.isreg():
+            self.folders.setdefault(folder, {})[base] = self._member(info)
+
+    def _member(self, info: tarfile.TarInfo) -> Member:
+        sparse: list[tuple[int, int]] | None = info.sparse  # type: ignore[assignment]
+        extents = None if sparse is None else tuple((at, size) for at, size in sparse if size)
+        end = 0
+        for at, size in extents or ():
+            if at < end or size < 0:
+                break
+            end = at + size
+        else:
+            if end <= info.size <= _LARGEST_FILE:
+                return Member(info.offset_data, info.size, extents)
+        reason = f"the size or the holes of {info.name!r} are out of range"
+        raise ArchiveError(str(self.path), info.offset, reason)
+
+
+def open_archive(path: Path) -> Archive:
+    """
+    Read the headers of a tar.
+
+    Raises
+    ------
+    ArchiveError
+        If the file is truncated, damaged, or not a tar.
+    OSError
+    """
+    archive = Archive(path)
+    try:
+        with tarfile.open(path, "r:", tarinfo=_CheckedInfo) as tar:
+            at = -1
+            while (info := tar.next()) is not None:
+                if tar.offset <= at:
+                    raise tarfile.ReadError("a file in it ends before it begins")
+                at = tar.offset
+                archive.add(info)
+                tar.members.clear()  # type: ignore[attr-defined]  # the library keeps all
+            at = tar.offset
+    # Forged numbers cause errors that the library does not catch; extended headers recurse.
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
+        raise ArchiveError(str(path), 0, f"it cannot be read as a tar: {error}") from error
+    _require_end(path, at)
+    return archive
+
+
+def _require_end(path: Path, end: int) -> None:
+    """Raise `ArchiveError` if a tar does not end where its last member does."""
+    size = path.stat().st_size
+    if end > size:
+        raise ArchiveError(str(path), size, "the tar is cut off in the middle of a file")
+    with path.open("rb") as file:
+        file.seek(end)
+        if any(file.read(_BLOCK)):  # the library takes a damaged header for the end
+            raise ArchiveError(str(path), end, "the header of a file in it is damaged")
+
+
+def _normal(name: str) -> str:
+    """Return a name within the tar: ``..`` does not lead out of its top folder."""
+    return os.path.normpath("/" + name).lstrip("/") or "."
+
+
+class TarFolder:
+    """
+    A folder inside a tar.
+
+    Parameters
+    ----------
+    archive : Archive
+    name : str
+        Name of one of its folders.
+    """
+
+    def __init__(self, archive: Archive, name: str) -> None:
+        self._archive = archive
+        self._name = name
+        self.path = archive.path / name
+
+    @property
+    def parent(self) -> TarFolder:
+        """The parent folder."""
+        return TarFolder(self._archive, self._name.rpartition("/")[0])
+
+    def names(self) -> list[str]:
+        """Return the names of the files in it, sorted."""
+        return sorted(self._archive.folders.get(self._name, {}))
+
+    def _member(self, name: str) -> Member:
+        try:
+            return self._archive.folders[self._name][name]
+        except KeyError:
+            raise missing_file(self.path / name) from None
+
+    def size(self, name: str) -> int:
+        """Return the size of a file, in bytes."""
+        return self._member(name).size
+
+    def source(self, name: str) -> SourceLike:
+        """Return the range of a file in the tar; of a sparse file, its reader."""
+        member = self._member(name)
+        path = str(self.path / name)
+        if member.extents is None:
+            return FileRange(str(self._archive.path), member.start, member.size, path)
+        return SparseMember(str(self._archive.path), member, path)
+
+    def read(self, name: str) -> bytes | None:
+        """Return the bytes of a small file; None if it is missing."""
+        if name not in self._archive.folders.get(self._name, {}):
+            return None
+        size = self._member(name).size
+        if size > _LARGEST_READ:
+            raise ArchiveError(str(self.path / name), 0, f"{size} bytes are too many for this file")
+        source = Source(self.source(name), memory_map=False)
+        try:
+            return bytes(source.window(0, size))
+        finally:
+            source.close()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TarFolder) and other.path == self.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __repr__(self) -> str:
+        return f"TarFolder({str(self.path)!r})"
+
+
+class SparseMember:
+    """
+    Reader of a sparse file, of which a tar stores only the extents; a `ReadsAt`.
+
+    Parameters
+    ----------
+    file : str
+        The tar.
+    member : Member
+    path : str
+    """
+
+    def __init__(self, file: str, member: Member, path: str) -> None:
+        extents = member.extents or ()
+        stored = sum(size for _, size in extents)
+        self.path, self.size = path, member.size
+        self._data = Source(FileRange(file, member.start, stored, path), memory_map=False)
+        self._starts = [at for at, _ in extents]
+        self._sizes = [size for _, size in extents]
+        self._stored_at = [0]
+        for size in self._sizes:
+            self._stored_at.append(self._stored_at[-1] + size)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return bytes from a position on: of one extent, or of one hole."""
+        size = min(size, self.size - position)
+        row = bisect.bisect_right(self._starts, position) - 1
+        if row >= 0 and position < self._starts[row] + self._sizes[row]:
+            within = position - self._starts[row]
+            size = min(size, self._sizes[row] - within)
+            return bytes(self._data.window(self._stored_at[row] + within, size))
+        following = self._starts[row + 1] if row + 1 < len(self._starts) else self.size
+        return bytes(max(0, min(size, following - position)))
+
+    def skip_hole(self, position: int) -> int:
+        """Return the position of the next bytes that the tar stores."""
+        row = bisect.bisect_right(self._starts, position) - 1
+        if row >= 0 and position < self._starts[row] + self._sizes[row]:
+            return position
+        return self._starts[row + 1] if row + 1 < len(self._starts) else self.size

@@ -1,0 +1,279 @@
+"""Run jobs on threads with bounded results, and split work into shares."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.io.worker_threads import (
+    Abandoned,
+    Job,
+    JobEnd,
+    OrderedJob,
+    Result,
+    ResultLimit,
+    ResultQueue,
+    WorkerTeam,
+)
+
+# Results for each thread that may wait to be read.
+_RESULTS_AHEAD = 8
+# Jobs for each thread that are started ahead: small jobs end before their results are read.
+_JOBS_AHEAD = 4
+# Below this size, the interpreter takes longer for a file than several threads save.
+_SMALL_FILE = 1 << 20
+
+
+def map_ordered(
+    jobs: Iterable[Job],
+    work: Callable[[Job], Iterable[Result]],
+    threads: int | None,
+    results_ahead: int = _RESULTS_AHEAD,
+) -> Iterator[Result]:
+    """
+    Work on jobs concurrently, and yield their results in the order of the jobs.
+
+    Parameters
+    ----------
+    jobs : iterable
+        Read one by one, shortly before each job starts.
+    work : callable
+        Returns the results of a job. It runs in a thread, and continues as they are read.
+    threads : int, optional
+        Largest number of threads; by default one per CPU. With one, the caller's thread works.
+    results_ahead : int
+        Results for each thread that may wait in memory, besides two of the first job.
+
+    Yields
+    ------
+    Result
+
+    Raises
+    ------
+    ValueError
+        If `threads` is below 1.
+    The error of a job, after the results before it.
+    """
+    threads = require_threads(threads)
+    if threads == 1:
+        for job in jobs:
+            yield from work(job)
+        return
+    team = WorkerTeam(threads)
+    limit = ResultLimit(results_ahead * threads, team)
+    waiting: deque[OrderedJob[Result]] = deque()
+    todo = iter(jobs)
+    try:
+        while True:
+            while len(waiting) < _JOBS_AHEAD * threads:
+                try:
+                    job = next(todo)
+                except StopIteration:
+                    break
+                running: OrderedJob[Result] = OrderedJob(limit)
+                waiting.append(running)
+                team.begin(partial(running.run, work, job))
+            if not waiting:
+                return
+            yield from waiting.popleft().results()
+    finally:
+        team.dismiss(limit.lock, limit.first_may_go_on, limit.others_may_go_on)
+
+
+def map_unordered(
+    jobs: Iterable[Job], work: Callable[[Job], Iterable[Result]], threads: int | None
+) -> Iterator[Result]:
+    """
+    Work on jobs concurrently, and yield their results as they become available.
+
+    Parameters
+    ----------
+    jobs : iterable
+        All jobs wait in memory.
+    work, threads
+        See `map_ordered`.
+
+    Yields
+    ------
+    Result
+        Results of one job in their order; at most eight for each thread wait in memory.
+
+    Raises
+    ------
+    ValueError
+        If `threads` is below 1.
+    The first error of a job; the other jobs end at their next result.
+    """
+    threads = require_threads(threads)
+    if threads == 1:
+        for job in jobs:
+            yield from work(job)
+        return
+    team = WorkerTeam(threads)
+    results: ResultQueue[Result] = ResultQueue(_RESULTS_AHEAD * threads, team)
+
+    def run(job: Job) -> None:
+        end = JobEnd()
+        try:
+            for result in work(job):
+                results.put(result)
+        except Abandoned:
+            return
+        except BaseException as error:
+            end.error = error
+        with contextlib.suppress(Abandoned):
+            results.put(end)
+
+    left = 0
+    try:
+        for job in jobs:
+            team.begin(partial(run, job))
+            left += 1
+        while left:
+            result = results.take()
+            if not isinstance(result, JobEnd):
+                yield result
+            elif result.error is not None:
+                raise result.error
+            else:
+                left -= 1
+    finally:
+        team.dismiss(results.lock, results.may_go_on)
+
+
+class Share(NamedTuple):
+    """A job by its number, and the number of threads that work on it."""
+
+    job: int
+    threads: int
+
+
+def allocate_threads(sizes: Sequence[int], threads: int) -> tuple[list[Share], int]:
+    """
+    Allocate threads to jobs by size, so that all jobs end at about the same time.
+
+    Returns
+    -------
+    shares : list of Share
+        The largest job first.
+    concurrent_jobs : int
+        Number of jobs to work on concurrently, so that `threads` threads are used.
+    """
+    total = max(1, sum(sizes))
+    largest_first = sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True)
+    shares = [Share(job, max(1, threads * sizes[job] // total)) for job in largest_first]
+    return shares, threads - sum(one.threads - 1 for one in shares)
+
+
+def require_threads(threads: int | None, default: int | None = None) -> int:
+    """
+    Return the number of threads to use.
+
+    Parameters
+    ----------
+    threads : int or None
+        What the caller asked for.
+    default : int, optional
+        Returned where `threads` is None; by default the number of CPUs that this process may use.
+
+    Raises
+    ------
+    ValueError
+        If `threads` is below 1.
+    """
+    if threads is not None and threads < 1:
+        raise ValueError("threads must be at least 1")
+    if threads is not None or default is not None:
+        return threads or default or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def are_small(sizes: Collection[int]) -> bool:
+    """
+    Return whether files are small on average: below 1 MiB.
+
+    The interpreter bounds work on small files, so that threads only wait for each other.
+    """
+    return sum(sizes) < _SMALL_FILE * len(sizes)
+
+
+def group_by_bytes(
+    sizes: Sequence[int] | NDArray[np.int64],
+    limit: int,
+    *,
+    counts: NDArray[np.integer[Any]] | None = None,
+    most: int | None = None,
+    exceed: bool = False,
+) -> Iterator[slice]:
+    """
+    Yield slices that split a sequence of items into groups of bounded size.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Bytes of each item; negative sizes count as 0.
+    limit : int
+        Bytes of a group. An item that is larger is a group of its own.
+    counts : sequence of int, optional
+        How much each item adds to the count of its group; by default 1.
+    most : int, optional
+        Largest count of a group.
+    exceed : bool, default False
+        Whether the item that reaches a limit ends its group; by default an item that would
+        exceed it begins the next group.
+
+    Yields
+    ------
+    slice
+        In order; none is empty.
+    """
+    bounds = [(np.cumsum(np.maximum(sizes, 0), dtype=np.int64), limit)]
+    if most is not None:
+        counts = np.ones(len(sizes), np.int64) if counts is None else counts
+        bounds.append((np.cumsum(np.maximum(counts, 0), dtype=np.int64), most))
+    first = 0
+    while first < len(sizes):
+        last = len(sizes)
+        for sums, bound in bounds:
+            before = int(sums[first - 1]) if first else 0
+            target = min(before + bound, int(sums[-1]) + 1)
+            end = int(np.searchsorted(sums, target, "left" if exceed else "right")) + exceed
+            last = min(last, max(end, first + 1))
+        yield slice(first, last)
+        first = last
+
+
+def split_by_bytes(
+    sizes: Sequence[int] | NDArray[np.int64], parts: int, least: int = 1
+) -> list[slice]:
+    """
+    Return slices that split a sequence of items into parts of about the same number of bytes.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Bytes of each item; negative sizes count as 0.
+    parts : int
+        Number of parts, at most.
+    least : int, default 1
+        Bytes of a part, at least; small inputs give fewer parts.
+    """
+    if parts > 1:
+        sums = np.cumsum(np.maximum(sizes, 0), dtype=np.int64)
+        total = int(sums[-1]) if len(sums) else 0
+        parts = min(parts, total // least)
+    if parts <= 1:
+        return [slice(0, len(sizes))]
+    targets = [total * part // parts for part in range(1, parts)]
+    cuts = [0, *np.searchsorted(sums, targets).tolist(), len(sizes)]
+    return [slice(first, last) for first, last in itertools.pairwise(cuts)]

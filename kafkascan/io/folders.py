@@ -1,0 +1,102 @@
+"""Folders that contain the files of a log, on disk or inside a tar."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Protocol
+
+from kafkascan.io.source_protocols import OPEN_FLAGS, regular_size
+from kafkascan.io.sources import SourceLike
+
+
+class Folder(Protocol):
+    """
+    Files by name, on disk or inside a tar.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        Its name in messages; inside a tar, the tar's path followed by the folder's.
+    """
+
+    path: Path
+
+    @property
+    def parent(self) -> Folder:
+        """The parent folder."""
+
+    def names(self) -> list[str]:
+        """Return the names of the files in it, sorted."""
+
+    def size(self, name: str) -> int:
+        """Return the size of a file now, in bytes."""
+
+    def source(self, name: str) -> SourceLike:
+        """Return the input for a `Source` of a file."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return the bytes of a small file; None if it is missing."""
+
+
+class DiskFolder:
+    """
+    A folder on disk; every call reads its current state.
+
+    Parameters
+    ----------
+    path : path
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._prefix = os.path.join(os.fspath(path), "")
+
+    @property
+    def parent(self) -> DiskFolder:
+        """The parent folder."""
+        return DiskFolder(Path(os.path.abspath(self.path)).parent)
+
+    def names(self) -> list[str]:
+        """Return the names of the files in it, sorted; links to folders count as files."""
+        with os.scandir(self.path) as entries:
+            return sorted(one.name for one in entries if not one.is_dir(follow_symlinks=False))
+
+    def size(self, name: str) -> int:
+        """Return the size of a file now, in bytes."""
+        return os.stat(self._prefix + name).st_size
+
+    def source(self, name: str) -> SourceLike:
+        """Return the path of a file."""
+        return self._prefix + name
+
+    def read(self, name: str) -> bytes | None:
+        """Return the bytes of a small file; None if it is missing."""
+        path = self._prefix + name
+        try:
+            descriptor = os.open(path, OPEN_FLAGS)
+        except FileNotFoundError:
+            return None
+        try:
+            size = regular_size(descriptor, path)
+            data = os.read(descriptor, size)
+            while len(data) < size and (part := os.read(descriptor, size - len(data))):
+                data += part
+            return data
+        finally:
+            os.close(descriptor)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DiskFolder) and other.path == self.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __repr__(self) -> str:
+        return f"DiskFolder({str(self.path)!r})"
+
+
+def missing_file(path: Path) -> FileNotFoundError:
+    """Return the error for a file that is missing in a folder."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

@@ -1,0 +1,84 @@
+"""Inputs of a `Source` besides paths and buffers: file ranges and protocols."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class ReadsAt(Protocol):
+    """
+    Bytes that are neither a file nor memory, such as an object in a store.
+
+    Attributes
+    ----------
+    path : str
+        Its name in error messages.
+    size : int
+        In bytes.
+    """
+
+    path: str
+    size: int
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """
+        Return the bytes from a position on: at least one, at most `size`.
+
+        An empty result means that there are no bytes at the position. Several threads may call
+        it concurrently.
+        """
+
+
+@runtime_checkable
+class KnowsHoles(Protocol):
+    """A `ReadsAt` that knows which of its bytes are zeros."""
+
+    def skip_hole(self, position: int) -> int:
+        """Return the position of the next bytes that are not known to be zeros."""
+
+
+@dataclass(frozen=True)
+class FileRange:
+    """
+    A range of a file that contains a log, such as a member of a tar.
+
+    Attributes
+    ----------
+    file : str
+        Path of the file.
+    start, size : int
+        Position of the first byte, and number of bytes.
+    path : str
+        Its name in error messages.
+    """
+
+    file: str
+    start: int
+    size: int
+    path: str
+
+
+OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+"""Flags for paths that may be FIFOs: opening one must not wait for a writer."""
+
+
+def regular_size(descriptor: int, path: str) -> int:
+    """
+    Return the size of an open file.
+
+    Raises
+    ------
+    OSError
+        If it is not a regular file.
+    """
+    status = os.fstat(descriptor)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return status.st_size

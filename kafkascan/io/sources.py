@@ -1,0 +1,431 @@
+"""The owner of a log's bytes: a mapped file, a file that is read, or a buffer in memory.
+
+A `Source` owns the bytes; everything else borrows them. Its size is fixed when it is opened, so
+that bytes which a broker appends later are not seen.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.format.errors import SourceInUseError, SourceReadError
+from kafkascan.io.source_protocols import (
+    OPEN_FLAGS,
+    FileRange,
+    KnowsHoles,
+    ReadsAt,
+    regular_size,
+)
+
+
+@runtime_checkable
+class HasSource(Protocol):
+    """An object whose bytes are read through a source, such as a `SegmentFile`."""
+
+    def as_source(self) -> SourceLike:
+        """Return its open source, or the input for a new `Source`."""
+
+
+SourceLike: TypeAlias = (
+    "str | os.PathLike[str] | bytes | bytearray | memoryview | NDArray[Any] | mmap.mmap"
+    " | ReadsAt | FileRange | Source | HasSource"
+)
+
+
+class Source:
+    """
+    Bytes of one log, with a size that is fixed when it is opened.
+
+    Parameters
+    ----------
+    data : path, bytes-like or ReadsAt
+        ``str`` and ``os.PathLike`` are paths; ``bytes``, ``bytearray``, ``memoryview``,
+        NumPy arrays and anything else with a contiguous buffer are the log itself. A
+        `ReadsAt` is read in windows; its creator closes it. A `FileRange` is a part of a file.
+    memory_map : bool, default True
+        Map the file. With False it is read in windows: slower, but it takes no address space
+        and works where mapping does not.
+    read_below : int, default 0
+        Read a file that is smaller than this into memory, instead of mapping it.
+    max_size : int, optional
+        Only the first `max_size` bytes of a file are used, even if it has grown.
+
+    Attributes
+    ----------
+    path : str
+        The file, or a description of the bytes in memory such as ``<bytes>``.
+    size : int
+        In bytes.
+    is_file : bool
+        Whether the source is a whole file, with the path `path`.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened or is not a regular one: FileNotFoundError,
+        PermissionError, IsADirectoryError, …
+    ValueError
+        If the buffer is not contiguous.
+
+    Notes
+    -----
+    Views keep the source's memory alive, also beyond the source itself. `close` fails
+    with `SourceInUseError` while views of a map live, or while another thread reads.
+
+    A scan or verification of a mapped file that is truncated meanwhile raises
+    `SourceReadError`. Bytes reached through `as_array` are plain memory: touching them
+    after their file was truncated kills the process, as with any map.
+    """
+
+    def __init__(
+        self,
+        data: SourceLike,
+        /,
+        *,
+        memory_map: bool = True,
+        read_below: int = 0,
+        max_size: int | None = None,
+    ) -> None:
+        if max_size is not None and max_size < 0:
+            raise ValueError("max_size must not be negative")
+        self._descriptor: int | None = None
+        self._reader: ReadsAt | None = None
+        self._view: memoryview | None = None
+        self._map: mmap.mmap | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        self._reads = 0  # running reads, which need the descriptor
+        self._start = 0  # byte position in the file
+        self.size = 0
+        self.is_file = False
+        if isinstance(data, (str, os.PathLike)):
+            self.path = os.fspath(data)
+            self._open_file(self.path, memory_map, read_below, max_size)
+            self.is_file = self._descriptor is not None
+        elif isinstance(data, FileRange):
+            self.path, self._start = data.path, data.start
+            most = data.size if max_size is None else min(data.size, max_size)
+            self._open_file(data.file, memory_map, read_below, most)
+            if self.size < most:
+                raise self.fault_error(self.size)
+        elif isinstance(data, ReadsAt):
+            self.path, self._reader = data.path, data
+            self.size = data.size if max_size is None else min(data.size, max_size)
+        elif max_size is not None:
+            raise TypeError("max_size is for files; slice a buffer instead")
+        else:
+            self.path = f"<{type(data).__name__}>"
+            self._view = _bytes_view(data)
+            self.size = self._view.nbytes
+
+    def _open_file(
+        self, file: str, memory_map: bool, read_below: int, max_size: int | None
+    ) -> None:
+        descriptor = os.open(file, OPEN_FLAGS)
+        try:
+            self.size = max(0, regular_size(descriptor, file) - self._start)
+            if max_size is not None:
+                self.size = min(self.size, max_size)
+            if self.size < read_below:
+                self._view = memoryview(self._read_file(descriptor))
+            elif memory_map and self.size > 0:
+                self._map = self._map_file(descriptor)
+                self._view = self._view_of(self._map)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if self._view is not None and self._map is None:
+            os.close(descriptor)
+        else:
+            self._descriptor = descriptor
+
+    def _read_file(self, descriptor: int) -> bytes:
+        if self._start:
+            os.lseek(descriptor, self._start, os.SEEK_SET)
+        data = bytearray()
+        while len(data) < self.size:
+            part = os.read(descriptor, self.size - len(data))
+            if not part:
+                raise self._truncated_at_open()
+            if len(part) == self.size:
+                return part
+            data += part
+        return bytes(data)
+
+    def _map_file(self, descriptor: int) -> mmap.mmap:
+        before = self._start % mmap.ALLOCATIONGRANULARITY
+        try:
+            return mmap.mmap(
+                descriptor,
+                before + self.size,
+                access=mmap.ACCESS_READ,
+                offset=self._start - before,
+            )
+        except ValueError:  # mmap: the file was truncated since its size was read
+            raise self._truncated_at_open() from None
+
+    def _truncated_at_open(self) -> SourceReadError:
+        reason = f"the file was truncated from {self.size} bytes while it was opened"
+        return SourceReadError(self.path, self.size, reason)
+
+    def _view_of(self, mapped: mmap.mmap) -> memoryview:
+        return memoryview(mapped)[self._start % mmap.ALLOCATIONGRANULARITY :]
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether all bytes are addressable: mapped, or given as a buffer."""
+        return self._view is not None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the source was closed."""
+        return self._closed
+
+    def window(self, position: int, size: int) -> memoryview:
+        """
+        Return bytes of the source, without a copy if they are in memory.
+
+        Parameters
+        ----------
+        position, size : int
+            The window is truncated at the end of the source.
+
+        Returns
+        -------
+        memoryview
+            Read-only, of bytes. It keeps the memory alive.
+
+        Raises
+        ------
+        SourceReadError
+            If the file was truncated since it was opened.
+        """
+        if position < 0 or size < 0:
+            raise ValueError("position and size must not be negative")
+        size = max(0, min(size, self.size - position))
+        with self._lock:
+            self._require_open()
+            if self._view is not None:
+                return self._view[position : position + size]
+        return memoryview(self._read(position, size))
+
+    def _read(self, position: int, size: int) -> bytes:
+        parts: list[bytes] = []
+        missing = size
+        while missing > 0:
+            part = self._read_once(position + size - missing, missing)
+            if not part:
+                raise self.fault_error(position + size - missing)
+            parts.append(part)
+            missing -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _read_once(self, position: int, size: int) -> bytes:
+        if self._reader is not None:
+            return self._reader.read_at(position, size)
+        with self._borrowed_descriptor() as descriptor:
+            return os.pread(descriptor, size, self._start + position)
+
+    @contextmanager
+    def _borrowed_descriptor(self) -> Iterator[int]:
+        """Keep the descriptor from being closed and its number from being reused."""
+        with self._lock:
+            self._require_open()
+            assert self._descriptor is not None
+            self._reads += 1
+        try:
+            yield self._descriptor
+        finally:
+            with self._lock:
+                self._reads -= 1
+
+    def as_array(self) -> NDArray[np.uint8]:
+        """
+        Return all bytes as a read-only array, without a copy.
+
+        Returns
+        -------
+        ndarray of uint8, shape (size,)
+
+        Raises
+        ------
+        ValueError
+            If the source was opened with ``memory_map=False``.
+        """
+        self._require_open()
+        if self.size == 0:
+            return np.empty(0, np.uint8)
+        if self._view is None:
+            raise ValueError(f"{self.path}: opened with memory_map=False; it has no array")
+        array = np.frombuffer(self._view, np.uint8)
+        array.flags.writeable = False
+        return array
+
+    def skip_hole(self, position: int) -> int:
+        """
+        Return the position of the next bytes that are not in a hole.
+
+        Preallocated and sparse files have holes, which contain zeros and need not be read.
+        """
+        if self._reader is not None and isinstance(self._reader, KnowsHoles):
+            return min(self._reader.skip_hole(position), self.size)
+        if self._descriptor is None or not hasattr(os, "SEEK_DATA"):
+            return position
+        with self._borrowed_descriptor() as descriptor:
+            try:
+                found = os.lseek(descriptor, self._start + position, os.SEEK_DATA)
+                return min(found - self._start, self.size)
+            except OSError as error:
+                return self.size if error.errno == errno.ENXIO else position
+
+    def drop_cache(self) -> None:
+        """
+        Ask the system to drop the file's pages from its cache, on systems that support it.
+
+        This saves the memory of a machine that reads many cold files; a broker that serves
+        from the same file has to read it again.
+        """
+        if self._descriptor is not None and hasattr(os, "posix_fadvise"):
+            if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+                self._map.madvise(mmap.MADV_DONTNEED)  # otherwise mapped pages stay
+            with self._borrowed_descriptor() as descriptor:
+                size = 0 if self.is_file else self.size  # 0 means up to the end
+                os.posix_fadvise(descriptor, self._start, size, os.POSIX_FADV_DONTNEED)
+
+    def require_unshrunk(self) -> None:
+        """Raise `SourceReadError` if the file was truncated since it was opened."""
+        size_now = self._size_now()
+        if size_now < self.size:
+            raise self.fault_error(size_now)
+
+    def fault_error(self, position: int) -> SourceReadError:
+        """Return the error for a byte position that could not be read."""
+        size_now = self._size_now()
+        if self._reader is not None:
+            reason = "the bytes are gone; was the object replaced while it was read?"
+        elif self._descriptor is None:
+            reason = "the memory could not be read"
+        elif size_now < self.size:
+            reason = (
+                f"the file was truncated from {self.size} to {size_now} bytes while it was read"
+            )
+        else:
+            reason = "the file could not be read; is the disk failing?"
+        return SourceReadError(self.path, position, reason)
+
+    def _size_now(self) -> int:
+        if self._descriptor is None:
+            return self.size
+        with self._borrowed_descriptor() as descriptor:
+            return max(0, os.fstat(descriptor).st_size - self._start)
+
+    def close(self) -> None:
+        """
+        Release the memory and the file.
+
+        Raises
+        ------
+        SourceInUseError
+            If a view of a map (a window, an array) is still alive, or another thread reads.
+        """
+        with self._lock:
+            if self._closed:
+                return
+            if self._reads:
+                raise SourceInUseError(f"{self.path}: another thread is reading")
+            self._unmap()
+            self._closed = True
+            descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _unmap(self) -> None:
+        try:
+            if self._view is not None:
+                self._view.release()
+            if self._map is not None:
+                self._map.close()
+        except BufferError:
+            if self._map is not None:
+                self._view = self._view_of(self._map)
+            raise SourceInUseError(
+                f"{self.path}: views of the bytes are still alive; drop them before closing"
+            ) from None
+        self._view = self._map = None
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self.path}: the source is closed")
+
+    def __enter__(self) -> Self:
+        self._require_open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # The map is closed with its last view, the descriptor with this object.
+        descriptor = getattr(self, "_descriptor", None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{self.size} bytes"
+        return f"<Source {self.path}: {state}>"
+
+
+def _bytes_view(data: Any) -> memoryview:
+    """Return a read-only view of a contiguous buffer as bytes."""
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise ValueError("the buffer is not contiguous")
+    if isinstance(data, np.ndarray) and data.dtype.hasobject:
+        raise TypeError("an array of objects is not a buffer of bytes")
+    if view.nbytes == 0:
+        return memoryview(b"")
+    # NumPy casts what memoryview.cast refuses: structured items.
+    return np.frombuffer(view, np.uint8).data.toreadonly()
+
+
+class borrowed_source:  # noqa: N801 - used like a function
+    """
+    Context that provides a `Source` for any input that `Source` accepts.
+
+    A `Source` is borrowed; anything else is opened, and closed at the end. With
+    ``close=False``, it stays open as long as something refers to it or to a view of it. Files
+    smaller than `read_below` are read into memory.
+    """
+
+    def __init__(self, source: SourceLike, *, close: bool = True, read_below: int = 0) -> None:
+        # An isinstance check of a protocol takes longer than opening a small file.
+        owner: SourceLike = source
+        if not isinstance(source, (Source, str, FileRange)) and isinstance(source, HasSource):
+            owner = source.as_source()
+        self._is_opened_here = close and not isinstance(owner, Source)
+        self._source = owner if isinstance(owner, Source) else Source(owner, read_below=read_below)
+
+    def __enter__(self) -> Source:
+        return self._source
+
+    def __exit__(self, *error: object) -> None:
+        if self._is_opened_here:
+            self._source.close()

@@ -1,0 +1,221 @@
+"""Worker threads whose results wait in bounded buffers, ordered by job or unordered."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+# Results that the first job in order may buffer beyond the shared limit.
+_OF_FIRST = 2
+# Seconds between checks whether results are still read, and seconds to wait for threads to end.
+_POLL, _GRACE = 0.1, 1.0
+
+
+class Abandoned(BaseException):
+    """Raised in a worker when its results are no longer read."""
+
+
+class WorkerTeam:
+    """
+    Threads that run jobs until the team is dismissed.
+
+    The garbage collector may end an iterator in a reference cycle in any thread, also in one of
+    the team, whatever locks that thread holds. So `dismiss` waits for no lock, and for no thread
+    forever. Nor does the interpreter at exit: the threads are daemons.
+
+    Parameters
+    ----------
+    size : int
+        Largest number of threads.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._threads: list[threading.Thread] = []
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.is_dismissed = False
+
+    def begin(self, job: Callable[[], None]) -> None:
+        """Run a job when a thread is free."""
+        self._jobs.put(job)
+        if len(self._threads) < self._size:
+            thread = threading.Thread(target=self._work, name="kafkascan", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more threads: use the existing ones
+                if not self._threads:
+                    raise
+                return
+            self._threads.append(thread)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            if not self.is_dismissed:
+                job()
+
+    def dismiss(self, lock: threading.Lock, *waiting: threading.Condition) -> None:
+        """
+        End all jobs at their next result, and wait a limited time for the threads.
+
+        Workers that wait for a condition poll, in case that they cannot be notified.
+        """
+        self.is_dismissed = True
+        for _ in self._threads:
+            self._jobs.put(None)
+        if lock.acquire(blocking=False):
+            try:
+                for one in waiting:
+                    one.notify_all()
+            finally:
+                lock.release()
+        until = time.monotonic() + _GRACE
+        if threading.current_thread() not in self._threads:
+            for thread in self._threads:
+                thread.join(max(0.0, until - time.monotonic()))
+
+
+class ResultLimit:
+    """
+    Limit on the results of concurrent ordered jobs that wait to be read.
+
+    Parameters
+    ----------
+    size : int
+        Largest number of results, besides those of the first job.
+    team : WorkerTeam
+    """
+
+    def __init__(self, size: int, team: WorkerTeam) -> None:
+        self.lock = threading.Lock()
+        self.is_filled = threading.Condition(self.lock)
+        self.first_may_go_on = threading.Condition(self.lock)
+        self.others_may_go_on = threading.Condition(self.lock)
+        self.size = size
+        self.team = team
+        self.first: OrderedJob[Any] | None = None
+
+
+class OrderedJob(Generic[Result]):
+    """
+    A job whose results are read one by one, after those of the jobs before it.
+
+    Parameters
+    ----------
+    limit : ResultLimit
+        Shared by all jobs.
+    """
+
+    def __init__(self, limit: ResultLimit) -> None:
+        self._limit = limit
+        self._results: deque[tuple[Result, bool]] = deque()
+        # Reserved for the first job: it always goes on, whatever the others have buffered.
+        self._reserved = _OF_FIRST
+        self._is_done = False
+        self._error: BaseException | None = None
+
+    def run(self, work: Callable[[Job], Iterable[Result]], job: Job) -> None:
+        """Work on the job, in a thread of the team."""
+        try:
+            for result in work(job):
+                self._put(result)
+        except Abandoned:
+            return
+        except BaseException as error:
+            self._error = error
+        with self._limit.lock:
+            self._is_done = True
+            self._limit.is_filled.notify()
+
+    def _put(self, result: Result) -> None:
+        limit = self._limit
+        with limit.lock:
+            while not limit.team.is_dismissed:
+                is_first = limit.first is self
+                is_reserved = is_first and self._reserved > 0
+                if is_reserved or limit.size:
+                    break
+                may_go_on = limit.first_may_go_on if is_first else limit.others_may_go_on
+                may_go_on.wait(_POLL)
+            else:
+                raise Abandoned
+            if is_reserved:
+                self._reserved -= 1
+            else:
+                limit.size -= 1
+            self._results.append((result, is_reserved))
+            limit.is_filled.notify()
+
+    def results(self) -> Iterator[Result]:
+        """Yield the results; the job is the first one from now on."""
+        limit = self._limit
+        with limit.lock:
+            limit.first = self
+            limit.others_may_go_on.notify_all()
+        while True:
+            with limit.lock:
+                while not self._results and not self._is_done:
+                    limit.is_filled.wait()
+                if not self._results:
+                    break
+                result, is_reserved = self._results.popleft()
+                if is_reserved:
+                    self._reserved += 1
+                else:
+                    limit.size += 1
+                    limit.others_may_go_on.notify()
+                limit.first_may_go_on.notify()
+            yield result
+        if self._error is not None:
+            raise self._error
+
+
+class JobEnd:
+    """Follows the last result of a job in a `ResultQueue`."""
+
+    error: BaseException | None = None
+
+
+class ResultQueue(Generic[Result]):
+    """
+    Bounded queue of the results of concurrent unordered jobs.
+
+    Parameters
+    ----------
+    size : int
+    team : WorkerTeam
+    """
+
+    def __init__(self, size: int, team: WorkerTeam) -> None:
+        self.lock = threading.Lock()
+        self.may_go_on = threading.Condition(self.lock)
+        self._is_filled = threading.Condition(self.lock)
+        self._size = size
+        self._team = team
+        self._results: deque[Result | JobEnd] = deque()
+
+    def put(self, result: Result | JobEnd) -> None:
+        """Append a result when there is room for it."""
+        with self.lock:
+            while not self._team.is_dismissed:
+                if len(self._results) < self._size:
+                    break
+                self.may_go_on.wait(_POLL)
+            else:
+                raise Abandoned
+            self._results.append(result)
+            self._is_filled.notify()
+
+    def take(self) -> Result | JobEnd:
+        """Wait for the next result, and return it."""
+        with self.lock:
+            while not self._results:
+                self._is_filled.wait()
+            self.may_go_on.notify()
+            return self._results.popleft()

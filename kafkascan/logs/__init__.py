@@ -1,0 +1,67 @@
+"""Logs: partition directories, segments in offset order, lookups, record reading."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkascan.format.lazy_names import attach
+
+if TYPE_CHECKING:
+    from kafkascan.logs.log_chunks import (
+        LogChunk as LogChunk,
+        SegmentEnd as SegmentEnd,
+    )
+    from kafkascan.logs.log_dir import (
+        LogDir as LogDir,
+        PartitionDir as PartitionDir,
+        SegmentKinds as SegmentKinds,
+        open_log_dir as open_log_dir,
+        partition_dir as partition_dir,
+        select_segments as select_segments,
+    )
+    from kafkascan.logs.log_table import (
+        LogBatches as LogBatches,
+        scan_log_dir as scan_log_dir,
+    )
+    from kafkascan.logs.log_walk import (
+        Log as Log,
+    )
+    from kafkascan.logs.lookups import (
+        BatchLocation as BatchLocation,
+        RecordLocation as RecordLocation,
+        lookup_offset as lookup_offset,
+        lookup_timestamp as lookup_timestamp,
+    )
+    from kafkascan.logs.read_committed import (
+        CommittedView as CommittedView,
+        read_committed_view as read_committed_view,
+    )
+    from kafkascan.logs.reading import (
+        iter_records as iter_records,
+        read_records as read_records,
+    )
+    from kafkascan.logs.segment import (
+        SegmentFile as SegmentFile,
+        open_segment as open_segment,
+    )
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        names={
+            "log_chunks": ["LogChunk", "SegmentEnd"],
+            "log_dir": [
+                "LogDir",
+                "PartitionDir",
+                "SegmentKinds",
+                "open_log_dir",
+                "partition_dir",
+                "select_segments",
+            ],
+            "log_table": ["LogBatches", "scan_log_dir"],
+            "log_walk": ["Log"],
+            "lookups": ["BatchLocation", "RecordLocation", "lookup_offset", "lookup_timestamp"],
+            "read_committed": ["CommittedView", "read_committed_view"],
+            "reading": ["iter_records", "read_records"],
+            "segment": ["SegmentFile", "open_segment"],
+        },
+    )

@@ -1,0 +1,358 @@
+"""Read batch headers of many segments in bounded chunks.
+
+Small segments share a chunk, large segments take several. An inspector can read more of each
+segment while its file is open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.columns import BatchTable, join_tables
+from kafkascan.batches.walks import BatchWalk
+from kafkascan.format.errors import KafkaScanError, SourceInUseError, detached
+from kafkascan.format.layout import BATCH_DTYPE, LOG_OVERHEAD, MIN_BATCH_LENGTH, ScanEnd
+from kafkascan.io.concurrency import are_small, group_by_bytes, require_threads
+from kafkascan.io.sources import Source
+from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.segment import SegmentFile
+
+# Segments and bytes of one job: starting a job costs more than reading a small segment.
+_SEGMENTS_PER_JOB = 64
+_BYTES_PER_JOB = 1 << 26
+# Number of segments whose sizes are sampled to choose the number of threads.
+_SAMPLED = 64
+DEFAULT_ROWS = 1 << 16
+"""Rows of a chunk."""
+# Rows of the first table of a segment, and the size above which a mostly empty table is copied.
+_FIRST_ROWS = 4096
+_COPIED_ABOVE = 1 << 15
+# `sys.getrefcount` of a table that only the list of a `ChunkTables` refers to.
+_OWN_REFERENCES = 2
+_TABLES_KEPT = 64
+_SMALLEST_BATCH = LOG_OVERHEAD + MIN_BATCH_LENGTH
+
+Checks = TypeVar("Checks")
+EndChecks = TypeVar("EndChecks")
+_Checks_co = TypeVar("_Checks_co", covariant=True)
+_EndChecks_co = TypeVar("_EndChecks_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class SegmentEnd:
+    """
+    How a segment ends.
+
+    Attributes
+    ----------
+    segment : int
+        Index into `LogBatches.segments`.
+    batches : int
+        Number of batches in the segment.
+    end : ScanEnd or None
+        None if the segment cannot be read.
+    size, valid_bytes, trailing_bytes : int
+        See `BatchScan`.
+    error : Exception or None
+        What is wrong at `valid_bytes`, or why the segment cannot be read.
+    """
+
+    segment: int
+    batches: int
+    end: ScanEnd | None
+    size: int
+    valid_bytes: int
+    trailing_bytes: int
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LogChunk:
+    """
+    Rows of a table of batches: of one partition, and of one segment or several.
+
+    Attributes
+    ----------
+    batches : ndarray of BATCH_DTYPE, shape (n,)
+    segment : ndarray of int32, shape (n,)
+        Index into `LogBatches.segments`; ascending.
+    ends : list of SegmentEnd
+        Ends of the segments that end in this chunk.
+    """
+
+    batches: BatchTable
+    segment: NDArray[np.int32]
+    ends: list[SegmentEnd]
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+@dataclass(frozen=True, eq=False)
+class InspectedChunk(LogChunk, Generic[Checks, EndChecks]):
+    """
+    A chunk with the results of a `SegmentInspector`.
+
+    Attributes
+    ----------
+    tables : list of (int, Checks)
+        First row and result of each table that was inspected.
+    end_checks : list of EndChecks or None
+        Result at the end of each segment in `ends`; None if it could not be opened.
+    """
+
+    tables: list[tuple[int, Checks]]
+    end_checks: list[EndChecks | None]
+
+
+class SegmentInspector(Protocol[_Checks_co, _EndChecks_co]):
+    """
+    Reads more of a segment while its file is open, in the thread that reads its headers.
+
+    An inspector is created before the segment is opened, so that it can read side files before
+    the log: a broker writes the log first.
+    """
+
+    def open(self, source: Source) -> None:
+        """Take the source of the segment; it is open until `end`."""
+
+    def table(self, batches: BatchTable) -> _Checks_co:
+        """Inspect the next batches, one or more."""
+
+    def end(self, *, is_whole: bool) -> _EndChecks_co:
+        """
+        Inspect the segment after its last batch.
+
+        Parameters
+        ----------
+        is_whole : bool
+            Whether the segment was read to its end and contains no damage; a torn or zero tail
+            is none.
+        """
+
+
+OpenInspector: TypeAlias = Callable[[SegmentFile], SegmentInspector[Checks, EndChecks]]
+
+
+class _NoInspector:
+    """Inspects nothing."""
+
+    def __init__(self, segment: SegmentFile) -> None:
+        pass
+
+    def open(self, source: Source) -> None:
+        pass
+
+    def table(self, batches: BatchTable) -> None:
+        pass
+
+    def end(self, *, is_whole: bool) -> None:
+        pass
+
+
+def group_segments(
+    segments: Sequence[tuple[PartitionDir, SegmentFile]], first: int = 0, stop: int | None = None
+) -> Iterator[range]:
+    """Yield ranges of adjacent segments of one partition, each large enough for a job."""
+    indices = range(first, len(segments) if stop is None else stop)
+    for _, found in itertools.groupby(indices, lambda index: segments[index][0]):
+        of_one = list(found)
+        sizes = [segments[index][1].current_size() for index in of_one]
+        for group in group_by_bytes(sizes, _BYTES_PER_JOB, most=_SEGMENTS_PER_JOB, exceed=True):
+            yield range(of_one[0] + group.start, of_one[0] + group.stop)
+
+
+def threads_for(segments: Sequence[tuple[PartitionDir, SegmentFile]], threads: int | None) -> int:
+    """Return the number of threads that reading segments profits from: 1 if they are small."""
+    asked = require_threads(threads)
+    if asked == 1:
+        return 1
+    sample = segments[:: max(1, len(segments) // _SAMPLED)]
+    return 1 if are_small([segment.current_size() for _, segment in sample]) else asked
+
+
+class ChunkTables:
+    """
+    Pool of tables for the rows of chunks; a table is used again when nothing else refers to it.
+
+    The system hands out fresh memory page by page, and clears each: 5 to 10 ns a batch.
+
+    Parameters
+    ----------
+    rows : int
+        Of each table, and of a chunk at most.
+    """
+
+    def __init__(self, rows: int = DEFAULT_ROWS) -> None:
+        self.rows = rows
+        self._tables: list[BatchTable] = []
+        self._lock = threading.Lock()
+
+    def take(self) -> BatchTable:
+        """Return a table that nothing else refers to."""
+        with self._lock:
+            for number in range(len(self._tables)):
+                if sys.getrefcount(self._tables[number]) == _OWN_REFERENCES:
+                    return self._tables[number]
+            table = np.empty(self.rows, BATCH_DTYPE)
+            if len(self._tables) < _TABLES_KEPT:
+                self._tables.append(table)
+            return table
+
+
+def read_chunks(
+    segments: Sequence[tuple[PartitionDir, SegmentFile]], job: Iterable[int], tables: ChunkTables
+) -> Iterator[LogChunk]:
+    """
+    Yield the batches of segments of one partition in chunks.
+
+    Parameters
+    ----------
+    segments : sequence of (PartitionDir, SegmentFile)
+    job : iterable of int
+        Indices of the segments to read, of one partition.
+    tables : ChunkTables
+        Memory for the rows; its `rows` bounds a chunk.
+    """
+    return inspect_chunks(segments, job, tables, _NoInspector)
+
+
+def inspect_chunks(
+    segments: Sequence[tuple[PartitionDir, SegmentFile]],
+    job: Iterable[int],
+    tables: ChunkTables,
+    open_inspector: OpenInspector[Checks, EndChecks],
+) -> Iterator[InspectedChunk[Checks, EndChecks]]:
+    """Yield chunks as `read_chunks` does, with the results of an inspector for each segment."""
+    pending: _PendingChunk[Checks, EndChecks] = _PendingChunk()
+    for index in job:
+        for part in _read_segment(segments[index][1], index, tables, open_inspector):
+            if pending.count and pending.count + len(part.batches) > tables.rows:
+                yield pending.take()
+            pending.add(index, part)
+    if pending.parts or pending.ends:
+        yield pending.take()
+
+
+class _Part(NamedTuple, Generic[Checks, EndChecks]):
+    """One table of a segment; the last of a segment has its end."""
+
+    batches: BatchTable
+    checks: Checks | None = None
+    end: SegmentEnd | None = None
+    end_checks: EndChecks | None = None
+
+
+@dataclass
+class _PendingChunk(Generic[Checks, EndChecks]):
+    """Parts that become one chunk."""
+
+    parts: list[tuple[int, BatchTable]] = field(default_factory=list)
+    tables: list[tuple[int, Checks]] = field(default_factory=list)
+    ends: list[SegmentEnd] = field(default_factory=list)
+    end_checks: list[EndChecks | None] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, index: int, part: _Part[Checks, EndChecks]) -> None:
+        if len(part.batches):
+            self.parts.append((index, part.batches))
+            if part.checks is not None:
+                self.tables.append((self.count, part.checks))
+            self.count += len(part.batches)
+        if part.end is not None:
+            self.ends.append(part.end)
+            self.end_checks.append(part.end_checks)
+
+    def take(self) -> InspectedChunk[Checks, EndChecks]:
+        """Return the chunk, and begin the next one."""
+        parts, self.parts = self.parts, []
+        tables, self.tables = self.tables, []
+        ends, self.ends = self.ends, []
+        end_checks, self.end_checks = self.end_checks, []
+        self.count = 0
+        batches = [table for _, table in parts]
+        indices = np.array([index for index, _ in parts], np.int32)
+        return InspectedChunk(
+            batches[0] if len(batches) == 1 else join_tables(batches),
+            np.repeat(indices, [len(table) for table in batches]),
+            ends,
+            tables,
+            end_checks,
+        )
+
+
+def _read_segment(
+    segment: SegmentFile,
+    index: int,
+    tables: ChunkTables,
+    open_inspector: OpenInspector[Checks, EndChecks],
+) -> Iterator[_Part[Checks, EndChecks]]:
+    """Yield the tables of a segment."""
+    try:
+        inspector = open_inspector(segment)
+        borrowed = segment.borrow()
+    except (OSError, KafkaScanError) as error:
+        end = SegmentEnd(index, 0, None, 0, 0, 0, detached(error))
+        yield _Part(np.empty(0, BATCH_DTYPE), end=end)
+        return
+    source = borrowed.__enter__()
+    try:
+        inspector.open(source)
+        yield from _parts(BatchWalk(source, 0, source.size), index, tables, inspector)
+    finally:
+        # Views of the bytes that are still alive keep them, and release them later.
+        with contextlib.suppress(SourceInUseError):
+            borrowed.__exit__()
+
+
+def _parts(
+    walk: BatchWalk,
+    index: int,
+    tables: ChunkTables,
+    inspector: SegmentInspector[Checks, EndChecks],
+) -> Iterator[_Part[Checks, EndChecks]]:
+    # A small segment gets a small table.
+    rows = min(tables.rows, _FIRST_ROWS, walk.source.size // _SMALLEST_BATCH + 1)
+    room, total = np.empty(rows, BATCH_DTYPE), 0
+    while True:
+        batches, checks, error = _next_table(walk, room, inspector)
+        total += len(batches)
+        if walk.end is None and error is None:
+            yield _Part(batches, checks)
+            del batches, room  # so that the pool can use the table again
+            room = tables.take()
+            continue
+        end = SegmentEnd(
+            segment=index,
+            batches=total,
+            end=None if error is not None else walk.end,
+            size=walk.source.size,
+            valid_bytes=walk.valid_bytes,
+            trailing_bytes=0 if error is not None else walk.trailing_bytes,
+            error=error or walk.error,
+        )
+        end_checks = inspector.end(is_whole=not (error or walk.error))
+        yield _Part(batches, checks, end, end_checks)
+        return
+
+
+def _next_table(
+    walk: BatchWalk, room: BatchTable, inspector: SegmentInspector[Checks, EndChecks]
+) -> tuple[BatchTable, Checks | None, Exception | None]:
+    try:
+        count = walk.fill(room)
+        # A few rows must not keep the memory of a large table alive.
+        is_waste = 2 * count < len(room) and room.nbytes > _COPIED_ABOVE
+        batches = join_tables([room[:count]]) if is_waste else room[:count]
+        return batches, inspector.table(batches) if count else None, None
+    except (OSError, KafkaScanError) as error:
+        return room[:0], None, detached(error)

@@ -1,0 +1,233 @@
+"""One batch table over all segments of a data directory, read in chunks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+from kafkascan.batches import arrow
+from kafkascan.batches.columns import COLUMN_NAMES, require_columns
+from kafkascan.batches.table_exports import TableExports, display_column
+from kafkascan.format.layout import BATCH_DTYPE
+from kafkascan.io.concurrency import map_ordered
+from kafkascan.logs.log_chunks import (
+    ChunkTables,
+    LogChunk,
+    SegmentEnd,
+    group_segments,
+    read_chunks,
+    threads_for,
+)
+from kafkascan.logs.log_dir import LogDir, PartitionDir, open_log_dir
+from kafkascan.logs.segment import SegmentFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PLACE_COLUMNS = ("topic", "partition", "segment")
+"""Columns of `LogBatches` that locate a batch."""
+
+Include: TypeAlias = Literal["log", "all"]
+LogDirLike: TypeAlias = "str | os.PathLike[str] | LogDir"
+
+
+class LogBatches(TableExports):
+    """
+    The batches of a data directory in one table; returned by `scan_log_dir`.
+
+    Iterating yields `LogChunk`s, in the order of partitions, segments and positions, whatever
+    the number of threads. pyarrow, Polars and DuckDB accept the object directly, through Arrow's
+    stream capsule. Every iteration and every export reads the segments again.
+
+    Attributes
+    ----------
+    segments : list of (PartitionDir, SegmentFile)
+        The segments in reading order.
+    column_names : tuple of str
+        Columns of the Arrow stream.
+    ends : list of SegmentEnd
+        How the segments end that the last iteration has read so far.
+    """
+
+    def __init__(
+        self,
+        segments: list[tuple[PartitionDir, SegmentFile]],
+        column_names: tuple[str, ...],
+        rows: int,
+        threads: int,
+    ) -> None:
+        self.segments = segments
+        self.column_names = column_names
+        self.ends: list[SegmentEnd] = []
+        self._rows = rows
+        self._threads = threads
+
+    def __iter__(self) -> Iterator[LogChunk]:
+        self.ends = []
+        tables = ChunkTables(self._rows)
+
+        def read(job: range) -> Iterator[LogChunk]:
+            return read_chunks(self.segments, job, tables)
+
+        for chunk in map_ordered(group_segments(self.segments), read, self._threads):
+            self.ends += chunk.ends
+            yield chunk
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's PyCapsule stream, one record batch per chunk."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """
+        Return the table as a stream of Arrow record batches, one per chunk.
+
+        Timestamps are ``timestamp[ms, tz=UTC]``. Topics, segment names, codecs and timestamp
+        types are dictionaries that all record batches share.
+
+        Returns
+        -------
+        pyarrow.RecordBatchReader
+        """
+        return self._reader(self.column_names)
+
+    def _reader(self, names: Sequence[str]) -> pa.RecordBatchReader:
+        pa = arrow.require_pyarrow()
+        locations = _arrow_locations(self.segments)
+        schema = _record_batch(_no_batches(), names, locations).schema
+        chunks = (_record_batch(chunk, names, locations) for chunk in self if len(chunk))
+        return pa.RecordBatchReader.from_batches(schema, chunks)
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """
+        Read everything into one `pyarrow.Table`, with the types of `to_reader`.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Of `column_names`; all of them by default.
+
+        Returns
+        -------
+        pyarrow.Table
+        """
+        return self._reader(self.column_names if columns is None else columns).read_all()
+
+    def _summary_lines(self) -> list[str]:
+        partitions = len({partition.path for partition, _ in self.segments})
+        return [f"<LogBatches: {len(self.segments):,} segments of {partitions:,} partitions>"]
+
+    def _head(self, rows: int) -> dict[str, list[object]]:
+        job = range(len(self.segments))
+        chunks = read_chunks(self.segments, job, ChunkTables(rows))
+        chunk = next(filter(len, chunks), _no_batches())
+        return {name: self._display(name, chunk) for name in self.column_names}
+
+    def _display(self, name: str, chunk: LogChunk) -> list[object]:
+        if name not in PLACE_COLUMNS:
+            return display_column(chunk.batches, name)
+        segments = [self.segments[index] for index in chunk.segment.tolist()]
+        if name == "segment":
+            return [segment.path.name for _, segment in segments]
+        if name == "topic":
+            return [partition.topic for partition, _ in segments]
+        return [partition.partition for partition, _ in segments]
+
+
+def scan_log_dir(
+    log_dir: LogDirLike,
+    /,
+    *,
+    columns: Sequence[str] | None = None,
+    rows: int = 65_536,
+    threads: int | None = None,
+    include: Include = "log",
+) -> LogBatches:
+    """
+    Read the batch headers of a whole data directory as one table.
+
+    Parameters
+    ----------
+    log_dir : path or LogDir
+        See `open_log_dir`: a data directory, the folder of a partition, or a tar of them.
+    columns : sequence of str, optional
+        Columns of the Arrow stream, of ``topic``, ``partition``, ``segment`` and `COLUMN_NAMES`;
+        all of them by default.
+    rows : int, default 65536
+        Maximum number of rows of a chunk.
+    threads : int, optional
+        Number of threads; by default one per CPU. Logs of small segments are read by one thread.
+    include : {"log", "all"}
+        "log" reads the segments that a broker would read. "all" adds ``.deleted``, ``.cleaned``
+        and ``.swap`` files, partitions that are being deleted or moved, and KRaft's snapshots.
+
+    Returns
+    -------
+    LogBatches
+
+    Raises
+    ------
+    As `open_log_dir`. A segment that is damaged or unreadable raises nothing: its rows end there,
+    and `LogBatches.ends` contains the error.
+
+    Notes
+    -----
+    Memory: about 1 KB per segment, and at most ten chunks per thread.
+    """
+    if include not in ("log", "all"):
+        raise ValueError(f"include must be 'log' or 'all', not {include!r}")
+    if rows < 1:
+        raise ValueError("rows must be at least 1")
+    names = (*PLACE_COLUMNS, *COLUMN_NAMES) if columns is None else tuple(dict.fromkeys(columns))
+    require_columns([name for name in names if name not in PLACE_COLUMNS])
+    opened = log_dir if isinstance(log_dir, LogDir) else open_log_dir(log_dir)
+    segments = list(opened.segments() if include == "all" else opened.log_segments())
+    return LogBatches(segments, names, rows, threads_for(segments, threads))
+
+
+def _no_batches() -> LogChunk:
+    return LogChunk(np.empty(0, BATCH_DTYPE), np.empty(0, np.int32), [])
+
+
+@dataclass(frozen=True)
+class _ArrowLocations:
+    """
+    Locations of segments as Arrow arrays, shared by all record batches.
+
+    Attributes
+    ----------
+    partition : array of int32, one item per segment
+    topic, segment : dictionary arrays, one item per segment
+    """
+
+    partition: pa.Array
+    topic: pa.DictionaryArray
+    segment: pa.DictionaryArray
+
+
+def _arrow_locations(segments: Sequence[tuple[PartitionDir, SegmentFile]]) -> _ArrowLocations:
+    pa = arrow.require_pyarrow()
+    topics = pa.array([partition.topic for partition, _ in segments], pa.string())
+    names = pa.array([segment.path.name for _, segment in segments], pa.string())
+    return _ArrowLocations(
+        partition=pa.array([partition.partition for partition, _ in segments], pa.int32()),
+        topic=topics.dictionary_encode(),
+        segment=names.dictionary_encode(),
+    )
+
+
+def _record_batch(
+    chunk: LogChunk, names: Sequence[str], locations: _ArrowLocations
+) -> pa.RecordBatch:
+    pa = arrow.require_pyarrow()
+    index = pa.array(chunk.segment)
+    columns = {
+        name: getattr(locations, name).take(index)
+        if name in PLACE_COLUMNS
+        else arrow.batch_column(chunk.batches, name, is_stream=True)
+        for name in names
+    }
+    return pa.record_batch(columns)

@@ -1,0 +1,292 @@
+"""Find records by offset or timestamp, as a broker does.
+
+A lookup walks headers from the start of a segment unless ``trust_index=True``. An index entry that
+leads to a plausible batch with the right offset proves nothing about the batches before it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kafkascan.batches.columns import BatchTable, last_offset, require_batch_table, size_in_bytes
+from kafkascan.batches.scan import iter_batches
+from kafkascan.broker_state.indexes import IndexEntries, read_index
+from kafkascan.format.errors import CorruptIndexError
+from kafkascan.format.file_names import parse_segment_name, sibling_name
+from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.logs.log_dir import partition_dir
+from kafkascan.logs.reading import iter_records
+
+_ROWS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class BatchLocation:
+    """
+    The batch that contains an offset, or the first one after it.
+
+    Attributes
+    ----------
+    path : str
+        Path of the segment.
+    position, size_in_bytes : int
+        Byte position and size of the batch.
+    base_offset, last_offset : int
+    """
+
+    path: str
+    position: int
+    size_in_bytes: int
+    base_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True)
+class RecordLocation:
+    """
+    The first record at or after a timestamp.
+
+    Attributes
+    ----------
+    path : str
+        Path of the segment.
+    position : int
+        Byte position of the record's batch.
+    offset, timestamp : int
+        Offset of the record, and its timestamp in milliseconds since the epoch.
+    leader_epoch : int or None
+        None if the batch has no leader epoch.
+    """
+
+    path: str
+    position: int
+    offset: int
+    timestamp: int
+    leader_epoch: int | None
+
+
+def lookup_offset(
+    source: SourceLike,
+    offset: int,
+    /,
+    *,
+    batches: BatchTable | None = None,
+    trust_index: bool = False,
+) -> BatchLocation | None:
+    """
+    Find the batch at which a broker starts to read.
+
+    Parameters
+    ----------
+    source : path, bytes-like, Source or SegmentFile
+        A segment, or the path of a partition's folder.
+    offset : int
+    batches : array of BATCH_DTYPE, optional
+        All batches of the segment, to save scanning it at every lookup.
+    trust_index : bool, default False
+        Start at the entry of the ``.index`` file, as brokers do. By default all headers are
+        scanned, so that a wrong index has no effect.
+
+    Returns
+    -------
+    BatchLocation or None
+        The first batch whose last offset is not below the offset
+        (``LogSegment.translateOffset``); None if there is none.
+
+    Raises
+    ------
+    CorruptIndexError
+        If a trusted index points to a position without a batch.
+    As `scan_batches`.
+    """
+    if batches is not None:
+        return _first_reaching(_path_of(source), require_batch_table(batches), offset)
+    for segment in _segments(source, offset):
+        with segment as owner:
+            start = _indexed_position(owner, offset) if trust_index else None
+            for table in _tables(owner, start):
+                found = _first_reaching(owner.path, table, offset)
+                if found is not None:
+                    return found
+    return None
+
+
+def lookup_timestamp(
+    source: SourceLike,
+    timestamp: int,
+    /,
+    *,
+    start_offset: int = 0,
+    batches: BatchTable | None = None,
+    trust_index: bool = False,
+) -> RecordLocation | None:
+    """
+    Find the first record at or after a timestamp, as ``OffsetsForTimes`` does.
+
+    Parameters
+    ----------
+    source : path, bytes-like, Source or SegmentFile
+        A segment, or the path of a partition's folder.
+    timestamp : int
+        Milliseconds since the epoch.
+    start_offset : int, default 0
+        Records before this offset are skipped: the log's start.
+    batches : array of BATCH_DTYPE, optional
+        As in `lookup_offset`.
+    trust_index : bool, default False
+        Start at the entries of the ``.timeindex`` and ``.index`` files, as brokers do. By
+        default all headers are scanned, so that a wrong index has no effect.
+
+    Returns
+    -------
+    RecordLocation or None
+        In a folder, the first segment with such a timestamp is searched, as brokers do. A
+        segment whose batches have no timestamps is skipped; a broker uses the time of the
+        file's last modification instead.
+
+    Raises
+    ------
+    CorruptIndexError
+        If a trusted index points to a position without a batch.
+    InvalidRecordError
+        If the records of a batch that may contain it cannot be read.
+    As `scan_batches`.
+    """
+    if batches is not None:
+        with borrowed_source(source, close=False) as owner:
+            rows = require_batch_table(batches)
+            return _first_not_before(owner, rows, timestamp, start_offset)
+    for segment in _segments(source, None):
+        with segment as owner:
+            start = _timed_position(owner, timestamp, start_offset) if trust_index else None
+            is_here = False
+            for table in _tables(owner, start):
+                is_here |= bool((table["max_timestamp"] >= timestamp).any())
+                found = _first_not_before(owner, table, timestamp, start_offset)
+                if found is not None:
+                    return found
+            if is_here:
+                return None
+    return None
+
+
+# ---- segments and tables to search -----------------------------------------------------------
+
+
+def _path_of(source: SourceLike) -> str:
+    with borrowed_source(source, close=False) as owner:
+        return owner.path
+
+
+def _segments(source: SourceLike, offset: int | None) -> Iterator[borrowed_source]:
+    """Yield the segment, or those of a folder from the one on that may contain an offset."""
+    if not isinstance(source, (str, os.PathLike)) or not Path(source).is_dir():
+        yield borrowed_source(source, close=False)
+        return
+    live = partition_dir(source).log_segments
+    bases = [one.base_offset or 0 for one in live]
+    first = 0 if offset is None else max(0, int(np.searchsorted(bases, offset, "right")) - 1)
+    for one in live[first:]:
+        yield borrowed_source(one.path, close=False)
+
+
+def _tables(source: Source, start: int | None) -> Iterator[BatchTable]:
+    if start is None:
+        yield from iter_batches(source, rows=_ROWS_AT_ONCE)
+        return
+    tables = iter_batches(source, rows=_ROWS_AT_ONCE, start=start, on_corrupt="stop")
+    yield from tables
+    if tables.position == start < source.size:
+        reason = f"it points to position {start} of the log, where no batch begins"
+        raise CorruptIndexError(f"{source.path}'s index", 0, None, reason, "WRONG_POSITION")
+    if tables.error is not None:
+        raise tables.error
+
+
+def _first_reaching(path: str, batches: BatchTable, offset: int) -> BatchLocation | None:
+    ends = last_offset(batches)
+    reaching = ends >= offset
+    if not reaching.any():
+        return None
+    row = int(np.argmax(reaching))
+    return BatchLocation(
+        path=path,
+        position=int(batches["position"][row]),
+        size_in_bytes=int(size_in_bytes(batches[row : row + 1])[0]),
+        base_offset=int(batches["base_offset"][row]),
+        last_offset=int(ends[row]),
+    )
+
+
+def _first_not_before(
+    source: Source, batches: BatchTable, timestamp: int, start_offset: int
+) -> RecordLocation | None:
+    """``FileRecords.searchForTimestamp``: in file order, records of all kinds."""
+    may_hold = (batches["max_timestamp"] >= timestamp) & (last_offset(batches) >= start_offset)
+    for row in np.flatnonzero(may_hold).tolist():
+        one = batches[row : row + 1]
+        for records in iter_records(
+            source, one, columns=("offset", "timestamp"), control="include"
+        ):
+            offsets, timestamps = records.columns["offset"], records.columns["timestamp"]
+            fits = np.flatnonzero((timestamps >= timestamp) & (offsets >= start_offset))
+            if len(fits):
+                epoch = int(one["partition_leader_epoch"][0])
+                return RecordLocation(
+                    path=source.path,
+                    position=int(one["position"][0]),
+                    offset=int(offsets[fits[0]]),
+                    timestamp=int(timestamps[fits[0]]),
+                    leader_epoch=epoch if epoch >= 0 else None,
+                )
+    return None
+
+
+# ---- positions by indexes --------------------------------------------------------------------
+
+
+def _index(source: Source, kind: str) -> tuple[IndexEntries, int] | None:
+    """Return the entries of a log's index file, and the log's base offset."""
+    log = Path(source.path)
+    name, of_log = sibling_name(log.name, kind), parse_segment_name(log.name)
+    if not source.is_file or name is None or of_log is None or of_log.base_offset is None:
+        return None
+    path = log.with_name(name)
+    return (read_index(path), of_log.base_offset) if path.exists() else None
+
+
+def _indexed_position(source: Source, offset: int) -> int | None:
+    """``OffsetIndex.lookup``: the last entry that is not above an offset."""
+    found = _index(source, "index")
+    if found is None:
+        return None
+    entries, base_offset = found
+    row = _floor(entries["relative_offset"], offset - base_offset)
+    if row < 0:
+        return 0
+    position = int(entries["position"][row])
+    if not 0 <= position <= source.size:
+        place = row * entries.itemsize
+        reason = f"position {position} is outside the log of {source.size} bytes"
+        raise CorruptIndexError(f"{source.path}'s index", place, None, reason, "TOO_LARGE")
+    return position
+
+
+def _timed_position(source: Source, timestamp: int, start_offset: int) -> int | None:
+    """``LogSegment.findOffsetByTimestamp``: time index, then offset index."""
+    found = _index(source, "timeindex")
+    if found is None:
+        return None
+    entries, base_offset = found
+    row = _floor(entries["timestamp"], timestamp)
+    offset = base_offset if row < 0 else base_offset + int(entries["relative_offset"][row])
+    return _indexed_position(source, max(offset, start_offset))
+
+
+def _floor(keys: np.ndarray[tuple[int], np.dtype[np.int64]], key: int) -> int:
+    return int(np.searchsorted(keys, key, "right")) - 1

@@ -1,0 +1,199 @@
+"""Read broker epochs and topic settings from the metadata log of a data dir (KIP-631)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from kafkascan.batches.scan import scan_batches
+from kafkascan.broker_state.checkpoints import read_meta_properties
+from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.schemas.message_decoder import SchemaError, decode_prefix
+from kafkascan.format.schemas.metadata_messages import CONFIG, REGISTER_BROKER, REMOVE_TOPIC, TOPIC
+from kafkascan.logs.log_dir import PartitionDir, partition_dir
+from kafkascan.logs.reading import iter_records
+from kafkascan.logs.segment import SegmentFile
+
+METADATA_PARTITION = "__cluster_metadata-0"
+
+# Version of the frame, kind of the record and its version: one byte each, as unsigned varints.
+_FRAME_SIZE, _FRAME_VERSION = 3, 1
+_SCHEMAS = {0: REGISTER_BROKER, 2: TOPIC, 4: CONFIG, 9: REMOVE_TOPIC}
+_OF_TOPIC, _OF_BROKER = 2, 4
+_LARGEST = 2**31 - 1
+
+
+def _setting(topic: str, broker: str) -> int | None:
+    """Return a field of `TopicConfig`: a number, by the names that Kafka has for it."""
+    setting: int | None = field(default=None, metadata={"topic": topic, "broker": broker})
+    return setting
+
+
+@dataclass(frozen=True)
+class TopicConfig:
+    """
+    Settings of a topic that recovery and audits use; None for settings without a value.
+
+    A new setting is a new field here: the metadata log is read by the names that it declares.
+
+    Attributes
+    ----------
+    interval_bytes : int or None
+        ``index.interval.bytes``, or the brokers' ``log.index.interval.bytes``.
+    max_message_bytes : int or None
+        ``max.message.bytes``, or the brokers' ``message.max.bytes``.
+    """
+
+    interval_bytes: int | None = _setting("index.interval.bytes", "log.index.interval.bytes")
+    max_message_bytes: int | None = _setting("max.message.bytes", "message.max.bytes")
+
+
+_FIELDS = {
+    resource: {one.metadata[names]: one.name for one in fields(TopicConfig)}
+    for resource, names in ((_OF_TOPIC, "topic"), (_OF_BROKER, "broker"))
+}
+
+
+@dataclass
+class ClusterMetadata:
+    """
+    Contents of the metadata log, as of its end.
+
+    Attributes
+    ----------
+    broker_epoch : int or None
+        Epoch of the last registration of the data dir's broker (KIP-966).
+    topics : dict of str to TopicConfig
+        Settings of the topics that have their own.
+    defaults : TopicConfig
+        Settings of all brokers that were changed while they ran; those in the brokers' files
+        are not known.
+    """
+
+    broker_epoch: int | None = None
+    topics: dict[str, TopicConfig] = field(default_factory=dict)
+    defaults: TopicConfig = TopicConfig()
+
+    def config_of(self, topic: str) -> TopicConfig:
+        """Return the settings of a topic: its own, and otherwise the brokers' defaults."""
+        own = self.topics.get(topic, TopicConfig())
+        known = {one.name: getattr(own, one.name) for one in fields(own)}
+        return replace(
+            self.defaults, **{name: number for name, number in known.items() if number is not None}
+        )
+
+
+def read_cluster_metadata(data_dir: Path) -> ClusterMetadata:
+    """
+    Read the metadata log of a data dir.
+
+    Parameters
+    ----------
+    data_dir : Path
+        Contains ``meta.properties`` and the metadata log, which brokers keep in one of their
+        data dirs.
+
+    Returns
+    -------
+    ClusterMetadata
+        Empty if the files are missing or cannot be read.
+    """
+    try:
+        properties = read_meta_properties(data_dir / "meta.properties")
+        node_id = int(properties.get("node.id", properties.get("broker.id", "")))
+        return read_metadata_log(partition_dir(data_dir / METADATA_PARTITION), node_id)
+    except (KafkaScanError, OSError, ValueError):
+        return ClusterMetadata()
+
+
+def read_metadata_log(partition: PartitionDir, node_id: int | None = None) -> ClusterMetadata:
+    """
+    Read a metadata log.
+
+    Parameters
+    ----------
+    partition : PartitionDir
+    node_id : int, optional
+        The broker whose epoch is read.
+
+    Returns
+    -------
+    ClusterMetadata
+        Of the records that can be read.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be read.
+    """
+    replay = _MetadataReplay(node_id)
+    # The last snapshot contains the whole state; the log's own records come after it.
+    for segment in partition.kraft_snapshots[-1:] + partition.log_segments:
+        for message in _messages(segment):
+            replay.apply(*message)
+    return replay.metadata
+
+
+class _MetadataReplay:
+    """Applies the messages of a metadata log, one after the other."""
+
+    def __init__(self, node_id: int | None) -> None:
+        self.metadata = ClusterMetadata()
+        self._node_id = node_id
+        self._names: dict[uuid.UUID, str] = {}
+
+    def apply(self, kind: str, message: dict[str, Any]) -> None:
+        if kind == REGISTER_BROKER.name:
+            if message["broker_id"] == self._node_id:
+                self.metadata.broker_epoch = message["broker_epoch"]
+        elif kind == TOPIC.name:
+            self._names[message["topic_id"]] = message["name"]
+        elif kind == REMOVE_TOPIC.name:
+            self.metadata.topics.pop(self._names.pop(message["topic_id"], ""), None)
+        else:
+            self._configure(**message)
+
+    def _configure(
+        self, resource_type: int, resource_name: str, name: str, value: str | None
+    ) -> None:
+        if name not in _FIELDS.get(resource_type, {}):
+            return
+        change = {_FIELDS[resource_type][name]: _number(value)}
+        if resource_type == _OF_TOPIC:
+            topics = self.metadata.topics
+            topics[resource_name] = replace(topics.get(resource_name, TopicConfig()), **change)
+        # A broker's setting without a name is that of all brokers.
+        elif resource_name == "":
+            self.metadata.defaults = replace(self.metadata.defaults, **change)
+
+
+def _number(value: str | None) -> int | None:
+    if value is None or not value.isdecimal() or len(value) > len(str(_LARGEST)):
+        return None
+    return int(value) if int(value) <= _LARGEST else None
+
+
+def _messages(segment: SegmentFile) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield names and fields of the messages that can be read."""
+    try:
+        source = segment.open()  # closed with the last view of it
+        batches = scan_batches(source, on_corrupt="stop").batches
+        for table in iter_records(source, batches, columns=("value",), on_damage=lambda _: None):
+            for value in table.items("value"):
+                if message := _message(value or b""):
+                    yield message
+    except (KafkaScanError, OSError):
+        return
+
+
+def _message(value: bytes) -> tuple[str, dict[str, Any]] | None:
+    if len(value) < _FRAME_SIZE or value[0] != _FRAME_VERSION or value[1] not in _SCHEMAS:
+        return None
+    schema = _SCHEMAS[value[1]]
+    try:
+        return schema.name, decode_prefix(schema, value[_FRAME_SIZE:], value[2])[0]
+    except SchemaError:
+        return None

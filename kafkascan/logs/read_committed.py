@@ -1,0 +1,170 @@
+"""The read_committed view of a log: aborted and undecided transactions removed.
+
+A broker sends a consumer with ``isolation.level=read_committed`` the list of aborted
+transactions, and no records from the first offset of an open transaction on (KIP-98). A log
+contains both: the marker after a producer's batches ends their transaction.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.columns import BatchTable, is_control, is_transactional, last_offset
+from kafkascan.batches.scan import iter_batches
+from kafkascan.batches.verify import verify_rows
+from kafkascan.broker_state.producer_state import COMPLETED_TRANSACTION, ProducerState
+from kafkascan.format.errors import record_error
+from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.logs.log_dir import PartitionDir, partition_dir
+
+LogLike: TypeAlias = "SourceLike | PartitionDir"
+"""A source, a partition directory, or the path of one."""
+
+NO_OPEN_TRANSACTION = 2**63 - 1
+"""The last stable offset of a `CommittedView` without open transactions."""
+
+_ROWS = 1 << 14
+
+
+@dataclass(frozen=True, eq=False)
+class CommittedView:
+    """
+    The aborted transactions of a log, and its last stable offset.
+
+    Attributes
+    ----------
+    last_stable_offset : int
+        The first offset of the earliest transaction that is open at the end of the log;
+        2**63 - 1 if none is open.
+    producer_ids, first_offsets, last_offsets : ndarrays of int64, shape (n,)
+        The aborted transactions, by producer and offset.
+    """
+
+    last_stable_offset: int
+    producer_ids: NDArray[np.int64]
+    first_offsets: NDArray[np.int64]
+    last_offsets: NDArray[np.int64]
+
+    @classmethod
+    def of_aborted(
+        cls, aborted: NDArray[np.void], last_stable_offset: int, *, marker_column: str
+    ) -> CommittedView:
+        """
+        Return the view of a log with these aborted transactions.
+
+        Parameters
+        ----------
+        aborted : structured ndarray, shape (n,)
+            With columns ``producer_id``, ``first_offset`` and `marker_column`.
+        last_stable_offset : int
+        marker_column : str
+            Column with the offset of the marker.
+        """
+        found = np.sort(aborted, order=("producer_id", "first_offset"))
+        return cls(
+            last_stable_offset,
+            found["producer_id"].copy(),
+            found["first_offset"].copy(),
+            found[marker_column].copy(),
+        )
+
+    def mask(self, batches: BatchTable) -> NDArray[np.bool_]:
+        """Return which batches are visible; consumers skip control batches themselves."""
+        seen: NDArray[np.bool_] = batches["base_offset"] < self.last_stable_offset
+        rows = np.flatnonzero(is_transactional(batches) & ~is_control(batches) & seen)
+        if len(rows) and len(self.producer_ids):
+            seen[rows[self.are_aborted(batches[rows])]] = False
+        return seen
+
+    def are_aborted(self, batches: BatchTable) -> NDArray[np.bool_]:
+        """Return which of the given transactional batches belong to an aborted transaction."""
+        aborted = np.zeros(len(batches), np.bool_)
+        ends = last_offset(batches)
+        for producer_id in np.unique(batches["producer_id"]):
+            mine = np.flatnonzero(batches["producer_id"] == producer_id)
+            first, last = np.searchsorted(self.producer_ids, [producer_id, producer_id + 1])
+            at = first + np.searchsorted(self.first_offsets[first:last], ends[mine], "right") - 1
+            is_known = at >= first
+            known = mine[is_known]
+            aborted[known] = batches["base_offset"][known] <= self.last_offsets[at[is_known]]
+        return aborted
+
+
+class CommittedViewBuilder:
+    """Builds the `CommittedView` of a log from its batches, which are added in log order."""
+
+    def __init__(self) -> None:
+        self._state = ProducerState()
+        self._aborted = [np.empty(0, COMPLETED_TRANSACTION)]
+
+    def add(self, source: Source, batches: BatchTable) -> None:
+        """
+        Add the next batches.
+
+        Raises
+        ------
+        ChecksumMismatchError
+            If the checksum of a marker is wrong.
+        CorruptBatchError
+            If a marker cannot be read.
+        """
+        batches = batches.take(np.flatnonzero(is_transactional(batches)))
+        markers = batches.take(np.flatnonzero(is_control(batches)))
+        wrong = np.flatnonzero(~verify_rows(source, markers))
+        if len(wrong):
+            raise record_error("CHECKSUM_MISMATCH", source.path, markers[wrong[0]])
+        completed = self._state.apply(source, batches).require_accepted()
+        self._aborted.append(completed[completed["is_aborted"] == 1])
+
+    def view(self) -> CommittedView:
+        """Return the view of the batches that were added."""
+        aborted = np.concatenate(self._aborted)
+        self._aborted = [aborted]
+        first_open = self._state.first_open_offset()
+        stable = NO_OPEN_TRANSACTION if first_open is None else first_open
+        return CommittedView.of_aborted(aborted, stable, marker_column="last_offset")
+
+
+def read_committed_view(log: LogLike, /) -> CommittedView:
+    """
+    Read the transactions of a log from its batch headers and markers.
+
+    Parameters
+    ----------
+    log : source, path of a partition directory, or PartitionDir
+        A source counts as the whole log.
+
+    Returns
+    -------
+    CommittedView
+        For `read_records` and `iter_records`.
+
+    Raises
+    ------
+    CorruptBatchError
+        If the log is damaged: transactions that end after the damage are not known.
+    As `scan_batches`.
+    """
+    builder = CommittedViewBuilder()
+    for source in log_sources(log):
+        with source as owner:
+            for table in iter_batches(owner, rows=_ROWS):
+                builder.add(owner, table)
+    return builder.view()
+
+
+def log_sources(log: LogLike) -> Iterator[borrowed_source]:
+    """Yield the segments of a log in order; for a source, the source itself."""
+    if isinstance(log, (str, os.PathLike)) and os.path.isdir(log):
+        log = partition_dir(log)
+    if isinstance(log, PartitionDir):
+        for segment in log.log_segments:
+            yield segment.borrow()
+    else:
+        yield borrowed_source(log)

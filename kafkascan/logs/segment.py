@@ -1,0 +1,191 @@
+"""One segment: a ``.log`` file, or a KRaft snapshot, and its side files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kafkascan.format.file_names import (
+    INDEX_KINDS,
+    SegmentName,
+    parse_segment_name,
+    sibling_name,
+)
+from kafkascan.io.folders import DiskFolder, Folder
+from kafkascan.io.sources import Source, SourceLike, borrowed_source
+
+_UNNAMED = SegmentName(None, None, "log", None)
+# Mapping a file takes longer than reading so many bytes of it.
+_READ_BELOW = 1 << 14
+
+
+@dataclass(unsafe_hash=True, repr=False)
+class SegmentFile:
+    """
+    One ``.log`` file (also ``.log.deleted``, ``.cleaned``, ``.swap``) or KRaft snapshot.
+
+    Every function that takes a source takes it. Segments that `open_segment` returns are open
+    until they are closed. Those of a `PartitionDir` are not: each function opens and closes the
+    file, unless a ``with`` statement keeps it open.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        Inside a tar, it is not a file of the system; use `open`.
+    name : SegmentName
+        A file that is not named as Kafka names segments is a ``log`` without a base offset.
+    folder : Folder
+        The folder that contains it.
+    opened : Source or None
+        The source that `open_segment` or a ``with`` statement opened.
+    """
+
+    path: Path
+    name: SegmentName
+    folder: Folder
+    opened: Source | None = field(default=None, compare=False)
+
+    @property
+    def source(self) -> Source:
+        """
+        The bytes of an open segment; closed with the segment.
+
+        Raises
+        ------
+        ValueError
+            If the segment is not open.
+        """
+        if self.opened is None:
+            raise ValueError(f"{self.path}: the segment is not open; use `with` or `open()`")
+        return self.opened
+
+    @property
+    def base_offset(self) -> int | None:
+        """Base offset by the file's name; None if the name has none."""
+        return self.name.base_offset
+
+    @property
+    def size(self) -> int:
+        """Size of the file now, in bytes."""
+        return self.folder.size(self.path.name)
+
+    def current_size(self) -> int:
+        """Return `size`, or 0 if the file cannot be found: brokers delete segments."""
+        try:
+            return self.size
+        except OSError:
+            return 0
+
+    def as_source(self) -> SourceLike:
+        """Return the open source, or the input for a new `Source`."""
+        return self.folder.source(self.path.name) if self.opened is None else self.opened
+
+    def open(self, *, memory_map: bool = True) -> Source:
+        """Return a new source of its bytes; the caller closes it."""
+        return Source(self.folder.source(self.path.name), memory_map=memory_map)
+
+    def borrow(self) -> borrowed_source:
+        """Return a context of its bytes, which closes what it opens."""
+        return borrowed_source(self.as_source(), read_below=_READ_BELOW)
+
+    def sibling(self, kind: str) -> Path | None:
+        """
+        Return the path of a side file of this segment, if it exists.
+
+        Parameters
+        ----------
+        kind : {"index", "timeindex", "txnindex", "snapshot"}
+        """
+        if kind not in INDEX_KINDS:
+            raise ValueError(f"kind must be one of {', '.join(INDEX_KINDS)}, not {kind!r}")
+        return self.siblings.get(kind)
+
+    @property
+    def siblings(self) -> dict[str, Path]:
+        """Existing side files, by kind."""
+        names = {kind: sibling_name(self.path.name, kind) for kind in INDEX_KINDS}
+        present = set(self.folder.names())
+        return {
+            kind: self.path.with_name(name)
+            for kind, name in names.items()
+            if name is not None and name in present
+        }
+
+    def read_sibling(self, kind: str) -> tuple[Path, bytes] | None:
+        """
+        Return path and bytes of a side file of this segment; None if it is missing.
+
+        Parameters
+        ----------
+        kind : {"index", "timeindex", "txnindex", "snapshot"}
+        """
+        name = sibling_name(self.path.name, kind)
+        data = None if name is None else self.folder.read(name)
+        return None if name is None or data is None else (self.path.with_name(name), data)
+
+    def close(self) -> None:
+        """Close the source, if the segment is open; see `Source.close`."""
+        if self.opened is not None:
+            self.opened.close()
+
+    def __enter__(self) -> Self:
+        if self.opened is None or self.opened.closed:
+            self.opened = self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        size = "" if self.opened is None else f": {self.opened.size} bytes"
+        return f"<SegmentFile {self.path}{size}>"
+
+
+def segment_file(path: Path, folder: Folder, name: SegmentName | None = None) -> SegmentFile:
+    """
+    Return a segment that is not open.
+
+    Parameters
+    ----------
+    path : Path
+    folder : Folder
+        The folder that contains it.
+    name : SegmentName, optional
+        By default that of the path; any file name is accepted.
+    """
+    return SegmentFile(path, name or parse_segment_name(path.name) or _UNNAMED, folder)
+
+
+def open_segment(path: str | os.PathLike[str], /, *, memory_map: bool = True) -> SegmentFile:
+    """
+    Open one segment.
+
+    Parameters
+    ----------
+    path : path
+        Of the ``.log`` file or the KRaft snapshot. Any file name is accepted.
+    memory_map : bool, default True
+        As in `Source`.
+
+    Returns
+    -------
+    SegmentFile
+        A context manager, and a source for every function that takes one.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    """
+    path = Path(path)
+    segment = segment_file(path, DiskFolder(path.parent))
+    segment.opened = Source(path, memory_map=memory_map)
+    return segment

@@ -1,0 +1,194 @@
+"""Buffers that hold record bytes, and columns of keys, values and headers in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import items as _core
+from kafkascan.format.errors import STATUS, BatchTableError
+from kafkascan.io.sources import Source
+
+Bytes = NDArray[np.uint8]
+
+
+class Buffers:
+    """
+    The buffers that a table's positions refer to.
+
+    Parameters
+    ----------
+    source : Source
+        Buffer 0 if it is in memory; otherwise buffer 0 is empty.
+    others : sequence of ndarray of uint8
+        Buffers 1, 2, …: decompressed batches, and batches of a source that is not in memory.
+    of_batch : ndarray of int32
+        The buffer of each batch.
+    give_back : callable, optional
+        Called with the other buffers when nothing refers to them any more.
+    """
+
+    _give_back: Callable[[list[Bytes]], None] | None = None
+
+    def __init__(
+        self,
+        source: Source,
+        others: Sequence[Bytes],
+        of_batch: NDArray[np.int32],
+        give_back: Callable[[list[Bytes]], None] | None = None,
+    ) -> None:
+        self._source = source
+        self._arrays: list[Bytes] = [_source_array(source), *others]
+        self.of_batch = of_batch
+        self.addresses = np.array([_address(array) for array in self._arrays], np.uintp)
+        self.sizes = np.array([array.size for array in self._arrays], np.int64)
+        self._give_back = give_back
+
+    @property
+    def source_bytes(self) -> Bytes:
+        """The source, which may be a memory map; empty if it is not in memory."""
+        return self._arrays[0]
+
+    def lend(self) -> list[Bytes]:
+        """Return the buffers for views that outlive this object; they are not given back."""
+        self._give_back = None
+        return self._arrays
+
+    def __del__(self) -> None:
+        if self._give_back is not None:
+            given_back, self._arrays = self._arrays[1:], self._arrays[:1]
+            # Another object's finalizer may still use this object: it finds empty buffers.
+            self.sizes[:] = 0
+            self._give_back(given_back)
+
+    def require_done(self, outcome: tuple[int, int]) -> None:
+        """Raise an exception for the status of a loop, unless it is OK."""
+        status, fault = outcome
+        if status == STATUS["SOURCE_FAULT"]:
+            raise self._source.fault_error(fault)
+        if status != STATUS["OK"]:
+            # The columns were valid when they were made: the file or the columns have changed.
+            self._source.require_unshrunk()
+            raise BatchTableError(self._source.path, 0, status)
+
+    def bytes_of(self, batch: int, position: int, size: int) -> bytes | None:
+        """Return a copy of one item; None for a negative size."""
+        out = self.gather(
+            np.array([batch], np.int32), np.array([position]), np.array([size], np.int32)
+        )
+        return None if size < 0 else out.data.tobytes()
+
+    def addresses_of(
+        self, batch: NDArray[np.int32], position: NDArray[np.int64], size: NDArray[np.int32]
+    ) -> NDArray[np.uintp]:
+        """Return the addresses of items, valid while the buffers exist; 0 for empty items."""
+        out = np.empty(len(size), np.uintp)
+        self.require_done(
+            _core.addresses_into(
+                self.addresses, self.sizes, self.of_batch, batch, position, size, out
+            )
+        )
+        return out
+
+    def gather(
+        self, batch: NDArray[np.int32], position: NDArray[np.int64], size: NDArray[np.int32]
+    ) -> Gathered:
+        """Copy items into one contiguous array."""
+        total = int(np.maximum(size, 0).sum(dtype=np.int64))
+        data = np.empty(total, np.uint8)
+        starts = np.empty(len(size) + 1, np.int64)
+        self.require_done(
+            _core.gather_into(
+                self.addresses, self.sizes, self.of_batch, batch, position, size, data, starts
+            )
+        )
+        return Gathered(data, starts, size < 0)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """
+    Items in one contiguous array.
+
+    Attributes
+    ----------
+    data : ndarray of uint8
+    starts : ndarray of int64, shape (n + 1,)
+        The start of each item, and the end of the last one.
+    is_null : ndarray of bool, shape (n,)
+    """
+
+    data: Bytes
+    starts: NDArray[np.int64]
+    is_null: NDArray[np.bool_]
+
+    def to_list(self) -> list[bytes | None]:
+        """Return each item as bytes; None for a null."""
+        data, starts = self.data.tobytes(), self.starts.tolist()
+        return [
+            None if is_null else data[first:last]
+            for first, last, is_null in zip(
+                starts[:-1], starts[1:], self.is_null.tolist(), strict=True
+            )
+        ]
+
+
+@dataclass(frozen=True)
+class Headers:
+    """
+    Record headers, one row per header.
+
+    Attributes
+    ----------
+    record_starts : ndarray of int64, shape (records + 1,)
+        The first header of each record.
+    batch, key_position, key_size, value_position, value_size : ndarrays, shape (headers,)
+    """
+
+    record_starts: NDArray[np.int64]
+    batch: NDArray[np.int32]
+    key_position: NDArray[np.int64]
+    key_size: NDArray[np.int32]
+    value_position: NDArray[np.int64]
+    value_size: NDArray[np.int32]
+
+
+def find_headers(
+    buffers: Buffers,
+    batch: NDArray[np.int32],
+    headers_position: NDArray[np.int64],
+    headers_count: NDArray[np.int32],
+) -> Headers:
+    """Locate the keys and values of record headers, in order."""
+    record_starts = np.zeros(len(batch) + 1, np.int64)
+    np.cumsum(headers_count, out=record_starts[1:])
+    total = int(record_starts[-1])
+    found = Headers(
+        record_starts,
+        np.empty(total, np.int32),
+        np.empty(total, np.int64),
+        np.empty(total, np.int32),
+        np.empty(total, np.int64),
+        np.empty(total, np.int32),
+    )
+    buffers.require_done(
+        _core.headers_into(
+            buffers.addresses, buffers.sizes, buffers.of_batch,
+            batch, headers_position, headers_count,
+            found.batch, found.key_position, found.key_size,
+            found.value_position, found.value_size,
+        )
+    )  # fmt: skip
+    return found
+
+
+def _source_array(source: Source) -> Bytes:
+    return source.as_array() if source.is_in_memory else np.empty(0, np.uint8)
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])

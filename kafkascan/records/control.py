@@ -1,0 +1,226 @@
+"""Control records: transaction markers, and the records that KRaft writes into its log."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafkascan.batches.columns import BatchTable
+from kafkascan.format.errors import record_error
+from kafkascan.format.layout import NamedCode
+from kafkascan.format.schemas import control_messages as schemas
+from kafkascan.format.schemas.message_decoder import Schema, SchemaError, decode
+from kafkascan.format.schemas.message_encoder import encode
+from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.records.decoding import iter_decoded
+from kafkascan.records.read_options import ReadOptions
+
+_KEY = struct.Struct(">hh")
+_VERSION = struct.Struct(">h")
+
+
+class ControlRecordType(NamedCode):
+    """Type of a control record (``ControlRecordType`` in Kafka)."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+    @property
+    def display_name(self) -> str:
+        """Kafka's name of the type."""
+        return self.name
+
+
+_SCHEMAS: dict[ControlRecordType, Schema] = {
+    ControlRecordType.ABORT: schemas.END_TXN_MARKER,
+    ControlRecordType.COMMIT: schemas.END_TXN_MARKER,
+    ControlRecordType.LEADER_CHANGE: schemas.LEADER_CHANGE,
+    ControlRecordType.SNAPSHOT_HEADER: schemas.SNAPSHOT_HEADER,
+    ControlRecordType.SNAPSHOT_FOOTER: schemas.SNAPSHOT_FOOTER,
+    ControlRecordType.KRAFT_VERSION: schemas.KRAFT_VERSION,
+    ControlRecordType.KRAFT_VOTERS: schemas.KRAFT_VOTERS,
+}
+# Highest schema version of messages whose `version` field is the version of their schema.
+_HIGHEST_VERSION = {ControlRecordType.LEADER_CHANGE: 1}
+
+
+@dataclass(frozen=True)
+class ControlRecord:
+    """
+    One control record.
+
+    Attributes
+    ----------
+    offset, timestamp : int
+        Timestamp in milliseconds since the epoch.
+    producer_id, producer_epoch : int
+        The producer whose transaction a marker ends; -1 for KRaft's control records.
+    partition_leader_epoch : int
+    position : int
+        Byte position of the batch in its source.
+    type : ControlRecordType
+        UNKNOWN for a type of a later Kafka version; consumers skip it.
+    type_code : int
+        The number in the key.
+    version : int
+        The version of the key.
+    value : dict or None
+        The fields of the message, named in snake case: ``coordinator_epoch``; ``leader_id``,
+        ``voters``, ``granting_voters``; … None if the type is UNKNOWN.
+    """
+
+    offset: int
+    timestamp: int
+    producer_id: int
+    producer_epoch: int
+    partition_leader_epoch: int
+    position: int
+    type: ControlRecordType
+    type_code: int
+    version: int
+    value: dict[str, Any] | None
+
+
+def decode_control_record(
+    key: bytes | None, value: bytes | None
+) -> tuple[ControlRecordType, int, int, dict[str, Any] | None]:
+    """
+    Decode the key and the value of a control record.
+
+    Returns
+    -------
+    type : ControlRecordType
+    type_code : int
+    version : int
+        The version of the key; higher versions are decoded as version 0.
+    value : dict or None
+        None if the type is UNKNOWN.
+
+    Raises
+    ------
+    ValueError
+        If Kafka would reject them.
+    """
+    kind, code, version = decode_control_key(key)
+    if kind is ControlRecordType.UNKNOWN:
+        return kind, code, version, None
+    if value is None:
+        raise SchemaError(f"a {kind.name} record has no value")
+    return kind, code, version, _decode_value(kind, value)
+
+
+_CODES = {kind.value for kind in _SCHEMAS}
+
+
+def decode_control_key(key: bytes | None) -> tuple[ControlRecordType, int, int]:
+    """Decode the key of a control record; see `decode_control_record`."""
+    if key is None or len(key) < _KEY.size:
+        raise SchemaError(f"the key of a control record has fewer than {_KEY.size} bytes")
+    version, code = _KEY.unpack_from(key)
+    if version < 0:
+        raise SchemaError(f"the key of a control record has version {version}")
+    kind = ControlRecordType(code) if code in _CODES else ControlRecordType.UNKNOWN
+    return kind, code, version
+
+
+def _decode_value(kind: ControlRecordType, value: bytes) -> dict[str, Any]:
+    layout = 0
+    if len(value) >= _VERSION.size:
+        (version,) = _VERSION.unpack_from(value)
+        if version < 0:
+            raise SchemaError(f"a {kind.name} record has version {version}")
+        layout = min(version, _HIGHEST_VERSION.get(kind, 0))
+    return decode(_SCHEMAS[kind], value, layout)
+
+
+def encode_control_record(
+    kind: ControlRecordType, value: Mapping[str, Any] | bytes
+) -> tuple[bytes, bytes]:
+    """
+    Encode the key and the value of a control record.
+
+    Parameters
+    ----------
+    kind : ControlRecordType
+        Not UNKNOWN.
+    value : mapping or bytes
+        The message as `decode_control_record` returns it, with a default of 0 for ``version``;
+        or its bytes.
+
+    Raises
+    ------
+    ValueError
+        If the type is UNKNOWN, or the message does not fit its schema.
+    """
+    if kind not in _SCHEMAS:
+        raise SchemaError(f"Cannot append record with unknown control record type {kind}")
+    key = _KEY.pack(0, kind)
+    if not isinstance(value, Mapping):
+        return key, bytes(value)
+    message = {"version": 0, **value}
+    layout = min(int(message["version"]), _HIGHEST_VERSION.get(kind, 0))
+    return key, encode(_SCHEMAS[kind], message, layout)
+
+
+def read_control_records(
+    source: SourceLike, batches: BatchTable | None = None, /
+) -> list[ControlRecord]:
+    """
+    Decode the control records of a log.
+
+    Parameters
+    ----------
+    source : path, bytes-like, Source or SegmentFile
+    batches : array of BATCH_DTYPE, optional
+        Rows of the source, by default all; batches of data records are skipped.
+
+    Returns
+    -------
+    list of ControlRecord
+        In the order of the batches.
+
+    Raises
+    ------
+    InvalidRecordError
+        If Kafka would reject a control record.
+    As `read_records`.
+    """
+    # Not closed here: an error's traceback may hold a table that views it.
+    with borrowed_source(source, close=False) as owner:
+        return _read(owner, batches)
+
+
+def _read(source: Source, batches: BatchTable | None) -> list[ControlRecord]:
+    found = []
+    for table in iter_decoded(source, batches, ReadOptions(control="only")):
+        for record in table:
+            batch = table.batches[record.batch]
+            try:
+                kind, code, version, value = decode_control_record(record.key, record.value)
+            except SchemaError as error:
+                raise record_error("BAD_CONTROL_RECORD", source.path, batch, str(error)) from error
+            assert record.offset is not None
+            assert record.timestamp is not None
+            found.append(
+                ControlRecord(
+                    offset=record.offset,
+                    timestamp=record.timestamp,
+                    producer_id=int(batch["producer_id"]),
+                    producer_epoch=int(batch["producer_epoch"]),
+                    partition_leader_epoch=int(batch["partition_leader_epoch"]),
+                    position=int(batch["position"]),
+                    type=kind,
+                    type_code=code,
+                    version=version,
+                    value=value,
+                )
+            )
+    return found

@@ -1,0 +1,185 @@
+"""Decode the records of batches, of every format and codec, into columns.
+
+`kafkascan.read_records` and `kafkascan.iter_records` are the public functions over this module.
+Code that needs batch headers only does not import it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import records as _core
+from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
+from kafkascan.batches.scan import iter_batches, scan_batches
+from kafkascan.batches.verify import verify_crcs
+from kafkascan.format.errors import STATUS, CorruptBatchError, record_error
+from kafkascan.io.concurrency import group_by_bytes, require_threads, split_by_bytes
+from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.records.buffer_pool import BufferPool
+from kafkascan.records.buffers import Buffers
+from kafkascan.records.payloads import Payloads, join_payloads, load_payloads
+from kafkascan.records.read_options import ReadOptions
+from kafkascan.records.record_table import RecordTable
+
+Result = TypeVar("Result")
+
+_NARROW_COLUMNS = ("batch", "key_size", "value_size", "headers_count")
+
+# Bytes of batches that justify one more thread.
+_BYTES_PER_THREAD = 1 << 22
+# A table of iter_records ends after the batch that reaches one of these sizes, in bytes.
+MAX_DECOMPRESSED_PER_TABLE = 1 << 25
+_MAX_READ_PER_TABLE = 1 << 24
+
+
+def decode_records(
+    source: SourceLike, batches: BatchTable | None, options: ReadOptions
+) -> RecordTable:
+    """Decode records into one table, on several threads; see `read_records`."""
+    # An opened source is not closed: it lives as long as the table that views it.
+    with borrowed_source(source, close=False) as owner:
+        if batches is None:
+            batches = scan_batches(owner, threads=options.threads).batches
+        rows = options.select(require_batch_table(batches))
+        if options.verify:
+            _require_checksums(owner, rows, options.threads)
+
+        def load(part: slice) -> Payloads:
+            limit = options.max_decompressed_size
+            return load_payloads(owner, rows[part], limit, first_row=part.start)
+
+        threads = require_threads(options.threads)
+        parts = split_by_bytes(size_in_bytes(rows), threads, _BYTES_PER_THREAD)
+        return _decode(owner, _map_parts(load, parts), options)
+
+
+def decode_first(
+    source: Source, batches: BatchTable, options: ReadOptions, pool: BufferPool | None = None
+) -> RecordTable:
+    """
+    Decode the first batches, as many as decompress to a bounded size.
+
+    Parameters
+    ----------
+    source : Source
+    batches : array of BATCH_DTYPE
+        All of them are decoded, whatever `options.control` and `options.visible` are.
+    options : ReadOptions
+    pool : BufferPool, optional
+        Provides the memory of decompressed batches, and gets it back from the table.
+
+    Returns
+    -------
+    RecordTable
+        Its `batches` are the decoded ones: at least one, unless there is none.
+    """
+    loaded = load_payloads(
+        source, batches, options.max_decompressed_size, enough=MAX_DECOMPRESSED_PER_TABLE, pool=pool
+    )
+    return _decode(source, [loaded], options, pool)
+
+
+def iter_decoded(
+    source: SourceLike, batches: BatchTable | None, options: ReadOptions
+) -> Iterator[RecordTable]:
+    """Decode records into tables of bounded size; see `iter_records`."""
+    return _iter_tables(source, None if batches is None else require_batch_table(batches), options)
+
+
+def _iter_tables(
+    source: SourceLike, batches: BatchTable | None, options: ReadOptions
+) -> Iterator[RecordTable]:
+    with borrowed_source(source, close=False) as owner:
+        pool = BufferPool()
+        for table in iter_batches(owner) if batches is None else [batches]:
+            for group in _groups(options.select(table), options.batch_size):
+                for records in _decode_group(owner, group, options, pool):
+                    if len(records):
+                        yield records
+
+
+def _decode_group(
+    source: Source, batches: BatchTable, options: ReadOptions, pool: BufferPool
+) -> Iterator[RecordTable]:
+    """Decode a group of batches together or, if one of them is damaged, one by one."""
+    first, count = 0, len(batches)
+    while first < len(batches):
+        rows = batches[first : first + count]
+        try:
+            if options.verify:
+                _require_checksums(source, rows, options.threads or 1)
+            records = decode_first(source, rows, options, pool)
+        except CorruptBatchError as error:
+            if count > 1:
+                count = 1
+            elif options.on_damage is None:
+                raise
+            else:
+                options.on_damage(error)
+                first += 1
+        else:
+            yield records
+            first += len(records.batches)
+
+
+def _groups(batches: BatchTable, batch_size: int) -> Iterator[BatchTable]:
+    """Split a table into groups of about `batch_size` records."""
+    # The header of a wrapper has no record count; it counts as one.
+    counts = np.maximum(batches["records_count"], 1)
+    for group in group_by_bytes(
+        size_in_bytes(batches), _MAX_READ_PER_TABLE, counts=counts, most=batch_size, exceed=True
+    ):
+        yield batches[group]
+
+
+def _require_checksums(source: Source, batches: BatchTable, threads: int | None) -> None:
+    wrong = np.flatnonzero(~verify_crcs(source, batches, threads=threads))
+    if len(wrong):
+        raise record_error("CHECKSUM_MISMATCH", source.path, batches[wrong[0]])
+
+
+def _map_parts(work: Callable[[slice], Result], parts: Sequence[slice]) -> list[Result]:
+    """Call a function with each part, several parts on a thread each."""
+    if len(parts) == 1:
+        return [work(*parts)]
+    with ThreadPoolExecutor(len(parts)) as threads:
+        return list(threads.map(work, parts))
+
+
+def _decode(
+    source: Source, parts: list[Payloads], options: ReadOptions, pool: BufferPool | None = None
+) -> RecordTable:
+    """Decode the records of loaded payloads, each part in a thread of its own."""
+    loaded = join_payloads(parts)
+    first_record = np.zeros(len(loaded.batches) + 1, np.int64)
+    np.cumsum(loaded.count, out=first_record[1:])
+    total = int(first_record[-1])
+    columns: dict[str, NDArray[Any]] = {
+        name: np.empty(total, np.int32 if name in _NARROW_COLUMNS else np.int64)
+        for name in options.stored
+    }
+    give_back = None if pool is None else pool.give_back
+    buffers = Buffers(source, loaded.buffers, loaded.buffer_index, give_back)
+
+    def decode(part: slice) -> None:
+        status, batch, record, fault = _core.decode_into(
+            buffers.addresses, buffers.sizes, loaded.batches,
+            loaded.buffer_index, loaded.position, loaded.size, loaded.is_wrapper,
+            first_record, columns, part.start, part.stop,
+        )  # fmt: skip
+        if status == STATUS["SOURCE_FAULT"]:
+            raise source.fault_error(fault)
+        if status != STATUS["OK"]:
+            source.require_unshrunk()
+            raise record_error(status, source.path, loaded.batches[batch], f"record {record}")
+
+    bounds = np.cumsum([0, *(len(part.batches) for part in parts)]).tolist()
+    _map_parts(decode, [slice(first, last) for first, last in itertools.pairwise(bounds)])
+    source.require_unshrunk()
+    return RecordTable(loaded.batches, options.names, columns, buffers)

@@ -1,0 +1,306 @@
+"""Locate or decompress the record bytes of batches."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import records as _core
+from kafkascan._core.unpacking import Arena
+from kafkascan.batches.columns import BatchTable, compression_type, join_tables, size_in_bytes
+from kafkascan.format.errors import STATUS, BatchTableError, record_error
+from kafkascan.format.layout import (
+    BATCH_HEADER_SIZE,
+    MESSAGE_KEY_STARTS,
+    CompressionType,
+)
+from kafkascan.io.sources import Source
+from kafkascan.records.buffer_pool import BufferPool, copy_rows
+from kafkascan.records.decompression import (
+    Buffer,
+    CodecError,
+    OutputTooLargeError,
+    decompress,
+    unpacker,
+)
+
+# Estimated ratio of decompressed to compressed size, for the first allocation of an arena.
+_ESTIMATED_RATIO = 4
+# A codec that the unpacker does not know: it leaves messages of magic 0 and 1 to `decompress`.
+_NOT_UNPACKED = 255
+
+
+@dataclass
+class Payloads:
+    """
+    Locations of the record bytes of batches.
+
+    Attributes
+    ----------
+    batches : ndarray of BATCH_DTYPE, shape (n,)
+    buffers : list of ndarray of uint8
+        Buffers 1, 2, …; buffer 0 is the source.
+    buffer_index : ndarray of int32, shape (n,)
+        The buffer that holds the records of a batch of magic 2, a plain message, or the
+        messages of a wrapper.
+    position, size : ndarrays of int64, shape (n,)
+        Their position in that buffer, and their size in bytes.
+    is_wrapper : ndarray of uint8, shape (n,)
+        Whether the batch is a compressed message of magic 0 or 1.
+    count : ndarray of int64, shape (n,)
+        Records of each batch.
+    """
+
+    batches: BatchTable
+    buffers: list[NDArray[np.uint8]]
+    buffer_index: NDArray[np.int32]
+    position: NDArray[np.int64]
+    size: NDArray[np.int64]
+    is_wrapper: NDArray[np.uint8]
+    count: NDArray[np.int64]
+
+
+def load_payloads(
+    source: Source,
+    batches: BatchTable,
+    max_decompressed_size: int,
+    *,
+    first_row: int = 0,
+    enough: int | None = None,
+    pool: BufferPool | None = None,
+) -> Payloads:
+    """
+    Locate the record bytes of batches; decompress them where necessary.
+
+    Parameters
+    ----------
+    source : Source
+    batches : contiguous array of BATCH_DTYPE, shape (n,)
+    max_decompressed_size : int
+        Bytes that one batch may decompress to.
+    first_row : int
+        Row of the first batch in the caller's table, for error messages.
+    enough : int, optional
+        Stop after the batch with which this many bytes have been decompressed.
+    pool : BufferPool, optional
+        Provides the memory of decompressed batches.
+
+    Returns
+    -------
+    Payloads
+        Of the first batches, up to the one that reached `enough`; at least one.
+
+    Raises
+    ------
+    BatchTableError
+        If a row does not describe the batch at its position.
+    InvalidRecordError, UnsupportedCompressionError
+        If records cannot be decompressed, or records_count is more than the bytes can hold.
+    """
+    _check_rows(source, batches, first_row)
+    loaded = _in_place(batches)
+    codecs = compression_type(batches)
+    is_copied = (
+        codecs != CompressionType.NONE if source.is_in_memory else np.ones_like(codecs, bool)
+    )
+    # Kafka does not read the bytes of a batch whose records_count is 0.
+    rows = np.flatnonzero(is_copied & (loaded.count != 0))
+    if not source.is_in_memory:
+        # Buffer 0 has no bytes then, so no other position is valid.
+        empty = loaded.count == 0
+        loaded.position[empty] = loaded.size[empty] = 0
+    pool = pool or BufferPool()
+    arena = Arena(_ESTIMATED_RATIO * int(loaded.size[rows].sum()), pool.take)
+    copies = copy_rows(source, loaded.position[rows], loaded.size[rows], pool)
+    done = _unpack(source, loaded, rows, codecs[rows], copies, arena, max_decompressed_size, enough)
+    stop = len(batches) if done == len(rows) else int(rows[done])
+    for row in np.flatnonzero(loaded.is_wrapper[:stop]).tolist():
+        loaded.count[row] = _count_entries(source, loaded, row, arena)
+    loaded = _first(loaded, stop, arena.pieces)
+    _require_possible_counts(source, loaded)
+    return loaded
+
+
+def join_payloads(parts: Sequence[Payloads]) -> Payloads:
+    """Concatenate the payloads of consecutive batches."""
+    if len(parts) == 1:
+        return parts[0]
+    shifts = itertools.accumulate((len(part.buffers) for part in parts), initial=0)
+    buffer_index: list[NDArray[np.int32]] = [
+        np.where(part.buffer_index > 0, part.buffer_index + shift, 0).astype(np.int32)
+        for part, shift in zip(parts, shifts, strict=False)
+    ]
+    return Payloads(
+        batches=join_tables([part.batches for part in parts]),
+        buffers=[buffer for part in parts for buffer in part.buffers],
+        buffer_index=np.concatenate(buffer_index),
+        position=np.concatenate([part.position for part in parts]),
+        size=np.concatenate([part.size for part in parts]),
+        is_wrapper=np.concatenate([part.is_wrapper for part in parts]),
+        count=np.concatenate([part.count for part in parts]),
+    )
+
+
+def _unpack(
+    source: Source,
+    loaded: Payloads,
+    rows: NDArray[np.int64],
+    codecs: NDArray[np.int8],
+    copies: Iterator[tuple[int, int, NDArray[np.uint8]]],
+    arena: Arena,
+    limit: int,
+    enough: int | None,
+) -> int:
+    """
+    Decompress rows into an arena, set their locations in `loaded`, return how many are done.
+
+    The unpacker takes runs of rows in the form that Kafka's writers produce; `_decompressed`
+    takes every other row.
+    """
+    unpack = unpacker().unpack
+    usual = np.where(loaded.batches["magic"][rows] == 2, codecs, _NOT_UNPACKED).astype(np.uint8)
+    enough = sys.maxsize if enough is None else enough
+    starts, sizes = loaded.position[rows], loaded.size[rows]
+    piece = np.empty(len(rows), np.int32)
+    position, size = np.empty((2, len(rows)), np.int64)
+    row = 0
+    for last, start, data in copies:
+        while row < last and arena.size < enough:
+            these = slice(row, last)
+            count = unpack(
+                data, starts[these] - start, sizes[these], usual[these], arena, limit, enough,
+                piece[these], position[these], size[these],
+            )  # fmt: skip
+            row += count
+            if count == 0:
+                at = int(starts[row]) - start
+                compressed = data.data[at : at + int(sizes[row])]
+                batch, codec = loaded.batches[rows[row]], int(codecs[row])
+                parts = _decompressed(source, batch, codec, compressed, limit)
+                piece[row], position[row], size[row] = arena.put(parts)
+                row += 1
+        if arena.size >= enough:
+            break
+    rows = rows[:row]
+    loaded.buffer_index[rows] = piece[:row] + 1
+    loaded.position[rows] = position[:row]
+    loaded.size[rows] = size[:row]
+    return row
+
+
+def _check_rows(source: Source, batches: BatchTable, first_row: int) -> None:
+    if not source.is_in_memory:
+        for number, row in enumerate(batches):
+            _check_row_read(source, row, first_row + number)
+        return
+    with source.window(0, source.size) as window:
+        status, row, fault = _core.check_rows(window, batches)
+    if status == STATUS["SOURCE_FAULT"]:
+        raise source.fault_error(fault)
+    if status != STATUS["OK"]:
+        source.require_unshrunk()
+        raise BatchTableError(source.path, first_row + row, status)
+
+
+def _check_row_read(source: Source, row: np.void, number: int) -> None:
+    position = int(row["position"])
+    if not 0 <= position <= source.size:
+        raise BatchTableError(source.path, number, STATUS["ROW_OUT_OF_BOUNDS"])
+    size = int(row["batch_length"]) + BATCH_HEADER_SIZE
+    moved = np.array([row])
+    moved["position"] = 0
+    with source.window(position, max(0, size)) as window:
+        status, _, _ = _core.check_rows(window, moved)
+    if status != STATUS["OK"]:
+        raise BatchTableError(source.path, number, status)
+
+
+def _in_place(batches: BatchTable) -> Payloads:
+    """Return the locations of all payloads in the source, compressed ones included."""
+    is_legacy = batches["magic"] < 2
+    codecs = compression_type(batches)
+    header = np.where(is_legacy, 0, BATCH_HEADER_SIZE)
+    return Payloads(
+        batches=batches,
+        buffers=[],
+        buffer_index=np.zeros(len(batches), np.int32),
+        position=batches["position"] + header,
+        size=size_in_bytes(batches) - header,
+        is_wrapper=(is_legacy & (codecs != CompressionType.NONE)).astype(np.uint8),
+        count=np.where(is_legacy, 1, batches["records_count"]).astype(np.int64),
+    )
+
+
+def _first(loaded: Payloads, stop: int, buffers: list[NDArray[np.uint8]]) -> Payloads:
+    return Payloads(
+        batches=loaded.batches[:stop],
+        buffers=buffers,
+        buffer_index=loaded.buffer_index[:stop],
+        position=loaded.position[:stop],
+        size=loaded.size[:stop],
+        is_wrapper=loaded.is_wrapper[:stop],
+        count=loaded.count[:stop],
+    )
+
+
+def _decompressed(
+    source: Source, batch: np.void, codec: int, data: memoryview, limit: int
+) -> list[Buffer]:
+    """Return the records of a batch, or the messages of a wrapper, decompressed."""
+    magic = int(batch["magic"])
+    if codec == CompressionType.NONE:
+        return [data]
+    if magic < 2:
+        data = _wrapper_value(source, batch, data)
+    if codec > CompressionType.ZSTD or (magic < 2 and codec == CompressionType.ZSTD):
+        raise record_error("UNSUPPORTED_COMPRESSION", source.path, batch, f"codec {codec}")
+    try:
+        return decompress(codec, magic, data, limit)
+    except OutputTooLargeError as error:
+        raise record_error("OUTPUT_TOO_LARGE", source.path, batch, str(error)) from error
+    except CodecError as error:
+        raise record_error("BAD_COMPRESSED_DATA", source.path, batch, str(error)) from error
+
+
+def _wrapper_value(source: Source, batch: np.void, message: memoryview) -> memoryview:
+    """Return the value of a compressed message; its key has no meaning."""
+    at = MESSAGE_KEY_STARTS[int(batch["magic"])]
+    for _ in ("key", "value"):
+        size = int.from_bytes(message[at : at + 4], "big", signed=True)
+        if len(message) - at < 4 or size > len(message) - at - 4:
+            raise record_error("BAD_RECORD", source.path, batch, "its key or value does not fit")
+        value_at, at = at + 4, at + 4 + max(size, 0)
+    if size < 0:
+        raise record_error("NULL_WRAPPER", source.path, batch)
+    return message[value_at:at]
+
+
+def _count_entries(source: Source, loaded: Payloads, row: int, arena: Arena) -> int:
+    start, size = int(loaded.position[row]), int(loaded.size[row])
+    buffer = arena.pieces[int(loaded.buffer_index[row]) - 1]
+    status, count = _core.count_entries(buffer[start : start + size])
+    if status != STATUS["OK"]:
+        raise record_error(status, source.path, loaded.batches[row])
+    return count
+
+
+def _require_possible_counts(source: Source, loaded: Payloads) -> None:
+    """Refuse counts that the bytes cannot hold, before anything is allocated for the records."""
+    negative = np.flatnonzero(loaded.count < 0)
+    if len(negative):
+        batch = loaded.batches[negative[0]]
+        count = int(batch["records_count"])
+        raise record_error("BAD_RECORD_COUNT", source.path, batch, f"records_count is {count}")
+    is_v2 = loaded.batches["magic"] == 2
+    smallest = loaded.count * _core.min_record_size
+    too_many = np.flatnonzero(is_v2 & (smallest > loaded.size))
+    if len(too_many):
+        batch, size = loaded.batches[too_many[0]], int(loaded.size[too_many[0]])
+        count = int(batch["records_count"])
+        reason = f"{size} bytes cannot hold {count} records"
+        raise record_error("RECORDS_MISSING", source.path, batch, reason)

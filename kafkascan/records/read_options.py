@@ -1,0 +1,82 @@
+"""Options of a record reader: columns, kinds of batches, limits and error handling."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.columns import BatchTable, is_control
+from kafkascan.format.errors import CorruptBatchError
+from kafkascan.io.concurrency import require_threads
+from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
+from kafkascan.records.record_table import DEFAULT_RECORD_COLUMNS, stored_columns
+
+Control: TypeAlias = Literal["skip", "only", "include"]
+OnDamage: TypeAlias = Callable[[CorruptBatchError], object]
+Visible: TypeAlias = "Callable[[BatchTable], NDArray[np.bool_]]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """
+    Validated options of `read_records` and `iter_records`.
+
+    Parameters
+    ----------
+    columns, control, verify, threads, max_decompressed_size, batch_size, on_damage
+        See `iter_records`.
+    visible : callable, optional
+        Takes a batch table and returns a mask of the batches to read.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The requested columns without duplicates.
+    stored : tuple of str
+        The columns to decode for them.
+    """
+
+    columns: Sequence[str] | None = None
+    control: Control = "skip"
+    verify: bool = False
+    threads: int | None = None
+    max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE
+    batch_size: int = 65_536
+    on_damage: OnDamage | None = None
+    visible: Visible | None = None
+    names: tuple[str, ...] = field(init=False)
+    stored: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str):
+            raise TypeError("columns must be a sequence of names, not one name")
+        names = DEFAULT_RECORD_COLUMNS if self.columns is None else dict.fromkeys(self.columns)
+        object.__setattr__(self, "names", tuple(names))
+        object.__setattr__(self, "stored", stored_columns(self.names))
+        if self.control not in ("skip", "only", "include"):
+            raise ValueError(f"control must be 'skip', 'only' or 'include', not {self.control!r}")
+        require_threads(self.threads)
+        if self.max_decompressed_size < 1:
+            raise ValueError("max_decompressed_size must be at least 1")
+        # Codecs count up to sys.maxsize, and are given one byte more than the limit.
+        limit = min(operator.index(self.max_decompressed_size), sys.maxsize - 1)
+        object.__setattr__(self, "max_decompressed_size", limit)
+        if self.batch_size < 1:
+            raise ValueError("batch_size must be at least 1")
+
+    def select(self, batches: BatchTable) -> BatchTable:
+        """Return the batches to read: by `control`, and those that are `visible`."""
+        if self.control == "include" and self.visible is None:
+            return batches
+        is_wanted = (
+            np.ones(len(batches), np.bool_) if self.visible is None else self.visible(batches)
+        )
+        if self.control != "include":
+            is_wanted = is_wanted & (is_control(batches) == (self.control == "only"))
+        return batches if is_wanted.all() else batches.take(np.flatnonzero(is_wanted))

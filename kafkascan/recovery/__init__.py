@@ -1,0 +1,54 @@
+"""Crash recovery and salvage of logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkascan.format.lazy_names import attach
+
+if TYPE_CHECKING:
+    from kafkascan.recovery.crash_recovery import (
+        recover as recover,
+    )
+    from kafkascan.recovery.header_repair import (
+        FieldRepair as FieldRepair,
+    )
+    from kafkascan.recovery.loaded_segment import (
+        SegmentReport as SegmentReport,
+    )
+    from kafkascan.recovery.log_salvage import (
+        salvage as salvage,
+    )
+    from kafkascan.recovery.planned_files import (
+        Action as Action,
+        Change as Change,
+    )
+    from kafkascan.recovery.recovery_results import (
+        PartitionRecovery as PartitionRecovery,
+        PartitionSalvage as PartitionSalvage,
+        Recovery as Recovery,
+        Salvage as Salvage,
+    )
+    from kafkascan.recovery.segment_salvage import (
+        KeptRange as KeptRange,
+        LostRange as LostRange,
+        SegmentSalvage as SegmentSalvage,
+    )
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        names={
+            "crash_recovery": ["recover"],
+            "header_repair": ["FieldRepair"],
+            "loaded_segment": ["SegmentReport"],
+            "log_salvage": ["salvage"],
+            "planned_files": ["Action", "Change"],
+            "recovery_results": [
+                "PartitionRecovery",
+                "PartitionSalvage",
+                "Recovery",
+                "Salvage",
+            ],
+            "segment_salvage": ["LostRange", "KeptRange", "SegmentSalvage"],
+        },
+    )

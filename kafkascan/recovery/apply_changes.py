@@ -1,0 +1,247 @@
+"""Apply planned file changes in a crash-safe order."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from kafkascan.format.errors import SourceReadError
+from kafkascan.io.atomic_files import AtomicFile, behind_link, holds, replace_files, sync_folder
+from kafkascan.recovery.planned_files import Action, Change, Part, PlannedFiles, Split
+
+_PARTIAL_FILE = re.compile(r"\.(\d{20}\.\w+(\.cleaned)?|leader-epoch-checkpoint)\..*\.part")
+_COPY_BYTES = 1 << 24
+_FILES_PER_STEP = 128
+
+
+def remove_partial_files(folder: Path) -> None:
+    """Delete the partially written files of a recovery that was killed."""
+    for entry in os.scandir(folder):
+        if _PARTIAL_FILE.fullmatch(entry.name):
+            os.unlink(entry.path)
+
+
+def _steps(changes: list[Change]) -> Iterator[list[Change]]:
+    """Yield the changes in steps: several files to write, or one other change."""
+    for is_write, group in itertools.groupby(changes, lambda one: one.action is Action.WRITE):
+        run, size = list(group), _FILES_PER_STEP if is_write else 1
+        yield from (run[first : first + size] for first in range(0, len(run), size))
+
+
+class ChangeApplier:
+    """
+    Applies the changes of a folder, step by step.
+
+    Parameters
+    ----------
+    files : PlannedFiles
+    changes : list of Change
+        Changes of these files, in their order.
+    backup : bool
+        Keep files that are replaced, truncated or dropped.
+
+    Attributes
+    ----------
+    applied : list of Change
+        The changes that were made.
+    error : Exception or None
+        The error that ended the work.
+    """
+
+    def __init__(self, files: PlannedFiles, changes: list[Change], *, backup: bool) -> None:
+        self.applied: list[Change] = []
+        self.error: Exception | None = None
+        self._files, self._backup = files, backup
+        self._splits = {one.change: one for one in files.splits()}
+        self._steps = deque(_steps(changes))
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether steps remain and none has failed."""
+        return self.error is None and bool(self._steps)
+
+    @property
+    def writes_next(self) -> bool:
+        """Whether the next step is to write files."""
+        return self._steps[0][0].action is Action.WRITE
+
+    def apply_step(self) -> None:
+        """Apply the next step; set `error` if it fails."""
+        try:
+            if self.writes_next:
+                replace_files(self.files_to_write(), before=self.back_up)
+            else:
+                (change,) = self._steps[0]
+                if change.action is Action.SPLIT:
+                    _split(self._splits[change], self._files, backup=self._backup)
+                else:
+                    _apply(change, self._files.folder, backup=self._backup)
+            self.finish_step()
+        except OSError as error:
+            self.error = error
+
+    def finish_step(self) -> None:
+        """Record that the next step was applied."""
+        self.applied += self._steps.popleft()
+
+    def files_to_write(self) -> Iterator[tuple[Path, bytes, Path]]:
+        """Yield path, content and template of the next step's files, except up-to-date files."""
+        template = _template(self._files.folder)
+        for change in self._steps[0]:
+            path, data = self._files.folder / change.name, self._files.read(change.name)
+            # An interrupted step may have written it.
+            if not holds(os.fspath(path), data):
+                yield path, data, path if path.exists() else template
+
+    def back_up(self, path: Path) -> None:
+        """Keep a file that is about to be replaced."""
+        _back_up(path, backup=self._backup)
+
+
+def _template(folder: Path) -> Path:
+    """Return the file whose owner and mode new files get: a log."""
+    logs = (entry.name for entry in os.scandir(folder) if entry.name.endswith(".log"))
+    return folder / min(logs, default="")
+
+
+def apply_all(appliers: list[ChangeApplier]) -> None:
+    """Apply the changes of several folders, a step of each at a time, and sync files together."""
+    while appliers := [applier for applier in appliers if applier.has_steps]:
+        writing = [applier for applier in appliers if applier.writes_next]
+        for applier in appliers:
+            if applier not in writing:
+                applier.apply_step()
+        _write_together(writing)
+
+
+def _write_together(appliers: list[ChangeApplier]) -> None:
+    """Write the files of several folders; if that fails, write those of each folder separately."""
+    if not appliers:
+        return
+    try:
+        files = (file for one in appliers for file in one.files_to_write())
+        replace_files(files, before=appliers[0].back_up)
+    except OSError:
+        for one in appliers:
+            one.apply_step()
+    else:
+        for one in appliers:
+            one.finish_step()
+
+
+def _apply(change: Change, folder: Path, *, backup: bool) -> None:
+    path = folder / change.name
+    if change.action is Action.DELETE:
+        if backup:
+            os.replace(path, _free_name(path))
+        else:
+            path.unlink()
+    elif change.action is Action.RENAME:
+        _back_up(path, backup=backup)
+        os.replace(folder / str(change.old_name), path)
+    else:
+        assert change.new_size is not None
+        _truncate(path, change.new_size, backup=backup)
+    sync_folder(folder)
+
+
+def _back_up(path: Path, *, backup: bool) -> None:
+    """Give a file that is about to be replaced a second name, as its backup."""
+    if not backup or not path.exists():
+        return
+    name = _free_name(path)
+    try:
+        os.link(behind_link(path), name)
+    except OSError:  # not every file system supports links
+        with open(path, "rb") as old, AtomicFile(name, like=path) as file:
+            shutil.copyfileobj(old, file.stream, _COPY_BYTES)
+
+
+def _free_name(path: Path) -> Path:
+    """Return the name of a backup that does not exist yet."""
+    name, number = path.with_name(f"{path.name}.bak"), 1
+    while os.path.lexists(name):
+        number += 1
+        name = path.with_name(f"{path.name}.bak{number}")
+    return name
+
+
+def _truncate(path: Path, size: int, *, backup: bool) -> None:
+    with open(path, "r+b") as log:
+        if backup:
+            tail = _free_name(path.with_name(f"{path.name}.tail-{size}"))
+            log.seek(size)
+            with AtomicFile(tail, like=path) as file:
+                shutil.copyfileobj(log, file.stream, _COPY_BYTES)
+        log.truncate(size)
+        log.flush()
+        os.fsync(log.fileno())
+
+
+# ---- splitting logs --------------------------------------------------------------------------
+
+
+def _split(split: Split, files: PlannedFiles, *, backup: bool) -> None:
+    """
+    Replace a log by its parts, as ``LocalLog.replaceSegments`` does.
+
+    A restart discards the parts unless all of them are ``.swap`` files. From then on, a restart
+    finishes the replacement: it deletes the replaced files and renames the parts.
+    """
+    folder = files.folder
+    parts = _write_parts(split, files)
+    for name in reversed(parts):
+        os.replace(folder / f"{name}.cleaned", folder / f"{name}.swap")
+    sync_folder(folder)
+    for name in split.replaced:
+        if backup and os.path.lexists(folder / name):
+            os.replace(folder / name, _free_name(folder / name))
+        else:
+            (folder / name).unlink(missing_ok=True)
+    sync_folder(folder)
+    for name in parts:
+        _back_up(folder / name, backup=backup)
+        os.replace(folder / f"{name}.swap", folder / name)
+    sync_folder(folder)
+
+
+def _write_parts(split: Split, files: PlannedFiles) -> list[str]:
+    """Write parts and their indexes as ``.cleaned`` files; return their final names."""
+    folder, names = files.folder, list[str]()
+    log = folder / split.change.name
+    try:
+        for part in split.parts:
+            names.append(part.name)
+            with AtomicFile(folder / f"{part.name}.cleaned", like=log) as file:
+                _copy_part(log, part, file.stream)
+            for kind in ("index", "timeindex"):
+                names.append(f"{part.name.removesuffix('log')}{kind}")
+                with AtomicFile(folder / f"{names[-1]}.cleaned", like=log) as file:
+                    file.stream.write(files.read(names[-1]))
+    except BaseException:  # a full disk must not stay full
+        for name in names:
+            (folder / f"{name}.cleaned").unlink(missing_ok=True)
+        raise
+    return names
+
+
+def _copy_part(path: Path, part: Part, copy: IO[bytes]) -> None:
+    """Copy a range, with the modification time: retention may depend on it."""
+    with open(path, "rb") as log:
+        log.seek(part.start)
+        left = part.stop - part.start
+        while left:
+            data = log.read(min(left, _COPY_BYTES))
+            if not data:
+                raise SourceReadError(str(path), part.stop - left, "the file was truncated")
+            copy.write(data)
+            left -= len(data)
+        copy.flush()
+        times = os.fstat(log.fileno())
+        os.utime(copy.fileno(), ns=(times.st_atime_ns, times.st_mtime_ns))

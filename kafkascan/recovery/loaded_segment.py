@@ -1,0 +1,280 @@
+"""A segment of a log that is being loaded, with the lookups that Kafka makes in it."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.columns import BatchTable, join_tables, next_offset
+from kafkascan.batches.scan import scan_batches
+from kafkascan.format.errors import (
+    SENTENCES,
+    STATUS,
+    CorruptBatchError,
+    CorruptIndexError,
+    CorruptLogError,
+)
+from kafkascan.format.layout import OFFSET_INDEX_ENTRY
+from kafkascan.io.sources import Source
+from kafkascan.logs.offset_search import find_offset, framed_batches, is_batch_at
+from kafkascan.recovery.planned_files import PlannedFiles
+from kafkascan.recovery.segment_recovery import RecoveredSegment
+
+_DIGITS = 20
+# Number of file names whose parsed offsets are cached: each name is parsed several times.
+_NAMES_KNOWN = 4096
+# Files below this size are read: that takes less time than mapping them.
+_READ_AT_ONCE = 1 << 17
+_ROWS_AT_ONCE = 1 << 16
+# Kafka searches the last entries of an index first (``AbstractIndex.warmEntries``).
+_WARM_BYTES = 8192
+
+
+@dataclass
+class SegmentReport:
+    """
+    The state of one segment after loading.
+
+    Attributes
+    ----------
+    name : str
+        Name of the log file.
+    base_offset, next_offset : int
+    batches : int
+        Number of valid batches; for a dropped segment, of all its batches.
+    size, valid_bytes : int
+    is_recovered : bool
+        Whether the segment was read in full; segments before the recovery point are not.
+    reason : str or None
+        Why the segment is truncated at `valid_bytes`, or dropped.
+    """
+
+    name: str
+    base_offset: int
+    next_offset: int
+    batches: int
+    size: int
+    valid_bytes: int
+    is_recovered: bool
+    reason: str | None
+
+    @property
+    def truncated_bytes(self) -> int:
+        """Bytes after the last valid batch."""
+        return self.size - self.valid_bytes
+
+
+class LoadedSegment:
+    """
+    A segment of a log that is being loaded. Its batches are read on demand and not kept.
+
+    Parameters
+    ----------
+    files : PlannedFiles
+    base_offset : int
+    suffix : str
+        Suffix of its file names, such as ``.swap``.
+
+    Attributes
+    ----------
+    name : str
+        Name of the log file.
+    path : str
+        Its path, for errors.
+    size, valid_bytes : int
+    is_recovered : bool
+    is_emptied : bool
+        Whether Kafka discards all batches, because offsets do not ascend.
+    """
+
+    def __init__(self, files: PlannedFiles, base_offset: int, suffix: str = "") -> None:
+        self.base_offset = base_offset
+        self._files = files
+        self._stem, self._suffix = f"{base_offset:020}", suffix
+        self.name = self.sibling("log")
+        self._source = files.source(self.name)
+        self.path = self._source if isinstance(self._source, str) else files.path(self.name)
+        self.size = self.valid_bytes = files.size(self.name)
+        self.reason: str | None = None
+        self.is_recovered = self.is_emptied = False
+        self._count_and_end: tuple[int, int] | None = None
+        self._next_offset: int | None = None
+
+    def sibling(self, kind: str) -> str:
+        """Return the name of the segment's file of a kind, such as "index"."""
+        return f"{self._stem}.{kind}{self._suffix}"
+
+    def open(self) -> Source:
+        """Open the log, at its current location."""
+        return Source(self._source, read_below=_READ_AT_ONCE)
+
+    def _open_up_to(self, stop: int) -> Source:
+        if isinstance(self._source, bytes):
+            return Source(self._source[:stop])
+        return Source(self._source, read_below=_READ_AT_ONCE, max_size=stop)
+
+    def set_recovered(self, recovered: RecoveredSegment) -> None:
+        """Set the result of a recovery."""
+        self.is_recovered = True
+        self.is_emptied = recovered.is_emptied
+        self.valid_bytes = recovered.valid_bytes
+        self.reason = recovered.reason
+        self._next_offset = None
+        self._count_and_end = _count_and_end(recovered.batches, self.base_offset)
+
+    def offsets_error(self) -> CorruptLogError:
+        """Return the error of a segment whose offsets do not ascend."""
+        symbol = "OFFSETS_NOT_ASCENDING"
+        return CorruptLogError(self.path, 0, self.base_offset, SENTENCES[STATUS[symbol]], symbol)
+
+    # ---- Kafka's lookups --------------------------------------------------------------------
+
+    def read_next_offset(self) -> int:
+        """
+        Return the offset after the last batch, as Kafka finds it (``LogSegment.readNextOffset``).
+
+        Raises
+        ------
+        CorruptLogError
+            If Kafka's lookup fails, so that it does not load the log.
+        """
+        if self._next_offset is None:
+            self._next_offset = self._find_next_offset()
+        return self._next_offset
+
+    def _find_next_offset(self) -> int:
+        entries = self._index_entries()
+        last = self.base_offset + (int(entries["relative_offset"][-1]) if len(entries) else 0)
+        position = self.find(last)
+        if position is None:
+            return self.base_offset
+        end = self.base_offset
+        for batches in self._framed(position, self.valid_bytes):
+            end = int(next_offset(batches[-1:])[0])
+        return end
+
+    def find(self, offset: int) -> int | None:
+        """
+        Return the position where Kafka starts to read for an offset.
+
+        As ``LogSegment.translateOffset``: the index gives a position to search from.
+
+        Raises
+        ------
+        CorruptLogError
+            If Kafka's lookup fails, so that it does not load the log.
+        """
+        entries = self._index_entries()
+        row = _slot(entries["relative_offset"], offset - self.base_offset)
+        start = 0 if row < 0 else int(entries["position"][row])
+        with self._open_up_to(self.valid_bytes) as source:
+            try:
+                if start >= 0:
+                    return find_offset(source, start, offset)
+                target = "a negative position"
+            except CorruptBatchError:
+                if is_batch_at(source, start):
+                    raise
+                target = f"position {start}, where no batch starts"
+        reason = (
+            f"the entry for offset {offset} points to {target}."
+            " Delete the index; the broker rebuilds it at startup"
+        )
+        path, position = self._files.path(self.sibling("index")), row * entries.itemsize
+        raise CorruptIndexError(path, position, offset, reason, "WRONG_POSITION")
+
+    def batches(self, start: int, stop: int) -> BatchTable:
+        """Return the batches between two positions, framed as in `find`."""
+        return join_tables(list(self._framed(start, stop)))
+
+    def _framed(self, start: int, stop: int) -> Iterator[BatchTable]:
+        with self._open_up_to(stop) as source:
+            yield from framed_batches(source, start, rows=_ROWS_AT_ONCE)
+
+    def _index_entries(self) -> NDArray[np.void]:
+        """Return all entries of the offset index, including zeros, as Kafka reads them."""
+        name = self.sibling("index")
+        data = self._files.read(name) if name in self._files else b""
+        whole = len(data) - len(data) % OFFSET_INDEX_ENTRY.itemsize
+        return np.frombuffer(data[:whole], OFFSET_INDEX_ENTRY)
+
+    # ---- the report -------------------------------------------------------------------------
+
+    def report(self, dropped_because: str | None = None) -> SegmentReport:
+        """Return the report of the segment; a reason marks it as dropped."""
+        if self._count_and_end is None:
+            with self._open_up_to(self.valid_bytes) as source:
+                batches = scan_batches(source, on_corrupt="stop").batches
+            self._count_and_end = _count_and_end(batches, self.base_offset)
+        count, end = self._count_and_end
+        return SegmentReport(
+            name=self.name,
+            base_offset=self.base_offset,
+            next_offset=end,
+            batches=count,
+            size=self.size,
+            valid_bytes=0 if dropped_because else self.valid_bytes,
+            is_recovered=self.is_recovered,
+            reason=dropped_because or self.reason,
+        )
+
+
+def _count_and_end(batches: BatchTable, base_offset: int) -> tuple[int, int]:
+    if not len(batches):
+        return 0, base_offset
+    return len(batches), int(next_offset(batches[-1:])[0])
+
+
+def _slot(keys: NDArray[np.int32], key: int) -> int:
+    """
+    Return the row of the last entry whose key is not greater, or -1.
+
+    If the keys do not ascend, the result of a binary search depends on its steps, which are
+    those of ``AbstractIndex.largestLowerBoundSlotFor``.
+    """
+    if not len(keys):
+        return -1
+    low, high = 0, len(keys) - 1
+    warm = max(0, high - _WARM_BYTES // OFFSET_INDEX_ENTRY.itemsize)
+    if keys[warm] < key:
+        low = warm
+    elif keys[0] > key:
+        return -1
+    else:
+        high = warm
+    while low < high:
+        middle = (low + high + 1) // 2
+        if keys[middle] > key:
+            high = middle - 1
+        elif keys[middle] < key:
+            low = middle
+        else:
+            return middle
+    return low
+
+
+def floor(segments: list[LoadedSegment], offset: int) -> int:
+    """Return the index of the segment that an offset belongs to, or -1."""
+    return bisect.bisect_right(segments, offset, key=lambda one: one.base_offset) - 1
+
+
+def overlapping(segments: list[LoadedSegment], start: int, stop: int) -> Iterator[LoadedSegment]:
+    """Yield the segments of an offset range, as ``LogSegments.values`` does."""
+    for segment in segments[max(0, floor(segments, start)) :]:
+        if segment.base_offset >= stop:
+            return
+        yield segment
+
+
+@functools.lru_cache(_NAMES_KNOWN)
+def offset_of(name: str) -> int | None:
+    """Return the offset in a file name of Kafka's form (20 digits), or None."""
+    digits = name.partition(".")[0]
+    if len(digits) != _DIGITS or not (digits.isascii() and digits.isdigit()):
+        return None
+    return offset if (offset := int(digits)) < 1 << 63 else None

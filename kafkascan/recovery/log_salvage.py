@@ -1,0 +1,323 @@
+"""Copy the intact batches of damaged logs into new logs, including those after the damage."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafkascan.batches.batch_search import HIGHEST_OFFSET
+from kafkascan.batches.columns import size_in_bytes
+from kafkascan.batches.walks import read_bytes
+from kafkascan.broker_state.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    parse_leader_epochs,
+)
+from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES, require_interval_bytes
+from kafkascan.format.errors import KafkaScanError
+from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.io.concurrency import require_threads
+from kafkascan.io.folders import Folder
+from kafkascan.io.sources import Source
+from kafkascan.logs.log_dir import is_log_dir
+from kafkascan.logs.log_walk import Log, open_logs
+from kafkascan.logs.segment import SegmentFile
+from kafkascan.recovery.crash_recovery import recover
+from kafkascan.recovery.header_repair import RepairedLog
+from kafkascan.recovery.recovery_results import PartitionSalvage, Salvage
+from kafkascan.recovery.segment_salvage import (
+    Doubtful,
+    SegmentSalvage,
+    not_copied,
+    salvage_segment,
+)
+
+if TYPE_CHECKING:
+    pass
+
+_COPY_BYTES = 1 << 23
+# Files that cannot be rebuilt from the batches.
+_KEPT_FILES = ("partition.metadata", "quorum-state")
+_DATA_DIR_FILES = ("meta.properties", "bootstrap.checkpoint", LOG_START_CHECKPOINT)
+
+OnProgress = Callable[[PartitionSalvage, int, int], object]
+
+
+INCOMPLETE = ".incomplete"
+"""Suffix of a directory whose copy lacks a segment that could not be copied."""
+
+
+def salvage(
+    path: str | os.PathLike[str],
+    destination: str | os.PathLike[str] | None = None,
+    /,
+    *,
+    doubtful: Doubtful = "keep",
+    interval_bytes: int = DEFAULT_INTERVAL_BYTES,
+    threads: int | None = None,
+    on_progress: OnProgress | None = None,
+) -> Salvage:
+    """
+    Copy the intact batches of damaged logs into new logs, and report what is lost.
+
+    A broker that recovers a log discards everything after the first damage. `salvage` also keeps
+    the batches after it: those whose checksum is valid and whose offsets belong there.
+
+    Parameters
+    ----------
+    path : path
+        A broker's data directory, a partition directory, a tar of them, or one segment. It is
+        only read.
+    destination : path, optional
+        A directory that is empty or does not exist. It receives the logs with their indexes,
+        producer snapshots and leader epochs, as a broker needs them. Without it, nothing is
+        written and the result describes what would be.
+    doubtful : {"keep", "drop"}
+        Whether to keep batches within damage for which only checksums and offsets indicate that
+        they belong to the log, and are not the content of a damaged record.
+    interval_bytes : int, default 4096
+        As in `recover`.
+    threads : int, optional
+        Number of partitions that are processed concurrently; by default one per CPU.
+    on_progress : callable, optional
+        Called with the result of each partition, the number of results so far, and the number
+        of partitions.
+
+    Returns
+    -------
+    Salvage
+        `Salvage.to_json` is the report. An error in one partition does not prevent others from
+        being copied; it is in `PartitionSalvage.error`.
+
+    Raises
+    ------
+    FileExistsError
+        If the destination is not empty.
+    OSError
+        If `path` cannot be read.
+
+    Notes
+    -----
+    Every batch is kept that has a valid checksum and offsets that fit. Base offset, length, leader
+    epoch and magic byte, which no checksum covers, are reconstructed where the neighbouring
+    batches determine them; see docs/salvage.md for the guarantees and their limits. Time is linear
+    in the size of the logs, for any bytes; memory is 69 bytes per batch of a segment.
+
+    A transaction whose marker is lost stays open up to the next marker of its producer.
+    """
+    require_interval_bytes(interval_bytes)
+    if doubtful not in ("keep", "drop"):
+        raise ValueError(f"doubtful must be 'keep' or 'drop', not {doubtful!r}")
+    threads = require_threads(threads)
+    path, target = Path(path), None if destination is None else Path(destination)
+    path.stat()
+    logs = open_logs(path)
+    is_data_dir = is_log_dir(path) and [log.partition.path for log in logs] != [path]
+    if target is not None:
+        _require_empty(target)
+        target.mkdir(parents=True, exist_ok=True)
+    jobs = _copy_jobs(logs, target, is_data_dir=is_data_dir)
+    done: list[PartitionSalvage] = []
+    with ThreadPoolExecutor(threads) as pool:
+        for one in pool.map(lambda job: _copy_log(job, doubtful), jobs):
+            done.append(one)
+            if on_progress is not None:
+                on_progress(one, len(done), len(logs))
+    if target is None:
+        return Salvage(path, target, done)
+    if is_data_dir and logs:  # no broker starts without these files
+        _copy_files(logs[0].partition.folder.parent, target, _DATA_DIR_FILES)
+    is_marked_clean = _recover_copies(done, target, interval_bytes, threads)
+    return Salvage(path, target, done, is_marked_clean)
+
+
+# ---- copying logs -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _CopyJob:
+    """
+    A log to copy.
+
+    Attributes
+    ----------
+    log : Log
+    folder : Path or None
+        The folder to write; None if nothing is written.
+    is_duplicate : bool
+        Whether the copy of another log has the same folder.
+    """
+
+    log: Log
+    folder: Path | None
+    is_duplicate: bool
+
+
+def _copy_jobs(logs: list[Log], target: Path | None, *, is_data_dir: bool) -> list[_CopyJob]:
+    jobs, names = [], set[str]()
+    for log in logs:
+        name = log.partition.path.name
+        folder = target / name if target is not None and is_data_dir else target
+        # A tar may contain several data directories with logs of the same name.
+        jobs.append(_CopyJob(log, folder, is_duplicate=folder is not None and name in names))
+        names.add(name)
+    return jobs
+
+
+def _copy_log(job: _CopyJob, doubtful: Doubtful) -> PartitionSalvage:
+    log, one, folder = job.log, job.log.partition, job.folder
+    result = PartitionSalvage(one.path, folder, one.topic, one.partition)
+    if job.is_duplicate:
+        reason = "another log was copied to this directory"
+        result.destination, result.error = None, FileExistsError(f"{folder}: {reason}")
+        return result
+    live = {segment.path.name for segment in log.segments}
+    result.left_out = [
+        segment.path.name
+        for segment in one.segments
+        if segment.path.name not in live and segment.name.kind == "log"
+    ]
+    try:
+        if folder is not None:
+            folder.mkdir(exist_ok=True)
+            snapshots = [name for name in one.folder.names() if name.endswith(".checkpoint")]
+            _copy_files(one.folder, folder, [*_KEPT_FILES, *snapshots])
+        for segment in _copy_segments(log, folder, doubtful):
+            result.segments.append(segment)
+            result.error = segment.error or result.error
+    except Exception as error:  # an error of any kind must not affect other partitions
+        result.error = error
+    if result.error is not None and folder is not None and folder.exists():
+        result.destination = _set_aside(folder)
+    return result
+
+
+def _copy_segments(log: Log, folder: Path | None, doubtful: Doubtful) -> Iterator[SegmentSalvage]:
+    bases = [segment.name.base_offset for segment in log.segments]
+    for segment, following in zip(log.segments, [*bases[1:], None], strict=True):
+        yield _copy_segment(segment, following, folder, doubtful)
+
+
+def _copy_segment(
+    segment: SegmentFile, following: int | None, folder: Path | None, doubtful: Doubtful
+) -> SegmentSalvage:
+    """Copy a segment; `following` is the base offset of the next one."""
+    name, base_offset = segment.path.name, segment.name.base_offset
+    highest = HIGHEST_OFFSET if following is None else following - 1
+    result = SegmentSalvage(name, base_offset)
+    try:
+        with segment.open() as source:
+            result, log = salvage_segment(
+                source,
+                name,
+                base_offset,
+                highest=highest,
+                known_epochs=_known_epochs(segment.folder),
+                doubtful=doubtful,
+            )
+            if folder is not None:
+                like = segment.path if segment.path.is_file() else None
+                with AtomicFile(folder / name, like=like) as file:
+                    for data in _repaired_bytes(source, log):
+                        file.stream.write(data)
+                source.require_unshrunk()
+    except Exception as error:  # an error of any kind must not affect other segments
+        known_end = None if following is None else highest
+        return not_copied(result, error, _size_of(segment), known_end)
+    return result
+
+
+def _size_of(segment: SegmentFile) -> int:
+    with contextlib.suppress(OSError):
+        return segment.size
+    return 0
+
+
+def _set_aside(folder: Path) -> Path:
+    """Rename the folder of an incomplete copy, so that no broker takes it for a log."""
+    complete = Path(os.path.abspath(folder))
+    incomplete = complete.with_name(f"{complete.name}{INCOMPLETE}")
+    try:
+        os.rename(complete, incomplete)
+    except OSError:
+        return folder
+    return incomplete
+
+
+def _known_epochs(folder: Folder) -> set[int]:
+    """Return the leader epochs in the ``leader-epoch-checkpoint``, if it can be read."""
+    with contextlib.suppress(OSError, KafkaScanError):
+        data = folder.read(LEADER_EPOCH_CHECKPOINT)
+        if data is not None:
+            path = str(folder.path / LEADER_EPOCH_CHECKPOINT)
+            return {one.epoch for one in parse_leader_epochs(data, path)}
+    return set()
+
+
+def _copy_files(source: Folder, destination: Path, names: Iterable[str]) -> None:
+    for name in names:
+        data = source.read(name)
+        if data is not None:
+            with AtomicFile(destination / name) as file:
+                file.stream.write(data)
+
+
+def _repaired_bytes(source: Source, log: RepairedLog) -> Iterator[bytes]:
+    """Yield the bytes of a repaired log, joining adjacent batches."""
+    starts = log.batches["position"]
+    stops = starts + size_in_bytes(log.batches)
+    patches = log.patches()
+    is_head = np.append(True, starts[1:] != stops[:-1]) if len(starts) else np.empty(0, bool)
+    is_head |= np.isin(starts, list(patches))
+    heads = np.append(np.flatnonzero(is_head), len(starts))
+    for head, following in zip(heads[:-1].tolist(), heads[1:].tolist(), strict=True):
+        position, stop = int(starts[head]), int(stops[following - 1])
+        patch = patches.get(position, b"")
+        yield patch
+        position += len(patch)
+        while position < stop:
+            size = min(_COPY_BYTES, stop - position)
+            yield read_bytes(source, position, size)
+            position += size
+
+
+def _require_empty(folder: Path) -> None:
+    if folder.exists() and os.listdir(folder):
+        raise FileExistsError(f"{folder}: the directory is not empty")
+
+
+def _recover_copies(
+    partitions: list[PartitionSalvage], target: Path, interval_bytes: int, threads: int
+) -> bool:
+    """
+    Build the indexes and other files of the copied logs, as `recover` does.
+
+    Returns
+    -------
+    bool
+        Whether the data directory was marked as cleanly shut down.
+    """
+    if not target.exists():  # the only log is incomplete, and was renamed
+        return False
+    done = recover(
+        target,
+        write=True,
+        backup=False,
+        recovery_point=0,
+        interval_bytes=interval_bytes,
+        threads=threads,
+        mark_clean=all(one.error is None for one in partitions),
+    )
+    by_path = {one.path: one for one in done.partitions}
+    for one in partitions:
+        one.recovery = by_path.get(one.destination) if one.destination else None
+        if one.recovery is not None and one.error is None:
+            one.error = one.recovery.error
+    return done.is_marked_clean

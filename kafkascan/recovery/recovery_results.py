@@ -1,0 +1,261 @@
+"""Results of crash recovery and salvage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkascan.batches import arrow
+from kafkascan.broker_state.checkpoints import LeaderEpoch
+from kafkascan.recovery.loaded_segment import SegmentReport
+from kafkascan.recovery.planned_files import Change
+from kafkascan.recovery.segment_salvage import SegmentSalvage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass
+class PartitionRecovery:
+    """
+    The changes that a broker would make to the log of a partition, and those that were made.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    topic : str or None
+    partition : int or None
+    log_start_offset, log_end_offset : int or None
+        None if the log cannot be loaded.
+    segments : list of SegmentReport
+    leader_epochs : list of LeaderEpoch
+    changes : list of Change
+        The planned changes.
+    applied : list of Change
+        The changes that were made.
+    error : Exception or None
+        Why the log cannot be loaded, or why a change failed.
+    """
+
+    path: Path
+    topic: str | None
+    partition: int | None
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    segments: list[SegmentReport] = field(default_factory=list)
+    leader_epochs: list[LeaderEpoch] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    applied: list[Change] = field(default_factory=list)
+    error: Exception | None = None
+
+    @property
+    def truncated_bytes(self) -> int:
+        """Bytes of the log that a broker discards."""
+        return sum(segment.truncated_bytes for segment in self.segments)
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the log can be loaded and no change remains to be made."""
+        return self.error is None and len(self.applied) == len(self.changes)
+
+    def __repr__(self) -> str:
+        lines = [f"<PartitionRecovery {self.path}: {self._verdict()}>"]
+        for change in self.changes:
+            done = "done" if change in self.applied else "to do"
+            lines.append(f"  {change.action:<8} {change.name}: {change.reason} ({done})")
+        return "\n".join(lines)
+
+    def _verdict(self) -> str:
+        if self.error is not None:
+            return str(self.error)
+        left = len(self.changes) - len(self.applied)
+        offsets = f"offsets {self.log_start_offset} to {self.log_end_offset}"
+        return f"{offsets}, {left} changes to make, {self.truncated_bytes} bytes to discard"
+
+
+@dataclass
+class Recovery:
+    """
+    The result of recovering a data directory or one partition.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    partitions : list of PartitionRecovery
+    is_marked_clean : bool
+        Whether the data directory was marked as cleanly shut down.
+    broker_epoch : int or None
+        The broker epoch in that mark; -1 if it is unknown.
+    """
+
+    path: Path
+    partitions: list[PartitionRecovery]
+    is_marked_clean: bool = False
+    broker_epoch: int | None = None
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether every log can be loaded and no change remains to be made."""
+        return all(partition.is_in_order for partition in self.partitions)
+
+    @property
+    def truncated_bytes(self) -> int:
+        """Bytes of the logs that a broker discards."""
+        return sum(partition.truncated_bytes for partition in self.partitions)
+
+    def __repr__(self) -> str:
+        return "\n".join([f"<Recovery {self.path}>", *map(repr, self.partitions)])
+
+
+@dataclass
+class PartitionSalvage:
+    """
+    The result of salvaging the log of one partition.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    destination : pathlib.Path or None
+        The directory that was written; None if nothing was written.
+    topic : str or None
+    partition : int or None
+    segments : list of SegmentSalvage
+        In log order.
+    left_out : list of str
+        Log files that are not part of the log: ``.deleted``, ``.cleaned`` and ``.swap`` files.
+    recovery : PartitionRecovery or None
+        The recovery of the copy, which builds its indexes and other files.
+    error : Exception or None
+        Why there is no copy, or why a broker would not load it. If a segment could not be read
+        or written, the copy lacks it, and the name of its directory ends with ``.incomplete``.
+    """
+
+    path: Path
+    destination: Path | None
+    topic: str | None
+    partition: int | None
+    segments: list[SegmentSalvage] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    recovery: PartitionRecovery | None = None
+    error: Exception | None = None
+
+    @property
+    def lost_bytes(self) -> int:
+        """Sum of the sizes of all lost ranges."""
+        return sum(segment.lost_bytes for segment in self.segments)
+
+
+@dataclass
+class Salvage:
+    """
+    The result of salvaging a data directory, a partition or one segment.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    destination : pathlib.Path or None
+    partitions : list of PartitionSalvage
+    is_marked_clean : bool
+        Whether the copy of a data directory is marked as cleanly shut down.
+    """
+
+    path: Path
+    destination: Path | None
+    partitions: list[PartitionSalvage]
+    is_marked_clean: bool = False
+
+    @property
+    def lost_bytes(self) -> int:
+        """Sum of the sizes of all lost ranges."""
+        return sum(one.lost_bytes for one in self.partitions)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield lost ranges and repairs as rows with the same columns (`SALVAGE_COLUMNS`)."""
+        for partition in self.partitions:
+            log = {"topic": partition.topic, "partition": partition.partition}
+            for segment in partition.segments:
+                here = log | {"segment": segment.name}
+                for loss in segment.losses:
+                    yield _ROW | here | {"what": "lost"} | asdict(loss)
+                for one in segment.repairs:
+                    reason = f"{one.field} was {one.old}, is {one.new}"
+                    yield _ROW | here | {
+                        "what": "repaired", "symbol": one.field.upper(), "reason": reason,
+                        "first_offset": one.base_offset, "position": one.position,
+                    }  # fmt: skip
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return lost ranges and repairs as a dictionary of columns."""
+        rows = list(self.rows())
+        return {name: [row[name] for row in rows] for name in SALVAGE_COLUMNS}
+
+    def to_arrow(self) -> pa.Table:
+        """Return lost ranges and repairs as an Arrow table."""
+        return arrow.table_of(self.to_columns(), texts=_TEXTS)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as dictionaries and lists."""
+        return {
+            "path": str(self.path),
+            "destination": None if self.destination is None else str(self.destination),
+            "is_marked_clean": self.is_marked_clean,
+            "lost_bytes": self.lost_bytes,
+            "partitions": [_partition_dict(one) for one in self.partitions],
+        }
+
+    def to_json(self) -> str:
+        """Return the result as a JSON document."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    def __repr__(self) -> str:
+        lines = [f"<Salvage {self.path}: {self.lost_bytes:,} bytes lost>"]
+        for one in self.partitions:
+            kept = sum(segment.batches for segment in one.segments)
+            losses = sum(len(segment.losses) for segment in one.segments)
+            repairs = sum(len(segment.repairs) for segment in one.segments)
+            lines.append(
+                f"  {one.path.name}: {kept:,} batches kept, {losses} lost ranges of"
+                f" {one.lost_bytes:,} bytes, {repairs} fields repaired"
+                + ("" if one.error is None else f"; {one.error}")
+            )
+        return "\n".join(lines)
+
+
+SALVAGE_COLUMNS = (
+    "topic", "partition", "segment", "what", "symbol", "position", "size", "first_offset",
+    "last_offset", "claimed_first_offset", "claimed_last_offset", "claimed_records",
+    "zero_bytes", "reason",
+)  # fmt: skip
+"""Columns of `Salvage.rows`."""
+
+_TEXTS = ("topic", "segment", "what", "symbol", "reason")
+_ROW: dict[str, Any] = dict.fromkeys(SALVAGE_COLUMNS)
+
+
+def _partition_dict(one: PartitionSalvage) -> dict[str, Any]:
+    return {
+        "path": str(one.path),
+        "destination": None if one.destination is None else str(one.destination),
+        "topic": one.topic,
+        "partition": one.partition,
+        "lost_bytes": one.lost_bytes,
+        "left_out": one.left_out,
+        "error": None if one.error is None else str(one.error),
+        "segments": [_segment_dict(segment) for segment in one.segments],
+    }
+
+
+def _segment_dict(segment: SegmentSalvage) -> dict[str, Any]:
+    plain = {name: value for name, value in vars(segment).items() if name not in _LISTS}
+    return plain | {
+        "end": None if segment.end is None else segment.end.name,
+        "error": None if segment.error is None else str(segment.error),
+        "lost_bytes": segment.lost_bytes,
+        **{name: [asdict(one) for one in getattr(segment, name)] for name in _LISTS},
+    }
+
+
+_LISTS = ("pieces", "losses", "repairs")

@@ -1,0 +1,57 @@
+"""Rewritten logs: convert, restamp and filter batches and whole logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkascan.format.lazy_names import attach
+
+if TYPE_CHECKING:
+    from kafkascan.rewrite.conversion import (
+        ConversionReport as ConversionReport,
+        ConvertedRecords as ConvertedRecords,
+        convert_records as convert_records,
+    )
+    from kafkascan.rewrite.filtering import (
+        FilteredRecords as FilteredRecords,
+        FilterReport as FilterReport,
+        filter_records as filter_records,
+    )
+    from kafkascan.rewrite.log_rewrites import (
+        RestampReport as RestampReport,
+        convert_log as convert_log,
+        restamp_log as restamp_log,
+        scrub_log as scrub_log,
+        without_keys as without_keys,
+        without_offsets as without_offsets,
+    )
+    from kafkascan.rewrite.restamping import (
+        restamp as restamp,
+        restamp_in_place as restamp_in_place,
+    )
+    from kafkascan.rewrite.retention import (
+        BatchRetention as BatchRetention,
+    )
+    from kafkascan.rewrite.rewrite_reports import (
+        LogRewrite as LogRewrite,
+        SegmentRewrite as SegmentRewrite,
+    )
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        names={
+            "conversion": ["ConversionReport", "ConvertedRecords", "convert_records"],
+            "filtering": ["FilterReport", "FilteredRecords", "filter_records"],
+            "log_rewrites": [
+                "RestampReport",
+                "convert_log",
+                "restamp_log",
+                "scrub_log",
+                "without_keys",
+                "without_offsets",
+            ],
+            "restamping": ["restamp", "restamp_in_place"],
+            "retention": ["BatchRetention"],
+            "rewrite_reports": ["LogRewrite", "SegmentRewrite"],
+        },
+    )

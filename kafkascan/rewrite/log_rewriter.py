@@ -1,0 +1,369 @@
+"""Apply a rewrite to the files of a log: into a new folder or file, or in place."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic
+
+from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.scan import BatchScan, scan_batches
+from kafkascan.batches.verify import verify_crcs
+from kafkascan.batches.walks import read_bytes
+from kafkascan.broker_state.indexes import (
+    DEFAULT_INTERVAL_BYTES,
+    IndexEntries,
+    build_indexes,
+    require_interval_bytes,
+    write_index,
+)
+from kafkascan.format.errors import RewriteError, record_error
+from kafkascan.format.file_names import parse_segment_name, sibling_name
+from kafkascan.format.layout import ScanEnd
+from kafkascan.io.atomic_files import AtomicFile, give_to_owner_of, sync_folder
+from kafkascan.io.sources import Source
+from kafkascan.logs.data_dir_lock import as_data_dir, locked
+from kafkascan.logs.log_dir import partition_dir
+from kafkascan.recovery.crash_recovery import recover
+from kafkascan.rewrite.batch_stream import Buffer
+from kafkascan.rewrite.rewrite_reports import (
+    LogRewrite,
+    Report,
+    SegmentRewrite,
+    leftover_findings,
+    link_findings,
+    log_end_findings,
+    stale_findings,
+    tail_findings,
+)
+
+_METADATA, _EPOCHS = "partition.metadata", "leader-epoch-checkpoint"
+_COMPARED_SIZE = 1 << 22
+
+
+@dataclass(frozen=True)
+class LogRewriter(Generic[Report]):
+    """
+    Applies a rewrite of batches to the files of a log.
+
+    Attributes
+    ----------
+    rewrite : callable
+        Takes a segment, its batches and an empty report. Yields the new bytes, and has filled
+        the report when the last of them is yielded.
+    new_report : callable
+        Returns an empty report.
+    check : callable, optional
+        Takes a new segment, its batches and the filled report, and raises if the segment is
+        not as it should be.
+    offset_shift : int
+        Added to the base offsets in file names.
+    interval_bytes : int or None
+        Kafka's ``index.interval.bytes``; None for the default of `recover`.
+    keeps_epochs : bool
+        Whether the rewrite keeps leader epochs, so that the epoch checkpoint remains valid.
+    keeps_producers : bool
+        Whether it keeps producers and transactions, so that snapshots remain valid.
+    """
+
+    rewrite: Callable[[Source, BatchTable, Report], Iterator[Buffer]]
+    new_report: Callable[[], Report]
+    check: Callable[[Source, BatchTable, Report], None] | None = None
+    offset_shift: int = 0
+    interval_bytes: int | None = None
+    keeps_epochs: bool = True
+    keeps_producers: bool = True
+
+    def run(
+        self,
+        path: str | os.PathLike[str],
+        target: str | os.PathLike[str] | None,
+        *,
+        in_place: bool,
+    ) -> LogRewrite[Report]:
+        """
+        Rewrite a log, or all logs of a partition.
+
+        Parameters
+        ----------
+        path : path
+            A ``.log`` file, or the folder of a partition.
+        target : path or None
+            A file or folder that does not exist yet. For a file, also the folder to write it to.
+        in_place : bool
+            Replace the files of `path`; `target` must be None then.
+        """
+        path, target = Path(path), None if target is None else Path(target)
+        if in_place == (target is not None):
+            raise ValueError("give either a target or in_place")
+        if in_place and self.offset_shift:
+            raise ValueError("an offset shift changes file names and cannot be done in place")
+        if self.interval_bytes is not None:
+            require_interval_bytes(self.interval_bytes)
+        if target is None:
+            return self._rewrite_in_place(path)
+        if path.is_dir():
+            return self._rewrite_folder(path, target)
+        return self._rewrite_file(path, target)
+
+    # ---- to a target ---------------------------------------------------------------------
+
+    def _rewrite_folder(self, folder: Path, target: Path) -> LogRewrite[Report]:
+        """Build the new folder under a temporary name, and rename it when it is complete."""
+        _require_outside(folder, target)
+        result: LogRewrite[Report] = LogRewrite(folder, target)
+        target = Path(os.path.abspath(target))
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, "the target already exists", str(target))
+        building = Path(
+            tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
+        )
+        try:
+            _require_no_cleaner_files(folder, ("swap",))
+            _copy_owner_and_mode(folder, building)
+            for path in _live_logs(folder):
+                name = self._new_name(path)
+                with AtomicFile(building / name, like=path) as file:
+                    self._rewrite_segment(path, target / name, file, result)
+            for path in self._side_files_to_keep(folder):
+                with AtomicFile(building / path.name, like=path) as file:
+                    file.stream.write(path.read_bytes())
+            self._rebuild_side_files(building)
+            os.rename(building, target)
+            sync_folder(target.parent)
+        except BaseException:
+            shutil.rmtree(building, ignore_errors=True)
+            raise
+        return result
+
+    def _side_files_to_keep(self, folder: Path) -> list[Path]:
+        """Return side files that remain valid and hold state that the logs do not contain."""
+        found = [folder / _METADATA]
+        if self.keeps_epochs:
+            found.append(folder / _EPOCHS)
+        if self.keeps_producers and not self.offset_shift:
+            found += folder.glob("*.snapshot")
+        return [path for path in found if path.exists()]
+
+    def _rewrite_file(self, path: Path, target: Path) -> LogRewrite[Report]:
+        if target.is_dir():
+            target = target / self._new_name(path)
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, "the target already exists", str(target))
+        result: LogRewrite[Report] = LogRewrite(path, target)
+        with AtomicFile(target, like=path) as file:
+            self._rewrite_segment(path, target, file, result)
+        self._write_indexes(target)
+        result.findings += stale_findings(target)
+        return result
+
+    def _new_name(self, path: Path) -> str:
+        name = parse_segment_name(path.name)
+        if not self.offset_shift or name is None or name.base_offset is None:
+            return path.name
+        base_offset = name.base_offset + self.offset_shift
+        if base_offset < 0:
+            raise ValueError(f"{path}: the new base offset {base_offset} is negative")
+        return f"{base_offset:020}{path.name[path.name.index('.') :]}"
+
+    # ---- in place ------------------------------------------------------------------------
+
+    def _rewrite_in_place(self, path: Path) -> LogRewrite[Report]:
+        is_folder = path.is_dir()
+        folder = path if is_folder else path.parent
+        logs = _live_logs(folder) if is_folder else [path]
+        result: LogRewrite[Report] = LogRewrite(path, path)
+        with contextlib.ExitStack() as opened:
+            for data_dir in _data_dirs(folder, logs):
+                opened.enter_context(locked(data_dir))
+            _require_no_cleaner_files(folder, ("swap", "cleaned"))
+            changed: list[tuple[Path, AtomicFile]] = []
+            for log in logs:
+                file = AtomicFile(log, like=log).__enter__()
+                opened.callback(file.discard)
+                if self._rewrite_segment(log, log, file, result).is_changed:
+                    file.sync()
+                    changed.append((log, file))
+                else:
+                    file.discard()
+            if changed:
+                self._replace(folder, changed, result, is_folder=is_folder)
+        result.findings += leftover_findings(folder)
+        return result
+
+    def _replace(
+        self,
+        folder: Path,
+        changed: list[tuple[Path, AtomicFile]],
+        result: LogRewrite[Report],
+        *,
+        is_folder: bool,
+    ) -> None:
+        """Replace logs by their rewritten files, and rebuild their side files."""
+        result.findings += link_findings(log for log, _ in changed)
+        self._remove_side_files(folder, [log for log, _ in changed], is_folder=is_folder)
+        for _, file in changed:
+            file.put_in_place()
+        sync_folder(folder)
+        for log, _ in changed:
+            self._write_indexes(log)
+        if is_folder:
+            # Must be last: `recover` takes the same lock again, and its release ends both.
+            self._rebuild_side_files(folder)
+        else:
+            result.findings += stale_findings(result.target)
+
+    def _remove_side_files(self, folder: Path, logs: list[Path], *, is_folder: bool) -> None:
+        """
+        Remove side files of the old logs, before the logs are replaced.
+
+        A broker rebuilds missing indexes but trusts existing ones. So after an interruption
+        every existing index belongs to its log.
+        """
+        kinds = ["index", "timeindex"]
+        stale: list[Path] = []
+        if is_folder and not self.keeps_producers:
+            kinds.append("txnindex")
+            stale += folder.glob("*.snapshot")
+        if is_folder and not self.keeps_epochs:
+            stale.append(folder / _EPOCHS)
+        names = [(log, sibling_name(log.name, kind)) for log in logs for kind in kinds]
+        stale += [log.with_name(name) for log, name in names if name is not None]
+        for path in stale:
+            path.unlink(missing_ok=True)
+        sync_folder(folder)
+
+    # ---- one segment ---------------------------------------------------------------------
+
+    def _rewrite_segment(
+        self, path: Path, target: Path, file: AtomicFile, result: LogRewrite[Report]
+    ) -> SegmentRewrite[Report]:
+        """Write the new bytes of a segment, verify them, and add the segment to the result."""
+        # Sources are not closed here: an error's traceback may hold a table that views them.
+        source = Source(path)
+        scan = scan_batches(source)
+        _require_no_hidden_batches(source, scan)
+        if target == path:
+            _require_batches(source, scan)
+        report = self.new_report()
+        size = sum(map(file.stream.write, self.rewrite(source, scan.batches, report)))
+        file.stream.flush()
+        is_changed = size != source.size or not _are_equal(source, file.written)
+        batches = self._verified(Source(file.written), target, report)
+        result.findings += tail_findings(scan)
+        result.findings += log_end_findings(path, scan.batches, batches, self.offset_shift)
+        segment = SegmentRewrite(path, target, report, scan.source_size, size, is_changed)
+        result.segments.append(segment)
+        return segment
+
+    def _verified(self, written: Source, target: Path, report: Report) -> BatchTable:
+        """Scan and check a new segment; return its batches."""
+        batches = scan_batches(written).batches
+        for row in (~verify_crcs(written, batches)).nonzero()[0][:1]:
+            raise record_error("CHECKSUM_MISMATCH", written.path, batches[row])
+        self._index_entries(target, batches)  # raises if a position exceeds what an index holds
+        if self.check is not None:
+            self.check(written, batches, report)
+        return batches
+
+    def _index_entries(self, log: Path, batches: BatchTable) -> tuple[IndexEntries, ...]:
+        """Return the entries of the offset and time index; none if the name is not a log's."""
+        name = parse_segment_name(log.name)
+        if name is None or name.base_offset is None or name.kind != "log":
+            return ()
+        given = self.interval_bytes
+        interval_bytes = DEFAULT_INTERVAL_BYTES if given is None else given
+        return build_indexes(batches, name.base_offset, interval_bytes, str(log))
+
+    def _write_indexes(self, log: Path) -> None:
+        indexes = self._index_entries(log, scan_batches(log).batches)
+        for kind, entries in zip(("index", "timeindex"), indexes, strict=False):
+            write_index(log.with_name(str(sibling_name(log.name, kind))), entries)
+
+    def _rebuild_side_files(self, folder: Path) -> None:
+        """Rebuild indexes, snapshots and leader epochs, as a broker does when it loads the log."""
+        (outcome,) = recover(
+            folder, write=True, backup=False, mark_clean=False, recovery_point=0,
+            interval_bytes=self.interval_bytes,
+        ).partitions  # fmt: skip
+        if outcome.error is not None:
+            raise outcome.error
+        if not outcome.is_in_order:
+            raise RewriteError(f"{folder}: a broker would change the rewritten logs")
+
+
+def _require_outside(folder: Path, target: Path) -> None:
+    """Refuse a target inside the folder: a broker would read it as part of the log."""
+    if Path(os.path.realpath(target)).is_relative_to(os.path.realpath(folder)):
+        raise ValueError(f"{target} is inside {folder}, which is to be rewritten")
+
+
+def _require_batches(source: Source, scan: BatchScan) -> None:
+    """Refuse to replace a file without batches: the new one would be empty."""
+    if source.size and not len(scan.batches):
+        reason = "the file contains no batch, and would be replaced by an empty one"
+        raise RewriteError(f"{source.path}: position 0: {reason} [NO_BATCHES]")
+
+
+def _live_logs(folder: Path) -> list[Path]:
+    found = [segment.path for segment in partition_dir(folder).segments if segment.name.is_live]
+    if not found:
+        raise FileNotFoundError(errno.ENOENT, "the folder contains no logs", str(folder))
+    return found
+
+
+def _copy_owner_and_mode(folder: Path, copy: Path) -> None:
+    shutil.copymode(folder, copy)
+    descriptor = os.open(copy, os.O_RDONLY)
+    try:
+        give_to_owner_of(folder, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _require_no_cleaner_files(folder: Path, states: tuple[str, ...]) -> None:
+    """
+    Refuse a folder with files of an interrupted cleaner: a broker would complete its work.
+
+    Records may exist in a ``.swap`` file only, so such a folder is not read, either.
+    """
+    for segment in partition_dir(folder).segments:
+        if segment.name.state in states:
+            raise ValueError(
+                f"{segment.path}: left by an interrupted cleaner; recover the log first"
+            )
+
+
+def _require_no_hidden_batches(source: Source, scan: BatchScan) -> None:
+    """
+    Refuse a tail that contains valid batches: after a damaged length, a scan reports a torn tail.
+
+    An incomplete batch at the end is left out of the new log; batches after damage must not be.
+    """
+    if scan.end is ScanEnd.TORN_TAIL:
+        found = scan_batches(source, on_corrupt="resync")
+        if len(found.batches) > len(scan.batches):
+            raise found.gaps[0].error
+
+
+def _data_dirs(folder: Path, logs: list[Path]) -> set[Path]:
+    """Return the data directories of files, links resolved and not."""
+    partitions = {os.path.abspath(folder), os.path.realpath(folder)}
+    partitions |= {os.path.dirname(os.path.realpath(log)) for log in logs}
+    found = {as_data_dir(Path(partition).parent) for partition in partitions}
+    return {Path(os.path.realpath(data_dir)) for data_dir in found if data_dir is not None}
+
+
+def _are_equal(source: Source, other: Path) -> bool:
+    """Whether a file of the same size has the same bytes as a source."""
+    with open(other, "rb") as file:
+        return all(
+            read_bytes(source, position, _COMPARED_SIZE) == file.read(_COMPARED_SIZE)
+            for position in range(0, source.size, _COMPARED_SIZE)
+        )

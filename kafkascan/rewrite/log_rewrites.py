@@ -1,0 +1,349 @@
+"""Rewrite whole logs: restamp, convert or scrub the files of a partition."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.columns import (
+    BatchTable,
+    compression_type as compression_type_of,
+    last_offset,
+    size_in_bytes,
+)
+from kafkascan.batches.walks import read_into
+from kafkascan.format.errors import RewriteError
+from kafkascan.format.layout import CompressionType, TimestampType
+from kafkascan.io.sources import Source
+from kafkascan.logs.reading import iter_records
+from kafkascan.records.record_table import RecordTable
+from kafkascan.rewrite.batch_stream import Buffer, verified_groups
+from kafkascan.rewrite.conversion import ConversionReport, iter_converted
+from kafkascan.rewrite.conversion_plan import DEFAULT_GATHERED_SIZE, ConversionOptions
+from kafkascan.rewrite.filtering import FilterOptions, FilterReport, iter_filtered
+from kafkascan.rewrite.log_rewriter import LogRewriter
+from kafkascan.rewrite.restamping import restamp_in_place
+from kafkascan.rewrite.rewrite_reports import LogRewrite
+
+
+@dataclass
+class RestampReport:
+    """
+    Counts of a restamped log.
+
+    Attributes
+    ----------
+    batches : int
+    signed : int
+        Batches whose checksum changed.
+    """
+
+    batches: int = 0
+    signed: int = 0
+
+
+def restamp_log(
+    path: str | os.PathLike[str],
+    target: str | os.PathLike[str] | None = None,
+    /,
+    *,
+    in_place: bool = False,
+    offset_shift: int = 0,
+    partition_leader_epoch: int | None = None,
+    max_timestamp: int | None = None,
+    timestamp_type: TimestampType | None = None,
+    interval_bytes: int | None = None,
+) -> LogRewrite[RestampReport]:
+    """
+    Set header fields of all batches of a log, or of all logs of a partition.
+
+    Parameters
+    ----------
+    path : path
+        A ``.log`` file, or the folder of a partition.
+    target : path, optional
+        A file or folder that does not exist yet. For a file, also the folder to write it to.
+    in_place : bool, default False
+        Replace the files of `path`, each atomically.
+    offset_shift : int, default 0
+        Added to all offsets, and to the base offsets in file names; not with `in_place`.
+    partition_leader_epoch : int, optional
+    max_timestamp : int, optional
+        Milliseconds since the epoch.
+    timestamp_type : TimestampType, optional
+        With ``LOG_APPEND_TIME`` the timestamp of every record is its batch's `max_timestamp`.
+    interval_bytes : int, optional
+        The broker's ``index.interval.bytes``; by default as of `recover`.
+
+    Returns
+    -------
+    LogRewrite
+        For a folder, indexes, producer snapshots and leader epochs have been rebuilt as a broker
+        would build them; for a single log, its offset and time index.
+
+    Raises
+    ------
+    LogDirInUseError
+        If `in_place` is set and a broker holds the data directory's lock.
+    FileExistsError
+        If `target` exists.
+    CorruptBatchError
+        If valid batches follow what looks like a torn tail.
+    ChecksumMismatchError
+        If a checksum is wrong: damaged batches do not get a new checksum.
+    ValueError
+        If a format lacks a field, or an offset does not fit into 64 bits; if offsets are shifted
+        and the log contains compressed messages of magic 0, which hold absolute offsets.
+    As `scan_batches`.
+    """
+
+    def rewrite(source: Source, batches: BatchTable, report: RestampReport) -> Iterator[Buffer]:
+        _require_shiftable(source, batches, offset_shift)
+        for group in verified_groups(source, batches, None):
+            rows = batches[group]
+            offsets = last_offset(rows) + offset_shift if offset_shift else None
+            data, rows = _read_rows(source, rows)
+            stamped = restamp_in_place(
+                data,
+                rows,
+                last_offset=offsets,
+                partition_leader_epoch=partition_leader_epoch,
+                max_timestamp=max_timestamp,
+                timestamp_type=timestamp_type,
+            )
+            report.batches += len(rows)
+            report.signed += int(np.count_nonzero(stamped["crc"] != rows["crc"]))
+            yield data.data
+
+    rewriter = LogRewriter(
+        rewrite,
+        RestampReport,
+        offset_shift=offset_shift,
+        interval_bytes=interval_bytes,
+        keeps_epochs=not offset_shift and partition_leader_epoch is None,
+    )
+    return rewriter.run(path, target, in_place=in_place)
+
+
+def _require_shiftable(source: Source, batches: BatchTable, offset_shift: int) -> None:
+    if not -(1 << 63) <= offset_shift < 1 << 63:
+        raise ValueError(f"offset_shift must fit into 64 bits: {offset_shift}")
+    is_wrapper = compression_type_of(batches) != CompressionType.NONE
+    rows = np.flatnonzero((batches["magic"] == 0) & is_wrapper)
+    if offset_shift and len(rows):
+        position = batches["position"][rows[0]]
+        raise ValueError(
+            f"{source.path}: position {position}: offsets inside a compressed message of magic 0"
+            " cannot be shifted; convert it first"
+        )
+
+
+def _read_rows(source: Source, rows: BatchTable) -> tuple[NDArray[np.uint8], BatchTable]:
+    """Return the bytes of adjacent batches, and their rows with positions in these bytes."""
+    start = int(rows["position"][0])
+    data = np.empty(int(size_in_bytes(rows).sum()), np.uint8)
+    read_into(source, start, data)
+    source.require_unshrunk()
+    moved = rows.copy()
+    moved["position"] -= start
+    return data, moved
+
+
+def convert_log(
+    path: str | os.PathLike[str],
+    target: str | os.PathLike[str] | None = None,
+    /,
+    *,
+    in_place: bool = False,
+    to_magic: int | None = None,
+    compression_type: CompressionType | str | int | None = None,
+    compression_level: int | None = None,
+    batch_size: int = DEFAULT_GATHERED_SIZE,
+    threads: int | None = None,
+    interval_bytes: int | None = None,
+) -> LogRewrite[ConversionReport]:
+    """
+    Convert all batches of a log, or of all logs of a partition.
+
+    Parameters
+    ----------
+    path, target, in_place, interval_bytes
+        See `restamp_log`.
+    to_magic, compression_type, compression_level, batch_size, threads
+        See `convert_records`.
+
+    Returns
+    -------
+    LogRewrite
+        The reports of its segments count what was lost.
+
+    Raises
+    ------
+    LogDirInUseError, FileExistsError
+        As `restamp_log`.
+    As `convert_records`.
+    """
+    options = ConversionOptions(
+        to_magic=to_magic,
+        compression_type=compression_type,
+        compression_level=compression_level,
+        batch_size=batch_size,
+        threads=threads,
+    )
+
+    def rewrite(source: Source, batches: BatchTable, report: ConversionReport) -> Iterator[Buffer]:
+        return iter_converted(source, batches, options, report)
+
+    keeps_headers = to_magic is None or to_magic == 2
+    rewriter = LogRewriter(
+        rewrite,
+        ConversionReport,
+        interval_bytes=interval_bytes,
+        keeps_epochs=keeps_headers,
+        keeps_producers=keeps_headers,
+    )
+    return rewriter.run(path, target, in_place=in_place)
+
+
+def scrub_log(
+    path: str | os.PathLike[str],
+    target: str | os.PathLike[str] | None = None,
+    /,
+    *,
+    keep: Callable[[RecordTable], NDArray[np.bool_]],
+    in_place: bool = False,
+    threads: int | None = None,
+    interval_bytes: int | None = None,
+) -> LogRewrite[FilterReport]:
+    """
+    Remove records from a log, or from all logs of a partition, and verify that they are gone.
+
+    Offsets, producer sequences and markers do not change, as in compaction (`filter_records`).
+    Each new log is read completely before it replaces the old one: it contains no record that
+    was dropped, and none that `keep` would drop.
+
+    Parameters
+    ----------
+    path, target, in_place, interval_bytes
+        See `restamp_log`.
+    keep : callable
+        See `filter_records`; see `without_keys` and `without_offsets`.
+    threads : int, optional
+        See `read_records`.
+
+    Returns
+    -------
+    LogRewrite
+        The reports of its segments contain the dropped offsets. Its findings name files that
+        may still contain the records.
+
+    Raises
+    ------
+    LogDirInUseError, FileExistsError
+        As `restamp_log`.
+    RewriteError
+        If a removed record is still in a new log; no file is replaced then.
+    As `filter_records`.
+
+    Notes
+    -----
+    In place, the file system frees the blocks of the old file without overwriting them.
+    Replicas, tiered storage and backups still contain the records.
+    """
+    options = FilterOptions(keep=keep, threads=threads)
+
+    def rewrite(source: Source, batches: BatchTable, report: FilterReport) -> Iterator[Buffer]:
+        return iter_filtered(source, batches, options, report)
+
+    def check(source: Source, batches: BatchTable, report: FilterReport) -> None:
+        _require_gone(source, batches, report, keep)
+
+    rewriter = LogRewriter(rewrite, FilterReport, check, interval_bytes=interval_bytes)
+    return rewriter.run(path, target, in_place=in_place)
+
+
+def _require_gone(
+    source: Source,
+    batches: BatchTable,
+    report: FilterReport,
+    keep: Callable[[RecordTable], NDArray[np.bool_]],
+) -> None:
+    """Read a new log, and raise if it contains a record that should have been removed."""
+    count, dropped = 0, report.dropped_offsets  # in ascending order
+    for records in iter_records(source, batches, control="include"):
+        offsets = records["offset"]
+        at = np.searchsorted(dropped, offsets, "right") - 1
+        if len(dropped) and (dropped[at] == offsets).any():
+            raise _verification_error(source, "a dropped record is still present")
+        count += len(records)
+    if count != report.kept_records:
+        raise _verification_error(
+            source, f"it contains {count} records instead of {report.kept_records}"
+        )
+    for records in iter_records(source, batches):
+        if not keep(records).all():
+            raise _verification_error(source, "a record that `keep` drops is still present")
+
+
+def _verification_error(source: Source, reason: str) -> RewriteError:
+    message = f"{source.path}: the rewritten log failed verification: {reason}"
+    return RewriteError(f"{message}; the original is unchanged")
+
+
+def without_keys(keys: Iterable[bytes]) -> Callable[[RecordTable], NDArray[np.bool_]]:
+    """
+    Return a filter that drops the records with certain keys.
+
+    Parameters
+    ----------
+    keys : iterable of bytes
+
+    Returns
+    -------
+    callable
+        For the parameter `keep` of `filter_records` and `scrub_log`.
+    """
+    wanted: dict[int, list[bytes]] = {}
+    for key in keys:
+        wanted.setdefault(len(key), []).append(key)
+
+    def keep(records: RecordTable) -> NDArray[np.bool_]:
+        mask = np.ones(len(records), np.bool_)
+        for size, of_size in wanted.items():
+            rows = np.flatnonzero(records.columns["key_size"] == size)
+            mask[rows] = False
+            if size and len(rows):
+                # NumPy ignores trailing zeros of strings, which cannot matter for equal sizes.
+                found = records[rows].gathered("key").data.view(f"S{size}")
+                mask[rows] = ~np.isin(found, np.array(of_size, f"S{size}"))
+        return mask
+
+    return keep
+
+
+def without_offsets(
+    first: int | None = None, last: int | None = None
+) -> Callable[[RecordTable], NDArray[np.bool_]]:
+    """
+    Return a filter that drops the records of a range of offsets.
+
+    Parameters
+    ----------
+    first, last : int, optional
+        The first and the last offset to drop; by default the range is open at that end.
+    """
+
+    def keep(records: RecordTable) -> NDArray[np.bool_]:
+        offsets = records.columns["offset"]
+        is_dropped = np.ones(len(records), np.bool_)
+        if first is not None:
+            is_dropped &= offsets >= first
+        if last is not None:
+            is_dropped &= offsets <= last
+        return ~is_dropped
+
+    return keep

@@ -1,0 +1,133 @@
+"""Results of rewriting logs, and findings about what the rewrite does not cover."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from kafkascan.batches.columns import BatchTable, next_offset
+from kafkascan.batches.scan import BatchScan
+from kafkascan.format.findings import Finding, Severity
+from kafkascan.format.layout import ScanEnd
+from kafkascan.logs.log_dir import partition_dir
+
+Report = TypeVar("Report")
+"""ConversionReport, FilterReport or RestampReport."""
+
+# Files that may contain records, and that a broker does not read.
+_LEFTOVER = re.compile(r".*\.log\b.*\.(bak\d*|deleted|part)")
+
+
+@dataclass(frozen=True)
+class SegmentRewrite(Generic[Report]):
+    """
+    The rewrite of one segment.
+
+    Attributes
+    ----------
+    path, target : pathlib.Path
+        The log that was read, and the one that was written.
+    report : ConversionReport, FilterReport or RestampReport
+    size, new_size : int
+        Bytes of the file before and after.
+    is_changed : bool
+        Whether the new file differs from the old one.
+    """
+
+    path: Path
+    target: Path
+    report: Report
+    size: int
+    new_size: int
+    is_changed: bool
+
+
+@dataclass
+class LogRewrite(Generic[Report]):
+    """
+    The rewrite of a log file, or of all logs of a partition.
+
+    Attributes
+    ----------
+    path, target : pathlib.Path
+        What was read, and what was written; equal for a rewrite in place.
+    segments : list of SegmentRewrite
+    findings : list of Finding
+        What a reader of the new files should know: tails that were left out, side files that
+        no longer match their log, files that may still contain removed records.
+    """
+
+    path: Path
+    target: Path
+    segments: list[SegmentRewrite[Report]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        changed = sum(segment.is_changed for segment in self.segments)
+        return (
+            f"<LogRewrite of {self.target}: {len(self.segments):,} segments,"
+            f" {changed:,} changed, {len(self.findings):,} findings>"
+        )
+
+
+def tail_findings(scan: BatchScan) -> list[Finding]:
+    """Report the trailing bytes of a log, which are not copied into the new one."""
+    if scan.end is ScanEnd.CLEAN:
+        return []
+    message = f"{scan.path}: {scan.trailing_bytes} bytes after the last batch are not copied"
+    return [Finding(str(scan.end), Severity.WARNING, message, None, scan.valid_bytes)]
+
+
+def log_end_findings(path: Path, old: BatchTable, new: BatchTable, shift: int) -> list[Finding]:
+    """Report a log that ends at a lower offset: a broker would assign offsets again."""
+    old_end, new_end = (int(next_offset(rows)[-1]) if len(rows) else 0 for rows in (old, new))
+    if new_end >= old_end + shift:
+        return []
+    message = f"{path}: the log end offset was {old_end}, and is {new_end} now"
+    return [Finding("LOG_END_MOVED", Severity.WARNING, message)]
+
+
+def stale_findings(log: Path) -> list[Finding]:
+    """Report the side files that are rebuilt for a partition only, not for a single log."""
+    message = (
+        f"{log.parent}: producer snapshots, transaction indexes and leader epochs are not"
+        " rebuilt for a single log; rewrite the folder to rebuild them"
+    )
+    return [Finding("STALE_SIBLINGS", Severity.NOTE, message)]
+
+
+def link_findings(logs: Iterable[Path]) -> list[Finding]:
+    """Report logs with several hard links: the other names keep the old file."""
+    found = []
+    for path in logs:
+        others = path.stat().st_nlink - 1
+        if others > 0:
+            message = f"{path}: {others} other hard links still contain the old log"
+            found.append(Finding("LEFTOVER", Severity.WARNING, message))
+    return found
+
+
+def leftover_findings(folder: Path) -> list[Finding]:
+    """Report files, and other folders of the partition, that may contain removed records."""
+    absolute = Path(os.path.abspath(folder))
+    here = partition_dir(absolute)
+    names = [name for name in sorted(os.listdir(absolute)) if _LEFTOVER.fullmatch(name)]
+    found = [folder / name for name in names]
+    for entry in sorted(os.scandir(absolute.parent), key=lambda one: one.name):
+        other = partition_dir(entry.path)
+        is_namesake = (other.topic, other.partition) == (here.topic, here.partition)
+        if (
+            here.topic is not None
+            and is_namesake
+            and entry.name != absolute.name
+            and entry.is_dir()
+        ):
+            found.append(Path(entry.path))
+    return [
+        Finding("LEFTOVER", Severity.WARNING, f"{path}: may still contain records of the old log")
+        for path in found
+    ]

@@ -1,1 +1,0 @@
-"""Kafka's generated messages: how they are encoded, and those that logs hold."""

@@ -1,0 +1,339 @@
+"""Jobs on fleets of logs: the tasks do the work, and a manifest is returned.
+
+Each job plans and runs once. The files that a task writes depend only on its input and appear
+atomically, so retries, speculative attempts and abandoned tasks are harmless.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkascan.batches.arrow import require_pyarrow
+from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.spark.jobs.export_tasks import (
+    WRITTEN_COLUMNS,
+    ExportTarget,
+    catalog_task,
+    export_task,
+)
+from kafkascan.spark.jobs.header_tasks import (
+    PRODUCER_AGGREGATES,
+    PRODUCER_COLUMNS,
+    PRODUCER_KEYS,
+    TIMESTAMP_COLUMNS,
+    TimeLimits,
+    producers_task,
+    timestamps_task,
+)
+from kafkascan.spark.jobs.index_tasks import INDEX_COLUMNS, IndexTarget, rebuild_task
+from kafkascan.spark.jobs.output_folders import output_folder, remove_leftovers
+from kafkascan.spark.options.option_values import parse_storage_options
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.options.view_schemas import Column, arrow_schema, ddl
+from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.planning.task_plan import plan
+from kafkascan.spark.planning.timestamp_lookups import resolve_times
+from kafkascan.spark.readers.frames import Argument, Work, map_tasks, spread
+from kafkascan.spark.rows.task_scan import scan_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from kafkascan.spark.readers.frames import Paths
+
+_HOUR_MS = 3_600_000
+
+VERIFY_COLUMNS = (
+    "topic", "partition", "segment", "path", "size", "batches", "badChecksums", "endState",
+    "validBytes", "trailingBytes", "status", "error",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class JobReport:
+    """
+    The result of a job.
+
+    Attributes
+    ----------
+    job : str
+        Name of the job.
+    manifest : pyarrow.Table
+        A row per item that was checked or written.
+    summary : dict
+        Totals by name.
+    findings : list of str
+        Messages about damage and risks, with paths and positions.
+    """
+
+    job: str
+    manifest: pa.Table
+    summary: dict[str, int]
+    findings: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0 without findings, 1 with findings."""
+        return 1 if self.findings else 0
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{name} {count:,}" for name, count in self.summary.items())
+        return f"{self.job}: {counts}"
+
+
+def verify(spark: SparkSession, path: Paths, **options: Any) -> JobReport:
+    """
+    Verify the checksum of every batch.
+
+    Parameters
+    ----------
+    spark : SparkSession
+    path : path, or a sequence of them
+    **options
+        Options of the data source.
+
+    Returns
+    -------
+    JobReport
+        A row per file. Findings are damage, wrong checksums and trailing bytes.
+    """
+    given = {"view": "segments", "columns": list(VERIFY_COLUMNS), "checkCrcs": True} | options
+    parsed = _parsed(path, given)
+    manifest = _run(spark, parsed, scan_task, parsed, parsed.schema())
+    rows = manifest.to_pylist()
+    findings = [row["error"] for row in rows if row["error"] is not None]
+    findings += [
+        f"{row['path']}: position {row['validBytes']}: {row['trailingBytes']} bytes after the"
+        f" last batch [{row['endState']}]"
+        for row in rows
+        if row["error"] is None and row["trailingBytes"] > 0
+    ]
+    summary = _sums(manifest, "size", "batches", "badChecksums")
+    return JobReport("verify", manifest, {"files": len(rows)} | summary, findings)
+
+
+def catalog(
+    spark: SparkSession,
+    path: Paths,
+    output: str,
+    *,
+    compression: str = "zstd",
+    output_storage_options: Mapping[str, Any] | str | None = None,
+    **options: Any,
+) -> JobReport:
+    """
+    Write every batch header to Parquet: the view ``batches`` of a fleet.
+
+    Parameters
+    ----------
+    spark, path, options
+        See `verify`.
+    output : str
+        A folder that all executors can access, or a URL of an object store. It must not contain
+        Parquet files.
+    compression : str, default "zstd"
+        Codec of the Parquet files.
+    output_storage_options : mapping, or JSON, optional
+        Settings of the output's store; by default, the option ``storageOptions``.
+
+    Returns
+    -------
+    JobReport
+        A row per written file.
+
+    Raises
+    ------
+    FileExistsError
+        If the output already contains Parquet files.
+    """
+    target = _Target(output, compression, output_storage_options)
+    return _written("catalog", spark, path, target, {"view": "batches"} | options)
+
+
+def export(
+    spark: SparkSession,
+    path: Paths,
+    output: str,
+    *,
+    compression: str = "zstd",
+    output_storage_options: Mapping[str, Any] | str | None = None,
+    **options: Any,
+) -> JobReport:
+    """
+    Write records to Parquet: ``topic=…/partition=…/<segment>-<position>.parquet``.
+
+    Parameters, result and errors are those of `catalog`.
+    """
+    target = _Target(output, compression, output_storage_options)
+    return _written("export", spark, path, target, {"view": "records"} | options)
+
+
+@dataclass(frozen=True)
+class _Target:
+    output: str
+    compression: str
+    storage_options: Mapping[str, Any] | str | None
+
+
+def _written(
+    job: str, spark: SparkSession, path: Paths, target: _Target, given: dict[str, Any]
+) -> JobReport:
+    parsed = _parsed(path, given)
+    store = parsed
+    if target.storage_options is not None:
+        store = parsed.but(storage_options=parse_storage_options(target.storage_options))
+    is_url = "://" in target.output
+    folder = output_folder(target.output if is_url else os.path.abspath(target.output), store)
+    folder.prepare()
+    task = export_task if job == "export" else catalog_task
+    export_target = ExportTarget(folder, parsed, target.compression)
+    manifest = _run(spark, parsed, task, export_target, WRITTEN_COLUMNS)
+    folder.finish(manifest["output"].to_pylist())
+    return JobReport(job, manifest, {"files": len(manifest)} | _sums(manifest, "rows", "bytes"))
+
+
+def rebuild_indexes(
+    spark: SparkSession,
+    path: Paths,
+    target: str | None = None,
+    *,
+    next_to_segments: bool = False,
+    force: bool = False,
+    interval_bytes: int = DEFAULT_INTERVAL_BYTES,
+    **options: Any,
+) -> JobReport:
+    """
+    Rebuild ``.index`` and ``.timeindex`` files as Kafka's recovery does.
+
+    Parameters
+    ----------
+    spark, path, options
+        See `verify`.
+    target : str, optional
+        Output folder that all executors can access; it gets a subfolder per partition.
+    next_to_segments : bool, default False
+        Write the files next to the segments instead. No broker may have the logs open.
+    force : bool, default False
+        Include the last (active) segment of each log.
+    interval_bytes : int, default 4096
+        Kafka's ``index.interval.bytes``.
+
+    Returns
+    -------
+    JobReport
+        A row per index, with the action: WRITTEN, or IDENTICAL to the existing file; SKIPPED or
+        DAMAGED for a segment whose indexes were not built.
+    """
+    if (target is None) != next_to_segments:
+        raise ValueError("give either a target folder or next_to_segments=True")
+    parsed = _parsed(path, {"view": "segments"} | options)
+    folder = None if target is None else str(Path(target).absolute())
+    argument = IndexTarget(folder, force, interval_bytes, parsed)
+    manifest = _run(spark, parsed, rebuild_task, argument, INDEX_COLUMNS)
+    rows = manifest.to_pylist()
+    remove_leftovers(Path(row["output"]) for row in rows if row["action"] == "WRITTEN")
+    actions = [row["action"] for row in rows]
+    summary = {name.lower(): actions.count(name) for name in dict.fromkeys(actions)}
+    findings = [row["error"] for row in rows if row["action"] == "DAMAGED"]
+    return JobReport("rebuild-indexes", manifest, {"indexes": len(rows)} | summary, findings)
+
+
+def producer_stats(spark: SparkSession, path: Paths, **options: Any) -> JobReport:
+    """
+    Summarize the batches of each producer and partition, from headers only.
+
+    Parameters
+    ----------
+    spark, path, options
+        See `verify`.
+
+    Returns
+    -------
+    JobReport
+        A row per topic, partition and producer ID; -1 stands for batches without a producer ID.
+    """
+    parsed = _parsed(path, {"view": "batches"} | options)
+    partial = _run(spark, parsed, producers_task, parsed, PRODUCER_COLUMNS)
+    grouped = partial.group_by(list(PRODUCER_KEYS)).aggregate(list(PRODUCER_AGGREGATES.items()))
+    names = {f"{name}_{how}": name for name, how in PRODUCER_AGGREGATES.items()}
+    manifest = grouped.rename_columns([names.get(name, name) for name in grouped.column_names])
+    manifest = manifest.select([column.name for column in PRODUCER_COLUMNS])
+    manifest = manifest.sort_by([(name, "ascending") for name in PRODUCER_KEYS])
+    summary = _sums(manifest, "batches", "records", "bytes")
+    return JobReport("producer-stats", manifest, {"producers": len(manifest)} | summary)
+
+
+def bad_timestamps(
+    spark: SparkSession,
+    path: Paths,
+    *,
+    earliest_ms: int = 0,
+    latest_ms: int | None = None,
+    **options: Any,
+) -> JobReport:
+    """
+    Find segments with implausible timestamps. A late one blocks time-based retention.
+
+    Parameters
+    ----------
+    spark, path, options
+        See `verify`.
+    earliest_ms : int, default 0
+        Milliseconds since the epoch; earlier timestamps are implausible.
+    latest_ms : int, optional
+        Later timestamps are implausible; by default, one hour from now.
+
+    Returns
+    -------
+    JobReport
+        A row and a finding per range of a file with implausible timestamps.
+    """
+    parsed = _parsed(path, {"view": "batches"} | options)
+    latest = int(time.time() * 1000) + _HOUR_MS if latest_ms is None else latest_ms
+    limits = TimeLimits(earliest_ms, latest, parsed)
+    manifest = _run(spark, parsed, timestamps_task, limits, TIMESTAMP_COLUMNS)
+    findings = [
+        f"{row['path']}: position {row['firstBadPosition']} (base_offset {row['firstBadOffset']}):"
+        f" the first of {row['lateBatches']} late, {row['earlyBatches']} early and"
+        f" {row['missingBatches']} missing timestamps"
+        for row in manifest.to_pylist()
+    ]
+    counts = ("lateBatches", "earlyBatches", "missingBatches")
+    summary = {"segments": len(set(manifest["path"].to_pylist()))} | _sums(manifest, *counts)
+    return JobReport("bad-timestamps", manifest, summary, findings)
+
+
+# ---- execution -----------------------------------------------------------------------------
+
+
+def _parsed(path: Paths, given: dict[str, Any]) -> Options:
+    paths: Sequence[Any] = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    return Options.parse({"paths": [os.fspath(one) for one in paths]} | given)
+
+
+def _run(
+    spark: SparkSession,
+    options: Options,
+    work: Work[Argument],
+    argument: Argument,
+    columns: Sequence[Column],
+) -> pa.Table:
+    """Plan a job, run its tasks and return their rows."""
+    files = list_files(options)
+    options = spread(spark, options, files)
+    tasks = plan(files, options, resolve_times(files, options))
+    if not tasks:
+        return require_pyarrow().Table.from_batches([], arrow_schema(columns))
+    return map_tasks(spark, tasks, work, argument, ddl(columns)).toArrow()
+
+
+def _sums(manifest: pa.Table, *names: str) -> dict[str, int]:
+    import pyarrow.compute
+
+    return {name: pyarrow.compute.sum(manifest[name]).as_py() or 0 for name in names}

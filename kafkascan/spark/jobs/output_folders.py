@@ -1,0 +1,130 @@
+"""Output folders of jobs, local or in an object store. Files appear only when they are complete."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+from urllib.parse import unquote, urlsplit
+
+from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.file_listing import store_of
+from kafkascan.spark.planning.object_stores import is_temporary_name
+
+_DONE = "_SUCCESS"
+
+
+class OutputFolder(Protocol):
+    """A folder that tasks write files into; names may contain slashes."""
+
+    def prepare(self) -> None:
+        """Create the folder; raise `FileExistsError` if it contains Parquet files."""
+
+    def write(self, name: str) -> AbstractContextManager[IO[bytes]]:
+        """Open a file that appears when the context ends without an exception."""
+
+    def finish(self, names: Iterable[str]) -> None:
+        """Remove temporary files of killed tasks and write ``_SUCCESS``."""
+
+
+def output_folder(url: str, options: Options) -> OutputFolder:
+    """
+    Return the output folder of a path or URL.
+
+    Parameters
+    ----------
+    url : str
+    options : Options
+        `filesystem` and `storage_options` of the store.
+    """
+    scheme = urlsplit(url).scheme if "://" in url else ""
+    if scheme in ("", "file"):
+        return LocalFolder(unquote(urlsplit(url).path) if scheme else url)
+    return StoreFolder(url.rstrip("/"), options)
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A local folder, or one on a file system that all executors share."""
+
+    path: str
+
+    def prepare(self) -> None:
+        """See `OutputFolder.prepare`."""
+        folder = Path(self.path)
+        if next(folder.rglob("*.parquet"), None) is not None:
+            raise FileExistsError(f"{folder} already contains Parquet files")
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def write(self, name: str) -> Iterator[IO[bytes]]:
+        """See `OutputFolder.write`: a temporary file in the same folder is renamed."""
+        path = Path(self.path) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with AtomicFile(path) as file:
+            yield file.stream
+
+    def finish(self, names: Iterable[str]) -> None:
+        """See `OutputFolder.finish`."""
+        remove_leftovers(Path(self.path) / name for name in names)
+        (Path(self.path) / _DONE).touch()
+
+
+def remove_leftovers(paths: Iterable[Path]) -> None:
+    """Remove the temporary files that killed tasks left next to these files."""
+    folders: dict[Path, set[str]] = {}
+    for path in paths:
+        folders.setdefault(path.parent, set()).add(path.name)
+    for folder, names in folders.items():
+        for leftover in folder.glob(".*.part"):
+            # The form is .<name>.<random>.part
+            if leftover.name[1:].rsplit(".", 2)[0] in names:
+                leftover.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class StoreFolder:
+    """
+    A folder in an object store.
+
+    A file is written to a temporary file of the executor and then uploaded; a store shows an
+    object when its upload is complete. On a file system such as HDFS, the file is uploaded under
+    a hidden name and renamed.
+    """
+
+    url: str
+    options: Options
+
+    def prepare(self) -> None:
+        """See `OutputFolder.prepare`."""
+        _, listed = store_of(self.url, self.options).list(self.url)
+        if any(url.endswith(".parquet") for url, _, _ in listed):
+            raise FileExistsError(f"{self.url} already contains Parquet files")
+
+    @contextmanager
+    def write(self, name: str) -> Iterator[IO[bytes]]:
+        """See `OutputFolder.write`: the upload starts when the file is complete."""
+        with tempfile.NamedTemporaryFile(dir=_spark_local_dir(), prefix="kafkascan-") as file:
+            yield file
+            file.flush()
+            store_of(self.url, self.options).put(file.name, f"{self.url}/{name}")
+
+    def finish(self, names: Iterable[str]) -> None:
+        """See `OutputFolder.finish`."""
+        store = store_of(self.url, self.options)
+        for url, _, _ in store.list(self.url)[1]:
+            if is_temporary_name(url.rpartition("/")[2]):
+                store.remove(url)
+        with self.write(_DONE):
+            pass
+
+
+def _spark_local_dir() -> str | None:
+    """Return the executor's scratch folder, which Spark removes when the application ends."""
+    folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    return next((folder for folder in folders if os.path.isdir(folder)), None)

@@ -1,0 +1,1 @@
+"""Options of a read: names, values, conditions, schemas."""

@@ -1,0 +1,253 @@
+"""Options of a read. Spark passes them as strings with lower-cased names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
+from kafkascan.spark.options.option_values import (
+    Offsets,
+    parse_choice,
+    parse_flag,
+    parse_names,
+    parse_number,
+    parse_offset_limit,
+    parse_partition_numbers,
+    parse_path,
+    parse_paths,
+    parse_pattern,
+    parse_size,
+    parse_storage_options,
+    parse_text,
+)
+from kafkascan.spark.options.view_schemas import (
+    VIEW_NAMES,
+    Column,
+    closest,
+    default_columns,
+    find_columns,
+)
+from kafkascan.spark.options.where_clause import WhereClause
+
+MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
+
+
+@dataclass(frozen=True)
+class Options:
+    """
+    Options of a read. Each field is an option, whose name is the field's in camel case.
+
+    Attributes
+    ----------
+    paths : tuple of str
+    view : {"records", "batches", "segments"}
+    columns : tuple of str
+        Names of columns; empty for the view's default columns.
+    where : WhereClause or None
+    topics, topic_pattern, partitions
+        Select partitions; None selects all.
+    starting_offsets, ending_offsets
+        ``"earliest"``, ``"latest"``, or offsets by topic and partition. By default a stream
+        starts at the latest offset, and any other read at the earliest.
+    starting_timestamp, ending_timestamp : int or None
+        Milliseconds; they select the offset of the first record that is not older.
+    mode : str or None
+        One of `MODES`. None means FAILFAST for records, PERMISSIVE for the other views.
+    check_crcs : bool or None
+        None means True for records, False for the other views.
+    max_partition_bytes : int or None
+        Maximum bytes of a task. None means 128 MiB for records, 4 GiB for the other views.
+    """
+
+    paths: tuple[str, ...] = ()
+    view: str = "records"
+    columns: tuple[str, ...] = ()
+    where: WhereClause | None = None
+    topics: tuple[str, ...] | None = None
+    topic_pattern: str | None = None
+    partitions: tuple[int, ...] | None = None
+    path_glob_filter: str | None = None
+    starting_offsets: Offsets | None = None
+    ending_offsets: Offsets = "latest"
+    starting_timestamp: int | None = None
+    ending_timestamp: int | None = None
+    starting_offsets_by_timestamp_strategy: str = "error"
+    include_headers: bool = False
+    include_control_records: bool = False
+    isolation_level: str = "read_uncommitted"
+    check_crcs: bool | None = None
+    mode: str | None = None
+    column_name_of_corrupt_record: str = "_corrupt_record"
+    ignore_missing_files: bool = False
+    max_partition_bytes: int | None = None
+    open_cost_in_bytes: int = 1 << 20
+    min_partitions: int = 1
+    batch_rows: int = 32_768
+    batch_bytes: int = 1 << 22
+    max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE
+    prefetch: int = 3
+    filesystem: str = "fsspec"
+    storage_options: str = "{}"
+    max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any]) -> Options:
+        """
+        Parse options.
+
+        Parameters
+        ----------
+        given : mapping of str
+            Names in any case. Values are strings, or values of the option's own type.
+
+        Raises
+        ------
+        ValueError
+            If an option is unknown or a value is invalid. The message suggests the most similar
+            name.
+        """
+        values: dict[str, Any] = {}
+        for name, value in given.items():
+            known = _BY_LOWER_NAME.get(name.lower())
+            if known is None:
+                hint = closest(name, _BY_LOWER_NAME_SHOWN.values())
+                raise ValueError(f"kafkascan has no option {name!r}{hint}")
+            field, parse = known
+            if value is None:
+                continue
+            try:
+                parsed = parse(value)
+            except ValueError as error:
+                shown = _BY_LOWER_NAME_SHOWN[name.lower()]
+                raise ValueError(f"option {shown}={value!r}: {error}") from None
+            values[field] = values.get(field, ()) + parsed if field == "paths" else parsed
+        return cls(**values).checked()
+
+    def checked(self) -> Options:
+        """Return these options; raise `ValueError` if they contradict each other."""
+        if self.topics is not None and self.topic_pattern is not None:
+            raise ValueError("topics and topicPattern cannot be combined")
+        for edge in ("starting", "ending"):
+            offsets = getattr(self, f"{edge}_offsets")
+            is_set = offsets is not None and offsets != "latest"
+            if getattr(self, f"{edge}_timestamp") is not None and is_set:
+                raise ValueError(f"{edge}Offsets and {edge}Timestamp cannot be combined")
+        if self.ending_offsets == "earliest":
+            raise ValueError("endingOffsets cannot be 'earliest'")
+        if self.view != "records" and self.isolation_level == "read_committed":
+            raise ValueError("isolationLevel=read_committed requires the view 'records'")
+        self.schema()
+        return self
+
+    def but(self, **changes: Any) -> Options:
+        """Return a copy of these options with changes."""
+        return replace(self, **changes)
+
+    def schema(self) -> tuple[Column, ...]:
+        """Return the columns of the rows, in order."""
+        corrupt = self.corrupt_column()
+        if self.columns:
+            ours = [name for name in self.columns if not _is(corrupt, name)]
+            found = {column.name: column for column in find_columns(self.view, ours)}
+            by_name = {name.lower(): column for name, column in found.items()}
+            return tuple(
+                corrupt if corrupt is not None and _is(corrupt, name) else by_name[name.lower()]
+                for name in self.columns
+            )
+        columns = default_columns(self.view)
+        if self.view == "records" and self.include_headers:
+            columns += find_columns("records", ["headers"])
+        if self.view != "records" and self.check_crcs:
+            columns += find_columns(self.view, [CRC_COLUMNS[self.view]])
+        return columns if corrupt is None else (*columns, corrupt)
+
+    def corrupt_column(self) -> Column | None:
+        """Return the column that reports damage; None if the options do not add it."""
+        if self.view != "records" or self.mode != "PERMISSIVE":
+            return None
+        return Column(self.column_name_of_corrupt_record, "string", nullable=True)
+
+    @property
+    def fails_fast(self) -> bool:
+        """Whether damage fails the query."""
+        return (self.mode or ("FAILFAST" if self.view == "records" else "PERMISSIVE")) == MODES[0]
+
+    @property
+    def verifies(self) -> bool:
+        """Whether checksums are verified."""
+        if self.view == "records":
+            return self.check_crcs is not False
+        named = {column.name for column in self.schema()}
+        return bool(self.check_crcs) or CRC_COLUMNS[self.view] in named
+
+    @property
+    def task_bytes(self) -> int:
+        """Maximum bytes of a task."""
+        default = 1 << 27 if self.view == "records" else 1 << 32
+        return default if self.max_partition_bytes is None else self.max_partition_bytes
+
+
+CRC_COLUMNS = {"batches": "crcOk", "segments": "badChecksums"}
+
+
+def _is(column: Column | None, name: str) -> bool:
+    return column is not None and column.name.lower() == name.lower()
+
+
+def _parse_where(value: Any) -> WhereClause:
+    return value if isinstance(value, WhereClause) else WhereClause.parse(parse_text(value))
+
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "paths": parse_paths,
+    "view": parse_choice(*VIEW_NAMES),
+    "columns": parse_names,
+    "where": _parse_where,
+    "topics": parse_names,
+    "topic_pattern": parse_pattern,
+    "partitions": parse_partition_numbers,
+    "path_glob_filter": parse_text,
+    "starting_offsets": parse_offset_limit,
+    "ending_offsets": parse_offset_limit,
+    "starting_timestamp": parse_number(0),
+    "ending_timestamp": parse_number(0),
+    "starting_offsets_by_timestamp_strategy": parse_choice("error", "latest"),
+    "include_headers": parse_flag,
+    "include_control_records": parse_flag,
+    "isolation_level": parse_choice("read_uncommitted", "read_committed"),
+    "check_crcs": parse_flag,
+    "mode": parse_choice(*MODES),
+    "column_name_of_corrupt_record": parse_text,
+    "ignore_missing_files": parse_flag,
+    "max_partition_bytes": parse_size,
+    "open_cost_in_bytes": parse_size,
+    "min_partitions": parse_number(1),
+    "batch_rows": parse_number(1),
+    "batch_bytes": parse_size,
+    "max_decompressed_size": parse_size,
+    "prefetch": parse_number(0),
+    "filesystem": parse_choice("fsspec", "pyarrow"),
+    "storage_options": parse_storage_options,
+    "max_offsets_per_trigger": parse_number(1),
+    "max_bytes_per_trigger": parse_size,
+    "fail_on_data_loss": parse_flag,
+}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+_BY_LOWER_NAME: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    _camel(field.name).lower(): (field.name, _PARSERS[field.name]) for field in fields(Options)
+} | {"path": ("paths", parse_path)}
+_BY_LOWER_NAME_SHOWN = {_camel(field.name).lower(): _camel(field.name) for field in fields(Options)}
+_BY_LOWER_NAME_SHOWN["path"] = "path"
+
+OPTION_NAMES: tuple[str, ...] = tuple(_BY_LOWER_NAME_SHOWN.values())
+"""The names of all options in camel case."""

@@ -1,0 +1,1 @@
+"""Plan tasks: list files, cut them into ranges, resolve timestamps."""

@@ -1,0 +1,193 @@
+"""List and open segment files in local folders and object stores."""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import glob
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from kafkascan.format.file_names import parse_segment_name
+from kafkascan.io.sources import Source
+from kafkascan.logs.log_dir import open_log_dir, partition_dir
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.object_stores import FsspecStore, ObjectStore, PyArrowStore
+
+NO_TOPIC, NO_PARTITION, NO_BASE_OFFSET = "", -1, -1
+"""Values for a file whose folder is not named topic-partition, or whose name is not an offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """
+    A segment file that was listed and is not open.
+
+    Attributes
+    ----------
+    path : str
+        Path of a local file, or URL of an object.
+    topic, partition, base_offset
+        From the names of the folder and file, or `NO_TOPIC`, `NO_PARTITION`, `NO_BASE_OFFSET`.
+    size : int
+        Size in bytes when it was listed.
+    modified_ns : int or None
+        Time of modification, in nanoseconds since the epoch.
+    """
+
+    path: str
+    topic: str
+    partition: int
+    base_offset: int
+    size: int
+    modified_ns: int | None
+
+    @property
+    def folder(self) -> str:
+        """The folder that contains the file."""
+        return self.path.rpartition("/")[0]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the file is in a file system of this machine, not in an object store."""
+        return "://" not in self.path
+
+
+def list_files(options: Options) -> list[FoundFile]:
+    """
+    List the segments that the options' paths select, ordered by log and base offset.
+
+    A folder selects its live segments, as a broker would load them. A path or glob of files
+    selects them whatever their names are. No file is opened.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a path does not exist and `ignore_missing_files` is false.
+    """
+    if not options.paths:
+        raise ValueError("no path is given: use load(path) or the option path")
+    found: dict[str, FoundFile] = {}
+    for path in options.paths:
+        try:
+            for file in _list_path(path, options):
+                found.setdefault(file.path, file)
+        except FileNotFoundError:
+            if not options.ignore_missing_files:
+                raise
+    pattern = options.path_glob_filter
+    files: Iterable[FoundFile] = found.values()
+    if pattern is not None:
+        files = [one for one in files if fnmatch.fnmatchcase(os.path.basename(one.path), pattern)]
+    return sorted(files, key=lambda one: (one.topic, one.partition, one.folder, one.base_offset))
+
+
+def open_file(file: FoundFile, options: Options) -> Source:
+    """
+    Open a file with the size it had when it was listed; bytes appended since are not visible.
+
+    Raises
+    ------
+    FileNotFoundError
+        If it was deleted.
+    """
+    if not file.is_local:
+        return Source(store_of(file.path, options).open(file.path, file.size), max_size=file.size)
+    try:
+        return Source(file.path, max_size=file.size)
+    except OSError as error:
+        # spark.executor.pyspark.memory limits the address space, so a map may not fit.
+        if error.errno != errno.ENOMEM:
+            raise
+    return Source(file.path, memory_map=False, max_size=file.size)
+
+
+def _list_path(path: str, options: Options) -> Iterator[FoundFile]:
+    scheme = urlsplit(path).scheme if "://" in path else ""
+    if scheme not in ("", "file"):
+        return _list_objects(path, options)
+    local = unquote(urlsplit(path).path) if scheme else path.removeprefix("file:")
+    return _list_local(os.path.abspath(local))
+
+
+# ---- local -------------------------------------------------------------------------------
+
+
+def _list_local(path: str) -> Iterator[FoundFile]:
+    named = [path]
+    if glob.has_magic(path) and not os.path.lexists(path):
+        named = sorted(glob.glob(path))
+        if not named:
+            raise FileNotFoundError(errno.ENOENT, "no file matches", path)
+    for one in named:
+        if os.path.isdir(one):
+            yield from _list_folder(one)
+        else:
+            folder = partition_dir(os.path.dirname(one))
+            status = os.stat(one)
+            yield _found(one, folder.topic, folder.partition, status.st_size, status.st_mtime_ns)
+
+
+def _list_folder(path: str) -> Iterator[FoundFile]:
+    for partition in open_log_dir(path).partitions:
+        if partition.state is not None:
+            continue
+        with os.scandir(partition.path) as entries:
+            for entry in entries:
+                name = parse_segment_name(entry.name)
+                if name is None or not name.is_live or not entry.is_file():
+                    continue
+                try:
+                    status = entry.stat()
+                except FileNotFoundError:  # deleted by a broker since the folder was read
+                    continue
+                yield _found(
+                    entry.path,
+                    partition.topic,
+                    partition.partition,
+                    status.st_size,
+                    status.st_mtime_ns,
+                )
+
+
+def _found(
+    path: str, topic: str | None, partition: int | None, size: int, modified_ns: int | None
+) -> FoundFile:
+    name = parse_segment_name(path.rpartition("/")[2])
+    base_offset = None if name is None else name.base_offset
+    return FoundFile(
+        path,
+        NO_TOPIC if topic is None else topic,
+        NO_PARTITION if partition is None else partition,
+        NO_BASE_OFFSET if base_offset is None else base_offset,
+        size,
+        modified_ns,
+    )
+
+
+# ---- object stores -----------------------------------------------------------------------
+
+
+def _list_objects(url: str, options: Options) -> Iterator[FoundFile]:
+    are_named, listed = store_of(url, options).list(url)
+    if not listed:
+        raise FileNotFoundError(errno.ENOENT, "no object exists at", url)
+    for one, size, modified_ns in listed:
+        folder, _, name = one.rpartition("/")
+        parsed = parse_segment_name(name)
+        place = partition_dir("/" + folder.rpartition("/")[2])
+        is_live = parsed is not None and parsed.is_live and place.state is None
+        if are_named or is_live:
+            yield _found(one, place.topic, place.partition, size, modified_ns)
+
+
+def store_of(url: str, options: Options) -> ObjectStore:
+    """Return the object store of a URL."""
+    scheme = urlsplit(url).scheme
+    settings = json.loads(options.storage_options)
+    if options.filesystem == "pyarrow":
+        return PyArrowStore.connect(scheme, settings)
+    return FsspecStore.connect(scheme, settings)

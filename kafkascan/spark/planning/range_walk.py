@@ -1,0 +1,115 @@
+"""Walk the batches of one range of a file, exactly as a walk of the whole file finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from kafkascan.batches.columns import BatchTable, next_offset
+from kafkascan.batches.walks import BatchWalk, read_bytes
+from kafkascan.format.errors import CorruptBatchError
+from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
+from kafkascan.io.sources import Source
+
+_SKIPPED_ROWS = 1 << 14
+_BASE_OFFSET_SIZE = 8
+
+
+class RangeWalk:
+    """
+    Walk the batches that start in ``[start, stop)``.
+
+    The walk to the first batch starts at the beginning of the file and reads headers only. Nothing
+    else proves that a batch starts at a position, and that the file is intact before it.
+
+    Parameters
+    ----------
+    source : Source
+    start, stop : int
+    table_bytes : int, optional
+        Approximate number of bytes that one table covers: few enough that its batches are still
+        in the CPU cache when the caller reads them.
+
+    Attributes
+    ----------
+    position : int
+        Position of the next batch; after the walk, the end of the last batch.
+    end : ScanEnd or None
+        How the file ends, if it ends in this range; CLEAN if it continues after the range. None
+        during the walk, and if the file ended before this range.
+    error : CorruptBatchError or None
+        The damage at `position`, if the file is corrupt in this range.
+    next_offset : int or None
+        The offset after the last batch before `position`; None at the beginning of a file.
+    trailing_bytes : int
+        Number of bytes from `position` to the end of the file that are not batches.
+    """
+
+    def __init__(
+        self, source: Source, start: int, stop: int, table_bytes: int | None = None
+    ) -> None:
+        self.source = source
+        self.start = start
+        self.stop = min(stop, source.size)
+        self.position = 0
+        self.end: ScanEnd | None = None
+        self.error: CorruptBatchError | None = None
+        self.next_offset: int | None = None
+        self.trailing_bytes = 0
+        self._table_bytes = table_bytes
+
+    def tables(self, rows: int) -> Iterator[BatchTable]:
+        """Yield the batches, in tables of at most `rows` rows."""
+        if not self._walk_to_start():
+            return
+        while self.end is None:
+            yield from self._next_tables(rows)
+
+    def damage(self, *, is_last: bool) -> CorruptBatchError | None:
+        """
+        Return the damage that ends the file in this range, if any.
+
+        A torn tail is damage unless the file is the last one of its log.
+        """
+        if self.end is not ScanEnd.TORN_TAIL or is_last:
+            return self.error
+        header = read_bytes(self.source, self.position, _BASE_OFFSET_SIZE)
+        is_whole = len(header) == _BASE_OFFSET_SIZE
+        base_offset = int.from_bytes(header, "big", signed=True) if is_whole else None
+        reason = "the last batch is incomplete, and the log continues in another file"
+        return CorruptBatchError(
+            self.source.path, self.position, base_offset, reason, str(ScanEnd.TORN_TAIL)
+        )
+
+    def _walk_to_start(self) -> bool:
+        """Walk to the first batch of the range; return False if the file ends before it."""
+        if self.start == 0:
+            return True
+        if self.start > self.source.size:
+            return False
+        walk = BatchWalk(self.source, 0, self.start)
+        skipped = np.empty(_SKIPPED_ROWS, BATCH_DTYPE)
+        while walk.end is None:
+            count = walk.fill(skipped)
+            if count:
+                self.next_offset = int(next_offset(skipped[count - 1 : count])[0])
+        self.position = walk.position
+        return walk.end is ScanEnd.CLEAN
+
+    def _next_tables(self, rows: int) -> Iterator[BatchTable]:
+        stop = self.stop
+        if self._table_bytes is not None:
+            stop = min(stop, self.position + self._table_bytes)
+        walk = BatchWalk(self.source, self.position, max(stop, self.position))
+        while walk.end is None:
+            table = np.empty(rows, BATCH_DTYPE)
+            count = walk.fill(table)
+            if count:
+                self.next_offset = int(next_offset(table[count - 1 : count])[0])
+                yield table[:count]
+        self.position = walk.position
+        if walk.end is not ScanEnd.CLEAN or walk.position >= self.stop:
+            self.end = walk.end
+            self.error = walk.error
+            self.trailing_bytes = walk.trailing_bytes

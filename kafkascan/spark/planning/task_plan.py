@@ -1,0 +1,239 @@
+"""Plan tasks: select files, cut them into ranges and pack ranges into tasks.
+
+Planning opens no files. A range of a file owns the batches that start in it, so a file can be cut
+anywhere; the scan of a range finds its first batch (`RangeWalk`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from kafkascan.io.concurrency import group_by_bytes
+from kafkascan.logs.read_committed import CommittedView
+from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartition
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.file_listing import FoundFile
+
+# Minimum bytes of a range, also with a large minPartitions.
+_SMALLEST_RANGE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRange:
+    """
+    The batches that start in ``[start, stop)`` of a file.
+
+    Attributes
+    ----------
+    file : FoundFile
+    start, stop : int
+        Byte positions.
+    start_offset, stop_offset : int or None
+        Only records in ``[start_offset, stop_offset)`` are requested; None is no limit.
+    is_last : bool
+        Whether the file is the last one of its log, which may have a torn tail.
+    """
+
+    file: FoundFile
+    start: int
+    stop: int
+    start_offset: int | None = None
+    stop_offset: int | None = None
+    is_last: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """
+    The input of one task.
+
+    Attributes
+    ----------
+    ranges : tuple of ScanRange
+    logs : dict
+        For ``read_committed``: all files of a log by folder, from which the task reads how
+        transactions ended.
+    views : dict
+        For ``read_committed``: how transactions ended by folder, if the driver knows it.
+    """
+
+    ranges: tuple[ScanRange, ...]
+    logs: dict[str, tuple[FoundFile, ...]] = field(default_factory=dict)
+    views: Views = field(default_factory=dict)
+
+
+Bounds = dict[str, tuple["int | None", "int | None"]]
+"""Start offset (inclusive) and stop offset (exclusive) of logs, by folder."""
+
+Views = dict[str, CommittedView]
+"""How the transactions of logs ended, by folder."""
+
+
+def plan(
+    files: Sequence[FoundFile],
+    options: Options,
+    times: Bounds | None = None,
+    views: Views | None = None,
+) -> list[ScanTask]:
+    """
+    Plan the tasks of a read.
+
+    Parameters
+    ----------
+    files : sequence of FoundFile
+        Ordered by log and base offset.
+    options : Options
+    times : dict, optional
+        Offsets of the options' timestamps, by folder.
+    views : dict, optional
+        How the transactions of logs ended, by folder. Tasks read the other logs themselves.
+
+    Returns
+    -------
+    list of ScanTask
+    """
+    wanted = select_files(files, options)
+    ranges = list(_bounded(wanted, options, times or {}))
+    tasks = [ScanTask(tuple(one)) for one in _packed(_cut(ranges, options), options)]
+    if options.isolation_level == "read_committed":
+        tasks = _with_logs(tasks, wanted, views or {})
+    return tasks
+
+
+def concurrent_files(task: ScanTask, options: Options) -> int:
+    """
+    Return the number of files that a task with few output rows scans concurrently.
+
+    A slot of Spark is a JVM thread and a Python process. The JVM thread is idle while there are
+    few rows, so a second local file is scanned in its time. Objects of stores are read one at a
+    time, because each is read ahead in blocks that need memory.
+    """
+    is_local = all(one.file.is_local for one in task.ranges)
+    return 2 if options.prefetch and is_local else 1
+
+
+def select_files(files: Iterable[FoundFile], options: Options) -> list[FoundFile]:
+    """Return the files of the requested topics and partitions."""
+    pattern = None if options.topic_pattern is None else re.compile(options.topic_pattern)
+    wanted = []
+    for file in files:
+        if options.topics is not None and file.topic not in options.topics:
+            continue
+        if pattern is not None and not pattern.fullmatch(file.topic):
+            continue
+        if options.partitions is not None and file.partition not in options.partitions:
+            continue
+        wanted.append(file)
+    return wanted
+
+
+def logs_of(files: Iterable[FoundFile]) -> dict[str, tuple[FoundFile, ...]]:
+    """Group files by folder; each folder is the log of a partition."""
+    logs: dict[str, list[FoundFile]] = {}
+    for file in files:
+        logs.setdefault(file.folder, []).append(file)
+    return {folder: tuple(log) for folder, log in logs.items()}
+
+
+def bounds_of(options: Options, partition: TopicPartition) -> tuple[int | None, int | None]:
+    """Return the start and stop offsets that the options give for a partition."""
+    return (
+        _bound(options.starting_offsets, partition, EARLIEST),
+        _bound(options.ending_offsets, partition, LATEST),
+    )
+
+
+def _bound(offsets: object, partition: TopicPartition, unlimited: int) -> int | None:
+    if not isinstance(offsets, dict):
+        return None
+    offset = offsets.get(partition, unlimited)
+    if offset < 0 and offset != unlimited:
+        which = "endingOffsets cannot be -2 (earliest)"
+        if unlimited == EARLIEST:
+            which = "startingOffsets cannot be -1 (latest) in a batch query"
+        raise ValueError(f"{which}: {partition[0]}-{partition[1]}")
+    return None if offset < 0 else int(offset)
+
+
+def _bounded(files: Sequence[FoundFile], options: Options, times: Bounds) -> Iterator[ScanRange]:
+    """Yield whole files as ranges, except files that cannot contain requested offsets."""
+    if options.starting_offsets == "latest":
+        raise ValueError("startingOffsets=latest requires a stream")
+    for file, follower in zip(files, [*files[1:], None], strict=False):
+        start, stop = times.get(file.folder) or bounds_of(options, (file.topic, file.partition))
+        next_base = None if follower is None else _next_base(file, follower)
+        if start is not None and next_base is not None and next_base <= start:
+            continue
+        if stop is not None and file.base_offset >= stop:
+            continue
+        values = {"topic": file.topic, "partition": file.partition, "segment": file.base_offset}
+        if options.where is not None and not options.where.may_match_file(values):
+            continue
+        yield ScanRange(file, 0, file.size, start, stop, next_base is None)
+
+
+def _next_base(file: FoundFile, follower: FoundFile) -> int | None:
+    """
+    Return the base offset of the next segment of the same log, if `follower` is that.
+
+    It is not if it is the same segment in another state, or if a name contains no offset.
+    """
+    is_next = follower.folder == file.folder and 0 <= file.base_offset < follower.base_offset
+    return follower.base_offset if is_next else None
+
+
+def _cut(ranges: list[ScanRange], options: Options) -> Iterator[ScanRange]:
+    """Cut the ranges that are larger than a task."""
+    max_bytes = _task_bytes(ranges, options)
+    for one in ranges:
+        if options.view == "segments":
+            yield one
+        elif one.file.size > 0:
+            yield from cut_range(one, max_bytes)
+
+
+def cut_range(one: ScanRange, max_bytes: int) -> Iterator[ScanRange]:
+    """
+    Cut a range into parts of at most `max_bytes` bytes.
+
+    A range of an object is not cut, because each part would read the object from its beginning.
+    """
+    size = one.stop - one.start
+    parts = -(-size // max_bytes) if one.file.is_local else 1
+    if parts <= 1:
+        yield one
+        return
+    cuts = [one.start + size * part // parts for part in range(parts + 1)]
+    for start, stop in itertools.pairwise(cuts):
+        yield replace(one, start=start, stop=stop)
+
+
+def _task_bytes(ranges: list[ScanRange], options: Options) -> int:
+    """Return the bytes of a task, as Spark's file sources do (``FilePartition.maxSplitBytes``)."""
+    total = sum(one.file.size + options.open_cost_in_bytes for one in ranges)
+    share = total // options.min_partitions
+    if options.min_partitions == 1:
+        return options.task_bytes
+    return max(1, min(options.task_bytes, max(share, _SMALLEST_RANGE)))
+
+
+def _packed(ranges: Iterable[ScanRange], options: Options) -> Iterator[list[ScanRange]]:
+    """Pack consecutive ranges into tasks."""
+    ranges = list(ranges)
+    costs = [one.stop - one.start + options.open_cost_in_bytes for one in ranges]
+    for group in group_by_bytes(costs, _task_bytes(ranges, options)):
+        yield ranges[group]
+
+
+def _with_logs(tasks: list[ScanTask], files: list[FoundFile], views: Views) -> list[ScanTask]:
+    logs = logs_of(files)
+    found = []
+    for task in tasks:
+        folders = dict.fromkeys(one.file.folder for one in task.ranges)
+        known = {folder: views[folder] for folder in folders if folder in views}
+        unknown = {folder: logs[folder] for folder in folders if folder not in views}
+        found.append(ScanTask(task.ranges, unknown, known))
+    return found

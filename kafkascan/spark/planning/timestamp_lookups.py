@@ -1,0 +1,77 @@
+"""Look up the offsets of timestamps, as a broker does (``ListOffsets``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from kafkascan.logs.reading import iter_records
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.file_listing import FoundFile, open_file
+from kafkascan.spark.planning.range_walk import RangeWalk
+from kafkascan.spark.planning.task_plan import Bounds, bounds_of, logs_of, select_files
+
+_THREADS = 8
+_ROWS = 1 << 14
+_AFTER_ALL = 2**63 - 1
+
+
+def resolve_times(files: Sequence[FoundFile], options: Options) -> Bounds:
+    """
+    Look up the offsets of the options' timestamps, if they have any.
+
+    This reads batch headers, from the start of each log up to the record that is found.
+
+    Returns
+    -------
+    dict
+        Start and stop offsets by folder.
+
+    Raises
+    ------
+    ValueError
+        If a log has no record at or after the starting timestamp, and
+        ``startingOffsetsByTimestampStrategy`` is ``error``.
+    """
+    if options.starting_timestamp is None and options.ending_timestamp is None:
+        return {}
+    logs = logs_of(select_files(files, options))
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = pool.map(lambda log: _bounds(log, options), logs.values())
+        return dict(zip(logs, found, strict=True))
+
+
+def _bounds(log: Sequence[FoundFile], options: Options) -> tuple[int | None, int | None]:
+    start, stop = bounds_of(options, (log[0].topic, log[0].partition))
+    if options.starting_timestamp is not None:
+        start = first_offset_at(log, options.starting_timestamp, options)
+        if start is None and options.starting_offsets_by_timestamp_strategy == "error":
+            raise ValueError(
+                f"{log[0].folder}: no record is at or after startingTimestamp"
+                f" {options.starting_timestamp}; with"
+                " startingOffsetsByTimestampStrategy=latest, the log yields no rows"
+            )
+        start = _AFTER_ALL if start is None else start
+    if options.ending_timestamp is not None:
+        stop = first_offset_at(log, options.ending_timestamp, options)
+    return start, stop
+
+
+def first_offset_at(log: Sequence[FoundFile], timestamp: int, options: Options) -> int | None:
+    """Return the offset of the first record at or after a timestamp; None if there is none."""
+    for file in log:
+        source = open_file(file, options)
+        for table in RangeWalk(source, 0, source.size).tables(_ROWS):
+            rows = table[table["max_timestamp"] >= timestamp]
+            if not len(rows):
+                continue
+            tables = iter_records(
+                source, rows, columns=["offset", "timestamp"], control="include", batch_size=1
+            )
+            for records in tables:
+                late = np.flatnonzero(records["timestamp"] >= timestamp)
+                if len(late):
+                    return int(records["offset"][late[0]])
+    return None

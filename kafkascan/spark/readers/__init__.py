@@ -1,0 +1,1 @@
+"""Entry points of Spark: data frames, the data source, streams."""

@@ -1,0 +1,109 @@
+"""The data source ``spark.read.format("kafkascan")`` and its reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.options.view_schemas import Column, ddl
+from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.planning.task_plan import ScanTask, plan
+from kafkascan.spark.planning.timestamp_lookups import resolve_times
+from kafkascan.spark.readers.partitions import ScanPartition, read_partition
+from kafkascan.spark.readers.stream_reader import StreamReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+
+def register(spark: SparkSession) -> None:
+    """
+    Register the data source with a session, for ``spark.read.format("kafkascan")``.
+
+    Classic Spark finds it without this call if the driver can import the package
+    ``pyspark_kafkascan``, unless the import of another ``pyspark_…`` package fails.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.dataSource.register(KafkaScanSource)
+    except PySparkException as error:
+        # Spark 4.0 does not replace a data source that it discovered.
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
+
+
+class KafkaScanSource(DataSource):
+    """
+    The data source ``kafkascan``: segment files of Kafka as rows.
+
+    Its options are the fields of `kafkascan.spark.options.reader_options.Options`.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = Options.parse(dict(options))
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for ``spark.read.format``."""
+        return "kafkascan"
+
+    def schema(self) -> str:
+        """Return the columns, which depend only on the options."""
+        return ddl(self._options.schema())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a batch query."""
+        return ScanReader(*_with_schema(self._options, schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return the reader of a stream."""
+        return StreamReader(*_with_schema(self._options, schema))
+
+
+def _with_schema(options: Options, schema: StructType) -> tuple[Options, tuple[Column, ...]]:
+    """Apply a schema given by the user: its columns, their order and nullability."""
+    options = options.but(columns=tuple(schema.names)).checked()
+    columns = []
+    for ours, theirs in zip(options.schema(), schema.fields, strict=True):
+        if ours.type != theirs.dataType.simpleString():
+            raise ValueError(
+                f"the column {ours.name!r} is of the type {ours.type},"
+                f" not {theirs.dataType.simpleString()}"
+            )
+        columns.append(Column(theirs.name, ours.type, theirs.nullable))
+    return options, tuple(columns)
+
+
+class ScanReader(DataSourceReader):
+    """
+    Plan a read on the driver and scan in tasks.
+
+    It accepts no filters: in pyspark 4.1 to 4.3 a pushed filter stays with the source and changes
+    the results of other queries on it.
+    """
+
+    def __init__(self, options: Options, columns: Sequence[Column]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """List the files and plan tasks."""
+        files = list_files(self._options)
+        tasks = plan(files, self._options, resolve_times(files, self._options))
+        # Without a partition, Spark would call `read` with None.
+        return [ScanPartition(task) for task in tasks or [ScanTask(())]]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
+        return read_partition(partition, self._options, self._columns)

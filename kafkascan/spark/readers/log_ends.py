@@ -1,0 +1,208 @@
+"""End offsets of growing logs and admission limits of a stream. Runs on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kafkascan.batches.columns import BatchTable, next_offset, size_in_bytes
+from kafkascan.batches.verify import verify_rows
+from kafkascan.batches.walks import BatchWalk, read_bytes
+from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE
+from kafkascan.io.sources import Source
+from kafkascan.logs.read_committed import CommittedView
+from kafkascan.spark.options.option_values import TopicPartition
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.file_listing import (
+    NO_BASE_OFFSET,
+    NO_PARTITION,
+    FoundFile,
+    list_files,
+    open_file,
+)
+from kafkascan.spark.planning.range_walk import RangeWalk
+from kafkascan.spark.planning.task_plan import logs_of, select_files
+from kafkascan.spark.readers.stable_ends import StableEnds
+from kafkascan.spark.rows.damage_modes import logger
+
+_ROWS = 1 << 14
+
+Positions = dict[TopicPartition, int]
+"""Offsets by partition."""
+
+
+@dataclass(frozen=True)
+class FileEnd:
+    """
+    The end of the complete batches of a file.
+
+    Attributes
+    ----------
+    position : int
+        Position after the last complete batch.
+    next_offset : int
+        The offset after that batch.
+    last_position : int
+        Position where that batch starts.
+    last_header : bytes
+        The header of that batch, to detect that the file was replaced.
+    """
+
+    position: int
+    next_offset: int
+    last_position: int = 0
+    last_header: bytes = b""
+
+    def is_in(self, source: Source) -> bool:
+        """Whether the file is still the same; it is not if its topic was deleted and recreated."""
+        header = read_bytes(source, self.last_position, len(self.last_header))
+        return self.position <= source.size and header == self.last_header
+
+
+class LogEnds:
+    """
+    Track the ends of the logs that the options select.
+
+    Each call walks only the batches that were appended since the last one.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._ends: dict[str, FileEnd] = {}
+        self._stable_ends: StableEnds | None = None
+        if options.isolation_level == "read_committed":
+            self._stable_ends = StableEnds(options)
+
+    def logs(self) -> dict[TopicPartition, tuple[FoundFile, ...]]:
+        """
+        List the current logs.
+
+        Raises
+        ------
+        ValueError
+            If two folders contain the same partition, or a folder is not named topic-partition.
+        """
+        found: dict[TopicPartition, tuple[FoundFile, ...]] = {}
+        files = list_files(self._options.but(ignore_missing_files=True))
+        for folder, log in logs_of(select_files(files, self._options)).items():
+            partition = (log[0].topic, log[0].partition)
+            if log[0].partition == NO_PARTITION or log[0].base_offset == NO_BASE_OFFSET:
+                raise ValueError(f"{log[0].path}: a stream needs folders named topic-partition")
+            if partition in found:
+                other = found[partition][0].folder
+                raise ValueError(f"{partition[0]}-{partition[1]} is in {other} and in {folder}")
+            found[partition] = log
+        self._forget({file.path for log in found.values() for file in log})
+        return found
+
+    def _forget(self, paths: set[str]) -> None:
+        self._ends = {path: end for path, end in self._ends.items() if path in paths}
+        if self._stable_ends is not None:
+            self._stable_ends.keep(paths)
+
+    def end_of(self, log: Sequence[FoundFile]) -> int:
+        """
+        Return the offset up to which a stream may read.
+
+        This is the offset after the last complete batch. A torn tail, and a last batch whose
+        checksum does not match yet, are still being written. With ``read_committed``, it is at
+        most the last stable offset: records of an open transaction wait for its marker, and so do
+        all later records.
+        """
+        end = self._file_end(log)
+        if self._stable_ends is None:
+            return end.next_offset
+        stable = self._stable_ends.view(log, end.position).last_stable_offset
+        return min(end.next_offset, stable)
+
+    def view_of(self, log: Sequence[FoundFile]) -> CommittedView | None:
+        """Return how the transactions of a log ended; None unless the options need it."""
+        if self._stable_ends is None:
+            return None
+        return self._stable_ends.view(log, self._file_end(log).position)
+
+    def written_end_of(self, log: Sequence[FoundFile]) -> int:
+        """Return the offset after the last complete batch."""
+        return self._file_end(log).next_offset
+
+    def _file_end(self, log: Sequence[FoundFile]) -> FileEnd:
+        file = log[-1]
+        try:
+            source = open_file(file, self._options)
+        except FileNotFoundError:  # deleted by retention
+            return FileEnd(0, file.base_offset)
+        known = self._ends.get(file.path)
+        if known is None or not known.is_in(source):
+            known = FileEnd(0, file.base_offset)
+            if self._stable_ends is not None:
+                self._stable_ends.forget(file)
+        self._ends[file.path] = self._walk_on(source, known)
+        return self._ends[file.path]
+
+    def _walk_on(self, source: Source, known: FileEnd) -> FileEnd:
+        walk = BatchWalk(source, known.position, source.size)
+        table = np.empty(_ROWS, BATCH_DTYPE)
+        before, end, last = known, known, table[:0]
+        while walk.end is None:
+            batches = table[: walk.fill(table)]
+            for batch in (batches[-2:-1], batches[-1:]):
+                if len(batch):
+                    before, end, last = end, _end_of_batch(batch), batch.copy()
+        if walk.error is not None and self._options.fails_fast:
+            raise walk.error
+        if walk.error is not None:
+            logger.warning("the stream waits before the damage: %s", walk.error)
+        complete = end if verify_rows(source, last).all() else before
+        if complete is known:
+            return known
+        return replace(
+            complete,
+            last_header=read_bytes(source, complete.last_position, BATCH_HEADER_SIZE),
+        )
+
+    def offset_after(self, log: Sequence[FoundFile], start: int, size: int) -> int:
+        """Return the offset after the batches of about `size` bytes from `start`; at least one."""
+        for batches in self._batches_from(log, start):
+            sizes = np.cumsum(size_in_bytes(batches))
+            row = int(np.searchsorted(sizes, size))
+            if row < len(batches):
+                return int(next_offset(batches[row : row + 1])[0])
+            size -= int(sizes[-1])
+        return 2**63 - 1
+
+    def _batches_from(self, log: Sequence[FoundFile], start: int) -> Iterator[BatchTable]:
+        for file, follower in zip(log, [*log[1:], None], strict=True):
+            if follower is not None and follower.base_offset <= start:
+                continue
+            source = open_file(file, self._options)
+            for table in RangeWalk(source, 0, source.size).tables(_ROWS):
+                batches = table[next_offset(table) > start]
+                if len(batches):
+                    yield batches
+
+
+def _end_of_batch(batch: BatchTable) -> FileEnd:
+    (position,) = batch["position"].tolist()
+    (size,) = size_in_bytes(batch).tolist()
+    return FileEnd(position + size, int(next_offset(batch)[0]), position)
+
+
+def limit_offsets(limit: int, start: Mapping[TopicPartition, int], end: Positions) -> Positions:
+    """
+    Return end offsets so that all partitions together advance by about `limit` offsets.
+
+    Each partition gets its share of the waiting offsets, as in Spark's Kafka source, and at least
+    one.
+    """
+    sizes = {partition: end[partition] - start[partition] for partition in end}
+    total = sum(size for size in sizes.values() if size > 0)
+    if total <= limit:
+        return dict(end)
+    return {
+        partition: start[partition] + min(size, max(1, limit * size // total))
+        if size > 0
+        else end[partition]
+        for partition, size in sizes.items()
+    }

@@ -1,0 +1,103 @@
+"""Last stable offsets of growing logs (driver side, without pyspark)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kafkascan.batches.walks import BatchWalk
+from kafkascan.format.layout import BATCH_DTYPE
+from kafkascan.io.sources import Source
+from kafkascan.logs.read_committed import CommittedView, CommittedViewBuilder
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.file_listing import FoundFile, open_file
+
+_ROWS = 1 << 14
+
+
+@dataclass
+class ReadLog:
+    """
+    A log whose transactions were read up to a position.
+
+    Attributes
+    ----------
+    path : str
+        The file that was read last; empty before the first one.
+    position : int
+        The position in this file after the last batch that was read.
+    builder : CommittedViewBuilder
+    """
+
+    path: str = ""
+    position: int = 0
+    builder: CommittedViewBuilder = field(default_factory=CommittedViewBuilder)
+
+
+class StableEnds:
+    """
+    Reads the transactions of growing logs, from their first header on.
+
+    A stream reads all headers of its logs when it starts, and then only those of appended
+    batches.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._logs: dict[str, ReadLog] = {}
+
+    def forget(self, file: FoundFile) -> None:
+        """Forget the log of a file, if this file was read last; it is then read again."""
+        known = self._logs.get(file.folder)
+        if known is not None and known.path == file.path:
+            del self._logs[file.folder]
+
+    def keep(self, paths: set[str]) -> None:
+        """Forget the logs whose last read file is not among these paths."""
+        self._logs = {folder: known for folder, known in self._logs.items() if known.path in paths}
+
+    def view(self, log: Sequence[FoundFile], end: int) -> CommittedView:
+        """
+        Return the read_committed view of a log.
+
+        Parameters
+        ----------
+        log : sequence of FoundFile
+        end : int
+            Position in the last file up to which the log is read.
+
+        Raises
+        ------
+        CorruptBatchError
+            If the log is damaged before `end`: open transactions are not known.
+        """
+        folder = log[-1].folder
+        known = self._logs.pop(folder, None) or ReadLog()  # kept again if nothing is raised
+        if known.path == log[-1].path and known.position > end:
+            known = ReadLog()
+        paths = [file.path for file in log]
+        first = paths.index(known.path) if known.path in paths else 0
+        for file in log[first:]:
+            start = known.position if file.path == known.path else 0
+            try:
+                source = open_file(file, self._options)
+            except FileNotFoundError:  # retention deleted it
+                continue
+            stop = end if file is log[-1] else source.size
+            known.position = _read_on(known.builder, source, start, stop)
+            known.path = file.path
+        self._logs[folder] = known
+        return known.builder.view()
+
+
+def _read_on(builder: CommittedViewBuilder, source: Source, start: int, stop: int) -> int:
+    """Add the batches that start in a range; return the position after the last one."""
+    walk = BatchWalk(source, start, stop)
+    while walk.end is None:
+        table = np.empty(_ROWS, BATCH_DTYPE)
+        builder.add(source, table[: walk.fill(table)])
+    if walk.error is not None:
+        raise walk.error
+    return walk.position

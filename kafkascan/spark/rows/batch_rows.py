@@ -1,0 +1,151 @@
+"""Build rows of the view ``batches`` from batch tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.arrow import require_pyarrow
+from kafkascan.batches.columns import BatchTable, column
+from kafkascan.format.errors import CorruptBatchError, record_error
+from kafkascan.format.layout import BATCH_DTYPE
+from kafkascan.spark.options.view_schemas import Column, Row, arrow_schema, arrow_type
+from kafkascan.spark.options.where_clause import BATCH_NAMES
+from kafkascan.spark.planning.file_listing import FoundFile
+from kafkascan.spark.rows.arrow_columns import (
+    CODEC_NAMES,
+    codec_array,
+    constant_array,
+    number_array,
+    single_row,
+    timestamp_array,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STATUS_OK = "OK"
+BAD_CHECKSUM = "CHECKSUM_MISMATCH"
+
+
+def file_values(file: FoundFile) -> Row:
+    """Return the values of the columns that identify a file (`FILE_COLUMNS`)."""
+    return {
+        "topic": file.topic,
+        "partition": file.partition,
+        "segment": file.base_offset,
+        "path": file.path,
+    }
+
+
+def column_lookup(batches: BatchTable, file: Row) -> Callable[[str], object]:
+    """Return a function that gives a `WhereClause` the values of a column."""
+
+    def look_up(name: str) -> object:
+        if name in file:
+            return file[name]
+        values = column(batches, BATCH_NAMES[name])
+        return CODEC_NAMES[values] if name == "codec" else values
+
+    return look_up
+
+
+class BatchRows:
+    """
+    Build rows of the batches of one file.
+
+    Parameters
+    ----------
+    file : FoundFile
+    columns : sequence of Column
+    """
+
+    def __init__(self, file: FoundFile, columns: Sequence[Column]) -> None:
+        self._path = file.path
+        self._file_values = file_values(file)
+        self._columns = columns
+        self._schema = arrow_schema(columns)
+        constants = self._file_values | {"status": STATUS_OK, "error": None}
+        self._constants = {
+            one.name: (constants[one.name], arrow_type(one.type))
+            for one in columns
+            if one.name in constants
+        }
+
+    def build(self, batches: BatchTable, verdicts: NDArray[np.bool_] | None) -> pa.RecordBatch:
+        """Return one row per batch; `verdicts` are the results of checksum verification."""
+        arrays = [self._array(one, batches, verdicts) for one in self._columns]
+        return require_pyarrow().RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _array(
+        self, one: Column, batches: BatchTable, verdicts: NDArray[np.bool_] | None
+    ) -> pa.Array:
+        pa = require_pyarrow()
+        is_bad = None if verdicts is None or verdicts.all() else ~verdicts
+        if one.name == "crcOk":
+            return pa.array(verdicts)
+        if one.name == "status" and is_bad is not None:
+            return pa.array(np.where(is_bad, BAD_CHECKSUM, STATUS_OK))
+        if one.name == "error" and is_bad is not None:
+            return pa.array(
+                [
+                    str(record_error(BAD_CHECKSUM, self._path, row)) if bad else None
+                    for row, bad in zip(batches, is_bad, strict=True)
+                ],
+                pa.string(),
+            )
+        if one.name in self._constants:
+            return constant_array(*self._constants[one.name], len(batches))
+        if one.name == "maxTimestamp":
+            return timestamp_array(batches["max_timestamp"])
+        values = column(batches, BATCH_NAMES[one.name])
+        if one.name == "codec":
+            return codec_array(values)
+        return number_array(values, one.type)
+
+    def build_damage(self, error: CorruptBatchError, trailing_bytes: int) -> pa.RecordBatch:
+        """Return the row that reports bytes which are not a valid batch."""
+        base_offset = -1 if error.base_offset is None else error.base_offset
+        values: Row = {
+            "position": error.position,
+            "sizeInBytes": trailing_bytes,
+            "baseOffset": base_offset,
+            "lastOffset": base_offset,
+            "status": error.symbol,
+            "error": str(error),
+        }
+        return single_row(self._schema, self._columns, self._file_values | values)
+
+
+@dataclass(frozen=True, eq=False)
+class PendingRows:
+    """
+    Scanned batch headers whose rows are built later, by another thread.
+
+    Attributes
+    ----------
+    builder : BatchRows
+    batches : ndarray of BATCH_DTYPE
+    verdicts : ndarray of bool, or None
+        Results of checksum verification.
+    error : CorruptBatchError or None
+        Damage that ends the log: the only row, instead of those of `batches`.
+    trailing_bytes : int
+        Bytes from the damage to the end of the file.
+    """
+
+    builder: BatchRows
+    batches: BatchTable = field(default_factory=lambda: np.empty(0, BATCH_DTYPE))
+    verdicts: NDArray[np.bool_] | None = None
+    error: CorruptBatchError | None = None
+    trailing_bytes: int = 0
+
+    def to_arrow(self) -> pa.RecordBatch:
+        """Build the rows."""
+        if self.error is not None:
+            return self.builder.build_damage(self.error, self.trailing_bytes)
+        return self.builder.build(self.batches, self.verdicts)

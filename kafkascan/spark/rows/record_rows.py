@@ -1,0 +1,165 @@
+"""Build rows of the view ``records`` from decoded records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.arrow import require_pyarrow
+from kafkascan.batches.columns import column
+from kafkascan.format.errors import CorruptBatchError
+from kafkascan.io.concurrency import group_by_bytes
+from kafkascan.records.record_table import RecordTable
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.options.view_schemas import HEADERS, Column, Row, arrow_schema, arrow_type
+from kafkascan.spark.planning.file_listing import FoundFile
+from kafkascan.spark.rows.arrow_columns import (
+    codec_array,
+    constant_array,
+    number_array,
+    single_row,
+    timestamp_array,
+)
+from kafkascan.spark.rows.batch_rows import file_values
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Columns of the view to columns of `RecordTable`: of the record, and of its batch.
+_RECORD_NAMES = {
+    "key": "key",
+    "value": "value",
+    "headers": "headers",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestampMs": "timestamp",
+    "sequence": "sequence",
+}
+_BATCH_NAMES = {
+    "timestampType": "timestamp_type",
+    "position": "position",
+    "batchBaseOffset": "base_offset",
+    "batchLastOffset": "last_offset",
+    "leaderEpoch": "partition_leader_epoch",
+    "magic": "magic",
+    "codec": "compression_type",
+    "producerId": "producer_id",
+    "producerEpoch": "producer_epoch",
+    "isTransactional": "is_transactional",
+    "isControl": "is_control",
+}
+# Usually equal in all batches of a table. Then they need no lookup per record.
+_MOSTLY_CONSTANT = {"timestampType", "leaderEpoch", "magic"}
+# Estimated bytes of a record besides its key and value, and of a header.
+_RECORD_COST, _HEADER_COST = 48, 64
+
+
+class RecordRows:
+    """
+    Build rows of the records of one file.
+
+    Parameters
+    ----------
+    file : FoundFile
+    options : Options
+
+    Attributes
+    ----------
+    read_columns : list of str
+        The columns of `RecordTable` that the rows need, and `offset`.
+    """
+
+    def __init__(self, file: FoundFile, options: Options) -> None:
+        self._columns = options.schema()
+        self._schema = arrow_schema(self._columns)
+        needed = [_RECORD_NAMES[c.name] for c in self._columns if c.name in _RECORD_NAMES]
+        self.read_columns = list(dict.fromkeys(["offset", *needed]))
+        self._max_rows, self._max_bytes = options.batch_rows, options.batch_bytes
+        self._file_values = file_values(file)
+        corrupt = options.corrupt_column()
+        self._corrupt = None if corrupt is None else corrupt.name
+        constants = dict(self._file_values)
+        if self._corrupt is not None:
+            constants[self._corrupt] = None
+        self._constants = {
+            one.name: (constants[one.name], arrow_type(one.type))
+            for one in self._columns
+            if one.name in constants
+        }
+        self._bytes = [c.name for c in self._columns if c.name in ("key", "value", "headers")]
+
+    def build(self, records: RecordTable) -> Iterator[pa.RecordBatch]:
+        """Yield record batches of bounded size."""
+        pa = require_pyarrow()
+        for part in self._parts(records):
+            items = part.to_arrow(columns=self._bytes) if self._bytes else None
+            arrays = [self._array(one, part, items) for one in self._columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _parts(self, records: RecordTable) -> Iterator[RecordTable]:
+        """Split a table into parts of about equal size."""
+        costs = _costs(records)
+        if not len(costs):
+            return
+        total = int(costs.sum())
+        parts = max(-(-total // self._max_bytes), -(-len(costs) // self._max_rows))
+        if parts == 1:
+            yield records
+            return
+        share = -(-total // parts)
+        for group in group_by_bytes(costs, share, most=self._max_rows):
+            yield records[group]
+
+    def _array(self, one: Column, records: RecordTable, items: pa.Table | None) -> pa.Array:
+        name = one.name
+        if name in self._constants:
+            return constant_array(*self._constants[name], len(records))
+        if items is not None and name in self._bytes:
+            array = items[name].chunk(0)
+            is_headers = name == "headers"
+            return _header_array(array, records.columns["headers_count"]) if is_headers else array
+        if name == "timestamp":
+            return timestamp_array(records["timestamp"])
+        if name in _MOSTLY_CONSTANT:
+            values = column(records.batches, _BATCH_NAMES[name])
+            if len(values) and (values == values[0]).all():
+                return constant_array(int(values[0]), arrow_type(one.type), len(records))
+        values = records[_BATCH_NAMES.get(name) or _RECORD_NAMES[name]]
+        if name == "codec":
+            return codec_array(values)
+        return number_array(values, one.type)
+
+    def build_damage(self, errors: list[CorruptBatchError]) -> Iterator[pa.RecordBatch]:
+        """Yield a row for each batch that cannot be read."""
+        for error in errors:
+            base_offset = -1 if error.base_offset is None else error.base_offset
+            values: Row = {
+                "offset": base_offset,
+                "position": error.position,
+                "batchBaseOffset": base_offset,
+                self._corrupt or "": str(error),
+            }
+            yield single_row(self._schema, self._columns, self._file_values | values)
+
+
+def _costs(records: RecordTable) -> NDArray[np.int64]:
+    """Return the estimated size of each record, in bytes."""
+    costs = np.full(len(records), _RECORD_COST, np.int64)
+    for name in ("key_size", "value_size"):
+        if name in records.columns:
+            costs += np.maximum(records.columns[name], 0)
+    if "headers_count" in records.columns:
+        costs += _HEADER_COST * records.columns["headers_count"].astype(np.int64)
+    return costs
+
+
+def _header_array(lists: pa.ListArray, count: NDArray[np.int32]) -> pa.ListArray:
+    """Return headers in Spark's type; null for a record without headers, as in Spark's source."""
+    pa = require_pyarrow()
+    is_empty = pa.array(count == 0)
+    return pa.ListArray.from_arrays(
+        lists.offsets, lists.values, type=arrow_type(HEADERS), mask=is_empty
+    )

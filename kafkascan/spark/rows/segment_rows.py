@@ -1,0 +1,203 @@
+"""Build rows of the view ``segments`` from whole files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.summary import BatchSummary
+from kafkascan.batches.verify import verify_rows
+from kafkascan.format.errors import CorruptBatchError
+from kafkascan.format.layout import ScanEnd
+from kafkascan.io.sources import Source
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.options.view_schemas import Column, Row
+from kafkascan.spark.planning.file_listing import FoundFile
+from kafkascan.spark.planning.range_walk import RangeWalk
+from kafkascan.spark.planning.task_plan import ScanRange
+from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
+from kafkascan.spark.rows.batch_rows import BAD_CHECKSUM, STATUS_OK, file_values
+from kafkascan.spark.rows.index_state import UNKNOWN, IndexStates
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Small enough that the batches of a table are still in the CPU cache when they are verified.
+_ROWS = 8192
+# Columns that need no `BatchSummary`.
+_NEED_NO_SUMMARY = {
+    "topic", "partition", "segment", "path", "size", "modified", "batches", "endState",
+    "validBytes", "trailingBytes", "badChecksums", "indexState", "timeIndexState", "status",
+    "error",
+}  # fmt: skip
+
+
+@dataclass
+class SegmentScan:
+    """
+    Result of a scan of a whole segment.
+
+    Attributes
+    ----------
+    summary : BatchSummary
+    end : ScanEnd
+    valid_bytes, trailing_bytes : int
+    bad_checksums : int or None
+        Number of batches whose checksum is wrong; None if they were not verified.
+    first_bad : row of BATCH_DTYPE, or None
+        The first batch whose checksum is wrong.
+    error : CorruptBatchError or None
+        Damage that ends the log.
+    """
+
+    summary: BatchSummary = field(default_factory=BatchSummary)
+    end: ScanEnd = ScanEnd.CLEAN
+    valid_bytes: int = 0
+    trailing_bytes: int = 0
+    bad_checksums: int | None = None
+    first_bad: np.void | None = None
+    error: CorruptBatchError | None = None
+
+    @property
+    def status(self) -> str:
+        """``OK``, or the symbol of the damage."""
+        if self.error is not None:
+            return self.error.symbol
+        return BAD_CHECKSUM if self.bad_checksums else STATUS_OK
+
+
+def scan_segment(
+    source: Source,
+    *,
+    verifies: bool = False,
+    sums: bool = True,
+    on_table: Callable[[BatchTable], None] | None = None,
+    is_last: bool = True,
+) -> SegmentScan:
+    """
+    Scan all batch headers of a segment.
+
+    Parameters
+    ----------
+    source : Source
+    verifies : bool, default False
+        Verify checksums.
+    sums : bool, default True
+        Fill the summary; otherwise only its number of batches.
+    on_table : callable, optional
+        Called with each table of batches.
+    is_last : bool, default True
+        Whether this is the last segment of its log. In other segments a torn tail is damage.
+    """
+    found = SegmentScan(bad_checksums=0 if verifies else None)
+    walk = RangeWalk(source, 0, source.size)
+    for table in walk.tables(_ROWS):
+        if sums:
+            found.summary.add(table)
+        else:
+            found.summary.batches += len(table)
+        if on_table is not None:
+            on_table(table)
+        if verifies:
+            verdicts = verify_rows(source, table)
+            found.bad_checksums = (found.bad_checksums or 0) + int((~verdicts).sum())
+            if found.first_bad is None and not verdicts.all():
+                found.first_bad = table[~verdicts][0]
+    assert walk.end is not None
+    found.end, found.error = walk.end, walk.damage(is_last=is_last)
+    found.valid_bytes, found.trailing_bytes = walk.position, walk.trailing_bytes
+    source.require_unshrunk()
+    return found
+
+
+def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
+    """Scan a whole file and return its row."""
+    file = one.file
+    names = {column.name for column in options.schema()}
+    indexes = None
+    if names & {"indexState", "timeIndexState"} and file.is_local:
+        indexes = IndexStates.read(file.path, file.base_offset)
+    found = scan_segment(
+        source,
+        verifies=options.verifies,
+        sums=not names <= _NEED_NO_SUMMARY,
+        on_table=None if indexes is None else indexes.add,
+        is_last=one.is_last,
+    )
+    summary = found.summary
+    states = (UNKNOWN, UNKNOWN) if indexes is None else indexes.states(source)
+    return file_values(file) | {
+        "size": source.size,
+        "modified": None if file.modified_ns is None else file.modified_ns // 1000,
+        "batches": summary.batches,
+        "records": summary.records,
+        "uncountedBatches": summary.uncounted_batches,
+        "firstOffset": summary.first_offset,
+        "lastOffset": summary.last_offset,
+        "minTimestampMs": summary.min_timestamp,
+        "maxTimestampMs": summary.max_timestamp,
+        "codecs": dict(summary.codecs),
+        "magics": dict(summary.magics),
+        "transactionalBatches": summary.transactional_batches,
+        "controlBatches": summary.control_batches,
+        "endState": str(found.end),
+        "validBytes": found.valid_bytes,
+        "trailingBytes": found.trailing_bytes,
+        "badChecksums": found.bad_checksums,
+        "indexState": states[0],
+        "timeIndexState": states[1],
+        "status": found.status,
+        "error": _message(file, found),
+    }
+
+
+def _message(file: FoundFile, found: SegmentScan) -> str | None:
+    if found.error is not None:
+        return str(found.error)
+    if found.bad_checksums and found.first_bad is not None:
+        row = found.first_bad
+        return (
+            f"{file.path}: position {row['position']} (base_offset {row['base_offset']}):"
+            f" the first of {found.bad_checksums} wrong checksums [{BAD_CHECKSUM}]"
+        )
+    return None
+
+
+def unreadable_row(file: FoundFile, error: Exception) -> Row:
+    """Return the row of a file that cannot be read."""
+    counts = ("batches", "records", "uncountedBatches", "transactionalBatches", "controlBatches")
+    return (
+        file_values(file)
+        | dict.fromkeys(counts, 0)
+        | {
+            "size": file.size,
+            "modified": None if file.modified_ns is None else file.modified_ns // 1000,
+            "codecs": {},
+            "magics": {},
+            "endState": UNKNOWN,
+            "validBytes": 0,
+            "trailingBytes": file.size,
+            "indexState": UNKNOWN,
+            "timeIndexState": UNKNOWN,
+            "status": "UNREADABLE",
+            "error": str(error) if str(file.path) in str(error) else f"{file.path}: {error}",
+        }
+    )
+
+
+def segment_batches(
+    rows: Iterator[Row], columns: Sequence[Column], max_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield record batches of at most `max_rows` rows."""
+    kept: list[Row] = []
+    for row in rows:
+        kept.append(row)
+        if len(kept) == max_rows:
+            yield record_batch_of_rows(kept, columns)
+            kept = []
+    if kept:
+        yield record_batch_of_rows(kept, columns)

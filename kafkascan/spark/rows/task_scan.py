@@ -1,0 +1,280 @@
+"""Scan a task: from its ranges of files to record batches. All Spark APIs use this scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.columns import BatchTable, is_control, select_offsets
+from kafkascan.batches.verify import verify_rows
+from kafkascan.format.errors import record_error
+from kafkascan.io.concurrency import map_ordered
+from kafkascan.io.sources import Source
+from kafkascan.logs.read_committed import CommittedView
+from kafkascan.logs.reading import iter_records
+from kafkascan.records.record_table import RecordTable
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.options.view_schemas import Row
+from kafkascan.spark.planning.file_listing import FoundFile, open_file
+from kafkascan.spark.planning.range_walk import RangeWalk
+from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, concurrent_files
+from kafkascan.spark.rows.batch_rows import (
+    BAD_CHECKSUM,
+    BatchRows,
+    PendingRows,
+    column_lookup,
+    file_values,
+)
+from kafkascan.spark.rows.committed_rows import committed_view
+from kafkascan.spark.rows.damage_modes import DamageHandler, log_dropped, logger
+from kafkascan.spark.rows.prefetch import prefetched
+from kafkascan.spark.rows.record_rows import RecordRows
+from kafkascan.spark.rows.segment_rows import segment_batches, segment_row, unreadable_row
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Item = TypeVar("Item")
+
+# Bytes of batches that are verified and decoded together: few enough to stay in the CPU cache,
+# many enough that costs per table are small. Typical records become a RecordBatch of 4 MiB.
+_TABLE_BYTES = 3 << 20
+_ROWS_OF_SEGMENTS = 256
+# Header tables, of 3 MB each, that may wait per thread until earlier ones are consumed.
+_TABLES_AHEAD = 2
+
+
+def scan_task(task: ScanTask, options: Options) -> Generator[pa.RecordBatch]:
+    """
+    Scan the ranges of a task.
+
+    Parameters
+    ----------
+    task : ScanTask
+    options : Options
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        With the columns of `Options.schema`, at most `batch_rows` rows and about `batch_bytes`
+        bytes; a single record may be larger.
+
+    Raises
+    ------
+    CorruptBatchError
+        At damage, if the mode is FAILFAST.
+    FileNotFoundError
+        If a file is missing and `ignore_missing_files` is false.
+    SourceReadError
+        If a file was truncated since it was listed, or its disk failed.
+    """
+    if options.view == "segments":
+        found = _scan_segments(task, options)
+    elif options.view == "batches":
+        found = _scan_batches(task, options)
+    else:
+        # One file at a time: a decoding thread is faster than the JVM thread that takes the rows.
+        found = _scan_ranges(task, options, partial(_record_batches, task), files=1)
+    return prefetched(found, options.prefetch)
+
+
+@dataclass(frozen=True, eq=False)
+class _OpenRange:
+    """A range of an open file, and the state of its scan."""
+
+    range: ScanRange
+    source: Source
+    options: Options
+    damage: DamageHandler
+
+
+def _scan_ranges(
+    task: ScanTask,
+    options: Options,
+    scan: Callable[[_OpenRange], Iterator[Item]],
+    files: int,
+) -> Iterator[Item]:
+    """Scan the ranges of a task, up to `files` concurrently; results are in the task's order."""
+    handlers: list[DamageHandler] = []
+
+    def scan_range(one: ScanRange) -> Iterator[Item]:
+        source = _open_present(one.file, options)
+        if source is None:
+            return
+        damage = DamageHandler(options)
+        handlers.append(damage)
+        yield from scan(_OpenRange(one, source, options, damage))
+        source.require_unshrunk()
+
+    yield from map_ordered(task.ranges, scan_range, files, _TABLES_AHEAD)
+    log_dropped(handlers)
+
+
+def _open_present(file: FoundFile, options: Options) -> Source | None:
+    """Open a file; return None if it is missing and missing files are ignored."""
+    try:
+        return open_file(file, options)
+    except FileNotFoundError:
+        if not options.ignore_missing_files:
+            raise
+        logger.warning("ignored missing file: %s", file.path)
+        return None
+
+
+# ---- segments ----------------------------------------------------------------------------
+
+
+def _scan_segments(task: ScanTask, options: Options) -> Iterator[pa.RecordBatch]:
+    rows = map_ordered(
+        task.ranges, partial(_segment_rows, options), concurrent_files(task, options)
+    )
+    yield from segment_batches(rows, options.schema(), _ROWS_OF_SEGMENTS)
+
+
+def _segment_rows(options: Options, one: ScanRange) -> Iterator[Row]:
+    try:
+        source = _open_present(one.file, options)
+        row = None if source is None else segment_row(one, source, options)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        if options.fails_fast:
+            raise
+        row = unreadable_row(one.file, error)
+    if row is None or (row["status"] != "OK" and options.mode == "DROPMALFORMED"):
+        return
+    if options.fails_fast and row["error"] is not None:
+        raise ValueError(row["error"])
+    yield row
+
+
+# ---- batches -----------------------------------------------------------------------------
+
+
+def _scan_batches(task: ScanTask, options: Options) -> Iterator[pa.RecordBatch]:
+    """
+    Scan headers and build their rows.
+
+    Both take about as long as Spark takes for the rows, so the scan runs ahead in a thread.
+    """
+    files = concurrent_files(task, options)
+    pending = prefetched(_scan_ranges(task, options, _pending_rows, files), options.prefetch)
+    with closing(pending):
+        for rows in pending:
+            yield rows.to_arrow()
+
+
+def _pending_rows(opened: _OpenRange) -> Iterator[PendingRows]:
+    one, source, options = opened.range, opened.source, opened.options
+    rows = BatchRows(one.file, options.schema())
+    walk = RangeWalk(source, one.start, one.stop, _TABLE_BYTES if options.verifies else None)
+    for table in walk.tables(options.batch_rows):
+        batches = _selected(table, one, options)
+        verdicts = verify_rows(source, batches) if options.verifies else None
+        if verdicts is not None and options.mode not in (None, "PERMISSIVE"):
+            for row in np.flatnonzero(~verdicts):
+                opened.damage.handle(record_error(BAD_CHECKSUM, source.path, batches[row]))
+            batches, verdicts = batches[verdicts], verdicts[verdicts]
+        if len(batches):
+            yield PendingRows(rows, batches, verdicts)
+    damage = walk.damage(is_last=one.is_last)
+    if damage is not None and _ends_in_offsets(walk, one):
+        opened.damage.handle(damage)
+        for error in opened.damage.take_kept():
+            yield PendingRows(rows, error=error, trailing_bytes=walk.trailing_bytes)
+
+
+def _selected(
+    table: BatchTable, one: ScanRange, options: Options, view: CommittedView | None = None
+) -> BatchTable:
+    """Return the batches that may contain requested records."""
+    mask = select_offsets(table, one.start_offset, None)
+    if one.stop_offset is not None:
+        # The header of a compressed message of magic 0 or 1 contains its last offset only.
+        mask &= (table["base_offset"] < one.stop_offset) | (table["records_count"] < 0)
+    if options.where is not None:
+        look_up = column_lookup(table, file_values(one.file))
+        mask = mask & options.where.mask(look_up, len(table))
+    if view is not None:
+        mask = mask & view.mask(table)
+    return _masked(table, mask)
+
+
+def _masked(batches: BatchTable, mask: NDArray[np.bool_]) -> BatchTable:
+    return batches if mask.all() else batches.take(np.flatnonzero(mask))
+
+
+def _ends_in_offsets(walk: RangeWalk, one: ScanRange) -> bool:
+    """Whether the offset at which a log ends in damage is requested."""
+    offset = one.file.base_offset if walk.next_offset is None else walk.next_offset
+    is_started = one.start_offset is None or offset >= one.start_offset
+    return is_started and (one.stop_offset is None or offset < one.stop_offset)
+
+
+# ---- records -----------------------------------------------------------------------------
+
+
+def _record_batches(task: ScanTask, opened: _OpenRange) -> Iterator[pa.RecordBatch]:
+    one, options, damage = opened.range, opened.options, opened.damage
+    view = task.views.get(one.file.folder)
+    if one.file.folder in task.logs:
+        view = committed_view(task.logs[one.file.folder], options)
+    rows = RecordRows(one.file, options)
+    walk = RangeWalk(opened.source, one.start, one.stop, _TABLE_BYTES)
+    for table in walk.tables(options.batch_rows):
+        batches = _readable(_selected(table, one, options, view), opened)
+        for records in _decoded(batches, rows, opened):
+            yield from rows.build(_in_offsets(records, one))
+        yield from rows.build_damage(damage.take_kept())
+    error = walk.damage(is_last=one.is_last)
+    if error is not None and _ends_in_offsets(walk, one):
+        damage.handle(error)
+        yield from rows.build_damage(damage.take_kept())
+
+
+def _readable(batches: BatchTable, opened: _OpenRange) -> BatchTable:
+    """Return the batches that contain records and whose checksums are right."""
+    if not opened.options.include_control_records:
+        batches = _masked(batches, ~is_control(batches))
+    if opened.options.verifies and len(batches):
+        verdicts = verify_rows(opened.source, batches)
+        for row in np.flatnonzero(~verdicts):
+            error = record_error(BAD_CHECKSUM, opened.source.path, batches[row])
+            opened.damage.handle(error)
+        batches = _masked(batches, verdicts)
+    # Compaction keeps batches without records, to preserve the state of their producers.
+    return _masked(batches, (batches["magic"] < 2) | (batches["records_count"] != 0))
+
+
+def _decoded(batches: BatchTable, rows: RecordRows, opened: _OpenRange) -> Iterator[RecordTable]:
+    if not len(batches):
+        return
+    options = opened.options
+    yield from iter_records(
+        opened.source,
+        batches,
+        columns=rows.read_columns,
+        control="include",
+        max_decompressed_size=options.max_decompressed_size,
+        batch_size=options.batch_rows,
+        on_damage=opened.damage.handle,
+    )
+
+
+def _in_offsets(records: RecordTable, one: ScanRange) -> RecordTable:
+    """Return the records in the requested range of offsets."""
+    if one.start_offset is None and one.stop_offset is None:
+        return records
+    offsets = records["offset"]
+    mask = np.ones(len(offsets), np.bool_)
+    if one.start_offset is not None:
+        mask &= offsets >= one.start_offset
+    if one.stop_offset is not None:
+        mask &= offsets < one.stop_offset
+    return records if mask.all() else records[mask]

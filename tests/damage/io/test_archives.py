@@ -1,0 +1,128 @@
+"""Tars with forged sizes, holes or names; tars of several data dirs."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kafkascan as ks
+from tests.support.segments import batch_v2
+
+NAME = f"t-0/{0:020}.log"
+LOG = batch_v2(base_offset=0) + batch_v2(base_offset=1)
+HUGE = 1 << 62
+
+
+def padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 512)
+
+
+def number(value: int) -> bytes:
+    if 0 <= value < 8**11:
+        return b"%011o\0" % value
+    return (b"\x80" if value >= 0 else b"\xff") + (value % (1 << 88)).to_bytes(11, "big")
+
+
+def header(size: int, kind: bytes = b"0", name: str = NAME, **said: bytes) -> bytes:
+    head = bytearray(512)
+    head[: len(name)] = name.encode()
+    head[124:136], head[156:157], head[257:265] = number(size), kind, b"ustar\x0000"
+    if kind == b"S":
+        head[386 : 386 + len(said["pieces"])], head[483:495] = said["pieces"], said["real_size"]
+    head[148:156] = b"%06o\0 " % (sum(head[:148]) + 8 * 32 + sum(head[156:]))
+    return bytes(head)
+
+
+def sparse(real_size: int, *pieces: tuple[int, int]) -> bytes:
+    listed = b"".join(number(value) for piece in pieces for value in piece)
+    return header(len(LOG), b"S", pieces=listed, real_size=number(real_size)) + padded(LOG)
+
+
+def extended(text: bytes) -> bytes:
+    line = b"%d %b\n" % (len(text) + 4, text)
+    return header(len(line), b"x", "x") + padded(line)
+
+
+PLAIN = header(len(LOG)) + padded(LOG)
+FORGERIES = {
+    "piece before the file": sparse(500, (-5, len(LOG))),
+    "piece of negative size": sparse(500, (0, -len(LOG))),
+    "pieces in disorder": sparse(500, (200, 9), (0, 9)),
+    "piece behind the end": sparse(50, (100, len(LOG))),
+    "negative size with holes": sparse(-7, (0, len(LOG))),
+    "negative size": header(-512) + padded(LOG),
+    "negative size of no file": PLAIN + header(-1024 - len(padded(LOG)), b"9"),
+    "negative size of a name": header(-512, b"L") + PLAIN,
+    "huge name": header(1 << 36, b"L") + PLAIN,
+    "map that is none": extended(b"GNU.sparse.map=a") + PLAIN,
+    "size that is none": extended(b"GNU.sparse.realsize=z") + PLAIN,
+    "negative size, extended": extended(b"size=-99999999") + PLAIN,
+    "headers of headers": extended(b"comment=aaaaaaaa") * 2000 + PLAIN,
+    "damaged header": PLAIN + b"x" + PLAIN[1:],
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_tar_is_refused(tmp_path: Path, forgery: str) -> None:
+    path = tmp_path / "forged.tar"
+    path.write_bytes(FORGERIES[forgery] + bytes(1024))
+    with pytest.raises(ks.format.ArchiveError):
+        ks.open_log_dir(path)
+
+
+def test_holes_cost_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "huge.tar"
+    path.write_bytes(sparse(HUGE, (0, len(LOG))) + bytes(1024))
+    assert ks.count_records(path).counts["batches"] == 2
+    assert ks.salvage(path).lost_bytes == 0
+    path.write_bytes(sparse(HUGE, (HUGE // 2, len(LOG))) + bytes(1024))
+    result = ks.salvage(path)
+    (segment,) = result.partitions[0].segments
+    (loss,) = segment.losses
+    assert (segment.batches, loss.size, loss.zero_bytes) == (2, HUGE // 2, HUGE // 2)
+
+
+def tar_of(path: Path, **files: bytes) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for folder, data in files.items():
+            info = tarfile.TarInfo(f"{folder}/{0:020}.log")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def test_nothing_is_written_outside_of_the_destination(tmp_path: Path) -> None:
+    tar = tar_of(tmp_path / "evil.tar", **{"..": LOG, "t-0": LOG, "../../u-0": LOG})
+    precious = tmp_path / "home" / f"{0:020}.log"
+    precious.parent.mkdir()
+    precious.write_bytes(b"precious")
+    result = ks.salvage(tar, precious.parent / "out")
+    assert [one.error for one in result.partitions] == [None] * 3
+    assert precious.read_bytes() == b"precious"
+    assert sorted(one.name for one in precious.parent.iterdir()) == [precious.name, "out"]
+
+
+def test_logs_of_one_name_do_not_end_up_in_each_other(tmp_path: Path) -> None:
+    tar = tar_of(tmp_path / "two.tar", **{"one/t-0": LOG, "other/t-0": LOG[: len(LOG) // 2]})
+    result = ks.salvage(tar, tmp_path / "out")
+    first, second = result.partitions
+    assert first.error is None
+    assert second.destination is None
+    assert isinstance(second.error, FileExistsError)
+    assert (tmp_path / "out" / "t-0" / f"{0:020}.log").read_bytes() == LOG
+    assert not result.is_marked_clean
+
+
+def test_producers_do_not_choose_where_they_collide() -> None:
+    """Ids that one multiplication sent to one place; a table of them took quadratic time."""
+    inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
+    ids = [one for x in range(1, 1 << 18) if (one := (x << 32 | x) * inverse % (1 << 64)) < 1 << 63]
+    first = batch_v2(base_offset=0, producer_id=1, producer_epoch=0, base_sequence=0)
+    data = np.tile(np.frombuffer(first, np.uint8), (len(ids), 1))
+    data[:, :8] = np.arange(len(ids)).astype(">i8").view(np.uint8).reshape(-1, 8)
+    data[:, 43:51] = np.array(ids).astype(">i8").view(np.uint8).reshape(-1, 8)
+    assert len(ks.read_producers(data.tobytes()).counts) == len(ids)

@@ -1,0 +1,246 @@
+"""Files that become shorter while they are read.
+
+Each case runs in a process of its own: what is tested for is that it survives.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.support.segments import Rig
+
+PRELUDE = """
+    import os, sys, threading, time
+    import numpy as np
+    import kafkascan as ks
+    path = sys.argv[1]
+
+    def outcome(operation):
+        try:
+            operation()
+        except ks.format.SourceReadError as error:
+            assert "truncated" in str(error), error
+            print("SourceReadError", error.position)
+        else:
+            print("no error")
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "0.log"
+    path.write_bytes(Rig().batches(4000, bytes(1000)).log)
+    return path
+
+
+def run(body: str, *arguments: object) -> list[str]:
+    script = textwrap.dedent(PRELUDE) + textwrap.dedent(body)
+    result = subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, f"{result.returncode}: {result.stderr}"
+    return result.stdout.splitlines()
+
+
+# 12 288 is a page border, 1 000 000 is not one; at 0 nothing is left.
+@pytest.mark.parametrize("size", [0, 12_288, 1_000_000])
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_truncated_before_each_operation(log: Path, size: int, memory_map: bool) -> None:
+    body = """
+        size, memory_map = int(sys.argv[2]), sys.argv[3] == "True"
+        source = ks.Source(path, memory_map=memory_map)
+        batches = ks.scan_batches(source).batches
+        os.truncate(path, size)
+        outcome(lambda: ks.scan_batches(source))
+        outcome(lambda: ks.scan_batches(source, on_corrupt="stop"))
+        outcome(lambda: list(ks.iter_batches(source, rows=100)))
+        outcome(lambda: ks.verify_crcs(source, batches, threads=1))
+        outcome(lambda: ks.verify_crcs(source, batches[-1:]))
+    """
+    lines = run(body, log, size, memory_map)
+    assert len(lines) == 5
+    assert all(line.startswith("SourceReadError") for line in lines), lines
+
+
+def test_truncated_in_the_middle_of_scans_and_verifications(log: Path) -> None:
+    """Every operation on a file that shrinks ends in an error; the process survives."""
+    body = """
+        ended = []
+
+        def work(operation):
+            try:
+                while True:
+                    operation()
+            except ks.format.SourceReadError:
+                ended.append(True)
+
+        source = ks.Source(path)
+        batches = ks.scan_batches(source).batches
+        operations = [
+            lambda: ks.scan_batches(source),
+            lambda: ks.verify_crcs(source, batches, threads=1),
+            lambda: ks.verify_crcs(source, batches, threads=2),
+            lambda: [None for _ in ks.iter_batches(source, rows=50)],
+        ]
+        threads = [threading.Thread(target=work, args=(one,)) for one in operations * 2]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+        os.truncate(path, 50_000)
+        for thread in threads:
+            thread.join(30)
+        print(len(ended), len(threads))
+    """
+    assert run(body, log) == ["8 8"]
+
+
+def test_checksum_of_a_map_of_the_caller(log: Path) -> None:
+    body = """
+        import mmap
+        with open(path, "rb") as file:
+            view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        os.truncate(path, 4096)
+        try:
+            ks.crc32c(view)
+        except ks.format.SourceReadError as error:
+            print("SourceReadError", error.position)
+    """
+    assert run(body, log) == ["SourceReadError 4096"]
+
+
+def test_other_faults_go_where_they_went_before(log: Path) -> None:
+    """The SIGBUS guard is active only in our loops, and forwards other signals."""
+    body = """
+        import faulthandler
+        faulthandler.enable()
+        source = ks.Source(path)
+        os.truncate(path, 4096)
+        for _ in range(3):
+            outcome(lambda: ks.scan_batches(source))
+        sys.stdout.flush()
+        source.as_array()[-1]
+    """
+    script = textwrap.dedent(PRELUDE) + textwrap.dedent(body)
+    result = subprocess.run(
+        [sys.executable, "-c", script, str(log)], capture_output=True, text=True, check=False
+    )
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["SourceReadError"] * 3
+    assert result.returncode == -signal.SIGBUS, "as without us"
+    assert "Fatal Python error: Bus error" in result.stderr
+
+
+def test_a_file_that_is_truncated_and_rewritten_all_the_time(log: Path) -> None:
+    """The file may be truncated between any two reads."""
+    body = """
+        import subprocess
+        content = open(path, "rb").read()
+        child = subprocess.Popen([sys.executable, "-c", (
+            "import os, sys\\n"
+            "content = open(sys.argv[1], 'rb').read()\\n"
+            "file = open(sys.argv[1], 'r+b', buffering=0)\\n"
+            "while True:\\n"
+            "    file.truncate(0); file.seek(0)\\n"
+            "    file.write(content[:100]); file.write(content[100:])\\n"
+        ), path])
+        end = time.monotonic() + 4
+        scans = errors = 0
+        while time.monotonic() < end:
+            try:
+                with ks.Source(path) as source:
+                    for _ in range(3):
+                        scan = ks.scan_batches(source, on_corrupt="stop")
+                        ks.verify_crcs(source, scan.batches, threads=1)
+                scans += 1
+            except ks.KafkaScanError:
+                errors += 1
+        child.kill()
+        child.wait()
+        print(scans + errors > 100, errors > 0)
+    """
+    assert run(body, log) == ["True True"]
+
+
+def test_no_row_is_invented_after_a_new_end(log: Path) -> None:
+    """The page of the new end reads as zeros: half a header must not become a row."""
+    body = """
+        size = 61 + 1000
+        source = ks.Source(path)
+        os.truncate(path, size + 30)
+        outcome(lambda: next(ks.iter_batches(source, rows=2)))
+    """
+    assert run(body, log) == ["SourceReadError 1091"]
+
+
+def test_forks_while_other_threads_work(log: Path) -> None:
+    """A forked child can scan, whatever the threads of its parent did."""
+    body = """
+        import signal
+        stop = []
+        def work():
+            while not stop:
+                ks.scan_batches(path)
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        statuses = set()
+        for _ in range(60):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)
+                os._exit(0 if len(ks.scan_batches(path)) == 4000 else 1)
+            statuses.add(os.waitpid(child, 0)[1])
+        stop.append(True)
+        for thread in threads:
+            thread.join()
+        print(statuses)
+    """
+    assert run(body, log) == ["{0}"]
+
+
+# Exit code of a run: -7 is death by SIGBUS, as without the guard.
+@pytest.mark.parametrize(
+    "event",
+    ["faulthandler.enable(); touch()", "os.kill(os.getpid(), signal.SIGBUS); time.sleep(1)"],
+)
+def test_a_handler_installed_or_a_signal_sent_while_we_work(log: Path, event: str) -> None:
+    body = f"""
+        import faulthandler, signal
+        source, other = ks.Source(path), ks.Source(path)
+        busy = [True]
+        def work():
+            while busy:
+                ks.crc32c(memoryview(bytes(1 << 22)))
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.05)
+        def touch():
+            os.truncate(path, 4096)
+            try:
+                ks.scan_batches(source)
+            except ks.format.SourceReadError:
+                print("SourceReadError", flush=True)
+            other.as_array()[-1]
+        {event}
+        print("still alive")
+    """
+    script = textwrap.dedent(PRELUDE) + textwrap.dedent(body)
+    result = subprocess.run(
+        [sys.executable, "-c", script, str(log)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert result.returncode == -signal.SIGBUS
+    assert "still alive" not in result.stdout
+    assert result.stderr.count("Fatal Python error") <= 1

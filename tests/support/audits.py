@@ -1,0 +1,29 @@
+"""Audits in brief, and the alarms that the golden data dirs give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import kafkascan as ks
+
+
+def symbols(path: Path, **options: object) -> set[str]:
+    found = ks.audit(path, deep=True, **options)  # type: ignore[arg-type]
+    return {one.symbol for one in found.findings}
+
+
+def alarms(path: Path, **options: object) -> set[str]:
+    found = ks.audit(path, deep=True, **options)  # type: ignore[arg-type]
+    return {one.symbol for one in found.alarms}
+
+
+TRUE_ALARMS = {
+    "kafka-4.4.0": {
+        ("timestamps", "FUTURE_TIMESTAMP"),
+        ("timestamps", "PAST_TIMESTAMP"),
+        ("transactions", "HANGING_TRANSACTION"),
+    },
+    "kafka-4.4.0-killed": set(),
+    "kafka-2.8.2": set(),
+}
+"""What the scenarios did on purpose."""

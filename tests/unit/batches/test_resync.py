@@ -1,0 +1,245 @@
+"""Header scans that resume after damage."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kafkascan as ks
+from kafkascan.batches import batch_search
+from kafkascan.batches.resync import scan_with_resync
+from tests.support.records import RecordV2, batch_of
+from tests.support.segments import Rig, batch_v2, message_v0, message_v1
+
+
+def kept(log: bytes | ks.Source) -> list[int]:
+    return ks.scan_batches(log, on_corrupt="resync").batches["base_offset"].tolist()
+
+
+def without(count: int, *gone: int) -> list[int]:
+    return [one for one in range(count) if one not in gone]
+
+
+def test_an_intact_log_has_the_rows_of_a_plain_scan() -> None:
+    log = Rig().batches(50).log
+    plain, resynced = ks.scan_batches(log), ks.scan_batches(log, on_corrupt="resync")
+    assert np.array_equal(plain.batches, resynced.batches)
+    assert (resynced.end, resynced.gaps, resynced.error) == (ks.ScanEnd.CLEAN, [], None)
+
+
+@pytest.mark.parametrize("length", [-1, 0, 13, 48, 60, 2**30, 2**31 - 1])
+@pytest.mark.parametrize("row", [0, 3, 8, 9])
+def test_a_broken_length(length: int, row: int) -> None:
+    rig = Rig().batches(10).set(row, "batch_length", length)
+    scan = ks.scan_batches(rig.log, on_corrupt="resync")
+    expected = without(10, row)
+    assert scan.batches["base_offset"].tolist()[: len(expected)] == expected
+    if row < 9:
+        assert scan.end is ks.ScanEnd.CLEAN
+        (gap,) = scan.gaps
+        assert (gap.position, gap.size) == (rig.position_of(row), rig.size_of(row))
+        assert gap.before_offset == row + 1
+        assert gap.after_offset == (row - 1 if row else None)
+
+
+def test_a_length_that_covers_valid_batches() -> None:
+    for covered in (1, 2, 5):
+        rig = Rig().batches(10)
+        length = sum(rig.size_of(row) for row in range(3, 4 + covered)) - 12
+        rig.set(3, "batch_length", length)
+        assert kept(rig.log) == without(10, 3)
+        assert ks.scan_batches(rig.log, on_corrupt="stop").batches["base_offset"].tolist() != (
+            without(10, 3)
+        )
+    rig.set(3, "batch_length", len(rig.log) - rig.position_of(3) - 12)  # up to the end
+    assert kept(rig.log) == without(10, 3)
+
+
+def test_bytes_that_were_never_written() -> None:
+    rig = Rig().batches(20, b"x" * 900)
+    log = bytearray(rig.log)
+    log[4096:8192] = bytes(4096)
+    hurt = [
+        row
+        for row in range(20)
+        if rig.position_of(row) < 8192 and rig.position_of(row) + rig.size_of(row) > 4096
+    ]
+    scan = ks.scan_batches(bytes(log), on_corrupt="resync")
+    # The first batch still has an intact header: only verify_crcs detects its damage.
+    assert scan.batches["base_offset"].tolist() in (without(20, *hurt), without(20, *hurt[1:]))
+    verified = scan_with_resync(ks.Source(bytes(log)), 0, len(log), verify=True)
+    assert verified.batches["base_offset"].tolist() == without(20, *hurt)
+
+
+def test_junk_between_and_around_batches() -> None:
+    parts = [batch_v2(b"payload", base_offset=row) for row in range(6)]
+    junk = random.Random(3).randbytes(1000)
+    log = junk + b"".join(parts[:3]) + junk + b"".join(parts[3:])
+    scan = ks.scan_batches(log, on_corrupt="resync")
+    assert scan.batches["base_offset"].tolist() == list(range(6))
+    assert (scan.gaps[0].position, scan.gaps[0].size) == (0, 1000)
+    torn = ks.scan_batches(log + parts[0][:40], on_corrupt="resync")
+    assert (torn.end, torn.trailing_bytes) == (ks.ScanEnd.TORN_TAIL, 40)
+    zeros = ks.scan_batches(log + bytes(5000), on_corrupt="resync")
+    assert (zeros.end, zeros.trailing_bytes) == (ks.ScanEnd.ZERO_TAIL, 5000)
+    odd = ks.scan_batches(log + junk, on_corrupt="resync")
+    assert odd.end in (ks.ScanEnd.CORRUPT, ks.ScanEnd.TORN_TAIL)
+    assert odd.valid_bytes == len(log)
+
+
+def test_old_messages() -> None:
+    parts = [message_v0(b"k", b"v" * 20, offset=row) for row in range(5)]
+    parts += [message_v1(None, b"v" * 20, offset=row) for row in range(5, 10)]
+    parts += [batch_v2(b"payload", base_offset=row) for row in range(10, 15)]
+    for row in range(14):
+        broken = [bytearray(part) for part in parts]
+        broken[row][8] ^= 0x40
+        assert kept(b"".join(map(bytes, broken))) == without(15, row)
+
+
+# ---- batches within values -------------------------------------------------------------------
+
+
+def nested(first: int, count: int = 3, *, epoch: int = 0) -> bytes:
+    return b"".join(
+        batch_v2(b"inner", base_offset=first + row, partition_leader_epoch=epoch)
+        for row in range(count)
+    )
+
+
+def log_with(value: bytes, **fields: int) -> list[bytearray]:
+    parts = [batch_of([RecordV2(value=b"outer")], base_offset=row) for row in range(10)]
+    parts[4] = batch_of([RecordV2(value=value)], **({"base_offset": 4} | fields))
+    return [bytearray(part) for part in parts]
+
+
+@pytest.mark.parametrize("first", [0, 4, 5, 1000])
+def test_batches_within_a_value_are_not_rows(first: int) -> None:
+    log = b"".join(log_with(nested(first)))
+    for verify in (False, True):
+        found = scan_with_resync(ks.Source(log), 0, len(log), verify=verify)
+        assert found.batches["base_offset"].tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("first", [0, 4, 5, 1000])
+def test_batches_within_a_damaged_value_are_not_rows(first: int) -> None:
+    parts = log_with(nested(first))
+    parts[4][70] ^= 1  # the record before its value
+    log = b"".join(parts)
+    assert ks.scan_batches(log, on_corrupt="resync").batches["base_offset"].tolist() == (
+        list(range(10))
+    )
+    found = scan_with_resync(ks.Source(log), 0, len(log), verify=True)
+    assert found.batches["base_offset"].tolist() == without(10, 4)
+
+
+@pytest.mark.parametrize("first", [0, 3, 5, 7, 1000])
+def test_batches_within_a_value_without_a_header_are_not_rows(first: int) -> None:
+    """The end of the value is unknown, but the offsets contradict the following batches."""
+    parts = log_with(nested(first))
+    parts[4][8:12] = b"\xff" * 4
+    log = b"".join(parts)
+    assert ks.scan_batches(log, on_corrupt="resync").batches["base_offset"].tolist() == (
+        without(10, 4)
+    )
+
+
+def test_the_chain_at_the_end_of_the_log_outweighs_nested_batches() -> None:
+    parts = log_with(nested(1000, count=200))[:6]
+    parts[4][8:12] = b"\xff" * 4
+    assert kept(b"".join(parts)) == [0, 1, 2, 3, 5]
+
+
+# ---- sources ---------------------------------------------------------------------------------
+
+
+class Store:
+    """An object in a store, read with read_at."""
+
+    path = "store://object"
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return self._data[position : position + min(size, 1000)]
+
+
+def test_sources_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = random.Random(4)
+    rig = Rig()
+    for row in range(200):
+        rig.batch(choice.randbytes(choice.randrange(2000)), base_offset=row)
+    for row in (0, 20, 21, 90, 198):
+        rig.set(row, "batch_length", choice.choice([0, -5, 2**31 - 1, 1 << 24, 777]))
+    rig.set(50, "magic", 77)
+    path = tmp_path / "0.log"
+    path.write_bytes(rig.log)
+    expected = kept(rig.log)
+    assert expected == without(200, 0, 20, 21, 50, 90, 198)
+    for window in (1 << 24, 8192, 3000):
+        monkeypatch.setattr(batch_search, "_WINDOW", window)
+        assert kept(str(path)) == expected  # type: ignore[arg-type]
+        with ks.Source(path, memory_map=False) as source:
+            assert kept(source) == expected
+        assert kept(Store(rig.log)) == expected  # type: ignore[arg-type]
+
+
+def test_a_source_can_be_closed_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "0.log"
+    path.write_bytes(Rig().batches(9).set(4, "magic", 9).log)
+    with ks.Source(path) as source:
+        assert kept(source) == without(9, 4)
+
+
+def test_start_and_stop() -> None:
+    rig = Rig().batches(10).set(5, "magic", 9)
+    start, stop = rig.position_of(2), rig.position_of(8)
+    scan = ks.scan_batches(rig.log, start=start, stop=stop, on_corrupt="resync")
+    assert scan.batches["base_offset"].tolist() == [2, 3, 4, 6, 7]
+    assert (scan.end, scan.valid_bytes) == (ks.ScanEnd.CLEAN, stop - start)
+
+
+def test_resync_is_for_scan_batches_only() -> None:
+    with pytest.raises(ValueError, match="scan_batches"):
+        ks.iter_batches(b"", on_corrupt="resync")
+    with pytest.raises(ValueError, match="'resync'"):
+        ks.scan_batches(b"", on_corrupt="skip")  # type: ignore[arg-type]
+
+
+def test_the_repr_contains_gaps() -> None:
+    scan = ks.scan_batches(Rig().batches(5).set(2, "magic", 9).log, on_corrupt="resync")
+    assert "gaps     1, 68 bytes" in repr(scan)
+    assert "68 bytes are skipped" in str(scan.gaps[0])
+
+
+def test_forged_huge_lengths_do_not_exceed_the_reading_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch_search, "_WINDOW", 4096)
+    rig = Rig()
+    for row in range(400):
+        rig.batch(b"", base_offset=row, batch_length=20_000, crc=1)
+    log = b"\xff" * 30 + rig.log + bytes(3000)
+    found = scan_with_resync(ks.Source(Store(log)), 0, len(log))
+    assert not found.is_exhaustive
+    assert scan_with_resync(ks.Source(log), 0, len(log)).is_exhaustive
+
+
+def test_many_lengths_that_reach_to_the_end() -> None:
+    """Each forged header claims all following bytes; the search verifies them in linear time."""
+    data, offset = b"", 0
+    tail = 3000 * (61 + len(batch_v2()))
+    for _ in range(3000):
+        forged = bytearray(batch_v2(base_offset=offset)[:61])
+        forged[8:12] = (tail - len(data) - 12).to_bytes(4)
+        data += forged + batch_v2(base_offset=offset + 1)
+        offset += 2
+    for verify in (True, False):
+        with ks.Source(data) as source:
+            scan = scan_with_resync(source, 0, source.size, verify=verify)
+            assert scan.batches["base_offset"].tolist() == list(range(1, offset, 2))

@@ -1,0 +1,101 @@
+"""Offset and time indexes: compared with those of Kafka; entries that do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kafkascan as ks
+from tests.support.paths import GOLDEN
+from tests.support.segments import T0, batch_v2
+
+NAME = "00000000000000001000"
+
+
+def example() -> bytes:
+    """Eight batches of 142 bytes, three records each, from offset 1000."""
+    times = (1002, 4002, 2002, 3002, 6002, 5002, 9002, 8002)
+    return b"".join(
+        batch_v2(
+            bytes(81), base_offset=1000 + 3 * i, last_offset_delta=2, records_count=3,
+            max_timestamp=T0 + time,
+        )
+        for i, time in enumerate(times)
+    )  # fmt: skip
+
+
+def test_entries_of_the_example() -> None:
+    batches = ks.scan_batches(example()).batches
+    offsets = ks.build_offset_index(batches, base_offset=1000, interval_bytes=200)
+    times = ks.build_time_index(batches, base_offset=1000, interval_bytes=200)
+    assert offsets.tobytes().hex(" ", 8) == "000000080000011c 0000000e00000238 0000001400000354"
+    assert times.tobytes().hex() == (
+        "0000018f125c83a2000000050000018f125c8b720000000e0000018f125c972a00000014"
+    )
+
+
+# index.interval.bytes of the scenarios that set it; otherwise it is the default of Kafka.
+INTERVALS = {"small-segments-0": 200, "being-written-0": 200}
+# A broker that restarts in the middle of a segment counts from there.
+INTERRUPTED = {("leader-epochs-0", "timeindex")}
+
+
+@pytest.mark.parametrize("kind", ["index", "timeindex"])
+def test_the_indexes_that_brokers_appended_to(kind: str) -> None:
+    build = {"index": ks.build_offset_index, "timeindex": ks.build_time_index}[kind]
+    same = 0
+    for log in sorted((GOLDEN / "kafka-4.4.0").rglob("*.log")):
+        path, topic = log.with_suffix(f".{kind}"), log.parent.name
+        if (topic, kind) in INTERRUPTED or not path.exists():
+            continue
+        built = build(
+            ks.scan_batches(log).batches,
+            base_offset=int(log.name[:20]),
+            interval_bytes=INTERVALS.get(topic, 4096),
+        )
+        assert np.array_equal(ks.read_index(path), built), path
+        if path.stat().st_size == built.nbytes > 0:  # not preallocated, as active ones are
+            assert path.read_bytes() == built.tobytes()
+            same += 1
+    assert same > 20
+
+
+def test_offsets_that_do_not_fit() -> None:
+    batches = ks.scan_batches(example()).batches
+    with pytest.raises(ks.IndexOverflowError, match=r"batches\[0\].*OFFSET_OVERFLOW"):
+        ks.build_offset_index(batches, base_offset=2000)
+    with pytest.raises(OverflowError):
+        ks.build_time_index(batches, base_offset=-(2**31))
+    swapped = batches[[0, 1, 2, 7, 5, 6, 3, 4]].copy()
+    swapped["position"] = batches["position"]
+    with pytest.raises(ks.format.BatchTableError, match="OFFSETS_NOT_ASCENDING"):
+        ks.build_offset_index(swapped, base_offset=1000, interval_bytes=100)
+
+
+def test_write_and_read(tmp_path: Path) -> None:
+    batches = ks.scan_batches(example()).batches
+    for name, build in (
+        (f"{NAME}.index", ks.build_offset_index),
+        (f"{NAME}.timeindex.deleted", ks.build_time_index),
+    ):
+        entries = build(batches, base_offset=1000, interval_bytes=200)
+        path = tmp_path / name
+        path.write_bytes(b"before")
+        ks.write_index(path, entries)
+        assert path.read_bytes() == entries.tobytes()
+        assert np.array_equal(ks.read_index(path), entries)
+        path.write_bytes(entries.tobytes() + bytes(entries.itemsize * 50))
+        assert np.array_equal(ks.read_index(path), entries)
+        path.write_bytes(entries.tobytes() + b"odd")
+        with pytest.raises(ks.CorruptIndexError, match="ODD_INDEX_SIZE"):
+            ks.read_index(path)
+    with pytest.raises(TypeError):
+        ks.write_index(tmp_path / f"{NAME}.index", entries)
+    with pytest.raises(ValueError, match="suffix is not"):
+        ks.read_index(tmp_path / f"{NAME}.log")
+    (tmp_path / f"{NAME}.index").write_bytes(b"")
+    assert len(ks.read_index(tmp_path / f"{NAME}.index")) == 0
+    nothing = ks.build_time_index(batches[:0], base_offset=0)
+    assert nothing.tobytes() == b""

@@ -1,0 +1,108 @@
+"""Small files, read and compared by plain system calls."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkascan.io.atomic_files import AtomicFile, holds, read_up_to, replace_files
+from tests.support.permissions import let_others_enter
+
+
+@pytest.fixture(params=[1, 3, 1 << 20], ids=lambda size: f"{size} bytes at once")
+def reads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the system give fewer bytes than it is asked for."""
+    read = os.read
+
+    def read_some(descriptor: int, size: int) -> bytes:
+        return read(descriptor, min(size, request.param))
+
+    monkeypatch.setattr(os, "read", read_some)
+
+
+@pytest.mark.usefixtures("reads")
+@pytest.mark.parametrize("data", [b"", b"x", b"a file"])
+def test_a_file_holds_just_its_bytes(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    assert holds(str(path), data)
+    assert not holds(str(path), data + b"\0")
+    assert data == b"" or not holds(str(path), data[:-1])
+    assert not holds(str(path), b"another file")
+    assert not holds(str(path), data[:-1] + b"?")
+    assert not holds(str(tmp_path / "none"), data)
+
+
+@pytest.mark.usefixtures("reads")
+def test_files_are_read_up_to_a_size(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"a file")
+    assert [read_up_to(str(path), size) for size in (0, 4, 6, 99)] == [
+        b"", b"a fi", b"a file", b"a file"
+    ]  # fmt: skip
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert not holds(str(tmp_path / "pipe"), b"data")
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
+    """Complete files are removed, too, and buffered bytes are not written."""
+    resource = pytest.importorskip("resource")
+    (tmp_path / "first").write_bytes(b"old")
+    folder = tmp_path / "first", tmp_path / "second", tmp_path / "third"
+    pid = os.fork()
+    if not pid:  # a limit cannot be taken back
+        status = 2
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+            files = [(path, bytes(50 * number), tmp_path) for number, path in enumerate(folder, 1)]
+            replace_files([*files, (tmp_path / "last", b"x", tmp_path)], lambda path: None)
+        except OSError as error:
+            status = 0 if error.errno == errno.EFBIG else 1
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["first"]
+    assert (tmp_path / "first").read_bytes() == b"old"
+
+
+def as_nobody(groups: list[int], work: Callable[[], object]) -> None:
+    """Run an action as a user with supplementary groups."""
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            os.setgroups(groups)
+            os.setgid(65534)
+            os.setuid(65534)
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_who_cannot_give_files_away_leaves_them_to_their_group(tmp_path: Path) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "old").write_bytes(b"old")
+    for path, mode in ((folder, 0o775), (folder / "old", 0o664)):
+        os.chown(path, 1234, 4321)
+        path.chmod(mode)
+    let_others_enter(tmp_path)
+
+    def replace() -> None:
+        with AtomicFile(folder / "old", like=folder / "old") as file:
+            file.stream.write(b"new")
+
+    as_nobody([4321], replace)
+    status = (folder / "old").stat()
+    assert (folder / "old").read_bytes() == b"new"
+    assert (status.st_gid, status.st_mode & 0o777) == (4321, 0o664)

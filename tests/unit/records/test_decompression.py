@@ -1,0 +1,76 @@
+"""Trailing bytes and truncated streams, as Kafka's readers treat them."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+
+import lz4.frame
+import pytest
+import snappy
+
+from kafkascan.records.arrow_binary import java_string
+from kafkascan.records.decompression import CodecError, decompress
+
+GZIP, SNAPPY, LZ4 = 1, 2, 3
+END_MARK = bytes(4)
+
+
+def read(codec: int, data: bytes, magic: int = 2) -> bytes:
+    return b"".join(decompress(codec, magic, data, 1 << 20))
+
+
+def xerial(*contents: bytes, version: int = 1) -> bytes:
+    blocks = [snappy.compress(content) for content in contents]
+    chunks = b"".join(struct.pack(">i", len(block)) + block for block in blocks)
+    return b"\x82SNAPPY\x00" + struct.pack(">ii", version, 1) + chunks
+
+
+def lz4_blocks(*blocks: bytes) -> bytes:
+    """Return a frame of stored blocks, with the bit that marks them."""
+    head = lz4.frame.compress(b"", block_linked=False, store_size=False)[:7]
+    return head + b"".join(struct.pack("<I", len(block) | 1 << 31) + block for block in blocks)
+
+
+@pytest.mark.parametrize("tail", [b"\x1f\x8b\x08", b"\x1f\x8b\x08" + bytes(16), b"\x1f", bytes(30)])
+def test_gzip_ignores_trailing_bytes_shorter_than_a_member(tail: bytes) -> None:
+    members = gzip.compress(b"one") + gzip.compress(b"two")
+    assert read(GZIP, members + tail) == b"onetwo"
+
+
+def test_gzip_refuses_a_truncated_member() -> None:
+    with pytest.raises(CodecError, match="truncated"):
+        read(GZIP, gzip.compress(b"one") + gzip.compress(b"two" * 20)[:-1])
+    for damaged in (gzip.compress(b"one")[:19], b"\x1f\x8b", b"\x1f\x8b\x07" + bytes(30)):
+        with pytest.raises(CodecError, match="gzip"):
+            read(GZIP, damaged)
+
+
+@pytest.mark.parametrize("tail", [b"\x00", bytes(3), b"\x82SN"])
+def test_snappy_ends_at_a_truncated_chunk_size(tail: bytes) -> None:
+    assert read(SNAPPY, xerial(b"one", b"two") + tail) == b"onetwo"
+
+
+def test_snappy_checks_the_version_of_later_streams_only() -> None:
+    assert read(SNAPPY, xerial(b"one", version=0) + xerial(b"two", version=2)) == b"onetwo"
+    for version in (0, -1):
+        with pytest.raises(CodecError, match=f"version {version}"):
+            read(SNAPPY, xerial(b"one") + xerial(b"two", version=version))
+
+
+def test_lz4_ends_at_an_empty_block() -> None:
+    """Also a stored one, and without trailing bytes."""
+    stored_nothing, compressed_nothing = struct.pack("<I", 1 << 31), b"\x01\x00\x00\x00\x00"
+    for end in (END_MARK, stored_nothing, compressed_nothing):
+        assert read(LZ4, lz4_blocks(b"one") + end) == b"one"
+        assert read(LZ4, lz4_blocks(b"one") + end + b"no block") == b"one"
+    with pytest.raises(CodecError, match="without an end mark"):
+        read(LZ4, lz4_blocks(b"one"))
+
+
+def test_utf_8_is_decoded_like_java() -> None:
+    """Each surrogate is replaced once; other bytes are replaced as Python does."""
+    assert java_string(b"a\xed\xa0\x80b\xed\xbf\xbf") == "a\ufffdb\ufffd"
+    assert java_string(b"\xed\xa0") == "\ufffd"
+    assert java_string(b"\xff\xfe\xe2\x82") == "\ufffd\ufffd\ufffd"
+    assert java_string("é€😀".encode()) == "é€😀"

@@ -1,0 +1,117 @@
+"""The HTML page about logs. tests/oracle checks how a browser renders it."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kafkascan as ks
+from kafkascan.report.facts import TimeBins, Timeline, gather
+from kafkascan.report.plots import human_size
+from tests.support.paths import GOLDEN
+from tests.support.segments import batch_v2
+
+DATA = GOLDEN / "kafka-4.4.0" / "data"
+
+
+class Tags(html.parser.HTMLParser):
+    """Tags of the page, and attributes that link to other resources."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [v for k, v in attrs if k in ("src", "href", "xlink:href") and v]
+        assert not any(name.startswith("on") for name, _ in attrs)
+
+
+def test_the_page_of_real_logs() -> None:
+    report = ks.build_report(DATA, advice=True)
+    found = Tags(report.html)
+    assert found.tags.isdisjoint({"script", "img", "iframe", "object", "link", "base"})
+    assert all(link.startswith("#") for link in found.links)
+    assert "default-src 'none'" in report.html
+    assert report.html.count("<svg ") == 6
+    for text in ("codecs-java-0", "HANGING_TRANSACTION", "zstd, level 3", "producer"):
+        assert text in report.html
+    ids = re.findall(r'\bid="([^"]*)"', report.html)
+    assert len(ids) == len(set(ids))
+    # All placeholder colours are replaced.
+    assert re.search(r"#0102\w\w", report.html) is None
+
+
+def test_names_are_escaped(tmp_path: Path) -> None:
+    names = ("<script>alert(1)<!--", "$\\frac{1}{0}$", "\"'><img src=x onerror=alert(1)>",
+             "]]><![CDATA[&amp;", "\x1b[31m\u202e", "_x", "\udcff")  # fmt: skip
+    for number, name in enumerate(names):
+        folder = tmp_path / f"{name}-{number}"
+        folder.mkdir()
+        (folder / f"{0:020}.log").write_bytes(batch_v2(b"payload") + b"\xff" * 70)
+    report = ks.build_report(tmp_path, title="</title><b>")
+    assert Tags(report.html).tags.isdisjoint({"script", "img", "b"})
+    report.write(tmp_path / "page.html")
+    assert "&lt;script&gt;alert(1)" in (tmp_path / "page.html").read_text()
+
+
+def test_empty_logs(tmp_path: Path) -> None:
+    assert "No findings" in ks.build_report(tmp_path).html
+    for logs in (tmp_path, b""):
+        assert "<svg" not in ks.build_report(logs).html
+
+
+def test_extreme_numbers() -> None:
+    """Timestamps outside of the calendar, offsets near the maximum."""
+    times = [-1, 0, 2**62, -(2**63), 2**63 - 1]
+    log = b"".join(
+        batch_v2(b"payload", base_offset=row, max_timestamp=time, base_timestamp=time)
+        for row, time in enumerate(times)
+    )
+    log += batch_v2(b"payload", base_offset=2**62, records_count=0)
+    assert "without a plausible timestamp are left out" in ks.build_report(log).html
+
+
+def test_time_bins_are_bounded() -> None:
+    now = time.time_ns() // 1_000_000
+    bins, total = TimeBins(), 0
+    rng = np.random.default_rng(1)
+    for spread in (1, 10**6, 10**11, 10**12):
+        times = now - rng.integers(0, spread, 1000)
+        sizes = rng.integers(61, 9999, 1000)
+        bins.add(times, sizes)
+        total += int(sizes.sum())
+        assert len(bins.sizes) <= 400
+        assert sum(bins.sizes.values()) == total
+
+
+def test_a_timeline_is_bounded_and_evenly_spaced() -> None:
+    log = b"".join(batch_v2(b"", base_offset=row) for row in range(9000))
+    batches = ks.scan_batches(log).batches
+    timeline = Timeline()
+    for start in range(0, 9000, 777):
+        timeline.add(batches[start : start + 777])
+    assert 500 < len(timeline.offsets) <= 1500
+    assert len(set(np.diff(timeline.offsets).tolist())) == 1
+
+
+def test_facts() -> None:
+    facts = gather(DATA)
+    assert facts.size == sum(path.stat().st_size for path in DATA.glob("*/*.log"))
+    assert sum(log.summary.batches for log in facts.logs) == int(
+        sum(count.sum() for count in facts.sizes.values())
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 40, "5 TiB")]
+)
+def test_sizes(size: int, text: str) -> None:
+    assert human_size(size) == text

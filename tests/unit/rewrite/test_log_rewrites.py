@@ -1,0 +1,406 @@
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kafkascan as ks
+from kafkascan.io.sources import Source
+from kafkascan.rewrite import log_rewriter
+from kafkascan.rewrite.filtering import FilterOptions, FilterReport, iter_filtered
+from tests.support.files import contents
+from tests.support.log_corpus import marker
+from tests.support.paths import GOLDEN
+from tests.support.segments import T0
+
+DATA = GOLDEN / "kafka-4.4.0/data"
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(DATA / "transactions-0", tmp_path / "data" / "transactions-0"))
+
+
+def records(folder: Path) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [
+        (record.offset or 0, record.key, record.value)
+        for log in sorted(folder.glob("*.log"))
+        for record in ks.read_records(log, verify=True)
+    ]
+
+
+def assert_in_order(folder: Path) -> None:
+    (outcome,) = ks.recover(folder, recovery_point=0).partitions
+    assert outcome.error is None
+    assert outcome.changes == []
+
+
+def test_a_folder_is_converted_to_a_target(partition: Path, tmp_path: Path) -> None:
+    before = contents(partition)
+    result = ks.convert_log(partition, tmp_path / "out-0", compression_type="gzip")
+    assert contents(partition) == before
+    assert records(tmp_path / "out-0") == records(partition)
+    assert [one.target.parent for one in result.segments] == [tmp_path / "out-0"] * 2
+    assert_in_order(tmp_path / "out-0")
+    assert (tmp_path / "out-0" / "partition.metadata").exists()
+    with pytest.raises(FileExistsError):
+        ks.convert_log(partition, tmp_path / "out-0", compression_type="gzip")
+    assert sorted(os.listdir(tmp_path)) == ["data", "out-0"], "nothing half-made is left"
+
+
+def test_a_folder_is_converted_in_place(partition: Path) -> None:
+    before = records(partition)
+    secret = before[3][0]
+    result = ks.scrub_log(partition, keep=ks.rewrite.without_offsets(secret, secret), in_place=True)
+    assert records(partition) == [one for one in before if one[0] != secret]
+    assert [one.is_changed for one in result.segments].count(True) == 1
+    assert result.findings == []
+    assert_in_order(partition)
+
+
+def test_an_unchanged_log_is_not_replaced(partition: Path) -> None:
+    before = {path: path.stat().st_ino for path in partition.iterdir()}
+    ks.scrub_log(partition, keep=ks.without_keys([b"nobody's"]), in_place=True)
+    assert {path: path.stat().st_ino for path in partition.iterdir()} == before
+
+
+def test_damage_in_one_log_keeps_all_logs_unchanged(partition: Path) -> None:
+    last = max(partition.glob("*.log"))
+    data = bytearray(last.read_bytes())
+    data[-1] ^= 1
+    last.write_bytes(data)
+    before = contents(partition)
+    with pytest.raises(ks.ChecksumMismatchError):
+        ks.convert_log(partition, in_place=True, compression_type="zstd")
+    with pytest.raises(ks.ChecksumMismatchError):
+        ks.convert_log(partition, partition.parent / "new-0", compression_type="zstd")
+    assert contents(partition) == before
+    assert os.listdir(partition.parent) == [partition.name]
+
+
+# A lock that this process holds would not exclude it.
+_HOLD = """
+import fcntl, sys, time
+lock = open(sys.argv[1], "wb")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_lock_of_a_broker_is_respected(partition: Path) -> None:
+    (partition.parent / "meta.properties").write_text("")
+    command = [sys.executable, "-c", _HOLD, str(partition.parent / ".lock")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"held\n"
+            before = contents(partition)
+            with pytest.raises(ks.format.LogDirInUseError):
+                ks.convert_log(partition, in_place=True, compression_type="gzip")
+            keep = ks.rewrite.without_offsets(0)
+            with pytest.raises(ks.format.LogDirInUseError):
+                ks.scrub_log(min(partition.glob("*.log")), keep=keep, in_place=True)
+            assert contents(partition) == before
+        finally:
+            holder.kill()
+
+
+def test_a_link_does_not_bypass_the_lock(partition: Path, tmp_path: Path) -> None:
+    (partition.parent / "meta.properties").write_text("")
+    link = tmp_path / "link-0"
+    link.symlink_to(partition)
+    ks.convert_log(link, in_place=True, compression_type="gzip")
+    assert (partition.parent / ".lock").exists(), "it was taken"
+    assert_in_order(partition)
+
+
+def test_a_single_log_gets_its_indexes(partition: Path, tmp_path: Path) -> None:
+    log = min(partition.glob("*.log"))
+    (tmp_path / "here").mkdir()
+    result = ks.convert_log(log, tmp_path / "here", compression_type="lz4")
+    assert result.target == tmp_path / "here" / log.name
+    batches = ks.scan_batches(result.target).batches
+    for kind in ("index", "timeindex"):
+        assert ks.check_index(result.target.with_suffix(f".{kind}"), batches) == []
+    assert [one.symbol for one in result.findings] == ["STALE_SIBLINGS"]
+    ks.convert_log(log, in_place=True, compression_type="lz4")
+    assert log.read_bytes() == result.target.read_bytes()
+
+
+def test_an_offset_shift_renames_files(partition: Path, tmp_path: Path) -> None:
+    before = records(partition)
+    ks.restamp_log(partition, tmp_path / "moved-0", offset_shift=1000, partition_leader_epoch=4)
+    moved = tmp_path / "moved-0"
+    assert [offset - 1000 for offset, _, _ in records(moved)] == [one[0] for one in before]
+    assert min(moved.glob("*.log")).name == f"{1000:020}.log"
+    assert [
+        one.epoch for one in ks.broker_state.read_leader_epochs(moved / "leader-epoch-checkpoint")
+    ] == [4]
+    assert_in_order(moved)
+    with pytest.raises(ValueError, match="changes file names"):
+        ks.restamp_log(partition, in_place=True, offset_shift=1)
+    with pytest.raises(ValueError, match="base offset -1 is negative"):
+        ks.restamp_log(partition, tmp_path / "x-0", offset_shift=-1)
+
+
+def test_old_formats_lose_what_belongs_to_producers(partition: Path) -> None:
+    result = ks.convert_log(partition, in_place=True, to_magic=1)
+    assert sum(one.report.lost.get("control_batches", 0) for one in result.segments) > 0
+    assert not list(partition.glob("*.txnindex"))
+    assert_in_order(partition)
+
+
+def test_producers_without_batches_are_kept(partition: Path, tmp_path: Path) -> None:
+    known = {path.name: path.read_bytes() for path in partition.glob("*.snapshot")}
+    first = min(partition.glob("*.log"))
+    ks.convert_log(partition, tmp_path / "out-0", compression_type="gzip")
+    ks.convert_log(partition, in_place=True, compression_type="gzip")
+    assert known.keys() == {path.name for path in partition.glob("*.snapshot")}
+    assert known.keys() == {path.name for path in (tmp_path / "out-0").glob("*.snapshot")}
+    assert first.with_suffix(".index").exists()
+
+
+def test_an_index_error_keeps_the_log_unchanged(tmp_path: Path) -> None:
+    log = tmp_path / f"{100:020}.log"
+    log.write_bytes(ks.build_batches(offset=5, timestamp=[T0], value=[b"v"]))
+    before = contents(tmp_path)
+    with pytest.raises(ks.IndexOverflowError):
+        ks.convert_log(log, in_place=True, compression_type="gzip")
+    assert contents(tmp_path) == before
+
+
+def test_leftovers_are_reported(partition: Path) -> None:
+    (partition / f"{0:020}.log.bak").write_bytes(b"")
+    result = ks.scrub_log(partition, keep=ks.rewrite.without_offsets(0, 0), in_place=True)
+    assert [one.symbol for one in result.findings] == ["LEFTOVER"]
+    (partition / f"{0:020}.log.swap").write_bytes(b"")
+    with pytest.raises(ValueError, match="recover the log first"):
+        ks.scrub_log(partition, keep=ks.rewrite.without_offsets(0, 0), in_place=True)
+
+
+def test_a_record_that_was_not_dropped_is_found(
+    partition: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A filter that drops nothing leaves the old log unchanged."""
+
+    def copied(
+        source: Source, batches: np.ndarray, options: FilterOptions, report: FilterReport
+    ) -> Iterator[bytes]:
+        for _ in iter_filtered(source, batches, options, report):
+            pass
+        report.dropped_offsets = np.array([0])
+        report.kept_records = report.records
+        yield bytes(source.window(0, source.size))
+
+    monkeypatch.setattr("kafkascan.rewrite.log_rewrites.iter_filtered", copied)
+    before = contents(partition)
+    with pytest.raises(RuntimeError, match=r"failed verification: .*; the original is"):
+        ks.scrub_log(partition, keep=ks.rewrite.without_offsets(0, 0), in_place=True)
+    assert contents(partition) == before
+
+
+def test_the_repr_of_a_result_is_short(partition: Path, tmp_path: Path) -> None:
+    result = ks.convert_log(partition, tmp_path / "new", compression_type="lz4")
+    count, changed = len(result.segments), sum(one.is_changed for one in result.segments)
+    expected = (
+        f"<LogRewrite of {tmp_path / 'new'}: {count} segments, {changed} changed, 0 findings>"
+    )
+    assert repr(result) == expected
+    assert all(len(repr(segment)) < 1000 for segment in result.segments)
+
+
+def test_torn_tails_are_left_out_and_reported(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    whole = ks.build_batches(timestamp=[T0], value=[b"v"])
+    log.write_bytes(whole + whole[:30])
+    result = ks.convert_log(log, in_place=True, compression_type="none")
+    assert [one.symbol for one in result.findings] == ["TORN_TAIL", "STALE_SIBLINGS"]
+    assert log.read_bytes() == whole
+
+
+def test_a_lower_log_end_is_reported(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(ks.build_batches(timestamp=[T0], value=[b"v"]) + marker(1, "COMMIT", 5))
+    result = ks.convert_log(log, in_place=True, to_magic=1)
+    assert [one.symbol for one in result.findings] == ["LOG_END_MOVED", "STALE_SIBLINGS"]
+    assert "the log end offset was 2, and is 1 now" in result.findings[0].message
+
+
+def test_one_of_target_and_in_place(partition: Path, tmp_path: Path) -> None:
+    for target, in_place in ((None, False), (tmp_path / "x", True)):
+        with pytest.raises(ValueError, match="target"):
+            ks.convert_log(partition, target, in_place=in_place, to_magic=2)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError):
+        ks.convert_log(tmp_path / "empty", in_place=True, to_magic=2)
+
+
+def test_an_interruption_leaves_no_index_of_another_log(
+    partition: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(Exception):
+        pass
+
+    def killed(self: object) -> None:
+        raise KilledError
+
+    before = records(partition)
+    monkeypatch.setattr(log_rewriter.AtomicFile, "put_in_place", killed)
+    with pytest.raises(KilledError):
+        ks.convert_log(partition, in_place=True, compression_type="zstd")
+    assert records(partition) == before
+    assert not list(partition.glob("*.index"))
+    assert not list(partition.glob("*.timeindex"))
+    assert not list(partition.glob(".*.part"))
+
+
+def test_a_damaged_length_is_not_the_end_of_the_log(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    data = bytearray(ks.build_batches(value=[bytes(50)] * 20, max_records=1))
+    data[8] |= 0x40
+    log.write_bytes(data)
+    for target in (None, tmp_path / "out.log"):
+        with pytest.raises(ks.CorruptBatchError):
+            ks.scrub_log(
+                log, target, in_place=target is None, keep=ks.rewrite.without_offsets(3, 3)
+            )
+    assert contents(tmp_path) == {log.name: bytes(data)}
+
+
+def test_records_in_a_swap_file_prevent_a_rewrite(partition: Path, tmp_path: Path) -> None:
+    last = sorted(partition.glob("*.log"))[-1]
+    last.rename(f"{last}.swap")
+    with pytest.raises(ValueError, match="recover the log first"):
+        ks.convert_log(partition, tmp_path / "out-0", compression_type="gzip")
+    assert sorted(os.listdir(tmp_path)) == ["data"]
+
+
+@pytest.mark.parametrize("name", ["log.deleted", "log.bak2", "log.tail-7.bak", "log.tail-7.bak3"])
+def test_leftovers_are_reported_if_nothing_changes(partition: Path, name: str) -> None:
+    (partition / f"{0:020}.{name}").write_bytes(b"once")
+    result = ks.scrub_log(partition, in_place=True, keep=ks.without_keys([b"nobody"]))
+    assert not any(one.is_changed for one in result.segments)
+    assert [one.symbol for one in result.findings] == ["LEFTOVER"]
+
+
+def test_hard_links_are_reported(partition: Path, tmp_path: Path) -> None:
+    log = sorted(partition.glob("*.log"))[0]
+    os.link(log, tmp_path / "copy.log")
+    before = log.read_bytes()
+    result = ks.scrub_log(partition, in_place=True, keep=ks.rewrite.without_offsets(0, 3))
+    assert (tmp_path / "copy.log").read_bytes() == before != log.read_bytes()
+    (finding,) = result.findings
+    assert finding.symbol == "LEFTOVER"
+    assert finding.message.startswith(f"{log}: 1 other hard link")
+
+
+def test_more_segments_than_open_files(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    with ks.SegmentWriter(folder, segment_bytes=200) as writer:
+        writer.append(ks.build_batches(value=[bytes(100)] * 100, max_records=1))
+    code = (
+        "import resource, sys, kafkascan as ks;"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (80, 80));"
+        "ks.convert_log(sys.argv[1], in_place=True, compression_type='gzip');"
+        "ks.convert_log(sys.argv[1], sys.argv[2], compression_type='none')"
+    )
+    subprocess.run([sys.executable, "-c", code, folder, tmp_path / "out-0"], check=True)
+    assert len(list((tmp_path / "out-0").glob("*.log"))) == 100
+    assert [offset for offset, _, _ in records(tmp_path / "out-0")] == list(range(100))
+
+
+def test_offset_shifts_beyond_64_bits(partition: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="64 bits"):
+        ks.restamp_log(partition, tmp_path / "out-0", offset_shift=2**70)
+
+
+@pytest.mark.parametrize("state", ["future", "delete", "stray"])
+def test_other_folders_of_the_partition_are_reported(partition: Path, state: str) -> None:
+    other = partition.with_name(f"{partition.name}.{32 * 'a'}-{state}")
+    other.mkdir()
+    partition.with_name("other-0").mkdir()
+    result = ks.scrub_log(partition, keep=ks.rewrite.without_offsets([1]), in_place=True)
+    assert [one.symbol for one in result.findings] == ["LEFTOVER"]
+    assert str(other) in result.findings[0].message
+
+
+@pytest.mark.parametrize("content", [b"no log", b"\0" * 4096], ids=["text", "zeros"])
+def test_a_file_without_batches_is_not_replaced(content: bytes, tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(content)
+    for rewrite in (
+        lambda: ks.convert_log(log, in_place=True, compression_type="zstd"),
+        lambda: ks.restamp_log(log, in_place=True, partition_leader_epoch=1),
+        lambda: ks.scrub_log(log, in_place=True, keep=ks.rewrite.without_offsets(0, 0)),
+    ):
+        with pytest.raises(ks.format.RewriteError, match=rf"{log}: position 0: .*\[NO_BATCHES\]"):
+            rewrite()
+        assert contents(tmp_path) == {log.name: content}
+    ks.convert_log(log, tmp_path / "out.log", compression_type="zstd")
+    log.write_bytes(b"")
+    ks.convert_log(log, in_place=True, compression_type="zstd")
+    assert log.read_bytes() == b""
+
+
+def test_one_file_without_batches_keeps_the_folder_unchanged(partition: Path) -> None:
+    max(partition.glob("*.log")).write_bytes(b"no log")
+    before = contents(partition)
+    with pytest.raises(ks.format.RewriteError, match="NO_BATCHES"):
+        ks.convert_log(partition, in_place=True, compression_type="zstd")
+    assert contents(partition) == before
+
+
+def test_a_target_inside_the_source_is_refused(partition: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(partition)
+    before = contents(partition)
+    for target in (partition / "new", link / "new", partition, partition / ".." / partition.name):
+        with pytest.raises(ValueError, match="inside"):
+            ks.convert_log(partition, target, compression_type="zstd")
+    assert contents(partition) == before
+    ks.convert_log(partition, partition.with_name("transactions-00"), compression_type="zstd")
+
+
+def test_offsets_beyond_the_index_are_reported_with_their_position(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    near = ks.build_batches(timestamp=[T0], value=[b"v"])
+    far = ks.build_batches(offset=2**31, timestamp=[T0], value=[b"v"])
+    log.write_bytes(near + far)
+    with pytest.raises(ks.IndexOverflowError) as overflow:
+        ks.restamp_log(log, in_place=True, partition_leader_epoch=1)
+    assert (overflow.value.path, overflow.value.position) == (str(log), len(near))
+    assert str(overflow.value).startswith(f"{log}: position {len(near)}: batches[1]: ")
+    late = ks.build_batches(offset=5, timestamp=[T0], value=[b"v"])
+    log.write_bytes(unordered := late * 2 + near)
+    with pytest.raises(ks.format.BatchTableError) as order:
+        ks.restamp_log(log, in_place=True, partition_leader_epoch=1, interval_bytes=0)
+    assert str(order.value).startswith(f"{log}: position {2 * len(late)}: batches[2]: ")
+    for error in (overflow.value, order.value):
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert log.read_bytes() == unordered
+
+
+@pytest.mark.parametrize("interval_bytes", [-1, 2**63, 2**100])
+def test_index_intervals_out_of_range(interval_bytes: int, partition: Path, tmp_path: Path) -> None:
+    before = contents(partition)
+    batches = ks.scan_batches(min(partition.glob("*.log"))).batches
+    for take in (
+        lambda: ks.build_offset_index(batches, base_offset=0, interval_bytes=interval_bytes),
+        lambda: ks.build_time_index(batches, base_offset=0, interval_bytes=interval_bytes),
+        lambda: ks.recover(partition, write=True, interval_bytes=interval_bytes),
+        lambda: ks.salvage(partition, tmp_path / "new", interval_bytes=interval_bytes),
+        lambda: ks.SegmentWriter(tmp_path / "new", interval_bytes=interval_bytes),
+        lambda: ks.convert_log(partition, in_place=True, to_magic=2, interval_bytes=interval_bytes),
+    ):
+        with pytest.raises(ValueError, match="interval_bytes"):
+            take()
+    assert contents(partition) == before
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,183 @@
+"""SegmentWriter: atomic creation of folders, and limits of segments."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kafkascan as ks
+from tests.support.random_logs import random_log
+
+T0 = 1_714_000_000_000
+
+
+def _batches(count: int, *, offset: int = 0, step: int = 1000, **options: Any) -> bytes:
+    return ks.build_batches(
+        value=[bytes(100)] * count, timestamp=T0 + step * np.arange(count), offset=offset,
+        max_records=1, **options,
+    )  # fmt: skip
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_folder_appears_on_close(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-0"
+    with ks.SegmentWriter(folder) as writer:
+        assert writer.append(_batches(3)) == 3
+        assert not folder.exists()
+    assert _names(folder) == [
+        f"{0:020}.index", f"{0:020}.log", f"{0:020}.timeindex", f"{3:020}.snapshot",
+        "leader-epoch-checkpoint",
+    ]  # fmt: skip
+    assert _names(tmp_path) == ["orders-0"]
+    assert (folder / f"{0:020}.log").read_bytes() == _batches(3)
+
+
+def test_the_folder_has_the_default_mode(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with ks.SegmentWriter(tmp_path / "orders-0") as writer:
+        writer.append(_batches(1))
+    assert (tmp_path / "orders-0").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.parametrize(
+    ("damaged", "error"),
+    [
+        (_batches(1)[:-1], ks.CorruptBatchError),
+        (_batches(1, offset=3)[:-1] + b"\xff", ks.ChecksumMismatchError),
+        (b"no batch is here at all", ks.CorruptBatchError),
+        (_batches(1, offset=2), ks.format.BatchTableError),
+        (_batches(1, offset=3) * 2, ks.format.BatchTableError),
+        (ks.build_batches(value=[bytes(9000)], offset=9), ks.format.BatchTableError),
+    ],
+)
+def test_an_error_leaves_no_files(damaged: bytes, error: type[Exception], tmp_path: Path) -> None:
+    with pytest.raises(error):
+        _write(tmp_path / "orders-0", _batches(3), damaged)
+    assert _names(tmp_path) == []
+
+
+def _write(folder: Path, *logs: bytes) -> None:
+    with ks.SegmentWriter(folder, segment_bytes=5000) as writer:
+        for log in logs:
+            writer.append(log)
+
+
+def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FileExistsError):
+        ks.SegmentWriter(tmp_path)
+    writer = ks.SegmentWriter(tmp_path / "orders-0")
+    writer.append(_batches(1))
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / "came-first").write_text("x")
+    with pytest.raises(OSError, match="not empty"):
+        writer.close()
+    assert _names(tmp_path) == ["file", "orders-0"]
+
+
+def test_segments_end_by_size_time_and_offset(tmp_path: Path) -> None:
+    size = len(_batches(1))
+    for number, (options, log, bases) in enumerate(
+        [
+            ({"segment_bytes": 3 * size}, _batches(7), [0, 3, 6]),
+            ({"segment_bytes": 3 * size - 1}, _batches(4), [0, 2]),
+            ({"segment_ms": 1999}, _batches(5), [0, 2, 4]),
+            ({"segment_ms": 2000}, _batches(5), [0, 3]),
+            ({}, _batches(2) + _batches(1, offset=2**31 + 1), [0, 2**31 + 1]),
+            ({"max_index_bytes": 48, "interval_bytes": 0}, _batches(9), [0, 4, 8]),
+        ]
+    ):
+        with ks.SegmentWriter(tmp_path / f"t-{number}", **options) as writer:
+            writer.append(log)
+        assert writer.base_offsets == bases, options
+        found = ks.open_log_dir(tmp_path / f"t-{number}")
+        assert b"".join(one.path.read_bytes() for one in found.partitions[0].segments) == log
+
+
+def test_indexes_are_those_of_the_segments(tmp_path: Path) -> None:
+    with ks.SegmentWriter(tmp_path / "t-0", interval_bytes=500, segment_bytes=9000) as writer:
+        for piece in range(10):
+            writer.append(_batches(20, offset=20 * piece))
+    assert len(writer.base_offsets) > 2
+    for base in writer.base_offsets:
+        rows = ks.scan_batches(tmp_path / "t-0" / f"{base:020}.log").batches
+        for suffix, build in (("index", ks.build_offset_index), ("timeindex", ks.build_time_index)):
+            entries = ks.read_index(tmp_path / "t-0" / f"{base:020}.{suffix}")
+            expected = build(rows, base_offset=base, interval_bytes=500)
+            assert entries.tobytes() == expected.tobytes()
+
+
+def test_recovery_changes_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    with ks.SegmentWriter(folder, interval_bytes=100, segment_bytes=200_000) as writer:
+        writer.append(random_log("writer", batches=60))
+    done = ks.recover(folder, interval_bytes=100, recovery_point=0)
+    (partition,) = done.partitions
+    assert partition.error is None
+    changed = {Path(one.name).suffix for one in partition.changes}
+    assert not changed & {".log", ".index", ".timeindex", ".txnindex"}, partition.changes
+
+
+def test_a_log_may_begin_at_any_offset(tmp_path: Path) -> None:
+    with ks.SegmentWriter(tmp_path / "a-0") as writer:
+        writer.append(_batches(2, offset=70))
+    assert writer.base_offsets == [70]
+    with ks.SegmentWriter(tmp_path / "b-0", base_offset=50) as writer:
+        writer.append(_batches(2, offset=70))
+    assert (writer.base_offsets, writer.next_offset) == ([50], 72)
+    with ks.SegmentWriter(tmp_path / "c-0") as writer:
+        pass
+    assert writer.base_offsets == [0]
+
+
+def test_the_topic_id_is_written(tmp_path: Path) -> None:
+    topic_id = "a2Fma2FzY2FuLW9yYWNsZQ"
+    with ks.SegmentWriter(tmp_path / "t-0", topic_id=topic_id) as writer:
+        writer.append(_batches(1))
+    assert (
+        ks.broker_state.read_partition_metadata(tmp_path / "t-0" / "partition.metadata").topic_id
+        == topic_id
+    )
+
+
+def test_a_closed_writer_refuses_batches(tmp_path: Path) -> None:
+    writer = ks.SegmentWriter(tmp_path / "t-0")
+    writer.close()
+    writer.close()
+    with pytest.raises(ValueError, match="closed"):
+        writer.append(_batches(1))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"segment_bytes": 0}, {"segment_bytes": 2**31}, {"segment_ms": -1}, {"max_index_bytes": 12}],
+)
+def test_limits_out_of_range(options: dict[str, int], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"limits|indexes"):
+        ks.SegmentWriter(tmp_path / "t-0", **options)
+    assert _names(tmp_path) == []
+
+
+def test_a_file_size_limit_is_an_error(tmp_path: Path) -> None:
+    """The system may write a part of the last bytes without an error, up to the limit."""
+    code = (
+        "import resource, signal, sys, kafkascan as ks;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "data = ks.build_batches(value=[bytes(100)] * 1000);"
+        "writer = ks.SegmentWriter(sys.argv[1]);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000));"
+        "writer.append(data); writer.close()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "orders-0"], capture_output=True, text=True
+    )
+    assert "File too large" in done.stderr
+    assert _names(tmp_path) == []
