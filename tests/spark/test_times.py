@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import kafkascan as ks
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.rows.task_scan import scan_task
 from tests.spark.logs import DATA, plain_batch, rows, segment_path, tasks
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0
@@ -100,9 +104,6 @@ def test_two_states_of_one_segment_are_two_files(folder: Path) -> None:
 
 
 def test_a_file_that_changed_since_it_was_listed(folder: Path) -> None:
-    from kafkascan.spark.options.reader_options import Options
-    from kafkascan.spark.rows.task_scan import scan_task
-
     options = Options.parse({"path": str(folder)})
     (task,) = tasks(path=str(folder))
     path = segment_path(folder, "a", base_offset=40)
@@ -119,3 +120,38 @@ def test_a_file_that_changed_since_it_was_listed(folder: Path) -> None:
         for n in batch["offset"].to_pylist()
     ]
     assert found == [*range(20), *range(40, 60)]
+
+
+@pytest.mark.parametrize("view", ["records", "batches", "segments"])
+@pytest.mark.parametrize("prefetch", ["0", "3"])
+def test_a_file_that_was_truncated_between_two_batches(
+    folder: Path, view: str, prefetch: str
+) -> None:
+    """A truncation since the listing is an error, also where the file still ends cleanly."""
+    given = {"path": str(folder), "view": view, "mode": "FAILFAST", "prefetch": prefetch}
+    options = Options.parse(given)
+    (task,) = tasks(**given)
+    path = segment_path(folder, "a", base_offset=40)
+    size = path.stat().st_size
+    os.truncate(path, size // 10 * 5)
+    assert ks.scan_batches(path).end is ks.ScanEnd.CLEAN
+    message = rf"{path}: position {size // 2}: the file was truncated from {size} to {size // 2}"
+    with pytest.raises(ks.format.SourceReadError, match=message):
+        list(scan_task(task, options))
+    if view == "segments":
+        lenient = scan_task(task, options.but(mode=None))
+        row = [row for batch in lenient for row in batch.to_pylist()][-1]
+        assert row["status"] == "UNREADABLE"
+        assert "was truncated" in row["error"]
+
+
+def test_ranges_of_a_truncated_file(folder: Path) -> None:
+    """Each range reports it, also one that ends before the truncation."""
+    given = {"path": str(folder), "maxPartitionBytes": 300, "prefetch": "0"}
+    options, planned = Options.parse(given), tasks(**given)
+    path = segment_path(folder, "a", base_offset=40)
+    os.truncate(path, path.stat().st_size // 10 * 9)
+    for task in planned:
+        if any(one.file.path == str(path) for one in task.ranges):
+            with pytest.raises(ks.format.SourceReadError, match="was truncated"):
+                list(scan_task(task, options))

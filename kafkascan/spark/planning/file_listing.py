@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
+from kafkascan.format.errors import SourceReadError
 from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import open_log_dir, partition_dir
@@ -93,7 +94,18 @@ def open_file(file: FoundFile, options: Options) -> Source:
     ------
     FileNotFoundError
         If it was deleted.
+    SourceReadError
+        If it was truncated: a cut between two batches looks like the end of the log.
     """
+    source = open_current(file, options)
+    if source.size < file.size:
+        reason = f"the file was truncated from {file.size} to {source.size} bytes since the listing"
+        raise SourceReadError(file.path, source.size, reason)
+    return source
+
+
+def open_current(file: FoundFile, options: Options) -> Source:
+    """Open a file as `open_file` does, but also if it was truncated since it was listed."""
     if not file.is_local:
         return Source(store_of(file.path, options).open(file.path, file.size), max_size=file.size)
     try:

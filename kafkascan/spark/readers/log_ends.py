@@ -20,7 +20,7 @@ from kafkascan.spark.planning.file_listing import (
     NO_PARTITION,
     FoundFile,
     list_files,
-    open_file,
+    open_current,
 )
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.task_plan import logs_of, select_files
@@ -130,7 +130,7 @@ class LogEnds:
     def _file_end(self, log: Sequence[FoundFile]) -> FileEnd:
         file = log[-1]
         try:
-            source = open_file(file, self._options)
+            source = open_current(file, self._options)
         except FileNotFoundError:  # deleted by retention
             return FileEnd(0, file.base_offset)
         known = self._ends.get(file.path)
@@ -176,7 +176,7 @@ class LogEnds:
         for file, follower in zip(log, [*log[1:], None], strict=True):
             if follower is not None and follower.base_offset <= start:
                 continue
-            source = open_file(file, self._options)
+            source = open_current(file, self._options)
             for table in RangeWalk(source, 0, source.size).tables(_ROWS):
                 batches = table[next_offset(table) > start]
                 if len(batches):

@@ -12,7 +12,7 @@ from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io.sources import Source
 from kafkascan.logs.read_committed import CommittedView, CommittedViewBuilder
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import FoundFile, open_file
+from kafkascan.spark.planning.file_listing import FoundFile, open_current, open_file
 
 _ROWS = 1 << 14
 
@@ -81,8 +81,10 @@ class StableEnds:
         first = paths.index(known.path) if known.path in paths else 0
         for file in log[first:]:
             start = known.position if file.path == known.path else 0
+            # Only the last file may still be truncated: by a broker that follows another one.
+            opened = open_current if file is log[-1] else open_file
             try:
-                source = open_file(file, self._options)
+                source = opened(file, self._options)
             except FileNotFoundError:  # retention deleted it
                 continue
             stop = end if file is log[-1] else source.size
