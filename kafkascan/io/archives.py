@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import bisect
 import os
-import tarfile
 from pathlib import Path
-from typing import NamedTuple
 
 from kafkascan.format.errors import ArchiveError
 from kafkascan.io.folders import missing_file
 from kafkascan.io.source_protocols import FileRange
 from kafkascan.io.sources import Source, SourceLike
+from kafkascan.io.tar_headers import BLOCK, TarEntry, TarHeaders, is_header
 
-_BLOCK = 512
 _MAGIC_AT = 257
 _MAGIC = b"ustar"
-_CHECKSUM = slice(148, 156)
 _COMPRESSED = {
     b"\x1f\x8b": "gunzip",
     b"\x28\xb5\x2f\xfd": "unzstd",
@@ -32,30 +29,6 @@ _COMPRESSED = {
 _SUFFIXES = (".tar", ".tgz", ".tzst", ".txz", ".tbz2")
 # Largest file that `read` returns; Kafka's side files are smaller.
 _LARGEST_READ = 1 << 30
-_LARGEST_FILE = (1 << 63) - 1
-# Members that describe the next member: long names, extended headers.
-_HEADERS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE,
-            tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)  # fmt: skip
-_LARGEST_HEADER = 1 << 24
-
-
-class Member(NamedTuple):
-    """
-    A file in a tar.
-
-    Attributes
-    ----------
-    start : int
-        Byte position in the tar.
-    size : int
-        Size of the file, including its holes.
-    extents : tuple of (int, int), or None
-        Positions and sizes of the stored ranges of a sparse file; None for other files.
-    """
-
-    start: int
-    size: int
-    extents: tuple[tuple[int, int], ...] | None
 
 
 def is_archive(path: Path) -> bool:
@@ -71,34 +44,15 @@ def is_archive(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        head = file.read(_BLOCK)
-    if head[_MAGIC_AT:].startswith(_MAGIC) and _has_checksum(head):
+        head = file.read(BLOCK)
+    if head[_MAGIC_AT:].startswith(_MAGIC) and is_header(head):
         return True
     is_named_so = path.name.endswith(_SUFFIXES) or ".tar." in path.name
     for magic, tool in _COMPRESSED.items():
         if is_named_so and head.startswith(magic):
             reason = f"a compressed tar cannot be read at positions; decompress it ({tool}) first"
             raise ArchiveError(str(path), 0, reason)
-    return is_named_so and len(head) == _BLOCK
-
-
-def _has_checksum(header: bytes) -> bool:
-    """Return whether a block contains its own checksum: logs may contain the magic anywhere."""
-    try:
-        stored = tarfile.nti(header[_CHECKSUM])  # type: ignore[attr-defined]
-    except tarfile.HeaderError:
-        return False
-    return len(header) == _BLOCK and stored in tarfile.calc_chksums(header)  # type: ignore[attr-defined]
-
-
-class _CheckedInfo(tarfile.TarInfo):
-    """A header whose size is validated before the library uses it."""
-
-    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
-        is_of_header = self.type in _HEADERS
-        if self.size < 0 or (is_of_header and self.size > _LARGEST_HEADER):
-            raise tarfile.ReadError(f"size {self.size} of {self.name!r} is out of range")
-        return super()._proc_member(tar)  # type: ignore[misc,no-any-return]
+    return is_named_so and len(head) == BLOCK
 
 
 class Archive:
@@ -110,48 +64,28 @@ class Archive:
     Attributes
     ----------
     path : Path
-    folders : dict of str to dict of str to Member
+    folders : dict of str to dict of str to TarEntry
         Names of folders do not end with a slash; that of the top folder is empty.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.folders: dict[str, dict[str, Member]] = {}
+        self.folders: dict[str, dict[str, TarEntry]] = {}
 
-    def add(self, info: tarfile.TarInfo) -> None:
-        """
-        Add a folder, a file or a hard link.
-
-        Raises
-        ------
-        ArchiveError
-            If the header of the file is inconsistent.
-        """
-        name = _normal(info.name)
+    def add(self, entry: TarEntry) -> None:
+        """Add a folder, a file or a hard link."""
+        name = _normal(entry.name)
         folder, _, base = ("" if name == "." else name).rpartition("/")
-        if info.isdir():
+        if entry.kind == "folder":
             self.folders.setdefault("" if name == "." else name, {})
-        elif info.islnk():
-            target = _normal(info.linkname).rpartition("/")
+            return
+        if entry.kind == "link":
+            target = _normal(entry.link).rpartition("/")
             known = self.folders.get(target[0], {}).get(target[2])
-            if known is not None:
-                self.folders.setdefault(folder, {})[base] = known
-        elif info.isreg():
-            self.folders.setdefault(folder, {})[base] = self._member(info)
-
-    def _member(self, info: tarfile.TarInfo) -> Member:
-        sparse: list[tuple[int, int]] | None = info.sparse  # type: ignore[assignment]
-        extents = None if sparse is None else tuple((at, size) for at, size in sparse if size)
-        end = 0
-        for at, size in extents or ():
-            if at < end or size < 0:
-                break
-            end = at + size
-        else:
-            if end <= info.size <= _LARGEST_FILE:
-                return Member(info.offset_data, info.size, extents)
-        reason = f"the size or the holes of {info.name!r} are out of range"
-        raise ArchiveError(str(self.path), info.offset, reason)
+            if known is None:
+                return
+            entry = known
+        self.folders.setdefault(folder, {})[base] = entry
 
 
 def open_archive(path: Path) -> Archive:
@@ -165,32 +99,10 @@ def open_archive(path: Path) -> Archive:
     OSError
     """
     archive = Archive(path)
-    try:
-        with tarfile.open(path, "r:", tarinfo=_CheckedInfo) as tar:
-            at = -1
-            while (info := tar.next()) is not None:
-                if tar.offset <= at:
-                    raise tarfile.ReadError("a file in it ends before it begins")
-                at = tar.offset
-                archive.add(info)
-                tar.members.clear()  # type: ignore[attr-defined]  # the library keeps all
-            at = tar.offset
-    # Forged numbers cause errors that the library does not catch; extended headers recurse.
-    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
-        raise ArchiveError(str(path), 0, f"it cannot be read as a tar: {error}") from error
-    _require_end(path, at)
-    return archive
-
-
-def _require_end(path: Path, end: int) -> None:
-    """Raise `ArchiveError` if a tar does not end where its last member does."""
-    size = path.stat().st_size
-    if end > size:
-        raise ArchiveError(str(path), size, "the tar is cut off in the middle of a file")
     with path.open("rb") as file:
-        file.seek(end)
-        if any(file.read(_BLOCK)):  # the library takes a damaged header for the end
-            raise ArchiveError(str(path), end, "the header of a file in it is damaged")
+        for entry in TarHeaders(path, file, os.fstat(file.fileno()).st_size):
+            archive.add(entry)
+    return archive
 
 
 def _normal(name: str) -> str:
@@ -223,7 +135,7 @@ class TarFolder:
         """Return the names of the files in it, sorted."""
         return sorted(self._archive.folders.get(self._name, {}))
 
-    def _member(self, name: str) -> Member:
+    def _member(self, name: str) -> TarEntry:
         try:
             return self._archive.folders[self._name][name]
         except KeyError:
@@ -272,11 +184,11 @@ class SparseMember:
     ----------
     file : str
         The tar.
-    member : Member
+    member : TarEntry
     path : str
     """
 
-    def __init__(self, file: str, member: Member, path: str) -> None:
+    def __init__(self, file: str, member: TarEntry, path: str) -> None:
         extents = member.extents or ()
         stored = sum(size for _, size in extents)
         self.path, self.size = path, member.size

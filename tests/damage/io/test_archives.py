@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import tarfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -42,9 +44,14 @@ def sparse(real_size: int, *pieces: tuple[int, int]) -> bytes:
     return header(len(LOG), b"S", pieces=listed, real_size=number(real_size)) + padded(LOG)
 
 
-def extended(text: bytes) -> bytes:
-    line = b"%d %b\n" % (len(text) + 4, text)
-    return header(len(line), b"x", "x") + padded(line)
+def extended(text: bytes, kind: bytes = b"x") -> bytes:
+    size = len(text) + 2
+    size += len(str(size + len(str(size))))
+    return raw_header(b"%d %b\n" % (size, text), kind)
+
+
+def raw_header(data: bytes, kind: bytes = b"x") -> bytes:
+    return header(len(data), kind, "x") + padded(data)
 
 
 PLAIN = header(len(LOG)) + padded(LOG)
@@ -61,7 +68,16 @@ FORGERIES = {
     "map that is none": extended(b"GNU.sparse.map=a") + PLAIN,
     "size that is none": extended(b"GNU.sparse.realsize=z") + PLAIN,
     "negative size, extended": extended(b"size=-99999999") + PLAIN,
-    "headers of headers": extended(b"comment=aaaaaaaa") * 2000 + PLAIN,
+    "sparse file of an unknown format": extended(b"GNU.sparse.major=2") + PLAIN,
+    "realsize for all files": extended(b"GNU.sparse.realsize=5", b"g") + PLAIN,
+    "header without a file": PLAIN + extended(b"path=a"),
+    "line behind the end": raw_header(b"99 path=a\n") + PLAIN,
+    "line of no length": raw_header(b"00 path=a\n") + PLAIN,
+    "name too long": extended(b"path=" + b"a" * 5000) + PLAIN,
+    "range behind the data": sparse(HUGE, (0, len(LOG) + 512)) + PLAIN,
+    "odd list of ranges": extended(b"GNU.sparse.map=0") + PLAIN,
+    "more ranges than data": extended(b"GNU.sparse.map=" + b"0,0," * 9 + b"0,0") + PLAIN,
+    "small ranges": sparse(500, (0, 1), (2, 1), (4, 1)),
     "damaged header": PLAIN + b"x" + PLAIN[1:],
 }
 
@@ -72,6 +88,31 @@ def test_a_forged_tar_is_refused(tmp_path: Path, forgery: str) -> None:
     path.write_bytes(FORGERIES[forgery] + bytes(1024))
     with pytest.raises(ks.format.ArchiveError):
         ks.open_log_dir(path)
+
+
+NO_RANGES_YET = header(512, b"S", pieces=bytes(96) + b"\1", real_size=number(5))
+NO_RANGES = bytes(504) + b"\1" + bytes(7)
+SLOW = {
+    "digits": raw_header(b"1" * 1_000_000) + PLAIN,
+    "digits in small headers": raw_header(b"1" * 60_000) * 16 + PLAIN,
+    "lines that overlap": raw_header(b"2 " * 500_000) + PLAIN,
+    "keywords for all files": raw_header(b"11 k=1234\n1" * 80_000, b"g") + PLAIN * 1000,
+    "headers of headers": extended(b"comment=aaaaaaaa") * 1000 + PLAIN,
+    "a number without end": extended(b"GNU.sparse.major=1") + header(1 << 20) + b"1" * (1 << 20),
+    "headers of no data": header(0, b"5", "x/") * 2000,
+    "blocks of no ranges": NO_RANGES_YET + NO_RANGES * 2000,
+}
+
+
+@pytest.mark.parametrize("case", SLOW)
+def test_reading_headers_takes_linear_time(tmp_path: Path, case: str) -> None:
+    """Each tar has about 1 MB; with quadratic time, it takes from seconds to minutes."""
+    path = tmp_path / "slow.tar"
+    path.write_bytes(SLOW[case] + bytes(1024))
+    before = time.process_time()
+    with contextlib.suppress(ks.format.ArchiveError):
+        ks.open_log_dir(path)
+    assert time.process_time() - before < 1
 
 
 def test_holes_cost_nothing(tmp_path: Path) -> None:

@@ -211,19 +211,35 @@ def test_a_partition_in_a_tar(tmp_path: Path, partition: HealthyPartition) -> No
         assert len(ks.read_records(source)) == 21
 
 
-def test_holes_in_a_tar(tmp_path: Path) -> None:
+SPARSE_FORMATS = [
+    ("--format=gnu",),
+    ("--format=posix", "--sparse-version=0.0"),
+    ("--format=posix", "--sparse-version=0.1"),
+    ("--format=posix", "--sparse-version=1.0"),
+]
+
+
+@pytest.mark.parametrize("options", SPARSE_FORMATS)
+def test_holes_in_a_tar(tmp_path: Path, options: tuple[str, ...]) -> None:
     folder = tmp_path / "topic-0"
     folder.mkdir()
-    log = folder / f"{0:020}.log"
+    log, other = folder / f"{0:020}.log", folder / f"{3:020}.log"
+    batches = Rig().batches(3).log
     with log.open("wb") as file:
-        file.write(Rig().batches(3).log)
+        file.write(batches)
         file.truncate(1 << 20)
-    path = tar_of(folder, tmp_path / "sparse.tar", "-S")
-    assert path.stat().st_size < 100_000
+    with other.open("wb") as file:
+        for row in range(30):  # more ranges than the first header has room for
+            file.seek(row << 16)
+            file.write(batches)
+    path = tar_of(folder, tmp_path / "sparse.tar", "-S", *options)
+    assert path.stat().st_size < 300_000
     (found,) = ks.open_log_dir(path).partitions
+    for segment, written in zip(found.log_segments, (log, other), strict=True):
+        with segment.open() as source:
+            assert bytes(source.window(0, 1 << 22)) == written.read_bytes()
     with found.log_segments[0].open() as source:
         scan = ks.scan_batches(source)
-        assert bytes(source.window(0, 1 << 21)) == log.read_bytes()
     assert (len(scan), scan.end, scan.source_size) == (3, "ZERO_TAIL", 1 << 20)
 
 
