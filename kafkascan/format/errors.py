@@ -220,6 +220,29 @@ class LogDirInUseError(KafkaScanError, BlockingIOError):
         return type(self), (self.path,)
 
 
+class SegmentWriterError(KafkaScanError, ValueError):
+    """
+    A `SegmentWriter` cannot be used any more: it is closed, or an earlier call failed.
+
+    Attributes
+    ----------
+    path : str
+        The folder that it was to write.
+    reason : str
+    symbol : str
+        ``WRITER_FAILED`` or ``WRITER_CLOSED``.
+    """
+
+    def __init__(self, path: str, reason: str, symbol: str) -> None:
+        super().__init__(path, reason, symbol)
+        self.path = path
+        self.reason = reason
+        self.symbol = symbol
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason} [{self.symbol}]"
+
+
 class ArchiveError(KafkaScanError, OSError):
     """
     A tar archive cannot be read without unpacking it.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -72,8 +74,13 @@ def _write(folder: Path, *logs: bytes) -> None:
 
 def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(FileExistsError):
-        ks.SegmentWriter(tmp_path)
+    for use in (
+        lambda writer: writer.append(_batches(1)),
+        lambda writer: writer.close(),
+        lambda writer: writer.__enter__(),
+    ):
+        with pytest.raises(FileExistsError):
+            use(ks.SegmentWriter(tmp_path))
     writer = ks.SegmentWriter(tmp_path / "orders-0")
     writer.append(_batches(1))
     (tmp_path / "orders-0").mkdir()
@@ -164,6 +171,98 @@ def test_limits_out_of_range(options: dict[str, int], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"limits|indexes"):
         ks.SegmentWriter(tmp_path / "t-0", **options)
     assert _names(tmp_path) == []
+
+
+# ---- after an error ------------------------------------------------------------------------------
+
+
+def _aborting(offset: int) -> bytes:
+    """A batch of an open transaction, then one that Kafka rejects."""
+    ids = {"producer_id": 7, "producer_epoch": 0}
+    data = _batches(1, offset=offset, base_sequence=0, is_transactional=True, **ids)
+    return data + _batches(1, offset=0)
+
+
+def test_after_a_refused_append_only_discard_works(tmp_path: Path) -> None:
+    writer = ks.SegmentWriter(tmp_path / "orders-0")
+    writer.append(_batches(3))
+    with pytest.raises(ks.format.BatchTableError):
+        writer.append(_aborting(3))
+    assert _names(tmp_path) == [], "a full disk does not stay full"
+    for _ in range(2):
+        for use in (lambda: writer.append(_batches(1, offset=3)), writer.close, writer.__enter__):
+            with pytest.raises(ks.format.SegmentWriterError, match="WRITER_FAILED") as error:
+                use()
+            assert str(tmp_path / "orders-0") in str(error.value)
+            assert "BatchTableError" in error.value.reason
+    assert _names(tmp_path) == []
+    writer.discard()
+    writer.close()
+    with pytest.raises(ks.format.SegmentWriterError, match="WRITER_CLOSED"):
+        writer.append(_batches(1))
+    assert _names(tmp_path) == []
+
+
+def test_a_block_that_ignored_an_error_does_not_end_silently(tmp_path: Path) -> None:
+    with pytest.raises(ks.format.SegmentWriterError, match="WRITER_FAILED"):
+        _ignore_an_error(tmp_path / "orders-0", discards=False)
+    assert _names(tmp_path) == []
+    _ignore_an_error(tmp_path / "orders-0", discards=True)
+    assert _names(tmp_path) == []
+
+
+def _ignore_an_error(folder: Path, *, discards: bool) -> None:
+    with ks.SegmentWriter(folder) as writer:
+        writer.append(_batches(3))
+        with pytest.raises(ks.format.BatchTableError):
+            writer.append(_batches(1))
+        if discards:
+            writer.discard()
+
+
+@pytest.mark.parametrize("step", range(1, 13))
+def test_a_full_disk_at_any_file_ends_the_writer(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ENOSPC, then appends and a close that find room again."""
+    calls = 0
+    sync = os.fsync
+
+    def full_once(descriptor: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == step:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full_once)
+    writer = ks.SegmentWriter(tmp_path / "orders-0", segment_bytes=500)
+    failed = 0
+    for use in (
+        lambda: writer.append(_batches(5)),
+        lambda: writer.append(_batches(5, offset=5)),
+        writer.close,
+        writer.close,
+    ):
+        try:
+            use()
+        except (OSError, ks.format.SegmentWriterError) as error:
+            failed += 1
+            is_first = failed == 1
+            assert (error.errno == errno.ENOSPC) if isinstance(error, OSError) else not is_first
+    assert failed
+    assert _names(tmp_path) == []
+
+
+def test_a_writer_that_was_not_used_leaves_nothing(tmp_path: Path) -> None:
+    writer = ks.SegmentWriter(tmp_path / "orders-0", base_offset=5)
+    assert _names(tmp_path) == []
+    assert (writer.base_offsets, writer.next_offset) == ([], 5)
+    writer.discard()
+    assert _names(tmp_path) == []
+    with ks.SegmentWriter(tmp_path / "orders-0", base_offset=5) as writer:
+        pass
+    assert (writer.base_offsets, writer.next_offset) == ([5], 5)
 
 
 def test_a_file_size_limit_is_an_error(tmp_path: Path) -> None:

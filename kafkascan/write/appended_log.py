@@ -1,0 +1,187 @@
+"""The log that batches are appended to: its segments, producer snapshots and leader epochs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from kafkascan.batches.columns import BatchTable, next_offset, size_in_bytes
+from kafkascan.batches.scan import iter_batches
+from kafkascan.batches.verify import verify_crcs
+from kafkascan.broker_state.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    LeaderEpoch,
+    PartitionMetadata,
+    leader_epochs_file,
+    partition_metadata_file,
+)
+from kafkascan.broker_state.leader_epochs import assign_epoch
+from kafkascan.broker_state.producer_snapshots import snapshot_file, transaction_index_entries
+from kafkascan.broker_state.producer_state import ProducerState
+from kafkascan.format.errors import (
+    SENTENCES,
+    STATUS,
+    BatchTableError,
+    CorruptBatchError,
+    record_error,
+)
+from kafkascan.format.layout import ScanEnd
+from kafkascan.io.sources import Source
+from kafkascan.write.appended_segment import MAX_RELATIVE_OFFSET, AppendedSegment, SegmentLimits
+
+# Stands for the epoch of messages of magic 0 and 1, which have none.
+_LEGACY = -2
+
+
+class AppendedLog:
+    """
+    Writes the files of a log to a folder. It is in an undefined state after an error.
+
+    Parameters
+    ----------
+    folder : Path
+    limits : SegmentLimits
+    base_offset : int or None
+        Start offset of the log; None for that of the first batch.
+    verify : bool
+        Verify checksums.
+
+    Attributes
+    ----------
+    base_offsets : list of int
+        Base offsets of the segments so far.
+    next_offset : int or None
+        Lowest possible base offset of the next batch.
+    """
+
+    def __init__(
+        self, folder: Path, limits: SegmentLimits, *, base_offset: int | None, verify: bool
+    ) -> None:
+        self.base_offsets: list[int] = []
+        self.next_offset = base_offset
+        self._start_offset = base_offset
+        self._folder = folder
+        self._limits = limits
+        self._verify = verify
+        self._state = ProducerState()
+        self._epochs: list[LeaderEpoch] = []
+        self._had_epochs = False
+        self._segment: AppendedSegment | None = None
+
+    def append(self, source: Source) -> int:
+        """Append all batches of a source, as if one by one; return their number."""
+        count = 0
+        walk = iter_batches(source)
+        for rows in walk:
+            self._require_appendable(source, rows)
+            self._append(source, rows)
+            count += len(rows)
+        if walk.end is not ScanEnd.CLEAN:
+            symbol = "TORN_TAIL"
+            raise CorruptBatchError(
+                source.path, walk.position, None, SENTENCES[STATUS[symbol]], symbol
+            )
+        return count
+
+    def finish(self, topic_id: str | None) -> None:
+        """Write the files that a broker leaves when it stops."""
+        segment = self._segment or self._open_segment(self.next_offset or 0)
+        self._finish_segment(segment)
+        if self.next_offset not in (None, *self.base_offsets):
+            self._take_snapshot(self.next_offset)
+        # A broker leaves the file empty until it has an epoch.
+        epochs = leader_epochs_file(self._epochs) if self._had_epochs else b""
+        _write_file(self._folder / LEADER_EPOCH_CHECKPOINT, epochs)
+        if topic_id is not None:
+            data = partition_metadata_file(PartitionMetadata(0, topic_id))
+            _write_file(self._folder / PARTITION_METADATA, data)
+
+    def abandon(self) -> None:
+        """Close the open file."""
+        if self._segment is not None:
+            self._segment.log.close()
+            self._segment = None
+
+    # ---- batches -------------------------------------------------------------------------
+
+    def _require_appendable(self, source: Source, rows: BatchTable) -> None:
+        ends = next_offset(rows)
+        before = np.concatenate([[-1 if self.next_offset is None else self.next_offset], ends[:-1]])
+        wrong = np.flatnonzero((rows["base_offset"] < before) | (rows["last_offset_delta"] < 0))
+        if len(wrong):
+            row = int(wrong[0])
+            raise BatchTableError(source.path, row, STATUS["OFFSETS_NOT_ASCENDING"])
+        large = np.flatnonzero(size_in_bytes(rows) > self._limits.segment_bytes)
+        if len(large):
+            raise BatchTableError(source.path, int(large[0]), STATUS["RECORD_TOO_LARGE"])
+        if self._verify and not (sound := verify_crcs(source, rows)).all():
+            row = int(np.flatnonzero(~sound)[0])
+            raise record_error("CHECKSUM_MISMATCH", source.path, rows[row])
+
+    def _append(self, source: Source, rows: BatchTable) -> None:
+        while len(rows):
+            segment = self._segment or self._open_segment(self._first_base_for(rows))
+            taken = segment.room_for(rows, self._limits)
+            if taken == 0:
+                self._finish_segment(segment)
+                self._open_segment(self._base_for(rows))
+                continue
+            self._write(source, rows[:taken], segment)
+            rows = rows[taken:]
+
+    def _write(self, source: Source, rows: BatchTable, segment: AppendedSegment) -> None:
+        completed = self._state.apply(source, rows).require_accepted()
+        segment.write(source, rows)
+        segment.aborted.append(transaction_index_entries(completed))
+        self._update_epochs(rows)
+        self.next_offset = int(next_offset(rows[-1:])[0])
+
+    def _update_epochs(self, rows: BatchTable) -> None:
+        """Update leader epochs; a message of magic 0 or 1 has none, and clears the epochs."""
+        epochs = np.where(rows["magic"] < 2, _LEGACY, rows["partition_leader_epoch"])
+        for row in np.flatnonzero(np.diff(epochs, prepend=-1)).tolist():
+            epoch = LeaderEpoch(int(epochs[row]), int(rows["base_offset"][row]))
+            if epoch.epoch == _LEGACY:
+                self._epochs.clear()
+            elif not self._epochs or self._epochs[-1].epoch != epoch.epoch:
+                assign_epoch(self._epochs, epoch)
+                self._had_epochs |= bool(self._epochs)
+
+    # ---- segments ------------------------------------------------------------------------
+
+    def _first_base_for(self, rows: BatchTable) -> int:
+        return self._base_for(rows) if self._start_offset is None else self._start_offset
+
+    def _base_for(self, rows: BatchTable) -> int:
+        """Return the base offset of a segment that begins with a batch (``maybeRoll``)."""
+        first = int(rows["base_offset"][0])
+        if rows["magic"][0] < 2:
+            # A wrapper's base_offset is its last offset; the broker does not decompress it.
+            first -= MAX_RELATIVE_OFFSET
+        return max(first, self.next_offset or 0)
+
+    def _open_segment(self, base_offset: int) -> AppendedSegment:
+        """Start a segment; a snapshot belongs to every segment whose base offset is not 0."""
+        self._segment = AppendedSegment(self._folder, base_offset)
+        self.base_offsets.append(base_offset)
+        if base_offset > 0:
+            self._take_snapshot(base_offset)
+        return self._segment
+
+    def _finish_segment(self, segment: AppendedSegment) -> None:
+        for suffix, data in segment.finish(self._limits):
+            _write_file(self._folder / f"{segment.base_offset:020}.{suffix}", data)
+        self._segment = None
+
+    def _take_snapshot(self, offset: int | None) -> None:
+        _write_file(self._folder / f"{offset:020}.snapshot", snapshot_file(self._state.entries()))
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
