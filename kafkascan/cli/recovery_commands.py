@@ -69,9 +69,21 @@ SALVAGE_COLUMNS = (
 @interval_bytes(
     f"each topic's setting in the data directory's metadata log, or {DEFAULT_INTERVAL_BYTES}"
 )
+@click.option(
+    "--tiered-topic", "tiered_topics", multiple=True, metavar="TOPIC",
+    show_default="the topics with remote.storage.enable in the data directory's metadata log",
+    help="Topic whose older segments are in remote storage. Can be repeated.",
+)  # fmt: skip
 @with_run(rows="rows, one per partition")
 @THREADS
-def recover(run: Run, path: Path, write: bool, truncate: bool, **options: Any) -> None:
+def recover(
+    run: Run,
+    path: Path,
+    write: bool,
+    truncate: bool,
+    tiered_topics: tuple[str, ...],
+    **options: Any,
+) -> None:
     """Recover logs as a broker does after an unclean shutdown.
 
     Without --write this is a dry run: nothing is changed, and each change that a broker would
@@ -89,6 +101,7 @@ def recover(run: Run, path: Path, write: bool, truncate: bool, **options: Any) -
             path,
             write=write,
             truncate=truncate,
+            tiered_topics=tiered_topics or None,
             on_progress=lambda _, done, total: run.show_progress(done, total),
             **options,
         )

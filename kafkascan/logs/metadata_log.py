@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,14 @@ from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile
 
 METADATA_PARTITION = "__cluster_metadata-0"
+# Their segments are never kept in remote storage.
+_LOCAL_TOPICS = (
+    "__cluster_metadata",
+    "__consumer_offsets",
+    "__remote_log_metadata",
+    "__share_group_state",
+    "__transaction_state",
+)
 
 # Version of the frame, kind of the record and its version: one byte each, as unsigned varints.
 _FRAME_SIZE, _FRAME_VERSION = 3, 1
@@ -26,10 +34,24 @@ _OF_TOPIC, _OF_BROKER = 2, 4
 _LARGEST = 2**31 - 1
 
 
-def _setting(topic: str, broker: str) -> int | None:
-    """Return a field of `TopicConfig`: a number, by the names that Kafka has for it."""
-    setting: int | None = field(default=None, metadata={"topic": topic, "broker": broker})
-    return setting
+def _number(value: str | None) -> int | None:
+    if value is None or not value.isdecimal() or len(value) > len(str(_LARGEST)):
+        return None
+    return int(value) if int(value) <= _LARGEST else None
+
+
+def _boolean(value: str | None) -> bool | None:
+    """Read a boolean as ``ConfigDef.parseType`` does."""
+    return None if value is None else {"true": True, "false": False}.get(value.strip().lower())
+
+
+def _is_compacted(value: str | None) -> bool | None:
+    return None if value is None else "compact" in (one.strip() for one in value.split(","))
+
+
+def _setting(parse: Callable[[str | None], Any], topic: str, broker: str | None) -> Any:
+    """Return a field of `TopicConfig`, with the names that Kafka has for it."""
+    return field(default=None, metadata={"parse": parse, "topic": topic, "broker": broker})
 
 
 @dataclass(frozen=True)
@@ -45,14 +67,22 @@ class TopicConfig:
         ``index.interval.bytes``, or the brokers' ``log.index.interval.bytes``.
     max_message_bytes : int or None
         ``max.message.bytes``, or the brokers' ``message.max.bytes``.
+    is_compacted : bool or None
+        Whether ``cleanup.policy``, or the brokers' ``log.cleanup.policy``, contains ``compact``.
+    has_remote_storage : bool or None
+        ``remote.storage.enable``, for which brokers have no default.
     """
 
-    interval_bytes: int | None = _setting("index.interval.bytes", "log.index.interval.bytes")
-    max_message_bytes: int | None = _setting("max.message.bytes", "message.max.bytes")
+    interval_bytes: int | None = _setting(
+        _number, "index.interval.bytes", "log.index.interval.bytes"
+    )
+    max_message_bytes: int | None = _setting(_number, "max.message.bytes", "message.max.bytes")
+    is_compacted: bool | None = _setting(_is_compacted, "cleanup.policy", "log.cleanup.policy")
+    has_remote_storage: bool | None = _setting(_boolean, "remote.storage.enable", None)
 
 
 _FIELDS = {
-    resource: {one.metadata[names]: one.name for one in fields(TopicConfig)}
+    resource: {one.metadata[names]: one for one in fields(TopicConfig)}
     for resource, names in ((_OF_TOPIC, "topic"), (_OF_BROKER, "broker"))
 }
 
@@ -66,6 +96,8 @@ class ClusterMetadata:
     ----------
     broker_epoch : int or None
         Epoch of the last registration of the data dir's broker (KIP-966).
+    names : set of str
+        All topics.
     topics : dict of str to TopicConfig
         Settings of the topics that have their own.
     defaults : TopicConfig
@@ -74,6 +106,7 @@ class ClusterMetadata:
     """
 
     broker_epoch: int | None = None
+    names: set[str] = field(default_factory=set)
     topics: dict[str, TopicConfig] = field(default_factory=dict)
     defaults: TopicConfig = TopicConfig()
 
@@ -82,8 +115,20 @@ class ClusterMetadata:
         own = self.topics.get(topic, TopicConfig())
         known = {one.name: getattr(own, one.name) for one in fields(own)}
         return replace(
-            self.defaults, **{name: number for name, number in known.items() if number is not None}
+            self.defaults, **{name: value for name, value in known.items() if value is not None}
         )
+
+    def is_tiered(self, topic: str) -> bool | None:
+        """
+        Return whether brokers keep segments of a topic in remote storage; None if unknown.
+
+        As ``UnifiedLog.isRemoteLogEnabled``.
+        """
+        if topic not in self.names:
+            return None
+        config = self.config_of(topic)
+        is_local = config.is_compacted or topic in _LOCAL_TOPICS
+        return bool(config.has_remote_storage) and not is_local
 
 
 def read_cluster_metadata(data_dir: Path) -> ClusterMetadata:
@@ -151,29 +196,27 @@ class _MetadataReplay:
                 self.metadata.broker_epoch = message["broker_epoch"]
         elif kind == TOPIC.name:
             self._names[message["topic_id"]] = message["name"]
+            self.metadata.names.add(message["name"])
         elif kind == REMOVE_TOPIC.name:
-            self.metadata.topics.pop(self._names.pop(message["topic_id"], ""), None)
+            removed = self._names.pop(message["topic_id"], "")
+            self.metadata.names.discard(removed)
+            self.metadata.topics.pop(removed, None)
         else:
             self._configure(**message)
 
     def _configure(
         self, resource_type: int, resource_name: str, name: str, value: str | None
     ) -> None:
-        if name not in _FIELDS.get(resource_type, {}):
+        setting = _FIELDS.get(resource_type, {}).get(name)
+        if setting is None:
             return
-        change = {_FIELDS[resource_type][name]: _number(value)}
+        change = {setting.name: setting.metadata["parse"](value)}
         if resource_type == _OF_TOPIC:
             topics = self.metadata.topics
             topics[resource_name] = replace(topics.get(resource_name, TopicConfig()), **change)
         # A broker's setting without a name is that of all brokers.
         elif resource_name == "":
             self.metadata.defaults = replace(self.metadata.defaults, **change)
-
-
-def _number(value: str | None) -> int | None:
-    if value is None or not value.isdecimal() or len(value) > len(str(_LARGEST)):
-        return None
-    return int(value) if int(value) <= _LARGEST else None
 
 
 def _messages(segment: SegmentFile) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -53,6 +53,7 @@ def recover(
     recovery_point: int | None = None,
     log_start_offset: int | None = None,
     interval_bytes: int | None = None,
+    tiered_topics: Collection[str] | None = None,
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     now_ms: int | None = None,
     threads: int | None = None,
@@ -95,6 +96,11 @@ def recover(
     interval_bytes : int, optional
         The broker's ``index.interval.bytes``. By default the configuration of the topic or of the
         cluster, if the data directory contains the metadata log; 4096 otherwise.
+    tiered_topics : collection of str, optional
+        Topics with ``remote.storage.enable``. Their logs start at the offset in the data
+        directory's checkpoint, and keep the producer state at their first local segment. By
+        default the topics that the metadata log names. For topics that are not in it: those
+        whose log start offset in the checkpoint is before their first segment.
     producer_expiration_ms : int, default one day
         The broker's ``producer.id.expiration.ms``.
     now_ms : int, optional
@@ -141,7 +147,13 @@ def recover(
     if now_ms is not None:
         settings = replace(settings, now_ms=now_ms)
     settings_of = _partition_settings(
-        settings, data_dir, metadata, recovery_point, log_start_offset, interval_bytes
+        settings,
+        data_dir,
+        metadata,
+        recovery_point,
+        log_start_offset,
+        interval_bytes,
+        tiered_topics,
     )
 
     def plan_group(group: list[PartitionDir]) -> list[PartitionRecovery]:
@@ -229,16 +241,11 @@ def _loaded_by_broker(partitions: list[PartitionDir]) -> list[PartitionDir]:
 # ---- settings ---------------------------------------------------------------------------------
 
 
-def _offsets(
-    data_dir: Path | None, checkpoint: str, given: int | None
-) -> Callable[[PartitionDir], int]:
-    """Return a function from partitions to offsets: the given one, or the checkpoint's."""
-    if given is not None:
-        return lambda _: given
-    if data_dir is None or not (data_dir / checkpoint).exists():
-        return lambda _: 0
-    known = read_offset_checkpoint(data_dir / checkpoint)
-    return lambda one: known.get((one.topic or "", one.partition or 0), 0)
+def _checkpoint(data_dir: Path | None, name: str) -> dict[tuple[str, int], int]:
+    """Read an offset checkpoint of a data directory; empty if there is none."""
+    if data_dir is None or not (data_dir / name).exists():
+        return {}
+    return read_offset_checkpoint(data_dir / name)
 
 
 def _partition_settings(
@@ -248,23 +255,49 @@ def _partition_settings(
     recovery_point: int | None,
     log_start_offset: int | None,
     interval_bytes: int | None,
+    tiered_topics: Collection[str] | None,
 ) -> Callable[[PartitionDir], LoadSettings]:
     """Return a function from partitions to settings; arguments override the data directory."""
-    recovery_points = _offsets(data_dir, RECOVERY_POINT_CHECKPOINT, recovery_point)
-    log_starts = _offsets(data_dir, LOG_START_CHECKPOINT, log_start_offset)
+    recovery_points = _checkpoint(data_dir, RECOVERY_POINT_CHECKPOINT)
+    log_starts = _checkpoint(data_dir, LOG_START_CHECKPOINT)
 
     def settings_of(one: PartitionDir) -> LoadSettings:
+        topic, key = one.topic or "", (one.topic or "", one.partition or 0)
         interval = interval_bytes
         if interval is None:
-            interval = metadata.config_of(one.topic or "").interval_bytes
+            interval = metadata.config_of(topic).interval_bytes
+        is_tiered = metadata.is_tiered(topic) if tiered_topics is None else topic in tiered_topics
+        if is_tiered is None:
+            is_tiered = _starts_before_segments(one, log_starts.get(key))
         return replace(
             settings,
-            recovery_point=recovery_points(one),
-            log_start_offset=log_starts(one),
-            interval_bytes=DEFAULT_INTERVAL_BYTES if interval is None else interval,
+            recovery_point=_given_or(recovery_point, recovery_points.get(key, 0)),
+            log_start_offset=_given_or(log_start_offset, log_starts.get(key, 0)),
+            is_tiered=is_tiered,
+            interval_bytes=_given_or(interval, DEFAULT_INTERVAL_BYTES),
         )
 
     return settings_of
+
+
+def _given_or(given: int | None, default: int) -> int:
+    return default if given is None else given
+
+
+def _starts_before_segments(one: PartitionDir, log_start: int | None) -> bool:
+    """
+    Return whether the checkpoint has a log start offset before the first local segment.
+
+    Brokers write such offsets for tiered topics only (``checkpointLogStartOffsetsInDir``).
+    Otherwise the entry is older than the deletion of segments. Then a snapshot too many stays,
+    which the broker deletes when it loads the log.
+    """
+    if log_start is None:
+        return False
+    with contextlib.suppress(OSError):  # loading the partition reports it
+        bases = [segment.name.base_offset for segment in one.log_segments]
+        return bool(bases) and log_start < (bases[0] or 0)
+    return False
 
 
 # ---- recovery of partitions -------------------------------------------------------------------
@@ -285,6 +318,7 @@ def _planned(
         partition=one.partition,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
+        is_tiered=settings.is_tiered,
         segments=log.segments,
         leader_epochs=log.leader_epochs,
         changes=changes,

@@ -54,6 +54,9 @@ class LoadSettings:
         not recovered.
     log_start_offset : int
         From the checkpoint of the data directory.
+    is_tiered : bool
+        Whether segments are kept in remote storage, so that the log starts at `log_start_offset`
+        even if the first segments are no longer stored in the directory.
     interval_bytes : int
         Kafka's ``index.interval.bytes``.
     producer_expiration_ms : int
@@ -66,6 +69,7 @@ class LoadSettings:
 
     recovery_point: int = 0
     log_start_offset: int = 0
+    is_tiered: bool = False
     interval_bytes: int = DEFAULT_INTERVAL_BYTES
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
@@ -127,7 +131,8 @@ def load_log(folder: Path, settings: LoadSettings) -> LoadedLog:
     end = loader.segments[-1].read_next_offset()
     loader.write_epochs(end)
     loader.delete_stray_snapshots()
-    log_start = max(settings.log_start_offset, loader.segments[0].base_offset)
+    local_start = max(settings.log_start_offset, loader.segments[0].base_offset)
+    log_start = settings.log_start_offset if settings.is_tiered else local_start
     producers = loader.producers()
     producers.rebuild(loader.segments, log_start, end)
     _require_first_unstable(loader.segments, producers, log_start, end)

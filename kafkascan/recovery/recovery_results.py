@@ -30,6 +30,8 @@ class PartitionRecovery:
     partition : int or None
     log_start_offset, log_end_offset : int or None
         None if the log cannot be loaded.
+    is_tiered : bool
+        Whether the topic has remote storage, so that the log may start before its first segment.
     segments : list of SegmentReport
     leader_epochs : list of LeaderEpoch
     changes : list of Change
@@ -45,6 +47,7 @@ class PartitionRecovery:
     partition: int | None
     log_start_offset: int | None = None
     log_end_offset: int | None = None
+    is_tiered: bool = False
     segments: list[SegmentReport] = field(default_factory=list)
     leader_epochs: list[LeaderEpoch] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)

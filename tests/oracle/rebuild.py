@@ -26,6 +26,8 @@ class LoadArguments:
     """From `recovery-point-offset-checkpoint`: offsets below it were flushed."""
     log_start_offset: int = 0
     """From `log-start-offset-checkpoint`."""
+    is_tiered: bool = False
+    """`remote.storage.enable` of the topic, and of the broker."""
     interval_bytes: int = 4096
     """`index.interval.bytes`."""
     max_index_bytes: int = 4096

@@ -22,7 +22,7 @@ from tests.support.records import RecordV2, batch_of
 
 pytestmark = pytest.mark.oracle
 
-SEED, COUNT, OVERFLOWS = 20, 120, 60
+SEED, COUNT, OVERFLOWS, TIERED = 20, 120, 60, 60
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,7 @@ def recovered(directory: Path, arguments: LoadArguments) -> ks.recovery.Partitio
         recovery_point=arguments.recovery_point,
         log_start_offset=arguments.log_start_offset,
         interval_bytes=arguments.interval_bytes,
+        tiered_topics=[directory.name.rpartition("-")[0]] if arguments.is_tiered else [],
         producer_expiration_ms=arguments.producer_id_expiration_ms,
         now_ms=arguments.now,
     )
@@ -108,6 +109,43 @@ def test_damaged_directories(rebuild: Rebuild, tmp_path: Path) -> None:
     assert verdicts["same"] > COUNT * 0.8
     assert verdicts["refused"] >= 3
     assert len(damage) > 25
+
+
+def without_first_segment(directory: Path) -> None:
+    """Delete the first segment as local retention does, once it is in remote storage."""
+    first, *others = sorted(directory.glob("*.log"))
+    if others:
+        for path in directory.glob(f"{first.stem}.*"):
+            path.unlink()
+
+
+def test_tiered_topics(rebuild: Rebuild, tmp_path: Path) -> None:
+    """The log start offset stays that of the checkpoint, before the first local segment."""
+    verdicts: Counter[str] = Counter()
+    with_state = 0
+    for number in range(TIERED):
+        root, seed = tmp_path / str(number), f"{SEED}/tiered/{number}"
+        one = damaged_dir(root, rebuild, seed=seed, is_intact=bool(number % 2))
+        arguments = replace(
+            one.arguments, clean_shutdown=False, is_tiered=True, log_start_offset=number % 3
+        )
+        without_first_segment(one.directory)
+        with_state += _has_state_at_its_start(one.directory)
+        verdicts[verdict(rebuild, replace(one, arguments=arguments))] += 1
+        shutil.rmtree(root)
+    assert verdicts["same"] > TIERED * 0.8
+    assert with_state > TIERED * 0.2
+
+
+def _has_state_at_its_start(directory: Path) -> bool:
+    """Return whether the first local segment has a snapshot that names producers."""
+    first = min(directory.glob("*.log"), default=None)
+    if first is None or int(first.stem) == 0:
+        return False
+    try:
+        return len(ks.broker_state.read_producer_snapshot(first.with_suffix(".snapshot"))) > 0
+    except (OSError, ks.KafkaScanError):
+        return False
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,12 @@ import pytest
 import kafkascan as ks
 from kafkascan.auditing.header_checks import Limits, size_limit
 from kafkascan.auditing.log_audit import AuditedLog, LogAudit, start_log_audit
-from kafkascan.format.schemas.message_encoder import encode
-from kafkascan.format.schemas.metadata_messages import CONFIG
 from kafkascan.logs.log_dir import partition_dir
 from kafkascan.logs.metadata_log import TopicConfig, read_metadata_log
 from tests.support.audit_damage import edit
 from tests.support.audits import alarms
-from tests.support.partitions import NOW, HealthyPartition
-from tests.support.records import RecordV2, batch_of
+from tests.support.metadata_logs import BROKER, TOPIC, write_configs
+from tests.support.partitions import HealthyPartition
 
 
 def test_a_limit_of_the_caller(partition: HealthyPartition) -> None:
@@ -33,32 +31,16 @@ def test_no_checksums_no_records(partition: HealthyPartition) -> None:
     assert ks.audit(partition.folder, verify=False).findings == []
 
 
-_TOPIC, _BROKER = 2, 4
-
-
-def write_configs(data_dir: Path, *configs: tuple[int, str, str, str | None]) -> None:
-    """Write a metadata log that sets values."""
-    records = []
-    for number, values in enumerate(configs):
-        fields = dict(zip(("resource_type", "resource_name", "name", "value"), values, strict=True))
-        message = bytes([1, 4, 0]) + encode(CONFIG, fields, 0)
-        records.append(RecordV2(value=message, offset_delta=number))
-    folder = data_dir / "__cluster_metadata-0"
-    folder.mkdir(exist_ok=True)
-    batch = batch_of(records, base_timestamp=NOW, max_timestamp=NOW)
-    (folder / f"{0:020}.log").write_bytes(batch)
-
-
 def test_settings_are_the_topic_s_own_or_the_brokers(tmp_path: Path) -> None:
     write_configs(
         tmp_path,
-        (_TOPIC, "orders", "index.interval.bytes", "200"),
-        (_TOPIC, "orders", "segment.bytes", "100"),
-        (_TOPIC, "other", "index.interval.bytes", "300"),
-        (_TOPIC, "other", "index.interval.bytes", None),
-        (_BROKER, "", "log.index.interval.bytes", "5"),
-        (_BROKER, "", "message.max.bytes", "6"),
-        (_BROKER, "1", "message.max.bytes", "7"),
+        (TOPIC, "orders", "index.interval.bytes", "200"),
+        (TOPIC, "orders", "segment.bytes", "100"),
+        (TOPIC, "other", "index.interval.bytes", "300"),
+        (TOPIC, "other", "index.interval.bytes", None),
+        (BROKER, "", "log.index.interval.bytes", "5"),
+        (BROKER, "", "message.max.bytes", "6"),
+        (BROKER, "1", "message.max.bytes", "7"),
     )
     metadata = read_metadata_log(partition_dir(tmp_path / "__cluster_metadata-0"))
     assert metadata.defaults == TopicConfig(interval_bytes=5, max_message_bytes=6)
@@ -72,8 +54,8 @@ def test_a_limit_of_the_caller_overrides_that_setting_only(
     HealthyPartition(tmp_path / "orders-0").write()
     write_configs(
         tmp_path,
-        (_TOPIC, "orders", "max.message.bytes", "1000000"),
-        (_TOPIC, "orders", "index.interval.bytes", "200"),
+        (TOPIC, "orders", "max.message.bytes", "1000000"),
+        (TOPIC, "orders", "index.interval.bytes", "200"),
     )
     configs = {}
 
@@ -100,7 +82,7 @@ def test_limits_of_the_metadata_log(tmp_path: Path) -> None:
         HealthyPartition(tmp_path / f"{topic}-0").write()
     largest = "max.message.bytes"
     assert oversized(tmp_path) == {}
-    write_configs(tmp_path, (_TOPIC, "orders", largest, "100"))
+    write_configs(tmp_path, (TOPIC, "orders", largest, "100"))
     said = {"orders": "a batch is larger than the topic's limit of 100 bytes"}
     assert oversized(tmp_path) == oversized(tmp_path / "orders-0") == said
     assert not any(one.alarms for one in [ks.audit(tmp_path / "orders-0")])
@@ -108,14 +90,14 @@ def test_limits_of_the_metadata_log(tmp_path: Path) -> None:
         tar.add(tmp_path, "", filter=lambda one: None if one.name.endswith("tar") else one)
     assert oversized(tmp_path / "all.tar") == said
     # The broker's default is that of topics without their own; the metadata log has neither.
-    default = (_BROKER, "", "message.max.bytes", "90")
-    write_configs(tmp_path, default, (_TOPIC, "orders", largest, "1000000"))
+    default = (BROKER, "", "message.max.bytes", "90")
+    write_configs(tmp_path, default, (TOPIC, "orders", largest, "1000000"))
     assert set(oversized(tmp_path)) == {"other"}
-    write_configs(tmp_path, default, (_BROKER, "", "message.max.bytes", None))
+    write_configs(tmp_path, default, (BROKER, "", "message.max.bytes", None))
     assert oversized(tmp_path) == {}
     write_configs(tmp_path, default)
     assert oversized(tmp_path, max_message_bytes=1_000_000) == {}
     assert set(oversized(tmp_path, max_message_bytes=80)) > {"orders", "other"}
     # Values that are not numbers in Kafka's range are ignored.
-    write_configs(tmp_path, (_TOPIC, "orders", largest, "9" * 5000), (_TOPIC, "o", largest, "-1"))
+    write_configs(tmp_path, (TOPIC, "orders", largest, "9" * 5000), (TOPIC, "o", largest, "-1"))
     assert oversized(tmp_path) == {}

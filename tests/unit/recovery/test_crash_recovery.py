@@ -13,6 +13,8 @@ import kafkascan as ks
 from kafkascan.logs.metadata_log import TopicConfig, read_cluster_metadata
 from tests.support.files import contents
 from tests.support.logs import COMMIT, TRANSACTIONAL, marker
+from tests.support.metadata_logs import TOPIC, write_configs
+from tests.support.partitions import HealthyPartition
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import message_v1
@@ -119,6 +121,53 @@ def test_the_index_interval_of_a_topic() -> None:
     assert {change.name: change.new_size for change in alone.changes} == changed
     (finer,) = ks.recover(partition, interval_bytes=0).partitions
     assert {change.name: change.new_size for change in finer.changes} != changed
+
+
+@pytest.fixture
+def without_first(tmp_path: Path) -> Path:
+    """A partition whose first segment was deleted; the snapshot of the second one is left."""
+    folder = HealthyPartition(tmp_path / "data" / "orders-0").write().folder
+    first = min(folder.glob("*.log"))
+    for path in folder.glob(f"{first.stem}.*"):
+        path.unlink()
+    (folder.parent / "meta.properties").write_text("version=1\nnode.id=1\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("settings", "checkpoint", "is_tiered"),
+    [
+        ({"remote.storage.enable": "true"}, None, True),
+        ({"remote.storage.enable": " TRUE "}, 0, True),
+        ({"remote.storage.enable": "true", "cleanup.policy": "delete"}, None, True),
+        ({"remote.storage.enable": "true", "cleanup.policy": "delete, compact"}, 0, False),
+        ({"remote.storage.enable": "false"}, 0, False),
+        ({}, 0, False),
+        # Without a metadata log:
+        (None, 0, True),
+        (None, 1, True),
+        (None, None, False),
+    ],
+)
+def test_tiered_topics_keep_the_snapshot_at_their_first_segment(
+    without_first: Path, settings: dict[str, str] | None, checkpoint: int | None, is_tiered: bool
+) -> None:
+    folder, data = without_first, without_first.parent
+    first = f"{min(folder.glob('*.log')).stem}.snapshot"
+    if settings is not None:
+        configs = [(TOPIC, "orders", name, value) for name, value in settings.items()]
+        write_configs(data, *configs, topics=["orders"])
+    if checkpoint is not None:
+        path = data / "log-start-offset-checkpoint"
+        ks.broker_state.write_offset_checkpoint(path, {("orders", 0): checkpoint})
+    for path in (folder, data):
+        for given, expected in ((None, is_tiered), (["orders"], True), (["other"], False)):
+            (planned,) = ks.recover(path, now_ms=NOW, tiered_topics=given).partitions
+            assert planned.is_tiered == expected
+            deleted = [one.name for one in planned.changes if one.new_size is None]
+            assert (first not in deleted) == expected
+            if expected:
+                assert planned.log_start_offset == (checkpoint or 0)
 
 
 def test_an_unreadable_partition_does_not_affect_others(tmp_path: Path) -> None:

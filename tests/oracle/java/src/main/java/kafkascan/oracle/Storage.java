@@ -54,12 +54,16 @@ final class Storage implements AutoCloseable {
         return UnifiedLog.create(
             directory, config, logStartOffset(), arguments.path("recoveryPoint").asLong(0), scheduler,
             new BrokerTopicStats(), time, MAX_TRANSACTION_MS, producerStateManagerConfig(), NEVER_MS, failures,
-            arguments.path("cleanShutdown").asBoolean(false), Optional.empty(), new ConcurrentHashMap<>(), false,
+            arguments.path("cleanShutdown").asBoolean(false), Optional.empty(), new ConcurrentHashMap<>(), isTiered(),
             LogOffsetsListener.NO_OP_OFFSETS_LISTENER);
     }
 
     long logStartOffset() {
         return arguments.path("logStartOffset").asLong(0);
+    }
+
+    private boolean isTiered() {
+        return arguments.path("isTiered").asBoolean(false);
     }
 
     /** Waits for what was scheduled for now: files are deleted and checkpoints written in the background. */
@@ -89,7 +93,8 @@ final class Storage implements AutoCloseable {
             TopicConfig.SEGMENT_MS_CONFIG, arguments.path("segmentMs").asLong(Long.MAX_VALUE),
             TopicConfig.FILE_DELETE_DELAY_MS_CONFIG, arguments.path("deleteDelayMs").asLong(0),
             TopicConfig.PREALLOCATE_CONFIG, arguments.path("preallocate").asBoolean(false),
-            TopicConfig.RETENTION_MS_CONFIG, -1));
+            TopicConfig.RETENTION_MS_CONFIG, -1,
+            TopicConfig.REMOTE_LOG_STORAGE_ENABLE_CONFIG, arguments.path("isTiered").asBoolean(false)));
         config.putAll(Arguments.config(arguments));
         return new LogConfig(config);
     }

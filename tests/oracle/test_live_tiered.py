@@ -1,0 +1,157 @@
+"""A killed broker with remote storage: recovery keeps the producers whose records are remote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import kafkascan as ks
+from tests.oracle.brokers import KafkaBroker
+from tests.oracle.build import ClassPaths
+from tests.oracle.jvm import wait_until
+from tests.oracle.live_recovery import SHORT_SESSIONS, Start, copy_data_dir, start_and_time
+from tests.oracle.live_tools import Row, transactions_tool
+from tests.oracle.rebuild import Rebuild, read_files
+from tests.oracle.stage import filler
+
+pytestmark = pytest.mark.oracle
+
+_TOPIC = "tiered.t-1"
+_SECONDS = 60.0
+_TOPIC_CONFIG = {
+    "remote.storage.enable": "true",
+    # The smallest that brokers accept.
+    "segment.bytes": "1048576",
+    "local.retention.bytes": "1",
+}
+
+
+def _remote_storage(folder: Path) -> dict[str, str]:
+    """Return the configuration of a broker whose remote storage is a folder."""
+    storage = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+    return {
+        **SHORT_SESSIONS,
+        "remote.log.storage.system.enable": "true",
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "remote.log.storage.manager.class.name": storage,
+        "rsm.config.dir": str(folder),
+        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+        "remote.log.manager.task.interval.ms": "500",
+        "log.retention.check.interval.ms": "1000",
+    }
+
+
+@dataclass(frozen=True)
+class Killed:
+    """The data directory of a killed broker, and its producers just before."""
+
+    data_dir: Path
+    config: dict[str, str]
+    producers: list[Row]
+
+
+@pytest.fixture(scope="module")
+def killed(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    root = tmp_path_factory.mktemp("tiered")
+    config = _remote_storage(root / "remote")
+    with KafkaBroker(root, class_paths, config) as broker:
+        servers = broker.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        (created,) = admin.create_topics([NewTopic(_TOPIC, 1, 1, config=_TOPIC_CONFIG)]).values()
+        created.result(_SECONDS)
+        _write_transaction(servers, "first", records=10)
+        _write_transaction(servers, "second", records=4000)
+        folder = broker.data_dir / f"{_TOPIC}-0"
+        wait_until(
+            "the first segments to be remote only",
+            lambda: min(int(log.stem) for log in folder.glob("*.log")) > 1000,
+            seconds=_SECONDS,
+        )
+        producers = _producers(class_paths, servers)
+        broker.kill()
+    return Killed(broker.data_dir, config, producers)
+
+
+def _write_transaction(servers: str, name: str, *, records: int) -> None:
+    producer = Producer(
+        {"bootstrap.servers": servers, "transactional.id": name, "log_level": 0, "linger.ms": 5}
+    )
+    producer.init_transactions(_SECONDS)
+    producer.begin_transaction()
+    for number in range(records):
+        producer.produce(_TOPIC, filler(f"{name}/{number}", 1000))
+        producer.poll(0)
+    producer.commit_transaction(_SECONDS)
+
+
+def _producers(class_paths: ClassPaths, servers: str) -> list[Row]:
+    """Return the producers that a broker knows, without what only the coordinator's markers set."""
+    rows = transactions_tool(
+        class_paths, servers, "describe-producers", "--topic", _TOPIC, "--partition", "0"
+    )
+    return sorted(
+        ({name: row[name] for name in _COMPARED} for row in rows), key=lambda row: row["ProducerId"]
+    )
+
+
+_COMPARED = ("ProducerId", "ProducerEpoch", "LastSequence", "CurrentTransactionStartOffset")
+
+
+@contextmanager
+def _started(
+    root: Path, class_paths: ClassPaths, killed: Killed
+) -> Iterator[tuple[KafkaBroker, Start]]:
+    broker = KafkaBroker(root, class_paths, killed.config)
+    try:
+        yield broker, start_and_time(broker)
+    finally:
+        broker.kill()
+
+
+def test_producers_of_remote_segments_survive(
+    killed: Killed, class_paths: ClassPaths, tmp_path: Path
+) -> None:
+    assert len(killed.producers) == 2
+    with _started(copy_data_dir(killed.data_dir, tmp_path / "own").parent, class_paths, killed) as (
+        broker, start,
+    ):  # fmt: skip
+        assert start.recovered_logs == start.logs
+        assert _producers(class_paths, broker.bootstrap_servers) == killed.producers
+    data_dir = copy_data_dir(killed.data_dir, tmp_path / "ours")
+    done = ks.recover(data_dir, write=True, truncate=True)
+    assert done.is_marked_clean
+    (tiered,) = (one for one in done.partitions if one.topic == _TOPIC)
+    assert tiered.is_tiered
+    assert tiered.log_start_offset == 0 < tiered.segments[0].base_offset
+    with _started(data_dir.parent, class_paths, killed) as (broker, start):
+        assert start.recovered_logs == 0
+        assert _producers(class_paths, broker.bootstrap_servers) == killed.producers
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_files_are_those_of_kafkas_classes(
+    killed: Killed, class_paths: ClassPaths, tmp_path: Path, has_metadata: bool
+) -> None:
+    """The metadata log is in one data directory of a broker; its others have a checkpoint."""
+    data_dir = copy_data_dir(killed.data_dir, tmp_path)
+    if not has_metadata:
+        (data_dir / "meta.properties").unlink()
+        (data_dir / "log-start-offset-checkpoint").write_text(f"0\n1\n{_TOPIC} 0 0\n")
+    folder = data_dir / f"{_TOPIC}-0"
+    point = data_dir / "recovery-point-offset-checkpoint"
+    known = ks.broker_state.read_offset_checkpoint(point) if point.exists() else {}
+    with Rebuild(class_paths.broker, tmp_path / "jvm") as rebuild:
+        expected = rebuild.expected_after_load(
+            folder, is_tiered=True, recovery_point=known.get((_TOPIC, 0), 0)
+        )
+    ks.recover(folder, write=True, truncate=True, backup=False)
+    assert read_files(folder) == expected
+    first = min(folder.glob("*.log"))
+    assert len(ks.broker_state.read_producer_snapshot(first.with_suffix(".snapshot"))) == 2

@@ -1,0 +1,40 @@
+"""Metadata logs that define topics and settings."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+from kafkascan.format.schemas import metadata_messages as messages
+from kafkascan.format.schemas.message_encoder import encode
+from tests.support.partitions import NOW
+from tests.support.records import RecordV2, batch_of
+
+TOPIC, BROKER = 2, 4
+"""Types of resources that have settings."""
+_TOPIC_RECORD, _CONFIG_RECORD = 2, 4
+
+
+def write_configs(
+    data_dir: Path, *configs: tuple[int, str, str, str | None], topics: Iterable[str] = ()
+) -> None:
+    """Write a metadata log that creates topics and sets values."""
+    values = [
+        _message(_TOPIC_RECORD, messages.TOPIC, {"name": name, "topic_id": uuid.UUID(int=number)})
+        for number, name in enumerate(topics, 1)
+    ]
+    names = ("resource_type", "resource_name", "name", "value")
+    values += [
+        _message(_CONFIG_RECORD, messages.CONFIG, dict(zip(names, one, strict=True)))
+        for one in configs
+    ]
+    records = [RecordV2(value=value, offset_delta=number) for number, value in enumerate(values)]
+    folder = data_dir / "__cluster_metadata-0"
+    folder.mkdir(exist_ok=True)
+    batch = batch_of(records, base_timestamp=NOW, max_timestamp=NOW)
+    (folder / f"{0:020}.log").write_bytes(batch)
+
+
+def _message(kind: int, schema: messages.Schema, fields: dict[str, object]) -> bytes:
+    return bytes([1, kind, 0]) + encode(schema, fields, 0)
