@@ -1,6 +1,6 @@
 """Fingerprints of batch rows, and pairs of same batches in two tables of fingerprints."""
 
-from libc.stdint cimport int8_t, int32_t, int64_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint32_t
 
 from kafkascan._core.layout cimport KS_LOG_OVERHEAD, KS_OK, KS_OUTPUT_FULL, ks_batch_row
 from kafkascan._core.producer_ids cimport last_offset
@@ -12,6 +12,7 @@ cdef packed struct fingerprint:
     uint32_t crc
     int32_t records_count
     int32_t leader_epoch
+    int16_t attributes
     int8_t magic
 
 # NumPy reads the dtype from the buffer of this one row.
@@ -49,6 +50,7 @@ def take_into(const ks_batch_row[::1] rows not None, fingerprint[::1] out not No
             one.crc = row.crc
             one.records_count = row.records_count
             one.leader_epoch = row.partition_leader_epoch
+            one.attributes = row.attributes
             one.magic = row.magic
 
 

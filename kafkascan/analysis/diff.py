@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from kafkascan.analysis.alignment import align_by_content, align_by_offset
+from kafkascan.analysis.alignment import Alignment, align_by_content, align_by_offset
 from kafkascan.analysis.diff_ranges import (
     DiffKind,
     DiffRange,
@@ -18,7 +18,11 @@ from kafkascan.analysis.diff_ranges import (
     offset_shifts,
     ranges_of_block,
 )
-from kafkascan.analysis.epoch_truncation import truncation_offset
+from kafkascan.analysis.epoch_truncation import (
+    diverging_offset,
+    epoch_history,
+    truncation_offset,
+)
 from kafkascan.analysis.fingerprints import (
     FINGERPRINT,
     Fingerprints,
@@ -54,6 +58,12 @@ class PartitionDiff:
     truncation_offset : int or None
         Offset at which a broker would truncate the right log if it followed the left one, by
         leader epochs (KIP-101, KIP-279); None if it would not truncate it.
+    left_diverging_offset, right_diverging_offset : int or None
+        First offset at the end of this log whose batch is in an older leader epoch than the
+        other log has there. The other log does not get this batch by replication: a broker
+        truncates it when it follows the other log. Epochs without batches count.
+    left_cleaned_up_to, right_cleaned_up_to : int
+        Offsets up to which the cleaner may have removed records from this log.
     damage : list of str
         Errors of reading either log.
     """
@@ -69,21 +79,35 @@ class PartitionDiff:
     ranges: list[DiffRange] = field(default_factory=list)
     shifts: list[OffsetShift] = field(default_factory=list)
     truncation_offset: int | None = None
+    left_diverging_offset: int | None = None
+    right_diverging_offset: int | None = None
+    left_cleaned_up_to: int = 0
+    right_cleaned_up_to: int = 0
     damage: list[str] = field(default_factory=list)
-    is_subset: bool = False
 
     @property
     def differences(self) -> list[DiffRange]:
-        """Ranges that retention, lag or (if `is_subset`) compaction do not explain."""
+        """Ranges that retention, lag and compaction do not explain."""
         return [one for one in self.ranges if not self._is_explained(one)]
 
     def _is_explained(self, one: DiffRange) -> bool:
-        if one.kind in (DiffKind.ONLY_LEFT, DiffKind.ONLY_RIGHT):
-            is_missing_here = self.is_subset and one.kind is DiffKind.ONLY_LEFT
-            return is_missing_here or one.place in (RangeLocation.START, RangeLocation.END)
-        if one.kind is DiffKind.COMPACTED and self.is_subset:
-            return (one.right_records or 0) <= (one.left_records or 0)
+        left_last, right_last = one.left_last_offset, one.right_last_offset
+        if one.kind is DiffKind.ONLY_LEFT and left_last is not None:
+            diverging, cleaned_up_to = self.left_diverging_offset, self.right_cleaned_up_to
+            return _is_missing_by_design(one.place, left_last, diverging, cleaned_up_to)
+        if one.kind is DiffKind.ONLY_RIGHT and right_last is not None:
+            diverging, cleaned_up_to = self.right_diverging_offset, self.left_cleaned_up_to
+            return _is_missing_by_design(one.place, right_last, diverging, cleaned_up_to)
+        if one.kind is DiffKind.COMPACTED and left_last is not None:
+            return left_last < self._cleaned_where_fewer(one)
         return False
+
+    def _cleaned_where_fewer(self, one: DiffRange) -> int:
+        """Return how far the log with fewer records was cleaned; of both, if they have as many."""
+        left, right = one.left_records or 0, one.right_records or 0
+        if left == right:
+            return max(self.left_cleaned_up_to, self.right_cleaned_up_to)
+        return self.left_cleaned_up_to if left < right else self.right_cleaned_up_to
 
     @property
     def first_divergence(self) -> int | None:
@@ -109,6 +133,17 @@ class PartitionDiff:
             for one in self.ranges
         ]
         return "\n".join(lines)
+
+
+def _is_missing_by_design(
+    place: RangeLocation, last_offset: int, diverging_offset: int | None, cleaned_up_to: int
+) -> bool:
+    """Return whether retention, lag or compaction explain that the other log lacks a range."""
+    if place is RangeLocation.END:
+        return diverging_offset is None or last_offset < diverging_offset
+    # The cleaner never removes a whole log.
+    is_cleaned = place is not RangeLocation.ALL and last_offset < cleaned_up_to
+    return is_cleaned or place is RangeLocation.START
 
 
 _TEXTS = ("topic", "kind", "place")
@@ -192,8 +227,9 @@ def diff_logs(
         Whether the same content has the same offsets, or may have other offsets, as in a mirror
         that copies batches unchanged.
     compacted : bool, default False
-        Whether the right log may be a compacted copy of the left one: missing records and
-        missing batches are not a difference then.
+        Whether the topics are compacted: in either log, records that are missing and batches
+        that the cleaner rewrote are not a difference then. By default that applies to the
+        offsets below those in the ``cleaner-offset-checkpoint`` of each log's data dir.
     threads : int, optional
         See `read_fingerprints`.
 
@@ -248,26 +284,44 @@ def _compare(
 ) -> PartitionDiff:
     named = one or other
     assert named is not None
-    left = _NO_ROWS if one is None else one.rows
-    right = _NO_ROWS if other is None else other.rows
+    left = one or LogFingerprints(named.topic, named.partition, _NO_ROWS)
+    right = other or LogFingerprints(named.topic, named.partition, _NO_ROWS)
     align = align_by_offset if offsets == "same" else align_by_content
-    alignment = align(left, right)
+    alignment = align(left.rows, right.rows)
     diff = PartitionDiff(
         named.topic,
         named.partition,
         is_in_left=one is not None,
         is_in_right=other is not None,
-        left_batches=len(left),
-        right_batches=len(right),
+        left_batches=len(left.rows),
+        right_batches=len(right.rows),
         same_batches=len(alignment),
-        is_subset=compacted,
-        damage=[damage for side in (one, other) if side is not None for damage in side.damage],
+        damage=left.damage + right.damage,
     )
     for block in alignment.blocks:
-        diff.ranges += ranges_of_block(block, left, right, has_offsets=offsets == "same")
+        diff.ranges += ranges_of_block(block, left.rows, right.rows, has_offsets=offsets == "same")
     if offsets == "shifted":
-        diff.shifts = offset_shifts(alignment, left, right)
+        diff.shifts = offset_shifts(alignment, left.rows, right.rows)
     else:
         diff.epoch_changes = alignment.epoch_changes
-        diff.truncation_offset = truncation_offset(left, right)
+        diff.left_cleaned_up_to = left.cleaned_up_to
+        diff.right_cleaned_up_to = right.cleaned_up_to
+        _compare_epochs(diff, left, right, alignment)
+    if compacted:
+        diff.left_cleaned_up_to = diff.right_cleaned_up_to = _EVERYWHERE
     return diff
+
+
+_EVERYWHERE = 2**63 - 1
+
+
+def _compare_epochs(
+    diff: PartitionDiff, left: LogFingerprints, right: LogFingerprints, alignment: Alignment
+) -> None:
+    mine = epoch_history(left.rows, left.epochs)
+    theirs = epoch_history(right.rows, right.epochs)
+    diff.truncation_offset = truncation_offset(mine, theirs)
+    for block in alignment.blocks[-1:]:
+        if block.is_last:
+            diff.left_diverging_offset = diverging_offset(left.rows[block.left], theirs)
+            diff.right_diverging_offset = diverging_offset(right.rows[block.right], mine)

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from kafkascan.analysis.alignment import Alignment, Block
 from kafkascan.analysis.fingerprints import FingerprintRows
 
+_DELETE_HORIZON = 0x40
+
 
 class DiffKind(enum.StrEnum):
     """How a range of two logs differs."""
@@ -28,7 +30,8 @@ class DiffKind(enum.StrEnum):
     """Batches of the same offsets have different content."""
 
     COMPACTED = "compacted"
-    """Batches of the same offsets have fewer records in one of the logs."""
+    """The cleaner removed records from batches of the same offsets in one of the logs, or rewrote
+    the batches: in both logs, or to note when their tombstones and markers may be removed."""
 
     REBATCHED = "rebatched"
     """The same offsets are in different batches, so their content cannot be compared."""
@@ -165,10 +168,15 @@ def _sections(left: FingerprintRows, right: FingerprintRows) -> Iterator[_Sectio
     bounds = np.append(heads[runs], len(rows))
     for run, start, stop in zip(runs.tolist(), bounds[:-1], bounds[1:], strict=True):
         part, of_right = rows[start:stop], is_right[start:stop]
-        yield _Section(_KINDS[int(kinds[run])], part[~of_right], part[of_right])
+        yield _Section(_SECTION_KINDS[int(kinds[run])], part[~of_right], part[of_right])
 
 
-_KINDS = tuple(DiffKind)
+# The kinds of sections: compacted batches of one section have fewer records on the same side.
+_ONLY_LEFT, _ONLY_RIGHT, _CHANGED, _FEWER_LEFT, _FEWER_RIGHT, _REWRITTEN, _REBATCHED = range(7)
+_SECTION_KINDS = (
+    DiffKind.ONLY_LEFT, DiffKind.ONLY_RIGHT, DiffKind.CHANGED, DiffKind.COMPACTED,
+    DiffKind.COMPACTED, DiffKind.COMPACTED, DiffKind.REBATCHED,
+)  # fmt: skip
 
 
 def _kinds(
@@ -177,19 +185,38 @@ def _kinds(
     lefts: NDArray[np.intp],
     rights: NDArray[np.intp],
 ) -> NDArray[np.intp]:
-    """Return the kind of each group of overlapping batches, as its index in `_KINDS`."""
+    """Return the kind of each group of overlapping batches, as its index in `_SECTION_KINDS`."""
     following = np.minimum(heads + 1, len(rows) - 1)
     is_pair = (lefts == 1) & (rights == 1)
     for name in ("first_offset", "last_offset"):
         is_pair &= rows[name][heads] == rows[name][following]
-    counts, others = rows["records_count"][heads], rows["records_count"][following]
-    is_compacted = is_pair & (counts != others) & (counts >= 0) & (others >= 0)
-    kinds = np.full(len(heads), _KINDS.index(DiffKind.REBATCHED))
-    kinds[is_pair] = _KINDS.index(DiffKind.CHANGED)
-    kinds[is_compacted] = _KINDS.index(DiffKind.COMPACTED)
-    kinds[rights == 0] = _KINDS.index(DiffKind.ONLY_LEFT)
-    kinds[lefts == 0] = _KINDS.index(DiffKind.ONLY_RIGHT)
+    # Sorting is stable: the batch of the left log comes first.
+    left, right = rows[heads], rows[following]
+    counts, others = left["records_count"], right["records_count"]
+    has_counts = is_pair & (counts >= 0) & (others >= 0)
+    kinds = np.full(len(heads), _REBATCHED)
+    kinds[is_pair] = _CHANGED
+    kinds[has_counts & (counts < others)] = _FEWER_LEFT
+    kinds[has_counts & (counts > others)] = _FEWER_RIGHT
+    is_rewritten = _lacks_records(left) & _lacks_records(right)
+    is_rewritten |= _has_horizon(left) | _has_horizon(right)
+    kinds[has_counts & (counts == others) & is_rewritten] = _REWRITTEN
+    kinds[rights == 0] = _ONLY_LEFT
+    kinds[lefts == 0] = _ONLY_RIGHT
     return kinds
+
+
+def _lacks_records(rows: FingerprintRows) -> NDArray[np.bool_]:
+    """Return which batches have fewer records than offsets: only the cleaner leaves such."""
+    slots = rows["last_offset"] - rows["first_offset"] + 1
+    lacking: NDArray[np.bool_] = (rows["magic"] >= 2) & (rows["records_count"] < slots)
+    return lacking
+
+
+def _has_horizon(rows: FingerprintRows) -> NDArray[np.bool_]:
+    """Return which batches the cleaner rewrote with a delete horizon (KIP-534)."""
+    marked: NDArray[np.bool_] = (rows["magic"] >= 2) & (rows["attributes"] & _DELETE_HORIZON != 0)
+    return marked
 
 
 def _range(

@@ -22,9 +22,12 @@ from kafkascan._core import fingerprints as _core
 from kafkascan.batches import arrow
 from kafkascan.batches.columns import BatchTable, join_rows, require_batch_table
 from kafkascan.batches.scan import scan_batches
-from kafkascan.format.errors import KafkaScanError
+from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT, LeaderEpoch
+from kafkascan.broker_state.leader_epochs import assign_epoch
+from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import require_threads
+from kafkascan.logs.log_dir import CheckpointReader, PartitionDir
 from kafkascan.logs.log_walk import Log, LogsLike, open_logs
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 FINGERPRINT: np.dtype[np.void] = np.asarray(_core.blank_fingerprint).dtype
 """
-One row per batch: 37 bytes. For a compressed message of magic 0 or 1, both offsets are the offset
+One row per batch: 39 bytes. For a compressed message of magic 0 or 1, both offsets are the offset
 of its last record, and the count is -1.
 """
 
@@ -40,7 +43,7 @@ FingerprintRows: TypeAlias = "NDArray[np.void]"
 """Array of `FINGERPRINT`, shape (n,)."""
 
 _NAMES: tuple[str, ...] = FINGERPRINT.names or ()
-_FORMAT, _VERSION = "kafkascan fingerprints", 1
+_FORMAT, _VERSION = "kafkascan fingerprints", 2
 _METADATA = b"kafkascan.fingerprints"
 
 
@@ -60,13 +63,20 @@ class LogFingerprints:
     rows : ndarray of FINGERPRINT, shape (n,)
         In log order.
     damage : list of str
-        Errors and unreadable ranges of the log.
+        Errors and unreadable ranges of the log, and checkpoints that cannot be read.
+    epochs : list of LeaderEpoch
+        Entries of ``leader-epoch-checkpoint``, also of epochs without batches.
+    cleaned_up_to : int
+        Offset up to which the cleaner has removed records, by ``cleaner-offset-checkpoint``; 0 if
+        it has not, or if the checkpoint is missing.
     """
 
     topic: str | None
     partition: int | None
     rows: FingerprintRows
     damage: list[str] = field(default_factory=list)
+    epochs: list[LeaderEpoch] = field(default_factory=list)
+    cleaned_up_to: int = 0
 
     @property
     def name(self) -> str:
@@ -100,8 +110,7 @@ class Fingerprints:
         columns = {"topic": topics.take(pa.array(owner)),
                    "partition": partitions.take(pa.array(owner))}  # fmt: skip
         columns |= {name: pa.array(np.ascontiguousarray(rows[name])) for name in _NAMES}
-        logs = [{"topic": log.topic, "partition": log.partition, "batches": len(log.rows),
-                 "damage": log.damage} for log in self.logs]  # fmt: skip
+        logs = [_head_of(log) | {"batches": len(log.rows)} for log in self.logs]
         head = {"version": _VERSION, "path": self.path, "logs": logs}
         return pa.table(columns).replace_schema_metadata({_METADATA: json.dumps(head)})
 
@@ -127,11 +136,7 @@ class Fingerprints:
             pyarrow.parquet.write_table(self.to_arrow(), file.stream, compression="zstd")
 
     def _to_json(self) -> dict[str, Any]:
-        logs = [
-            {"topic": log.topic, "partition": log.partition, "damage": log.damage,
-             "rows": log.rows.tolist()}
-            for log in self.logs
-        ]  # fmt: skip
+        logs = [_head_of(log) | {"rows": log.rows.tolist()} for log in self.logs]
         return {"format": _FORMAT, "version": _VERSION, "path": self.path,
                 "columns": list(_NAMES), "logs": logs}  # fmt: skip
 
@@ -153,7 +158,7 @@ def read_fingerprints(
     Returns
     -------
     Fingerprints
-        37 bytes per batch. Damage does not end a log: batches after it are included, and
+        39 bytes per batch. Damage does not end a log: batches after it are included, and
         `LogFingerprints.damage` lists what could not be read.
 
     Raises
@@ -168,17 +173,20 @@ def read_fingerprints(
         return _load(Path(logs))
     threads = require_threads(threads)
     found = open_logs(logs)
+    checkpoints = CheckpointReader()
+    cleaned = [checkpoints.offset_of(log.partition, CLEANER_CHECKPOINT) for log in found]
     with ThreadPoolExecutor(threads) as pool:
-        return Fingerprints(_path_of(logs), list(pool.map(_of_log, found)))
+        return Fingerprints(_path_of(logs), list(pool.map(_of_log, found, cleaned)))
 
 
 def _path_of(logs: Any) -> str:
     return str(logs if isinstance(logs, (str, os.PathLike)) else getattr(logs, "path", "<bytes>"))
 
 
-def _of_log(log: Log) -> LogFingerprints:
+def _of_log(log: Log, cleaned_up_to: int) -> LogFingerprints:
     tables: list[FingerprintRows] = []
     damage: list[str] = []
+    epochs = _epochs_of(log.partition, damage)
     for segment in log.segments:
         try:
             scan = scan_batches(segment.folder.source(segment.path.name), on_corrupt="resync")
@@ -191,7 +199,20 @@ def _of_log(log: Log) -> LogFingerprints:
             damage.append(str(scan.error))
     partition = log.partition
     rows = join_rows(tables, FINGERPRINT)
-    return LogFingerprints(partition.topic, partition.partition, rows, damage)
+    return LogFingerprints(
+        partition.topic, partition.partition, rows, damage, epochs, cleaned_up_to
+    )
+
+
+def _epochs_of(partition: PartitionDir, damage: list[str]) -> list[LeaderEpoch]:
+    """Return the entries of ``leader-epoch-checkpoint``, as a broker reads them."""
+    epochs: list[LeaderEpoch] = []
+    try:
+        for entry in partition.leader_epochs or []:
+            assign_epoch(epochs, entry)
+    except (OSError, CorruptCheckpointError) as error:
+        damage.append(str(error))
+    return epochs
 
 
 def fingerprint_batches(batches: BatchTable, /) -> FingerprintRows:
@@ -213,6 +234,12 @@ def fingerprint_batches(batches: BatchTable, /) -> FingerprintRows:
 
 
 # ---- files -----------------------------------------------------------------------------------
+
+
+def _head_of(log: LogFingerprints) -> dict[str, Any]:
+    """Return what a file contains of a log, except its rows."""
+    return {"topic": log.topic, "partition": log.partition, "damage": log.damage,
+            "epochs": log.epochs, "cleaned_up_to": log.cleaned_up_to}  # fmt: skip
 
 
 def _load(path: Path) -> Fingerprints:
@@ -262,4 +289,6 @@ def _checked_log(one: dict[str, Any], rows: FingerprintRows) -> LogFingerprints:
     topic, partition = one["topic"], one["partition"]
     if not isinstance(topic, (str, type(None))) or not isinstance(partition, (int, type(None))):
         raise TypeError("topic must be a string and partition a number")
-    return LogFingerprints(topic, partition, rows, [str(damage) for damage in one["damage"]])
+    epochs = [LeaderEpoch(int(epoch), int(start)) for epoch, start in one["epochs"]]
+    damage = [str(damage) for damage in one["damage"]]
+    return LogFingerprints(topic, partition, rows, damage, epochs, int(one["cleaned_up_to"]))

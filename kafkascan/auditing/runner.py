@@ -28,17 +28,16 @@ from kafkascan.broker_state.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
-from kafkascan.format.errors import CorruptCheckpointError
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
-from kafkascan.io.folders import DiskFolder, Folder
+from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.log_chunks import ChunkTables, threads_for
 from kafkascan.logs.log_dir import (
+    CheckpointReader,
     LogDir,
     PartitionDir,
     is_log_dir,
     open_log_dir,
     partition_dir,
-    read_offsets,
 )
 from kafkascan.logs.log_walk import Log, LogsLike, LogWalk, open_logs
 from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
@@ -151,14 +150,14 @@ def _audited_logs(logs: LogsLike) -> tuple[Path, list[AuditedLog]]:
     """Return the path of an audit, and its logs; KRaft snapshots come last."""
     partitions = _partitions(logs)
     # Checkpoints are read before segments are listed: a broker may write both meanwhile.
-    checkpoints = _CheckpointReader()
-    known = {one: checkpoints.of(one) for one in partitions}
+    reader = CheckpointReader()
+    known = {one: _checkpoints_of(one, reader) for one in partitions}
     opened = open_logs(logs)
     configs = _topic_configs(partitions)
     audited = [
         AuditedLog(
             log,
-            known.get(log.partition) or checkpoints.of(log.partition),
+            known.get(log.partition) or _checkpoints_of(log.partition, reader),
             configs.get(log.partition, TopicConfig()),
         )
         for log in opened
@@ -179,29 +178,9 @@ def _partitions(logs: LogsLike) -> list[PartitionDir]:
     return [logs] if isinstance(logs, PartitionDir) else []
 
 
-class _CheckpointReader:
-    """Reads the checkpoints of data dirs, each once."""
-
-    def __init__(self) -> None:
-        self._known: dict[Path, dict[tuple[str, int], int]] = {}
-
-    def of(self, partition: PartitionDir) -> LogCheckpoints:
-        """Return the offsets of a partition in the checkpoints of its data dir."""
-        if partition.topic is None or partition.partition is None:
-            return LogCheckpoints()
-        key = partition.topic, partition.partition
-        names = CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-        data_dir = partition.folder.parent
-        return LogCheckpoints(*(self._read(data_dir, name).get(key, 0) for name in names))
-
-    def _read(self, data_dir: Folder, name: str) -> dict[tuple[str, int], int]:
-        path = data_dir.path / name
-        if path not in self._known:
-            try:
-                self._known[path] = read_offsets(data_dir, name)
-            except CorruptCheckpointError:  # of the data dir, not of this log
-                self._known[path] = {}
-        return self._known[path]
+def _checkpoints_of(partition: PartitionDir, reader: CheckpointReader) -> LogCheckpoints:
+    names = CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+    return LogCheckpoints(*(reader.offset_of(partition, name) for name in names))
 
 
 def _topic_configs(partitions: list[PartitionDir]) -> dict[PartitionDir, TopicConfig]:

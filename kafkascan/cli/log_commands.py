@@ -205,7 +205,11 @@ def count(run: Run, paths: list[Path], **options: Any) -> None:
 @click.argument("left", type=InputPath())
 @click.argument("right", required=False, type=InputPath())
 @click.option("--shifted", is_flag=True, help="Allow the same content at different offsets.")
-@click.option("--compacted", is_flag=True, help="Allow RIGHT to be a compacted copy of LEFT.")
+@click.option(
+    "--compacted", is_flag=True,
+    help="Allow records to be missing in either log, because the topics are compacted. By default"
+    " they may be missing below the offsets in cleaner-offset-checkpoint.",
+)  # fmt: skip
 @click.option(
     "--save", type=InputPath(), metavar="FILE",
     help="Write the fingerprints of LEFT to a .parquet or .json file, to compare them on another"
@@ -280,11 +284,21 @@ def _add_differences(findings: FindingReport, one: ks.analysis.PartitionDiff) ->
     elif one.differences:
         count = len(one.differences)
         ranges = "1 range" if count == 1 else f"{count} ranges"
-        cut = one.truncation_offset
-        truncation = "" if cut is None else f"; a follower would truncate its log to {cut}"
         findings.add(
-            f"{name}: differs from offset {one.first_divergence} on, in {ranges}{truncation}"
+            f"{name}: differs from offset {one.first_divergence} on, in {ranges}{_truncation(one)}"
         )
+
+
+def _truncation(one: ks.analysis.PartitionDiff) -> str:
+    """Return what leader epochs say about the differences of two logs."""
+    for side, other, diverging in (
+        ("LEFT", "RIGHT", one.left_diverging_offset),
+        ("RIGHT", "LEFT", one.right_diverging_offset),
+    ):
+        if diverging is not None:
+            return f"; {side} would be truncated to {diverging} if it followed {other}"
+    cut = one.truncation_offset
+    return "" if cut is None else f"; a follower would truncate its log to {cut}"
 
 
 # ---- advise -----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from kafkascan.broker_state.checkpoints import (
     parse_offset_checkpoint,
     parse_partition_metadata,
 )
+from kafkascan.format.errors import CorruptCheckpointError
 from kafkascan.format.file_names import SegmentName, parse_segment_name
 from kafkascan.io.archives import TarFolder, is_archive, open_archive
 from kafkascan.io.folders import DiskFolder, Folder
@@ -343,3 +344,23 @@ def read_offsets(data_dir: Folder, name: str) -> dict[tuple[str, int], int]:
             raise
         data = None
     return {} if data is None else parse_offset_checkpoint(data, str(data_dir.path / name))
+
+
+class CheckpointReader:
+    """Reads the offset checkpoints of data dirs, each once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, dict[tuple[str, int], int]] = {}
+
+    def offset_of(self, partition: PartitionDir, name: str) -> int:
+        """Return a partition's offset in a checkpoint of its data dir; 0 if it has none there."""
+        if partition.topic is None or partition.partition is None:
+            return 0
+        data_dir = partition.folder.parent
+        path = data_dir.path / name
+        if path not in self._known:
+            try:
+                self._known[path] = read_offsets(data_dir, name)
+            except CorruptCheckpointError:  # of the data dir, not of this log
+                self._known[path] = {}
+        return self._known[path].get((partition.topic, partition.partition), 0)

@@ -55,6 +55,16 @@ def test_diff(damaged: Path, tmp_path: Path) -> None:
         saved = tmp_path / name
         assert run("diff", DATA, "--save", saved).returncode == 0
         assert rows("diff", saved, out, code=1) == [row]
+    epochs = out / "small-segments-0" / "leader-epoch-checkpoint"
+    (last,) = ks.broker_state.read_leader_epochs(epochs)
+    (log,) = out.glob(f"small-segments-0/{0:020}.log")
+    for path in set(out.glob("small-segments-0/*.log")) - {log}:
+        path.unlink()
+    begun = last._replace(epoch=last.epoch + 1, start_offset=24)
+    ks.broker_state.write_leader_epochs(epochs, [last, begun])
+    result = run("diff", DATA / "small-segments-0", out / "small-segments-0", "--compacted")
+    assert result.returncode == 1
+    assert "LEFT would be truncated to 24 if it followed RIGHT" in result.stderr
     assert run("diff", DATA).returncode == 2
     assert run("diff", DATA, "--save", tmp_path / "x.csv").returncode == 2
     report = tmp_path / "report.json"
