@@ -201,20 +201,22 @@ class RewriteError(KafkaScanError, RuntimeError):
 
 class LogDirInUseError(KafkaScanError, BlockingIOError):
     """
-    A running broker holds the lock of the data directory.
+    A running broker, or another run of kafkascan, holds the lock of the data directory.
 
     Attributes
     ----------
     path : str
     """
 
+    _REASON = "a running broker or another run of kafkascan holds its lock"
+
     def __init__(self, path: str) -> None:
-        super().__init__(errno.EAGAIN, "a running broker holds its lock")
+        super().__init__(errno.EAGAIN, self._REASON)
         self.filename = path
         self.path = path
 
     def __str__(self) -> str:
-        return f"{self.path}: a running broker holds its lock [LOG_DIR_IN_USE]"
+        return f"{self.path}: {self._REASON} [LOG_DIR_IN_USE]"
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path,)

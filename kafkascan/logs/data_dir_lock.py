@@ -8,6 +8,7 @@ import fcntl
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from kafkascan.broker_state.checkpoints import (
@@ -41,49 +42,76 @@ def data_dirs_of(partition: Path) -> list[Path]:
 
 
 @contextlib.contextmanager
-def locked(*data_dirs: Path | None) -> Iterator[None]:
-    """Hold the locks of data dirs, which brokers take as well (``FileLock``)."""
+def locked(*data_dirs: Path | None, shared: bool = False) -> Iterator[None]:
+    """
+    Hold the locks of data dirs, which brokers take as well (``FileLock``).
+
+    Parameters
+    ----------
+    *data_dirs : Path or None
+    shared : bool, default False
+        Exclude brokers and holders that are not shared, but not each other: for new partitions.
+
+    Raises
+    ------
+    LogDirInUseError
+    """
     with contextlib.ExitStack() as locks:
         # Links may lead to the same folder.
         different = {os.path.realpath(one): one for one in data_dirs if one is not None}
         for folder in different.values():
-            locks.enter_context(_locked(folder))
+            locks.enter_context(_locked(folder, shared=shared))
         yield
 
 
+@dataclass
+class _Holder:
+    """The lock of a data dir: of one thread, or (thread None) shared between threads."""
+
+    thread: int | None
+    descriptor: int
+    count: int = 0
+
+
 # File locks do not exclude the process that holds them, and end when it closes any descriptor of
-# the file. So one thread of the process holds a folder's lock, and may take it repeatedly.
-_holders: dict[str, int] = {}
-_holders_lock = threading.Lock()
+# the file. So the process has one descriptor per folder. The thread that holds a folder's lock may
+# take it repeatedly.
+_holders: dict[str, _Holder] = {}
+# Reentrant: the garbage collector may release a lock at any time.
+_holders_lock = threading.RLock()
 
 
 @contextlib.contextmanager
-def _locked(data_dir: Path) -> Iterator[None]:
+def _locked(data_dir: Path, *, shared: bool) -> Iterator[None]:
     real, me = os.path.realpath(data_dir), threading.get_ident()
     with _holders_lock:
         holder = _holders.get(real)
         if holder is None:
-            _holders[real] = me
-    if holder == me:
-        yield
-        return
-    if holder is not None:
-        raise LogDirInUseError(os.fspath(data_dir))
+            descriptor = _lock_file(data_dir, shared=shared)
+            holder = _holders[real] = _Holder(None if shared else me, descriptor)
+        if holder.thread != me and not (shared and holder.thread is None):
+            raise LogDirInUseError(os.fspath(data_dir))
+        holder.count += 1
     try:
-        with _locked_file(data_dir):
-            yield
-    finally:
-        del _holders[real]
-
-
-@contextlib.contextmanager
-def _locked_file(data_dir: Path) -> Iterator[None]:
-    with open(data_dir / LOCK_FILE, "ab") as file:
-        give_to_owner_of(data_dir, file.fileno())
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise
-            raise LogDirInUseError(os.fspath(data_dir)) from error
         yield
+    finally:
+        with _holders_lock:
+            holder.count -= 1
+            if holder.count == 0:
+                del _holders[real]
+                os.close(holder.descriptor)
+
+
+def _lock_file(data_dir: Path, *, shared: bool) -> int:
+    """Open and lock the lock file of a data dir; return its descriptor."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    descriptor = os.open(data_dir / LOCK_FILE, flags, 0o666)
+    try:
+        give_to_owner_of(data_dir, descriptor)
+        fcntl.lockf(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno not in (errno.EACCES, errno.EAGAIN):
+            raise
+        raise LogDirInUseError(os.fspath(data_dir)) from error
+    return descriptor

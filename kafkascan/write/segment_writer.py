@@ -14,6 +14,7 @@ from kafkascan.format.errors import SegmentWriterError
 from kafkascan.io.atomic_files import adopt_folder
 from kafkascan.io.sources import SourceLike, borrowed_source
 from kafkascan.io.staged_folders import StagedFolder, stage_folder
+from kafkascan.logs.data_dir_lock import data_dirs_of, locked
 from kafkascan.write.appended_log import AppendedLog
 from kafkascan.write.appended_segment import SegmentLimits
 
@@ -59,6 +60,9 @@ class SegmentWriter:
         Topic id for ``partition.metadata``, 22 characters of base64; KRaft brokers need it.
     verify : bool, default True
         Verify checksums, as a broker does before it appends.
+    ignore_lock : bool, default False
+        Also write if a broker holds the lock of the data directory. A running broker reads the
+        new folder when it restarts, or when it creates that partition.
 
     Attributes
     ----------
@@ -68,8 +72,8 @@ class SegmentWriter:
     ------
     ValueError
         If a limit is out of range.
-    FileExistsError
-        At the begin of the ``with`` block, or of the first call, if the folder is not empty.
+    FileExistsError, LogDirInUseError
+        At the begin of the ``with`` block, or of the first call. See `append`.
     """
 
     def __init__(
@@ -84,12 +88,15 @@ class SegmentWriter:
         max_index_bytes: int = DEFAULT_MAX_INDEX_BYTES,
         topic_id: str | None = None,
         verify: bool = True,
+        ignore_lock: bool = False,
     ) -> None:
-        self.partition_dir = Path(os.path.realpath(partition_dir))
+        self.partition_dir = Path(os.path.abspath(partition_dir))
         self._base_offset = base_offset
         self._limits = SegmentLimits(segment_bytes, segment_ms, interval_bytes, max_index_bytes)
         self._topic_id = topic_id
         self._verify = verify
+        self._ignore_lock = ignore_lock
+        self._locks = contextlib.ExitStack()
         self._log: AppendedLog | None = None
         self._staged: StagedFolder | None = None
         self._is_closed = False
@@ -127,6 +134,8 @@ class SegmentWriter:
             If offsets do not increase, or a batch is larger than a segment.
         FileExistsError
             If `partition_dir` is not an empty folder.
+        LogDirInUseError
+            If its parent is the data directory of a running broker.
         SegmentWriterError
             If the writer is closed, or an earlier call failed.
         """
@@ -154,10 +163,11 @@ class SegmentWriter:
             return
         with self._discarding_after_errors() as (log, staged):
             log.finish(self._topic_id)
-            adopt_folder(staged.path, like=self.partition_dir.parent)
+            adopt_folder(staged.path, like=staged.target.parent)
             staged.publish()
             self._staged = None
         self._is_closed = True
+        self._locks.close()
 
     def discard(self) -> None:
         """Remove the files, unless the writer is closed. This is allowed after an error, too."""
@@ -211,6 +221,9 @@ class SegmentWriter:
         if self._log is None or self._staged is None:
             if self.partition_dir.exists() and any(self.partition_dir.iterdir()):
                 raise FileExistsError(f"{self.partition_dir} is not empty")
+            if not self._ignore_lock:
+                data_dirs = data_dirs_of(self.partition_dir)
+                self._locks.enter_context(locked(*data_dirs, shared=True))
             self._staged = stage_folder(self.partition_dir)
             self._log = AppendedLog(
                 self._staged.path, self._limits, base_offset=self._base_offset, verify=self._verify
@@ -223,3 +236,4 @@ class SegmentWriter:
         if self._staged is not None:
             self._staged.discard()
             self._staged = None
+        self._locks.close()

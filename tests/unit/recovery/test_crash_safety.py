@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import shutil
@@ -18,6 +17,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.logs.data_dir_lock import locked
+from tests.support.broker_lock import broker_in
 from tests.support.files import contents
 from tests.unit.recovery.damaged_partitions import (
     KILLED,
@@ -214,26 +214,6 @@ def test_new_files_have_the_mode_of_logs(damaged: Path) -> None:
 
 
 # ---- locks and links -----------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def broker_in(data_dir: Path) -> Iterator[None]:
-    """Let another process hold the lock of a data dir."""
-    holder = """
-        import fcntl, sys
-        lock = open(sys.argv[1], "ab")
-        fcntl.lockf(lock, fcntl.LOCK_EX)
-        print("held", flush=True)
-        sys.stdin.read()
-    """
-    command = [sys.executable, "-c", textwrap.dedent(holder), str(data_dir / ".lock")]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
-        yield
-        process.communicate("")
 
 
 def test_the_data_dir_of_a_running_broker_is_not_written(damaged: Path) -> None:

@@ -15,6 +15,7 @@ import kafkascan as ks
 from kafkascan.io.sources import Source
 from kafkascan.rewrite import log_rewriter
 from kafkascan.rewrite.filtering import FilterOptions, FilterReport, iter_filtered
+from tests.support.broker_lock import broker_in
 from tests.support.files import contents
 from tests.support.log_corpus import marker
 from tests.support.paths import GOLDEN
@@ -85,32 +86,16 @@ def test_damage_in_one_log_keeps_all_logs_unchanged(partition: Path) -> None:
     assert os.listdir(partition.parent) == [partition.name]
 
 
-# A lock that this process holds would not exclude it.
-_HOLD = """
-import fcntl, sys, time
-lock = open(sys.argv[1], "wb")
-fcntl.lockf(lock, fcntl.LOCK_EX)
-print("held", flush=True)
-time.sleep(60)
-"""
-
-
 def test_the_lock_of_a_broker_is_respected(partition: Path) -> None:
     (partition.parent / "meta.properties").write_text("")
-    command = [sys.executable, "-c", _HOLD, str(partition.parent / ".lock")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
-        try:
-            assert holder.stdout is not None
-            assert holder.stdout.readline() == b"held\n"
-            before = contents(partition)
-            with pytest.raises(ks.format.LogDirInUseError):
-                ks.convert_log(partition, in_place=True, compression_type="gzip")
-            keep = ks.rewrite.without_offsets(0)
-            with pytest.raises(ks.format.LogDirInUseError):
-                ks.scrub_log(min(partition.glob("*.log")), keep=keep, in_place=True)
-            assert contents(partition) == before
-        finally:
-            holder.kill()
+    before = contents(partition)
+    with broker_in(partition.parent):
+        with pytest.raises(ks.format.LogDirInUseError):
+            ks.convert_log(partition, in_place=True, compression_type="gzip")
+        keep = ks.rewrite.without_offsets(0)
+        with pytest.raises(ks.format.LogDirInUseError):
+            ks.scrub_log(min(partition.glob("*.log")), keep=keep, in_place=True)
+    assert contents(partition) == before
 
 
 def test_a_link_does_not_bypass_the_lock(partition: Path, tmp_path: Path) -> None:

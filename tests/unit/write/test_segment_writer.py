@@ -6,6 +6,8 @@ import errno
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
+from tests.support.broker_lock import broker_in
 from tests.support.random_logs import random_log
 
 T0 = 1_714_000_000_000
@@ -263,6 +266,90 @@ def test_a_writer_that_was_not_used_leaves_nothing(tmp_path: Path) -> None:
     with ks.SegmentWriter(tmp_path / "orders-0", base_offset=5) as writer:
         pass
     assert (writer.base_offsets, writer.next_offset) == ([5], 5)
+
+
+# ---- locks ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_text("")
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_the_data_dir_of_a_running_broker_is_not_written(
+    is_linked: bool, data_dir: Path, tmp_path: Path
+) -> None:
+    folder = data_dir / "orders-0"
+    if is_linked:
+        (tmp_path / "elsewhere").mkdir()
+        folder.symlink_to(tmp_path / "elsewhere", target_is_directory=True)
+    before = sorted([*_names(data_dir), ".lock"])
+    with broker_in(data_dir):
+        with pytest.raises(ks.format.LogDirInUseError, match="LOG_DIR_IN_USE"):
+            ks.SegmentWriter(folder).append(_batches(1))
+        assert _names(data_dir) == before
+        with ks.SegmentWriter(folder, ignore_lock=True) as writer:
+            writer.append(_batches(1))
+    assert (folder / f"{0:020}.log").exists()
+    assert "elsewhere" not in _names(tmp_path) or _names(tmp_path) == ["data", "elsewhere"]
+
+
+def test_a_broker_does_not_start_below_a_writer(data_dir: Path) -> None:
+    lock, code = data_dir / ".lock", (
+        "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'ab'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    )  # fmt: skip
+    command = [sys.executable, "-c", code, str(lock)]
+    with ks.SegmentWriter(data_dir / "orders-0") as writer:
+        writer.append(_batches(1))
+        held = subprocess.run(command, capture_output=True, check=False)
+        assert b"BlockingIOError" in held.stderr
+        with pytest.raises(ks.format.LogDirInUseError):
+            ks.recover(data_dir, write=True)
+    subprocess.run(command, check=True)
+    ks.recover(data_dir, write=True)
+
+
+def test_writers_of_other_partitions_are_not_excluded(data_dir: Path) -> None:
+    def write(number: int) -> None:
+        with ks.SegmentWriter(data_dir / f"orders-{number}") as writer:
+            both.wait(10)
+            writer.append(_batches(3))
+            both.wait(10)
+
+    both = threading.Barrier(3)
+    code = (
+        "import sys, kafkascan as ks;"
+        "writer = ks.SegmentWriter(sys.argv[1]).__enter__(); print('opened', flush=True);"
+        "sys.stdin.read(); writer.close()"
+    )
+    command = [sys.executable, "-c", code, str(data_dir / "orders-2")]
+    with (
+        ThreadPoolExecutor(2) as pool,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        found = [pool.submit(write, number) for number in range(2)]
+        both.wait(10)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "opened\n"
+        both.wait(10)
+        for one in found:
+            one.result()
+        process.communicate("")
+    assert process.returncode == 0
+    names = [name for name in _names(data_dir) if "-" in name]
+    assert names == ["orders-0", "orders-1", "orders-2"]
+
+
+def test_the_lock_is_released_after_an_error(data_dir: Path) -> None:
+    writer = ks.SegmentWriter(data_dir / "orders-0")
+    with pytest.raises(ks.format.BatchTableError):
+        writer.append(_aborting(3))
+    ks.recover(data_dir, write=True)
 
 
 def test_a_file_size_limit_is_an_error(tmp_path: Path) -> None:
