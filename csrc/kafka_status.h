@@ -65,6 +65,8 @@
     X(NEGATIVE_TIMESTAMP, 103, "a timestamp must be -1 or not negative") \
     X(NULL_HEADER_KEY, 104, "the key of a header must not be null") \
     X(HEADERS_NOT_SUPPORTED, 105, "messages of magic 0 and 1 have no headers") \
+    X(OFFSET_OUT_OF_RANGE, 106, "an offset must be between 0 and 2**63 - 2") \
+    X(TIMESTAMP_TOO_LARGE, 107, "a timestamp must not exceed 2**63 - 1") \
     /* 110-119: decisions of salvage */ \
     X(NESTED, 110, "batches inside damage that do not belong to the log")
 

@@ -317,8 +317,10 @@ static inline int64_t ks_size_of(const ks_records *records, int64_t i, int8_t ma
                                              ks_delta(records->offset[i], base_offset)));
 }
 
-/* Checks of a record that do not depend on its batch. */
+/* Checks of a record that do not depend on its batch. The log end offset, which is above the
+ * last offset, has to fit into 63 bits, too. */
 static inline int ks_check_record(const ks_records *records, int64_t i, int8_t magic) {
+    if (records->offset[i] < 0 || records->offset[i] == INT64_MAX) return KS_OFFSET_OUT_OF_RANGE;
     if (i > 0 && records->offset[i] <= records->offset[i - 1]) return KS_OFFSET_NOT_ABOVE;
     if (records->timestamp[i] < -1) return KS_NEGATIVE_TIMESTAMP;
     return ks_check_headers(records, i, magic);

@@ -6,13 +6,13 @@ The results equal Kafka's for all inputs, including values that no correct write
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.layout import (
     BATCH_DTYPE,
     COMPRESSION_MASK,
@@ -25,6 +25,7 @@ from kafkascan.format.layout import (
     TRANSACTIONAL_BIT,
     TimestampType,
 )
+from kafkascan.format.suggestions import suggestion
 
 BatchTable: TypeAlias = "NDArray[np.void]"
 """Array of `BATCH_DTYPE`, shape (n,)."""
@@ -251,7 +252,7 @@ def column(batches: BatchTable, name: str) -> NDArray[Any]:
 
     Raises
     ------
-    ValueError
+    UnknownColumnError
         If there is no such column; the message suggests a similar name.
     """
     require_columns([name])
@@ -259,12 +260,11 @@ def column(batches: BatchTable, name: str) -> NDArray[Any]:
 
 
 def require_columns(names: list[str]) -> None:
-    """Raise `ValueError` if a name is not the name of a column."""
+    """Raise `UnknownColumnError` if a name is not the name of a column."""
     for name in names:
         if name not in COLUMN_NAMES:
-            close = difflib.get_close_matches(name, COLUMN_NAMES, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ValueError(f"there is no batch column {name!r}{hint}")
+            hint = suggestion(name, COLUMN_NAMES)
+            raise UnknownColumnError(f"there is no batch column {name!r}{hint}")
 
 
 # ---- selection -----------------------------------------------------------------------------

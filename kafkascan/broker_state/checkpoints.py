@@ -115,10 +115,14 @@ def write_leader_epochs(path: str | os.PathLike[str], epochs: Iterable[LeaderEpo
 
     Raises
     ------
+    CorruptCheckpointError
+        If Kafka would refuse the file; nothing is written.
     OSError
         If the file cannot be written; an existing file is unchanged.
     """
-    _write(Path(path), leader_epochs_file(epochs))
+    data = leader_epochs_file(epochs)
+    parse_leader_epochs(data, os.fspath(path))
+    _write(Path(path), data)
 
 
 def leader_epochs_file(epochs: Iterable[LeaderEpoch]) -> bytes:
@@ -166,11 +170,15 @@ def write_offset_checkpoint(
 
     Raises
     ------
+    CorruptCheckpointError
+        If Kafka would refuse the file; nothing is written.
     OSError
         If the file cannot be written; an existing file is unchanged.
     """
     lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
-    _write(Path(path), _checkpoint_file(lines))
+    data = _checkpoint_file(lines)
+    parse_offset_checkpoint(data, os.fspath(path))
+    _write(Path(path), data)
 
 
 def _checkpoint_lines(data: bytes, path: str, *, fields: int) -> list[list[str]]:
@@ -251,6 +259,8 @@ def write_partition_metadata(path: str | os.PathLike[str], metadata: PartitionMe
 
     Raises
     ------
+    ValueError
+        If the topic id is not one that Kafka accepts.
     OSError
         If the file cannot be written; an existing file is unchanged.
     """
@@ -258,7 +268,11 @@ def write_partition_metadata(path: str | os.PathLike[str], metadata: PartitionMe
 
 
 def partition_metadata_file(metadata: PartitionMetadata) -> bytes:
-    """Return the bytes of a ``partition.metadata`` file."""
+    """Return the bytes of the file; as `write_partition_metadata`."""
+    if not isinstance(metadata.topic_id, str) or not _is_uuid(metadata.topic_id):
+        raise ValueError(
+            f"{metadata.topic_id!r} is not a topic id: 22 characters of URL-safe base64, not zero"
+        )
     return f"version: {metadata.version}\ntopic_id: {metadata.topic_id}".encode()
 
 

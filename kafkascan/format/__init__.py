@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         SegmentWriterError as SegmentWriterError,
         SourceInUseError as SourceInUseError,
         SourceReadError as SourceReadError,
+        UnknownColumnError as UnknownColumnError,
+        UnknownOptionError as UnknownOptionError,
         UnsupportedCompressionError as UnsupportedCompressionError,
         UnsupportedMagicError as UnsupportedMagicError,
     )
@@ -75,6 +77,8 @@ else:
                 "SegmentWriterError",
                 "SourceInUseError",
                 "SourceReadError",
+                "UnknownColumnError",
+                "UnknownOptionError",
                 "UnsupportedCompressionError",
                 "UnsupportedMagicError",
             ],

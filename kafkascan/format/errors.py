@@ -168,6 +168,14 @@ class RecordInputError(KafkaScanError, ValueError):
         return f"records[{self.record}]: {self._sentence} [{self.symbol}]"
 
 
+class UnknownColumnError(KafkaScanError, ValueError):
+    """A column does not exist; the message suggests one."""
+
+
+class UnknownOptionError(KafkaScanError, TypeError):
+    """An option does not exist; the message suggests one."""
+
+
 class SourceReadError(KafkaScanError, OSError):
     """
     Bytes that existed when the source was opened can no longer be read.

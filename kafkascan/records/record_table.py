@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,9 @@ from kafkascan.batches.columns import (
     timestamp_type,
 )
 from kafkascan.batches.table_exports import TableExports, display_column
+from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.layout import NO_SEQUENCE, TimestampType
+from kafkascan.format.suggestions import suggestion
 from kafkascan.records import arrow_binary
 from kafkascan.records.buffers import Buffers, Gathered, Headers, find_headers
 
@@ -85,7 +86,7 @@ def stored_columns(names: Sequence[str]) -> tuple[str, ...]:
 
     Raises
     ------
-    ValueError
+    UnknownColumnError
         If a column does not exist; the message suggests one.
     """
     if not names:
@@ -95,10 +96,8 @@ def stored_columns(names: Sequence[str]) -> tuple[str, ...]:
         if not isinstance(name, str):
             raise TypeError(f"a column name must be a str, not {type(name).__name__}")
         if name not in RECORD_COLUMN_NAMES and name not in COLUMN_NAMES:
-            known = [*RECORD_COLUMN_NAMES, *COLUMN_NAMES]
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise ValueError(f"there is no record column {name!r}{hint}")
+            hint = suggestion(name, [*RECORD_COLUMN_NAMES, *COLUMN_NAMES])
+            raise UnknownColumnError(f"there is no record column {name!r}{hint}")
         stored += [part for part in _STORED.get(name, ()) if part not in stored]
     return tuple(stored)
 

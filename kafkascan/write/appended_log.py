@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, next_offset, size_in_bytes
 from kafkascan.batches.scan import iter_batches
@@ -14,9 +15,7 @@ from kafkascan.broker_state.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     LeaderEpoch,
-    PartitionMetadata,
     leader_epochs_file,
-    partition_metadata_file,
 )
 from kafkascan.broker_state.leader_epochs import assign_epoch
 from kafkascan.broker_state.producer_snapshots import snapshot_file, transaction_index_entries
@@ -86,7 +85,7 @@ class AppendedLog:
             )
         return count
 
-    def finish(self, topic_id: str | None) -> None:
+    def finish(self, partition_metadata: bytes | None) -> None:
         """Write the files that a broker leaves when it stops."""
         segment = self._segment or self._open_segment(self.next_offset or 0)
         self._finish_segment(segment)
@@ -95,9 +94,8 @@ class AppendedLog:
         # A broker leaves the file empty until it has an epoch.
         epochs = leader_epochs_file(self._epochs) if self._had_epochs else b""
         _write_file(self._folder / LEADER_EPOCH_CHECKPOINT, epochs)
-        if topic_id is not None:
-            data = partition_metadata_file(PartitionMetadata(0, topic_id))
-            _write_file(self._folder / PARTITION_METADATA, data)
+        if partition_metadata is not None:
+            _write_file(self._folder / PARTITION_METADATA, partition_metadata)
 
     def abandon(self) -> None:
         """Close the open file."""
@@ -108,15 +106,12 @@ class AppendedLog:
     # ---- batches -------------------------------------------------------------------------
 
     def _require_appendable(self, source: Source, rows: BatchTable) -> None:
-        ends = next_offset(rows)
-        before = np.concatenate([[-1 if self.next_offset is None else self.next_offset], ends[:-1]])
-        wrong = np.flatnonzero((rows["base_offset"] < before) | (rows["last_offset_delta"] < 0))
-        if len(wrong):
-            row = int(wrong[0])
-            raise BatchTableError(source.path, row, STATUS["OFFSETS_NOT_ASCENDING"])
-        large = np.flatnonzero(size_in_bytes(rows) > self._limits.segment_bytes)
-        if len(large):
-            raise BatchTableError(source.path, int(large[0]), STATUS["RECORD_TOO_LARGE"])
+        first, ends = rows["base_offset"], next_offset(rows)
+        _refuse(source, (first < 0) | (ends < 0), "OFFSET_OUT_OF_RANGE")
+        before = np.concatenate([[self.next_offset or 0], ends[:-1]])
+        is_wrong = (first < before) | (rows["last_offset_delta"] < 0)
+        _refuse(source, is_wrong, "OFFSETS_NOT_ASCENDING")
+        _refuse(source, size_in_bytes(rows) > self._limits.segment_bytes, "RECORD_TOO_LARGE")
         if self._verify and not (sound := verify_crcs(source, rows)).all():
             row = int(np.flatnonzero(~sound)[0])
             raise record_error("CHECKSUM_MISMATCH", source.path, rows[row])
@@ -178,6 +173,12 @@ class AppendedLog:
 
     def _take_snapshot(self, offset: int | None) -> None:
         _write_file(self._folder / f"{offset:020}.snapshot", snapshot_file(self._state.entries()))
+
+
+def _refuse(source: Source, is_wrong: NDArray[np.bool_], symbol: str) -> None:
+    """Raise an error about the first wrong row."""
+    for row in np.flatnonzero(is_wrong)[:1].tolist():
+        raise BatchTableError(source.path, row, STATUS[symbol])
 
 
 def _write_file(path: Path, data: bytes) -> None:

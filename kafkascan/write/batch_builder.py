@@ -21,10 +21,11 @@ from kafkascan.format.layout import (
 )
 from kafkascan.records.control import ControlRecordType, encode_control_record
 from kafkascan.write.batch_encoder import BatchPlan, encode_batches, measure_batches
-from kafkascan.write.batch_planning import BatchFields
+from kafkascan.write.batch_planning import BatchFields, require_number
 from kafkascan.write.record_columns import columns_of
 
 _MAX_INT = 2**31 - 1
+_MAX_LONG = 2**63 - 1
 # As Kafka, expect output that is larger than estimated by this factor.
 _ESTIMATION_FACTOR = np.float32(1.05)
 
@@ -110,6 +111,7 @@ class BatchBuilder:
             partition_leader_epoch=partition_leader_epoch,
             delete_horizon_ms=delete_horizon_ms,
         )
+        require_number("base_offset", base_offset, 64, least=0)
         self.base_offset = base_offset
         self.write_limit = write_limit
         self.estimated_compression_ratio = estimated_compression_ratio
@@ -232,9 +234,10 @@ class BatchBuilder:
         Raises
         ------
         RecordInputError
-            If the record cannot be written: the offset does not exceed the last one or is 2**31
-            away from the base offset, the timestamp is below -1, a header key is null, the
-            batch would exceed 2**31 - 1 bytes, or a record of magic 0 or 1 has headers.
+            If the record cannot be written: the offset does not exceed the last one, is out of
+            range or 2**31 away from the base offset, the timestamp is below -1 or exceeds
+            2**63 - 1, a header key is null, the batch would exceed 2**31 - 1 bytes, or a record
+            of magic 0 or 1 has headers.
         ValueError
             If the batch is a control batch, or is built already.
         """
@@ -329,12 +332,19 @@ class BatchBuilder:
     ) -> None:
         if self._last_offset is not None and offset <= self._last_offset:
             raise self._refused("OFFSET_NOT_ABOVE")
+        self._require_offset(offset)
         if timestamp < NO_TIMESTAMP:
             raise self._refused("NEGATIVE_TIMESTAMP")
+        if timestamp > _MAX_LONG:
+            raise self._refused("TIMESTAMP_TOO_LARGE")
         if self._fields.magic < 2 and headers:
             raise self._refused("HEADERS_NOT_SUPPORTED")
         if any(key is None for key, _ in headers):
             raise self._refused("NULL_HEADER_KEY")
+
+    def _require_offset(self, offset: int) -> None:
+        if not 0 <= offset < _MAX_LONG:
+            raise self._refused("OFFSET_OUT_OF_RANGE")
         if not -_MAX_INT <= offset - self.base_offset <= _MAX_INT:
             raise self._refused("OFFSET_DELTA_TOO_LARGE")
 
@@ -356,9 +366,19 @@ class BatchBuilder:
         )
 
     def override_last_offset(self, offset: int) -> None:
-        """Set a last offset that differs from the last record's, as compaction does."""
+        """
+        Set a last offset that differs from the last record's, as compaction does.
+
+        Raises
+        ------
+        RecordInputError
+            If the offset is out of range, or 2**31 away from the base offset.
+        ValueError
+            If the batch is already built.
+        """
         if self._built is not None:
             raise ValueError("the batch is already built")
+        self._require_offset(offset)
         self._last_offset = offset
 
     # ---- build ---------------------------------------------------------------------------

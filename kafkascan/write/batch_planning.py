@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields as dataclass_fields
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import record_columns as _core
 from kafkascan.batches.columns import BatchTable
-from kafkascan.format.errors import STATUS, RecordInputError
+from kafkascan.format.errors import STATUS, RecordInputError, UnknownOptionError
 from kafkascan.format.layout import (
     BATCH_DTYPE,
     CONTROL_BIT,
@@ -26,9 +26,10 @@ from kafkascan.format.layout import (
     CompressionType,
     TimestampType,
 )
+from kafkascan.format.suggestions import suggestion
 from kafkascan.records.compression import compression
 from kafkascan.write.batch_encoder import BatchPlan, encode_batches, iter_encoded_batches
-from kafkascan.write.record_columns import RecordColumns, RecordInput, record_columns
+from kafkascan.write.record_columns import COLUMNS, RecordColumns, RecordInput, record_columns
 
 DEFAULT_BATCH_SIZE = 16384
 """Kafka's ``batch.size`` of producers, in bytes."""
@@ -36,7 +37,7 @@ DEFAULT_BATCH_SIZE = 16384
 _MAX_INT = 2**31 - 1
 _BITS = {
     "log_append_time": 64, "producer_id": 64, "producer_epoch": 16, "base_sequence": 32,
-    "partition_leader_epoch": 32, "delete_horizon_ms": 64,
+    "partition_leader_epoch": 32,
 }  # fmt: skip
 
 
@@ -79,18 +80,17 @@ class BatchFields:
 
     def __post_init__(self) -> None:
         if self.magic not in (0, 1, 2):
-            raise ValueError(f"magic must be 0, 1 or 2, not {self.magic}")
+            raise ValueError(f"magic must be 0, 1 or 2, not {self.magic!r}")
         self._require_magic()
         for name, bits in _BITS.items():
-            if (value := getattr(self, name)) is not None and value >> (bits - 1) not in (0, -1):
-                raise ValueError(f"{name} has {bits} bits, too few for {value}")
+            require_number(name, getattr(self, name), bits)
         how = compression(self.compression_type, self.compression_level, magic=self.magic)
         object.__setattr__(self, "compression_type", how.codec)
         object.__setattr__(self, "timestamp_type", TimestampType(self.timestamp_type))
         if self.timestamp_type == TimestampType.NO_TIMESTAMP_TYPE and self.magic > 0:
             raise ValueError(f"magic {self.magic} needs a timestamp_type")
-        if self.delete_horizon_ms is not None and self.delete_horizon_ms < 0:
-            raise ValueError("delete_horizon_ms must not be negative")
+        if self.delete_horizon_ms is not None:
+            require_number("delete_horizon_ms", self.delete_horizon_ms, 64, least=0)
 
     def _require_magic(self) -> None:
         if self.magic == 2:
@@ -180,11 +180,31 @@ class BatchFields:
         return (self.base_sequence + first) & _MAX_INT
 
 
+def require_number(name: str, value: Any, bits: int, *, least: int = -1) -> None:
+    """Raise an error if a header field cannot have a value; -1 usually means that it has none."""
+    if not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
+    if value >> (bits - 1) not in (0, -1):
+        raise ValueError(f"{name} has {bits} bits, too few for {value}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, not {value}")
+
+
+def batch_fields(options: dict[str, Any]) -> BatchFields:
+    """Return the header fields that options name; raise `UnknownOptionError` for other names."""
+    known = [field.name for field in dataclass_fields(BatchFields)]
+    for name in options:
+        if name not in known:
+            hint = suggestion(name, [*known, *COLUMNS, "batch_size", "max_records"])
+            raise UnknownOptionError(f"there is no option {name!r}{hint}")
+    return BatchFields(**options)
+
+
 def build_batches(
     records: RecordInput = None,
     /,
     *,
-    offset: Any = 0,
+    offset: Any = None,
     timestamp: Any = None,
     key: Any = None,
     value: Any = None,
@@ -200,10 +220,13 @@ def build_batches(
     ----------
     records : RecordTable, mapping or Arrow table, optional
         The columns ``offset``, ``timestamp``, ``key``, ``value`` and ``headers``, or some of
-        them. Keys and values of a `RecordTable` are not copied before they are encoded.
-    offset : int or integers of shape (n,), default 0
-        An int is the offset of the first record; the others are consecutive. Offsets must
-        increase.
+        them. Keys and values of a `RecordTable` are not copied before they are encoded. Other
+        columns that kafkascan's readers or Spark's Kafka source return (such as ``topic`` or
+        ``producer_id``), and a pandas index, are ignored; a column of another name is an error.
+    offset : int or integers of shape (n,), optional
+        An int is the offset of the first record; the others are consecutive. Replaces the
+        offsets of `records`; by default those, or consecutive ones from 0 on. Offsets must
+        increase, from 0 on, to at most 2**63 - 2.
     timestamp : int or integers, datetime64 or Arrow timestamps of shape (n,), optional
         Milliseconds since the epoch; -1 (the default), NaT or null for no timestamp.
     key, value : items of shape (n,), optional
@@ -233,8 +256,11 @@ def build_batches(
     Raises
     ------
     RecordInputError
-        If a record cannot be written: offsets do not increase, a timestamp is below -1, a header
-        key is null, the record is too large, or a record of magic 0 or 1 has headers.
+        If a record cannot be written: offsets do not increase or are out of range, a timestamp is
+        below -1, a header key is null, the record is too large, or a record of magic 0 or 1 has
+        headers.
+    UnknownColumnError, UnknownOptionError
+        If there is no such column or option; the message suggests one.
     TypeError, ValueError
         If a column has a wrong type, columns differ in length, or fields contradict each other,
         such as magic 1 and Zstandard, transactions or control records.
@@ -244,7 +270,7 @@ def build_batches(
     The result is byte for byte that of ``MemoryRecordsBuilder`` for the same batches. For
     compressed batches this depends on the codec libraries; see docs/format.md.
     """
-    what = BatchFields(**fields)
+    what = batch_fields(fields)
     columns = record_columns(records, offset, timestamp, key, value, headers)
     return encode_batches(plan_batches(columns, what, batch_size, max_records)).data
 
@@ -253,7 +279,7 @@ def iter_built_batches(
     records: RecordInput = None,
     /,
     *,
-    offset: Any = 0,
+    offset: Any = None,
     timestamp: Any = None,
     key: Any = None,
     value: Any = None,
@@ -279,7 +305,7 @@ def iter_built_batches(
     ------
     As `build_batches`.
     """
-    what = BatchFields(**fields)
+    what = batch_fields(fields)
     columns = record_columns(records, offset, timestamp, key, value, headers)
     return iter_encoded_batches(plan_batches(columns, what, batch_size, max_records))
 
@@ -307,6 +333,8 @@ def plan_batches(
     fields.require_producer()
     if max_records is not None and max_records < 1:
         raise ValueError("max_records must be positive")
+    if batch_size < 0:
+        raise ValueError(f"batch_size must not be negative: {batch_size}")
     is_message = fields.magic < 2 and not fields.is_compressed
     limit = 1 if is_message else min(max_records or _MAX_INT, _MAX_INT)
     starts, sizes = np.empty(len(records) + 1, np.int64), np.empty(len(records), np.int64)

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import record_columns as _core
 from kafkascan.batches.arrow import require_pyarrow
+from kafkascan.batches.columns import COLUMN_NAMES
+from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.layout import NO_TIMESTAMP
+from kafkascan.format.suggestions import suggestion
 from kafkascan.records.buffers import Buffers
-from kafkascan.records.record_table import RecordTable
+from kafkascan.records.record_table import RECORD_COLUMN_NAMES, RecordTable
 from kafkascan.write.byte_columns import Items, items_of_array, items_of_objects, join_items
 from kafkascan.write.byte_columns_arrow import as_arrow, chunks_of, items_of_arrow
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+# Columns of the tables that readers return, of kafkascan and of Spark's Kafka source. They describe
+# where a record was stored, not what to write.
+_IGNORED_COLUMNS = frozenset(
+    (*RECORD_COLUMN_NAMES, *COLUMN_NAMES, "topic", "partition", "segment", "timestampType")
+)
 
 
 class ArrowTable(Protocol):
@@ -103,26 +115,33 @@ def _pair(items: Items | None) -> tuple[NDArray[np.uintp], NDArray[np.int32]] | 
     return None if items is None else (items.addresses, items.sizes)
 
 
-def columns_of_table(table: RecordTable) -> RecordColumns:
+def columns_of_table(table: RecordTable, offset: Any = None) -> RecordColumns:
     """
     Return the columns of a record table, without copying keys, values and headers.
 
     Parameters
     ----------
     table : RecordTable
-        With the column ``offset``. Keys, values and headers that were not read are null,
-        timestamps are -1.
+        Keys, values and headers that were not read are null, timestamps are -1.
+    offset : int or integers, optional
+        See `build_batches`; by default the column of the table.
+
+    Raises
+    ------
+    ValueError
+        If there are no offsets.
     """
-    if "offset" not in table.columns:
-        raise ValueError("the table does not have the column 'offset'")
     count = len(table)
+    offsets = table.columns.get("offset") if offset is None else _offsets(offset, count)
+    if offsets is None:
+        raise ValueError("the table does not have the column 'offset'; read it, or give offset=")
     timestamp = table.columns.get("timestamp")
     key, value = (
         Items(*table.addresses(name), table) if f"{name}_position" in table.columns else None
         for name in ("key", "value")
     )
     return RecordColumns(
-        table.columns["offset"],
+        offsets,
         np.full(count, NO_TIMESTAMP, np.int64) if timestamp is None else timestamp,
         key,
         value,
@@ -140,7 +159,7 @@ def _headers_of_table(table: RecordTable) -> HeaderItems | None:
 
 def record_columns(
     records: RecordInput = None,
-    offset: Any = 0,
+    offset: Any = None,
     timestamp: Any = None,
     key: Any = None,
     value: Any = None,
@@ -151,6 +170,8 @@ def record_columns(
 
     Raises
     ------
+    UnknownColumnError
+        If the table or mapping has a column that is neither written nor one of a reader's.
     TypeError, ValueError
         If a column has a type or values that it cannot have, or columns differ in length.
     """
@@ -159,20 +180,42 @@ def record_columns(
     if any(column is not None for column in (timestamp, key, value, headers)):
         raise ValueError("records must be given as a table or as columns, not both")
     if isinstance(records, RecordTable):
-        return columns_of_table(records)
-    if not isinstance(records, Mapping):
-        table = require_pyarrow().table(records)
-        return columns_of(**{name: table[name] for name in COLUMNS if name in table.column_names})
-    unknown = [name for name in records if name not in COLUMNS]
-    if unknown:
-        raise ValueError(
-            f"there is no record column {unknown[0]!r}; the columns are {', '.join(COLUMNS)}"
-        )
-    return columns_of(**records)
+        return columns_of_table(records, offset)
+    columns = _columns_by_name(records)
+    return columns_of(**columns if offset is None else columns | {"offset": offset})
+
+
+def _columns_by_name(table: Mapping[str, Any] | ArrowTable) -> dict[str, Any]:
+    """Return the columns to write of a mapping, or of an Arrow table."""
+    if isinstance(table, Mapping):
+        names, index_names, columns = list(table), set(), table
+    else:
+        columns = _arrow_table(table)
+        names, index_names = columns.column_names, _pandas_index(columns.schema)
+    for name in names:
+        if name not in _IGNORED_COLUMNS and name not in index_names:
+            hint = suggestion(str(name), COLUMNS)
+            raise UnknownColumnError(
+                f"there is no record column {name!r}{hint}; the columns are {', '.join(COLUMNS)}"
+            )
+    return {name: columns[name] for name in COLUMNS if name in names}
+
+
+def _arrow_table(table: ArrowTable) -> pa.Table:
+    pa, pandas = require_pyarrow(), sys.modules.get("pandas")
+    if pandas is not None and isinstance(table, pandas.DataFrame):
+        return pa.Table.from_pandas(table, preserve_index=True)  # it may hold the offsets
+    return pa.table(table)
+
+
+def _pandas_index(schema: pa.Schema) -> set[str]:
+    """Return the columns that hold the index of a pandas table, which may be unnamed."""
+    metadata = schema.pandas_metadata or {}
+    return {name for name in metadata.get("index_columns", ()) if isinstance(name, str)}
 
 
 def columns_of(
-    offset: Any = 0,
+    offset: Any = None,
     timestamp: Any = None,
     key: Any = None,
     value: Any = None,
@@ -180,22 +223,31 @@ def columns_of(
 ) -> RecordColumns:
     """Return the columns of a caller as `RecordColumns`; see `record_columns`."""
     keys, values, pairs = _items(key), _items(value), _headers(headers)
-    offsets, times = _numbers(offset, "offset"), _times(timestamp)
+    numbers, times = _numbers(0 if offset is None else offset, "offset"), _times(timestamp)
     count = _common_count(
-        offset=len(offsets) if offsets.ndim else None,
+        offset=len(numbers) if numbers.ndim else None,
         timestamp=len(times) if times.ndim else None,
         key=None if keys is None else len(keys),
         value=None if values is None else len(values),
         headers=None if pairs is None else len(pairs),
     )
-    # Past 2**63 - 1 the sum wraps to negative offsets, which are refused: they do not increase.
     return RecordColumns(
-        offsets if offsets.ndim else np.arange(count, dtype=np.int64) + offsets,
+        _offsets(numbers, count),
         times if times.ndim else np.full(count, times, np.int64),
         keys,
         values,
         pairs,
     )
+
+
+def _offsets(offset: Any, count: int) -> NDArray[np.int64]:
+    """Return the offsets of records: those given, or consecutive ones from the given one on."""
+    numbers = _numbers(offset, "offset")
+    if numbers.ndim:
+        _common_count(offset=len(numbers), records=count)
+        return numbers
+    # Past 2**63 - 1 the sum wraps to negative offsets, which are refused later.
+    return np.arange(count, dtype=np.int64) + numbers
 
 
 def _common_count(**counts: int | None) -> int:
@@ -218,6 +270,8 @@ def _numbers(column: Any, name: str) -> NDArray[np.int64]:
             raise ValueError(f"{name} contains nulls")
         column = arrow.to_numpy()
     values = np.asarray(column)
+    if values.dtype.kind == "O" and all(isinstance(one, int) for one in values.flat):
+        raise ValueError(f"{name} does not fit into 64 bits")
     if values.ndim > 1 or values.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, not {values.dtype} of shape {values.shape}")
     if values.dtype.kind == "u" and values.size and int(values.max()) > 2**63 - 1:
@@ -309,6 +363,8 @@ def _headers_of_chunk(chunk: Any) -> HeaderItems:
     if pa.types.is_map(chunk.type):
         chunk = chunk.cast(pa.list_(pa.struct([chunk.type.key_field, chunk.type.item_field])))
     is_list = pa.types.is_list(chunk.type) or pa.types.is_large_list(chunk.type)
+    if is_list and pa.types.is_null(chunk.type.value_type) and not len(chunk.flatten()):
+        return _headers_of_chunk(pa.nulls(len(chunk)))  # as pandas exports empty lists
     if not is_list or not pa.types.is_struct(chunk.type.value_type):
         raise TypeError(f"headers must be lists of structs, not {chunk.type}")
     if chunk.type.value_type.num_fields != 2:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kafkascan.broker_state.checkpoints import PartitionMetadata, partition_metadata_file
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.format.errors import SegmentWriterError
 from kafkascan.io.atomic_files import adopt_folder
@@ -17,6 +18,7 @@ from kafkascan.io.staged_folders import StagedFolder, stage_folder
 from kafkascan.logs.data_dir_lock import data_dirs_of, locked
 from kafkascan.write.appended_log import AppendedLog
 from kafkascan.write.appended_segment import SegmentLimits
+from kafkascan.write.batch_planning import require_number
 
 DEFAULT_SEGMENT_BYTES = 1 << 30
 """Kafka's ``segment.bytes``."""
@@ -71,7 +73,7 @@ class SegmentWriter:
     Raises
     ------
     ValueError
-        If a limit is out of range.
+        If a limit, the base offset or the topic id is out of range.
     FileExistsError, LogDirInUseError
         At the begin of the ``with`` block, or of the first call. See `append`.
     """
@@ -91,9 +93,12 @@ class SegmentWriter:
         ignore_lock: bool = False,
     ) -> None:
         self.partition_dir = Path(os.path.abspath(partition_dir))
+        require_number("base_offset", base_offset or 0, 64, least=0)
         self._base_offset = base_offset
         self._limits = SegmentLimits(segment_bytes, segment_ms, interval_bytes, max_index_bytes)
-        self._topic_id = topic_id
+        self._metadata = (
+            None if topic_id is None else partition_metadata_file(PartitionMetadata(0, topic_id))
+        )
         self._verify = verify
         self._ignore_lock = ignore_lock
         self._locks = contextlib.ExitStack()
@@ -131,7 +136,7 @@ class SegmentWriter:
         CorruptBatchError, InvalidRecordError
             If a batch is invalid, a checksum is wrong, or Kafka would reject a marker.
         BatchTableError
-            If offsets do not increase, or a batch is larger than a segment.
+            If offsets do not increase or are out of range, or a batch is larger than a segment.
         FileExistsError
             If `partition_dir` is not an empty folder.
         LogDirInUseError
@@ -162,7 +167,7 @@ class SegmentWriter:
         if self._is_closed and self._failure is None:
             return
         with self._discarding_after_errors() as (log, staged):
-            log.finish(self._topic_id)
+            log.finish(self._metadata)
             adopt_folder(staged.path, like=staged.target.parent)
             staged.publish()
             self._staged = None

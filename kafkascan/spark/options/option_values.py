@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
-from kafkascan.spark.options.view_schemas import closest
+from kafkascan.format.suggestions import suggestion
 
 TopicPartition: TypeAlias = tuple[str, int]
 Offsets: TypeAlias = "Literal['earliest', 'latest'] | dict[TopicPartition, int]"
@@ -63,7 +63,7 @@ def parse_choice(*known: str) -> Callable[[Any], str]:
         for one in known:
             if str(value).lower() == one.lower():
                 return one
-        raise ValueError(f"expected one of {', '.join(known)}{closest(str(value), known)}")
+        raise ValueError(f"expected one of {', '.join(known)}{suggestion(str(value), known)}")
 
     return parse
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from kafkascan.format.suggestions import suggestion
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.spark.options.option_values import (
     Offsets,
@@ -25,7 +26,6 @@ from kafkascan.spark.options.option_values import (
 from kafkascan.spark.options.view_schemas import (
     VIEW_NAMES,
     Column,
-    closest,
     default_columns,
     find_columns,
 )
@@ -114,7 +114,7 @@ class Options:
         for name, value in given.items():
             known = _BY_LOWER_NAME.get(name.lower())
             if known is None:
-                hint = closest(name, _BY_LOWER_NAME_SHOWN.values())
+                hint = suggestion(name, _BY_LOWER_NAME_SHOWN.values())
                 raise ValueError(f"kafkascan has no option {name!r}{hint}")
             field, parse = known
             if value is None:

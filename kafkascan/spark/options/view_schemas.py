@@ -6,12 +6,12 @@ an error of the JVM. They are declared here, because this module does not import
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkascan.batches.arrow import require_pyarrow
+from kafkascan.format.suggestions import suggestion
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -174,13 +174,6 @@ VIEWS: dict[str, tuple[Column, ...]] = dict(
 )
 
 
-def closest(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion of the most similar known name, or an empty string."""
-    lowered = {one.lower(): one for one in known}
-    found = difflib.get_close_matches(name.lower(), lowered, n=1)
-    return f"; did you mean {lowered[found[0]]!r}?" if found else ""
-
-
 def find_columns(view: str, names: Sequence[str]) -> tuple[Column, ...]:
     """
     Return columns of a view by name. Case is ignored, as in Spark.
@@ -195,7 +188,7 @@ def find_columns(view: str, names: Sequence[str]) -> tuple[Column, ...]:
     for name in names:
         column = known.get(name.lower())
         if column is None:
-            hint = closest(name, [column.name for column in VIEWS[view]])
+            hint = suggestion(name, [column.name for column in VIEWS[view]])
             raise ValueError(f"the view {view!r} has no column {name!r}{hint}")
         if column in found:
             raise ValueError(f"the column {column.name!r} is named twice")

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.spark.options.view_schemas import closest
+from kafkascan.format.suggestions import suggestion
 
 # Names in conditions, and the columns of the batch table.
 BATCH_NAMES = {
@@ -159,7 +159,7 @@ def _check_comparison(node: ast.Compare) -> None:
 
 def _require_name(node: ast.Name) -> str:
     if node.id.lower() not in _KNOWN:
-        hint = closest(node.id, _KNOWN.values())
+        hint = suggestion(node.id, _KNOWN.values())
         raise ValueError(f"where: there is no batch column {node.id!r}{hint}")
     return _KNOWN[node.id.lower()]
 

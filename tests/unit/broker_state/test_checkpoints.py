@@ -63,6 +63,19 @@ def test_contents() -> None:
     assert len(metadata.topic_id) == 22
 
 
+def test_what_kafka_would_refuse_is_not_written(tmp_path: Path) -> None:
+    state, path = ks.broker_state, tmp_path / "file"
+    for write, content in (
+        (state.write_leader_epochs, [state.LeaderEpoch(2**31, 0)]),
+        (state.write_offset_checkpoint, {("two words", 0): 5}),
+        (state.write_offset_checkpoint, {("t", 0): 2**63}),
+        (state.write_partition_metadata, state.PartitionMetadata(0, "orders")),
+    ):
+        with pytest.raises(ValueError, match=r"BAD_CHECKPOINT|not a topic id"):
+            write(path, content)
+        assert not path.exists()
+
+
 def test_meta_properties(tmp_path: Path) -> None:
     properties = ks.broker_state.read_meta_properties(DATA / "meta.properties")
     assert properties["node.id"] == "1"

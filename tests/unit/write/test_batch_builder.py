@@ -210,6 +210,10 @@ def test_the_estimated_size_uses_the_compression_ratio() -> None:
         (lambda b: b.append(-2, b"k", b"v"), "NEGATIVE_TIMESTAMP"),
         (lambda b: b.append(T0, b"k", b"v", [(None, b"")]), "NULL_HEADER_KEY"),
         (lambda b: b.append(T0, b"k", b"v", offset=7 + 2**31), "OFFSET_DELTA_TOO_LARGE"),
+        (lambda b: b.append(T0, b"k", b"v", offset=2**63), "OFFSET_OUT_OF_RANGE"),
+        (lambda b: b.append(2**63, b"k", b"v"), "TIMESTAMP_TOO_LARGE"),
+        (lambda b: b.override_last_offset(2**40), "OFFSET_DELTA_TOO_LARGE"),
+        (lambda b: b.override_last_offset(-1), "OFFSET_OUT_OF_RANGE"),
     ],
 )
 def test_invalid_records_are_refused(append: Any, symbol: str) -> None:
@@ -220,6 +224,19 @@ def test_invalid_records_are_refused(append: Any, symbol: str) -> None:
     assert (caught.value.record, caught.value.symbol) == (1, symbol)
     assert builder.append(T0, None, None) == 8
     assert len(ks.read_records(builder.build())) == 2
+
+
+def test_the_highest_offset_leaves_room_for_the_log_end() -> None:
+    builder = ks.BatchBuilder(base_offset=2**63 - 2)
+    assert builder.append(T0, None, None) == 2**63 - 2
+    with pytest.raises(ks.format.RecordInputError, match="OFFSET_OUT_OF_RANGE"):
+        builder.append(T0, None, None)
+
+
+def test_a_field_must_be_an_int() -> None:
+    for options in ({"producer_id": 1.5}, {"base_offset": "7"}):
+        with pytest.raises(TypeError, match="must be an int"):
+            ks.BatchBuilder(**options)
 
 
 def test_headers_are_refused_below_magic_2() -> None:
@@ -236,7 +253,14 @@ def test_headers_are_refused_below_magic_2() -> None:
         ({"magic": 0, "delete_horizon_ms": 5}, "does not support delete horizons"),
         ({"magic": 1, "compression_type": "zstd"}, "does not support zstd"),
         ({"timestamp_type": -1}, "needs a timestamp_type"),
-        ({"delete_horizon_ms": -5}, "must not be negative"),
+        ({"delete_horizon_ms": -5}, "at least 0"),
+        ({"base_offset": -10}, "at least 0"),
+        ({"base_offset": 2**63}, "64 bits"),
+        ({"producer_id": -2}, "at least -1"),
+        ({"producer_epoch": -2}, "at least -1"),
+        ({"base_sequence": -2}, "at least -1"),
+        ({"partition_leader_epoch": -2}, "at least -1"),
+        ({"log_append_time": -2}, "at least -1"),
     ],
 )
 def test_contradicting_fields_are_refused(options: dict[str, Any], why: str) -> None:

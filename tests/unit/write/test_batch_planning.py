@@ -179,6 +179,8 @@ def test_no_records_give_no_batches() -> None:
     ("columns", "symbol", "record"),
     [
         ({"offset": [1, 2, 2]}, "OFFSET_NOT_ABOVE", 2),
+        ({"offset": [-1, 2]}, "OFFSET_OUT_OF_RANGE", 0),
+        ({"offset": [1, 2**63 - 1]}, "OFFSET_OUT_OF_RANGE", 1),
         ({"timestamp": [1, -5]}, "NEGATIVE_TIMESTAMP", 1),
         ({"headers": [[], [(None, b"")]]}, "NULL_HEADER_KEY", 1),
     ],
@@ -210,6 +212,8 @@ def test_headers_are_refused_below_magic_2() -> None:
         ({"offset": [1.5]}, TypeError),
         ({"offset": pa.array([1, None])}, ValueError),
         ({"offset": np.array([2**63], np.uint64)}, ValueError),
+        ({"offset": [2**64]}, ValueError),
+        ({"timestamp": [2**64]}, ValueError),
         ({"timestamp": ["now"]}, TypeError),
         ({"timestamp": pa.array(["now"])}, TypeError),
         ({"headers": pa.array([[1]])}, TypeError),
@@ -226,8 +230,50 @@ def test_a_table_and_columns_are_refused_together() -> None:
         ks.build_batches({"value": [b""]}, value=[b""])
     with pytest.raises(ValueError, match="max_records"):
         ks.build_batches(value=[b""], max_records=0)
-    with pytest.raises(TypeError, match="colour"):
-        ks.build_batches(value=[b""], colour="red")
+    with pytest.raises(ValueError, match="batch_size"):
+        ks.build_batches(value=[b""], batch_size=-1)
+
+
+@pytest.mark.parametrize("build", [ks.build_batches, ks.iter_built_batches])
+def test_unknown_names_are_refused_with_a_suggestion(build: Any) -> None:
+    for records in (pa.table({"valeu": [b"v"]}), {"valeu": [b"v"]}):
+        with pytest.raises(ks.format.UnknownColumnError, match="did you mean 'value'"):
+            build(records)
+    with pytest.raises(ks.format.UnknownOptionError, match="did you mean 'compression_type'"):
+        build(value=[b""], compresion_type="zstd")
+    with pytest.raises(ks.format.UnknownOptionError, match="did you mean 'value'"):
+        build(valeu=[b""])
+
+
+def test_columns_of_readers_are_ignored() -> None:
+    data = ks.build_batches(value=VALUES, producer_id=7, producer_epoch=0, base_sequence=0)
+    names = [*ks.records.RECORD_COLUMN_NAMES, *ks.batches.COLUMN_NAMES]
+    table = ks.read_records(data, columns=names).to_arrow()
+    for name in ("topic", "partition", "segment", "timestampType"):
+        table = table.append_column(name, pa.array([0] * len(VALUES)))
+    assert ks.build_batches(table) == ks.build_batches(ks.read_records(data))
+
+
+def test_the_index_of_pandas_is_ignored() -> None:
+    frame = ks.read_records(ks.build_batches(value=VALUES)).to_pandas()
+    selected = frame[frame["value"].notna()]
+    assert _values(ks.build_batches(selected)) == [value for value in VALUES if value is not None]
+    by_offset = frame.set_index("offset").iloc[2:]
+    assert ks.read_records(ks.build_batches(by_offset))["offset"].tolist() == [2, 3, 4]
+
+
+@pytest.mark.parametrize("has_offsets", [False, True])
+def test_offsets_can_be_given_with_a_table(*, has_offsets: bool) -> None:
+    columns: dict[str, Any] = {"value": VALUES[:2]} | ({"offset": [7, 9]} if has_offsets else {})
+    read = ["offset", "value"] if has_offsets else ["value"]
+    record_table = ks.read_records(ks.build_batches(columns), columns=read)
+    for table in (columns, pa.table(columns), record_table):
+        for offset, expected in ((5000, [5000, 5001]), ([3, 8], [3, 8])):
+            data = ks.build_batches(table, offset=offset)
+            assert ks.read_records(data)["offset"].tolist() == expected
+            assert _values(data) == VALUES[:2]
+        with pytest.raises(ValueError, match="differ in length"):
+            ks.build_batches(table, offset=[1, 2, 3])
 
 
 @pytest.mark.parametrize(
@@ -300,14 +346,14 @@ def test_fields_have_the_bits_of_the_format(name: str, bits: int) -> None:
 
 
 def test_offsets_do_not_wrap() -> None:
-    last = 2**63 - 1
-    one = ks.build_batches(offset=last, value=[b"v"])
-    assert ks.read_records(one)["offset"].tolist() == [last]
+    highest = 2**63 - 2  # the log end offset is one higher
+    one = ks.build_batches(offset=highest, value=[b"v"])
+    assert ks.read_records(one)["offset"].tolist() == [highest]
     for build in (ks.build_batches, ks.iter_built_batches):
         with pytest.raises(ks.format.RecordInputError) as refused:
-            build(offset=last - 1, value=[b"v"] * 5)
-        assert refused.value.record == 2
-        assert refused.value.symbol == "OFFSET_NOT_ABOVE"
+            build(offset=highest, value=[b"v"] * 5)
+        assert refused.value.record == 1
+        assert refused.value.symbol == "OFFSET_OUT_OF_RANGE"
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -17,6 +17,7 @@ import pytest
 import kafkascan as ks
 from tests.support.broker_lock import broker_in
 from tests.support.random_logs import random_log
+from tests.support.segments import Rig
 
 T0 = 1_714_000_000_000
 
@@ -173,6 +174,31 @@ def test_a_closed_writer_refuses_batches(tmp_path: Path) -> None:
 def test_limits_out_of_range(options: dict[str, int], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"limits|indexes"):
         ks.SegmentWriter(tmp_path / "t-0", **options)
+    assert _names(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"base_offset": -10}, "base_offset"),
+        ({"base_offset": 2**63}, "base_offset"),
+        ({"topic_id": "orders"}, "not a topic id"),
+        ({"topic_id": "A" * 22}, "not a topic id"),  # the zero UUID
+        ({"topic_id": "a2Fma2FzY2FuLW9yYWNsZQ\nx: y"}, "not a topic id"),
+        ({"topic_id": 7}, "not a topic id"),
+    ],
+)
+def test_invalid_arguments_write_nothing(options: dict[str, Any], why: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=why):
+        ks.SegmentWriter(tmp_path / "t-0", **options)
+    assert _names(tmp_path) == []
+
+
+@pytest.mark.parametrize("offset", [-1, -(2**63), 2**63 - 1])
+def test_offsets_out_of_range_are_refused(offset: int, tmp_path: Path) -> None:
+    data = Rig().batch(base_offset=offset, last_offset_delta=0).log
+    with pytest.raises(ks.format.BatchTableError, match="OFFSET_OUT_OF_RANGE"):
+        _write(tmp_path / "orders-0", data)
     assert _names(tmp_path) == []
 
 
