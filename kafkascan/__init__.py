@@ -139,6 +139,8 @@ if TYPE_CHECKING:
         convert_log as convert_log,
         restamp_log as restamp_log,
         scrub_log as scrub_log,
+    )
+    from kafkascan.rewrite.record_filters import (
         without_keys as without_keys,
     )
     from kafkascan.rewrite.restamping import (
@@ -226,7 +228,8 @@ else:
             "report.page": ["build_report"],
             "rewrite.conversion": ["convert_records"],
             "rewrite.filtering": ["filter_records"],
-            "rewrite.log_rewrites": ["convert_log", "restamp_log", "scrub_log", "without_keys"],
+            "rewrite.log_rewrites": ["convert_log", "restamp_log", "scrub_log"],
+            "rewrite.record_filters": ["without_keys"],
             "rewrite.restamping": ["restamp"],
             "write.batch_builder": ["BatchBuilder"],
             "write.batch_planning": ["build_batches", "iter_built_batches"],

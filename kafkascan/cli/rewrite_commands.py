@@ -157,7 +157,8 @@ def scrub(
     """Remove records by key or by offset, as compaction does.
 
     The offsets and sequences of the other records stay, as do transaction markers. The new log
-    is verified before it replaces the old one. Prints a row per segment.
+    is verified before it replaces the old one. Prints a row per segment. A key that no record
+    has is a finding.
 
     PATH is a .log file or a partition directory. In a directory, the live segments are rewritten.
     Keys and offsets cannot be combined.
@@ -167,12 +168,16 @@ def scrub(
     by_offset = from_offset is not None or to_offset is not None
     if bool(names) == by_offset:
         raise click.UsageError("give the keys or the offsets of the records to remove")
-    keep = (
-        ks.rewrite.without_offsets(from_offset, to_offset) if by_offset else ks.without_keys(names)
-    )
-    _rewrite(run, path, SCRUB_COLUMNS, lambda: ks.scrub_log(
-        path, target, keep=keep, in_place=in_place, **options
-    ))  # fmt: skip
+
+    def scrub_it() -> ks.rewrite.LogRewrite[ks.rewrite.FilterReport]:
+        keep = (
+            ks.rewrite.without_offsets(from_offset, to_offset)
+            if by_offset
+            else ks.without_keys(names)
+        )
+        return ks.scrub_log(path, target, keep=keep, in_place=in_place, **options)
+
+    _rewrite(run, path, SCRUB_COLUMNS, scrub_it)
 
 
 def _rewrite(

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
         convert_log as convert_log,
         restamp_log as restamp_log,
         scrub_log as scrub_log,
+    )
+    from kafkascan.rewrite.record_filters import (
+        KeyFilter as KeyFilter,
         without_keys as without_keys,
         without_offsets as without_offsets,
     )
@@ -47,9 +50,8 @@ else:
                 "convert_log",
                 "restamp_log",
                 "scrub_log",
-                "without_keys",
-                "without_offsets",
             ],
+            "record_filters": ["KeyFilter", "without_keys", "without_offsets"],
             "restamping": ["restamp", "restamp_in_place"],
             "retention": ["BatchRetention"],
             "rewrite_reports": ["LogRewrite", "SegmentRewrite"],

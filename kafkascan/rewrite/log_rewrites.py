@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,14 +20,14 @@ from kafkascan.format.errors import RewriteError
 from kafkascan.format.layout import CompressionType, TimestampType
 from kafkascan.io.sources import Source
 from kafkascan.logs.reading import iter_records
-from kafkascan.records.record_table import RecordTable
 from kafkascan.rewrite.batch_stream import Buffer, verified_groups
 from kafkascan.rewrite.conversion import ConversionReport, iter_converted
 from kafkascan.rewrite.conversion_plan import DEFAULT_GATHERED_SIZE, ConversionOptions
 from kafkascan.rewrite.filtering import FilterOptions, FilterReport, iter_filtered
 from kafkascan.rewrite.log_rewriter import LogRewriter
+from kafkascan.rewrite.record_filters import KeyFilter, RecordFilter
 from kafkascan.rewrite.restamping import restamp_in_place
-from kafkascan.rewrite.rewrite_reports import LogRewrite
+from kafkascan.rewrite.rewrite_reports import LogRewrite, not_removed_findings
 
 
 @dataclass
@@ -214,7 +214,7 @@ def scrub_log(
     target: str | os.PathLike[str] | None = None,
     /,
     *,
-    keep: Callable[[RecordTable], NDArray[np.bool_]],
+    keep: RecordFilter,
     in_place: bool = False,
     threads: int | None = None,
     interval_bytes: int | None = None,
@@ -239,7 +239,8 @@ def scrub_log(
     -------
     LogRewrite
         The reports of its segments contain the dropped offsets. Its findings name files that
-        may still contain the records.
+        may still contain the records, and say if no record was removed (`NOTHING_REMOVED`), or
+        if some keys of `without_keys` do not occur (`KEY_NOT_FOUND`).
 
     Raises
     ------
@@ -254,6 +255,8 @@ def scrub_log(
     In place, the file system frees the blocks of the old file without overwriting them.
     Replicas, tiered storage and backups still contain the records.
     """
+    if isinstance(keep, KeyFilter):
+        keep = KeyFilter(keep.keys)  # it notes which keys exist, in this log only
     options = FilterOptions(keep=keep, threads=threads)
 
     def rewrite(source: Source, batches: BatchTable, report: FilterReport) -> Iterator[Buffer]:
@@ -263,14 +266,17 @@ def scrub_log(
         _require_gone(source, batches, report, keep)
 
     rewriter = LogRewriter(rewrite, FilterReport, check, interval_bytes=interval_bytes)
-    return rewriter.run(path, target, in_place=in_place)
+    result = rewriter.run(path, target, in_place=in_place)
+    missing = keep.missing if isinstance(keep, KeyFilter) else []
+    result.findings += not_removed_findings(result, missing)
+    return result
 
 
 def _require_gone(
     source: Source,
     batches: BatchTable,
     report: FilterReport,
-    keep: Callable[[RecordTable], NDArray[np.bool_]],
+    keep: RecordFilter,
 ) -> None:
     """Read a new log, and raise if it contains a record that should have been removed."""
     count, dropped = 0, report.dropped_offsets  # in ascending order
@@ -292,58 +298,3 @@ def _require_gone(
 def _verification_error(source: Source, reason: str) -> RewriteError:
     message = f"{source.path}: the rewritten log failed verification: {reason}"
     return RewriteError(f"{message}; the original is unchanged")
-
-
-def without_keys(keys: Iterable[bytes]) -> Callable[[RecordTable], NDArray[np.bool_]]:
-    """
-    Return a filter that drops the records with certain keys.
-
-    Parameters
-    ----------
-    keys : iterable of bytes
-
-    Returns
-    -------
-    callable
-        For the parameter `keep` of `filter_records` and `scrub_log`.
-    """
-    wanted: dict[int, list[bytes]] = {}
-    for key in keys:
-        wanted.setdefault(len(key), []).append(key)
-
-    def keep(records: RecordTable) -> NDArray[np.bool_]:
-        mask = np.ones(len(records), np.bool_)
-        for size, of_size in wanted.items():
-            rows = np.flatnonzero(records.columns["key_size"] == size)
-            mask[rows] = False
-            if size and len(rows):
-                # NumPy ignores trailing zeros of strings, which cannot matter for equal sizes.
-                found = records[rows].gathered("key").data.view(f"S{size}")
-                mask[rows] = ~np.isin(found, np.array(of_size, f"S{size}"))
-        return mask
-
-    return keep
-
-
-def without_offsets(
-    first: int | None = None, last: int | None = None
-) -> Callable[[RecordTable], NDArray[np.bool_]]:
-    """
-    Return a filter that drops the records of a range of offsets.
-
-    Parameters
-    ----------
-    first, last : int, optional
-        The first and the last offset to drop; by default the range is open at that end.
-    """
-
-    def keep(records: RecordTable) -> NDArray[np.bool_]:
-        offsets = records.columns["offset"]
-        is_dropped = np.ones(len(records), np.bool_)
-        if first is not None:
-            is_dropped &= offsets >= first
-        if last is not None:
-            is_dropped &= offsets <= last
-        return ~is_dropped
-
-    return keep

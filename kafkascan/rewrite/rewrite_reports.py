@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -14,10 +14,13 @@ from kafkascan.batches.scan import BatchScan
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_dir import partition_dir
+from kafkascan.rewrite.filtering import FilterReport
 
 Report = TypeVar("Report")
 """ConversionReport, FilterReport or RestampReport."""
 
+# How many of the missing keys a finding names.
+_NAMED_KEYS = 10
 # Files that may contain records, and that a broker does not read.
 _LEFTOVER = re.compile(r".*\.log\b.*\.(bak\d*|deleted|part)")
 
@@ -58,7 +61,8 @@ class LogRewrite(Generic[Report]):
     segments : list of SegmentRewrite
     findings : list of Finding
         What a reader of the new files should know: tails that were left out, side files that
-        no longer match their log, files that may still contain removed records.
+        no longer match their log, files that may still contain removed records, keys that no
+        record has.
     """
 
     path: Path
@@ -109,6 +113,23 @@ def link_findings(logs: Iterable[Path]) -> list[Finding]:
             message = f"{path}: {others} other hard links still contain the old log"
             found.append(Finding("LEFTOVER", Severity.WARNING, message))
     return found
+
+
+def not_removed_findings(
+    result: LogRewrite[FilterReport], missing: Sequence[bytes]
+) -> list[Finding]:
+    """Report a scrub that removed no record, or that did not find some of its keys."""
+    removed = sum(len(segment.report.dropped_offsets) for segment in result.segments)
+    if removed and not missing:
+        return []
+    reason = f"no record has the key {_listed(missing)}" if missing else "no record was selected"
+    symbol, effect = ("KEY_NOT_FOUND", "") if removed else ("NOTHING_REMOVED", "; none was removed")
+    return [Finding(symbol, Severity.WARNING, f"{result.path}: {reason}{effect}")]
+
+
+def _listed(keys: Sequence[bytes]) -> str:
+    named = ", ".join(map(repr, keys[:_NAMED_KEYS]))
+    return named if len(keys) <= _NAMED_KEYS else f"{named} and {len(keys) - _NAMED_KEYS} more"
 
 
 def leftover_findings(folder: Path) -> list[Finding]:

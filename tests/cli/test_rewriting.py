@@ -61,6 +61,19 @@ def test_scrub_in_place(partition: Path) -> None:
     assert run("recover", partition, "--recovery-point", "0").returncode == 0
     again = run("scrub", partition, "--in-place", "--key", "a", "--format", "json")
     assert not any(row["is_changed"] for row in json.loads(again.stdout))
+    assert again.returncode == 1
+    assert "no record has the key b'a'; none was removed [NOTHING_REMOVED]" in again.stderr
+
+
+def test_a_key_that_is_not_found_is_a_finding(partition: Path) -> None:
+    result = run("scrub", partition, "--in-place", "--key", "a", "--key", "Zoë")
+    assert result.returncode == 1
+    assert "no record has the key b'Zo\\xc3\\xab' [KEY_NOT_FOUND]" in result.stderr
+    empty = run("scrub", partition, "--in-place", "--from-offset", "7", "--to-offset", "6")
+    assert empty.returncode == 2
+    none = run("scrub", partition, "--in-place", "--from-offset", "1000000")
+    assert none.returncode == 1
+    assert "no record was selected; none was removed [NOTHING_REMOVED]" in none.stderr
 
 
 def test_keys_from_a_file(partition: Path, tmp_path: Path) -> None:

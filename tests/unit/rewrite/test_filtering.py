@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -90,6 +91,32 @@ def test_keys_are_found() -> None:
         if key is not None:
             left = ks.filter_records(data, keep=ks.without_keys([key])).data
             assert ks.read_records(left).items("key") == [one for one in odd if one != key]
+
+
+def test_keys_given_as_text_are_utf_8() -> None:
+    keys = ["José", "Jose", None]
+    data = ks.build_batches(key=keys)
+    keep = ks.without_keys(["José", "nobody"])
+    left = ks.read_records(ks.filter_records(data, keep=keep).data).items("key")
+    assert left == [b"Jose", None]
+    assert (keep.found, keep.missing) == ({"José".encode()}, [b"nobody"])
+    for same in (
+        bytearray("José".encode()),
+        memoryview("José".encode()),
+        np.bytes_(b"Jos\xc3\xa9"),
+    ):
+        assert ks.without_keys([same]) == ks.without_keys(["José"])
+
+
+@pytest.mark.parametrize("keys", ["alice", b"alice", [7], [None], [b"a", 7]])
+def test_keys_of_other_types_are_refused(keys: Any) -> None:
+    with pytest.raises(TypeError, match="key"):
+        ks.without_keys(keys)
+
+
+def test_an_empty_range_of_offsets_is_refused() -> None:
+    with pytest.raises(ValueError, match="is empty"):
+        ks.rewrite.without_offsets(7, 6)
 
 
 @pytest.mark.parametrize(

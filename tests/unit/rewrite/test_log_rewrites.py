@@ -66,6 +66,22 @@ def test_a_folder_is_converted_in_place(partition: Path) -> None:
     assert_in_order(partition)
 
 
+def test_a_filter_may_be_used_again(partition: Path, tmp_path: Path) -> None:
+    keep = ks.without_keys(["key-3", "nobody's"])
+    for target in ("one-0", "two-0"):
+        (finding,) = ks.scrub_log(partition, tmp_path / target, keep=keep).findings
+        assert finding.symbol == "KEY_NOT_FOUND"
+        assert 'b"nobody\'s"' in finding.message
+    (finding,) = ks.scrub_log(tmp_path / "one-0", tmp_path / "three-0", keep=keep).findings
+    assert finding.symbol == "NOTHING_REMOVED"
+
+
+def test_a_finding_names_some_of_many_missing_keys(partition: Path, tmp_path: Path) -> None:
+    keep = ks.without_keys([str(number) for number in range(1000)])
+    (finding,) = ks.scrub_log(partition, tmp_path / "out-0", keep=keep).findings
+    assert finding.message.endswith("and 990 more; none was removed")
+
+
 def test_an_unchanged_log_is_not_replaced(partition: Path) -> None:
     before = {path: path.stat().st_ino for path in partition.iterdir()}
     ks.scrub_log(partition, keep=ks.without_keys([b"nobody's"]), in_place=True)
@@ -273,7 +289,7 @@ def test_leftovers_are_reported_if_nothing_changes(partition: Path, name: str) -
     (partition / f"{0:020}.{name}").write_bytes(b"once")
     result = ks.scrub_log(partition, in_place=True, keep=ks.without_keys([b"nobody"]))
     assert not any(one.is_changed for one in result.segments)
-    assert [one.symbol for one in result.findings] == ["LEFTOVER"]
+    assert [one.symbol for one in result.findings] == ["LEFTOVER", "NOTHING_REMOVED"]
 
 
 def test_hard_links_are_reported(partition: Path, tmp_path: Path) -> None:
