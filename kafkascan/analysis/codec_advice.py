@@ -146,12 +146,15 @@ class Advice:
     skipped_batches : int
         Batches that are not sampled: of magic 0 and 1, and of groups beyond the first 10 000.
     damage : list of str
-        Errors of segments that could not be read completely.
+        Errors of segments that are damaged.
+    unread_segments : list of str
+        Errors of segments that could not be read at all.
     """
 
     groups: list[SampledGroup]
     skipped_batches: int = 0
     damage: list[str] = field(default_factory=list)
+    unread_segments: list[str] = field(default_factory=list)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row for each trial."""
@@ -225,8 +228,9 @@ def advise(
         raise ValueError("sample must be at least 1")
     codecs = [_choice(one) for one in choices]
     sampler = _Sampler(by, sample, seed)
-    segments, damage = _read_headers(logs, sampler, threads)
-    result = Advice([], sampler.skipped_batches, damage)
+    result = Advice([], 0)
+    segments = _read_headers(logs, sampler, threads, result)
+    result.skipped_batches = sampler.skipped_batches
     for group, chosen in sampler.samples():
         payloads = list(_payloads(group, chosen, segments))
         stored = sum(size for size, _ in payloads)
@@ -286,22 +290,23 @@ _Chosen: TypeAlias = "tuple[int, np.void]"  # number of the segment, and the row
 
 
 def _read_headers(
-    logs: LogsLike, sampler: _Sampler, threads: int | None
-) -> tuple[list[SegmentFile], list[str]]:
-    """Add all batches of logs to a sampler; return their segments, and the errors of reading."""
+    logs: LogsLike, sampler: _Sampler, threads: int | None, result: Advice
+) -> list[SegmentFile]:
+    """Add all batches of logs to a sampler and all errors to a result; return the segments."""
     found = [(log.partition, segment) for log in open_logs(logs) for segment in log.segments]
-    damage: list[str] = []
     jobs = group_segments(found, 0, len(found))
     tables = ChunkTables()
     for chunk in map_ordered(jobs, lambda job: read_chunks(found, job, tables), threads):
-        damage += [str(end.error) for end in chunk.ends if end.error is not None]
+        for error in (end.error for end in chunk.ends if end.error is not None):
+            errors = result.unread_segments if isinstance(error, OSError) else result.damage
+            errors.append(str(error))
         bounds = np.flatnonzero(np.diff(chunk.segment)) + 1
         for rows in np.split(np.arange(len(chunk)), bounds):
             if len(rows):
                 number = int(chunk.segment[rows[0]])
                 topic = found[number][0].topic
                 sampler.add(topic, number, chunk.batches[rows[0] : rows[-1] + 1])
-    return [segment for _, segment in found], damage
+    return [segment for _, segment in found]
 
 
 class _Sampler:

@@ -66,6 +66,8 @@ class PartitionDiff:
         Offsets up to which the cleaner may have removed records from this log.
     damage : list of str
         Errors of reading either log.
+    unread_segments : list of str
+        Errors of segments of either log that could not be read at all.
     """
 
     topic: str | None
@@ -84,6 +86,7 @@ class PartitionDiff:
     left_cleaned_up_to: int = 0
     right_cleaned_up_to: int = 0
     damage: list[str] = field(default_factory=list)
+    unread_segments: list[str] = field(default_factory=list)
 
     @property
     def differences(self) -> list[DiffRange]:
@@ -121,7 +124,8 @@ class PartitionDiff:
     @property
     def is_same(self) -> bool:
         """Whether both logs exist, were read without errors, and have no `differences`."""
-        return self.is_in_left and self.is_in_right and not self.differences and not self.damage
+        is_read = not self.damage and not self.unread_segments
+        return self.is_in_left and self.is_in_right and not self.differences and is_read
 
     def __repr__(self) -> str:
         name = f"{self.topic}-{self.partition}"
@@ -297,6 +301,7 @@ def _compare(
         right_batches=len(right.rows),
         same_batches=len(alignment),
         damage=left.damage + right.damage,
+        unread_segments=left.unread_segments + right.unread_segments,
     )
     for block in alignment.blocks:
         diff.ranges += ranges_of_block(block, left.rows, right.rows, has_offsets=offsets == "same")

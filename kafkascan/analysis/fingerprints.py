@@ -27,8 +27,9 @@ from kafkascan.broker_state.leader_epochs import assign_epoch
 from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import require_threads
-from kafkascan.logs.log_dir import CheckpointReader, PartitionDir
+from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_walk import Log, LogsLike, open_logs
+from kafkascan.logs.offset_checkpoints import CheckpointReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,6 +70,8 @@ class LogFingerprints:
     cleaned_up_to : int
         Offset up to which the cleaner has removed records, by ``cleaner-offset-checkpoint``; 0 if
         it has not, or if the checkpoint is missing.
+    unread_segments : list of str
+        Errors of segments that could not be read at all.
     """
 
     topic: str | None
@@ -77,6 +80,7 @@ class LogFingerprints:
     damage: list[str] = field(default_factory=list)
     epochs: list[LeaderEpoch] = field(default_factory=list)
     cleaned_up_to: int = 0
+    unread_segments: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -187,10 +191,14 @@ def _of_log(log: Log, cleaned_up_to: int) -> LogFingerprints:
     tables: list[FingerprintRows] = []
     damage: list[str] = []
     epochs = _epochs_of(log.partition, damage)
+    unread: list[str] = []
     for segment in log.segments:
         try:
             scan = scan_batches(segment.folder.source(segment.path.name), on_corrupt="resync")
-        except (OSError, KafkaScanError) as error:
+        except OSError as error:
+            unread.append(str(error))
+            continue
+        except KafkaScanError as error:
             damage.append(str(error))
             continue
         tables.append(fingerprint_batches(scan.batches))
@@ -200,7 +208,7 @@ def _of_log(log: Log, cleaned_up_to: int) -> LogFingerprints:
     partition = log.partition
     rows = join_rows(tables, FINGERPRINT)
     return LogFingerprints(
-        partition.topic, partition.partition, rows, damage, epochs, cleaned_up_to
+        partition.topic, partition.partition, rows, damage, epochs, cleaned_up_to, unread
     )
 
 
@@ -239,7 +247,8 @@ def fingerprint_batches(batches: BatchTable, /) -> FingerprintRows:
 def _head_of(log: LogFingerprints) -> dict[str, Any]:
     """Return what a file contains of a log, except its rows."""
     return {"topic": log.topic, "partition": log.partition, "damage": log.damage,
-            "epochs": log.epochs, "cleaned_up_to": log.cleaned_up_to}  # fmt: skip
+            "unread_segments": log.unread_segments, "epochs": log.epochs,
+            "cleaned_up_to": log.cleaned_up_to}  # fmt: skip
 
 
 def _load(path: Path) -> Fingerprints:
@@ -290,5 +299,8 @@ def _checked_log(one: dict[str, Any], rows: FingerprintRows) -> LogFingerprints:
     if not isinstance(topic, (str, type(None))) or not isinstance(partition, (int, type(None))):
         raise TypeError("topic must be a string and partition a number")
     epochs = [LeaderEpoch(int(epoch), int(start)) for epoch, start in one["epochs"]]
-    damage = [str(damage) for damage in one["damage"]]
-    return LogFingerprints(topic, partition, rows, damage, epochs, int(one["cleaned_up_to"]))
+    damage, unread = one["damage"], one["unread_segments"]
+    return LogFingerprints(
+        topic, partition, rows, [*map(str, damage)], epochs, int(one["cleaned_up_to"]),
+        [*map(str, unread)],
+    )  # fmt: skip

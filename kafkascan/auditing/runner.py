@@ -32,15 +32,16 @@ from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
 from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.log_chunks import ChunkTables, threads_for
 from kafkascan.logs.log_dir import (
-    CheckpointReader,
     LogDir,
     PartitionDir,
     is_log_dir,
+    no_logs,
     open_log_dir,
     partition_dir,
 )
-from kafkascan.logs.log_walk import Log, LogsLike, LogWalk, open_logs
+from kafkascan.logs.log_walk import Log, LogsLike, LogWalk, live_logs, open_logs
 from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
+from kafkascan.logs.offset_checkpoints import CheckpointReader
 from kafkascan.logs.segment import SegmentFile
 
 OnProgress = Callable[[int, int], object]
@@ -125,6 +126,8 @@ def audit(
         logs = open_log_dir(logs)
     dropped = [one for one in logs.partitions if not one.is_log] if isinstance(logs, LogDir) else []
     path, audited = _audited_logs(logs)
+    if not audited and not dropped:
+        raise no_logs(path, logs.partitions if isinstance(logs, LogDir) else ())
     shares, at_once, total = _share_threads(audited, threads, needs_sizes=on_progress is not None)
     audit_log = partial(
         _audit_log, audited, limits=limits, tables=ChunkTables(), verify=verify, deep=deep
@@ -152,7 +155,7 @@ def _audited_logs(logs: LogsLike) -> tuple[Path, list[AuditedLog]]:
     # Checkpoints are read before segments are listed: a broker may write both meanwhile.
     reader = CheckpointReader()
     known = {one: _checkpoints_of(one, reader) for one in partitions}
-    opened = open_logs(logs)
+    opened = live_logs(logs) if isinstance(logs, LogDir) else open_logs(logs)
     configs = _topic_configs(partitions)
     audited = [
         AuditedLog(
@@ -169,7 +172,7 @@ def _audited_logs(logs: LogsLike) -> tuple[Path, list[AuditedLog]]:
             for snapshot in one.kraft_snapshots
         ]
         return logs.path, audited
-    return opened[0].partition.path if opened else Path(), audited
+    return opened[0].partition.path, audited
 
 
 def _partitions(logs: LogsLike) -> list[PartitionDir]:

@@ -26,12 +26,12 @@ def cli() -> None:
 
     Commands read segment files (.log, also .log.deleted, .log.cleaned and .log.swap files, and
     KRaft's .checkpoint files), partition directories, a broker's data directories, and tar
-    archives of directories, which are not unpacked. Commands about files (info, verify,
-    batches, records, index check) read every segment file in a directory. The other commands
-    read logs: only the segments that a broker would load.
+    archives of directories, which are not unpacked. Of directories and archives, they read the
+    segments that a broker would load. With --all, commands about files (info, verify, batches,
+    records, index check) read every segment file.
 
     Rows go to stdout, findings to stderr. Exit codes: 0 no findings; 1 findings, such as
-    damage or a torn tail; 2 wrong usage; 3 unreadable input.
+    damage or a torn tail; 2 wrong usage; 3 unreadable input, or nothing there to read.
     """
 
 

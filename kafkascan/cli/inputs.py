@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from kafkascan.logs.log_dir import (
     PartitionDir,
     SegmentKinds,
     is_log_dir,
+    no_logs,
     open_log_dir,
     partition_dir,
     select_segments,
@@ -32,6 +32,9 @@ class SegmentPaths:
     ----------
     paths : list of Path
         Segment files, partition directories, data directories, tar archives.
+    include : SegmentKinds
+        Which files of directories and archives to read. A path of a file is read whatever its
+        name is.
     memory_map : bool
         Whether to map files into memory; otherwise they are read.
     drop_cache : bool
@@ -39,25 +42,23 @@ class SegmentPaths:
     """
 
     paths: list[Path]
+    include: SegmentKinds
     memory_map: bool
     drop_cache: bool
 
-    def find(self, include: SegmentKinds, on_unreadable: OnUnreadable) -> list[SegmentInput]:
+    def find(self, on_unreadable: OnUnreadable) -> list[SegmentInput]:
         """
         Return the segment files of all paths, in the order of the paths.
 
         Parameters
         ----------
-        include : SegmentKinds
-            Which files of directories and archives to return. A path of a file is returned
-            whatever its name is.
         on_unreadable : callable
             Called for each path that cannot be read or contains no segments; the search
             continues with the next one.
         """
         found = []
         for path in self.paths:
-            for partition, segment in _segments(path, include, on_unreadable):
+            for partition, segment in _segments(path, self.include, on_unreadable):
                 try:
                     size = segment.size
                 except OSError as error:  # a broker may have deleted it since it was listed
@@ -104,24 +105,24 @@ def _segments(
     path: Path, include: SegmentKinds, on_unreadable: OnUnreadable
 ) -> Iterator[tuple[PartitionDir, SegmentFile]]:
     try:
-        partitions = open_log_dir(path).partitions if is_log_dir(path) else None
+        log_dir = open_log_dir(path) if is_log_dir(path) else None
     except OSError as error:
         on_unreadable(str(path), error)
         return
-    if partitions is None:
+    if log_dir is None:
         here = partition_dir(path.parent)
         yield here, segment_file(path, here.folder)
         return
-    found = False
-    for partition in partitions:
+    is_empty = True
+    for partition in log_dir.partitions:
         try:
-            segments = select_segments(partition, include)
+            segments = select_segments(partition, log_dir.kinds(include))
         except OSError as error:
             on_unreadable(str(partition.path), error)
-            found = True
+            is_empty = False
             continue
         for segment in segments:
-            found = True
+            is_empty = False
             yield partition, segment
-    if not found:
-        on_unreadable(str(path), FileNotFoundError(errno.ENOENT, "no segments in this directory"))
+    if is_empty:
+        on_unreadable(str(path), no_logs(path, log_dir.partitions))

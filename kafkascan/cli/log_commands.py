@@ -11,7 +11,7 @@ import click
 import kafkascan as ks
 from kafkascan.analysis.codec_advice import DEFAULT_CHOICES
 from kafkascan.cli.output import RowOutput
-from kafkascan.cli.run import EXIT_FINDINGS, FindingReport, Run
+from kafkascan.cli.run import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, FindingReport, Run
 from kafkascan.cli.shared_options import (
     JSON_REPORT,
     NOW,
@@ -77,7 +77,7 @@ def _with_damage(
     def work(path: Path, report: FindingReport) -> PartialResult:
         found = read(path)
         for number, damage in found.errors.items():
-            report.add(f"{found.logs[number].name}: {damage}")
+            report.add_damage(found.logs[number].name, damage)
         return found
 
     return work
@@ -111,13 +111,18 @@ def audit(run: Run, paths: list[Path], alarms: bool, **options: Any) -> None:
 
     def work(path: Path, report: FindingReport) -> ks.auditing.Audit:
         found = ks.audit(path, on_progress=run.show_progress, **options)
-        if found.alarms:
-            report.exit_code = EXIT_FINDINGS
+        report.exit_code = _audit_exit_code(found)
         return found.only_alarms() if alarms else found
 
     with run.progress("bytes"):
         found = run.each(paths, work)
     run.output.write_tables(AUDIT_COLUMNS, found)
+
+
+def _audit_exit_code(found: ks.auditing.Audit) -> int:
+    if any(one.symbol == "UNREADABLE" for one in found.findings):
+        return EXIT_UNREADABLE
+    return EXIT_FINDINGS if found.alarms else EXIT_CLEAN
 
 
 # ---- txns ------------------------------------------------------------------------------------
@@ -264,8 +269,7 @@ def _save_fingerprints(run: Run, logs: Path, target: Path, threads: int | None) 
     def save(path: Path, findings: FindingReport) -> None:
         found = ks.analysis.read_fingerprints(path, threads=threads)
         for one in found.logs:
-            for message in one.damage:
-                findings.add(message)
+            _add_errors(findings, one)
         try:
             found.save(target)
         except (ValueError, ImportError) as error:
@@ -274,11 +278,20 @@ def _save_fingerprints(run: Run, logs: Path, target: Path, threads: int | None) 
     run.each([logs], save)
 
 
+def _add_errors(
+    findings: FindingReport, one: ks.analysis.LogFingerprints | ks.analysis.PartitionDiff
+) -> None:
+    """Add the errors of reading logs."""
+    for message in one.damage:
+        findings.add(message)
+    for message in one.unread_segments:
+        findings.add(message, is_unread=True)
+
+
 def _add_differences(findings: FindingReport, one: ks.analysis.PartitionDiff) -> None:
     """Add the damage in two logs, and a line about how they differ."""
     name = f"{one.topic}-{one.partition}"
-    for message in one.damage:
-        findings.add(message)
+    _add_errors(findings, one)
     if not (one.is_in_left and one.is_in_right):
         findings.add(f"{name}: exists only in {'LEFT' if one.is_in_left else 'RIGHT'}")
     elif one.differences:
@@ -343,6 +356,8 @@ def advise(run: Run, paths: list[Path], choices: tuple[str, ...], **options: Any
             raise click.UsageError(str(error)) from None
         for message in found.damage:
             findings.add(message)
+        for message in found.unread_segments:
+            findings.add(message, is_unread=True)
         return found
 
     run.output.write_tables(ADVICE_COLUMNS, run.each(paths, work))
@@ -373,8 +388,7 @@ def report(path: Path, output: Path, **options: Any) -> None:
             page = ks.build_report(path, **options)
         except ImportError as error:
             raise click.UsageError(str(error)) from None
-        if not page.audit.is_healthy:
-            findings.exit_code = EXIT_FINDINGS
+        findings.exit_code = _audit_exit_code(page.audit)
         return page
 
     run = Run(RowOutput("html", output))

@@ -31,7 +31,6 @@ from kafkascan.format.file_names import printable
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.concurrency import require_threads
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_dir import SegmentKinds
 
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, EXIT_UNREADABLE = 0, 1, 2, 3
 
@@ -70,9 +69,21 @@ class FindingReport:
         self._unlisted = 0
         self._advance = advance
 
-    def add(self, message: str, *, is_note: bool = False) -> None:
-        """Add a finding, or a note; beyond a limit, they are only counted."""
-        if not is_note:
+    def add(self, message: str, *, is_note: bool = False, is_unread: bool = False) -> None:
+        """
+        Add a finding, or a note; beyond a limit, they are only counted.
+
+        Parameters
+        ----------
+        message : str
+        is_note : bool, default False
+            Whether it leaves the exit code as it is.
+        is_unread : bool, default False
+            Whether it means that a file was not read.
+        """
+        if is_unread:
+            self.exit_code = EXIT_UNREADABLE
+        elif not is_note:
             self.exit_code = max(self.exit_code, EXIT_FINDINGS)
         if len(self._findings) < _MAX_FINDINGS:
             self._findings.append(message)
@@ -87,6 +98,13 @@ class FindingReport:
             name = getattr(error, "filename", None) or path
             self._findings.append(f"{name}: {getattr(error, 'strerror', None) or error}")
         self.exit_code = EXIT_UNREADABLE
+
+    def add_damage(self, log: str, error: Exception) -> None:
+        """Add the error after which a log was not read; only damage is a finding."""
+        if isinstance(error, OSError):
+            self.add_unreadable(log, error)
+        else:
+            self.add(f"{log}: {error}")
 
     def take_lines(self) -> list[str]:
         """Remove the findings, and return them as lines to print."""
@@ -143,12 +161,10 @@ class Run:
 
     # ---- inputs ------------------------------------------------------------------------------
 
-    def find_segments(
-        self, segments: SegmentPaths, include: SegmentKinds = SegmentKinds.ALL
-    ) -> list[SegmentInput]:
-        """Return the segment files that paths name; by default every file in directories."""
+    def find_segments(self, segments: SegmentPaths) -> list[SegmentInput]:
+        """Return the segment files that paths name."""
         report = FindingReport()
-        found = segments.find(include, report.add_unreadable)
+        found = segments.find(report.add_unreadable)
         self.print_report(report)
         self.output.check_against(one.path for one in found)
         return found

@@ -16,6 +16,7 @@ from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.cli.inputs import SegmentPaths
 from kafkascan.cli.output import FORMATS, RowOutput
 from kafkascan.cli.run import Run
+from kafkascan.logs.log_dir import SegmentKinds
 
 Command: TypeAlias = Callable[..., Any]
 Decorator: TypeAlias = Callable[[Command], Command]
@@ -63,8 +64,8 @@ def declare(command: Command, *options: Decorator) -> Command:
 
 _FILES_HELP = """
 PATHS are segment files, partition directories, data directories, or tar archives of
-directories. In directories and archives, every segment file is read, including .deleted,
-.cleaned, .swap and .checkpoint files.
+directories. In directories and archives, only the segments that a broker would load are read;
+--all adds the other files. A path of a file is read whatever its name is.
 """
 _LOGS_HELP = """
 PATHS are segment files, partition directories, data directories, or tar archives of
@@ -74,6 +75,11 @@ directories. In directories and archives, only the segments that a broker would 
 PATH = click.argument("path", type=InputPath())
 PATHS = click.argument("paths", nargs=-1, required=True, type=InputPath())
 
+_ALL_FILES = click.option(
+    "--all", "all_files", is_flag=True,
+    help="Also read .deleted, .cleaned, .swap and .checkpoint files, and partitions that are"
+    " being deleted or are stray.",
+)  # fmt: skip
 _MEMORY_MAP = click.option(
     "--memory-map/--no-memory-map", default=True, show_default=True,
     help="Map files into memory, or read them in chunks.",
@@ -89,11 +95,15 @@ def with_segments(command: Command) -> Command:
     """Declare the options of a command that reads segment files, passed as `SegmentPaths`."""
 
     @functools.wraps(command)
-    def call(paths: Sequence[Path], memory_map: bool, drop_cache: bool, **arguments: Any) -> None:
-        command(segments=SegmentPaths(list(paths), memory_map, drop_cache), **arguments)
+    def call(
+        paths: Sequence[Path], all_files: bool, memory_map: bool, drop_cache: bool, **arguments: Any
+    ) -> None:
+        include = SegmentKinds.ALL if all_files else SegmentKinds.LOG
+        segments = SegmentPaths(list(paths), include, memory_map, drop_cache)
+        command(segments=segments, **arguments)
 
     extend_help(call, _FILES_HELP)
-    return declare(call, PATHS, _MEMORY_MAP, _DROP_CACHE)
+    return declare(call, PATHS, _ALL_FILES, _MEMORY_MAP, _DROP_CACHE)
 
 
 def with_logs(command: Command) -> Command:

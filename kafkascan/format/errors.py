@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Error = TypeVar("Error", bound=BaseException)
 
+# Subfolders that a message names.
+_NAMED_FOLDERS = 5
+
 SYMBOLS: dict[int, str] = {number: symbol for symbol, number, _ in _layout.statuses}
 SENTENCES: dict[int, str] = {number: sentence for _, number, sentence in _layout.statuses}
 STATUS: dict[str, int] = {symbol: number for symbol, number, _ in _layout.statuses}
@@ -251,6 +254,36 @@ class SegmentWriterError(KafkaScanError, ValueError):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason} [{self.symbol}]"
+
+
+class NoLogsError(KafkaScanError, FileNotFoundError):
+    """
+    A directory or archive contains no logs to read.
+
+    Attributes
+    ----------
+    path : str
+    reason : str
+    elsewhere : tuple of str
+        Subfolders that contain logs, relative to `path`.
+    """
+
+    def __init__(self, path: str, reason: str, elsewhere: tuple[str, ...] = ()) -> None:
+        super().__init__(errno.ENOENT, reason)
+        self.filename = path
+        self.path = path
+        self.reason = reason
+        self.elsewhere = elsewhere
+
+    def __str__(self) -> str:
+        names = [repr(name) for name in self.elsewhere[:_NAMED_FOLDERS]]
+        more = len(self.elsewhere) - len(names)
+        names += [f"{more} more"] if more else []
+        hint = f"; there are logs in {', '.join(names)}" if names else ""
+        return f"{self.path}: {self.reason}{hint} [NO_LOGS]"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.reason, self.elsewhere)
 
 
 class ArchiveError(KafkaScanError, OSError):

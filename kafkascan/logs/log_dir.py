@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import enum
-import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,13 +17,13 @@ from kafkascan.broker_state.checkpoints import (
     PARTITION_METADATA,
     LeaderEpoch,
     parse_leader_epochs,
-    parse_offset_checkpoint,
     parse_partition_metadata,
 )
-from kafkascan.format.errors import CorruptCheckpointError
+from kafkascan.format.errors import NoLogsError
 from kafkascan.format.file_names import SegmentName, parse_segment_name
 from kafkascan.io.archives import TarFolder, is_archive, open_archive
 from kafkascan.io.folders import DiskFolder, Folder
+from kafkascan.logs.offset_checkpoints import read_offsets
 from kafkascan.logs.segment import SegmentFile
 
 # "<topic>-<partition>", or with ".<uuid>-<state>" while a broker moves or drops it
@@ -35,6 +34,8 @@ _PARTITION_DIR = re.compile(
 )
 # Offsets are below this; file names may contain larger numbers.
 _OFFSETS = 1 << 63
+# Subfolders that are examined for a message about a folder without logs.
+_MOST_FOLDERS = 256
 
 
 class SegmentKinds(enum.Flag):
@@ -209,6 +210,23 @@ def select_segments(
     return [SegmentFile(path / name, parsed, folder) for *_, name, parsed in found]
 
 
+def require_segments(partition: PartitionDir) -> list[SegmentFile]:
+    """
+    Return the live segments of a partition.
+
+    Raises
+    ------
+    NoLogsError
+        If there are none.
+    OSError
+        If the folder cannot be listed.
+    """
+    segments = partition.log_segments
+    if not segments:
+        raise no_logs(partition.path, [partition])
+    return segments
+
+
 def _kind_of(name: SegmentName) -> SegmentKinds:
     if name.state is not None:
         return SegmentKinds.LEFTOVERS
@@ -233,6 +251,11 @@ class LogDir:
     path: Path
     partitions: list[PartitionDir]
 
+    @property
+    def is_partition(self) -> bool:
+        """Whether the path is the folder of a partition."""
+        return [one.path for one in self.partitions] == [self.path]
+
     def segments(self) -> Iterator[tuple[PartitionDir, SegmentFile]]:
         """Every segment of every partition, in order."""
         return self.select(SegmentKinds.ALL)
@@ -242,10 +265,18 @@ class LogDir:
         return self.select(SegmentKinds.LOG)
 
     def select(self, include: SegmentKinds) -> Iterator[tuple[PartitionDir, SegmentFile]]:
-        """Yield the segments that `select_segments` returns of each partition, in order."""
+        """
+        Yield the segments that `select_segments` returns of each partition, in order.
+
+        The log of a partition whose folder is the path is selected even if it is being dropped.
+        """
         for partition in self.partitions:
-            for segment in select_segments(partition, include):
+            for segment in select_segments(partition, self.kinds(include)):
                 yield partition, segment
+
+    def kinds(self, include: SegmentKinds) -> SegmentKinds:
+        """Return the kinds to select, with dropped logs if the path is that of a partition."""
+        return include | SegmentKinds.DROPPED_LOGS if self.is_partition else include
 
 
 def open_log_dir(path: str | os.PathLike[str], /) -> LogDir:
@@ -258,7 +289,8 @@ def open_log_dir(path: str | os.PathLike[str], /) -> LogDir:
         A folder that contains segments is a partition, whatever its name. Of another folder,
         the subfolders that contain segments or are named as partitions are listed; files next
         to them (KRaft's ``bootstrap.checkpoint``) come first, as a partition without a topic.
-        A tar is searched at any depth, and is not unpacked.
+        A folder with nothing in it is a partition only if it is named as one. A tar is searched
+        at any depth, and is not unpacked.
 
     Returns
     -------
@@ -266,6 +298,8 @@ def open_log_dir(path: str | os.PathLike[str], /) -> LogDir:
 
     Raises
     ------
+    NoLogsError
+        If there is no partition; it names subfolders that contain some.
     ArchiveError
         If the tar is compressed, or cannot be read.
     NotADirectoryError, FileNotFoundError, PermissionError
@@ -273,15 +307,69 @@ def open_log_dir(path: str | os.PathLike[str], /) -> LogDir:
     root = Path(path)
     if is_archive(root):
         return _open_archive(root)
+    partitions = _find_partitions(root)
+    if not partitions:
+        raise no_logs(root)
+    return LogDir(root, partitions)
+
+
+def _find_partitions(root: Path) -> list[PartitionDir]:
     here = partition_dir(root)
     segments = here.segments
     if any(segment.name.base_offset is not None for segment in segments):
-        return LogDir(root, [here])
+        return [here]
     with os.scandir(root) as entries:
         found = [partition_dir(entry.path) for entry in entries if entry.is_dir()]
     partitions = [one for one in found if one.topic is not None or _has_segments(one)]
     # KRaft stores bootstrap.checkpoint next to the partitions.
-    return LogDir(root, [here] * bool(segments) + sorted(partitions, key=_topic_order))
+    is_here = bool(segments) or (here.topic is not None and not partitions)
+    return [here] * is_here + sorted(partitions, key=_topic_order)
+
+
+def no_logs(path: Path, partitions: Sequence[PartitionDir] = ()) -> NoLogsError:
+    """
+    Return the error for a directory or archive without logs to read.
+
+    Parameters
+    ----------
+    path : Path
+    partitions : sequence of PartitionDir
+        What it contains instead: partitions without live segments, or that are being dropped.
+    """
+    others = sum(len(one.segments) for one in partitions)
+    if others:
+        reason = f"no live segments, only {others} files that a broker does not read as logs"
+        return NoLogsError(str(path), reason)
+    return NoLogsError(str(path), "no logs here", _subfolders_with_logs(path))
+
+
+def _subfolders_with_logs(root: Path) -> tuple[str, ...]:
+    """Return subfolders that `open_log_dir` could read, from the first level that has some."""
+    folders, examined = [root], 0
+    while folders and examined < _MOST_FOLDERS:
+        inner = [Path(path) for one in folders for path in _subfolders(one)]
+        inner = inner[: _MOST_FOLDERS - examined]
+        examined += len(inner)
+        found = [one for one in inner if _has_logs(one)]
+        if found:
+            return tuple(sorted(str(one.relative_to(root)) for one in found))
+        folders = inner
+    return ()
+
+
+def _subfolders(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(one.path for one in entries if one.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+
+
+def _has_logs(folder: Path) -> bool:
+    try:
+        return any(one.segments for one in _find_partitions(folder))
+    except OSError:
+        return False
 
 
 def is_log_dir(path: Path) -> bool:
@@ -300,6 +388,8 @@ def _open_archive(path: Path) -> LogDir:
     archive = open_archive(path)
     found = [_named(TarFolder(archive, name), name) for name in archive.folders]
     partitions = [one for one in found if one.topic is not None or one.segments]
+    if not partitions:
+        raise no_logs(path)
     return LogDir(path, sorted(partitions, key=_topic_order))
 
 
@@ -327,40 +417,3 @@ def _named(folder: Folder, path: str) -> PartitionDir:
 
 def _topic_order(partition: PartitionDir) -> tuple[str, int, str]:
     return partition.topic or "", partition.partition or 0, str(partition.path)
-
-
-def read_offsets(data_dir: Folder, name: str) -> dict[tuple[str, int], int]:
-    """
-    Read an offset checkpoint of a data dir; the result is empty if the file is missing.
-
-    Raises
-    ------
-    CorruptCheckpointError
-    """
-    try:
-        data = data_dir.read(name)
-    except OSError as error:
-        if error.errno not in (errno.EISDIR, errno.ENOTDIR, errno.EINVAL):  # not a regular file
-            raise
-        data = None
-    return {} if data is None else parse_offset_checkpoint(data, str(data_dir.path / name))
-
-
-class CheckpointReader:
-    """Reads the offset checkpoints of data dirs, each once."""
-
-    def __init__(self) -> None:
-        self._known: dict[Path, dict[tuple[str, int], int]] = {}
-
-    def offset_of(self, partition: PartitionDir, name: str) -> int:
-        """Return a partition's offset in a checkpoint of its data dir; 0 if it has none there."""
-        if partition.topic is None or partition.partition is None:
-            return 0
-        data_dir = partition.folder.parent
-        path = data_dir.path / name
-        if path not in self._known:
-            try:
-                self._known[path] = read_offsets(data_dir, name)
-            except CorruptCheckpointError:  # of the data dir, not of this log
-                self._known[path] = {}
-        return self._known[path].get((partition.topic, partition.partition), 0)

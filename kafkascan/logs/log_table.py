@@ -22,7 +22,7 @@ from kafkascan.logs.log_chunks import (
     read_chunks,
     threads_for,
 )
-from kafkascan.logs.log_dir import LogDir, PartitionDir, open_log_dir
+from kafkascan.logs.log_dir import LogDir, PartitionDir, no_logs, open_log_dir
 from kafkascan.logs.segment import SegmentFile
 
 if TYPE_CHECKING:
@@ -170,6 +170,8 @@ def scan_log_dir(
 
     Raises
     ------
+    NoLogsError
+        If there are no segments to read.
     As `open_log_dir`. A segment that is damaged or unreadable raises nothing: its rows end there,
     and `LogBatches.ends` contains the error.
 
@@ -185,6 +187,8 @@ def scan_log_dir(
     require_columns([name for name in names if name not in PLACE_COLUMNS])
     opened = log_dir if isinstance(log_dir, LogDir) else open_log_dir(log_dir)
     segments = list(opened.segments() if include == "all" else opened.log_segments())
+    if not segments:
+        raise no_logs(opened.path, opened.partitions)
     return LogBatches(segments, names, rows, threads_for(segments, threads))
 
 

@@ -38,9 +38,12 @@ from kafkascan.logs.log_chunks import (
 from kafkascan.logs.log_dir import (
     LogDir,
     PartitionDir,
+    SegmentKinds,
     is_log_dir,
+    no_logs,
     open_log_dir,
     partition_dir,
+    select_segments,
 )
 from kafkascan.logs.segment import SegmentFile, segment_file
 
@@ -128,23 +131,34 @@ def open_logs(logs: LogsLike) -> list[Log]:
     Return the logs of a data dir, a partition or a source.
 
     Only what a broker reads is returned; see `select_segments`. A partition that is given as
-    such is read even if its log is being dropped.
+    such, or by its path, is read even if its log is being dropped.
 
     Raises
     ------
+    NoLogsError
+        If there are no live segments.
     As `open_log_dir`, and `Source`.
     """
     if isinstance(logs, PartitionDir):
-        return [Log(logs, logs.log_segments)]
+        logs = LogDir(logs.path, [logs])
     if isinstance(logs, (str, os.PathLike)):
         path = Path(logs)
         if not is_log_dir(path):
             return [_one_file(path)]
         logs = open_log_dir(path)
     if isinstance(logs, LogDir):
-        found = [Log(one, one.log_segments) for one in logs.partitions if one.is_log]
-        return [log for log in found if log.segments]
+        found = live_logs(logs)
+        if not found:
+            raise no_logs(logs.path, logs.partitions)
+        return found
     return [_one_file(logs)]
+
+
+def live_logs(log_dir: LogDir) -> list[Log]:
+    """Return the logs of a data dir or a partition that have live segments, as `open_logs`."""
+    kinds = log_dir.kinds(SegmentKinds.LOG)
+    found = [Log(one, select_segments(one, kinds)) for one in log_dir.partitions]
+    return [log for log in found if log.segments]
 
 
 def _one_file(source: SourceLike) -> Log:

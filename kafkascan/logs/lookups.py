@@ -19,7 +19,7 @@ from kafkascan.broker_state.indexes import IndexEntries, read_index
 from kafkascan.format.errors import CorruptIndexError
 from kafkascan.format.file_names import parse_segment_name, sibling_name
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.logs.log_dir import partition_dir
+from kafkascan.logs.log_dir import partition_dir, require_segments
 from kafkascan.logs.reading import iter_records
 
 _ROWS_AT_ONCE = 4096
@@ -188,7 +188,7 @@ def _segments(source: SourceLike, offset: int | None) -> Iterator[borrowed_sourc
     if not isinstance(source, (str, os.PathLike)) or not Path(source).is_dir():
         yield borrowed_source(source, close=False)
         return
-    live = partition_dir(source).log_segments
+    live = require_segments(partition_dir(source))
     bases = [one.base_offset or 0 for one in live]
     first = 0 if offset is None else max(0, int(np.searchsorted(bases, offset, "right")) - 1)
     for one in live[first:]:

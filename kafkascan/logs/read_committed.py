@@ -21,7 +21,7 @@ from kafkascan.batches.verify import verify_rows
 from kafkascan.broker_state.producer_state import COMPLETED_TRANSACTION, ProducerState
 from kafkascan.format.errors import record_error
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.logs.log_dir import PartitionDir, partition_dir
+from kafkascan.logs.log_dir import PartitionDir, partition_dir, require_segments
 
 LogLike: TypeAlias = "SourceLike | PartitionDir"
 """A source, a partition directory, or the path of one."""
@@ -164,7 +164,7 @@ def log_sources(log: LogLike) -> Iterator[borrowed_source]:
     if isinstance(log, (str, os.PathLike)) and os.path.isdir(log):
         log = partition_dir(log)
     if isinstance(log, PartitionDir):
-        for segment in log.log_segments:
+        for segment in require_segments(log):
             yield segment.borrow()
     else:
         yield borrowed_source(log)

@@ -21,10 +21,11 @@ from kafkascan.broker_state.checkpoints import (
 )
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES, require_interval_bytes
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
+from kafkascan.format.errors import NoLogsError
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import are_small, require_threads
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
-from kafkascan.logs.log_dir import PartitionDir, open_log_dir, partition_dir
+from kafkascan.logs.log_dir import LogDir, PartitionDir, no_logs, open_log_dir, partition_dir
 from kafkascan.logs.metadata_log import METADATA_PARTITION, ClusterMetadata, read_cluster_metadata
 from kafkascan.recovery.apply_changes import ChangeApplier, apply_all, remove_partial_files
 from kafkascan.recovery.log_loader import LoadSettings, load_log
@@ -124,6 +125,8 @@ def recover(
         If files are to be written and a broker holds the lock of the data directory.
     CorruptCheckpointError
         If a checkpoint of the data directory cannot be read.
+    NoLogsError
+        If there are no logs to recover.
     OSError
         If `path` cannot be read.
 
@@ -205,13 +208,19 @@ class _Target:
 
 
 def _target_of(path: Path) -> _Target:
-    found = open_log_dir(path).partitions
-    if _is_partition(path):
+    log_dir = open_log_dir(path)
+    found = log_dir.partitions
+    if _is_partition(log_dir):
         one = _without_link(path)
         data_dirs = data_dirs_of(one.path)
         return _Target(path, [one], data_dirs, data_dirs[0] if data_dirs else None, False)
     partitions = _loaded_by_broker(found)
     data_dir = as_data_dir(path)
+    if not partitions:
+        reason = "no logs to recover: brokers load the metadata log separately"
+        raise NoLogsError(str(path), reason)
+    if data_dir is None and not any(one.segments for one in partitions):
+        raise no_logs(path)
     linked = [one.path for one in partitions if one.path.is_symlink()]
     data_dirs = [] if data_dir is None else [data_dir]
     data_dirs += [found_in for one in linked for found_in in data_dirs_of(one)]
@@ -219,11 +228,11 @@ def _target_of(path: Path) -> _Target:
     return _Target(path, partitions, data_dirs, data_dir, path == data_dir and not has_others)
 
 
-def _is_partition(path: Path) -> bool:
+def _is_partition(log_dir: LogDir) -> bool:
     """Return whether a directory has the name of a partition, or contains segments."""
-    if as_data_dir(path) is not None:
+    if not log_dir.is_partition or as_data_dir(log_dir.path) is not None:
         return False
-    here = partition_dir(path)
+    (here,) = log_dir.partitions
     return here.topic is not None or any(one.name.kind == "log" for one in here.segments)
 
 
@@ -394,10 +403,7 @@ def _has_small_segments(partitions: list[PartitionDir]) -> bool:
     """Return whether segments are so small that the interpreter bounds the work on them."""
     sizes = []
     for one in partitions:
-        with contextlib.suppress(OSError):  # loading the partition reports it
-            sizes += [
-                entry.stat().st_size
-                for entry in os.scandir(one.path)
-                if entry.name.endswith(".log")
-            ]
+        # Loading the partition reports errors.
+        with contextlib.suppress(OSError), os.scandir(one.path) as entries:
+            sizes += [entry.stat().st_size for entry in entries if entry.name.endswith(".log")]
     return are_small(sizes)

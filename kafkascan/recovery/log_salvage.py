@@ -21,7 +21,7 @@ from kafkascan.broker_state.checkpoints import (
     parse_leader_epochs,
 )
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES, require_interval_bytes
-from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.errors import KafkaScanError, NoLogsError
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import require_threads
 from kafkascan.io.folders import Folder
@@ -306,15 +306,18 @@ def _recover_copies(
     """
     if not target.exists():  # the only log is incomplete, and was renamed
         return False
-    done = recover(
-        target,
-        write=True,
-        backup=False,
-        recovery_point=0,
-        interval_bytes=interval_bytes,
-        threads=threads,
-        mark_clean=all(one.error is None for one in partitions),
-    )
+    try:
+        done = recover(
+            target,
+            write=True,
+            backup=False,
+            recovery_point=0,
+            interval_bytes=interval_bytes,
+            threads=threads,
+            mark_clean=all(one.error is None for one in partitions),
+        )
+    except NoLogsError:  # no log was copied completely, except the metadata log
+        return False
     by_path = {one.path: one for one in done.partitions}
     for one in partitions:
         one.recovery = by_path.get(one.destination) if one.destination else None

@@ -173,11 +173,12 @@ class PlannedFiles:
         self.folder = folder
         self._prefix = os.path.join(folder, "")
         # File sizes are read on demand: a stat of every file takes as long as the recovery.
-        self._states = {
-            entry.name: FileState(entry, _Content(entry.name))
-            for entry in os.scandir(folder)
-            if entry.is_file()
-        }
+        with os.scandir(folder) as entries:
+            self._states = {
+                entry.name: FileState(entry, _Content(entry.name))
+                for entry in entries
+                if entry.is_file()
+            }
         self._ranks = itertools.count()
 
     # ---- the planned files ------------------------------------------------------------------

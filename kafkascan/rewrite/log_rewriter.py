@@ -29,7 +29,7 @@ from kafkascan.format.layout import ScanEnd
 from kafkascan.io.atomic_files import AtomicFile, give_to_owner_of, sync_folder
 from kafkascan.io.sources import Source
 from kafkascan.logs.data_dir_lock import as_data_dir, locked
-from kafkascan.logs.log_dir import partition_dir
+from kafkascan.logs.log_dir import no_logs, partition_dir
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.rewrite.batch_stream import Buffer
 from kafkascan.rewrite.rewrite_reports import (
@@ -312,9 +312,10 @@ def _require_batches(source: Source, scan: BatchScan) -> None:
 
 
 def _live_logs(folder: Path) -> list[Path]:
-    found = [segment.path for segment in partition_dir(folder).segments if segment.name.is_live]
+    partition = partition_dir(folder)
+    found = [segment.path for segment in partition.segments if segment.name.is_live]
     if not found:
-        raise FileNotFoundError(errno.ENOENT, "the folder contains no logs", str(folder))
+        raise no_logs(folder, [partition])
     return found
 
 

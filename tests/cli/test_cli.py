@@ -21,6 +21,9 @@ from tests.support.command_line import DATA, KILLED, LEGACY, rows, run, run_proc
 from tests.support.permissions import let_others_enter
 from tests.support.segments import T0, Rig, batch_v2, message_v1
 
+# A record without key, value and headers.
+RECORD = bytes([12, 0, 0, 0, 1, 1, 0])
+
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
@@ -30,7 +33,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_info_over_a_data_dir() -> None:
-    found = rows("info", DATA)
+    found = rows("info", DATA, "--all")
     segments = list(ks.open_log_dir(DATA).segments())
     assert [row["segment"] for row in found] == [one.path.name for _, one in segments]
     assert {row["end"] for row in found} == {"CLEAN"}
@@ -157,7 +160,7 @@ def test_unreadable_inputs_exit_3_after_the_readable_ones(tmp_path: Path, log: P
     assert json.loads(result.stdout)["batches"] == 10
     assert result.stderr.splitlines() == [
         f"{tmp_path / 'none.log'}: No such file or directory",
-        f"{tmp_path / 'empty'}: no segments in this directory",
+        f"{tmp_path / 'empty'}: no logs here [NO_LOGS]",
     ]
 
 
@@ -199,20 +202,44 @@ READ_BY_LOGS = ("audit", "txns", "producers", "count", "advise", "diff", "salvag
 
 def test_help_states_which_segments_a_verb_reads() -> None:
     for verb in READ_BY_FILES:
-        assert "every segment file is read" in " ".join(run(*verb.split(), "--help").stdout.split())
+        text = " ".join(run(*verb.split(), "--help").stdout.split())
+        assert "--all adds the other files" in text, verb
     for verb in READ_BY_LOGS:
         text = " ".join(run(verb, "--help").stdout.split())
         assert "nly the segments that a broker would load" in text, verb
 
 
-def test_verbs_over_files_read_snapshots_and_verbs_over_logs_do_not() -> None:
+def test_verbs_read_live_segments() -> None:
     metadata = DATA / "__cluster_metadata-0"
-    segments = [row["segment"] for row in rows("info", metadata)]
+    assert [row["segment"] for row in rows("info", metadata)] == [f"{0:020}.log"]
+    segments = [row["segment"] for row in rows("info", metadata, "--all")]
     assert [name for name in segments if not str(name).endswith(".checkpoint")] == [f"{0:020}.log"]
     assert len(segments) > 1
     (counted,) = rows("count", metadata)
     live = ks.read_records(metadata / f"{0:020}.log", control="include")
     assert counted["records"] + counted["control_records"] == len(live)
+
+
+@pytest.mark.parametrize("verb", ["info", "verify", "batches", "records"])
+def test_leftovers_and_dropped_logs_are_read_on_request_or_by_name(
+    verb: str, tmp_path: Path
+) -> None:
+    """Retention and the cleaner rename segments before they delete them."""
+    live = tmp_path / "data" / "orders-0"
+    live.mkdir(parents=True)
+    log = b"".join(batch_v2(RECORD, base_offset=offset) for offset in range(3))
+    (live / f"{3:020}.log").write_bytes(log)
+    names = [f"{0:020}.log.deleted", f"{3:020}.log.cleaned", f"{3:020}.log.swap"]
+    for name in names:
+        (live / name).write_bytes(log)
+    dropped = tmp_path / "data" / f"orders-1.{0:032x}-delete"
+    shutil.copytree(live, dropped)
+    per_file = 1 if verb in ("info", "verify") else 3
+    assert len(rows(verb, tmp_path / "data")) == per_file
+    assert len(rows(verb, live)) == per_file
+    assert len(rows(verb, tmp_path / "data", "--all")) == 8 * per_file
+    assert len(rows(verb, live / names[0], live / names[2])) == 2 * per_file
+    assert len(rows(verb, dropped)) == per_file
 
 
 def test_reading_and_mapping_give_the_same_rows(log: Path) -> None:
@@ -253,7 +280,7 @@ def test_progress_on_a_terminal(tmp_path: Path) -> None:
                 break
     os.close(main)
     assert process.returncode == 0
-    assert len(stdout.splitlines()) == len(list(ks.open_log_dir(DATA).segments()))
+    assert len(stdout.splitlines()) == len(list(ks.open_log_dir(DATA).log_segments()))
     assert "100 %" in seen.decode()
     assert b"\x1b[" in seen
 
@@ -270,7 +297,8 @@ def test_a_data_dir_with_a_bootstrap_checkpoint_is_a_data_dir(tmp_path: Path) ->
     shutil.copytree(LEGACY, tmp_path / "data")
     snapshot = next((DATA / "__cluster_metadata-0").glob("*.checkpoint"))
     shutil.copy(snapshot, tmp_path / "data" / "bootstrap.checkpoint")
-    found = rows("verify", tmp_path / "data")
+    assert "bootstrap.checkpoint" not in [row["segment"] for row in rows("verify", LEGACY)]
+    found = rows("verify", tmp_path / "data", "--all")
     assert found[0]["segment"] == "bootstrap.checkpoint"
     assert len(found) == 1 + len(list(ks.open_log_dir(LEGACY).segments()))
 

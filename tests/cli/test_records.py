@@ -42,7 +42,7 @@ def log(tmp_path: Path) -> Path:
 
 def test_every_record_of_a_data_dir() -> None:
     for data in (DATA, LEGACY):
-        found = rows("records", data)
+        found = rows("records", data, "--all")
         expected = sum(
             len(ks.read_records(segment.path)) for _, segment in ks.open_log_dir(data).segments()
         )
@@ -125,7 +125,7 @@ def test_control_records() -> None:
     assert found[0]["value"] == {"version": 0, "coordinator_epoch": 0}
     both = rows("records", DATA / "transactions-0", "--control", "include")
     assert len(both) > len(found) + 10
-    leaders = rows("records", DATA / "__cluster_metadata-0", "--control", "only")
+    leaders = rows("records", DATA / "__cluster_metadata-0", "--control", "only", "--all")
     assert {"LEADER_CHANGE", "SNAPSHOT_HEADER"} <= {row["key"] for row in leaders}
 
 

@@ -35,8 +35,7 @@ from kafkascan.spark.jobs.output_folders import output_folder, remove_leftovers
 from kafkascan.spark.options.option_values import parse_storage_options
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column, arrow_schema, ddl
-from kafkascan.spark.planning.file_listing import list_files
-from kafkascan.spark.planning.task_plan import plan
+from kafkascan.spark.planning.task_plan import list_selected, plan
 from kafkascan.spark.planning.timestamp_lookups import resolve_times
 from kafkascan.spark.readers.frames import Argument, Work, map_tasks, spread
 from kafkascan.spark.rows.task_scan import scan_task
@@ -70,16 +69,21 @@ class JobReport:
         Totals by name.
     findings : list of str
         Messages about damage and risks, with paths and positions.
+    unread_files : int
+        Number of files that could not be read at all.
     """
 
     job: str
     manifest: pa.Table
     summary: dict[str, int]
     findings: list[str] = field(default_factory=list)
+    unread_files: int = 0
 
     @property
     def exit_code(self) -> int:
-        """0 without findings, 1 with findings."""
+        """0 without findings, 1 with findings, 3 if a file could not be read."""
+        if self.unread_files:
+            return 3
         return 1 if self.findings else 0
 
     def __str__(self) -> str:
@@ -115,7 +119,8 @@ def verify(spark: SparkSession, path: Paths, **options: Any) -> JobReport:
         if row["error"] is None and row["trailingBytes"] > 0
     ]
     summary = _sums(manifest, "size", "batches", "badChecksums")
-    return JobReport("verify", manifest, {"files": len(rows)} | summary, findings)
+    unread = sum(row["status"] == "UNREADABLE" for row in rows)
+    return JobReport("verify", manifest, {"files": len(rows)} | summary, findings, unread)
 
 
 def catalog(
@@ -325,7 +330,7 @@ def _run(
     columns: Sequence[Column],
 ) -> pa.Table:
     """Plan a job, run its tasks and return their rows."""
-    files = list_files(options)
+    files = list_selected(options)
     options = spread(spark, options, files)
     tasks = plan(files, options, resolve_times(files, options))
     if not tasks:

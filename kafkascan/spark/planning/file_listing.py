@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from kafkascan.format.errors import SourceReadError
+from kafkascan.format.errors import NoLogsError, SourceReadError
 from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import open_log_dir, partition_dir
@@ -67,23 +67,27 @@ def list_files(options: Options) -> list[FoundFile]:
     Raises
     ------
     FileNotFoundError
-        If a path does not exist and `ignore_missing_files` is false.
+        If a path does not exist or contains no logs, and `ignore_missing_files` is false.
     """
     if not options.paths:
         raise ValueError("no path is given: use load(path) or the option path")
     found: dict[str, FoundFile] = {}
     for path in options.paths:
         try:
-            for file in _list_path(path, options):
-                found.setdefault(file.path, file)
+            files = list(_list_path(path, options))
+            if not files:
+                raise NoLogsError(path, "no live segments")
+            found.update((file.path, file) for file in files if file.path not in found)
         except FileNotFoundError:
             if not options.ignore_missing_files:
                 raise
     pattern = options.path_glob_filter
-    files: Iterable[FoundFile] = found.values()
+    selected: Iterable[FoundFile] = found.values()
     if pattern is not None:
-        files = [one for one in files if fnmatch.fnmatchcase(os.path.basename(one.path), pattern)]
-    return sorted(files, key=lambda one: (one.topic, one.partition, one.folder, one.base_offset))
+        selected = [
+            one for one in selected if fnmatch.fnmatchcase(os.path.basename(one.path), pattern)
+        ]
+    return sorted(selected, key=lambda one: (one.topic, one.partition, one.folder, one.base_offset))
 
 
 def open_file(file: FoundFile, options: Options) -> Source:

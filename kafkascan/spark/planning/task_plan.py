@@ -11,14 +11,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from kafkascan.format.errors import NoLogsError
 from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartition
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import FoundFile
+from kafkascan.spark.planning.file_listing import NO_TOPIC, FoundFile, list_files
 
 # Minimum bytes of a range, also with a large minPartitions.
 _SMALLEST_RANGE = 1 << 16
+# Topics that a message names.
+_NAMED_TOPICS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,27 @@ def concurrent_files(task: ScanTask, options: Options) -> int:
     """
     is_local = all(one.file.is_local for one in task.ranges)
     return 2 if options.prefetch and is_local else 1
+
+
+def list_selected(options: Options) -> list[FoundFile]:
+    """
+    List the files of the requested topics and partitions, for a batch query.
+
+    Raises
+    ------
+    NoLogsError
+        If no file is of such a topic or partition and `ignore_missing_files` is false.
+    As `list_files`.
+    """
+    files = list_files(options)
+    selected = select_files(files, options)
+    if not selected and not options.ignore_missing_files:
+        topics = sorted({file.topic for file in files if file.topic != NO_TOPIC})
+        known = f"; the topics are {', '.join(topics[:_NAMED_TOPICS])}" if topics else ""
+        known += f" and {len(topics) - _NAMED_TOPICS} more" if len(topics) > _NAMED_TOPICS else ""
+        reason = f"no segments of the selected topics, partitions and files{known}"
+        raise NoLogsError(", ".join(options.paths), reason)
+    return selected
 
 
 def select_files(files: Iterable[FoundFile], options: Options) -> list[FoundFile]:

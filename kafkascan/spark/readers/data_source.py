@@ -14,8 +14,7 @@ from pyspark.sql.datasource import (
 
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column, ddl
-from kafkascan.spark.planning.file_listing import list_files
-from kafkascan.spark.planning.task_plan import ScanTask, plan
+from kafkascan.spark.planning.task_plan import ScanTask, list_selected, plan
 from kafkascan.spark.planning.timestamp_lookups import resolve_times
 from kafkascan.spark.readers.partitions import ScanPartition, read_partition
 from kafkascan.spark.readers.stream_reader import StreamReader
@@ -99,7 +98,7 @@ class ScanReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """List the files and plan tasks."""
-        files = list_files(self._options)
+        files = list_selected(self._options)
         tasks = plan(files, self._options, resolve_times(files, self._options))
         # Without a partition, Spark would call `read` with None.
         return [ScanPartition(task) for task in tasks or [ScanTask(())]]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import ddl
-from kafkascan.spark.planning.file_listing import FoundFile, list_files
-from kafkascan.spark.planning.task_plan import ScanTask, plan
+from kafkascan.spark.planning.file_listing import FoundFile
+from kafkascan.spark.planning.task_plan import ScanTask, list_selected, plan
 from kafkascan.spark.planning.timestamp_lookups import resolve_times
 from kafkascan.spark.rows.task_scan import scan_task
 from kafkascan.spark.rows.worker_setup import prepare_worker
@@ -116,7 +116,7 @@ def view(spark: SparkSession, name: str, path: Paths, **options: Any) -> DataFra
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     given = {"paths": [os.fspath(one) for one in paths], "view": name}
     parsed = Options.parse(given | options)
-    files = list_files(parsed)
+    files = list_selected(parsed)
     parsed = spread(spark, parsed, files)
     tasks = plan(files, parsed, resolve_times(files, parsed))
     return map_tasks(spark, tasks, scan_task, parsed, ddl(parsed.schema()))

@@ -171,7 +171,8 @@ def test_a_partition_dir_of_any_name(tmp_path: Path) -> None:
 
 
 def test_no_log_dir(tmp_path: Path) -> None:
-    assert ks.open_log_dir(tmp_path).partitions == []
+    with pytest.raises(ks.format.NoLogsError, match="no logs here"):
+        ks.open_log_dir(tmp_path)
     with pytest.raises(FileNotFoundError):
         ks.open_log_dir(tmp_path / "none")
     (tmp_path / "file").touch()

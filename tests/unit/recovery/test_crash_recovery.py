@@ -209,7 +209,8 @@ def test_a_data_dir_without_logs(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\n")
     shutil.copy(KILLED / "__cluster_metadata-0" / f"{0:020}-{0:010}.checkpoint", tmp_path)
     (tmp_path / f"{0:020}-{0:010}.checkpoint").rename(tmp_path / "bootstrap.checkpoint")
-    assert ks.recover(tmp_path, write=True).partitions == []
+    with pytest.raises(ks.format.NoLogsError, match="no logs to recover"):
+        ks.recover(tmp_path, write=True)
     assert not list(tmp_path.glob("*.log"))
 
 

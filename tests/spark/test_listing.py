@@ -1,0 +1,57 @@
+"""What the driver lists: nothing found is an error, not an empty result. Needs no JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkascan.format.errors import NoLogsError
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.task_plan import list_selected
+from tests.spark.logs import DATA, damaged_log, segment_path
+
+
+def listed(**options: Any) -> list[str]:
+    return [file.path for file in list_selected(Options.parse(options))]
+
+
+def test_a_folder_without_logs(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(NoLogsError, match="no logs here"):
+        listed(path=str(empty))
+    assert listed(path=str(empty), ignoreMissingFiles="true") == []
+    # One empty path among others is a mistake, too.
+    with pytest.raises(NoLogsError, match=str(empty)):
+        listed(paths=[str(DATA), str(empty)])
+
+
+def test_the_parent_of_a_data_dir(tmp_path: Path) -> None:
+    segment_path(tmp_path / "broker", "orders").write_bytes(damaged_log().log)
+    with pytest.raises(NoLogsError, match="there are logs in 'broker'"):
+        listed(path=str(tmp_path))
+
+
+def test_a_partition_without_live_segments(tmp_path: Path) -> None:
+    path = segment_path(tmp_path, "orders")
+    path.with_name(f"{path.name}.deleted").write_bytes(damaged_log().log)
+    with pytest.raises(NoLogsError, match="no live segments"):
+        listed(path=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [{"topics": "transaction"}, {"topicPattern": "x.*"}, {"partitions": "7"},
+     {"pathGlobFilter": "*.lg"}],
+)  # fmt: skip
+def test_a_selection_of_nothing(selection: dict[str, str]) -> None:
+    with pytest.raises(NoLogsError, match="no segments of the selected topics"):
+        listed(path=str(DATA), **selection)
+    assert listed(path=str(DATA), ignoreMissingFiles="true", **selection) == []
+
+
+def test_a_misspelt_topic_is_answered_with_the_topics() -> None:
+    with pytest.raises(NoLogsError, match="the topics are __cluster_metadata, "):
+        listed(path=str(DATA), topics="transaction")
