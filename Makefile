@@ -12,7 +12,7 @@ MODULES = $(wildcard kafkascan/_core/*.pyx)
 NATIVE = setup.py $(MODULES) $(wildcard csrc/*.[ch] kafkascan/_core/*.pxd)
 GOLDEN = tests/golden
 
-.PHONY: demo test lint bench bench-spark asan oracle golden clean
+.PHONY: demo test lint bench bench-spark asan fuzz oracle golden clean
 
 demo: $(VENV)/.compiled $(VENV)/.demo
 	@echo "Running examples/demo.py"
@@ -25,7 +25,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint kafkascan
-	$(BIN)/clang-format --dry-run --Werror csrc/*.[ch]
+	$(BIN)/clang-format --dry-run --Werror csrc/*.[ch] tests/fuzz/*.[ch]
 	$(BIN)/mypy
 	@echo $(BIN)/lint-imports
 	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
@@ -58,6 +58,11 @@ asan: $(VENV)/.dev
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0:handle_sigbus=0:abort_on_error=1 \
 	../../../$(PYTEST) -p no:cacheprovider -n $(JOBS) tests/native tests/damage tests/property
+
+# Fuzzes the C loops for FUZZ_S seconds each, with libFuzzer if a clang has it.
+FUZZ_S ?= 60
+fuzz: $(VENV)/.compiled $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_S)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

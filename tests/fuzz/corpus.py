@@ -1,0 +1,70 @@
+"""Inputs for the fuzz targets, cut out of the golden files of real brokers."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import kafkascan as ks
+from kafkascan.batches import size_in_bytes
+from kafkascan.records.decompression import decompress
+from tests.support.paths import GOLDEN
+
+TARGETS = ("record", "compressed", "chains", "search")
+LARGEST = 16 << 10
+
+HEADER_SIZE = 61
+KEY_SIZE_AT = {0: 18, 1: 26}
+
+# Flags of fuzz_record.c and fuzz_search.c.
+WRAPPER, PLAIN, ALL_COLUMNS = 1, 2, 4
+ANY_OFFSET = 4
+
+Inputs = dict[str, set[bytes]]
+
+
+def write_corpora(folder: Path) -> None:
+    """Write the inputs of each target into a folder with its name."""
+    found: Inputs = {name: set() for name in TARGETS}
+    for log in sorted(GOLDEN.glob("kafka-*/data/*/*.log")):
+        _add_log(log, found)
+    for name, inputs in found.items():
+        (folder / name).mkdir(parents=True)
+        for number, data in enumerate(sorted(inputs)):
+            (folder / name / f"golden-{number}").write_bytes(data)
+
+
+def _add_log(log: Path, found: Inputs) -> None:
+    content = log.read_bytes()
+    batches = ks.scan_batches(log, on_corrupt="stop").batches
+    for batch, size in zip(batches, size_in_bytes(batches).tolist(), strict=True):
+        start = int(batch["position"])
+        if size <= LARGEST:
+            _add_batch(batch, content[start : start + size], found)
+    if len(batches):
+        stop = int(batches["position"][0] + size_in_bytes(batches)[0])
+        for piece in (content[: stop + 1024], content[:LARGEST]):
+            found["chains"].add(struct.pack("<BH8H", 7, 500, *[len(piece) // 8] * 8) + piece)
+            found["search"].add(struct.pack("<BBHHHBBH", ANY_OFFSET, 1, 1, 0, 0, 0, 0, 0) + piece)
+
+
+def _add_batch(batch: ks.BatchTable, raw: bytes, found: Inputs) -> None:
+    magic, codec = int(batch["magic"]), int(batch["attributes"]) & 7
+    if magic == 2:
+        flags, count, records = 0, int(batch["records_count"]), raw[HEADER_SIZE:]
+    elif codec:
+        flags, count, records = WRAPPER, 0, _value(raw, magic)
+    else:
+        flags, count, records = PLAIN, 1, raw
+    if codec:
+        found["compressed"].add(bytes([codec - 1]) + records)
+        records = b"".join(decompress(codec, magic, records, 1 << 20))
+    header = raw[:HEADER_SIZE].ljust(HEADER_SIZE, b"\0")
+    found["record"].add(struct.pack("<BI", flags | ALL_COLUMNS, count) + header + records[:LARGEST])
+
+
+def _value(message: bytes, magic: int) -> bytes:
+    """Return the value of a message: the compressed messages of a wrapper."""
+    at = KEY_SIZE_AT[magic]
+    (key_size,) = struct.unpack_from(">i", message, at)
+    return message[at + 8 + max(key_size, 0) :]

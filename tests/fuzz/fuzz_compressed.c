@@ -1,0 +1,61 @@
+/* Parse the framing of compressed data (compressed.h).
+ *
+ * Input: 1 byte: the codec, then the data. Checked: blocks are inside of the data, do not overlap
+ * and have a bounded size, and sizes do not exceed what the format allows.
+ */
+#include "compressed.h"
+#include "fuzz_input.h"
+
+enum { CODEC_GZIP, CODEC_SNAPPY, CODEC_LZ4, CODEC_ZSTD, CODECS };
+
+static void follow_blocks(ks_blocks blocks, const uint8_t *data, int64_t size) {
+    int64_t room = 0, expected = ks_room_of_blocks(blocks);
+    const uint8_t *previous_end = data;
+    ks_block block;
+    ks_block_found found;
+    while ((found = ks_next_block(&blocks, &block)) == KS_BLOCK_FOUND) {
+        REQUIRE(block.size > 0 && block.data >= previous_end);
+        REQUIRE(block.size <= data + size - block.data);
+        REQUIRE(block.room > 0 && block.room <= KS_LZ4_LARGEST_RATIO * block.size);
+        if (blocks.lz4_block_size) REQUIRE(block.room <= blocks.lz4_block_size);
+        if (block.checksum != NULL) {
+            REQUIRE(block.checksum == block.data + block.size);
+            REQUIRE(data + size - block.checksum >= 4);
+        }
+        previous_end = block.data + block.size;
+        room += block.room;
+    }
+    REQUIRE(expected == (found == KS_BLOCKS_END ? room : 0));
+}
+
+static void parse_gzip(const uint8_t *data, int64_t size) {
+    int64_t hint = -1, most = -1;
+    if (!ks_gzip_member(data, size, &hint, &most)) return;
+    REQUIRE(hint >= 0 && hint <= most && most <= KS_GZIP_LARGEST_RATIO * size);
+}
+
+static void parse_zstd(const uint8_t *data, int64_t size) {
+    int64_t most = -1, window = -1;
+    if (!ks_zstd_frame(data, size, &most, &window)) return;
+    REQUIRE(window >= 0 && window <= KS_ZSTD_LARGEST_WINDOW);
+    REQUIRE(most > 0 && most <= KS_ZSTD_LARGEST_BLOCK * (size / 3));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    fuzz_input input = {data, size};
+    int codec = (int)fuzz_take(&input, 1) % CODECS;
+    uint8_t *bytes = fuzz_copy_rest(&input);
+    int64_t left = (int64_t)input.left;
+    ks_blocks blocks;
+    if (codec == CODEC_GZIP) {
+        parse_gzip(bytes, left);
+    } else if (codec == CODEC_ZSTD) {
+        parse_zstd(bytes, left);
+    } else if (codec == CODEC_SNAPPY) {
+        if (ks_snappy_blocks(bytes, left, &blocks)) follow_blocks(blocks, bytes, left);
+    } else if (ks_lz4_blocks(bytes, left, &blocks)) {
+        follow_blocks(blocks, bytes, left);
+    }
+    free(bytes);
+    return 0;
+}
