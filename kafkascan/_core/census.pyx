@@ -155,7 +155,7 @@ cdef int count_rows(
         if row.magic >= 2 and row.attributes & KS_CONTROL_BIT:
             if id_ >= 0 and kinds[i] in (ABORT, COMMIT):
                 entry.amount.markers += 1
-                check_marker(&cursor, &entry.order, row)
+                check_marker(&entry.order, row)
         else:
             add_batch(&entry.amount, row)
             if id_ >= 0:

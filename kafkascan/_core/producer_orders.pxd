@@ -17,7 +17,7 @@ cdef struct producer_order:
     int64_t producer_id
     int64_t producer_epoch
     int64_t last_sequence
-    int64_t holes_before           # gaps in the offsets of the log up to the last batch
+    int64_t holes_before           # gaps in the offsets of the log up to the last data batch
     int64_t last_seen_ms
     int64_t first_epoch
     int64_t wraps
@@ -57,24 +57,19 @@ cdef inline void advance(log_cursor *cursor, const ks_batch_row *row) noexcept n
     cursor.next_offset = plus(last_offset(row), 1)
 
 
-cdef inline void enter(
-    const log_cursor *cursor, producer_order *order, const ks_batch_row *row
-) noexcept nogil:
+cdef inline void enter(producer_order *order, const ks_batch_row *row) noexcept nogil:
     if order.first_epoch < 0:
         order.first_epoch = row.producer_epoch
     if order.producer_epoch != row.producer_epoch:
         order.producer_epoch = row.producer_epoch
         order.last_sequence = -1
-    order.holes_before = cursor.holes
     order.last_seen_ms = row.max_timestamp
 
 
-cdef inline void check_marker(
-    const log_cursor *cursor, producer_order *order, const ks_batch_row *row
-) noexcept nogil:
+cdef inline void check_marker(producer_order *order, const ks_batch_row *row) noexcept nogil:
     if row.producer_epoch > order.producer_epoch and order.producer_epoch >= 0:
         order.epoch_bumps += 1
-    enter(cursor, order, row)
+    enter(order, row)
 
 
 cdef inline void count_jump(
@@ -119,5 +114,6 @@ cdef inline void check_order(
             count_jump(cursor, order, row, expected)
         if last < row.base_sequence or (row.base_sequence == 0 and known == largest_sequence):
             order.wraps += 1
-    enter(cursor, order, row)
+    enter(order, row)
+    order.holes_before = cursor.holes
     order.last_sequence = last

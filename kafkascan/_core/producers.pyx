@@ -325,7 +325,7 @@ cdef inline void record_order(
     if not row.attributes & KS_CONTROL_BIT:
         check_order(cursor, order, row)
     elif kind in (ABORT, COMMIT):
-        check_marker(cursor, order, row)
+        check_marker(order, row)
 
 
 cdef int apply_rows(

@@ -303,17 +303,21 @@ def _compare(
         damage=left.damage + right.damage,
         unread_segments=left.unread_segments + right.unread_segments,
     )
-    for block in alignment.blocks:
-        diff.ranges += ranges_of_block(block, left.rows, right.rows, has_offsets=offsets == "same")
-    if offsets == "shifted":
-        diff.shifts = offset_shifts(alignment, left.rows, right.rows)
-    else:
+    has_offsets = offsets == "same"
+    if has_offsets:
         diff.epoch_changes = alignment.epoch_changes
         diff.left_cleaned_up_to = left.cleaned_up_to
         diff.right_cleaned_up_to = right.cleaned_up_to
         _compare_epochs(diff, left, right, alignment)
+    else:
+        diff.shifts = offset_shifts(alignment, left.rows, right.rows)
     if compacted:
         diff.left_cleaned_up_to = diff.right_cleaned_up_to = _EVERYWHERE
+    is_compacted = max(diff.left_cleaned_up_to, diff.right_cleaned_up_to) > 0
+    for block in alignment.blocks:
+        diff.ranges += ranges_of_block(
+            block, left.rows, right.rows, has_offsets=has_offsets, is_compacted=is_compacted
+        )
     return diff
 
 

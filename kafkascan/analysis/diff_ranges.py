@@ -107,7 +107,12 @@ class _Section(NamedTuple):
 
 
 def ranges_of_block(
-    block: Block, left: FingerprintRows, right: FingerprintRows, *, has_offsets: bool
+    block: Block,
+    left: FingerprintRows,
+    right: FingerprintRows,
+    *,
+    has_offsets: bool,
+    is_compacted: bool,
 ) -> Iterator[DiffRange]:
     """
     Split a block of batches that differ into ranges of one kind each.
@@ -119,6 +124,8 @@ def ranges_of_block(
         All rows of each log.
     has_offsets : bool
         Whether the same content has the same offsets in both logs.
+    is_compacted : bool
+        Whether either log was compacted.
     """
     mine, theirs = left[block.left], right[block.right]
     location = _location(block)
@@ -131,7 +138,7 @@ def ranges_of_block(
     else:
         sections = list(_sections(mine, theirs))
         for index, (kind, of_left, of_right) in enumerate(sections):
-            here = _location_in_block(location, index, len(sections))
+            here = _location_in_block(location, index, len(sections), is_compacted=is_compacted)
             yield _range(kind, here, of_left, of_right)
 
 
@@ -143,12 +150,19 @@ def _location(block: Block) -> RangeLocation:
     return RangeLocation.END if block.is_last else RangeLocation.MIDDLE
 
 
-def _location_in_block(location: RangeLocation, index: int, count: int) -> RangeLocation:
+def _location_in_block(
+    location: RangeLocation, index: int, count: int, *, is_compacted: bool
+) -> RangeLocation:
     """Return the location of one of the sections of a block: only the outermost one keeps it."""
-    is_outermost = (location is RangeLocation.START and index == 0) or (
-        location is RangeLocation.END and index == count - 1
-    )
-    return location if location is RangeLocation.ALL or is_outermost else RangeLocation.MIDDLE
+    # The cleaner may have rewritten every batch that a replica has in common with another one.
+    if location is RangeLocation.ALL and not (is_compacted and count > 1):
+        return location
+    is_whole = location is RangeLocation.ALL
+    if index == 0 and (is_whole or location is RangeLocation.START):
+        return RangeLocation.START
+    if index == count - 1 and (is_whole or location is RangeLocation.END):
+        return RangeLocation.END
+    return RangeLocation.MIDDLE
 
 
 def _sections(left: FingerprintRows, right: FingerprintRows) -> Iterator[_Section]:

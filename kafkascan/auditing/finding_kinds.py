@@ -132,6 +132,11 @@ FINDING_KINDS: dict[str, FindingKind] = {
         NOTE,
         "The file is preallocated. No action needed: a broker that is shut down cleanly trims it.",
     ),
+    "STALE": FindingKind(
+        NOTE,
+        "The log was truncated while a broker had the index open."
+        " No action needed: the broker does not use these entries, and replaces them.",
+    ),
     "INCOMPLETE": FindingKind(
         NOTE,
         "The index does not cover the end of its segment."

@@ -13,7 +13,13 @@ from kafkascan.auditing.header_checks import Limits, screen_headers
 from kafkascan.batches.columns import BatchTable, is_control, join_tables
 from kafkascan.batches.verify import verify_rows
 from kafkascan.batches.walks import BatchWalk, collect
-from kafkascan.broker_state.index_checks import IndexScreen, index_findings, parse_index_file
+from kafkascan.broker_state.index_checks import (
+    IndexScreen,
+    fold_stale,
+    index_findings,
+    is_padded,
+    parse_index_file,
+)
 from kafkascan.broker_state.indexes import IndexEntries
 from kafkascan.broker_state.markers import (
     MARKER,
@@ -270,6 +276,8 @@ class AuditInspector:
                 if batches is None:  # read all headers once more
                     batches = collect(BatchWalk(self._source, 0, self._source.size))
                 found = index_findings(entries, batches, base_offset)
+                if is_padded(one.finding for file, one in self._indexes.found if file == name):
+                    found = iter(fold_stale(entries, found))
             result += [(name, one) for one in _count_by_kind(found)]
         return result
 

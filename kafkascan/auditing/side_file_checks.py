@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -251,7 +251,9 @@ class SnapshotCheck:
         self._first = first
         self._knows_before = first == 0 or known is not None
         self._remaining = remaining
-        self._last: str | None = None
+        # Differences by file: whether the log is compacted is known at its end.
+        self._otherwise: dict[str, _Difference] = {}
+        self._if_compacted: dict[str, _Difference] = {}
 
     def pauses(self, batches: BatchTable) -> list[Pause]:
         """Return the rows before which there are snapshots, and functions that compare them."""
@@ -264,20 +266,19 @@ class SnapshotCheck:
         return pauses
 
     def finish(self, end_offset: int, state: ProducerState | None, *, is_compacted: bool) -> None:
-        """Check the remaining snapshots; in a compacted log, only the one at its end counts."""
+        """Check the snapshot at the end of the log, and add the findings about all snapshots."""
         for offset, name in reversed(self._remaining):
             if offset == end_offset:
                 self._compare(offset, name, state)
             else:
                 self._reader.read(name)
-        if is_compacted:
-            for file, _ in list(self._found.of_kind("SNAPSHOT_MISMATCH")):
-                if file != self._last:
-                    del self._found.tallies[file, "SNAPSHOT_MISMATCH"]
+        for name, difference in (self._if_compacted if is_compacted else self._otherwise).items():
+            self._found.add(
+                "SNAPSHOT_MISMATCH", name, difference.message, count=difference.producers
+            )
 
     def _compare(self, offset: int, name: str, state: ProducerState | None) -> None:
         stored = self._reader.read(name)
-        self._last = name
         if stored is None or state is None:
             return
         known = np.sort(state.entries(), order="producer_id")
@@ -286,31 +287,69 @@ class SnapshotCheck:
         is_known = row < len(known)
         is_known[is_known] = known["producer_id"][row[is_known]] == stored["producer_id"][is_known]
         theirs, ours = stored[is_known], known[row[is_known]]
-        fields: tuple[str, ...] = _COMPARED
-        if not self._knows_before:  # starts of transactions are not known either
-            fields, has_batches = _COMPARED[:3], ours["last_offset"] >= 0
-            theirs, ours = theirs[has_batches], ours[has_batches]
-        for field in fields:
-            differs = np.flatnonzero(theirs[field] != ours[field])
-            if len(differs):
-                row = differs[0]
-                self._note_difference(name, field, theirs[row], ours[row], len(differs))
-                return
         strangers = stored[~is_known]
+        if not self._knows_before:
+            has_batches = ours["last_offset"] >= 0
+            theirs, ours, strangers = theirs[has_batches], ours[has_batches], strangers[:0]
+        # Starts of transactions are not known either if the state before the log is not.
+        fields = _COMPARED if self._knows_before else _COMPARED[:3]
         strangers = strangers[strangers["last_offset"] >= self._first]
-        if len(strangers) and self._knows_before:
-            one = strangers[0]
-            message = f"producer {one['producer_id']} has no batch before offset {offset}"
-            self._found.add("SNAPSHOT_MISMATCH", name, message, count=len(strangers))
+        difference = _difference(theirs, ours, fields) or _strangers(strangers, offset)
+        if difference is not None:
+            self._otherwise[name] = difference
+        difference = _difference(*_contradicting(theirs, ours), fields)
+        if difference is not None:
+            self._if_compacted[name] = difference
 
-    def _note_difference(
-        self, name: str, field: str, stored: np.void, known: np.void, count: int
-    ) -> None:
-        message = (
-            f"{field} of producer {stored['producer_id']} is {known[field]} in the log,"
-            f" but {stored[field]} in the snapshot"
-        )
-        self._found.add("SNAPSHOT_MISMATCH", name, message, count=count)
+
+class _Difference(NamedTuple):
+    """A difference between a snapshot and its log, and the number of producers with it."""
+
+    message: str
+    producers: int
+
+
+def _difference(
+    stored: NDArray[np.void], known: NDArray[np.void], fields: Sequence[str]
+) -> _Difference | None:
+    """Return the first field in which entries of the same producers differ."""
+    for field in fields:
+        differs = np.flatnonzero(stored[field] != known[field])
+        if len(differs):
+            one, other = stored[differs[0]], known[differs[0]]
+            message = (
+                f"{field} of producer {one['producer_id']} is {other[field]} in the log,"
+                f" but {one[field]} in the snapshot"
+            )
+            return _Difference(message, len(differs))
+    return None
+
+
+def _strangers(strangers: NDArray[np.void], offset: int) -> _Difference | None:
+    if not len(strangers):
+        return None
+    producer = strangers[0]["producer_id"]
+    return _Difference(f"producer {producer} has no batch before offset {offset}", len(strangers))
+
+
+def _contradicting(
+    stored: NDArray[np.void], known: NDArray[np.void]
+) -> tuple[NDArray[np.void], NDArray[np.void]]:
+    """
+    Return the entries of a snapshot, and of its log, that no cleaning of the log explains.
+
+    The cleaner may have removed a producer's last batches and markers after the snapshot was
+    written. But a snapshot has every batch that is in the log.
+    """
+    epochs, other_epochs = stored["producer_epoch"], known["producer_epoch"]
+    offsets, other_offsets = stored["last_offset"], known["last_offset"]
+    begins, other_begins = (of["current_txn_first_offset"] for of in (stored, known))
+    is_same = (epochs == other_epochs) & (offsets == other_offsets)
+    is_wrong = is_same & (stored["last_sequence"] != known["last_sequence"])
+    is_wrong |= (other_epochs > epochs) | ((other_epochs == epochs) & (other_offsets > offsets))
+    is_wrong |= (other_begins >= 0) & ((begins < 0) | (begins > other_begins))
+    rows = np.flatnonzero(is_wrong)
+    return stored[rows], known[rows]
 
 
 class AbortedCheck:

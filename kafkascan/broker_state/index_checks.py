@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +60,7 @@ def check_index(
         starts at the position, or a lookup would miss earlier records), ``OFFSET_NOT_IN_LOG``,
         ``TIMESTAMP_MISMATCH``, ``TOO_LARGE`` (the position is after the end of the log),
         ``ODD_INDEX_SIZE``, ``PRODUCER_MISMATCH``. Notes: ``PADDED`` (preallocated),
+        ``STALE`` (entries that a truncation of the log left in a preallocated file),
         ``INCOMPLETE`` (the latest timestamp is missing, as in an active segment).
 
     Raises
@@ -69,16 +70,51 @@ def check_index(
     OSError
     """
     batches = require_batch_table(batches)
-    findings: list[Finding] = []
     if not isinstance(index, np.ndarray):
         path = Path(index)
-        digits = path.name.partition(".")[0]
-        if base_offset is None and digits.isdigit():
-            base_offset = int(digits)
-        index, findings = parse_index_file(path.read_bytes(), path)
+        return check_index_file(path.read_bytes(), path, batches, base_offset)
     if base_offset is None:
-        base_offset = int(batches["base_offset"][0]) if len(batches) else 0
-    return findings + list(index_findings(index, batches, base_offset))
+        base_offset = _first_offset(batches)
+    return list(index_findings(index, batches, base_offset))
+
+
+def check_index_file(
+    data: bytes, path: Path, batches: BatchTable, base_offset: int | None = None
+) -> list[Finding]:
+    """Compare the bytes of an index file of this name with batches; as `check_index`."""
+    entries, findings = parse_index_file(data, path)
+    if base_offset is None:
+        digits = path.name.partition(".")[0]
+        base_offset = int(digits) if digits.isdigit() else _first_offset(batches)
+    found = index_findings(entries, batches, base_offset)
+    return findings + (fold_stale(entries, found) if is_padded(findings) else list(found))
+
+
+def _first_offset(batches: BatchTable) -> int:
+    return int(batches["base_offset"][0]) if len(batches) else 0
+
+
+def is_padded(findings: Iterable[Finding]) -> bool:
+    """Return whether an index file is preallocated, by findings of `parse_index_file`."""
+    return any(one.symbol == "PADDED" for one in findings)
+
+
+def fold_stale(entries: IndexEntries, findings: Iterable[Finding]) -> list[Finding]:
+    """
+    Replace errors of the last entries of a preallocated index by one note.
+
+    A truncation of the log moves the end of a mapped index (``AbstractIndex.truncateToEntries0``)
+    and leaves the entries after it in the file, until new entries replace them.
+    """
+    found = list(findings)
+    wrong = {one.row for one in found if one.row is not None}
+    if len(entries) - 1 not in wrong:
+        return found
+    first = min(wrong)
+    message = f"{len(entries) - first} entries are left from before a truncation of the log"
+    position = first * entries.itemsize
+    stale = Finding("STALE", Severity.NOTE, message, first, position)
+    return [stale, *(one for one in found if one.row is None)]
 
 
 def index_findings(

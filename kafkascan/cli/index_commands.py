@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import kafkascan as ks
 from kafkascan.batches.columns import join_tables
+from kafkascan.broker_state.index_checks import check_index_file, parse_index_file
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, SegmentInput, SegmentPaths
 from kafkascan.cli.run import EXIT_FINDINGS, READ_ERRORS, FindingReport, Run, scan
 from kafkascan.cli.shared_options import (
@@ -141,13 +142,12 @@ def check(run: Run, segments: SegmentPaths) -> None:
     segment without index files has no rows.
     """
 
-    def check_all(
-        one: SegmentInput, source: ks.Source, report: FindingReport
-    ) -> list[dict[str, Any]]:
-        table = join_tables(list(report.tables(source, scan(source))))
-        return [
-            one.labels | _checked(path, table, report) for path in _siblings(one.path, _CHECKED)
-        ]
+    def check_all(one: SegmentInput, _: ks.Source, report: FindingReport) -> list[dict[str, Any]]:
+        # A broker appends to the log first: the log must be opened after its indexes were read.
+        indexes = [(path, path.read_bytes()) for path in _siblings(one.path, _CHECKED)]
+        with one.open() as log:
+            table = join_tables(list(report.tables(log, scan(log))))
+        return [one.labels | _checked(path, data, table, report) for path, data in indexes]
 
     found = run.map(run.find_segments(segments), check_all)
     run.output.write_rows(CHECK_COLUMNS, [row for rows in found for row in rows])
@@ -160,12 +160,14 @@ def _siblings(log: Path, kinds: Sequence[str]) -> Iterator[Path]:
             yield log.with_name(name)
 
 
-def _checked(path: Path, batches: NDArray[np.void], report: FindingReport) -> dict[str, Any]:
+def _checked(
+    path: Path, data: bytes, batches: NDArray[np.void], report: FindingReport
+) -> dict[str, Any]:
     counts = dict.fromkeys(ks.Severity, 0)
     entries = None
     try:
-        findings = ks.check_index(path, batches)
-        entries = _count_entries(path)
+        findings = check_index_file(data, path, batches)
+        entries = len(parse_index_file(data, path)[0])
     except READ_ERRORS as error:
         report.add_unreadable(str(path), error)
         findings = []
@@ -176,16 +178,9 @@ def _checked(path: Path, batches: NDArray[np.void], report: FindingReport) -> di
     return {
         "file": path.name,
         "entries": entries,
-        "size": path.stat().st_size,
+        "size": len(data),
         **{f"{severity}s": count for severity, count in counts.items()},
     }
-
-
-def _count_entries(path: Path) -> int | None:
-    try:
-        return len(ks.read_index(path))
-    except ks.CorruptIndexError:
-        return None
 
 
 # ---- build -----------------------------------------------------------------------------------

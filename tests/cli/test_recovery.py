@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import kafkascan as ks
+from kafkascan.cli import index_commands
 from tests.support.command_line import DATA, KILLED, rows, run, run_process
 from tests.support.files import contents
 
@@ -81,6 +83,27 @@ def test_check(killed: Path) -> None:
     result = run("index", "check", killed / "being-written-0")
     assert result.returncode == 1
     assert "no batch starts at position 7 of the log [WRONG_POSITION]" in result.stderr
+
+
+def test_check_of_a_log_that_grows(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker appends to the log and then to its index, while both are read."""
+    log = killed / "being-written-0" / f"{0:020}.log"
+    run("index", "build", log.parent, "--interval-bytes", "1", "--write")
+    index, data = log.with_suffix(".index"), log.read_bytes()
+    entries = index.read_bytes()
+    position = int.from_bytes(entries[-4:], "big")
+    log.write_bytes(data[:position])
+    index.write_bytes(entries[:-8])
+
+    def grow(path: Path, kinds: Sequence[str]) -> Iterator[Path]:
+        log.write_bytes(data)
+        index.write_bytes(entries)
+        return siblings(path, kinds)
+
+    siblings = index_commands._siblings
+    monkeypatch.setattr(index_commands, "_siblings", grow)
+    result = run("index", "check", log.parent)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_build(killed: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shutil
 import tempfile
@@ -114,6 +115,25 @@ class Rebuild(Closing):
         measured is `UnifiedLog.create`.
         """
         return self._call("load", directory, arguments, repeat)
+
+    def truncate(
+        self,
+        directory: Path,
+        offset: int,
+        batches: bytes = b"",
+        arguments: LoadArguments = LoadArguments(),
+    ) -> Path:
+        """
+        Load a log in place, truncate it and append batches, as a follower does; then close it.
+
+        Returns
+        -------
+        Path
+            A copy of the directory before it was closed, as a running broker has it.
+        """
+        data = base64.b64encode(batches).decode()
+        self._call("truncate", directory, arguments, 0, offset=offset, data=data)
+        return directory.with_name(f"{directory.name}.truncated")
 
     def lookup(
         self,

@@ -152,3 +152,22 @@ def test_other_content_of_a_compacted_batch_differs(tmp_path: Path) -> None:
     right = replica(tmp_path / "right", changed, cleaned_up_to=24)
     (one,) = diff(left, right, compacted=True).differences
     assert one.kind is ks.analysis.DiffKind.CHANGED
+
+
+def test_replicas_without_a_batch_that_is_the_same(tmp_path: Path) -> None:
+    """A log that was rewritten as a whole, and goes on; the other one was not cleaned yet."""
+    parts = batches(12)
+    before = replica(tmp_path / "before", parts[:4], cleaned_up_to=2)
+    now = [cleaned(0, 1), cleaned(2, 1), *parts[5:]]
+    after = replica(tmp_path / "after", now, cleaned_up_to=12)
+    for found in (diff(before, after), diff(after, before)):
+        assert found.same_batches == 0
+        assert found.is_same, found
+    later = replica(tmp_path / "later", parts[4:], cleaned_up_to=10)
+    assert diff(before, later).is_same
+    assert diff(later, before).is_same
+    unknown = replica(tmp_path / "unknown", parts[4:])
+    old = replica(tmp_path / "old", parts[:4])
+    assert not diff(old, unknown).is_same
+    lost = replica(tmp_path / "lost", [cleaned(0, 1), *parts[5:]], cleaned_up_to=3)
+    assert not diff(before, lost).is_same

@@ -31,6 +31,7 @@ public final class Rebuild {
         "lookup", LookupJob::run,
         "restamp", RestampJob::run,
         "filter", FilterJob::run,
+        "truncate", TruncateJob::run,
         "verdict", VerdictJob::run);
 
     private Rebuild() {
