@@ -27,7 +27,7 @@ from kafkascan._core import checksums
 from kafkascan.batches.resync import scan_with_resync
 from kafkascan.broker_state.indexes import build_indexes
 from kafkascan.broker_state.producer_state import ProducerState
-from kafkascan.recovery.segment_recovery import recover_segment
+from kafkascan.recovery.loading.segment_recovery import recover_segment
 
 from . import building, corpora, logs, peers, records, salvage, yardsticks
 from .restamping import Restamp

@@ -37,12 +37,13 @@ def check_folder(log: Log, names: Collection[str], found: FoundInLog) -> None:
     """Check the names of the files in a partition's folder, and ``partition.metadata``."""
     partition = log.partition
     logs = {name.removesuffix(".log") for name in names if name.endswith(".log")}
+    incomplete_from = _first_cleaned(names)
     for name in names:
         match = _BESIDE_LOG.fullmatch(name)
         if match is not None and match[1] not in logs:
             found.add("ORPHAN", name, f"{match[1]}.log is missing")
         elif _LEFTOVER.fullmatch(name):
-            found.add("LEFTOVER", name, _leftover(name))
+            found.add("LEFTOVER", name, _leftover(name, incomplete_from))
     for base in sorted(logs):
         for kind in ("index", "timeindex"):
             if f"{base}.{kind}" not in names:
@@ -57,12 +58,22 @@ def check_folder(log: Log, names: Collection[str], found: FoundInLog) -> None:
         found.add("UNREADABLE", PARTITION_METADATA, str(error))
 
 
-def _leftover(name: str) -> str:
+def _first_cleaned(names: Collection[str]) -> str:
+    """Return the digits of the first ``.cleaned`` file; text above all digits without one."""
+    return min((name.partition(".")[0] for name in names if name.endswith(".cleaned")), default=":")
+
+
+def _leftover(name: str, incomplete_from: str) -> str:
+    """Describe a leftover, and what a broker that loads the log does (``LogLoader``)."""
     if name.endswith(".swap"):
-        return "an incomplete replacement of segments"
+        if name.partition(".")[0] >= incomplete_from:
+            return "an incomplete replacement of segments, which a broker deletes"
+        return "a complete replacement of segments, which a broker puts in their place"
     if name.endswith(".cleaned"):
-        return "an incomplete output of the cleaner"
-    return "marked for deletion" if name.endswith(".deleted") else "not part of the log"
+        return "an incomplete output of the cleaner, which a broker deletes"
+    if name.endswith(".deleted"):
+        return "marked for deletion, which a broker completes"
+    return "not part of the log"
 
 
 def check_state(partition: PartitionDir, found: FoundInLog) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -18,16 +19,21 @@ from kafkascan.cli.shared_options import (
     interval_bytes,
     with_run,
 )
+from kafkascan.format.findings import Severity
 from kafkascan.io.atomic_files import AtomicFile
 
 RECOVERY_COLUMNS = (
     "topic", "partition", "log_start_offset", "log_end_offset", "segments", "recovered",
-    "truncated_bytes", "changes", "changes_made", "error",
+    "truncated_bytes", "changes", "changes_made", "findings", "error",
 )  # fmt: skip
 SALVAGE_COLUMNS = (
     "topic", "partition", "segment", "what", "symbol", "position", "size", "first_offset",
     "last_offset", "reason",
 )  # fmt: skip
+
+# Changes of one kind that are listed one by one.
+_LISTED = 3
+_Unmade: TypeAlias = list[tuple[Path, ks.recovery.Change]]
 
 
 # ---- recover ---------------------------------------------------------------------------------
@@ -50,6 +56,16 @@ SALVAGE_COLUMNS = (
     "--mark-clean/--no-mark-clean", default=True, show_default=True,
     help="Mark a fully recovered data directory as cleanly shut down, so that the broker skips"
     " recovery.",
+)  # fmt: skip
+@click.option(
+    "--verify", is_flag=True,
+    help="Verify also the checksums of segments below the recovery point, which a broker does not"
+    " read.",
+)  # fmt: skip
+@click.option(
+    "--all-changes", is_flag=True,
+    help="List every change. By default, changes of one kind that do not shorten a log are"
+    " counted, with one example.",
 )  # fmt: skip
 @click.option(
     "--broker-epoch", type=click.IntRange(min=-1), metavar="EPOCH",
@@ -81,14 +97,15 @@ def recover(
     path: Path,
     write: bool,
     truncate: bool,
+    all_changes: bool,
     tiered_topics: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Recover logs as a broker does after an unclean shutdown.
 
-    Without --write this is a dry run: nothing is changed, and each change that a broker would
-    make is listed on stderr. Fails if a running broker uses the data directory. Exit code 1:
-    changes remain to be made.
+    Without --write this is a dry run: nothing is changed, and the changes that a broker would
+    make are listed on stderr. Fails if a running broker uses the data directory. Exit code 1:
+    changes remain to be made, or a log has damage that its recovery does not remove.
 
     PATH is a data directory or a partition directory. Only the segments that a broker would load
     are read. KRaft's metadata log is skipped.
@@ -110,10 +127,8 @@ def recover(
         results = run.each([path], work)
     for result in results:
         run.output.write_rows(RECOVERY_COLUMNS, [_row(one) for one in result.partitions])
-        if result.is_marked_clean:
-            run.print(f"{path}: marked as shut down cleanly, broker epoch {result.broker_epoch}")
-        for one in result.partitions:
-            run.print_report(_remaining_changes(one))
+        for report in _recovery_reports(result, all_changes=all_changes):
+            run.print_report(report)
 
 
 def _row(one: ks.recovery.PartitionRecovery) -> dict[str, Any]:
@@ -123,18 +138,106 @@ def _row(one: ks.recovery.PartitionRecovery) -> dict[str, Any]:
         "truncated_bytes": one.truncated_bytes,
         "changes": len(one.changes),
         "changes_made": len(one.applied),
+        "findings": len(one.findings),
         "error": None if one.error is None else str(one.error),
     }
 
 
-def _remaining_changes(one: ks.recovery.PartitionRecovery) -> FindingReport:
-    """Return the changes of a partition that were not made, and the error that prevents them."""
+def _recovery_reports(
+    result: ks.recovery.Recovery, *, all_changes: bool
+) -> Iterator[FindingReport]:
+    """
+    Yield reports about a recovery: what matters most comes first.
+
+    Parameters
+    ----------
+    result : Recovery
+    all_changes : bool
+        Whether to list every change; otherwise changes of one kind that do not shorten a log are
+        counted.
+    """
+    for one in result.partitions:
+        yield _errors_and_findings(one)
+    left = [
+        (one.path, change)
+        for one in result.partitions
+        for change in one.changes
+        if change not in one.applied
+    ]
+    yield _shortened(left)
+    yield _other_changes(left, len(left) if all_changes else _LISTED)
+    yield _notes(result)
+
+
+def _errors_and_findings(one: ks.recovery.PartitionRecovery) -> FindingReport:
     report = FindingReport()
-    for change in one.changes:
-        if change not in one.applied:
-            report.add(f"{one.path / change.name}: {change.action}: {change.reason}")
     if one.error is not None:
         report.add_unreadable(str(one.path), one.error)
+    for finding in one.findings:
+        place = one.path if finding.file is None else one.path / finding.file
+        report.add(f"{place}: {finding}", is_note=finding.severity is Severity.NOTE)
+    return report
+
+
+def _shortened(left: _Unmade) -> FindingReport:
+    """Return the changes that discard a part of a log, or split one."""
+    report = FindingReport()
+    for folder, change in left:
+        if change.shortens_log:
+            report.add(_line(folder, change))
+    return report
+
+
+def _other_changes(left: _Unmade, listed: int) -> FindingReport:
+    """Return the other changes, by kind; those of a frequent kind are counted."""
+    kinds: dict[tuple[str, str, str], list[str]] = {}
+    for folder, change in left:
+        if not change.shortens_log:
+            key = (change.action.value, _kind_of(change.name), change.reason)
+            kinds.setdefault(key, []).append(_line(folder, change))
+    report = FindingReport()
+    for (action, kind, reason), lines in sorted(kinds.items(), key=lambda one: len(one[1])):
+        if len(lines) <= listed:
+            for line in lines:
+                report.add(line)
+        else:
+            example = lines[0].partition(f": {action}: ")[0]
+            report.add(f"{len(lines)} {kind} files: {action}: {reason} (such as {example})")
+    return report
+
+
+def _kind_of(name: str) -> str:
+    """Return the file name without its offset."""
+    digits, dot, kind = name.partition(".")
+    return dot + kind if digits.isdigit() and dot else name
+
+
+def _line(folder: Path, change: ks.recovery.Change) -> str:
+    return f"{folder / change.name}: {change.action}: {change.reason}"
+
+
+def _notes(result: ks.recovery.Recovery) -> FindingReport:
+    """Return what was not read, and the state of the data directory."""
+    report = FindingReport()
+    unverified = [segment for one in result.partitions for segment in one.unverified]
+    if unverified:
+        size = sum(segment.size for segment in unverified)
+        report.add(
+            f"{result.path}: {len(unverified)} segments ({size} bytes) below the recovery points"
+            " were not verified, as in a broker: use --verify, or `kafkascan verify`",
+            is_note=True,
+        )
+    if result.had_clean_shutdown:
+        report.add(
+            f"{result.path}: marked as shut down cleanly before: a broker would load these logs"
+            " without recovery",
+            is_note=True,
+        )
+    if result.is_marked_clean:
+        report.add(
+            f"{result.path}: marked as shut down cleanly, broker epoch {result.broker_epoch}",
+            is_note=True,
+        )
     return report
 
 

@@ -13,15 +13,18 @@ if TYPE_CHECKING:
     from kafkascan.recovery.header_repair import (
         FieldRepair as FieldRepair,
     )
-    from kafkascan.recovery.loaded_segment import (
+    from kafkascan.recovery.loading.load_findings import (
+        LoadFinding as LoadFinding,
+    )
+    from kafkascan.recovery.loading.loaded_segment import (
         SegmentReport as SegmentReport,
+    )
+    from kafkascan.recovery.loading.planned_files import (
+        Action as Action,
+        Change as Change,
     )
     from kafkascan.recovery.log_salvage import (
         salvage as salvage,
-    )
-    from kafkascan.recovery.planned_files import (
-        Action as Action,
-        Change as Change,
     )
     from kafkascan.recovery.recovery_results import (
         PartitionRecovery as PartitionRecovery,
@@ -40,9 +43,10 @@ else:
         names={
             "crash_recovery": ["recover"],
             "header_repair": ["FieldRepair"],
-            "loaded_segment": ["SegmentReport"],
+            "loading.load_findings": ["LoadFinding"],
+            "loading.loaded_segment": ["SegmentReport"],
             "log_salvage": ["salvage"],
-            "planned_files": ["Action", "Change"],
+            "loading.planned_files": ["Action", "Change"],
             "recovery_results": [
                 "PartitionRecovery",
                 "PartitionSalvage",

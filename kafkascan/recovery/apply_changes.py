@@ -13,7 +13,7 @@ from typing import IO
 
 from kafkascan.format.errors import SourceReadError
 from kafkascan.io.atomic_files import AtomicFile, behind_link, holds, replace_files, sync_folder
-from kafkascan.recovery.planned_files import Action, Change, Part, PlannedFiles, Split
+from kafkascan.recovery.loading.planned_files import Action, Change, Part, PlannedFiles, Split
 
 _PARTIAL_FILE = re.compile(r"\.(\d{20}\.\w+(\.cleaned)?|leader-epoch-checkpoint)\..*\.part")
 _COPY_BYTES = 1 << 24

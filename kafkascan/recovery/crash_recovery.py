@@ -22,14 +22,16 @@ from kafkascan.broker_state.checkpoints import (
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES, require_interval_bytes
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.format.errors import NoLogsError
+from kafkascan.format.findings import Severity
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import are_small, require_threads
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_dir import LogDir, PartitionDir, no_logs, open_log_dir, partition_dir
 from kafkascan.logs.metadata_log import METADATA_PARTITION, ClusterMetadata, read_cluster_metadata
 from kafkascan.recovery.apply_changes import ChangeApplier, apply_all, remove_partial_files
-from kafkascan.recovery.log_loader import LoadSettings, load_log
-from kafkascan.recovery.planned_files import Action, Change, PlannedFiles
+from kafkascan.recovery.loading.load_findings import LoadFinding
+from kafkascan.recovery.loading.log_loader import LoadedLog, LoadSettings, load_log
+from kafkascan.recovery.loading.planned_files import Action, Change, PlannedFiles
 from kafkascan.recovery.recovery_results import PartitionRecovery, Recovery
 
 # Brokers load the metadata log separately, at every start and in full (KafkaRaftLog).
@@ -50,6 +52,7 @@ def recover(
     truncate: bool = False,
     backup: bool = True,
     mark_clean: bool = True,
+    verify: bool = False,
     broker_epoch: int | None = None,
     recovery_point: int | None = None,
     log_start_offset: int | None = None,
@@ -84,7 +87,10 @@ def recover(
         Keep files that are replaced, truncated or dropped.
     mark_clean : bool, default True
         Write ``.kafka_cleanshutdown`` once all logs of a data directory are recovered, so that
-        the next broker skips recovery.
+        the next broker skips recovery. Not if a log has a finding that is more than a note.
+    verify : bool, default False
+        Verify also the checksums of the segments below the recovery point. A broker does not read
+        them, so their damage stays: it is reported in `PartitionRecovery.findings`.
     broker_epoch : int, optional
         The broker epoch in that file: the epoch of the broker's last registration, without which
         the controller elects new leaders as after an unclean shutdown (KIP-966). By default it is
@@ -146,7 +152,7 @@ def recover(
     target = _target_of(Path(path))
     data_dir = target.data_dir
     metadata = ClusterMetadata() if data_dir is None else read_cluster_metadata(data_dir)
-    settings = LoadSettings(producer_expiration_ms=producer_expiration_ms)
+    settings = LoadSettings(producer_expiration_ms=producer_expiration_ms, verify=verify)
     if now_ms is not None:
         settings = replace(settings, now_ms=now_ms)
     settings_of = _partition_settings(
@@ -164,14 +170,15 @@ def recover(
 
     if not write:
         partitions = _for_groups(target.partitions, plan_group, threads, on_progress)
-        return Recovery(target.path, partitions)
+        return Recovery(target.path, partitions, had_clean_shutdown=target.had_clean_shutdown)
     with locked(*target.data_dirs):
         recover_group = partial(
             _recover_group, settings_of=settings_of, truncate=truncate, backup=backup
         )
         partitions = _for_groups(target.partitions, recover_group, threads, on_progress)
-        done = Recovery(target.path, partitions)
-        if mark_clean and target.is_complete and done.is_in_order:
+        done = Recovery(target.path, partitions, had_clean_shutdown=target.had_clean_shutdown)
+        is_sound = done.is_in_order and not done.has_alarms
+        if mark_clean and target.is_complete and is_sound:
             known = metadata.broker_epoch if broker_epoch is None else broker_epoch
             done.broker_epoch = -1 if known is None else known
             _write_clean_shutdown(target.path, done.broker_epoch)
@@ -205,6 +212,11 @@ class _Target:
     data_dirs: list[Path]
     data_dir: Path | None
     is_complete: bool
+
+    @property
+    def had_clean_shutdown(self) -> bool:
+        """Whether the data directory is marked as cleanly shut down."""
+        return self.data_dir is not None and (self.data_dir / CLEAN_SHUTDOWN_FILE).exists()
 
 
 def _target_of(path: Path) -> _Target:
@@ -276,13 +288,13 @@ def _partition_settings(
         if interval is None:
             interval = metadata.config_of(topic).interval_bytes
         is_tiered = metadata.is_tiered(topic) if tiered_topics is None else topic in tiered_topics
-        if is_tiered is None:
-            is_tiered = _starts_before_segments(one, log_starts.get(key))
+        is_guessed = is_tiered is None and _starts_before_segments(one, log_starts.get(key))
         return replace(
             settings,
             recovery_point=_given_or(recovery_point, recovery_points.get(key, 0)),
             log_start_offset=_given_or(log_start_offset, log_starts.get(key, 0)),
-            is_tiered=is_tiered,
+            is_tiered=bool(is_tiered) or is_guessed,
+            is_tiering_guessed=is_guessed,
             interval_bytes=_given_or(interval, DEFAULT_INTERVAL_BYTES),
         )
 
@@ -330,9 +342,21 @@ def _planned(
         is_tiered=settings.is_tiered,
         segments=log.segments,
         leader_epochs=log.leader_epochs,
+        findings=log.findings + _tiering_notes(log, settings),
         changes=changes,
     )
     return result, log.files
+
+
+def _tiering_notes(log: LoadedLog, settings: LoadSettings) -> list[LoadFinding]:
+    """Return a note if a log is taken for one of a tiered topic because of its checkpoint."""
+    if not settings.is_tiering_guessed:
+        return []
+    message = (
+        f"the log start offset {log.log_start_offset} in the checkpoint is before the first"
+        " segment, and no metadata log describes the topic: it is taken for a tiered topic"
+    )
+    return [LoadFinding("TIERING_GUESSED", Severity.NOTE, message)]
 
 
 def _recover_group(

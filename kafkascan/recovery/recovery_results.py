@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from kafkascan.batches import arrow
 from kafkascan.broker_state.checkpoints import LeaderEpoch
-from kafkascan.recovery.loaded_segment import SegmentReport
-from kafkascan.recovery.planned_files import Change
+from kafkascan.format.findings import Severity
+from kafkascan.recovery.loading.load_findings import LoadFinding
+from kafkascan.recovery.loading.loaded_segment import SegmentReport
+from kafkascan.recovery.loading.planned_files import Change
 from kafkascan.recovery.segment_salvage import SegmentSalvage
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ class PartitionRecovery:
         Whether the topic has remote storage, so that the log may start before its first segment.
     segments : list of SegmentReport
     leader_epochs : list of LeaderEpoch
+    findings : list of LoadFinding
+        Anything wrong that a broker does not notice when it loads the log, and that therefore
+        stays: damage below the recovery point, segments that overlap, a lost end.
     changes : list of Change
         The planned changes.
     applied : list of Change
@@ -50,6 +55,7 @@ class PartitionRecovery:
     is_tiered: bool = False
     segments: list[SegmentReport] = field(default_factory=list)
     leader_epochs: list[LeaderEpoch] = field(default_factory=list)
+    findings: list[LoadFinding] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     applied: list[Change] = field(default_factory=list)
     error: Exception | None = None
@@ -64,8 +70,19 @@ class PartitionRecovery:
         """Whether the log can be loaded and no change remains to be made."""
         return self.error is None and len(self.applied) == len(self.changes)
 
+    @property
+    def has_alarms(self) -> bool:
+        """Whether any finding is more than a note."""
+        return any(one.severity is not Severity.NOTE for one in self.findings)
+
+    @property
+    def unverified(self) -> list[SegmentReport]:
+        """The segments whose checksums were not verified, as they are below the recovery point."""
+        return [segment for segment in self.segments if not segment.is_verified]
+
     def __repr__(self) -> str:
         lines = [f"<PartitionRecovery {self.path}: {self._verdict()}>"]
+        lines += [f"  {finding}" for finding in self.findings]
         for change in self.changes:
             done = "done" if change in self.applied else "to do"
             lines.append(f"  {change.action:<8} {change.name}: {change.reason} ({done})")
@@ -92,17 +109,26 @@ class Recovery:
         Whether the data directory was marked as cleanly shut down.
     broker_epoch : int or None
         The broker epoch in that mark; -1 if it is unknown.
+    had_clean_shutdown : bool
+        Whether the data directory was already marked as cleanly shut down. A broker would then
+        load its logs without recovery.
     """
 
     path: Path
     partitions: list[PartitionRecovery]
     is_marked_clean: bool = False
     broker_epoch: int | None = None
+    had_clean_shutdown: bool = False
 
     @property
     def is_in_order(self) -> bool:
         """Whether every log can be loaded and no change remains to be made."""
         return all(partition.is_in_order for partition in self.partitions)
+
+    @property
+    def has_alarms(self) -> bool:
+        """Whether any log has a finding that is more than a note."""
+        return any(partition.has_alarms for partition in self.partitions)
 
     @property
     def truncated_bytes(self) -> int:

@@ -13,6 +13,7 @@ import kafkascan as ks
 from kafkascan.cli import index_commands
 from tests.support.command_line import DATA, KILLED, rows, run, run_process
 from tests.support.files import contents
+from tests.support.partitions import HealthyPartition
 
 
 @pytest.fixture
@@ -55,6 +56,51 @@ def test_recover_errors(killed: Path, tmp_path: Path) -> None:
     assert result.returncode == 3
     assert "BAD_CHECKPOINT" in result.stderr
     assert len(result.stdout.splitlines()) == 2
+
+
+def test_recover_counts_changes_of_one_kind(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for number in range(6):
+        (data / f"empty-{number}").mkdir(parents=True)
+        (data / f"empty-{number}" / f"{0:020}.log").touch()
+    log = data / "empty-5" / f"{0:020}.log"
+    log.write_bytes(b"torn")
+    result = run("recover", data)
+    lines = result.stderr.splitlines()
+    assert lines[0] == f"{log}: truncate: the last batch is incomplete"
+    epochs = data / "empty-0" / "leader-epoch-checkpoint"
+    assert (
+        f"6 leader-epoch-checkpoint files: write: the file is missing (such as {epochs})" in lines
+    )
+    assert len(lines) == 4  # and both indexes
+    assert len(run("recover", data, "--all-changes").stderr.splitlines()) == 1 + 3 * 6
+
+
+def test_recover_reports_what_a_broker_does_not_notice(tmp_path: Path) -> None:
+    healthy = HealthyPartition(tmp_path / "data" / "orders-0").write()
+    data, logs = healthy.folder.parent, sorted(healthy.folder.glob("*.log"))
+    checkpoint = data / "recovery-point-offset-checkpoint"
+    checkpoint.write_text(f"0\n1\norders 0 {healthy.offset}\n")
+    damaged = bytearray(logs[0].read_bytes())
+    damaged[-1] ^= 1
+    logs[0].write_bytes(damaged)
+    result = run("recover", data, "--write")
+    assert result.returncode == 0  # as a broker
+    assert f"{data}: 2 segments (" in result.stderr
+    assert "use --verify, or `kafkascan verify`" in result.stderr
+    result = run("recover", data, "--verify")
+    assert result.returncode == 1
+    assert f"{logs[0]}: error: position" in result.stderr
+    assert "below the recovery point" in result.stderr
+    assert "not verified" not in result.stderr
+    assert "marked as shut down cleanly before: a broker would load these" in result.stderr
+    (data / ".kafka_cleanshutdown").unlink()
+    checkpoint.write_text(f"0\n1\norders 0 {healthy.offset + 1}\n")
+    result = run("recover", data, "--write", "--truncate")
+    assert result.returncode == 1
+    assert f"ends at offset {healthy.offset}, but was flushed up to" in result.stderr
+    assert "[ENDS_EARLY]" in result.stderr
+    assert not (data / ".kafka_cleanshutdown").exists()
 
 
 def test_show_every_kind_of_file() -> None:

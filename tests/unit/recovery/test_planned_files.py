@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kafkascan.recovery.planned_files import Action, Part, PlannedFiles
+from kafkascan.recovery.loading.planned_files import Action, Part, PlannedFiles
 
 
 def test_files_without_changes(tmp_path: Path) -> None:

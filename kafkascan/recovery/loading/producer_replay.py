@@ -14,8 +14,8 @@ from kafkascan.broker_state.producer_snapshots import (
 )
 from kafkascan.broker_state.producer_state import ProducerState
 from kafkascan.format.errors import CorruptSnapshotError
-from kafkascan.recovery.loaded_segment import LoadedSegment, floor, offset_of, overlapping
-from kafkascan.recovery.planned_files import PlannedFiles
+from kafkascan.recovery.loading.loaded_segment import LoadedSegment, floor, offset_of, overlapping
+from kafkascan.recovery.loading.planned_files import PlannedFiles
 
 
 class Snapshots:
@@ -52,12 +52,15 @@ class Snapshots:
             del self.offsets[place]
             self._files.delete(_snapshot_name(offset), reason, shortens_log=shortens_log)
 
-    def delete_outside(self, first: int, last: int, reason: str) -> None:
-        """Delete the snapshots whose offsets are not in ``[first, last]``."""
-        before = self.offsets[: bisect.bisect_left(self.offsets, first)]
-        after = self.offsets[bisect.bisect_right(self.offsets, last) :]
-        for offset in before + after:
-            self.delete(offset, reason)
+    def delete_up_to(self, log_start: int) -> None:
+        """Delete the snapshots of offsets up to the log start offset."""
+        for offset in self.offsets[: bisect.bisect_right(self.offsets, log_start)]:
+            self.delete(offset, f"it is not after the log start offset {log_start}")
+
+    def delete_after(self, target: int) -> None:
+        """Delete the snapshots of offsets after the one that the state is rebuilt for."""
+        for offset in self.offsets[bisect.bisect_right(self.offsets, target) :]:
+            self.delete(offset, f"the producer state after offset {target} is rebuilt")
 
 
 class ProducerReplay:
@@ -110,8 +113,8 @@ class ProducerReplay:
 
     def _load(self, log_start: int, target: int) -> None:
         """Load the newest readable snapshot (``truncateAndReload``)."""
-        reason = "the producer state is rebuilt from an earlier offset"
-        self._snapshots.delete_outside(log_start + 1, target, reason)
+        self._snapshots.delete_up_to(log_start)
+        self._snapshots.delete_after(target)
         if target == self.map_end:
             return
         self.map_end = self._last_snapshot = log_start

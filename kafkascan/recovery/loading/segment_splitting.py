@@ -1,7 +1,8 @@
 """Split segments whose range of offsets is too large, as Kafka does (KAFKA-6264).
 
 The parts are written as ``.cleaned`` files and renamed to ``.swap`` files, whose rules Kafka's
-loading and `kafkascan.recovery.log_loader` know, so that a split can be interrupted anywhere.
+loading and `kafkascan.recovery.loading.log_loader` know, so that a split can be interrupted
+anywhere.
 """
 
 from __future__ import annotations

@@ -22,22 +22,21 @@ from kafkascan.broker_state.producer_state import (
     PRODUCER_EXPIRATION_MS,
 )
 from kafkascan.format.file_names import INDEX_KINDS
-from kafkascan.recovery.loaded_segment import (
+from kafkascan.recovery.loading.load_findings import LoadFinding, check_end, check_segments
+from kafkascan.recovery.loading.loaded_segment import (
     LoadedSegment,
     SegmentReport,
     offset_of,
     overlapping,
 )
-from kafkascan.recovery.planned_files import Part, PlannedFiles
-from kafkascan.recovery.producer_replay import ProducerReplay, Snapshots
-from kafkascan.recovery.segment_recovery import RecoveredSegment, recover_segment
-from kafkascan.recovery.segment_splitting import split_segment
+from kafkascan.recovery.loading.planned_files import Part, PlannedFiles
+from kafkascan.recovery.loading.producer_replay import ProducerReplay, Snapshots
+from kafkascan.recovery.loading.replacements import NO_OFFSET, finish_replacements
+from kafkascan.recovery.loading.segment_recovery import RecoveredSegment, recover_segment
+from kafkascan.recovery.loading.segment_splitting import split_segment
 
-_DELETED, _CLEANED, _SWAP = ".deleted", ".cleaned", ".swap"
-_KRAFT_SNAPSHOT_DELETED = ".checkpoint.deleted"
 _INDEX_FILE_KINDS = tuple(kind for kind in INDEX_KINDS if kind != "snapshot")
 _INDEX_SUFFIXES = tuple(f".{kind}" for kind in _INDEX_FILE_KINDS)
-_NO_OFFSET = 1 << 63  # above all offsets
 
 _Overflow: TypeAlias = tuple[LoadedSegment, RecoveredSegment]
 
@@ -57,12 +56,16 @@ class LoadSettings:
     is_tiered : bool
         Whether segments are kept in remote storage, so that the log starts at `log_start_offset`
         even if the first segments are no longer stored in the directory.
+    is_tiering_guessed : bool
+        Whether that is only what the checkpoint suggests.
     interval_bytes : int
         Kafka's ``index.interval.bytes``.
     producer_expiration_ms : int
         Kafka's ``producer.id.expiration.ms``.
     now_ms : int
         Time at which producers are checked for expiration, in milliseconds since the epoch.
+    verify : bool
+        Whether to verify also the checksums of segments that are not recovered.
     threads : int or None
         Number of threads that verify checksums, as in `verify_crcs`.
     """
@@ -70,9 +73,11 @@ class LoadSettings:
     recovery_point: int = 0
     log_start_offset: int = 0
     is_tiered: bool = False
+    is_tiering_guessed: bool = False
     interval_bytes: int = DEFAULT_INTERVAL_BYTES
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    verify: bool = False
     threads: int | None = 1
 
 
@@ -87,6 +92,8 @@ class LoadedLog:
     segments : list of SegmentReport
         The segments of the log, then the segments that a broker would drop.
     leader_epochs : list of LeaderEpoch
+    findings : list of LoadFinding
+        Anything wrong that a broker does not notice when it loads the log.
     files : PlannedFiles
         The files, with the changes that a broker would make.
     """
@@ -95,6 +102,7 @@ class LoadedLog:
     log_end_offset: int
     segments: list[SegmentReport]
     leader_epochs: list[LeaderEpoch]
+    findings: list[LoadFinding]
     files: PlannedFiles
 
 
@@ -123,7 +131,7 @@ def load_log(folder: Path, settings: LoadSettings) -> LoadedLog:
     files = PlannedFiles(folder)
     epochs = _read_epochs(files)
     first_snapshots = frozenset(Snapshots(files).offsets)
-    _finish_replacements(files)
+    finish_replacements(files)
     loader = _LogLoader(settings, files, epochs, first_snapshots, Snapshots(files))
     loader.load_segments()
     loader.recover_segments()
@@ -136,8 +144,10 @@ def load_log(folder: Path, settings: LoadSettings) -> LoadedLog:
     producers = loader.producers()
     producers.rebuild(loader.segments, log_start, end)
     _require_first_unstable(loader.segments, producers, log_start, end)
+    findings = check_segments(loader.segments, verify=settings.verify, threads=settings.threads)
+    findings += check_end(settings.recovery_point, end)
     reports = [segment.report() for segment in loader.segments]
-    return LoadedLog(log_start, end, reports + loader.dropped, loader.epochs, files)
+    return LoadedLog(log_start, end, reports + loader.dropped, loader.epochs, findings, files)
 
 
 def _read_epochs(files: PlannedFiles) -> list[LeaderEpoch]:
@@ -155,50 +165,9 @@ def _require_first_unstable(
     if first is None or max(first, log_start) >= end:
         return
     offset = max(first, log_start)
-    for segment in overlapping(segments, offset, _NO_OFFSET):
+    for segment in overlapping(segments, offset, NO_OFFSET):
         if segment.find(offset) is not None:
             return
-
-
-# ---- interrupted replacements of the log cleaner ----------------------------------------------
-
-
-def _finish_replacements(files: PlannedFiles) -> None:
-    """Discard replacements that are incomplete, and finish the complete ones."""
-    cleaned = [name for name in files.names() if name.endswith(_CLEANED)]
-    incomplete_from = min((offset_of(name) or 0 for name in cleaned), default=_NO_OFFSET)
-    for name in files.names():
-        if name.endswith(_DELETED) and not name.endswith(_KRAFT_SNAPSHOT_DELETED):
-            files.delete(name, "the broker had marked it for deletion", at_first=True)
-        elif name.endswith(_SWAP) and (offset_of(name) or 0) >= incomplete_from:
-            files.delete(name, "an incomplete replacement", at_first=True)
-    # After the .swap files: without .cleaned files, .swap files count as complete.
-    for name in cleaned:
-        files.delete(name, "an incomplete replacement", at_first=True)
-    _swap_in(files, [name for name in files.names() if name.endswith(_SWAP)])
-
-
-def _swap_in(files: PlannedFiles, swaps: list[str]) -> None:
-    """Replace segments by their complete replacements."""
-    named = {name: offset_of(name) for name in swaps if name.endswith(".log" + _SWAP)}
-    ranges = [
-        (base, LoadedSegment(files, base, _SWAP).read_next_offset())
-        for base in named.values()
-        if base is not None
-    ]
-    if ranges:
-        first, last = min(start for start, _ in ranges), max(stop for _, stop in ranges)
-        for name in files.names():
-            offset = offset_of(name)
-            if not name.endswith(_SWAP) and offset is not None and first <= offset < last:
-                files.delete(name, "replaced by the log cleaner", at_first=True)
-    for name in swaps:
-        files.rename(name, name.removesuffix(_SWAP), "a complete replacement")
-    for name in swaps:
-        # Kafka opens the index of a replacement to find the end, and so creates a missing one.
-        index = name.removesuffix(".log" + _SWAP) + ".index"
-        if name.endswith(".log" + _SWAP) and index not in files:
-            files.write(index, b"", "the index of a replacement is missing")
 
 
 @dataclass
@@ -286,7 +255,7 @@ class _LogLoader:
 
     def _recover_up_to_overflow(self) -> _Overflow | None:
         """Recover segments up to the first one that has to be split; return it."""
-        unflushed = list(overlapping(self.segments, self.settings.recovery_point, _NO_OFFSET))
+        unflushed = list(overlapping(self.segments, self.settings.recovery_point, NO_OFFSET))
         for number, segment in enumerate(unflushed):
             # Kafka rebuilds the producer state from all segments, not only those before this one.
             # A segment without an index may have been truncated already; that drops nothing.

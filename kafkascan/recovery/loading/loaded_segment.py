@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, next_offset
-from kafkascan.batches.scan import scan_batches
+from kafkascan.batches.scan import BatchScan, scan_batches
+from kafkascan.batches.verify import verify_crcs
 from kafkascan.format.errors import (
     SENTENCES,
     STATUS,
@@ -19,11 +20,12 @@ from kafkascan.format.errors import (
     CorruptIndexError,
     CorruptLogError,
 )
-from kafkascan.format.layout import OFFSET_INDEX_ENTRY
+from kafkascan.format.findings import Finding, Severity
+from kafkascan.format.layout import OFFSET_INDEX_ENTRY, ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.logs.offset_search import find_offset, framed_batches, is_batch_at
-from kafkascan.recovery.planned_files import PlannedFiles
-from kafkascan.recovery.segment_recovery import RecoveredSegment
+from kafkascan.recovery.loading.planned_files import PlannedFiles
+from kafkascan.recovery.loading.segment_recovery import RecoveredSegment
 
 _DIGITS = 20
 # Number of file names whose parsed offsets are cached: each name is parsed several times.
@@ -50,6 +52,8 @@ class SegmentReport:
     size, valid_bytes : int
     is_recovered : bool
         Whether the segment was read in full; segments before the recovery point are not.
+    is_verified : bool
+        Whether the checksums of its batches were verified.
     reason : str or None
         Why the segment is truncated at `valid_bytes`, or dropped.
     """
@@ -61,6 +65,7 @@ class SegmentReport:
     size: int
     valid_bytes: int
     is_recovered: bool
+    is_verified: bool
     reason: str | None
 
     @property
@@ -90,6 +95,10 @@ class LoadedSegment:
     is_recovered : bool
     is_emptied : bool
         Whether Kafka discards all batches, because offsets do not ascend.
+    is_verified : bool
+        Whether the checksums of its batches were verified.
+    damage : list of Finding
+        Damage in a segment that was not recovered, so that it stays.
     """
 
     def __init__(self, files: PlannedFiles, base_offset: int, suffix: str = "") -> None:
@@ -102,6 +111,8 @@ class LoadedSegment:
         self.size = self.valid_bytes = files.size(self.name)
         self.reason: str | None = None
         self.is_recovered = self.is_emptied = False
+        self.is_verified = False
+        self.damage: list[Finding] = []
         self._count_and_end: tuple[int, int] | None = None
         self._next_offset: int | None = None
 
@@ -120,7 +131,7 @@ class LoadedSegment:
 
     def set_recovered(self, recovered: RecoveredSegment) -> None:
         """Set the result of a recovery."""
-        self.is_recovered = True
+        self.is_recovered = self.is_verified = True
         self.is_emptied = recovered.is_emptied
         self.valid_bytes = recovered.valid_bytes
         self.reason = recovered.reason
@@ -205,12 +216,32 @@ class LoadedSegment:
 
     # ---- the report -------------------------------------------------------------------------
 
+    def check_headers(self, *, verify: bool, threads: int | None) -> None:
+        """
+        Read the batch headers of a segment that was not recovered, and set its `damage`.
+
+        Parameters
+        ----------
+        verify : bool
+            Whether to verify checksums, too.
+        threads : int or None
+            Number of threads that verify checksums, as in `verify_crcs`.
+        """
+        if self._count_and_end is not None:
+            return
+        with self._open_up_to(self.valid_bytes) as source:
+            scan = scan_batches(source, on_corrupt="stop")
+            self._count_and_end = _count_and_end(scan.batches, self.base_offset)
+            if scan.end is not ScanEnd.CLEAN:
+                self.damage.append(_end_finding(scan))
+            if verify:
+                self.is_verified = True
+                self.damage += _checksum_findings(source, scan, threads)
+
     def report(self, dropped_because: str | None = None) -> SegmentReport:
         """Return the report of the segment; a reason marks it as dropped."""
-        if self._count_and_end is None:
-            with self._open_up_to(self.valid_bytes) as source:
-                batches = scan_batches(source, on_corrupt="stop").batches
-            self._count_and_end = _count_and_end(batches, self.base_offset)
+        self.check_headers(verify=False, threads=1)
+        assert self._count_and_end is not None
         count, end = self._count_and_end
         return SegmentReport(
             name=self.name,
@@ -220,8 +251,32 @@ class LoadedSegment:
             size=self.size,
             valid_bytes=0 if dropped_because else self.valid_bytes,
             is_recovered=self.is_recovered,
+            is_verified=self.is_verified,
             reason=dropped_because or self.reason,
         )
+
+
+def _end_finding(scan: BatchScan) -> Finding:
+    """Return a finding about a segment whose last bytes are no batches."""
+    if scan.error is not None:
+        message, symbol = scan.error.reason, "CORRUPT"
+    else:
+        symbol = scan.end.name
+        message = f"{scan.trailing_bytes} bytes after the last batch"
+    return Finding(symbol, Severity.ERROR, message, position=scan.valid_bytes)
+
+
+def _checksum_findings(source: Source, scan: BatchScan, threads: int | None) -> list[Finding]:
+    """Return a finding about the first batch with a wrong checksum, if there is one."""
+    wrong = np.flatnonzero(~verify_crcs(source, scan.batches, threads=threads))
+    if not len(wrong):
+        return []
+    first = scan.batches[wrong[0]]
+    message = (
+        f"{len(wrong)} batches have a wrong checksum, the first at offset {first['base_offset']}"
+    )
+    position = int(first["position"])
+    return [Finding("BAD_CRC", Severity.ERROR, message, row=int(wrong[0]), position=position)]
 
 
 def _count_and_end(batches: BatchTable, base_offset: int) -> tuple[int, int]:
