@@ -76,16 +76,14 @@ def prebuilt(task: Any, argument: tuple[bytes, int]) -> Iterator[Any]:
 
 
 class Channel:
-    """A view of a folder by one API, and the ceiling of that API with the same number of tasks."""
+    """A view of a folder by both APIs, and their ceilings with the same number of tasks."""
 
-    def __init__(self, spark: Any, view: str, folder: Path, api: str) -> None:
+    def __init__(self, spark: Any, view: str, folder: Path) -> None:
         import pyarrow as pa
 
         self.spark, self.view, self.folder = spark, view, str(folder)
         options = Options.parse({"path": self.folder, "view": view})
         files = list_files(options)
-        # A DataFrame function knows the number of slots, a data source does not.
-        options = frames.spread(spark, options, files) if api == "frame" else options
         self.tasks = plan(files, options)
         self.columns = options.schema()
         batches = [batch for task in self.tasks for batch in scan_task(task, options)]
@@ -164,7 +162,7 @@ def show(title: str, times: Times, amount: float, unit: str) -> None:
 
 def compare_apis(spark: Any, folder: Path, view: str, rounds: int) -> None:
     for name in ("frame", "source"):
-        channel = Channel(spark, view, folder, name)
+        channel = Channel(spark, view, folder)
         make, ceiling = getattr(channel, name), getattr(channel, f"{name}_ceiling")
         contenders: Contenders = {
             f"{name}: pre-built batches (ceiling)": lambda ceiling=ceiling: noop(ceiling()),
@@ -186,7 +184,7 @@ def against_parquet(spark: Any, folder: Path, rounds: int) -> None:
                 spark.read.parquet(target).select(*columns)
             )
         contenders["kafkascan, frame"] = lambda: noop(frames.records(spark, folder))
-        channel = Channel(spark, "records", folder, "frame")
+        channel = Channel(spark, "records", folder)
         contenders["pre-built batches, frame (ceiling)"] = lambda: noop(channel.frame_ceiling())
         amount = channel.rows / 1e6
         show("compared with Parquet of the same rows", alternate(contenders, rounds), amount,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -24,6 +25,11 @@ from kafkascan.cli.shared_options import (
 from kafkascan.format.file_names import printable
 
 _POLL_SECONDS = 0.2
+_CONNECT_SECONDS = 5.0
+# Default ports of standalone masters and Connect servers.
+_PORTS = {"spark": 7077, "sc": 15002}
+# Environment variables of proxies that gRPC uses.
+_GRPC_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 _PATHS_HELP = """
 PATHS are segment files, partition directories, data directories, globs, or URLs of an object
 store. In directories, only live .log segments are read.
@@ -80,7 +86,10 @@ def _output(command: Command) -> Command:
             " store.",
         ),
         click.option("--compression", default="zstd", show_default=True,
-                     help="Codec of the Parquet files."),
+                     help="Codec of the Parquet files: zstd, snappy, gzip, lz4, brotli or none."),
+        click.option("--overwrite", is_flag=True,
+                     help="Delete the files of an earlier export or catalog in FOLDER first, also"
+                     " of one that failed."),
         click.option(
             "--output-storage-options", metavar="JSON",
             show_default="the data source's storageOptions",
@@ -90,7 +99,7 @@ def _output(command: Command) -> Command:
     return declare(command, *options)
 
 
-_OUTPUT_NAMES = ("output", "compression", "output_storage_options")
+_OUTPUT_NAMES = ("output", "compression", "overwrite", "output_storage_options")
 
 
 @_job
@@ -162,6 +171,7 @@ def _run_job(run: Run, job: str, arguments: dict[str, Any], *names: str) -> None
         raise click.UsageError(f"{_INSTALL} ({error})") from None
     keywords = {name: arguments[name] for name in names} | arguments["options"]
     try:
+        _check_arguments(job, arguments)
         with _session(job, arguments) as session, _progress(run, session, arguments["quiet"]):
             report = getattr(jobs, job)(session, list(arguments["paths"]), **keywords)
     except (ValueError, TypeError, FileExistsError) as error:
@@ -179,6 +189,15 @@ def _run_job(run: Run, job: str, arguments: dict[str, Any], *names: str) -> None
     if not arguments["quiet"]:
         run.print(str(report))
     run.raise_exit_code(report.exit_code)
+
+
+def _check_arguments(job: str, arguments: dict[str, Any]) -> None:
+    """Raise `ValueError` for wrong arguments, before Spark takes seconds to start."""
+    from kafkascan.spark.jobs.fleet_jobs import parse_compression, parse_job_options
+
+    parse_job_options(job, arguments["options"])
+    if "compression" in arguments:
+        parse_compression(arguments["compression"])
 
 
 def _plain(value: Any) -> Any:
@@ -202,21 +221,60 @@ def _session(job: str, arguments: dict[str, Any]) -> Iterator[Any]:
 
     builder = SparkSession.builder.appName(f"kafkascan {job}")
     conf = dict(arguments["conf"])
+    master = arguments["master"] or conf.get("spark.master", "")
     if arguments["remote"]:
         builder = builder.remote(arguments["remote"])
     elif "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has its own settings
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         ours = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-        conf = recommended_conf() | ours | conf
+        conf = recommended_conf(ours | conf)
     if arguments["master"]:
         builder = builder.master(arguments["master"])
     for name, value in conf.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    _require_reachable(arguments["remote"] or master)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:  # of py4j, of gRPC or of pyspark, by master and version
+        where = arguments["remote"] or master or "local"
+        raise ConnectionError(f"Spark did not start at {where}: {_reason(error)}") from None
     try:
         yield session
     finally:
         session.stop()
+
+
+def _require_reachable(url: str) -> None:
+    """
+    Raise `ConnectionError` if no standalone master or Connect server of a URL accepts connections.
+
+    Spark itself tries for a minute, and a Connect client for several.
+    """
+    scheme, _, rest = url.partition("://")
+    if scheme not in _PORTS or (scheme == "sc" and any(map(os.environ.get, _GRPC_PROXIES))):
+        return
+    reason = "it names no host and port"
+    for address in rest.partition("/")[0].split(","):
+        host, _, port = address.rpartition(":") if ":" in address else (address, "", "")
+        try:
+            place = host.strip("[]"), int(port or _PORTS[scheme])
+            socket.create_connection(place, _CONNECT_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+        except ValueError:
+            continue
+        else:
+            return
+    raise ConnectionError(f"no Spark answers at {url}: {reason}")
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason of an exception of Spark in one line."""
+    java = getattr(error, "java_exception", None)
+    while java is not None and java.getCause() is not None:
+        java = java.getCause()
+    text = str(error if java is None else java.getMessage() or java)
+    return next((line.strip() for line in text.splitlines() if line.strip()), repr(error))
 
 
 @contextmanager

@@ -25,6 +25,7 @@ LOCAL = {
     # Adaptive plans do not pay off for a few rows.
     "spark.sql.adaptive.enabled": "false",
     "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": "-Dkafkascan.user=kept",
 }
 
 

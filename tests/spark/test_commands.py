@@ -98,3 +98,82 @@ def test_every_job_has_a_command() -> None:
         "verify", "catalog", "export", "rebuild_indexes", "producer_stats", "bad_timestamps"
     }  # fmt: skip
     assert all(callable(getattr(jobs, name)) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["verify", "x", "--option", "topcs=a"], "did you mean 'topics'"),
+        (["verify", "x", "--option", "openCostInBytes=0"], "expected a size of at least 1 byte"),
+        (["verify", "x", "--option", "view=records"], "does not take the option 'view'"),
+        (["export", "x", "--output", "y", "--compression", "nope"], "expected one of zstd, snappy"),
+    ],
+)
+def test_wrong_options_are_found_before_spark_starts(arguments: list[str], said: str) -> None:
+    pytest.importorskip("pyspark")
+    result = CliRunner().invoke(group, [*arguments, "--master", "spark://127.0.0.1:1"])
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (
+            ["--master", "spark://127.0.0.1:1"],
+            "no Spark answers at spark://127.0.0.1:1: Connection",
+        ),
+        (["--master", "spark://127.0.0.1:1,127.0.0.1:2"], "no Spark answers at spark://127.0.0.1"),
+        (["--master", "spark://host:x"], "it names no host and port"),
+        (["--conf", "spark.master=spark://127.0.0.1:1"], "Connection refused"),
+        (["--remote", "sc://127.0.0.1:1/;user_id=x"], "no Spark answers at sc://127.0.0.1:1"),
+        (["--remote", "sc://127.0.0.1:70000"], "no Spark answers"),
+    ],
+)
+def test_an_unreachable_master(
+    where: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    for name in ("grpc_proxy", "https_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    result = CliRunner().invoke(group, ["verify", str(DATA), *where])
+    assert result.exit_code == 3, (result.output, result.exception)
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert result.stdout == ""
+
+
+def test_a_spark_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    pyspark_sql = pytest.importorskip("pyspark.sql")
+
+    class Failing(Builder):
+        def getOrCreate(self) -> Any:  # noqa: N802 - Spark's name
+            raise RuntimeError("no such master\n\tat SparkContext.java")
+
+    monkeypatch.setattr(pyspark_sql.SparkSession, "builder", Failing(None))
+    result = CliRunner().invoke(group, ["verify", str(DATA), "--master", "nonsense"])
+    assert result.exit_code == 3
+    expected = "kafkascan: Spark did not start at nonsense: no such master\n"
+    assert result.stderr == expected
+
+
+def test_settings_of_the_user_are_kept(spark: SparkSession) -> None:
+    """The JVM of the tests has options of its own besides the recommended ones."""
+    properties = spark.sparkContext._jvm.System
+    assert properties.getProperty("kafkascan.user") == "kept"
+    assert properties.getProperty("arrow.enable_unsafe_memory_access") == "true"
+    assert properties.getProperty("arrow.enable_null_check_for_get") == "false"
+
+
+def test_recommended_settings() -> None:
+    assert not [name for name in recommended_conf() if "extraJavaOptions" in name]
+    name = "spark.executor.defaultJavaOptions"
+    given = {name: "-XX:+UseG1GC", "spark.python.unix.domain.socket.enabled": "false"}
+    merged = recommended_conf(given)
+    assert merged[name].endswith(" -XX:+UseG1GC")
+    assert recommended_conf()[name] in merged[name]
+    assert merged["spark.python.unix.domain.socket.enabled"] == "false"
+    assert recommended_conf(given, unsafe=False).items() >= given.items()
+    assert given[name] == "-XX:+UseG1GC", "the caller's settings are not changed"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 
 import kafkascan as ks
+from kafkascan.format.errors import NoLogsError
 from kafkascan.spark import jobs
 from kafkascan.spark.jobs.export_tasks import ExportTarget, catalog_task, export_task
 from kafkascan.spark.jobs.header_tasks import producers_task
@@ -119,9 +120,9 @@ def test_indexes_next_to_segments(tmp_path: Path) -> None:
         path = segment_path(tmp_path, "topic", base_offset=base_offset)
         path.write_bytes(b"".join(plain_batch(base_offset + n, 1, 3000) for n in range(9)))
     options = Options.parse({"path": str(tmp_path), "view": "segments"})
-    (task,) = tasks(path=str(tmp_path), view="segments")
 
     def rebuild(**how: bool) -> list[str]:
+        (task,) = tasks(path=str(tmp_path), view="segments")
         target = IndexTarget(None, how.get("force", False), 4096, options)
         return [row for batch in rebuild_task(task, target) for row in batch["action"].to_pylist()]
 
@@ -184,9 +185,101 @@ def test_timestamps(spark: SparkSession, tmp_path: Path) -> None:
     assert jobs.bad_timestamps(spark, tmp_path, earliest_ms=T0 + 9).summary["earlyBatches"] == 2
 
 
-def test_jobs_without_files(spark: SparkSession, tmp_path: Path) -> None:
+JOBS: dict[str, dict[str, Any]] = {
+    "verify": {},
+    "catalog": {"output": "out"},
+    "export": {"output": "out"},
+    "rebuild_indexes": {"target": "out"},
+    "producer_stats": {},
+    "bad_timestamps": {},
+}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_jobs_without_logs(tmp_path: Path, job: str) -> None:
+    """A job that finds nothing fails; it needs no Spark for that, and writes nothing."""
+    (tmp_path / "parent" / "empty-0").mkdir(parents=True)
+    segment_path(tmp_path / "broker", "orders").write_bytes(plain_batch(0))
+    given = {name: str(tmp_path / value) for name, value in JOBS[job].items()}
+
+    def run(path: Path, **options: Any) -> None:
+        getattr(jobs, job)(None, path, **given, **options)
+
+    with pytest.raises(NoLogsError, match="NO_LOGS"):
+        run(tmp_path / "parent")
+    with pytest.raises(NoLogsError, match="there are logs in"):
+        run(tmp_path)
+    with pytest.raises(NoLogsError, match="NO_LOGS"):
+        run([DATA, tmp_path / "parent"])
+    with pytest.raises(NoLogsError, match="no segments of the selected topics absent"):
+        run(DATA, topics="headers,absent")
+    for nothing in ({"topics": "headres"}, {"topicPattern": "no.*"}, {"partitions": "77"}):
+        with pytest.raises(NoLogsError, match="no segments of the selected topics"):
+            run(DATA, **nothing)
+    assert not (tmp_path / "out").exists()
+
+
+def test_jobs_that_may_find_nothing(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "empty-0").mkdir()
-    assert jobs.verify(spark, tmp_path).summary["files"] == 0
-    assert len(jobs.producer_stats(spark, tmp_path).manifest) == 0
+    lenient = {"ignoreMissingFiles": True}
+    assert jobs.verify(spark, tmp_path, **lenient).summary["files"] == 0
+    assert len(jobs.producer_stats(spark, tmp_path, **lenient).manifest) == 0
     with pytest.raises(ValueError, match="either a target folder"):
         jobs.rebuild_indexes(spark, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"compression": "nope"}, "compression='nope': expected one of zstd, snappy"),
+        ({"compression": "ztsd"}, "did you mean 'zstd'"),
+        ({"openCostInBytes": 0}, "option openCostInBytes=0: expected a size of at least 1 byte"),
+        ({"view": "batches"}, "the job export does not take the option 'view'"),
+        ({"startingOffsets": '{"absent":{"0":1}}'}, "does not find: absent-0"),
+    ],
+)
+def test_wrong_arguments_of_jobs(tmp_path: Path, given: dict[str, Any], message: str) -> None:
+    """They are found without Spark, and before anything is written."""
+    with pytest.raises(ValueError, match=message):
+        jobs.export(None, DATA, str(tmp_path / "out"), **given)  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failed_export_is_run_again(spark: SparkSession, tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    segment_path(source, "good").write_bytes(plain_batch(0))
+    bad = segment_path(source, "zbad")
+    bad.write_bytes(damaged_log(40).flip(35, 70).log)
+    given = {"maxPartitionBytes": 1000, "openCostInBytes": 1}
+    with pytest.raises(Exception, match="CHECKSUM_MISMATCH"):
+        jobs.export(spark, source, str(out), **given)
+    assert list(out.rglob("*.parquet")), "a part of the output exists"
+    leftover = out / "topic=good" / "partition=0" / f".{0:020d}-{0:012d}.parquet.x1.part"
+    leftover.parent.mkdir(parents=True, exist_ok=True)
+    leftover.touch()
+    with pytest.raises(FileExistsError, match=r"did not finish; overwrite=True"):
+        jobs.export(spark, source, str(out), **given)
+    bad.write_bytes(damaged_log(40).log)
+    for compression in ("zstd", "snappy"):
+        report = jobs.export(spark, source, str(out), overwrite=True, compression=compression)
+        found = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())
+        assert found == sorted(["_SUCCESS", *report.manifest["output"].to_pylist()])
+        assert report.summary == {"files": 2, "rows": 82, "bytes": report.summary["bytes"]}
+    with pytest.raises(FileExistsError, match=r"already contains Parquet files; overwrite"):
+        jobs.export(spark, source, str(out))
+
+
+def test_files_of_others_are_not_overwritten(tmp_path: Path) -> None:
+    folder = LocalFolder(str(tmp_path))
+    with folder.write("topic=a/partition=0/00000000000000000000-000000000000.parquet") as stream:
+        stream.write(b"x")
+    folder.finish([])
+    other = tmp_path / "mine" / "batches-a-0-01234567.parquet"
+    other.parent.mkdir()
+    other.touch()
+    with pytest.raises(FileExistsError, match=r"contains mine/batches-a-0-01234567\.parquet, wh"):
+        folder.prepare(overwrite=True)
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 3
+    other.unlink()
+    folder.prepare(overwrite=True)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

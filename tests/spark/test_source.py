@@ -134,12 +134,19 @@ def test_paths(spark: SparkSession, tmp_path: Path) -> None:
     assert load(spark, f"file://{one}").count() == expected
     assert load(spark, str(DATA / "head*-0")).count() == expected
     assert load(spark, [str(one), str(DATA / "headers-0")]).count() == expected
-    assert load(spark, str(DATA), topics="headers,no-such-topic").count() == expected
+    with pytest.raises(Exception, match="no segments of the selected topics"):
+        load(spark, str(DATA), topics="headers,no-such-topic").count()
+    lenient = {"ignoreMissingFiles": "true"}
+    assert load(spark, str(DATA), topics="headers,no-such-topic", **lenient).count() == expected
     assert load(spark, str(DATA), topicPattern="head.*").count() == expected
     assert load(spark, str(DATA), partitions="1", view="segments").count() == 1
     (tmp_path / "empty-0").mkdir()
-    assert load(spark, str(tmp_path)).count() == 0
-    assert frames.records(spark, tmp_path).count() == 0
+    with pytest.raises(Exception, match="NO_LOGS"):
+        load(spark, str(tmp_path)).count()
+    with pytest.raises(FileNotFoundError, match="NO_LOGS"):
+        frames.records(spark, tmp_path)
+    assert load(spark, str(tmp_path), **lenient).count() == 0
+    assert frames.records(spark, tmp_path, **lenient).count() == 0
 
 
 def test_error_messages(spark: SparkSession, tmp_path: Path) -> None:
@@ -220,6 +227,21 @@ def test_a_view_in_sql(spark: SparkSession) -> None:
     )
     found = spark.sql("select codec, sum(recordCount) as n from batches_of_golden group by codec")
     assert {row.codec for row in found.collect()} == {"none", "gzip", "snappy", "lz4", "zstd"}
+
+
+def test_a_table_in_sql(spark: SparkSession) -> None:
+    """Spark reads a table without the options it was created with, so the error says what to do."""
+    options = f"USING kafkascan OPTIONS (path '{DATA}')"
+    with pytest.raises(Exception, match=r"does not pass the options of a table .* TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE refused {options}")
+    spark.sql(f"CREATE TABLE with_columns (offset bigint NOT NULL) {options}")
+    try:
+        with pytest.raises(Exception, match=r"no path is given.*a temporary view"):
+            spark.sql("SELECT * FROM with_columns").collect()
+        found = spark.sql(f"SELECT count(*) FROM with_columns WITH (path='{DATA}')").first()[0]
+        assert found == len(rows(path=str(DATA)))
+    finally:
+        spark.sql("DROP TABLE with_columns")
 
 
 def test_a_limit_ends_the_scan(spark: SparkSession) -> None:

@@ -83,6 +83,20 @@ def test_starting_offsets(tmp_path: Path) -> None:
     assert late.at == {"a": {"0": 3}, "b": {"0": 7}}
 
 
+def test_starting_offsets_of_a_partition_that_does_not_exist(tmp_path: Path) -> None:
+    append(segment_path(tmp_path, "a"), plain_batch(0))
+    with pytest.raises(ValueError, match=r"startingOffsets contains partitions .*: b-0"):
+        Follower(tmp_path, startingOffsets='{"b":{"0":1}}')
+
+
+def test_a_topic_that_does_not_exist_yet(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    append(segment_path(tmp_path, "a"), plain_batch(0))
+    stream = Follower(tmp_path, topics="a,b")
+    assert caplog.messages == ["no log of the topic b exists yet"]
+    append(segment_path(tmp_path, "b"), plain_batch(0, 1))
+    assert stream.read() == [("a", 0, 0), ("a", 0, 1), ("b", 0, 0)]
+
+
 def test_incomplete_batches_wait(tmp_path: Path) -> None:
     path = segment_path(tmp_path, "a")
     batch = plain_batch(2)

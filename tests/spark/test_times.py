@@ -74,7 +74,7 @@ def test_no_record_is_late_enough(folder: Path) -> None:
 
 def test_planning() -> None:
     everything = tasks(path=str(DATA), view="batches")
-    assert len(everything) == 1
+    assert len(everything) == 2, "opening each of the 42 files counts as 1 MiB of 32"
     many = tasks(path=str(DATA), minPartitions=8)
     assert 4 <= len(many) <= 20
     sizes = [sum(one.stop - one.start for one in task.ranges) for task in many]

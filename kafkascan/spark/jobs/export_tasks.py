@@ -31,6 +31,9 @@ _GROUP_ROWS, _GROUP_BYTES = 1 << 20, 1 << 24
 # Record batches that are scanned ahead of the writer: about one row group.
 _AHEAD = 4
 
+COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+"""The codecs of Parquet files, as pyarrow names them."""
+
 WRITTEN_COLUMNS = (
     *FILE_COLUMNS,
     Column("output", "string"),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.spark.jobs.export_tasks import (
+    COMPRESSIONS,
     WRITTEN_COLUMNS,
     ExportTarget,
     catalog_task,
@@ -31,13 +32,13 @@ from kafkascan.spark.jobs.header_tasks import (
     timestamps_task,
 )
 from kafkascan.spark.jobs.index_tasks import INDEX_COLUMNS, IndexTarget, rebuild_task
-from kafkascan.spark.jobs.output_folders import output_folder, remove_leftovers
-from kafkascan.spark.options.option_values import parse_storage_options
+from kafkascan.spark.jobs.output_folders import OutputFolder, output_folder, remove_leftovers
+from kafkascan.spark.options.option_values import parse_choice, parse_storage_options
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column, arrow_schema, ddl
-from kafkascan.spark.planning.task_plan import list_selected, plan
-from kafkascan.spark.planning.timestamp_lookups import resolve_times
-from kafkascan.spark.readers.frames import Argument, Work, map_tasks, spread
+from kafkascan.spark.planning.read_plan import plan_read
+from kafkascan.spark.planning.task_plan import ScanTask
+from kafkascan.spark.readers.frames import Argument, Work, map_tasks
 from kafkascan.spark.rows.task_scan import scan_task
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from kafkascan.spark.readers.frames import Paths
 
 _HOUR_MS = 3_600_000
+# Log bytes of a task that writes Parquet.
+_TASK_BYTES = 1 << 29
 
 VERIFY_COLUMNS = (
     "topic", "partition", "segment", "path", "size", "batches", "badChecksums", "endState",
@@ -107,9 +110,8 @@ def verify(spark: SparkSession, path: Paths, **options: Any) -> JobReport:
     JobReport
         A row per file. Findings are damage, wrong checksums and trailing bytes.
     """
-    given = {"view": "segments", "columns": list(VERIFY_COLUMNS), "checkCrcs": True} | options
-    parsed = _parsed(path, given)
-    manifest = _run(spark, parsed, scan_task, parsed, parsed.schema())
+    parsed = _parsed("verify", path, options)
+    manifest = _run(spark, plan_read(parsed), scan_task, parsed, parsed.schema())
     rows = manifest.to_pylist()
     findings = [row["error"] for row in rows if row["error"] is not None]
     findings += [
@@ -129,6 +131,7 @@ def catalog(
     output: str,
     *,
     compression: str = "zstd",
+    overwrite: bool = False,
     output_storage_options: Mapping[str, Any] | str | None = None,
     **options: Any,
 ) -> JobReport:
@@ -141,9 +144,12 @@ def catalog(
         See `verify`.
     output : str
         A folder that all executors can access, or a URL of an object store. It must not contain
-        Parquet files.
-    compression : str, default "zstd"
+        Parquet files, except those that `overwrite` replaces.
+    compression : {"zstd", "snappy", "gzip", "lz4", "brotli", "none"}
         Codec of the Parquet files.
+    overwrite : bool, default False
+        Before the job starts, delete the files of an earlier export or catalog in `output`, also
+        of one that failed. Other Parquet files are an error.
     output_storage_options : mapping, or JSON, optional
         Settings of the output's store; by default, the option ``storageOptions``.
 
@@ -157,8 +163,8 @@ def catalog(
     FileExistsError
         If the output already contains Parquet files.
     """
-    target = _Target(output, compression, output_storage_options)
-    return _written("catalog", spark, path, target, {"view": "batches"} | options)
+    target = _Target(output, compression, overwrite, output_storage_options)
+    return _written("catalog", spark, path, target, options)
 
 
 def export(
@@ -167,6 +173,7 @@ def export(
     output: str,
     *,
     compression: str = "zstd",
+    overwrite: bool = False,
     output_storage_options: Mapping[str, Any] | str | None = None,
     **options: Any,
 ) -> JobReport:
@@ -175,32 +182,48 @@ def export(
 
     Parameters, result and errors are those of `catalog`.
     """
-    target = _Target(output, compression, output_storage_options)
-    return _written("export", spark, path, target, {"view": "records"} | options)
+    target = _Target(output, compression, overwrite, output_storage_options)
+    return _written("export", spark, path, target, options)
 
 
 @dataclass(frozen=True)
 class _Target:
     output: str
     compression: str
+    overwrite: bool
     storage_options: Mapping[str, Any] | str | None
+
+    def folder(self, options: Options) -> OutputFolder:
+        """Return the output folder; `options` are those of the input's store."""
+        store = options
+        if self.storage_options is not None:
+            store = options.but(storage_options=parse_storage_options(self.storage_options))
+        is_url = "://" in self.output
+        return output_folder(self.output if is_url else os.path.abspath(self.output), store)
 
 
 def _written(
-    job: str, spark: SparkSession, path: Paths, target: _Target, given: dict[str, Any]
+    job: str, spark: SparkSession, path: Paths, target: _Target, options: dict[str, Any]
 ) -> JobReport:
-    parsed = _parsed(path, given)
-    store = parsed
-    if target.storage_options is not None:
-        store = parsed.but(storage_options=parse_storage_options(target.storage_options))
-    is_url = "://" in target.output
-    folder = output_folder(target.output if is_url else os.path.abspath(target.output), store)
-    folder.prepare()
-    task = export_task if job == "export" else catalog_task
-    export_target = ExportTarget(folder, parsed, target.compression)
-    manifest = _run(spark, parsed, task, export_target, WRITTEN_COLUMNS)
+    parsed = _parsed(job, path, options)
+    codec = parse_compression(target.compression)
+    # Larger tasks than for rows, because the size of files depends on that of tasks.
+    tasks = plan_read(parsed.but(max_partition_bytes=parsed.max_partition_bytes or _TASK_BYTES))
+    folder = target.folder(parsed)
+    # After the plan: if there is nothing to read, earlier files stay.
+    folder.prepare(overwrite=target.overwrite)
+    work = export_task if job == "export" else catalog_task
+    manifest = _run(spark, tasks, work, ExportTarget(folder, parsed, codec), WRITTEN_COLUMNS)
     folder.finish(manifest["output"].to_pylist())
     return JobReport(job, manifest, {"files": len(manifest)} | _sums(manifest, "rows", "bytes"))
+
+
+def parse_compression(codec: str) -> str:
+    """Return the name of a codec of Parquet files; raise `ValueError` if there is none."""
+    try:
+        return str(parse_choice(*COMPRESSIONS)(codec))
+    except ValueError as error:
+        raise ValueError(f"compression={codec!r}: {error}") from None
 
 
 def rebuild_indexes(
@@ -237,10 +260,10 @@ def rebuild_indexes(
     """
     if (target is None) != next_to_segments:
         raise ValueError("give either a target folder or next_to_segments=True")
-    parsed = _parsed(path, {"view": "segments"} | options)
+    parsed = _parsed("rebuild_indexes", path, options)
     folder = None if target is None else str(Path(target).absolute())
     argument = IndexTarget(folder, force, interval_bytes, parsed)
-    manifest = _run(spark, parsed, rebuild_task, argument, INDEX_COLUMNS)
+    manifest = _run(spark, plan_read(parsed), rebuild_task, argument, INDEX_COLUMNS)
     rows = manifest.to_pylist()
     remove_leftovers(Path(row["output"]) for row in rows if row["action"] == "WRITTEN")
     actions = [row["action"] for row in rows]
@@ -263,8 +286,8 @@ def producer_stats(spark: SparkSession, path: Paths, **options: Any) -> JobRepor
     JobReport
         A row per topic, partition and producer ID; -1 stands for batches without a producer ID.
     """
-    parsed = _parsed(path, {"view": "batches"} | options)
-    partial = _run(spark, parsed, producers_task, parsed, PRODUCER_COLUMNS)
+    parsed = _parsed("producer_stats", path, options)
+    partial = _run(spark, plan_read(parsed), producers_task, parsed, PRODUCER_COLUMNS)
     grouped = partial.group_by(list(PRODUCER_KEYS)).aggregate(list(PRODUCER_AGGREGATES.items()))
     names = {f"{name}_{how}": name for name, how in PRODUCER_AGGREGATES.items()}
     manifest = grouped.rename_columns([names.get(name, name) for name in grouped.column_names])
@@ -299,10 +322,10 @@ def bad_timestamps(
     JobReport
         A row and a finding per range of a file with implausible timestamps.
     """
-    parsed = _parsed(path, {"view": "batches"} | options)
+    parsed = _parsed("bad_timestamps", path, options)
     latest = int(time.time() * 1000) + _HOUR_MS if latest_ms is None else latest_ms
     limits = TimeLimits(earliest_ms, latest, parsed)
-    manifest = _run(spark, parsed, timestamps_task, limits, TIMESTAMP_COLUMNS)
+    manifest = _run(spark, plan_read(parsed), timestamps_task, limits, TIMESTAMP_COLUMNS)
     findings = [
         f"{row['path']}: position {row['firstBadPosition']} (base_offset {row['firstBadOffset']}):"
         f" the first of {row['lateBatches']} late, {row['earlyBatches']} early and"
@@ -317,22 +340,45 @@ def bad_timestamps(
 # ---- execution -----------------------------------------------------------------------------
 
 
-def _parsed(path: Paths, given: dict[str, Any]) -> Options:
+def parse_job_options(job: str, options: Mapping[str, Any]) -> Options:
+    """
+    Parse the options of a job, which sets some of them itself.
+
+    Raises
+    ------
+    ValueError
+        If an option is unknown or invalid, or one that the job sets.
+    """
+    ours = _JOB_OPTIONS[job]
+    for name in options:
+        if name.lower() in ours:
+            raise ValueError(f"the job {job} does not take the option {name!r}")
+    return Options.parse({**ours, **options})
+
+
+_JOB_OPTIONS: dict[str, dict[str, Any]] = {
+    "verify": {"view": "segments", "columns": VERIFY_COLUMNS, "checkcrcs": True},
+    "catalog": {"view": "batches"},
+    "export": {"view": "records"},
+    "rebuild_indexes": {"view": "segments"},
+    "producer_stats": {"view": "batches"},
+    "bad_timestamps": {"view": "batches"},
+}
+
+
+def _parsed(job: str, path: Paths, options: dict[str, Any]) -> Options:
     paths: Sequence[Any] = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    return Options.parse({"paths": [os.fspath(one) for one in paths]} | given)
+    return parse_job_options(job, {"paths": [os.fspath(one) for one in paths]} | options)
 
 
 def _run(
     spark: SparkSession,
-    options: Options,
+    tasks: Sequence[ScanTask],
     work: Work[Argument],
     argument: Argument,
     columns: Sequence[Column],
 ) -> pa.Table:
-    """Plan a job, run its tasks and return their rows."""
-    files = list_selected(options)
-    options = spread(spark, options, files)
-    tasks = plan(files, options, resolve_times(files, options))
+    """Run the tasks of a job and return their rows."""
     if not tasks:
         return require_pyarrow().Table.from_batches([], arrow_schema(columns))
     return map_tasks(spark, tasks, work, argument, ddl(columns)).toArrow()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +18,25 @@ from kafkascan.spark.planning.file_listing import store_of
 from kafkascan.spark.planning.object_stores import is_temporary_name
 
 _DONE = "_SUCCESS"
+# The names of the files that `export_task` and `catalog_task` write.
+_OURS = re.compile(
+    r"(topic=[^/]*/partition=-?\d+/\d{20}-\d{12}|batches-[^/]*-[0-9a-f]{8})\.parquet", re.DOTALL
+)
 
 
 class OutputFolder(Protocol):
     """A folder that tasks write files into; names may contain slashes."""
 
-    def prepare(self) -> None:
-        """Create the folder; raise `FileExistsError` if it contains Parquet files."""
+    def prepare(self, *, overwrite: bool) -> None:
+        """
+        Create the folder, and remove the files of an earlier job if `overwrite` is set.
+
+        Raises
+        ------
+        FileExistsError
+            If the folder contains Parquet files, or with `overwrite`, Parquet files that no job
+            wrote.
+        """
 
     def write(self, name: str) -> AbstractContextManager[IO[bytes]]:
         """Open a file that appears when the context ends without an exception."""
@@ -54,12 +67,12 @@ class LocalFolder:
 
     path: str
 
-    def prepare(self) -> None:
+    def prepare(self, *, overwrite: bool) -> None:
         """See `OutputFolder.prepare`."""
         folder = Path(self.path)
-        if next(folder.rglob("*.parquet"), None) is not None:
-            raise FileExistsError(f"{folder} already contains Parquet files")
         folder.mkdir(parents=True, exist_ok=True)
+        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+        _remove_earlier(self.path, names, lambda name: (folder / name).unlink(), overwrite)
 
     @contextmanager
     def write(self, name: str) -> Iterator[IO[bytes]]:
@@ -75,6 +88,43 @@ class LocalFolder:
         (Path(self.path) / _DONE).touch()
 
 
+def _remove_earlier(
+    folder: str, names: Sequence[str], remove: Callable[[str], None], overwrite: bool
+) -> None:
+    """Remove the files of an earlier job if `overwrite` is set; refuse other Parquet files."""
+    found = [name for name in names if name.endswith(".parquet")]
+    ours = [name for name in found if _OURS.fullmatch(name)]
+    if found and not overwrite:
+        is_done = _DONE in names
+        raise FileExistsError(
+            f"{folder} already contains Parquet files"
+            f"{'' if is_done else ', but no _SUCCESS: the job that wrote them did not finish'};"
+            " overwrite=True replaces the files of an earlier job"
+        )
+    if len(ours) < len(found):
+        other = next(name for name in found if name not in set(ours))
+        raise FileExistsError(f"{folder} contains {other}, which no job of kafkascan wrote")
+    if overwrite:
+        # First the mark of a complete output, because a removal may be interrupted.
+        for name in [name for name in names if name == _DONE] + ours + _leftovers(names):
+            remove(name)
+
+
+def _leftovers(names: Iterable[str]) -> list[str]:
+    """Return the temporary files that the killed tasks of a job left."""
+    found = []
+    for name in names:
+        folder, slash, file = name.rpartition("/")
+        if is_temporary_name(file) and _OURS.fullmatch(folder + slash + _intended_name(file)):
+            found.append(name)
+    return found
+
+
+def _intended_name(temporary: str) -> str:
+    """Return the name that a temporary file ``.<name>.<random>.part`` would get."""
+    return temporary[1:].rsplit(".", 2)[0]
+
+
 def remove_leftovers(paths: Iterable[Path]) -> None:
     """Remove the temporary files that killed tasks left next to these files."""
     folders: dict[Path, set[str]] = {}
@@ -82,8 +132,7 @@ def remove_leftovers(paths: Iterable[Path]) -> None:
         folders.setdefault(path.parent, set()).add(path.name)
     for folder, names in folders.items():
         for leftover in folder.glob(".*.part"):
-            # The form is .<name>.<random>.part
-            if leftover.name[1:].rsplit(".", 2)[0] in names:
+            if _intended_name(leftover.name) in names:
                 leftover.unlink(missing_ok=True)
 
 
@@ -100,11 +149,12 @@ class StoreFolder:
     url: str
     options: Options
 
-    def prepare(self) -> None:
+    def prepare(self, *, overwrite: bool) -> None:
         """See `OutputFolder.prepare`."""
-        _, listed = store_of(self.url, self.options).list(self.url)
-        if any(url.endswith(".parquet") for url, _, _ in listed):
-            raise FileExistsError(f"{self.url} already contains Parquet files")
+        store = store_of(self.url, self.options)
+        prefix = f"{store.listed_url(self.url)}/"
+        names = [url.removeprefix(prefix) for url, _, _ in store.list(self.url)[1]]
+        _remove_earlier(self.url, names, lambda name: store.remove(prefix + name), overwrite)
 
     @contextmanager
     def write(self, name: str) -> Iterator[IO[bytes]]:

@@ -51,8 +51,10 @@ def parse_number(least: int) -> Callable[[Any], int]:
 def parse_size(value: Any) -> int:
     """Parse a size in bytes, with an optional unit: ``128m``."""
     match = re.fullmatch(r"\s*(\d+)\s*([a-zA-Z]*)\s*", str(value))
-    if match is None or match[2].lower() not in _UNITS or int(match[1]) == 0:
+    if match is None or match[2].lower() not in _UNITS:
         raise ValueError("expected a size in bytes, such as 134217728 or 128m")
+    if int(match[1]) == 0:
+        raise ValueError("expected a size of at least 1 byte")
     return int(match[1]) << _UNITS[match[2].lower()]
 
 

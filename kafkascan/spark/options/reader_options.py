@@ -58,7 +58,9 @@ class Options:
     check_crcs : bool or None
         None means True for records, False for the other views.
     max_partition_bytes : int or None
-        Maximum bytes of a task. None means 128 MiB for records, 4 GiB for the other views.
+        Maximum bytes of a task. None means 128 MiB for records, 1 GiB for the other views.
+    min_partitions : int or None
+        Number of tasks to aim at. None means eight tasks, of at least 32 MiB.
     """
 
     paths: tuple[str, ...] = ()
@@ -83,7 +85,7 @@ class Options:
     ignore_missing_files: bool = False
     max_partition_bytes: int | None = None
     open_cost_in_bytes: int = 1 << 20
-    min_partitions: int = 1
+    min_partitions: int | None = None
     batch_rows: int = 32_768
     batch_bytes: int = 1 << 22
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE
@@ -187,7 +189,7 @@ class Options:
     @property
     def task_bytes(self) -> int:
         """Maximum bytes of a task."""
-        default = 1 << 27 if self.view == "records" else 1 << 32
+        default = 1 << 27 if self.view == "records" else 1 << 30
         return default if self.max_partition_bytes is None else self.max_partition_bytes
 
 

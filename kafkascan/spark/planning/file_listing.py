@@ -67,20 +67,24 @@ def list_files(options: Options) -> list[FoundFile]:
     Raises
     ------
     FileNotFoundError
-        If a path does not exist or contains no logs, and `ignore_missing_files` is false.
+        If a path does not exist or contains no segments, and `ignore_missing_files` is false.
     """
     if not options.paths:
-        raise ValueError("no path is given: use load(path) or the option path")
+        raise ValueError(
+            "no path is given: use load(path) or the option path; in SQL, a temporary view, because"
+            " Spark does not pass the options of a table when it is read"
+        )
     found: dict[str, FoundFile] = {}
     for path in options.paths:
         try:
-            files = list(_list_path(path, options))
-            if not files:
+            listed = list(_list_path(path, options))
+            if not listed:
                 raise NoLogsError(path, "no live segments")
-            found.update((file.path, file) for file in files if file.path not in found)
         except FileNotFoundError:
             if not options.ignore_missing_files:
                 raise
+        else:
+            found |= {file.path: file for file in listed if file.path not in found}
     pattern = options.path_glob_filter
     selected: Iterable[FoundFile] = found.values()
     if pattern is not None:

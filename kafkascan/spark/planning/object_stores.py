@@ -26,6 +26,9 @@ class ObjectStore(Protocol):
     def list(self, url: str) -> tuple[bool, list[Listed]]:
         """Return whether the URL names objects themselves, and these objects or those below it."""
 
+    def listed_url(self, url: str) -> str:
+        """Return a URL in the form that `list` returns."""
+
     def open(self, url: str, size: int) -> ObjectReader:
         """Open an object of a known size."""
 
@@ -75,6 +78,10 @@ class FsspecStore:
             folders = [path]
         below = [self._fs.find(folder, detail=True) for folder in folders]
         return False, [self._listed(info) for found in below for info in found.values()]
+
+    def listed_url(self, url: str) -> str:
+        """See `ObjectStore.listed_url`."""
+        return f"{self._scheme}://{self._fs._strip_protocol(url)}"
 
     def _listed(self, info: dict[str, Any]) -> Listed:
         modified: Any = info.get("LastModified") or info.get("mtime") or info.get("created")
@@ -151,6 +158,10 @@ class PyArrowStore:
         selector = fs.FileSelector(self._path(url), recursive=True, allow_not_found=True)
         found = self._fs.get_file_info(selector)
         return False, [self._listed(info) for info in found if info.type == fs.FileType.File]
+
+    def listed_url(self, url: str) -> str:
+        """See `ObjectStore.listed_url`."""
+        return f"{self._scheme}://{self._path(url)}"
 
     def _listed(self, info: Any) -> Listed:
         return f"{self._scheme}://{info.path}", info.size, info.mtime_ns

@@ -18,6 +18,10 @@ from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartiti
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import NO_TOPIC, FoundFile, list_files
 
+# Without minPartitions: the number of tasks to aim at, and bytes that are worth a task, which costs
+# 10 to 60 ms.
+_TASKS = 8
+_SMALLEST_TASK = 1 << 25
 # Minimum bytes of a range, also with a large minPartitions.
 _SMALLEST_RANGE = 1 << 16
 # Topics that a message names.
@@ -236,12 +240,17 @@ def cut_range(one: ScanRange, max_bytes: int) -> Iterator[ScanRange]:
 
 
 def _task_bytes(ranges: list[ScanRange], options: Options) -> int:
-    """Return the bytes of a task, as Spark's file sources do (``FilePartition.maxSplitBytes``)."""
+    """
+    Return the bytes of a task, as Spark's file sources do (``FilePartition.maxSplitBytes``).
+
+    The number of slots is not used: the planner of a data source does not know it, it changes
+    with dynamic allocation, and a plan should not depend on the API.
+    """
     total = sum(one.file.size + options.open_cost_in_bytes for one in ranges)
-    share = total // options.min_partitions
-    if options.min_partitions == 1:
-        return options.task_bytes
-    return max(1, min(options.task_bytes, max(share, _SMALLEST_RANGE)))
+    wanted, smallest = options.min_partitions, _SMALLEST_RANGE
+    if wanted is None:
+        wanted, smallest = _TASKS, _SMALLEST_TASK
+    return min(options.task_bytes, max(-(-total // wanted), smallest))
 
 
 def _packed(ranges: Iterable[ScanRange], options: Options) -> Iterator[list[ScanRange]]:

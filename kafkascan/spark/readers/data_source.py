@@ -14,8 +14,8 @@ from pyspark.sql.datasource import (
 
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column, ddl
-from kafkascan.spark.planning.task_plan import ScanTask, list_selected, plan
-from kafkascan.spark.planning.timestamp_lookups import resolve_times
+from kafkascan.spark.planning.read_plan import plan_read
+from kafkascan.spark.planning.task_plan import ScanTask
 from kafkascan.spark.readers.partitions import ScanPartition, read_partition
 from kafkascan.spark.readers.stream_reader import StreamReader
 
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+
+# Properties of a table, which Spark passes with its options when it creates the table.
+_OF_TABLES = frozenset({"owner", "provider"})
+_NO_TABLES = (
+    "Spark does not pass the options of a table to its data source when the table is read: use"
+    " CREATE TEMPORARY VIEW … USING kafkascan OPTIONS (…)"
+)
 
 
 def register(spark: SparkSession) -> None:
@@ -50,6 +58,8 @@ class KafkaScanSource(DataSource):
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        if _OF_TABLES <= options.keys():
+            raise ValueError(_NO_TABLES)
         self._options = Options.parse(dict(options))
 
     @classmethod
@@ -98,8 +108,7 @@ class ScanReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """List the files and plan tasks."""
-        files = list_selected(self._options)
-        tasks = plan(files, self._options, resolve_times(files, self._options))
+        tasks = plan_read(self._options)
         # Without a partition, Spark would call `read` with None.
         return [ScanPartition(task) for task in tasks or [ScanTask(())]]
 

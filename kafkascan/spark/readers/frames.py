@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import ddl
-from kafkascan.spark.planning.file_listing import FoundFile
-from kafkascan.spark.planning.task_plan import ScanTask, list_selected, plan
-from kafkascan.spark.planning.timestamp_lookups import resolve_times
+from kafkascan.spark.planning.read_plan import plan_read
+from kafkascan.spark.planning.task_plan import ScanTask
 from kafkascan.spark.rows.task_scan import scan_task
 from kafkascan.spark.rows.worker_setup import prepare_worker
 
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
-# Limits of a task's bytes; the upper one applies to views that decode records.
-_SMALLEST_SHARE = 1 << 22
-_LARGEST_SHARE = 1 << 29
-# Several tasks per slot, so that no slot is idle for long while the last task runs.
-_TASKS_PER_SLOT = 3
-# Assumed number of slots if Spark does not report it.
-_UNKNOWN_SLOTS = 8
 
 Argument = TypeVar("Argument")
 Work: TypeAlias = "Callable[[ScanTask, Argument], Iterator[pa.RecordBatch]]"
@@ -116,29 +107,7 @@ def view(spark: SparkSession, name: str, path: Paths, **options: Any) -> DataFra
     paths = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     given = {"paths": [os.fspath(one) for one in paths], "view": name}
     parsed = Options.parse(given | options)
-    files = list_selected(parsed)
-    parsed = spread(spark, parsed, files)
-    tasks = plan(files, parsed, resolve_times(files, parsed))
-    return map_tasks(spark, tasks, scan_task, parsed, ddl(parsed.schema()))
-
-
-def spread(spark: SparkSession, options: Options, files: Sequence[FoundFile]) -> Options:
-    """Return options with tasks small enough to use all slots of a cluster."""
-    if options.min_partitions > 1:
-        return options
-    total = sum(file.size for file in files)
-    share = max(_SMALLEST_SHARE, -(-total // (_TASKS_PER_SLOT * _slots(spark))))
-    # Larger than the data source makes them, which does not know the number of slots.
-    max_bytes = options.max_partition_bytes or max(options.task_bytes, _LARGEST_SHARE)
-    return options.but(max_partition_bytes=min(max_bytes, share))
-
-
-def _slots(spark: SparkSession) -> int:
-    """Return how many tasks Spark runs concurrently, or a guess."""
-    try:
-        return max(1, spark.sparkContext.defaultParallelism)
-    except Exception:  # Connect has no SparkContext; the exception depends on its version
-        return _UNKNOWN_SLOTS
+    return map_tasks(spark, plan_read(parsed), scan_task, parsed, ddl(parsed.schema()))
 
 
 def map_tasks(

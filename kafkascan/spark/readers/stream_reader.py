@@ -18,6 +18,7 @@ from kafkascan.spark.options.option_values import (
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column
 from kafkascan.spark.planning.file_listing import FoundFile
+from kafkascan.spark.planning.read_plan import missing_topics, require_partitions
 from kafkascan.spark.planning.task_plan import plan
 from kafkascan.spark.planning.timestamp_lookups import first_offset_at
 from kafkascan.spark.readers.log_ends import LogEnds, Positions, limit_offsets
@@ -62,6 +63,9 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the offsets where a new query starts."""
         logs = self._ends.logs()
+        require_partitions(set(logs), self._options)
+        for topic in missing_topics({topic for topic, _ in logs}, self._options):
+            logger.warning("no log of the topic %s exists yet", topic)
         self._reached = {one: self._initial(one, log) for one, log in logs.items()}
         return format_offsets(self._reached)
 
