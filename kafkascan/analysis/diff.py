@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -30,6 +29,7 @@ from kafkascan.analysis.fingerprints import (
     read_fingerprints,
 )
 from kafkascan.batches import arrow
+from kafkascan.format.texts import json_text
 from kafkascan.logs.log_walk import LogsLike
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class LogDiff:
             for one in self.partitions
         ]
         document = {"left": self.left, "right": self.right, "is_same": self.is_same}
-        return json.dumps(document | {"partitions": partitions}, indent=2)
+        return json_text(document | {"partitions": partitions}, indent=2)
 
     def __repr__(self) -> str:
         verdict = "the same" if self.is_same else "not the same"

@@ -25,6 +25,7 @@ from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT, LeaderEpoch
 from kafkascan.broker_state.leader_epochs import assign_epoch
 from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
+from kafkascan.format.texts import json_text
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import require_threads
 from kafkascan.logs.log_dir import PartitionDir
@@ -116,7 +117,7 @@ class Fingerprints:
         columns |= {name: pa.array(np.ascontiguousarray(rows[name])) for name in _NAMES}
         logs = [_head_of(log) | {"batches": len(log.rows)} for log in self.logs]
         head = {"version": _VERSION, "path": self.path, "logs": logs}
-        return pa.table(columns).replace_schema_metadata({_METADATA: json.dumps(head)})
+        return pa.table(columns).replace_schema_metadata({_METADATA: json_text(head)})
 
     def save(self, path: str | os.PathLike[str], /) -> None:
         """
@@ -132,7 +133,7 @@ class Fingerprints:
             raise ValueError(f"{path}: fingerprints are saved as .parquet or .json")
         with AtomicFile(path) as file:
             if path.suffix == ".json":
-                file.stream.write(json.dumps(self._to_json()).encode())
+                file.stream.write(json_text(self._to_json()).encode())
                 return
             arrow.require_pyarrow()
             import pyarrow.parquet

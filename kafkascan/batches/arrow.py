@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import TIMESTAMP_COLUMNS, BatchTable, column
 from kafkascan.format.layout import NO_TIMESTAMP, CompressionType, NamedCode, TimestampType
+from kafkascan.format.texts import with_escaped_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +58,8 @@ def table_of(columns: Mapping[str, Sequence[Any]], *, texts: Collection[str]) ->
 
     def column_of(name: str, values: Sequence[Any]) -> Any:
         if name in texts:
-            return pa.array(values, pa.string())
+            texts_of = [None if value is None else with_escaped_bytes(value) for value in values]
+            return pa.array(texts_of, pa.string())
         kinds = {type(value) for value in values if value is not None}
         kind = pa.float64() if float in kinds else pa.bool_() if kinds == {bool} else pa.int64()
         return pa.array(values, kind)

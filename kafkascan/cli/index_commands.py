@@ -14,7 +14,7 @@ import kafkascan as ks
 from kafkascan.batches.columns import join_tables
 from kafkascan.broker_state.index_checks import check_index_file, parse_index_file
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, SegmentInput, SegmentPaths
-from kafkascan.cli.run import EXIT_FINDINGS, READ_ERRORS, FindingReport, Run, scan
+from kafkascan.cli.run import READ_ERRORS, FindingReport, Run, scan
 from kafkascan.cli.shared_options import (
     PATH,
     Time,
@@ -273,7 +273,7 @@ def lookup(
 ) -> None:
     """Find an offset or a timestamp in a log, as a broker would.
 
-    Prints the position of the batch or record. Exit code 1: nothing was found.
+    Prints the position of the batch or record. Exit code 1: there is none.
 
     PATH is a segment file or a partition directory. In a directory, the live segments are
     searched.
@@ -288,10 +288,12 @@ def lookup(
         else:
             assert timestamp is not None
             found = ks.lookup_timestamp(path, timestamp, trust_index=trust_index)
-        return [] if found is None else [vars(found)]
+        if found is None:
+            wanted = f"offset {offset}" if offset is not None else f"timestamp {timestamp}"
+            report.add(f"{path}: the log has no record at {wanted} or later")
+            return []
+        return [vars(found)]
 
     names = OFFSET_COLUMNS if offset is not None else TIME_COLUMNS
     for rows in run.each([path], find):
-        if not rows:
-            run.raise_exit_code(EXIT_FINDINGS)
         run.output.write_rows(names, rows)

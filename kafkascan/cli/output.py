@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import numpy as np
 from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.batches.columns import as_datetime64
 from kafkascan.cli.inputs import SEGMENT_COLUMNS
-from kafkascan.format.file_names import printable
+from kafkascan.format.texts import escaped, json_text, printable, with_escaped_bytes
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.records.record_table import RecordTable
 
@@ -39,6 +40,8 @@ TIME_COLUMNS = frozenset(
 )
 # A spreadsheet evaluates a cell that starts with one of these (OWASP, "CSV Injection").
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
+# Texts that a table shows in quotes: a dash is a null.
+_QUOTED = ("", "-", '""', '"-"')
 # Longest text of a table's cell, in characters.
 _MAX_CELL = 120
 
@@ -92,7 +95,7 @@ class JsonLinesWriter(Writer):
 
     def write(self, columns: Columns) -> None:
         for row in self._rows(columns):
-            self.out.write(self.prefix + json.dumps(dict(zip(self.names, row, strict=True))))
+            self.out.write(self.prefix + json_text(dict(zip(self.names, row, strict=True))))
             self.prefix = self.separator
 
     def close(self) -> None:
@@ -151,12 +154,13 @@ def _cells(name: str, values: Sequence[Any]) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-    if value == "":
-        return '""'  # a dash is a null
-    text = _plain(value)
+    if value in _QUOTED:
+        return json.dumps(value)
+    # Other values become JSON, which has its own escapes.
+    text = escaped(value) if isinstance(value, str) else printable(_plain(value))
     if len(text) > _MAX_CELL:
         text = text[: _MAX_CELL - 1] + "…"
-    return printable(text) or "-"
+    return text or "-"
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:
@@ -177,15 +181,11 @@ def _plain(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, (list, dict)) and not value:
         return ""
-    if isinstance(value, list) or (isinstance(value, dict) and _is_nested(value)):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, dict):
+    if isinstance(value, Counter):
         return ", ".join(f"{key} {count}" for key, count in value.items())
-    return str(value)
-
-
-def _is_nested(value: dict[str, Any]) -> bool:
-    return not all(isinstance(inner, (int, str)) for inner in value.values())
+    if isinstance(value, (list, dict)):
+        return with_escaped_bytes(json.dumps(value, ensure_ascii=False))
+    return with_escaped_bytes(str(value))
 
 
 _WRITERS: dict[str, type[Writer]] = {
@@ -378,7 +378,10 @@ def _no_records(names: Sequence[str]) -> RecordTable:
 
 def _repeated(value: object, name: str, count: int) -> Any:
     pa = require_pyarrow()
-    return pa.repeat(pa.scalar(value, pa.int32() if name == "partition" else pa.string()), count)
+    if name == "partition":
+        return pa.repeat(pa.scalar(value, pa.int32()), count)
+    text = None if value is None else with_escaped_bytes(str(value))
+    return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
 def _decoded(column: Any) -> Any:

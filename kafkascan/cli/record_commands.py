@@ -153,7 +153,8 @@ Decode = Callable[[bytes], Any]
 
 
 def _text(data: bytes) -> str:
-    return data.decode("utf-8", "backslashreplace")
+    # The output escapes bytes that are not UTF-8, in a way that text cannot imitate.
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _json(data: bytes) -> Any:
@@ -233,7 +234,8 @@ class RecordColumnList(click.ParamType["tuple[str, ...]"]):
 def _decoding_option(item: str) -> Decorator:
     return click.option(
         f"--{item}-as", type=click.Choice(list(DECODERS)), default="text", show_default=True,
-        help=f"Show {item}s as UTF-8 text, hex, base64 or JSON. Parquet always contains bytes.",
+        help=f"Show {item}s as UTF-8 text, hex, base64 or JSON. As text, a byte that is not UTF-8"
+        " is shown as \\xff. Parquet always contains bytes.",
     )  # fmt: skip
 
 

@@ -27,8 +27,8 @@ from kafkascan.batches.scan import BatchIterator, iter_batches
 from kafkascan.cli.inputs import SegmentInput, SegmentPaths
 from kafkascan.cli.output import RowOutput
 from kafkascan.format.errors import KafkaScanError
-from kafkascan.format.file_names import printable
 from kafkascan.format.layout import ScanEnd
+from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import require_threads
 from kafkascan.io.sources import Source
 
@@ -47,6 +47,12 @@ SegmentWork: TypeAlias = "Callable[[SegmentInput, Source, FindingReport], Result
 
 class Cancelled(Exception):  # noqa: N818 - not an error
     """The user interrupted the run."""
+
+
+def _message_of(name: str, error: object) -> str:
+    """Return a message that starts with the name of the file or log, once."""
+    message = str(error)
+    return message if message.startswith(f"{name}: ") else f"{name}: {message}"
 
 
 class FindingReport:
@@ -96,7 +102,7 @@ class FindingReport:
             self._findings.append(str(error))
         else:
             name = getattr(error, "filename", None) or path
-            self._findings.append(f"{name}: {getattr(error, 'strerror', None) or error}")
+            self._findings.append(_message_of(name, getattr(error, "strerror", None) or error))
         self.exit_code = EXIT_UNREADABLE
 
     def add_damage(self, log: str, error: Exception) -> None:
@@ -104,7 +110,7 @@ class FindingReport:
         if isinstance(error, OSError):
             self.add_unreadable(log, error)
         else:
-            self.add(f"{log}: {error}")
+            self.add(_message_of(log, error))
 
     def take_lines(self) -> list[str]:
         """Remove the findings, and return them as lines to print."""

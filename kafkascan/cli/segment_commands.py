@@ -56,7 +56,7 @@ def info(run: Run, segments: SegmentPaths, threads: int | None) -> None:
         headers = scan(source)
         for table in report.tables(source, headers):
             summary.add(table)
-        counts = {"codecs": dict(summary.codecs), "magics": dict(summary.magics)}
+        counts = {"codecs": summary.codecs, "magics": summary.magics}
         return one.labels | vars(summary) | counts | _ending(source, headers)
 
     rows = run.map(run.find_segments(segments), summarize, threads)

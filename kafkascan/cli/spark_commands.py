@@ -22,7 +22,7 @@ from kafkascan.cli.shared_options import (
     interval_bytes,
     with_run,
 )
-from kafkascan.format.file_names import printable
+from kafkascan.format.texts import printable
 
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 5.0

@@ -86,10 +86,3 @@ def sibling_name(name: str, kind: str) -> str | None:
         return None
     prefix, _, suffix = name.partition(".log")
     return f"{prefix}.{kind}{suffix}"
-
-
-def printable(text: str) -> str:
-    """Return a text with escaped control characters, for names from untrusted sources."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

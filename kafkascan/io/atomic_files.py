@@ -44,9 +44,13 @@ class AtomicFile:
         self.stream: IO[bytes]
 
     def __enter__(self) -> Self:
-        descriptor, self._temporary = tempfile.mkstemp(
-            prefix=f".{self._path.name}.", suffix=".part", dir=self._path.parent
-        )
+        try:
+            descriptor, self._temporary = tempfile.mkstemp(
+                prefix=f".{self._path.name}.", suffix=".part", dir=self._path.parent
+            )
+        except OSError as error:
+            error.filename = str(self._path)  # users do not know the temporary name
+            raise
         self.stream = os.fdopen(descriptor, "wb")
         return self
 

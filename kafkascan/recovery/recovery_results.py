@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kafkascan.batches import arrow
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.format.findings import Severity
+from kafkascan.format.texts import json_text
 from kafkascan.recovery.loading.load_findings import LoadFinding
 from kafkascan.recovery.loading.loaded_segment import SegmentReport
 from kafkascan.recovery.loading.planned_files import Change
@@ -237,7 +237,7 @@ class Salvage:
 
     def to_json(self) -> str:
         """Return the result as a JSON document."""
-        return json.dumps(self.to_dict(), indent=2)
+        return json_text(self.to_dict(), indent=2)
 
     def __repr__(self) -> str:
         lines = [f"<Salvage {self.path}: {self.lost_bytes:,} bytes lost>"]

@@ -15,8 +15,8 @@ from kafkascan.analysis.producer_census import read_producers
 from kafkascan.auditing.finding_kinds import Audit
 from kafkascan.auditing.runner import audit
 from kafkascan.batches.columns import as_datetime64
-from kafkascan.format.file_names import printable
 from kafkascan.format.findings import Severity
+from kafkascan.format.texts import printable
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.logs.log_walk import LogsLike
 from kafkascan.report.facts import Facts, LogFacts, gather

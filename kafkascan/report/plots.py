@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from kafkascan.format.file_names import printable
+from kafkascan.format.texts import printable
 from kafkascan.report.facts import Facts, largest
 
 _INK, _FAINT, _PAPER = "#010203", "#010204", "#010205"

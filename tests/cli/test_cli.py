@@ -491,3 +491,10 @@ def test_a_loop_of_links_does_not_hide_its_neighbours(tmp_path: Path) -> None:
 
 def test_an_empty_path_is_wrong_usage() -> None:
     assert run("info", "").returncode == 2
+
+
+def test_a_message_names_a_file_once() -> None:
+    path = DATA / "headers-0" / "00000000000000000000.log"
+    done = run("index", "show", path)
+    assert done.returncode == 3
+    assert done.stderr.count(str(path)) == 1

@@ -280,3 +280,49 @@ def test_csv_contains_no_formulas(tmp_path: Path, start: str) -> None:
         (row,) = csv.DictReader(file)
     assert row == {"timestamp": "-5", "key": f"'{text}", "value": f"a{text}"}
     assert json.loads(run(*arguments, "jsonl").stdout)["key"] == text
+
+
+def values_shown(tmp_path: Path, values: list[bytes | None], *options: str) -> list[str]:
+    path = tmp_path / "00000000000000000000.log"
+    records = [RecordV2(b"k", value, [], i, i) for i, value in enumerate(values)]
+    path.write_bytes(batch_of(records, base_offset=0, base_timestamp=T0, max_timestamp=T0 + 9))
+    done = run("records", path, "--columns", "value", *options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[1:]
+
+
+def test_a_table_shows_different_values_differently(tmp_path: Path) -> None:
+    values = [b"\x01", rb"\x01", rb"\\x01", b"\xff", rb"\xff", None, b"-", b"", b'""', b'"-"']
+    shown = values_shown(tmp_path, values)
+    assert shown[:5] == [r"\x01", r"\\x01", r"\\\\x01", r"\xff", r"\\xff"]
+    assert shown[5:] == ["-", '"-"', '""', r'"\"\""', r'"\"-\""']
+
+
+def test_json_values_stay_json_in_a_table(tmp_path: Path) -> None:
+    values = [b'{"a": 1}', b'{"a": "x"}', b'{"a": {"b": null}}', b"[1, 2]", b"3", b"no json"]
+    shown = values_shown(tmp_path, values, "--value-as", "json")
+    assert shown[:4] == ['{"a": 1}', '{"a": "x"}', '{"a": {"b": null}}', "[1, 2]"]
+    assert [line.strip() for line in shown[4:]] == ["3", "no json"]
+
+
+def test_messages_name_the_output_file_and_no_temporary_one(log: Path, tmp_path: Path) -> None:
+    for format_ in ("csv", "parquet"):
+        output = tmp_path / "missing" / "out"
+        done = run("records", log, "--format", format_, "--output", output)
+        assert done.returncode == 3
+        assert f"cannot write {output}: No such file or directory" in done.stderr
+
+
+def test_folders_whose_names_are_not_utf8(log: Path, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"dir-\xff")
+    (folder / "topic-0").mkdir(parents=True)
+    log.rename(folder / "topic-0" / log.name)
+    for command in ("info", "audit", "recover", "verify", "batches", "count"):
+        done = run(command, folder, "--format", "jsonl")
+        text = done.stdout + done.stderr
+        assert "\\ud" not in text
+        text.encode()
+        for line in done.stdout.splitlines():
+            json.loads(line)
+    report = ks.salvage(folder, tmp_path / "copy").to_json()
+    assert json.loads(report)["path"].endswith(r"dir-\xff")

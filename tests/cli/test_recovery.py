@@ -179,6 +179,8 @@ def test_lookup() -> None:
     assert found == vars(expected)
     (found,) = rows("index", "lookup", partition, "--timestamp", "2024-04-24T23:06:40")
     assert found["offset"] == 0
-    assert run("index", "lookup", partition, "--offset", "99").returncode == 1
+    missing = run("index", "lookup", partition, "--offset", "99")
+    assert missing.returncode == 1
+    assert "the log has no record at offset 99 or later" in missing.stderr
     assert run("index", "lookup", partition).returncode == 2
     assert run("index", "lookup", "/nowhere/0.log", "--offset", "1").returncode == 3

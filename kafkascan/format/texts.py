@@ -1,0 +1,57 @@
+"""Text from untrusted sources, for terminals and for JSON: names of files, keys, values."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""Return a text with escaped control characters; a byte that is not UTF-8 becomes ``\xff``."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def escaped(text: str) -> str:
+    """Return a printable text in which a backslash is doubled, so that escapes are unambiguous."""
+    return printable(text.replace("\\", "\\\\"))
+
+
+def with_escaped_bytes(text: str) -> str:
+    r"""Return a text that can be encoded: a byte that is not UTF-8 becomes ``\xff``."""
+    return _SURROGATE.sub(lambda match: _escaped(match[0]), text)
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    r"""
+    Return the JSON text of a value, in ASCII.
+
+    Parameters
+    ----------
+    value : dict, list, str, int, float, bool or None
+    indent : int, optional
+        As in `json.dumps`.
+
+    Returns
+    -------
+    str
+        Without lone surrogates, which strict readers reject: names of files that are not UTF-8
+        contain them. Such a byte becomes ``\xff``.
+    """
+    text = json.dumps(value, indent=indent)
+    if "\\ud" not in text:
+        return text
+    readable = json.dumps(value, ensure_ascii=False)
+    valid = _SURROGATE.sub(lambda match: json.dumps(_escaped(match[0]))[1:-1], readable)
+    return json.dumps(json.loads(valid), indent=indent)
+
+
+def _escaped(character: str) -> str:
+    # Python decodes bytes that are not UTF-8 to these (PEP 383).
+    if "\udc80" <= character <= "\udcff":
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode()
