@@ -6,11 +6,13 @@ import time
 
 import numpy as np
 
+from kafkascan.auditing.epoch_checks import OUT_OF_ORDER, rows_out_of_order
 from kafkascan.auditing.finding_kinds import finding_kind
 from kafkascan.auditing.header_checks import (
     EARLIEST_MS,
     FUTURE_MS,
     HeaderChecks,
+    HeaderFindings,
     Limits,
     screen_headers,
     size_limit,
@@ -80,6 +82,8 @@ def check_batches(
     flags = screen_headers(batches, limits, largest.size_in_bytes)
     segment = np.zeros(len(batches), np.int32)
     _, kinds = checks.add(batches, segment, flags, [0])
+    odd = rows_out_of_order(batches)
+    kinds.append(HeaderFindings("EPOCH_BACKWARDS", batches, segment, odd, OUT_OF_ORDER))
     positions = batches["position"]
     found = [
         Finding(

@@ -85,7 +85,9 @@ FINDING_KINDS: dict[str, FindingKind] = {
         " rename it, or move it away.",
     ),
     "EPOCH_BACKWARDS": FindingKind(
-        ERROR, f"This log has diverged from the leader's log. {_REPLICA}."
+        ERROR,
+        "No checksum covers leader epochs: a single batch is damaged. If there are many batches,"
+        f" this log has diverged from the leader's log. {_REPLICA}.",
     ),
     "EPOCH_MISMATCH": FindingKind(
         ERROR,
@@ -93,7 +95,9 @@ FINDING_KINDS: dict[str, FindingKind] = {
         " Delete leader-epoch-checkpoint: a recovery rebuilds it.",
     ),
     "EPOCHS_BEHIND": FindingKind(
-        NOTE, "The broker was killed. No action needed: its recovery adds the missing epochs."
+        WARNING,
+        "Followers may truncate at wrong offsets. A recovery of all segments rebuilds the file;"
+        " otherwise copy it from another replica.",
     ),
     "BAD_CHECKPOINT": FindingKind(
         ERROR, "A broker does not start with this file. Delete it: a recovery rebuilds it."

@@ -215,9 +215,13 @@ class HeaderChecks:
         """
         if not len(batches):
             return flags, []
+        if self.next_offset < 0:  # a log begins at the offset in the name of its first file
+            named, stored = int(self.base_offsets[0]), int(batches["base_offset"][0])
+            self._expected_offset = min(named, stored)
         flags |= self._screen_starts(batches, starts)
         found = [*self._check_offsets(batches, segment, flags, starts, is_bad)]
         self._expected_offset = self.next_offset = int(next_offset(batches[-1:])[0])
+        self._epoch = int(batches["partition_leader_epoch"][-1])
         if is_bad is not None:
             if is_bad[-1]:  # the end of a damaged batch is not known
                 self._expected_offset = -1
@@ -227,7 +231,6 @@ class HeaderChecks:
         if not len(batches):
             return flags, found
         for flag, check in (
-            (screening.EPOCHS, self._check_epochs),
             (screening.TIMES, self._check_times),
             (screening.SIZES, self._check_sizes),
             (screening.COUNTS, self._check_counts),
@@ -286,16 +289,6 @@ class HeaderChecks:
         values = {"expected": expected, "last_missing": bases - 1}
         is_gap = (bases > expected) & ~is_wrapper & is_known
         yield from _where("OFFSET_GAP", batches, segment, is_gap, message, values=values)
-
-    def _check_epochs(
-        self, batches: BatchTable, segment: NDArray[np.int32]
-    ) -> Iterator[HeaderFindings]:
-        epochs = np.where(batches["magic"] >= 2, batches["partition_leader_epoch"], -1)
-        highest = np.maximum(np.maximum.accumulate(epochs), self._epoch)
-        self._epoch = int(highest[-1])
-        is_lower = (epochs < highest) & (epochs >= 0)
-        message = "leader epoch {partition_leader_epoch} follows a higher epoch"
-        return _where("EPOCH_BACKWARDS", batches, segment, is_lower, message)
 
     def _check_times(
         self, batches: BatchTable, segment: NDArray[np.int32]
@@ -363,6 +356,7 @@ class HeaderChecks:
         is_compacted : bool
             Whether the cleaner has removed records: gaps are no more than notes then.
         """
+        self._check_end(found, names)
         if is_compacted:
             for _, tally in found.of_kind("OFFSET_GAP"):
                 tally.severity = NOTE
@@ -374,6 +368,15 @@ class HeaderChecks:
                 f"the latest timestamp, {latest_time}Z, is {days:,.1f} days ahead: until then,"
                 f" time-based retention keeps {sum(sizes[file:]):,} bytes, from this segment on"
             )
+
+    def _check_end(self, found: FoundInLog, names: list[str]) -> None:
+        """Add a finding if the last segment has no batches, and begins after a gap."""
+        base_offsets = self.base_offsets
+        end = self.next_offset if self.next_offset >= 0 else int(base_offsets[0])
+        if 0 <= end < int(base_offsets[-1]) and len(names) > 1:
+            last_missing = int(base_offsets[-1]) - 1
+            message = f"offsets from {end} to {last_missing} are missing"
+            found.add("OFFSET_GAP", names[-1], message, position=0, offset=last_missing + 1)
 
 
 def _where(

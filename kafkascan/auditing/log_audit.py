@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.analysis.transaction_follower import TransactionFollower, is_empty
+from kafkascan.auditing.epoch_checks import EpochChecks, read_epoch_file
 from kafkascan.auditing.finding_kinds import NOTE, FoundInLog, LogFinding
 from kafkascan.auditing.header_checks import HeaderChecks, Limits, size_limit
 from kafkascan.auditing.segment_checks import SegmentChecks, TableChecks
 from kafkascan.auditing.side_file_checks import (
     AbortedCheck,
-    EpochCheck,
     SnapshotCheck,
     check_folder,
-    start_epoch_check,
     start_snapshot_check,
 )
-from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.columns import BatchTable, next_offset
+from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.broker_state.markers import ControlRows, TransactionState
 from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError
 from kafkascan.format.layout import ScanEnd
@@ -72,9 +72,9 @@ class AuditedLog:
 
 @dataclass(frozen=True)
 class _StateChecks:
-    """Checks that follow the state of a log: epochs, producers, transactions."""
+    """Checks that follow the state of a log: producers, transactions, its end."""
 
-    epochs: EpochCheck | None
+    latest_epoch: LeaderEpoch
     snapshots: SnapshotCheck
     follower: TransactionFollower
     aborted: AbortedCheck
@@ -97,18 +97,21 @@ def start_log_audit(audited: AuditedLog, limits: Limits, names: Collection[str])
     lowest = [-1 if base is None or audited.is_snapshot else base for base in bases]
     largest = size_limit(limits, audited.config)
     headers = HeaderChecks(limits, largest, np.array(lowest, np.int64))
+    files = [segment.path.name for segment in log.segments]
     if audited.is_snapshot:
-        return LogAudit(audited, limits, found, headers, None)
+        return LogAudit(audited, limits, found, headers, EpochChecks(None, found, files), None)
     check_folder(log, names, found)
-    epochs = start_epoch_check(log.partition, found)
+    epochs = read_epoch_file(log.partition, names, found)
     snapshots = start_snapshot_check(log, names, found)
     follower = TransactionFollower(
         0, snapshots.known, bases[0] or 0 if bases else 0, str(log.partition.path),
         limits.expiration_ms,
     )  # fmt: skip
     # A source by itself has no side files that could lack anything.
-    state = _StateChecks(epochs, snapshots, follower, AbortedCheck(found, is_enabled=bool(names)))
-    return LogAudit(audited, limits, found, headers, state)
+    aborted = AbortedCheck(found, is_enabled=bool(names))
+    latest = LeaderEpoch(-1, 0) if epochs is None else epochs.latest_entry
+    state = _StateChecks(latest, snapshots, follower, aborted)
+    return LogAudit(audited, limits, found, headers, EpochChecks(epochs, found, files), state)
 
 
 class LogAudit:
@@ -122,6 +125,7 @@ class LogAudit:
     found : FoundInLog
         Findings so far; more are added.
     headers : HeaderChecks
+    epochs : EpochChecks
     state : _StateChecks or None
         None for a KRaft snapshot.
     """
@@ -132,6 +136,7 @@ class LogAudit:
         limits: Limits,
         found: FoundInLog,
         headers: HeaderChecks,
+        epochs: EpochChecks,
         state: _StateChecks | None,
     ) -> None:
         self._log = audited.log
@@ -139,6 +144,7 @@ class LogAudit:
         self._limits = limits
         self._found = found
         self._headers = headers
+        self._epochs = epochs
         self._state = state
         self._names = [segment.path.name for segment in self._log.segments]
         self._bases = [segment.base_offset for segment in self._log.segments]
@@ -152,18 +158,20 @@ class LogAudit:
         self._note_tables(chunk)
         is_bad = _bad_rows(chunk)
         starts = [row for row, _ in chunk.tables]
+        before = self._headers.next_offset
         flags, found = self._headers.add(batches, chunk.segment, part.flags, starts, is_bad)
         for kind in found:
             kind.add_to(self._found, self._names)
+        segment = chunk.segment
         if is_bad is not None:
             self._is_damaged = True
             batches, control = _intact(batches, control, is_bad)
+            segment = segment[~is_bad]
+        self._epochs.add(batches, segment, flags)
         if self._state is not None:
-            if self._state.epochs is not None:
-                self._state.epochs.add(batches, flags)
             self._follow(self._state, batches, control, flags)
         for end, checks in zip(chunk.ends, chunk.end_checks, strict=True):
-            self._note_end(end)
+            self._note_end(end, self._offset_after(chunk, end.segment, before))
             if checks is not None:
                 self._note_indexes(end.segment, checks)
 
@@ -210,7 +218,13 @@ class LogAudit:
             count=len(rows),
         )
 
-    def _note_end(self, end: SegmentEnd) -> None:
+    def _offset_after(self, chunk: LogChunk, number: int, before: int) -> int:
+        """Return the offset after the last batch of a segment; damaged bytes do not contain it."""
+        row = int(np.searchsorted(chunk.segment, number, "right"))
+        end = before if row == 0 else int(next_offset(chunk.batches[row - 1 : row])[0])
+        return max(end, self._bases[number] or 0)
+
+    def _note_end(self, end: SegmentEnd, next_offset: int) -> None:
         """Add findings about the end of a segment."""
         name, is_last = self._names[end.segment], end.segment == len(self._names) - 1
         self._sizes[end.segment] = end.size
@@ -218,8 +232,7 @@ class LogAudit:
         if isinstance(end.error, CorruptBatchError):
             self._is_damaged = True
             message = f"{end.error.reason} [{end.error.symbol}]; {end.trailing_bytes} bytes follow"
-            offset = end.error.base_offset
-            self._found.add("CORRUPT", name, message, position=position, offset=offset)
+            self._found.add("CORRUPT", name, message, position=position, offset=next_offset)
         elif end.error is not None:
             self._is_damaged = True
             self._found.add("UNREADABLE", name, str(end.error))
@@ -255,29 +268,32 @@ class LogAudit:
     def finish(self) -> list[LogFinding]:
         """Return the findings after the last slice."""
         partition, state = self._log.partition, self._state
+        self._epochs.finish(partition)
         is_compacted = bool(self._checkpoints.cleaned_up_to) or self._headers.cleaned_batches > 0
         self._headers.finish(self._found, self._names, self._sizes, is_compacted=is_compacted)
         if state is not None:
             follower = state.follower
             known = follower.state if follower.error is None else None
             state.snapshots.finish(follower.end_offset, known, is_compacted=is_compacted)
-            self._note_end_of_log()
+            self._note_end_of_log(state)
             self._note_transactions(follower)
             self._note_producers(follower)
             if is_compacted:
                 self._note_compaction()
         return self._found.findings(partition.topic, partition.partition, partition.path)
 
-    def _note_end_of_log(self) -> None:
+    def _note_end_of_log(self, state: _StateChecks) -> None:
         bases = [base for base in self._bases if base is not None]
         end = max([self._headers.next_offset, *bases])
-        for offset, done in (
-            (self._checkpoints.high_watermark, "replicated"),
-            (self._checkpoints.recovery_point, "flushed"),
-        ):
-            if offset > end:
-                message = f"the log ends at offset {end}, but was {done} up to {offset}"
-                self._found.add("ENDS_EARLY", None, message, offset=end)
+        offset, what = max(
+            (self._checkpoints.high_watermark, "was replicated up to"),
+            (self._checkpoints.recovery_point, "was flushed up to"),
+            (state.snapshots.latest, "has a producer snapshot at"),
+            (state.latest_epoch.start_offset, f"began epoch {state.latest_epoch.epoch} at"),
+        )
+        if offset > end:
+            message = f"the log ends at offset {end}, but {what} {offset}"
+            self._found.add("ENDS_EARLY", None, message, offset=end)
 
     def _note_transactions(self, follower: TransactionFollower) -> None:
         if self._empty_transactions:

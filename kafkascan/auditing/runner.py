@@ -19,7 +19,7 @@ from kafkascan.auditing.header_checks import (
     Limits,
     size_limit,
 )
-from kafkascan.auditing.log_audit import AuditedLog, LogAudit, LogCheckpoints, start_log_audit
+from kafkascan.auditing.log_audit import AuditedLog, LogCheckpoints, start_log_audit
 from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
 from kafkascan.auditing.side_file_checks import check_state
 from kafkascan.broker_state.checkpoints import (
@@ -264,12 +264,10 @@ def _audit_log(
         indexes = read_indexes(segment, names)
         return AuditInspector(segment, indexes, limits, largest, verify=verify, deep=deep)
 
-    current: LogAudit | None = None
+    # Side files are read before the log: a broker may write both meanwhile.
+    current = start_log_audit(one, limits, names)
     for part in LogWalk([one.log], share.threads, open_inspector, tables):
-        if current is None:
-            current = start_log_audit(one, limits, names)
         current.add(part)
         ends = part.chunk.ends
         yield _Step(share.job, len(part.batches), len(ends), sum(end.size for end in ends))
-    if current is not None:
-        yield _Step(share.job, findings=current.finish())
+    yield _Step(share.job, findings=current.finish())

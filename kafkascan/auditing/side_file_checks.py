@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -13,9 +14,7 @@ from numpy.typing import NDArray
 from kafkascan.analysis.transaction_follower import Pause
 from kafkascan.auditing.finding_kinds import FoundInLog
 from kafkascan.batches.columns import BatchTable
-from kafkascan.batches.screening import EPOCHS, FORMATS, OFFSETS
 from kafkascan.broker_state.checkpoints import (
-    LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     parse_partition_metadata,
 )
@@ -36,14 +35,12 @@ _COMPARED = ("producer_epoch", "last_sequence", "last_offset", "current_txn_firs
 def check_folder(log: Log, names: Collection[str], found: FoundInLog) -> None:
     """Check the names of the files in a partition's folder, and ``partition.metadata``."""
     partition = log.partition
+    _check_leftovers(names, found)
     logs = {name.removesuffix(".log") for name in names if name.endswith(".log")}
-    incomplete_from = _first_cleaned(names)
     for name in names:
         match = _BESIDE_LOG.fullmatch(name)
         if match is not None and match[1] not in logs:
             found.add("ORPHAN", name, f"{match[1]}.log is missing")
-        elif _LEFTOVER.fullmatch(name):
-            found.add("LEFTOVER", name, _leftover(name, incomplete_from))
     for base in sorted(logs):
         for kind in ("index", "timeindex"):
             if f"{base}.{kind}" not in names:
@@ -58,6 +55,18 @@ def check_folder(log: Log, names: Collection[str], found: FoundInLog) -> None:
         found.add("UNREADABLE", PARTITION_METADATA, str(error))
 
 
+def _check_leftovers(names: Collection[str], found: FoundInLog) -> None:
+    """Add one finding about all files that are not part of the log."""
+    left = sorted(name for name in names if _LEFTOVER.fullmatch(name))
+    if not left:
+        return
+    incomplete_from = _first_cleaned(names)
+    counts = Counter(_leftover(name, incomplete_from) for name in left)
+    parts = [f"{count:,} {state}" for state, count in counts.items()]
+    message = f"files beside the log: {'; '.join(parts)}; the first is {left[0]}"
+    found.add("LEFTOVER", None, message, count=len(left))
+
+
 def _first_cleaned(names: Collection[str]) -> str:
     """Return the digits of the first ``.cleaned`` file; text above all digits without one."""
     return min((name.partition(".")[0] for name in names if name.endswith(".cleaned")), default=":")
@@ -67,13 +76,13 @@ def _leftover(name: str, incomplete_from: str) -> str:
     """Describe a leftover, and what a broker that loads the log does (``LogLoader``)."""
     if name.endswith(".swap"):
         if name.partition(".")[0] >= incomplete_from:
-            return "an incomplete replacement of segments, which a broker deletes"
-        return "a complete replacement of segments, which a broker puts in their place"
+            return "of an incomplete replacement of segments, which a broker deletes"
+        return "of a complete replacement of segments, which a broker puts in their place"
     if name.endswith(".cleaned"):
-        return "an incomplete output of the cleaner, which a broker deletes"
+        return "of an incomplete output of the cleaner, which a broker deletes"
     if name.endswith(".deleted"):
         return "marked for deletion, which a broker completes"
-    return "not part of the log"
+    return "that is not part of it"
 
 
 def check_state(partition: PartitionDir, found: FoundInLog) -> None:
@@ -87,96 +96,6 @@ _STATES = {
     "future": "log that is being moved here",
     None: "log in use",
 }
-
-
-def start_epoch_check(partition: PartitionDir, found: FoundInLog) -> EpochCheck | None:
-    """Read ``leader-epoch-checkpoint``; return None if it is missing or cannot be used."""
-    try:
-        entries = partition.leader_epochs
-    except CorruptCheckpointError as error:
-        found.add("BAD_CHECKPOINT", LEADER_EPOCH_CHECKPOINT, error.reason, position=error.position)
-        return None
-    except OSError as error:
-        found.add("UNREADABLE", LEADER_EPOCH_CHECKPOINT, str(error))
-        return None
-    if entries is None:
-        return None
-    epochs = np.array([one.epoch for one in entries], np.int64)
-    starts = np.array([one.start_offset for one in entries], np.int64)
-    if not ((np.diff(epochs) > 0).all() and (np.diff(starts) > 0).all()):
-        message = "epochs and their start offsets do not ascend"
-        found.add("EPOCH_MISMATCH", LEADER_EPOCH_CHECKPOINT, message)
-        return None
-    return EpochCheck(epochs, starts, found)
-
-
-class EpochCheck:
-    """
-    Compares leader epochs of batches with ``leader-epoch-checkpoint``.
-
-    Parameters
-    ----------
-    epochs, starts : array of int64
-        Entries of the file, ascending.
-    found : FoundInLog
-    """
-
-    def __init__(
-        self, epochs: NDArray[np.int64], starts: NDArray[np.int64], found: FoundInLog
-    ) -> None:
-        self._epochs = epochs
-        self._starts = starts
-        self._found = found
-
-    def add(self, batches: BatchTable, flags: int) -> None:
-        """
-        Check the next batches.
-
-        Parameters
-        ----------
-        batches : array of BATCH_DTYPE, shape (n,)
-        flags : int
-            Properties of the batches; see `screen`.
-        """
-        if not len(batches):
-            return
-        if flags & (EPOCHS | OFFSETS | FORMATS) or not self._is_of_one_epoch(batches):
-            self._check(batches)
-
-    def _is_of_one_epoch(self, batches: BatchTable) -> bool:
-        """Return whether consecutive batches of one epoch are in the file under that epoch."""
-        first, last = batches[0], batches[len(batches) - 1]
-        epoch = first["partition_leader_epoch"]
-        at, end = np.searchsorted(
-            self._starts, (first["base_offset"], last["base_offset"]), "right"
-        ).tolist()
-        known = self._epochs[at - 1] if at else epoch
-        latest = self._epochs[-1] if len(self._epochs) else -1
-        return bool(epoch < 0 or (at == end and known == epoch <= latest))
-
-    def _check(self, batches: BatchTable) -> None:
-        rows = np.flatnonzero((batches["magic"] >= 2) & (batches["partition_leader_epoch"] >= 0))
-        epochs = batches["partition_leader_epoch"][rows].astype(np.int64)
-        bases = batches["base_offset"][rows]
-        last = self._epochs[-1] if len(self._epochs) else -1
-        is_new = epochs > last
-        if is_new.any():
-            first = int(np.argmax(is_new))
-            self._found.add("EPOCHS_BEHIND", LEADER_EPOCH_CHECKPOINT,
-                            f"epoch {epochs[first]} of offset {bases[first]} is missing",
-                            offset=int(bases[first]), count=int(is_new.sum()))  # fmt: skip
-        at = np.searchsorted(self._starts, bases, "right") - 1
-        # Batches before the first entry were deleted, though they may still be stored.
-        is_wrong = ~is_new & (at >= 0)
-        is_wrong[is_wrong] = self._epochs[at[is_wrong]] != epochs[is_wrong]
-        if is_wrong.any():
-            row = int(np.argmax(is_wrong))
-            message = (
-                f"offset {bases[row]} has epoch {self._epochs[at[row]]} in the file, but epoch"
-                f" {epochs[row]} in its batch"
-            )
-            self._found.add("EPOCH_MISMATCH", LEADER_EPOCH_CHECKPOINT, message,
-                            offset=int(bases[row]), count=int(is_wrong.sum()))  # fmt: skip
 
 
 def start_snapshot_check(log: Log, names: Collection[str], found: FoundInLog) -> SnapshotCheck:
@@ -246,6 +165,11 @@ class SnapshotCheck:
         Entries of the snapshot at the first offset.
     remaining : list of (int, str)
         Offsets and names of the later snapshots, descending.
+
+    Attributes
+    ----------
+    latest : int
+        Offset of the last snapshot, or the log's first offset.
     """
 
     def __init__(
@@ -262,6 +186,7 @@ class SnapshotCheck:
         self._first = first
         self._knows_before = first == 0 or known is not None
         self._remaining = remaining
+        self.latest = max([first, *(offset for offset, _ in remaining)])
         # Differences by file: whether the log is compacted is known at its end.
         self._otherwise: dict[str, _Difference] = {}
         self._if_compacted: dict[str, _Difference] = {}

@@ -1,0 +1,80 @@
+"""Logs that lack their end, or whole files; the offsets at which damage is reported."""
+
+from __future__ import annotations
+
+import pytest
+
+import kafkascan as ks
+from tests.support.audits import alarms
+from tests.support.partitions import HealthyPartition
+
+
+@pytest.mark.parametrize(("number", "symbol"), [(0, "OFFSET_GAP"), (1, "OFFSET_GAP"),
+                                                (2, "ENDS_EARLY")])  # fmt: skip
+@pytest.mark.parametrize("has_indexes", [True, False])
+def test_a_log_file_of_zero_bytes(
+    number: int, symbol: str, has_indexes: bool, partition: HealthyPartition
+) -> None:
+    partition.write()
+    log = partition.log(number)
+    log.write_bytes(b"")
+    if not has_indexes:
+        for kind in ("index", "timeindex", "txnindex"):
+            log.with_suffix(f".{kind}").unlink(missing_ok=True)
+    assert symbol in alarms(partition.folder)
+
+
+def test_files_of_zero_bytes_before_an_empty_last_one(partition: HealthyPartition) -> None:
+    """Nothing follows that would have a wrong offset."""
+    partition.write()
+    for path in partition.folder.glob("*.*index"):
+        path.unlink()
+    for number in range(3):
+        partition.log(number).write_bytes(b"")
+    for path in partition.folder.glob("*.snapshot"):
+        path.unlink()
+    (partition.folder / "leader-epoch-checkpoint").write_text("0\n0\n")
+    (found,) = ks.audit(partition.folder).alarms
+    first = int(partition.log(2).stem)
+    assert (found.symbol, found.message) == (
+        "OFFSET_GAP", f"offsets from 0 to {first - 1} are missing",
+    )  # fmt: skip
+
+
+def test_a_log_that_ends_before_its_last_snapshot(partition: HealthyPartition) -> None:
+    """The end was cut off between two batches."""
+    partition.write()
+    log = partition.log(2)
+    log.write_bytes(b"".join(partition.batches[2][:4]))
+    for kind in ("index", "timeindex", "txnindex"):
+        log.with_suffix(f".{kind}").unlink(missing_ok=True)
+    (found,) = ks.audit(partition.folder).alarms
+    assert found.symbol == "ENDS_EARLY"
+    assert f"has a producer snapshot at {partition.offset}" in found.message
+
+
+@pytest.mark.parametrize("row", [0, 1, 5])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_zeroed_page_is_reported_at_the_offset_that_is_missing(
+    row: int, number: int, partition: HealthyPartition
+) -> None:
+    partition.write()
+    before = partition.batches[number][:row]
+    data = bytearray(partition.log(number).read_bytes())
+    start = sum(map(len, before))
+    data[start : start + 300] = bytes(300)
+    partition.log(number).write_bytes(data)
+    (found,) = [one for one in ks.audit(partition.folder).findings if one.symbol == "CORRUPT"]
+    first = int.from_bytes(partition.batches[number][row][:8], "big")
+    assert (found.position, found.offset) == (start, first)
+
+
+def test_files_beside_the_log_are_one_finding(partition: HealthyPartition) -> None:
+    partition.write()
+    for number in range(30):
+        for kind in ("log", "index", "timeindex"):
+            (partition.folder / f"{number:020}.{kind}.deleted").touch()
+    (partition.folder / f"{7:020}.log.swap").touch()
+    (found,) = ks.audit(partition.folder).findings
+    assert (found.symbol, found.file, found.count) == ("LEFTOVER", None, 91)
+    assert "90 marked for deletion, which a broker completes; 1 of a complete" in found.message
