@@ -256,8 +256,10 @@ def _load(path: Path) -> Fingerprints:
     try:
         return _load_json(path) if path.suffix == ".json" else _load_parquet(path)
     except (KeyError, TypeError, OverflowError, AttributeError, IndexError, ValueError) as error:
-        reason = str(error) or type(error).__name__
-        raise FingerprintFileError(f"{path}: not a file of fingerprints: {reason}") from error
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise FingerprintFileError(
+            f"{path}: not a file of fingerprints: {reason or 'bad data'}"
+        ) from error
 
 
 def _require_version(version: object) -> None:

@@ -228,7 +228,9 @@ class LogAudit:
         """Add findings about the end of a segment."""
         name, is_last = self._names[end.segment], end.segment == len(self._names) - 1
         self._sizes[end.segment] = end.size
-        position, trailing = end.valid_bytes, f"{end.trailing_bytes} bytes follow the last batch"
+        position = end.valid_bytes
+        place = "follow the last batch" if position else "are in the file, and no complete batch"
+        trailing = f"{end.trailing_bytes} bytes {place}"
         if isinstance(end.error, CorruptBatchError):
             self._is_damaged = True
             message = f"{end.error.reason} [{end.error.symbol}]; {end.trailing_bytes} bytes follow"
@@ -243,7 +245,7 @@ class LogAudit:
             self._found.add("CUT_SEGMENT", name, trailing, position=position)
         elif end.end is ScanEnd.ZERO_TAIL:
             symbol = "ZERO_TAIL" if is_last else "CUT_SEGMENT"
-            zeros = f"{end.trailing_bytes} zeros follow the last batch"
+            zeros = f"{end.trailing_bytes} zeros {place}"
             self._found.add(symbol, name, zeros, position=position)
 
     def _note_indexes(self, number: int, checks: SegmentChecks) -> None:
@@ -284,7 +286,7 @@ class LogAudit:
 
     def _note_end_of_log(self, state: _StateChecks) -> None:
         bases = [base for base in self._bases if base is not None]
-        end = max([self._headers.next_offset, *bases])
+        end = max([0, self._headers.next_offset, *bases])
         offset, what = max(
             (self._checkpoints.high_watermark, "was replicated up to"),
             (self._checkpoints.recovery_point, "was flushed up to"),

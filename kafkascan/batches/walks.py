@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 
 from kafkascan._core import batches as _core, guard as _guard
 from kafkascan.batches.columns import BatchTable
-from kafkascan.format.errors import STATUS, CorruptBatchError, corrupt_batch_error
+from kafkascan.format.errors import (
+    STATUS,
+    CorruptBatchError,
+    NotALogError,
+    corrupt_batch_error,
+)
+from kafkascan.format.file_kinds import HEAD_SIZE, why_not_a_log
 from kafkascan.format.file_names import sibling_name
 from kafkascan.format.layout import (
     BATCH_DTYPE,
@@ -125,6 +131,11 @@ class BatchWalk:
         self._window = _LARGE_WINDOW if batches_are_small else _SMALL_WINDOW
 
     def _finish(self, status: int) -> None:
+        is_at_stop = status == STATUS["AT_STOP"] and self.source.size > 0
+        reason = _why_not_a_log(self.source) if self.position == 0 and not is_at_stop else None
+        if reason is not None:
+            self.end, self.error = ScanEnd.CORRUPT, NotALogError(self.source.path, reason)
+            return
         if status == STATUS["AT_STOP"]:
             self.end = ScanEnd.CLEAN
             return
@@ -146,6 +157,18 @@ class BatchWalk:
     def trailing_bytes(self) -> int:
         """Bytes after the last row; 0 if the walk ended at its stop."""
         return 0 if self.end is ScanEnd.CLEAN else self.source.size - self.position
+
+
+def _why_not_a_log(source: Source) -> str | None:
+    return why_not_a_log(os.path.basename(source.path), read_bytes(source, 0, HEAD_SIZE))
+
+
+def require_log(source: Source) -> None:
+    """Raise `NotALogError` if a source does not begin with a batch and is recognized."""
+    walk = BatchWalk(source, 0, min(1, source.size))
+    walk.fill(np.empty(1, BATCH_DTYPE))
+    if isinstance(walk.error, NotALogError):
+        raise walk.error
 
 
 def row_of_header(header: bytes, position: int, size: int) -> BatchTable:

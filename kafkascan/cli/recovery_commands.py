@@ -284,7 +284,7 @@ def _losses(one: ks.recovery.PartitionSalvage) -> FindingReport:
     """Return the losses of a partition, and the error that prevented its copy."""
     report = FindingReport()
     for segment in one.segments:
-        path = one.path / segment.name
+        path = one.path if one.path.name == segment.name else one.path / segment.name
         for loss in segment.losses:
             report.add(
                 f"{path}: position {loss.position}: {loss.size} bytes lost, {_offsets(loss)}"

@@ -26,7 +26,7 @@ from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import BatchIterator, iter_batches
 from kafkascan.cli.inputs import SegmentInput, SegmentPaths
 from kafkascan.cli.output import RowOutput
-from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.errors import KafkaScanError, NotALogError
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import require_threads
@@ -128,18 +128,29 @@ class FindingReport:
             self._advance(headers.position - position)
             position = headers.position
         self._advance(source.size - position)
-        if headers.end is ScanEnd.CORRUPT:
+        if isinstance(headers.error, NotALogError):
+            self.add_unreadable(source.path, headers.error)
+        elif headers.end is ScanEnd.CORRUPT:
             self.add(f"{headers.error}; {headers.trailing_bytes} bytes are unreadable")
         elif headers.end is not ScanEnd.CLEAN:
             self.add(
                 f"{source.path}: position {headers.position}:"
-                f" {headers.trailing_bytes} bytes after the last batch [{headers.end}]"
+                f" {describe_tail(headers)} [{headers.end}]"
             )
 
 
 def scan(source: Source) -> BatchIterator:
     """Return a scan of batch headers that stops at damage; see `FindingReport.tables`."""
     return iter_batches(source, rows=_ROWS, on_corrupt="stop")
+
+
+def describe_tail(headers: BatchIterator) -> str:
+    """Return a clause about the bytes after the last batch of a scan."""
+    if headers.position > 0:
+        return f"{headers.trailing_bytes} bytes after the last batch"
+    if headers.end is ScanEnd.ZERO_TAIL:
+        return f"the file contains no batch, only {headers.trailing_bytes} zeros"
+    return f"the file contains no complete batch, only {headers.trailing_bytes} bytes"
 
 
 class Run:
@@ -171,6 +182,9 @@ class Run:
         """Return the segment files that paths name."""
         report = FindingReport()
         found = segments.find(report.add_unreadable)
+        for one in found:
+            if one.size == 0 and one.path in segments.paths:
+                report.add(f"{one.path}: the file is empty, a log without batches", is_note=True)
         self.print_report(report)
         self.output.check_against(one.path for one in found)
         return found

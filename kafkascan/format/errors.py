@@ -65,6 +65,23 @@ class CorruptBatchError(CorruptLogError):
     """A batch header is damaged."""
 
 
+class NotALogError(CorruptBatchError):
+    """
+    The file is of another kind: an index, a compressed file, a text. No batch was found.
+
+    Parameters
+    ----------
+    path : str
+    reason : str
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, 0, None, reason, "NOT_A_LOG")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.reason)
+
+
 class UnsupportedMagicError(CorruptBatchError):
     """The magic byte is not 0, 1 or 2: damage, or a future format."""
 

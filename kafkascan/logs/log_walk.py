@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_rows
 from kafkascan.batches.screening import screen
+from kafkascan.batches.walks import require_log
 from kafkascan.broker_state.markers import MARKER, NO_CONTROL, ControlRows, read_control_rows
 from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
 from kafkascan.format.errors import CorruptBatchError
+from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
 from kafkascan.logs.log_chunks import (
@@ -126,17 +128,25 @@ def producers_before(log: Log) -> NDArray[np.void] | None:
     return None if found is None else parse_producer_snapshot(found[1], str(found[0]))
 
 
-def open_logs(logs: LogsLike) -> list[Log]:
+def open_logs(logs: LogsLike, *, damaged: bool = False) -> list[Log]:
     """
     Return the logs of a data dir, a partition or a source.
 
     Only what a broker reads is returned; see `select_segments`. A partition that is given as
     such, or by its path, is read even if its log is being dropped.
 
+    Parameters
+    ----------
+    logs : LogsLike
+    damaged : bool, default False
+        Accept a source whose beginning is that of another kind of file.
+
     Raises
     ------
     NoLogsError
         If there are no live segments.
+    NotALogError
+        If a source that is not named as a segment is known to be another kind of file.
     As `open_log_dir`, and `Source`.
     """
     if isinstance(logs, PartitionDir):
@@ -144,14 +154,14 @@ def open_logs(logs: LogsLike) -> list[Log]:
     if isinstance(logs, (str, os.PathLike)):
         path = Path(logs)
         if not is_log_dir(path):
-            return [_one_file(path)]
+            return [_one_file(path, damaged)]
         logs = open_log_dir(path)
     if isinstance(logs, LogDir):
         found = live_logs(logs)
         if not found:
             raise no_logs(logs.path, logs.partitions)
         return found
-    return [_one_file(logs)]
+    return [_one_file(logs, damaged)]
 
 
 def live_logs(log_dir: LogDir) -> list[Log]:
@@ -161,7 +171,7 @@ def live_logs(log_dir: LogDir) -> list[Log]:
     return [log for log in found if log.segments]
 
 
-def _one_file(source: SourceLike) -> Log:
+def _one_file(source: SourceLike, damaged: bool) -> Log:
     if isinstance(source, HasSource):
         source = source.as_source()
     if isinstance(source, (str, os.PathLike)):
@@ -172,6 +182,9 @@ def _one_file(source: SourceLike) -> Log:
         owner = source if isinstance(source, Source) else Source(source)
         path, source = Path(owner.path), owner
         partition = partition_dir(path.parent if owner.is_file else "")
+    if not damaged and parse_segment_name(path.name) is None:
+        with borrowed_source(source) as opened:
+            require_log(opened)
     folder = SingleFileFolder(source, path)
     partition = replace(partition, path=path, folder=folder)
     return Log(partition, [segment_file(path, folder)])

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, compression_type, last_offset
 from kafkascan.batches.scan import iter_batches
-from kafkascan.format.errors import STATUS, CorruptBatchError, corrupt_batch_error
+from kafkascan.format.errors import STATUS, CorruptBatchError, NotALogError, corrupt_batch_error
 from kafkascan.format.layout import (
     BATCH_DTYPE,
     BATCH_HEADER,
@@ -75,6 +75,8 @@ def framed_batches(source: Source, start: int, *, rows: int = _FEW_ROWS) -> Iter
     while source.size - start > HEADER_SIZE_UP_TO_MAGIC:
         tables = iter_batches(source, rows=rows, start=start, on_corrupt="stop")
         yield from tables
+        if isinstance(tables.error, NotALogError):
+            raise tables.error
         if tables.end in (ScanEnd.CLEAN, ScanEnd.TORN_TAIL):
             return
         at = start + tables.valid_bytes

@@ -118,7 +118,7 @@ def salvage(
     threads = require_threads(threads)
     path, target = Path(path), None if destination is None else Path(destination)
     path.stat()
-    logs = open_logs(path)
+    logs = open_logs(path, damaged=True)
     is_data_dir = is_log_dir(path) and [log.partition.path for log in logs] != [path]
     if target is not None:
         _require_empty(target)

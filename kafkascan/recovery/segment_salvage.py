@@ -26,6 +26,8 @@ from kafkascan.recovery.header_repair import (
 
 Doubtful: TypeAlias = Literal["keep", "drop"]
 
+# Damage after which the bytes are not a header.
+_NO_HEADER = ("BAD_LENGTH", "BAD_MAGIC", "NOT_A_LOG")
 _PAGE = 512
 _MOST_OFFSETS = (1 << 31) - 1
 _READ_AT_ONCE = 1 << 22
@@ -354,7 +356,7 @@ def _lost_range(
     source: Source, damaged: DamagedRange, first: int | None, last: int | None
 ) -> LostRange:
     row = _header_at(source, damaged.start)
-    is_header = len(row) > 0 and damaged.error.symbol not in ("BAD_LENGTH", "BAD_MAGIC")
+    is_header = len(row) > 0 and damaged.error.symbol not in _NO_HEADER
     return LostRange(
         position=damaged.start,
         size=damaged.stop - damaged.start,

@@ -138,7 +138,7 @@ def test_a_file_that_is_not_a_log_stays(tmp_path: Path) -> None:
     ):
         result = run(verb, log, "--in-place", *options)
         assert result.returncode == 3
-        assert f"{log}: position 0: the file contains no batch" in result.stderr
+        assert f"{log}: position 0: the file begins as a text file does" in result.stderr
         assert log.read_bytes() == b"not a log"
 
 
