@@ -40,7 +40,7 @@ cdef inline const uint8_t *item_bytes(
 cdef void gather(void *context) noexcept nogil:
     cdef Gathering *job = <Gathering *>context
     cdef const uint8_t *p
-    cdef int64_t i, at = 0, size
+    cdef int64_t i, at = job.starts[0], size
     for i in range(job.count):
         job.starts[i] = at
         size = job.size[i]
@@ -102,9 +102,10 @@ def gather_into(
     batch, position, size : arrays of n
         Location of each item; a negative size is a null.
     out : writable buffer of bytes
-        Has the size of all items.
+        Has room for all items.
     starts : array of n + 1
-        Filled: the start of each item in `out`, and the end of the last one.
+        The first one is where `out` is filled from. The others are filled: the start of each
+        item in `out`, and the end of the last one.
 
     Returns
     -------
@@ -117,6 +118,8 @@ def gather_into(
     start_gathering(&job, addresses, sizes, buffer_of_batch, batch, position, size)
     if starts.shape[0] != job.count + 1:
         raise ValueError("columns differ in length")
+    if not 0 <= starts[0] <= out.shape[0]:
+        raise ValueError("the first start exceeds the output")
     job.out = &out[0] if out.shape[0] else NULL
     job.out_size = out.shape[0]
     job.starts = &starts[0]

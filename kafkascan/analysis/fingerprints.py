@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,7 +26,7 @@ from kafkascan.broker_state.leader_epochs import assign_epoch
 from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
 from kafkascan.format.texts import json_text
 from kafkascan.io.atomic_files import AtomicFile
-from kafkascan.io.concurrency import require_threads
+from kafkascan.io.concurrency import map_parts, require_threads
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_walk import Log, LogsLike, open_logs
 from kafkascan.logs.offset_checkpoints import CheckpointReader
@@ -179,9 +178,8 @@ def read_fingerprints(
     threads = require_threads(threads)
     found = open_logs(logs)
     checkpoints = CheckpointReader()
-    cleaned = [checkpoints.offset_of(log.partition, CLEANER_CHECKPOINT) for log in found]
-    with ThreadPoolExecutor(threads) as pool:
-        return Fingerprints(_path_of(logs), list(pool.map(_of_log, found, cleaned)))
+    jobs = [(log, checkpoints.offset_of(log.partition, CLEANER_CHECKPOINT)) for log in found]
+    return Fingerprints(_path_of(logs), map_parts(jobs, lambda job: _of_log(*job), threads))
 
 
 def _path_of(logs: Any) -> str:

@@ -7,7 +7,6 @@ ends exactly at its start. On any bytes, the rows are therefore those of a singl
 from __future__ import annotations
 
 import itertools
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from kafkascan._core import batches as _core
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.walks import BatchWalk, collect, known_starts
 from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
+from kafkascan.io.concurrency import map_parts
 from kafkascan.io.sources import Source
 
 # Bytes from which on a thread pays off.
@@ -48,13 +48,10 @@ def collect_in_parts(
     starts = _part_starts(source, start, stop, min(threads, (stop - start) // _BYTES_PER_PART))
     if len(starts) == 1:
         return _walk(source, start, stop)
-    with ThreadPoolExecutor(len(starts)) as pool:
-        jobs = [
-            pool.submit(_walk, source, first, last)
-            for first, last in itertools.pairwise([*starts, stop])
-        ]
-        parts = _connected_parts(source, [job.result() for job in jobs], stop)
-        return _join([batches for batches, _ in parts], pool), parts[-1][1]
+    bounds = list(itertools.pairwise([*starts, stop]))
+    walked = map_parts(bounds, lambda part: _walk(source, *part))
+    parts = _connected_parts(source, walked, stop)
+    return _join([batches for batches, _ in parts]), parts[-1][1]
 
 
 def _walk(source: Source, start: int, stop: int) -> Part:
@@ -99,7 +96,7 @@ def _connected_parts(source: Source, parts: list[Part], stop: int) -> list[Part]
     return kept
 
 
-def _join(tables: list[BatchTable], pool: ThreadPoolExecutor) -> BatchTable:
+def _join(tables: list[BatchTable]) -> BatchTable:
     joined = np.empty(sum(map(len, tables)), BATCH_DTYPE)
     bounds = np.cumsum([0, *map(len, tables)])
 
@@ -108,5 +105,5 @@ def _join(tables: list[BatchTable], pool: ThreadPoolExecutor) -> BatchTable:
         part = joined[bounds[index] : bounds[index + 1]]
         part.view(np.uint8)[:] = tables[index].view(np.uint8)
 
-    list(pool.map(copy, range(len(tables))))
+    map_parts(range(len(tables)), copy)
     return joined

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,13 +10,16 @@ from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_b
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.errors import STATUS, BatchTableError
 from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE, CRC_STARTS, LOG_OVERHEAD
-from kafkascan.io.concurrency import require_threads, split_by_bytes
+from kafkascan.io.concurrency import map_parts, require_threads, split_by_bytes
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.worker_threads import Pace
 
 # Bytes from which on a thread pays off.
 _BYTES_PER_THREAD = 1 << 23
 # Bytes that are read at a time from a source that is not in memory.
 _WINDOW = 1 << 23
+# Rows that are verified at first before signals are handled.
+_FIRST_ROWS = 64
 
 
 def verify_crcs(
@@ -61,16 +62,9 @@ def verify_crcs(
     with borrowed_source(source) as owner:
         sizes = size_in_bytes(batches)
         parts = split_by_bytes(sizes, require_threads(threads), _BYTES_PER_THREAD)
-        if len(parts) == 1:
-            verdicts = verify_rows(owner, batches)
-        else:
-            with ThreadPoolExecutor(len(parts)) as pool:
-                jobs = [
-                    pool.submit(verify_rows, owner, batches[part], part.start) for part in parts
-                ]
-            verdicts = np.concatenate([job.result() for job in jobs])
+        verdicts = map_parts(parts, lambda part: verify_rows(owner, batches[part], part.start))
         owner.require_unshrunk()
-    return verdicts
+    return verdicts[0] if len(parts) == 1 else np.concatenate(verdicts)
 
 
 def verify_rows(source: Source, batches: BatchTable, first_row: int = 0) -> NDArray[np.bool_]:
@@ -90,12 +84,13 @@ def verify_rows(source: Source, batches: BatchTable, first_row: int = 0) -> NDAr
     """
     verdicts = np.zeros(len(batches), np.uint8)
     sizes = None if source.is_in_memory else _window_sizes(batches)
-    row = 0
+    row, pace = 0, Pace(_FIRST_ROWS)
     while row < len(batches):
         start, size = (0, source.size) if sizes is None else _window(source, batches, sizes, row)
+        stop = row + pace.next_size()
         with source.window(start, size) as window:
             status, done, fault = _core.verify_into(
-                window, start, source.size, batches[row:], verdicts[row:]
+                window, start, source.size, batches[row:stop], verdicts[row:stop]
             )
         row += done
         if status == STATUS["NEED_WINDOW"] and done == 0:

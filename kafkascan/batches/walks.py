@@ -28,6 +28,7 @@ from kafkascan.format.layout import (
     ScanEnd,
 )
 from kafkascan.io.sources import Source
+from kafkascan.io.worker_threads import Pace
 
 # Bytes that are read at a time from a source that is not in memory: many batches if they are
 # small on average, little more than a header if they are large.
@@ -39,6 +40,8 @@ _ZERO_SEARCH_WINDOW = 1 << 22
 # Entries that are read of an index: more than Kafka's default segment.index.bytes holds.
 _MAX_INDEX_ENTRIES = 1 << 21
 
+# Bytes that are scanned at first before signals are handled.
+_FIRST_PIECE = 1 << 26
 _FIRST_ROWS = 1024
 _GROWTH = 8
 _MAX_GROWTH = 1 << 19
@@ -86,18 +89,19 @@ class BatchWalk:
         int
             Number of rows written: less than `len(rows)` only if the walk has ended.
         """
-        count, is_in_memory = 0, self.source.is_in_memory
+        count, is_in_memory, pace = 0, self.source.is_in_memory, Pace(_FIRST_PIECE)
         if not self._index_is_read:
             self._index_starts, self._index_is_read = self._read_index_starts(), True
         while self.end is None and count < len(rows):
             start, size = (0, self.source.size) if is_in_memory else (self.position, self._window)
+            piece_stop = min(self.stop, self.position + pace.next_size())
             with self.source.window(start, size) as window:
                 status, written, position = _core.scan_into(
                     window,
                     start,
                     self.source.size,
                     self.position,
-                    self.stop,
+                    piece_stop,
                     rows[count:],
                     in_chains=is_in_memory,
                     known_starts=self._index_starts,
@@ -107,7 +111,8 @@ class BatchWalk:
             self._choose_window(written, position - self.position)
             self.position = position
             count += written
-            if status not in (STATUS["OUTPUT_FULL"], STATUS["NEED_WINDOW"]):
+            is_paused = status == STATUS["AT_STOP"] and position < self.stop
+            if not is_paused and status not in (STATUS["OUTPUT_FULL"], STATUS["NEED_WINDOW"]):
                 self._finish(status)
         # After its new end, a file that shrank contains zeros or nothing.
         self.source.require_unshrunk()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -29,7 +27,7 @@ from kafkascan.cli.output import RowOutput
 from kafkascan.format.errors import KafkaScanError, NotALogError
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import printable
-from kafkascan.io.concurrency import require_threads
+from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import Source
 
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, EXIT_UNREADABLE = 0, 1, 2, 3
@@ -43,10 +41,6 @@ READ_ERRORS = (OSError, KafkaScanError)
 
 Result = TypeVar("Result")
 SegmentWork: TypeAlias = "Callable[[SegmentInput, Source, FindingReport], Result]"
-
-
-class Cancelled(Exception):  # noqa: N818 - not an error
-    """The user interrupted the run."""
 
 
 def _message_of(name: str, error: object) -> str:
@@ -174,7 +168,6 @@ class Run:
         self.output = output
         self.exit_code = EXIT_CLEAN
         self._bar: Progress | None = None
-        self._is_cancelled = threading.Event()
 
     # ---- inputs ------------------------------------------------------------------------------
 
@@ -207,16 +200,11 @@ class Run:
         """
         results: list[Result] = []
         with self.progress("bytes", sum(one.size for one in inputs)):
-            pool = ThreadPoolExecutor(require_threads(threads))
-            try:
-                for job in [pool.submit(self._work_on, one, work, True) for one in inputs]:
-                    found, report = job.result()
-                    self.print_report(report)
-                    results += found
-            finally:
-                # After Ctrl-C, running work stops at its next table and no other work starts.
-                self._is_cancelled.set()
-                pool.shutdown(cancel_futures=True)
+            for found, report in map_ordered(
+                inputs, lambda one: (self._work_on(one, work, True),), threads
+            ):
+                self.print_report(report)
+                results += found
         return results
 
     def each(
@@ -331,8 +319,6 @@ class Run:
             self._bar.update(self._bar.task_ids[0], completed=done, total=total)
 
     def _advance(self, size: int) -> None:
-        if self._is_cancelled.is_set():
-            raise Cancelled
         if self._bar is not None:
             self._bar.advance(self._bar.task_ids[0], size)
 

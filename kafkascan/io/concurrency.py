@@ -149,6 +149,33 @@ def map_unordered(
         team.dismiss(results.lock, results.may_go_on)
 
 
+def map_parts(
+    parts: Sequence[Job], work: Callable[[Job], Result], threads: int | None = None
+) -> list[Result]:
+    """
+    Call a function with each part, on several threads.
+
+    Parameters
+    ----------
+    parts : sequence
+    work : callable
+        Its long loops have a `Pace`, so that an error or Ctrl-C ends them soon.
+    threads : int, optional
+        Largest number of threads; by default one for each part.
+
+    Returns
+    -------
+    list
+        The results, in the order of the parts.
+
+    Raises
+    ------
+    The error of a part.
+    """
+    threads = min(threads or len(parts), len(parts)) or 1
+    return list(map_ordered(parts, lambda part: (work(part),), threads))
+
+
 class Share(NamedTuple):
     """A job by its number, and the number of threads that work on it."""
 

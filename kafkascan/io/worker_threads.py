@@ -16,15 +16,67 @@ Result = TypeVar("Result")
 _OF_FIRST = 2
 # Seconds between checks whether results are still read, and seconds to wait for threads to end.
 _POLL, _GRACE = 0.1, 1.0
+# Seconds that a piece of a long loop may take: Ctrl-C waits for it.
+_PIECE_TIME, _LARGEST_PIECE = 0.05, 1 << 40
 
 
 class Abandoned(BaseException):
     """Raised in a worker when its results are no longer read."""
 
 
+class _Worker(threading.local):
+    """The team that the current thread works for; None in other threads."""
+
+    team: WorkerTeam | None = None
+
+
+_worker = _Worker()
+
+
+class Pace:
+    """
+    Sizes of the pieces of one long loop, so that each takes about 50 ms.
+
+    Between the pieces, Python handles signals in the main thread, and a worker ends whose
+    results are no longer read.
+
+    Parameters
+    ----------
+    size : int
+        Size of the first piece, in the unit of the loop.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._began: float | None = None
+
+    def next_size(self) -> int:
+        """
+        Return the size of the next piece, by the time that the last one took.
+
+        Raises
+        ------
+        Abandoned
+            In a worker thread that may end.
+        """
+        if _worker.team is not None:
+            _worker.team.require_wanted()
+        now = time.monotonic()
+        if self._began is not None:
+            taken = now - self._began
+            if taken < _PIECE_TIME / 2:
+                self._size = min(2 * self._size, _LARGEST_PIECE)
+            elif taken > _PIECE_TIME:
+                self._size = max(1, self._size // 2)
+        self._began = now
+        return self._size
+
+
 class WorkerTeam:
     """
     Threads that run jobs until the team is dismissed.
+
+    A team that was made by a worker is dismissed with the worker's team.
 
     The garbage collector may end an iterator in a reference cycle in any thread, also in one of
     the team, whatever locks that thread holds. So `dismiss` waits for no lock, and for no thread
@@ -40,7 +92,18 @@ class WorkerTeam:
         self._size = size
         self._threads: list[threading.Thread] = []
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self.is_dismissed = False
+        self._is_dismissed = False
+        self._parent = _worker.team
+
+    @property
+    def is_dismissed(self) -> bool:
+        """Whether the results of the team are no longer read."""
+        return self._is_dismissed or (self._parent is not None and self._parent.is_dismissed)
+
+    def require_wanted(self) -> None:
+        """Raise `Abandoned` if the team is dismissed."""
+        if self.is_dismissed:
+            raise Abandoned
 
     def begin(self, job: Callable[[], None]) -> None:
         """Run a job when a thread is free."""
@@ -56,6 +119,7 @@ class WorkerTeam:
             self._threads.append(thread)
 
     def _work(self) -> None:
+        _worker.team = self
         while (job := self._jobs.get()) is not None:
             if not self.is_dismissed:
                 job()
@@ -66,7 +130,7 @@ class WorkerTeam:
 
         Workers that wait for a condition poll, in case that they cannot be notified.
         """
-        self.is_dismissed = True
+        self._is_dismissed = True
         for _ in self._threads:
             self._jobs.put(None)
         if lock.acquire(blocking=False):
@@ -161,7 +225,8 @@ class OrderedJob(Generic[Result]):
         while True:
             with limit.lock:
                 while not self._results and not self._is_done:
-                    limit.is_filled.wait()
+                    limit.team.require_wanted()
+                    limit.is_filled.wait(_POLL)
                 if not self._results:
                     break
                 result, is_reserved = self._results.popleft()
@@ -216,6 +281,7 @@ class ResultQueue(Generic[Result]):
         """Wait for the next result, and return it."""
         with self.lock:
             while not self._results:
-                self._is_filled.wait()
+                self._team.require_wanted()
+                self._is_filled.wait(_POLL)
             self.may_go_on.notify()
             return self._results.popleft()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 from kafkascan._core import items as _core
 from kafkascan.format.errors import STATUS, BatchTableError
 from kafkascan.io.sources import Source
+from kafkascan.io.worker_threads import Pace
 
 Bytes = NDArray[np.uint8]
+
+# Items that are copied at first before signals are handled.
+_FIRST_ITEMS = 64
 
 
 class Buffers:
@@ -100,13 +104,25 @@ class Buffers:
         """Copy items into one contiguous array."""
         total = int(np.maximum(size, 0).sum(dtype=np.int64))
         data = np.empty(total, np.uint8)
-        starts = np.empty(len(size) + 1, np.int64)
-        self.require_done(
-            _core.gather_into(
-                self.addresses, self.sizes, self.of_batch, batch, position, size, data, starts
-            )
-        )
+        starts = np.zeros(len(size) + 1, np.int64)
+        for items in _pieces(len(size)):
+            self.require_done(
+                _core.gather_into(
+                    self.addresses, self.sizes, self.of_batch,
+                    batch[items], position[items], size[items],
+                    data, starts[items.start : items.stop + 1],
+                )
+            )  # fmt: skip
         return Gathered(data, starts, size < 0)
+
+
+def _pieces(count: int) -> Iterator[slice]:
+    """Yield slices that cover a number of items, each for work of bounded time."""
+    first, pace = 0, Pace(_FIRST_ITEMS)
+    while first < count:
+        stop = min(count, first + pace.next_size())
+        yield slice(first, stop)
+        first = stop
 
 
 @dataclass(frozen=True)
@@ -128,13 +144,18 @@ class Gathered:
 
     def to_list(self) -> list[bytes | None]:
         """Return each item as bytes; None for a null."""
-        data, starts = self.data.tobytes(), self.starts.tolist()
-        return [
-            None if is_null else data[first:last]
-            for first, last, is_null in zip(
-                starts[:-1], starts[1:], self.is_null.tolist(), strict=True
-            )
-        ]
+        items: list[bytes | None] = []
+        for rows in _pieces(len(self.is_null)):
+            begin, end = self.starts[rows.start], self.starts[rows.stop]
+            data = self.data[begin:end].tobytes()
+            starts = (self.starts[rows.start : rows.stop + 1] - begin).tolist()
+            items += [
+                None if is_null else data[first:last]
+                for first, last, is_null in zip(
+                    starts[:-1], starts[1:], self.is_null[rows].tolist(), strict=True
+                )
+            ]
+        return items
 
 
 @dataclass(frozen=True)
@@ -175,14 +196,16 @@ def find_headers(
         np.empty(total, np.int64),
         np.empty(total, np.int32),
     )
-    buffers.require_done(
-        _core.headers_into(
-            buffers.addresses, buffers.sizes, buffers.of_batch,
-            batch, headers_position, headers_count,
-            found.batch, found.key_position, found.key_size,
-            found.value_position, found.value_size,
-        )
-    )  # fmt: skip
+    for records in _pieces(len(batch)):
+        headers = slice(record_starts[records.start], record_starts[records.stop])
+        buffers.require_done(
+            _core.headers_into(
+                buffers.addresses, buffers.sizes, buffers.of_batch,
+                batch[records], headers_position[records], headers_count[records],
+                found.batch[headers], found.key_position[headers], found.key_size[headers],
+                found.value_position[headers], found.value_size[headers],
+            )
+        )  # fmt: skip
     return found
 
 

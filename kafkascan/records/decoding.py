@@ -7,9 +7,8 @@ Code that needs batch headers only does not import it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +18,14 @@ from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_b
 from kafkascan.batches.scan import iter_batches, scan_batches
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.format.errors import STATUS, CorruptBatchError, record_error
-from kafkascan.io.concurrency import group_by_bytes, require_threads, split_by_bytes
+from kafkascan.io.concurrency import group_by_bytes, map_parts, require_threads, split_by_bytes
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.worker_threads import Pace
 from kafkascan.records.buffer_pool import BufferPool
 from kafkascan.records.buffers import Buffers
 from kafkascan.records.payloads import Payloads, join_payloads, load_payloads
 from kafkascan.records.read_options import ReadOptions
 from kafkascan.records.record_table import RecordTable
-
-Result = TypeVar("Result")
 
 _NARROW_COLUMNS = ("batch", "key_size", "value_size", "headers_count")
 
@@ -36,6 +34,8 @@ _BYTES_PER_THREAD = 1 << 22
 # A table of iter_records ends after the batch that reaches one of these sizes, in bytes.
 MAX_DECOMPRESSED_PER_TABLE = 1 << 25
 _MAX_READ_PER_TABLE = 1 << 24
+# Batches that are decoded at first before signals are handled.
+_FIRST_BATCHES = 64
 
 
 def decode_records(
@@ -56,7 +56,7 @@ def decode_records(
 
         threads = require_threads(options.threads)
         parts = split_by_bytes(size_in_bytes(rows), threads, _BYTES_PER_THREAD)
-        return _decode(owner, _map_parts(load, parts), options)
+        return _decode(owner, map_parts(parts, load), options)
 
 
 def decode_first(
@@ -144,14 +144,6 @@ def _require_checksums(source: Source, batches: BatchTable, threads: int | None)
         raise record_error("CHECKSUM_MISMATCH", source.path, batches[wrong[0]])
 
 
-def _map_parts(work: Callable[[slice], Result], parts: Sequence[slice]) -> list[Result]:
-    """Call a function with each part, several parts on a thread each."""
-    if len(parts) == 1:
-        return [work(*parts)]
-    with ThreadPoolExecutor(len(parts)) as threads:
-        return list(threads.map(work, parts))
-
-
 def _decode(
     source: Source, parts: list[Payloads], options: ReadOptions, pool: BufferPool | None = None
 ) -> RecordTable:
@@ -168,10 +160,17 @@ def _decode(
     buffers = Buffers(source, loaded.buffers, loaded.buffer_index, give_back)
 
     def decode(part: slice) -> None:
+        first, pace = part.start, Pace(_FIRST_BATCHES)
+        while first < part.stop:
+            stop = min(part.stop, first + pace.next_size())
+            decode_piece(first, stop)
+            first = stop
+
+    def decode_piece(first: int, stop: int) -> None:
         status, batch, record, fault = _core.decode_into(
             buffers.addresses, buffers.sizes, loaded.batches,
             loaded.buffer_index, loaded.position, loaded.size, loaded.is_wrapper,
-            first_record, columns, part.start, part.stop,
+            first_record, columns, first, stop,
         )  # fmt: skip
         if status == STATUS["SOURCE_FAULT"]:
             raise source.fault_error(fault)
@@ -180,6 +179,6 @@ def _decode(
             raise record_error(status, source.path, loaded.batches[batch], f"record {record}")
 
     bounds = np.cumsum([0, *(len(part.batches) for part in parts)]).tolist()
-    _map_parts(decode, [slice(first, last) for first, last in itertools.pairwise(bounds)])
+    map_parts([slice(first, last) for first, last in itertools.pairwise(bounds)], decode)
     source.require_unshrunk()
     return RecordTable(loaded.batches, options.names, columns, buffers)

@@ -20,6 +20,7 @@ from kafkascan.format.layout import (
     CompressionType,
 )
 from kafkascan.io.sources import Source
+from kafkascan.io.worker_threads import Pace
 from kafkascan.records.buffer_pool import BufferPool, copy_rows
 from kafkascan.records.decompression import (
     Buffer,
@@ -33,6 +34,8 @@ from kafkascan.records.decompression import (
 _ESTIMATED_RATIO = 4
 # A codec that the unpacker does not know: it leaves messages of magic 0 and 1 to `decompress`.
 _NOT_UNPACKED = 255
+# Batches that are checked or decompressed at first before signals are handled.
+_FIRST_ROWS = 64
 
 
 @dataclass
@@ -168,10 +171,10 @@ def _unpack(
     starts, sizes = loaded.position[rows], loaded.size[rows]
     piece = np.empty(len(rows), np.int32)
     position, size = np.empty((2, len(rows)), np.int64)
-    row = 0
+    row, pace = 0, Pace(_FIRST_ROWS)
     for last, start, data in copies:
         while row < last and arena.size < enough:
-            these = slice(row, last)
+            these = slice(row, min(last, row + pace.next_size()))
             count = unpack(
                 data, starts[these] - start, sizes[these], usual[these], arena, limit, enough,
                 piece[these], position[these], size[these],
@@ -198,13 +201,17 @@ def _check_rows(source: Source, batches: BatchTable, first_row: int) -> None:
         for number, row in enumerate(batches):
             _check_row_read(source, row, first_row + number)
         return
-    with source.window(0, source.size) as window:
-        status, row, fault = _core.check_rows(window, batches)
-    if status == STATUS["SOURCE_FAULT"]:
-        raise source.fault_error(fault)
-    if status != STATUS["OK"]:
-        source.require_unshrunk()
-        raise BatchTableError(source.path, first_row + row, status)
+    first, pace = 0, Pace(_FIRST_ROWS)
+    while first < len(batches):
+        stop = first + pace.next_size()
+        with source.window(0, source.size) as window:
+            status, row, fault = _core.check_rows(window, batches[first:stop])
+        if status == STATUS["SOURCE_FAULT"]:
+            raise source.fault_error(fault)
+        if status != STATUS["OK"]:
+            source.require_unshrunk()
+            raise BatchTableError(source.path, first_row + first + row, status)
+        first = stop
 
 
 def _check_row_read(source: Source, row: np.void, number: int) -> None:

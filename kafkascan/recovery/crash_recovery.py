@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.format.errors import NoLogsError
 from kafkascan.format.findings import Severity
 from kafkascan.io.atomic_files import AtomicFile
-from kafkascan.io.concurrency import are_small, require_threads
+from kafkascan.io.concurrency import are_small, map_ordered, require_threads
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_dir import LogDir, PartitionDir, no_logs, open_log_dir, partition_dir
 from kafkascan.logs.metadata_log import METADATA_PARTITION, ClusterMetadata, read_cluster_metadata
@@ -414,12 +413,10 @@ def _for_groups(
             return work(group)
 
     results: list[PartitionRecovery] = []
-    with ThreadPoolExecutor(threads) as pool:
-        for found in pool.map(work_on, groups):
-            for result in found:
-                results.append(result)
-                if on_progress is not None:
-                    on_progress(result, len(results), len(partitions))
+    for result in map_ordered(groups, work_on, threads):
+        results.append(result)
+        if on_progress is not None:
+            on_progress(result, len(results), len(partitions))
     return results
 
 

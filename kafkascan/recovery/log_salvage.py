@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ from kafkascan.broker_state.checkpoints import (
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES, require_interval_bytes
 from kafkascan.format.errors import KafkaScanError, NoLogsError
 from kafkascan.io.atomic_files import AtomicFile
-from kafkascan.io.concurrency import require_threads
+from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.folders import Folder
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import is_log_dir
@@ -125,11 +124,10 @@ def salvage(
         target.mkdir(parents=True, exist_ok=True)
     jobs = _copy_jobs(logs, target, is_data_dir=is_data_dir)
     done: list[PartitionSalvage] = []
-    with ThreadPoolExecutor(threads) as pool:
-        for one in pool.map(lambda job: _copy_log(job, doubtful), jobs):
-            done.append(one)
-            if on_progress is not None:
-                on_progress(one, len(done), len(logs))
+    for one in map_ordered(jobs, lambda job: (_copy_log(job, doubtful),), threads):
+        done.append(one)
+        if on_progress is not None:
+            on_progress(one, len(done), len(logs))
     if target is None:
         return Salvage(path, target, done)
     if is_data_dir and logs:  # no broker starts without these files

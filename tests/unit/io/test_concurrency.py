@@ -18,10 +18,12 @@ from kafkascan.io.concurrency import (
     are_small,
     group_by_bytes,
     map_ordered,
+    map_parts,
     map_unordered,
     require_threads,
     split_by_bytes,
 )
+from kafkascan.io.worker_threads import Pace
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
@@ -312,3 +314,47 @@ def test_parts_of_about_the_same_size() -> None:
     # Negative sizes do not make a part miss an item.
     parts = split_by_bytes([10, -25, 10, 10], 2)
     assert [index for part in parts for index in range(4)[part]] == [0, 1, 2, 3]
+
+
+# ---- pieces of long loops ---------------------------------------------------------------------
+
+
+def test_pieces_take_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("kafkascan.io.worker_threads.time.monotonic", lambda: clock[0])
+    pace = Pace(8)
+    sizes = []
+    for taken in (0.0, 0.0, 0.03, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0):
+        sizes.append(pace.next_size())
+        clock[0] += taken
+    assert sizes == [8, 16, 32, 32, 16, 8, 4, 2, 1]
+
+
+def test_parts_on_threads() -> None:
+    assert map_parts([], str) == []
+    assert map_parts([1, 2, 3], str) == map_parts([1, 2, 3], str, 2) == ["1", "2", "3"]
+    with pytest.raises(ZeroDivisionError):
+        map_parts([1, 0], lambda part: 1 // part)
+
+
+def test_an_error_ends_the_loops_of_other_parts() -> None:
+    """Also those of teams that a worker made."""
+    before = threading.active_count()
+
+    def run_long(_: int) -> None:
+        pace = Pace(1)
+        while True:
+            pace.next_size()
+            time.sleep(0.001)
+
+    def work(part: int) -> None:
+        if part == 0:
+            time.sleep(0.1)
+            raise KeyError(part)
+        map_parts([1, 2], run_long)
+
+    start = time.monotonic()
+    with pytest.raises(KeyError):
+        map_parts([0, 1, 2], work)
+    assert time.monotonic() - start < 0.9  # less than the time that threads are waited for
+    assert threading.active_count() == before
