@@ -14,6 +14,9 @@ if TYPE_CHECKING:
         Audit as Audit,
         LogFinding as LogFinding,
     )
+    from kafkascan.auditing.placement_checks import (
+        find_duplicate_logs as find_duplicate_logs,
+    )
     from kafkascan.auditing.runner import (
         audit as audit,
     )
@@ -23,6 +26,7 @@ else:
         names={
             "batch_checks": ["check_batches"],
             "finding_kinds": ["Audit", "LogFinding"],
+            "placement_checks": ["find_duplicate_logs"],
             "runner": ["audit"],
         },
     )

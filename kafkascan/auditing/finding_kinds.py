@@ -126,8 +126,21 @@ FINDING_KINDS: dict[str, FindingKind] = {
     "LEFTOVER": FindingKind(
         NOTE, "No action needed: a broker deletes it, or completes the replacement, at startup."
     ),
-    "DROPPED_LOG": FindingKind(
-        NOTE, "No action needed: a broker deletes this log, or moves it, at startup."
+    "DROPPED_LOG": FindingKind(NOTE, "No action needed: a broker deletes this log at startup."),
+    "FUTURE_LOG": FindingKind(
+        NOTE,
+        "A replica is being moved between data directories. If kafka-log-dirs.sh shows no progress,"
+        " start the move again, or move the replica back.",
+    ),
+    "STRAY_LOG": FindingKind(
+        WARNING,
+        "Brokers neither serve nor delete this log, which was not theirs when they started."
+        " Check that another replica has the records, and delete the folder.",
+    ),
+    "DUPLICATE_LOG": FindingKind(
+        ERROR,
+        "The broker does not start, or takes one of the logs for stray. Compare them with"
+        " `kafkascan diff`, and move the one that ends earlier away.",
     ),
     "TXN_INDEX_MISMATCH": FindingKind(ERROR, _REBUILD),
     "BAD_SNAPSHOT": FindingKind(ERROR, _REBUILD),
@@ -160,6 +173,11 @@ FINDING_KINDS: dict[str, FindingKind] = {
         "read_committed consumers and compaction stop at the transaction's first offset. If no"
         " transaction coordinator knows the transaction, abort it with the command in the message.",
     ),
+    "OPEN_TRANSACTION": FindingKind(
+        NOTE,
+        "A copy does not show how the transaction ended. No action needed if its log is in use;"
+        " otherwise audit it with the time of the copy as now (`--now`).",
+    ),
     "EMPTY_TRANSACTIONS": FindingKind(
         NOTE,
         "No action needed: the transactions wrote no records here, or compaction removed them.",
@@ -171,7 +189,11 @@ FINDING_KINDS: dict[str, FindingKind] = {
     ),
     "COMPACTION": FindingKind(NOTE, "No action needed."),
 }
-_INDEX_MISMATCH = FindingKind(ERROR, _REBUILD)
+_INDEX_MISMATCH = FindingKind(
+    ERROR,
+    f"{_REBUILD} In a copy, the index may be older than its log: if compaction gives a segment an"
+    " index of the same size and time, rsync and git do not copy it again (use rsync --checksum).",
+)
 
 
 def finding_kind(symbol: str) -> FindingKind:
@@ -297,6 +319,22 @@ class Audit:
             f" {self.size_in_bytes:,} bytes"
         )
         return "\n".join([f"<Audit {self.path}: {seen}>", *(f"  {one}" for one in self.findings)])
+
+
+def fold_padded(findings: list[LogFinding], path: Path) -> list[LogFinding]:
+    """Replace findings about preallocated indexes by one; every log in use has such indexes."""
+    padded = [one for one in findings if one.symbol == "PADDED"]
+    if len(padded) < 2:
+        return findings
+    logs = {(one.topic, one.partition) for one in padded}
+    topic, partition = logs.pop() if len(logs) == 1 else (None, None)
+    message = f"{len(padded):,} index files of {len(logs) or 1:,} logs are preallocated"
+    severity, advice = finding_kind("PADDED")
+    folded = LogFinding(
+        symbol="PADDED", severity=severity, topic=topic, partition=partition, path=str(path),
+        file=None, position=None, offset=None, count=len(padded), message=message, advice=advice,
+    )  # fmt: skip
+    return [one for one in findings if one.symbol != "PADDED"] + [folded]
 
 
 @dataclass

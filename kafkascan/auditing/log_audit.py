@@ -20,7 +20,7 @@ from kafkascan.auditing.side_file_checks import (
     check_folder,
     start_snapshot_check,
 )
-from kafkascan.batches.columns import BatchTable, next_offset
+from kafkascan.batches.columns import BatchTable, as_datetime64, next_offset
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.broker_state.markers import ControlRows, TransactionState
 from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError
@@ -60,6 +60,8 @@ class AuditedLog:
     checkpoints : LogCheckpoints
     config : TopicConfig
         Settings of its topic.
+    now_ms : int or None
+        Time relative to which its transactions are old; None for that of its latest write.
     is_snapshot : bool
         Whether it is a KRaft snapshot: only its batches are checked.
     """
@@ -67,6 +69,7 @@ class AuditedLog:
     log: Log
     checkpoints: LogCheckpoints
     config: TopicConfig
+    now_ms: int | None = None
     is_snapshot: bool = False
 
 
@@ -141,6 +144,7 @@ class LogAudit:
     ) -> None:
         self._log = audited.log
         self._checkpoints = audited.checkpoints
+        self._now_ms = audited.now_ms
         self._limits = limits
         self._found = found
         self._headers = headers
@@ -151,6 +155,7 @@ class LogAudit:
         self._sizes = [0] * len(self._log.segments)
         self._tombstones = self._empty_transactions = 0
         self._is_damaged = False
+        self._latest_ms = -1
 
     def add(self, part: InspectedSlice[TableChecks, SegmentChecks]) -> None:
         """Check the next batches."""
@@ -168,6 +173,8 @@ class LogAudit:
             batches, control = _intact(batches, control, is_bad)
             segment = segment[~is_bad]
         self._epochs.add(batches, segment, flags)
+        if len(batches):
+            self._latest_ms = max(self._latest_ms, int(batches["max_timestamp"][-1]))
         if self._state is not None:
             self._follow(self._state, batches, control, flags)
         for end, checks in zip(chunk.ends, chunk.end_checks, strict=True):
@@ -303,25 +310,46 @@ class LogAudit:
             self._found.add("EMPTY_TRANSACTIONS", None, message)
         if self._is_damaged:  # the damage may contain the marker
             return
-        for one in follower.open_ones():
-            age_ms = self._limits.now_ms - int(one["last_timestamp"])
-            if age_ms > self._limits.timeout_ms:
-                self._note_hanging(one, age_ms)
+        opened = follower.open_ones()
+        if not len(opened):
+            return
+        now_ms, clock = self._clock(follower)
+        for one in opened:
+            idle_ms = now_ms - int(one["last_timestamp"])
+            idle = f"has been idle for {idle_ms / 60_000:,.0f} minutes{clock}"
+            if idle_ms > self._limits.timeout_ms:
+                self._note_open("HANGING_TRANSACTION", one, idle + self._abort_command(one))
+            elif clock:
+                self._note_open("OPEN_TRANSACTION", one, idle)
 
-    def _note_hanging(self, one: np.void, age_ms: int) -> None:
-        partition, first = self._log.partition, int(one["first_offset"])
+    def _clock(self, follower: TransactionFollower) -> tuple[int, str]:
+        """Return the time relative to which transactions are idle, and what it is, if not now."""
+        if self._now_ms is not None:
+            return self._now_ms, ""
+        seen = follower.state.orders()["last_seen_ms"]
+        latest = min(max([self._latest_ms, *seen.tolist()]), self._limits.now_ms)
+        time = as_datetime64(np.array([latest]))[0]
+        return latest, f" at the latest write to the log, {time}Z"
+
+    def _note_open(self, symbol: str, one: np.void, idle: str) -> None:
+        first = int(one["first_offset"])
         message = (
             f"the transaction of producer {one['producer_id']} (epoch {one['producer_epoch']})"
-            f" is open since offset {first} and has been idle for {age_ms / 60_000:,.0f} minutes"
+            f" is open since offset {first} and {idle}"
         )
-        if partition.topic is not None:
-            message += (
-                "; kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic"
-                f" {partition.topic} --partition {partition.partition} --start-offset {first}"
-            )
         bases = np.array([base or 0 for base in self._bases], np.int64)
         number = max(0, int(np.searchsorted(bases, first, "right")) - 1)
-        self._found.add("HANGING_TRANSACTION", self._names[number], message, offset=first)
+        self._found.add(symbol, self._names[number], message, offset=first)
+
+    def _abort_command(self, one: np.void) -> str:
+        partition = self._log.partition
+        if partition.topic is None:
+            return ""
+        return (
+            "; kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic"
+            f" {partition.topic} --partition {partition.partition}"
+            f" --start-offset {one['first_offset']}"
+        )
 
     def _note_producers(self, follower: TransactionFollower) -> None:
         orders = follower.state.orders()

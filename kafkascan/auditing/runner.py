@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkascan.analysis.transactions import TRANSACTION_TIMEOUT_MS
-from kafkascan.auditing.finding_kinds import Audit, FoundInLog, LogFinding
+from kafkascan.auditing.finding_kinds import Audit, LogFinding, fold_padded
 from kafkascan.auditing.header_checks import (
     EARLIEST_MS,
     FUTURE_MS,
@@ -20,8 +20,8 @@ from kafkascan.auditing.header_checks import (
     size_limit,
 )
 from kafkascan.auditing.log_audit import AuditedLog, LogCheckpoints, start_log_audit
+from kafkascan.auditing.placement_checks import check_duplicates, check_states
 from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
-from kafkascan.auditing.side_file_checks import check_state
 from kafkascan.broker_state.checkpoints import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -30,6 +30,7 @@ from kafkascan.broker_state.checkpoints import (
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
 from kafkascan.io.folders import DiskFolder
+from kafkascan.logs.data_dir_lock import is_locked
 from kafkascan.logs.log_chunks import ChunkTables, threads_for
 from kafkascan.logs.log_dir import (
     LogDir,
@@ -77,7 +78,9 @@ def audit(
         Also decode records: check that they can be read and that the latest timestamp of each
         batch is theirs, and count tombstones.
     now_ms : int, optional
-        Milliseconds since the epoch; by default now.
+        Milliseconds since the epoch; by default now. Open transactions of a log whose data dir
+        no broker has locked, such as a copy, are by default as old as they were at the latest
+        write to the log.
     future_ms : int, default 1 hour
         How far ahead of now a timestamp may be (``message.timestamp.after.max.ms``).
     earliest_ms : int, default 2011
@@ -124,10 +127,10 @@ def audit(
     )
     if isinstance(logs, (str, os.PathLike)) and is_log_dir(Path(logs)):
         logs = open_log_dir(logs)
-    dropped = [one for one in logs.partitions if not one.is_log] if isinstance(logs, LogDir) else []
-    path, audited = _audited_logs(logs)
-    if not audited and not dropped:
-        raise no_logs(path, logs.partitions if isinstance(logs, LogDir) else ())
+    partitions = logs.partitions if isinstance(logs, LogDir) else []
+    path, audited = _audited_logs(logs, now_ms)
+    if not audited and all(one.is_log for one in partitions):
+        raise no_logs(path, partitions)
     shares, at_once, total = _share_threads(audited, threads, needs_sizes=on_progress is not None)
     audit_log = partial(
         _audit_log, audited, limits=limits, tables=ChunkTables(), verify=verify, deep=deep
@@ -141,7 +144,8 @@ def audit(
         by_log[step.log] += step.findings
         if on_progress is not None:
             on_progress(size, total)
-    findings = list(itertools.chain(*map(_state_findings, dropped), *by_log))
+    placements = [*check_states(partitions), *check_duplicates(partitions)]
+    findings = fold_padded([*placements, *itertools.chain(*by_log)], path)
     count = sum(not one.is_snapshot for one in audited)
     return Audit(path, findings, count, segments, batches, size)
 
@@ -149,8 +153,9 @@ def audit(
 # ---- what is audited -------------------------------------------------------------------------
 
 
-def _audited_logs(logs: LogsLike) -> tuple[Path, list[AuditedLog]]:
+def _audited_logs(logs: LogsLike, now_ms: int | None) -> tuple[Path, list[AuditedLog]]:
     """Return the path of an audit, and its logs; KRaft snapshots come last."""
+    clocks = _Clocks(now_ms)
     partitions = _partitions(logs)
     # Checkpoints are read before segments are listed: a broker may write both meanwhile.
     reader = CheckpointReader()
@@ -162,6 +167,7 @@ def _audited_logs(logs: LogsLike) -> tuple[Path, list[AuditedLog]]:
             log,
             known.get(log.partition) or _checkpoints_of(log.partition, reader),
             configs.get(log.partition, TopicConfig()),
+            clocks.now_of(log.partition),
         )
         for log in opened
     ]
@@ -213,10 +219,23 @@ def _metadata_partition(partitions: list[PartitionDir]) -> PartitionDir | None:
     return None
 
 
-def _state_findings(partition: PartitionDir) -> list[LogFinding]:
-    found = FoundInLog()
-    check_state(partition, found)
-    return found.findings(partition.topic, partition.partition, partition.path)
+class _Clocks:
+    """Determines the time relative to which transactions of a log are old."""
+
+    def __init__(self, now_ms: int | None) -> None:
+        self._now_ms = now_ms
+        self._is_locked: dict[Path, bool] = {}
+
+    def now_of(self, partition: PartitionDir) -> int | None:
+        """Return the time of the caller, or now if a broker runs; None for a log by itself."""
+        if self._now_ms is not None:
+            return self._now_ms
+        if not isinstance(partition.folder, DiskFolder):
+            return None
+        data_dir = partition.folder.parent.path
+        if data_dir not in self._is_locked:
+            self._is_locked[data_dir] = is_locked(data_dir)
+        return time.time_ns() // 1_000_000 if self._is_locked[data_dir] else None
 
 
 # ---- how it is audited -----------------------------------------------------------------------

@@ -85,19 +85,6 @@ def _leftover(name: str, incomplete_from: str) -> str:
     return "that is not part of it"
 
 
-def check_state(partition: PartitionDir, found: FoundInLog) -> None:
-    """Add a finding for a log that no broker would load."""
-    found.add("DROPPED_LOG", None, f"the folder's name marks a {_STATES[partition.state]}")
-
-
-_STATES = {
-    "delete": "log that is being deleted",
-    "stray": "stray log",
-    "future": "log that is being moved here",
-    None: "log in use",
-}
-
-
 def start_snapshot_check(log: Log, names: Collection[str], found: FoundInLog) -> SnapshotCheck:
     """
     Read the producer snapshots up to a log's first offset, and return the check of the others.

@@ -23,6 +23,7 @@ HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
 
 _CHECKPOINT_VERSION = 0
 _METADATA_VERSION = 0
@@ -292,8 +293,12 @@ def read_meta_properties(path: str | os.PathLike[str], /) -> dict[str, str]:
         If a line is not a property (the part of ``java.util.Properties`` that Kafka writes).
     OSError
     """
-    path = os.fspath(path)
-    lines = _lines_of(Path(path).read_bytes(), path)
+    return parse_meta_properties(Path(path).read_bytes(), os.fspath(path))
+
+
+def parse_meta_properties(data: bytes, path: str) -> dict[str, str]:
+    """Parse the bytes of a ``meta.properties`` file; as `read_meta_properties`."""
+    lines = _lines_of(data, path)
     found = {}
     for number, line in enumerate(lines):
         if not line.strip() or line.lstrip().startswith(("#", "!")):

@@ -105,8 +105,10 @@ def audit(run: Run, paths: list[Path], alarms: bool, **options: Any) -> None:
     """Check logs for damage, inconsistencies and risks.
 
     Prints a row per kind of finding and file, with the position and offset of the first finding.
-    Side files (indexes, snapshots, checkpoints) are checked, too.
-    Exit code 1: there are warnings or errors. Notes do not change the exit code.
+    Side files (indexes, snapshots, checkpoints) are checked, too. If no broker has locked the data
+    directory, open transactions are as old as they were at the latest write to their log, unless
+    --now is given. With several data directories of a broker, logs that two of them contain are
+    findings. Exit code 1: there are warnings or errors. Notes do not change the exit code.
     """
 
     def work(path: Path, report: FindingReport) -> ks.auditing.Audit:
@@ -116,7 +118,20 @@ def audit(run: Run, paths: list[Path], alarms: bool, **options: Any) -> None:
 
     with run.progress("bytes"):
         found = run.each(paths, work)
+    if duplicates := _duplicates(paths, found):
+        run.raise_exit_code(EXIT_FINDINGS)
+        found.append(ks.auditing.Audit(Path(), duplicates))
     run.output.write_tables(AUDIT_COLUMNS, found)
+
+
+def _duplicates(paths: list[Path], found: list[ks.auditing.Audit]) -> list[ks.auditing.LogFinding]:
+    """Return logs that a broker has in several data dirs, which no audit of one of them finds."""
+    if len(found) < 2:
+        return []
+    known = {one.path for audit in found for one in audit.findings if one.symbol == "DUPLICATE_LOG"}
+    readable = {audit.path for audit in found}
+    duplicates = ks.auditing.find_duplicate_logs(*(path for path in paths if path in readable))
+    return [one for one in duplicates if one.path not in known]
 
 
 def _audit_exit_code(found: ks.auditing.Audit) -> int:

@@ -6,6 +6,8 @@ import contextlib
 import errno
 import fcntl
 import os
+import struct
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from pathlib import Path
 from kafkascan.broker_state.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     LOG_START_CHECKPOINT,
+    META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
 )
 from kafkascan.format.errors import LogDirInUseError
@@ -22,7 +25,7 @@ from kafkascan.io.atomic_files import give_to_owner_of
 LOCK_FILE = ".lock"
 _DATA_DIR_FILES = (
     LOCK_FILE,
-    "meta.properties",
+    META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
     LOG_START_CHECKPOINT,
     CLEAN_SHUTDOWN_FILE,
@@ -115,3 +118,32 @@ def _lock_file(data_dir: Path, *, shared: bool) -> int:
             raise
         raise LogDirInUseError(os.fspath(data_dir)) from error
     return descriptor
+
+
+# struct flock on 64-bit Linux: type, whence, start, size and process of a lock.
+_FLOCK = struct.Struct("hhxxxxqqixxxx")
+
+
+def is_locked(data_dir: Path) -> bool:
+    """
+    Return whether a process holds the lock of a data dir, such as a running broker.
+
+    Nothing is locked or created. On systems other than Linux, and if the broker runs on another
+    host, the lock is not seen.
+    """
+    if os.path.realpath(data_dir) in _holders:  # closing the file would end this process's lock
+        return True
+    if sys.platform != "linux" or sys.maxsize < 2**32:
+        return False
+    try:
+        descriptor = os.open(data_dir / LOCK_FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        held = fcntl.fcntl(descriptor, fcntl.F_GETLK, wanted)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return bool(_FLOCK.unpack(held)[0] != fcntl.F_UNLCK)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkascan.batches.scan import scan_batches
-from kafkascan.broker_state.checkpoints import read_meta_properties
+from kafkascan.broker_state.checkpoints import META_PROPERTIES, read_meta_properties
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.schemas.message_decoder import SchemaError, decode_prefix
 from kafkascan.format.schemas.metadata_messages import CONFIG, REGISTER_BROKER, REMOVE_TOPIC, TOPIC
@@ -147,7 +147,7 @@ def read_cluster_metadata(data_dir: Path) -> ClusterMetadata:
         Empty if the files are missing or cannot be read.
     """
     try:
-        properties = read_meta_properties(data_dir / "meta.properties")
+        properties = read_meta_properties(data_dir / META_PROPERTIES)
         node_id = int(properties.get("node.id", properties.get("broker.id", "")))
         return read_metadata_log(partition_dir(data_dir / METADATA_PARTITION), node_id)
     except (KafkaScanError, OSError, ValueError):

@@ -155,3 +155,14 @@ def test_files_are_those_of_kafkas_classes(
     assert read_files(folder) == expected
     first = min(folder.glob("*.log"))
     assert len(ks.broker_state.read_producer_snapshot(first.with_suffix(".snapshot"))) == 2
+
+
+def test_audits_have_no_alarm(killed: Killed, tmp_path: Path) -> None:
+    """The first local segment begins after epochs, transactions and producers of the log."""
+    assert ks.audit(killed.data_dir, deep=True).alarms == []
+    data_dir = copy_data_dir(killed.data_dir, tmp_path)
+    ks.recover(data_dir, write=True, truncate=True)
+    found = ks.audit(data_dir, deep=True)
+    assert found.alarms == []
+    folder = data_dir / f"{_TOPIC}-0"
+    assert min(int(log.stem) for log in folder.glob("*.log")) > 1000

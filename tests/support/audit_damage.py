@@ -93,6 +93,7 @@ def go_back_in_epochs(partition: HealthyPartition) -> None:
 
 def leave_open(partition: HealthyPartition) -> None:
     partition.data(8, transactional=True)
+    partition.data(7, base_timestamp=NOW, max_timestamp=NOW + 2)
     partition.write()
 
 

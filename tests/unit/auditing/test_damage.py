@@ -42,7 +42,8 @@ def test_every_finding_kind_is_tested() -> None:
     tested = {symbol for _, symbol in DAMAGE.values()}
     elsewhere = {
         "UNREADABLE", "DROPPED_LOG", "PADDED", "INCOMPLETE", "EMPTY_TRANSACTIONS",
-        "MANY_PRODUCERS", "COMPACTION", "STALE",
+        "MANY_PRODUCERS", "COMPACTION", "STALE", "OPEN_TRANSACTION", "FUTURE_LOG", "STRAY_LOG",
+        "DUPLICATE_LOG",
     }  # fmt: skip
     assert set(FINDING_KINDS) <= tested | elsewhere
 

@@ -6,7 +6,7 @@ import pytest
 
 import kafkascan as ks
 from tests.support.audits import TRUE_ALARMS, alarms
-from tests.support.partitions import HealthyPartition
+from tests.support.partitions import NOW, HealthyPartition
 from tests.support.paths import GOLDEN
 
 
@@ -23,7 +23,7 @@ def test_a_healthy_partition(partition: HealthyPartition) -> None:
 @pytest.mark.parametrize("run", TRUE_ALARMS)
 @pytest.mark.parametrize("deep", [False, True])
 def test_no_false_alarms_in_golden_data_dirs(run: str, deep: bool) -> None:
-    found = ks.audit(GOLDEN / run / "data", deep=deep)
+    found = ks.audit(GOLDEN / run / "data", deep=deep, now_ms=NOW)
     assert {(one.topic, one.symbol) for one in found.alarms} == TRUE_ALARMS[run]
 
 

@@ -1,0 +1,101 @@
+"""Audit checks on where logs are: in several data dirs, moved to another one, dropped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding
+from kafkascan.broker_state.checkpoints import META_PROPERTIES, parse_meta_properties
+from kafkascan.format.errors import CorruptCheckpointError
+from kafkascan.io.folders import Folder
+from kafkascan.logs.log_dir import LogDir, PartitionDir, is_log_dir, open_log_dir
+
+_STATES = {
+    "delete": ("DROPPED_LOG", "log that is being deleted"),
+    "stray": ("STRAY_LOG", "stray log"),
+    "future": ("FUTURE_LOG", "log that is being moved here"),
+}
+
+
+def check_states(partitions: Iterable[PartitionDir]) -> Iterator[LogFinding]:
+    """Yield findings about folders whose names mark logs as moved or dropped."""
+    for one in partitions:
+        if one.state is not None:
+            symbol, state = _STATES[one.state]
+            message = f"the folder's name marks a {state}, of {_size(one.folder):,} bytes"
+            yield from _finding(one, symbol, message)
+
+
+def _size(folder: Folder) -> int:
+    try:
+        return sum(folder.size(name) for name in folder.names())
+    except OSError:  # a broker deletes the files
+        return 0
+
+
+def check_duplicates(partitions: Iterable[PartitionDir]) -> Iterator[LogFinding]:
+    """Yield findings about logs that one broker has in several of its data dirs."""
+    brokers: dict[Path, tuple[str, str] | None] = {}
+    first: dict[tuple[object, ...], PartitionDir] = {}
+    for one in partitions:
+        data_dir = one.folder.parent
+        if data_dir.path not in brokers:
+            brokers[data_dir.path] = _broker_of(data_dir)
+        if brokers[data_dir.path] is None or one.topic is None or one.state in ("delete", "stray"):
+            continue
+        other = first.setdefault((brokers[data_dir.path], one.topic, one.partition, one.state), one)
+        if os.path.realpath(other.path) != os.path.realpath(one.path):
+            yield from _finding(
+                one, "DUPLICATE_LOG", f"the same broker has this log in {other.path}"
+            )
+
+
+def _broker_of(data_dir: Folder) -> tuple[str, str] | None:
+    """Return the ids of the cluster and the broker that a data dir belongs to, if it has them."""
+    try:
+        data = data_dir.read(META_PROPERTIES)
+        known = parse_meta_properties(data or b"", str(data_dir.path / META_PROPERTIES))
+    except (OSError, CorruptCheckpointError):
+        return None
+    node = known.get("node.id", known.get("broker.id"))
+    return None if node is None else (known.get("cluster.id", ""), node)
+
+
+def _finding(partition: PartitionDir, symbol: str, message: str) -> list[LogFinding]:
+    found = FoundInLog()
+    found.add(symbol, None, message)
+    return found.findings(partition.topic, partition.partition, partition.path)
+
+
+def find_duplicate_logs(*data_dirs: str | os.PathLike[str] | LogDir) -> list[LogFinding]:
+    """
+    Find logs that one broker has in several of its data dirs.
+
+    Parameters
+    ----------
+    *data_dirs : path or LogDir
+        Data dirs, of one or several brokers. Their ``meta.properties`` say which broker they
+        belong to; without that file, a data dir has no duplicates. Segment files are ignored.
+
+    Returns
+    -------
+    list of LogFinding
+        With the symbol ``DUPLICATE_LOG``. A future replica is no duplicate of the one it replaces.
+
+    Raises
+    ------
+    As `open_log_dir`.
+
+    Examples
+    --------
+    >>> ks.auditing.find_duplicate_logs("/data-1/kafka", "/data-2/kafka")
+    []
+    """
+    opened = [
+        one if isinstance(one, LogDir) else open_log_dir(one)
+        for one in data_dirs
+        if isinstance(one, LogDir) or is_log_dir(Path(one))
+    ]
+    return list(check_duplicates(partition for one in opened for partition in one.partitions))
