@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from kafkascan.batches import arrow
 from kafkascan.batches.columns import join_rows
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
 from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
+from kafkascan.format.times import TimeLike, milliseconds_or_now
 from kafkascan.logs.log_walk import ControlInspector, Log, LogsLike, LogWalk, open_logs
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def read_transactions(
     logs: LogsLike,
     /,
     *,
-    now_ms: int | None = None,
+    now_ms: TimeLike | None = None,
     timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     threads: int | None = None,
 ) -> Transactions:
@@ -205,7 +205,7 @@ def read_transactions(
     logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
         A data dir, a partition directory, or a tar of them; or a source, which counts as a
         whole log.
-    now_ms : int, optional
+    now_ms : int, str, datetime, numpy.datetime64 or pandas.Timestamp, optional
         Milliseconds since the epoch, for the age of open transactions; by default now.
     timeout_ms : int, default 15 minutes
         The broker's ``transaction.max.timeout.ms``.
@@ -235,8 +235,7 @@ def read_transactions(
     of whose batches are gone.
     """
     opened = open_logs(logs)
-    if now_ms is None:
-        now_ms = time.time_ns() // 1_000_000
+    now = milliseconds_or_now(now_ms, "now_ms")
     followers: dict[int, TransactionFollower] = {}
     found: list[NDArray[np.void]] = []
     stable, ends = np.full(len(opened), -1, np.int64), np.full(len(opened), -1, np.int64)
@@ -255,4 +254,4 @@ def read_transactions(
                 stable[number] = ends[number] = -1
             del followers[number]
     spans = join_rows(found, TRANSACTION)
-    return Transactions(opened, spans, stable, ends, errors, now_ms, timeout_ms)
+    return Transactions(opened, spans, stable, ends, errors, now, timeout_ms)

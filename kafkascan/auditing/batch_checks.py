@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from kafkascan.auditing.epoch_checks import OUT_OF_ORDER, rows_out_of_order
@@ -19,6 +17,7 @@ from kafkascan.auditing.header_checks import (
 )
 from kafkascan.batches.columns import BatchTable, require_batch_table
 from kafkascan.format.findings import Finding
+from kafkascan.format.times import TimeLike, milliseconds_or_now
 from kafkascan.logs.metadata_log import TopicConfig
 
 
@@ -26,7 +25,7 @@ def check_batches(
     batches: BatchTable,
     /,
     *,
-    now_ms: int | None = None,
+    now_ms: TimeLike | None = None,
     future_ms: int = FUTURE_MS,
     earliest_ms: int = EARLIEST_MS,
     max_message_bytes: int | None = None,
@@ -41,7 +40,7 @@ def check_batches(
     ----------
     batches : array of BATCH_DTYPE, shape (n,)
         Consecutive batches of one log.
-    now_ms : int, optional
+    now_ms : int, str, datetime, numpy.datetime64 or pandas.Timestamp, optional
         Milliseconds since the epoch; by default now.
     future_ms : int, default 1 hour
         How far ahead of now a timestamp may be (``message.timestamp.after.max.ms``).
@@ -72,7 +71,7 @@ def check_batches(
     """
     batches = require_batch_table(batches)
     limits = Limits(
-        now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
+        now_ms=milliseconds_or_now(now_ms, "now_ms"),
         future_ms=future_ms,
         earliest_ms=earliest_ms,
         max_message_bytes=max_message_bytes,

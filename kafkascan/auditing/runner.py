@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ from kafkascan.broker_state.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
+from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
 from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.data_dir_lock import is_locked
@@ -54,7 +54,7 @@ def audit(
     *,
     verify: bool = True,
     deep: bool = False,
-    now_ms: int | None = None,
+    now_ms: TimeLike | None = None,
     future_ms: int = FUTURE_MS,
     earliest_ms: int = EARLIEST_MS,
     max_message_bytes: int | None = None,
@@ -77,7 +77,7 @@ def audit(
     deep : bool, default False
         Also decode records: check that they can be read and that the latest timestamp of each
         batch is theirs, and count tombstones.
-    now_ms : int, optional
+    now_ms : int, str, datetime, numpy.datetime64 or pandas.Timestamp, optional
         Milliseconds since the epoch; by default now. Open transactions of a log whose data dir
         no broker has locked, such as a copy, are by default as old as they were at the latest
         write to the log.
@@ -117,7 +117,7 @@ def audit(
     each thread.
     """
     limits = Limits(
-        now_ms=time.time_ns() // 1_000_000 if now_ms is None else now_ms,
+        now_ms=milliseconds_or_now(now_ms, "now_ms"),
         future_ms=future_ms,
         earliest_ms=earliest_ms,
         max_message_bytes=max_message_bytes,
@@ -128,7 +128,9 @@ def audit(
     if isinstance(logs, (str, os.PathLike)) and is_log_dir(Path(logs)):
         logs = open_log_dir(logs)
     partitions = logs.partitions if isinstance(logs, LogDir) else []
-    path, audited = _audited_logs(logs, now_ms)
+    path, audited = _audited_logs(
+        logs, None if now_ms is None else to_milliseconds(now_ms, "now_ms")
+    )
     if not audited and all(one.is_log for one in partitions):
         raise no_logs(path, partitions)
     shares, at_once, total = _share_threads(audited, threads, needs_sizes=on_progress is not None)

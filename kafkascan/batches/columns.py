@@ -26,6 +26,7 @@ from kafkascan.format.layout import (
     TimestampType,
 )
 from kafkascan.format.suggestions import suggestion
+from kafkascan.format.times import TimeLike, to_milliseconds
 
 BatchTable: TypeAlias = "NDArray[np.void]"
 """Array of `BATCH_DTYPE`, shape (n,)."""
@@ -297,7 +298,7 @@ def select_offsets(
 
 
 def select_times(
-    batches: BatchTable, start: int | None = None, stop: int | None = None
+    batches: BatchTable, start: TimeLike | None = None, stop: TimeLike | None = None
 ) -> NDArray[np.bool_]:
     """
     Select the batches whose `max_timestamp` is in ``[start, stop)``.
@@ -305,8 +306,9 @@ def select_times(
     Parameters
     ----------
     batches : array of BATCH_DTYPE, shape (n,)
-    start, stop : int, optional
-        Milliseconds since the epoch; None means no limit.
+    start, stop : int, str, datetime, numpy.datetime64 or pandas.Timestamp, optional
+        An int is milliseconds since the epoch, a str in ISO 8601; without a zone, it is UTC.
+        None means no limit.
 
     Returns
     -------
@@ -314,7 +316,7 @@ def select_times(
     """
     mask = np.ones(len(batches), np.bool_)
     if start is not None:
-        mask &= batches["max_timestamp"] >= start
+        mask &= batches["max_timestamp"] >= to_milliseconds(start, "start")
     if stop is not None:
-        mask &= batches["max_timestamp"] < stop
+        mask &= batches["max_timestamp"] < to_milliseconds(stop, "stop")
     return mask

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import datetime
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -16,6 +14,7 @@ from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.cli.inputs import SegmentPaths
 from kafkascan.cli.output import FORMATS, RowOutput
 from kafkascan.cli.run import Run
+from kafkascan.format.times import to_milliseconds
 from kafkascan.logs.log_dir import SegmentKinds
 
 Command: TypeAlias = Callable[..., Any]
@@ -29,16 +28,10 @@ class Time(click.ParamType["int"]):
 
     def convert(self, value: Any, param: Any, context: Any) -> int:
         """Return milliseconds since the epoch."""
-        if isinstance(value, int):
-            return value
-        with contextlib.suppress(ValueError):
-            return int(value)
         try:
-            time = datetime.datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is neither milliseconds nor an ISO 8601 time", param, context)
-        time = time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
-        return round(time.timestamp() * 1000)
+            return to_milliseconds(value)
+        except ValueError as error:
+            self.fail(str(error), param, context)
 
 
 class InputPath(click.ParamType["Path"]):

@@ -18,6 +18,7 @@ from kafkascan.batches.scan import iter_batches
 from kafkascan.broker_state.indexes import IndexEntries, read_index
 from kafkascan.format.errors import CorruptIndexError
 from kafkascan.format.file_names import parse_segment_name, sibling_name
+from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.logs.log_dir import partition_dir, require_segments
 from kafkascan.logs.reading import iter_records
@@ -118,7 +119,7 @@ def lookup_offset(
 
 def lookup_timestamp(
     source: SourceLike,
-    timestamp: int,
+    timestamp: TimeLike,
     /,
     *,
     start_offset: int = 0,
@@ -132,8 +133,8 @@ def lookup_timestamp(
     ----------
     source : path, bytes-like, Source or SegmentFile
         A segment, or the path of a partition's folder.
-    timestamp : int
-        Milliseconds since the epoch.
+    timestamp : int, str, datetime, numpy.datetime64 or pandas.Timestamp
+        An int is milliseconds since the epoch, a str in ISO 8601; without a zone, it is UTC.
     start_offset : int, default 0
         Records before this offset are skipped: the log's start.
     batches : array of BATCH_DTYPE, optional
@@ -157,17 +158,18 @@ def lookup_timestamp(
         If the records of a batch that may contain it cannot be read.
     As `scan_batches`.
     """
+    wanted = to_milliseconds(timestamp, "timestamp")
     if batches is not None:
         with borrowed_source(source, close=False) as owner:
             rows = require_batch_table(batches)
-            return _first_not_before(owner, rows, timestamp, start_offset)
+            return _first_not_before(owner, rows, wanted, start_offset)
     for segment in _segments(source, None):
         with segment as owner:
-            start = _timed_position(owner, timestamp, start_offset) if trust_index else None
+            start = _timed_position(owner, wanted, start_offset) if trust_index else None
             is_here = False
             for table in _tables(owner, start):
-                is_here |= bool((table["max_timestamp"] >= timestamp).any())
-                found = _first_not_before(owner, table, timestamp, start_offset)
+                is_here |= bool((table["max_timestamp"] >= wanted).any())
+                found = _first_not_before(owner, table, wanted, start_offset)
                 if found is not None:
                     return found
             if is_here:

@@ -22,6 +22,7 @@ from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES, require_inter
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.format.errors import NoLogsError
 from kafkascan.format.findings import Severity
+from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import are_small, map_ordered, require_threads
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
@@ -58,7 +59,7 @@ def recover(
     interval_bytes: int | None = None,
     tiered_topics: Collection[str] | None = None,
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
-    now_ms: int | None = None,
+    now_ms: TimeLike | None = None,
     threads: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Recovery:
@@ -109,7 +110,7 @@ def recover(
         whose log start offset in the checkpoint is before their first segment.
     producer_expiration_ms : int, default one day
         The broker's ``producer.id.expiration.ms``.
-    now_ms : int, optional
+    now_ms : int, str, datetime, numpy.datetime64 or pandas.Timestamp, optional
         Time at which producers are checked for expiration, in milliseconds since the epoch; by
         default now.
     threads : int, optional
@@ -153,7 +154,7 @@ def recover(
     metadata = ClusterMetadata() if data_dir is None else read_cluster_metadata(data_dir)
     settings = LoadSettings(producer_expiration_ms=producer_expiration_ms, verify=verify)
     if now_ms is not None:
-        settings = replace(settings, now_ms=now_ms)
+        settings = replace(settings, now_ms=to_milliseconds(now_ms, "now_ms"))
     settings_of = _partition_settings(
         settings,
         data_dir,

@@ -227,8 +227,8 @@ def build_batches(
         An int is the offset of the first record; the others are consecutive. Replaces the
         offsets of `records`; by default those, or consecutive ones from 0 on. Offsets must
         increase, from 0 on, to at most 2**63 - 2.
-    timestamp : int or integers, datetime64 or Arrow timestamps of shape (n,), optional
-        Milliseconds since the epoch; -1 (the default), NaT or null for no timestamp.
+    timestamp : one or n times: int, datetime, str, datetime64, Arrow or pandas timestamps, optional
+        Integers are milliseconds since the epoch; -1 (the default), NaT or null for no timestamp.
     key, value : items of shape (n,), optional
         ``bytes``, other bytes-like objects, ``str`` (written as UTF-8) and None in a sequence
         or an array of objects; NumPy's ``S``, ``V`` and ``U``, or uint8 of shape (n, size);

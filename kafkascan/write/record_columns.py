@@ -16,6 +16,7 @@ from kafkascan.batches.columns import COLUMN_NAMES
 from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.layout import NO_TIMESTAMP
 from kafkascan.format.suggestions import suggestion
+from kafkascan.format.times import to_milliseconds
 from kafkascan.records.buffers import Buffers
 from kafkascan.records.record_table import RECORD_COLUMN_NAMES, RecordTable
 from kafkascan.write.byte_columns import Items, items_of_array, items_of_objects, join_items
@@ -287,10 +288,19 @@ def _times(column: Any) -> NDArray[np.int64]:
     if arrow is not None:
         return _arrow_times(arrow)
     values = np.asarray(column)
+    if values.dtype.kind in "OU":
+        times = [_time(value) for value in values.ravel().tolist()]
+        return np.array(times, np.int64).reshape(values.shape)
     if values.dtype.kind != "M":
         return _numbers(values, "timestamp")
     milliseconds = values.astype("datetime64[ms]")
     return np.where(np.isnat(milliseconds), NO_TIMESTAMP, milliseconds.astype(np.int64))
+
+
+def _time(value: Any) -> int:
+    if value is None:
+        return NO_TIMESTAMP
+    return to_milliseconds(value, "timestamp", rounds_up=False)
 
 
 def _arrow_times(column: Any) -> NDArray[np.int64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
@@ -28,6 +27,7 @@ from kafkascan.format.layout import (
     ScanEnd,
     TimestampType,
 )
+from kafkascan.format.times import TimeLike, milliseconds_or_now
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.write.record_validation import (
@@ -62,7 +62,7 @@ def validate_batches(
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     timestamp_before_max_ms: int = _NEVER_TOO_OLD,
     timestamp_after_max_ms: int = _ONE_HOUR,
-    now_ms: int | None = None,
+    now_ms: TimeLike | None = None,
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
     leader_epoch: int | None = None,
     to_magic: int = 2,
@@ -91,7 +91,7 @@ def validate_batches(
     timestamp_before_max_ms, timestamp_after_max_ms : int
         How much earlier and later than `now_ms` a timestamp may be, in milliseconds; by default
         Kafka's defaults: unlimited, and one hour.
-    now_ms : int, optional
+    now_ms : int, str, datetime, numpy.datetime64 or pandas.Timestamp, optional
         Current time in milliseconds since the epoch; by default the system's.
     max_message_bytes : int, default 1048588
         Maximum bytes of a batch.
@@ -128,7 +128,7 @@ def validate_batches(
         raise ValueError(f"origin must be one of {', '.join(_ORIGINS)}, not {origin!r}")
     append = Append(
         origin, as_append, compacted, TimestampType(timestamp_type), timestamp_before_max_ms,
-        timestamp_after_max_ms, time.time_ns() // 10**6 if now_ms is None else now_ms,
+        timestamp_after_max_ms, milliseconds_or_now(now_ms, "now_ms"),
         max_message_bytes, leader_epoch, to_magic, max_decompressed_size, threads,
     )  # fmt: skip
     with borrowed_source(source, close=False) as owner:

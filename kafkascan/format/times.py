@@ -1,0 +1,86 @@
+"""Points in time that callers give: integers, datetimes of Python, NumPy and pandas, texts."""
+
+from __future__ import annotations
+
+import datetime
+import time as clock
+from typing import TypeAlias
+
+import numpy as np
+
+TimeLike: TypeAlias = "int | str | datetime.datetime | np.datetime64 | np.integer"
+"""A point in time; pandas Timestamps are datetimes."""
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+def to_milliseconds(time: TimeLike, name: str = "time", *, rounds_up: bool = True) -> int:
+    """
+    Return a point in time as milliseconds since the epoch, as Kafka stores it.
+
+    Parameters
+    ----------
+    time : int, str, datetime, numpy.datetime64 or pandas.Timestamp
+        An integer is a number of milliseconds since the epoch. A str is such a number, or a time
+        in ISO 8601. A time without a zone is in UTC.
+    name : str
+        The name of the argument, for messages.
+    rounds_up : bool, default True
+        Round parts of a millisecond up, so that "at or after" and "before" stay exact;
+        otherwise down, as for the timestamp of a record.
+
+    Raises
+    ------
+    TypeError
+        For other types, such as float, whose unit is not known.
+    ValueError
+        If a str is not a time, the time is NaT, or it does not fit into 64 bits.
+    """
+    whole, has_rest = _split(time, name)
+    milliseconds = whole + (rounds_up and has_rest)
+    if not -(2**63) <= milliseconds < 2**63:
+        raise ValueError(f"{name} {time!r} does not fit into 64 bits")
+    return milliseconds
+
+
+def milliseconds_or_now(time: TimeLike | None, name: str) -> int:
+    """Return a point in time as milliseconds since the epoch; now if it is None."""
+    return clock.time_ns() // 1_000_000 if time is None else to_milliseconds(time, name)
+
+
+def _split(time: TimeLike, name: str) -> tuple[int, bool]:
+    """Return the whole milliseconds, and whether a part of one remains."""
+    if isinstance(time, (int, np.integer)) and not isinstance(time, (bool, np.timedelta64)):
+        return int(time), False
+    if isinstance(time, str):
+        return _split_text(time, name)
+    if isinstance(time, (datetime.datetime, np.datetime64)) and time != time:
+        raise ValueError(f"{name} is not a time: NaT")
+    if isinstance(time, datetime.datetime):
+        return _split_datetime(time)
+    if isinstance(time, np.datetime64):
+        whole = time.astype("datetime64[ms]")
+        return int(whole.astype(np.int64)), bool(whole < time)
+    raise TypeError(
+        f"{name} must be milliseconds, a datetime, a numpy.datetime64 or a text in ISO 8601, "
+        f"not {type(time).__name__}"
+    )
+
+
+def _split_text(text: str, name: str) -> tuple[int, bool]:
+    try:
+        return int(text), False
+    except ValueError:
+        pass
+    try:
+        return _split_datetime(datetime.datetime.fromisoformat(text))
+    except ValueError:
+        raise ValueError(f"{name}: {text!r} is neither milliseconds nor an ISO 8601 time") from None
+
+
+def _split_datetime(time: datetime.datetime) -> tuple[int, bool]:
+    aware = time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
+    whole, rest = divmod((aware - _EPOCH) // _MICROSECOND, 1000)
+    nanoseconds: int = getattr(time, "nanosecond", 0)  # of a pandas.Timestamp
+    return whole, rest > 0 or nanoseconds > 0

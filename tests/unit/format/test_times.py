@@ -1,0 +1,112 @@
+"""Points in time that callers give."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kafkascan as ks
+from kafkascan.format.times import to_milliseconds
+from tests.support.command_line import DATA
+
+MS = 1_713_999_999_123
+UTC = datetime.UTC
+BERLIN = datetime.timezone(datetime.timedelta(hours=2))
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        MS,
+        np.int64(MS),
+        str(MS),
+        "2024-04-24T23:06:39.123Z",
+        "2024-04-24 23:06:39.123",
+        "2024-04-25T01:06:39.123+02:00",
+        datetime.datetime(2024, 4, 24, 23, 6, 39, 123000),
+        datetime.datetime(2024, 4, 24, 23, 6, 39, 123000, UTC),
+        datetime.datetime(2024, 4, 25, 1, 6, 39, 123000, BERLIN),
+        np.datetime64("2024-04-24T23:06:39.123"),
+        np.datetime64("2024-04-24T23:06:39.123000", "ns"),
+        pd.Timestamp("2024-04-24T23:06:39.123"),
+        pd.Timestamp("2024-04-25T01:06:39.123", tz="Europe/Berlin"),
+    ],
+)
+def test_equal_times(time: Any) -> None:
+    assert to_milliseconds(time) == MS
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "2024-04-24T23:06:39.122001",
+        datetime.datetime(2024, 4, 24, 23, 6, 39, 122001),
+        np.datetime64("2024-04-24T23:06:39.122000001"),
+        pd.Timestamp("2024-04-24T23:06:39.122000001"),
+        pd.Timestamp("2024-04-24T23:06:39.122999001"),
+    ],
+)
+def test_parts_of_a_millisecond_round_up(time: Any) -> None:
+    assert to_milliseconds(time) == MS
+    assert to_milliseconds(time, rounds_up=False) == MS - 1
+
+
+def test_times_before_the_epoch() -> None:
+    assert to_milliseconds("1969-12-31T23:59:59.9995") == 0
+    assert to_milliseconds(np.datetime64("1969-12-31T23:59:59.999")) == -1
+    assert to_milliseconds("1969-12-31") == -86_400_000
+    assert to_milliseconds(np.datetime64("2024-04-25")) == 1_714_003_200_000
+
+
+@pytest.mark.parametrize("time", [1.5, True, None, b"2024-04-24", np.timedelta64(1, "s"), []])
+def test_other_types_are_refused(time: Any) -> None:
+    with pytest.raises(TypeError, match="from_time must be milliseconds"):
+        to_milliseconds(time, "from_time")
+
+
+@pytest.mark.parametrize(
+    "time", ["yesterday", "", pd.NaT, np.datetime64("NaT"), 2**63, -(2**63) - 1]
+)
+def test_what_is_not_a_time_is_refused(time: Any) -> None:
+    with pytest.raises(ValueError, match="from_time"):
+        to_milliseconds(time, "from_time")
+
+
+def test_functions_that_take_a_time() -> None:
+    log = DATA / "headers-0" / "00000000000000000000.log"
+    batches = ks.scan_batches(log).batches
+    latest = int(batches["max_timestamp"].max())
+    when = pd.Timestamp(latest, unit="ms", tz="UTC")
+    assert ks.lookup_timestamp(log, when) == ks.lookup_timestamp(log, latest) is not None
+    selected = ks.batches.select_times(batches, when, when + pd.Timedelta("1ms"))
+    assert selected.tolist() == (batches["max_timestamp"] == latest).tolist()
+    before = np.datetime64(latest, "ms") - np.timedelta64(30, "D")
+    for now in (before, str(before)):
+        expected = ks.audit(log, now_ms=latest - 30 * 86_400_000).findings
+        assert ks.audit(log, now_ms=now).findings == expected
+        assert [one.symbol for one in expected].count("FUTURE_TIMESTAMP") >= 1
+
+
+@pytest.mark.parametrize(
+    "timestamp",
+    [
+        "2024-04-24T23:06:39.123",
+        datetime.datetime(2024, 4, 24, 23, 6, 39, 123456),
+        [datetime.datetime(2024, 4, 25, 1, 6, 39, 123456, BERLIN), MS],
+        [pd.Timestamp("2024-04-24T23:06:39.123"), "2024-04-24T23:06:39.123"],
+    ],
+)
+def test_timestamps_of_new_records(timestamp: Any) -> None:
+    log = ks.build_batches(value=[b"a", b"b"], timestamp=timestamp)
+    assert ks.read_records(log)["timestamp"].tolist() == [MS, MS]
+
+
+def test_a_new_record_without_a_timestamp() -> None:
+    log = ks.build_batches(value=[b"a", b"b"], timestamp=["2024-04-24T23:06:39.123", None])
+    assert ks.read_records(log)["timestamp"].tolist() == [MS, -1]
+    with pytest.raises(ValueError, match="timestamp: 'x' is neither"):
+        ks.build_batches(value=[b"a"], timestamp="x")
