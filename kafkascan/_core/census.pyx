@@ -116,12 +116,12 @@ cdef void add_times(producer_amount *amount, const ks_batch_row *row) noexcept n
             amount.last_timestamp = row.max_timestamp
         if amount.first_timestamp < 0 or row.max_timestamp < amount.first_timestamp:
             amount.first_timestamp = row.max_timestamp
-    if not has_base or row.base_timestamp < 0:
+    # LOG_APPEND_TIME gives all records of a batch the same time, which is not its base_timestamp.
+    if not has_base or row.base_timestamp < 0 or row.attributes & KS_TIMESTAMP_TYPE_BIT:
         return
     if amount.first_timestamp < 0 or row.base_timestamp < amount.first_timestamp:
         amount.first_timestamp = row.base_timestamp
-    # LOG_APPEND_TIME gives all records of a batch the same time.
-    if row.attributes & KS_TIMESTAMP_TYPE_BIT or row.records_count < 2:
+    if row.records_count < 2:
         return
     if row.max_timestamp >= row.base_timestamp:
         span = row.max_timestamp - row.base_timestamp

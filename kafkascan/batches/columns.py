@@ -200,6 +200,25 @@ def delete_horizon_ms(batches: BatchTable) -> NDArray[np.int64]:
     return np.where(has_horizon, batches["base_timestamp"], NO_TIMESTAMP)
 
 
+def first_timestamp(batches: BatchTable) -> NDArray[np.int64]:
+    """
+    Timestamp of the first record of each batch, as far as its header contains it.
+
+    With LOG_APPEND_TIME, that is the timestamp of every record. Otherwise records that follow may
+    be earlier, because producers choose their timestamps. Headers of magic 0 and 1, and those with
+    a delete horizon, contain the `max_timestamp` only, which is returned for them.
+
+    Returns
+    -------
+    ndarray of int64, shape (n,)
+        Milliseconds since the epoch; -1 for none.
+    """
+    base = batches["base_timestamp"]
+    is_first = (batches["magic"] == 2) & (timestamp_type(batches) == TimestampType.CREATE_TIME)
+    is_first &= ~_has_v2_bit(batches, DELETE_HORIZON_BIT) & (base != NO_TIMESTAMP)
+    return np.where(is_first, base, batches["max_timestamp"])
+
+
 def as_datetime64(milliseconds: NDArray[np.int64]) -> NDArray[np.datetime64]:
     """
     Convert timestamps from milliseconds to datetime64.

@@ -157,15 +157,19 @@ class BatchScan(TableExports):
         records = f"{summary.records:,}"
         if summary.uncounted_batches:
             records += f" and those of {summary.uncounted_batches:,} compressed messages"
-        times = self.max_timestamps
-        times = times[~np.isnat(times)]
+        first, last = summary.first_timestamp, summary.max_timestamp
+        times = "none" if first is None else " to ".join(map(str, _as_times(first, last)))
         codecs = ", ".join(f"{codec} {count:,}" for codec, count in summary.codecs.items())
         return [
             f"  offsets  {_known(summary.first_offset)} to {summary.last_offset}",
             f"  records  {records}",
-            f"  times    {f'{times.min()} to {times.max()}' if len(times) else 'none'}",
+            f"  times    {times}",
             f"  codecs   {codecs}",
         ]
+
+
+def _as_times(*milliseconds: int | None) -> NDArray[np.datetime64]:
+    return as_datetime64(np.array(milliseconds, np.int64))
 
 
 def _known(value: int | None) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kafkascan.batches.columns import (
     BatchTable,
     compression_type,
+    first_timestamp,
     is_control,
     is_transactional,
     last_offset,
@@ -35,8 +36,12 @@ class BatchSummary:
         Base offset of the first batch and last offset of the last one. None without
         batches; `first_offset` also if the log starts with a compressed message of
         magic 0 or 1, whose header contains its last offset only.
-    min_timestamp, max_timestamp : int or None
-        Range of the batches' `max_timestamp`, in milliseconds since the epoch; None without any.
+    first_timestamp : int or None
+        Earliest timestamp of a batch's first record, in milliseconds since the epoch; see
+        `kafkascan.batches.first_timestamp`. A later record of a batch may be earlier. None if no
+        batch has a timestamp.
+    max_timestamp : int or None
+        Latest `max_timestamp` of the batches; None if no batch has one.
     codecs : Counter of str
         Batches by codec.
     codec_sizes : Counter of str
@@ -51,7 +56,7 @@ class BatchSummary:
     uncounted_batches: int = 0
     first_offset: int | None = None
     last_offset: int | None = None
-    min_timestamp: int | None = None
+    first_timestamp: int | None = None
     max_timestamp: int | None = None
     codecs: Counter[str] = field(default_factory=Counter)
     codec_sizes: Counter[str] = field(default_factory=Counter)
@@ -70,7 +75,7 @@ class BatchSummary:
         self.records += int(counts.sum(dtype=np.int64, where=counts > 0))
         self.uncounted_batches += int(_is_uncounted(batches).sum())
         self.last_offset = int(last_offset(batches[-1:])[0])
-        self._add_timestamps(batches["max_timestamp"])
+        self._add_timestamps(batches)
         self._add_codecs(batches)
         magics, counts = np.unique(batches["magic"], return_counts=True)
         self.magics.update(dict(zip(magics.tolist(), counts.tolist(), strict=True)))
@@ -87,13 +92,15 @@ class BatchSummary:
             self.codecs[name] += int(counts[code])
             self.codec_sizes[name] += int(sizes[code])
 
-    def _add_timestamps(self, timestamps: NDArray[np.int64]) -> None:
-        timestamps = timestamps[timestamps != NO_TIMESTAMP]
-        if not len(timestamps):
+    def _add_timestamps(self, batches: BatchTable) -> None:
+        has_time = batches["max_timestamp"] != NO_TIMESTAMP
+        if not has_time.any():
             return
-        low, high = int(timestamps.min()), int(timestamps.max())
-        self.min_timestamp = low if self.min_timestamp is None else min(low, self.min_timestamp)
-        self.max_timestamp = high if self.max_timestamp is None else max(high, self.max_timestamp)
+        low = int(first_timestamp(batches)[has_time].min())
+        high = int(batches["max_timestamp"].max())
+        known = self.first_timestamp, self.max_timestamp
+        self.first_timestamp = low if known[0] is None else min(low, known[0])
+        self.max_timestamp = high if known[1] is None else max(high, known[1])
 
 
 def summarize(batches: BatchTable) -> BatchSummary:

@@ -26,13 +26,17 @@ from kafkascan.records.record_table import RecordTable
 
 FORMATS = ("table", "json", "jsonl", "csv")
 
+_TABLE_EXTENSIONS = ("", ".txt")
+_FORMATS_BY_EXTENSION = {
+    ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet",
+}  # fmt: skip
+
 # Columns in milliseconds that a table shows as UTC times.
 TIME_COLUMNS = frozenset(
     {
         "timestamp",
         "base_timestamp",
         "max_timestamp",
-        "min_timestamp",
         "delete_horizon_ms",
         "first_timestamp",
         "last_timestamp",
@@ -46,6 +50,23 @@ _QUOTED = ("", "-", '""', '"-"')
 _MAX_CELL = 120
 
 Columns = Mapping[str, Sequence[Any]]
+
+
+def format_by_extension(path: Path | None) -> str:
+    """
+    Return the output format that the extension of a file stands for; ``table`` for stdout.
+
+    Raises
+    ------
+    click.UsageError
+        If the extension stands for none: a table of text in an .xlsx file helps nobody.
+    """
+    if path is None or path.suffix.lower() in _TABLE_EXTENSIONS:
+        return "table"
+    found = _FORMATS_BY_EXTENSION.get(path.suffix.lower())
+    if found is None:
+        raise click.UsageError(f"{path}: {path.suffix!r} does not name a format; give --format")
+    return found
 
 
 class Writer:

@@ -22,7 +22,7 @@ from kafkascan.cli.shared_options import THREADS, Time, with_run, with_segments
 
 INFO_COLUMNS = (
     *SEGMENT_COLUMNS, "size", "batches", "records", "uncounted_batches", "first_offset",
-    "last_offset", "min_timestamp", "max_timestamp", "codecs", "magics", "end", "trailing_bytes",
+    "last_offset", "first_timestamp", "max_timestamp", "codecs", "magics", "end", "trailing_bytes",
 )  # fmt: skip
 VERIFY_COLUMNS = (
     *SEGMENT_COLUMNS, "size", "batches", "bad_checksums", "end", "valid_bytes", "trailing_bytes",
@@ -48,7 +48,8 @@ def info(run: Run, segments: SegmentPaths, threads: int | None) -> None:
 
     Prints a row per file: its size, batches, records, offsets, timestamps, codecs, message
     formats (magics), and how it ends. uncounted_batches counts compressed messages of old
-    formats, whose headers do not contain the number of records.
+    formats, whose headers do not contain the number of records. first_timestamp is the earliest
+    timestamp of a batch's first record; later records of a batch may be earlier.
     """
 
     def summarize(one: SegmentInput, source: ks.Source, report: FindingReport) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import click
 
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.cli.inputs import SegmentPaths
-from kafkascan.cli.output import FORMATS, RowOutput
+from kafkascan.cli.output import FORMATS, RowOutput, format_by_extension
 from kafkascan.cli.run import Run
 from kafkascan.format.times import to_milliseconds
 from kafkascan.logs.log_dir import SegmentKinds
@@ -129,8 +129,8 @@ def with_run(*, parquet: bool = False, to_file: bool = False, rows: str = "rows"
     formats = (*FORMATS, "parquet") if parquet else FORMATS
     options = [
         click.option(
-            "--format", "output_format", type=click.Choice(formats), default="table",
-            show_default=True,
+            "--format", "output_format", type=click.Choice(formats),
+            show_default="the extension of --output, or table" if to_file else "table",
             help=f"Output format of the {rows}. In csv, text that a spreadsheet would evaluate"
             " as a formula gets a leading apostrophe.",
         )
@@ -140,14 +140,18 @@ def with_run(*, parquet: bool = False, to_file: bool = False, rows: str = "rows"
             click.option(
                 "--output", "output_file", type=InputPath(), metavar="FILE",
                 help="Write to FILE instead of stdout (atomically)."
-                + (" Required for parquet." if parquet else ""),
+                + (" Required for parquet." if parquet else "")
+                + " Without --format, its extension selects the format:"
+                f" {', '.join(f'.{one}' for one in formats[1:])}; .txt or none for a table.",
             )
         )  # fmt: skip
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def call(output_format: str, output_file: Path | None = None, **arguments: Any) -> None:
-            target = RowOutput(output_format, output_file)
+        def call(
+            output_format: str | None, output_file: Path | None = None, **arguments: Any
+        ) -> None:
+            target = RowOutput(output_format or format_by_extension(output_file), output_file)
             target.check()
             run = Run(target)
             command(run=run, **arguments)

@@ -151,7 +151,7 @@ def _plots(facts: Facts, producers: dict[str, list[Any]]) -> list[dict[str, Any]
 
 def _tiles(facts: Facts, found: Audit, producers: dict[str, list[Any]]) -> list[dict[str, str]]:
     summaries = [log.summary for log in facts.logs]
-    first = [one.min_timestamp for one in summaries if one.min_timestamp is not None]
+    first = [one.first_timestamp for one in summaries if one.first_timestamp is not None]
     last = [one.max_timestamp for one in summaries if one.max_timestamp is not None]
     uncounted = any(one.uncounted_batches for one in summaries)
     times = f"{_time(min(first))} to {_time(max(last))}" if first else "none"

@@ -84,7 +84,7 @@ def test_formats(verb: str, tmp_path: Path) -> None:
     lines = run(verb, DATA, "--format", "jsonl").stdout.splitlines()
     assert [list(json.loads(line)) for line in lines] == [list(row) for row in expected]
     output = tmp_path / "rows.parquet"
-    done = run(verb, DATA, DATA, "--format", "parquet", "--output", output)
+    done = run(verb, DATA, DATA, "--output", output)
     assert done.returncode == code, done.stderr
     table = pyarrow.parquet.read_table(output)
     assert table.num_rows == 2 * len(expected)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet
@@ -164,6 +165,36 @@ def test_parquet(log: Path, tmp_path: Path) -> None:
     assert nothing.returncode == 0
     assert pyarrow.parquet.read_table(out).num_rows == 0
     assert run("records", log, "--format", "parquet").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("out.parquet", lambda path: pyarrow.parquet.read_table(path).num_rows),
+        ("OUT.PARQUET", lambda path: pyarrow.parquet.read_table(path).num_rows),
+        ("out.json", lambda path: len(json.loads(path.read_text()))),
+        ("out.jsonl", lambda path: len(list(map(json.loads, path.read_text().splitlines())))),
+        ("out.ndjson", lambda path: len(list(map(json.loads, path.read_text().splitlines())))),
+        ("out.csv", lambda path: len(list(csv.DictReader(path.read_text().splitlines())))),
+        ("out.txt", lambda path: len(path.read_text().splitlines()) - 1),
+        ("out", lambda path: len(path.read_text().splitlines()) - 1),
+    ],
+)
+def test_the_extension_selects_the_format(
+    name: str, read: Callable[[Path], int], log: Path, tmp_path: Path
+) -> None:
+    columns = ("--columns", "offset,timestamp")
+    assert run("records", log, *columns, "--output", tmp_path / name).returncode == 0
+    assert read(tmp_path / name) == 100
+
+
+def test_an_unknown_extension_needs_a_format(log: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.xlsx"
+    result = run("records", log, "--output", out)
+    assert (result.returncode, out.exists()) == (2, False)
+    assert "'.xlsx' does not name a format; give --format" in result.stderr
+    assert run("records", log, "--output", out, "--format", "csv").returncode == 0
+    assert out.read_text().startswith("offset,")
 
 
 def test_output_is_atomic(log: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.batches.columns import (
     BatchTable,
+    first_timestamp,
     is_transactional,
     last_offset,
     size_in_bytes,
@@ -102,7 +103,6 @@ def _by_producer(batches: BatchTable) -> dict[str, NDArray[Any]]:
 
     counts = np.maximum(batches["records_count"], 0).astype(np.int64)
     epochs = batches["producer_epoch"]
-    times = batches["max_timestamp"]
     return {
         "producerId": ids[firsts],
         "batches": np.diff(np.append(firsts, len(ids))),
@@ -113,8 +113,8 @@ def _by_producer(batches: BatchTable) -> dict[str, NDArray[Any]]:
         "lastEpoch": reduced(epochs, np.maximum),
         "firstOffset": reduced(batches["base_offset"], np.minimum),
         "lastOffset": reduced(last_offset(batches), np.maximum),
-        "minTimestampMs": reduced(times, np.minimum),
-        "maxTimestampMs": reduced(times, np.maximum),
+        "minTimestampMs": reduced(first_timestamp(batches), np.minimum),
+        "maxTimestampMs": reduced(batches["max_timestamp"], np.maximum),
     }
 
 

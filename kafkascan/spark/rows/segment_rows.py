@@ -138,7 +138,7 @@ def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
         "uncountedBatches": summary.uncounted_batches,
         "firstOffset": summary.first_offset,
         "lastOffset": summary.last_offset,
-        "minTimestampMs": summary.min_timestamp,
+        "minTimestampMs": summary.first_timestamp,
         "maxTimestampMs": summary.max_timestamp,
         "codecs": dict(summary.codecs),
         "magics": dict(summary.magics),

@@ -23,5 +23,44 @@ def test_batches_and_bytes_by_codec() -> None:
     assert summary.magics == {2: 5, 1: 1}
 
 
+def _log_of_times(**options: object) -> bytes:
+    """Batches of two records: 100 to 300, 250 to 200, and one without timestamps."""
+    times = [[100, 300], [250, 200], [-1, -1]]
+    return b"".join(
+        ks.build_batches(timestamp=two, value=[b"", b""], offset=2 * at, **options)  # type: ignore[arg-type]
+        for at, two in enumerate(times)
+    )
+
+
+def test_the_first_timestamp_is_not_the_earliest_maximum() -> None:
+    scan = ks.scan_batches(_log_of_times())
+    assert ks.batches.first_timestamp(scan.batches).tolist() == [100, 250, -1]
+    summary = ks.batches.summarize(scan.batches)
+    assert (summary.first_timestamp, summary.max_timestamp) == (100, 300)
+    assert "1970-01-01T00:00:00.100 to 1970-01-01T00:00:00.300" in repr(scan)
+
+
+def test_headers_that_do_not_contain_the_first_timestamp() -> None:
+    appended = ks.scan_batches(_log_of_times(timestamp_type=1, log_append_time=900))
+    assert ks.batches.summarize(appended.batches).first_timestamp == 900
+    horizon = ks.scan_batches(_log_of_times(delete_horizon_ms=50))
+    assert ks.batches.first_timestamp(horizon.batches).tolist() == [300, 250, -1]
+    for codec, expected in (("none", 100), ("gzip", 250)):
+        legacy = ks.scan_batches(_log_of_times(magic=1, compression_type=codec))
+        assert ks.batches.summarize(legacy.batches).first_timestamp == expected
+
+
+def test_producers_have_the_same_first_timestamp() -> None:
+    ids = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    for options, expected in (({}, 100), ({"timestamp_type": 1, "log_append_time": 900}, 900)):
+        data = ks.build_batches(timestamp=[100, 300], value=[b"", b""], **ids, **options)
+        assert ks.read_producers(data).to_columns()["first_timestamp"] == [expected]
+
+
+def test_no_times() -> None:
+    summary = ks.batches.summarize(ks.scan_batches(ks.build_batches(value=[b""])).batches)
+    assert (summary.first_timestamp, summary.max_timestamp) == (None, None)
+
+
 def test_no_batches() -> None:
     assert ks.batches.summarize(ks.scan_batches(b"").batches) == ks.batches.BatchSummary()
