@@ -123,7 +123,7 @@ if TYPE_CHECKING:
     from kafkascan.recovery.crash_recovery import (
         recover as recover,
     )
-    from kafkascan.recovery.log_salvage import (
+    from kafkascan.recovery.salvaging.log_salvage import (
         salvage as salvage,
     )
     from kafkascan.report.page import (
@@ -224,7 +224,7 @@ else:
             "logs.segment": ["open_segment"],
             "records.record_table": ["RecordTable"],
             "recovery.crash_recovery": ["recover"],
-            "recovery.log_salvage": ["salvage"],
+            "recovery.salvaging.log_salvage": ["salvage"],
             "report.page": ["build_report"],
             "rewrite.conversion": ["convert_records"],
             "rewrite.filtering": ["filter_records"],

@@ -24,8 +24,10 @@ def heaviest_ascending(
     below: Any,
     rank: Any,
     weight: Any,
+    link: Any,
     best: Any,
     chosen: Any,
     before: Any,
+    total: Any,
     keep: Any,
 ) -> None: ...

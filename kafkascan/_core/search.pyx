@@ -179,9 +179,11 @@ def heaviest_ascending(
     const int64_t[::1] below not None,
     const int64_t[::1] rank not None,
     const int64_t[::1] weight not None,
+    const int64_t[::1] link not None,
     int64_t[::1] best not None,
     int64_t[::1] chosen not None,
     int64_t[::1] before not None,
+    int64_t[::1] total not None,
     uint8_t[::1] keep not None,
 ):
     """
@@ -195,21 +197,28 @@ def heaviest_ascending(
         Index of the end of each range among the sorted ends.
     weight : array of int64, shape (n,)
         Not negative; the sum must fit into int64.
+    link : array of int64, shape (n,)
+        Weight that a range adds if the range before it is selected, too; 0 if it does not start
+        after the end of that range.
     best, chosen : writable arrays of int64, shape (n + 1,)
         Buffers for a Fenwick tree over the ranks: the greatest weight of a selection that ends
         there, and its last range.
     before : writable array of int64, shape (n,)
         Buffer for the previous range of each selection.
+    total : writable array of int64, shape (n,)
+        Buffer for the weight of the best selection that ends with each range.
     keep : writable array of bytes, shape (n,)
         Set to 1 where a range is selected, else 0.
     """
     cdef int64_t n = below.shape[0], i, j, weight_here, found
-    if not (n == rank.shape[0] == weight.shape[0] == before.shape[0]
-            == keep.shape[0] == best.shape[0] - 1 == chosen.shape[0] - 1):
+    if not (n == rank.shape[0] == weight.shape[0] == link.shape[0] == before.shape[0]
+            == total.shape[0] == keep.shape[0] == best.shape[0] - 1 == chosen.shape[0] - 1):
         raise ValueError("the arrays differ in length")
     for i in range(n):
         if not (0 <= below[i] <= n and 0 <= rank[i] < n):
             raise ValueError("a rank is out of range")
+        if link[i] > 0 and (i == 0 or rank[i - 1] >= below[i]):
+            raise ValueError("linked ranges do not ascend")
     with nogil:
         for i in range(n + 1):
             best[i] = 0
@@ -221,8 +230,11 @@ def heaviest_ascending(
                 if best[j] > weight_here:
                     weight_here, found = best[j], chosen[j]
                 j -= j & -j
+            if i > 0 and link[i] > 0 and total[i - 1] + link[i] > weight_here:
+                weight_here, found = total[i - 1] + link[i], i - 1
             before[i] = found
             weight_here += weight[i]
+            total[i] = weight_here
             j = rank[i] + 1
             while j <= n:
                 if weight_here > best[j]:

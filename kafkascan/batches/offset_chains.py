@@ -2,17 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import search as _core
 from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
+from kafkascan.batches.walks import read_bytes
+from kafkascan.format.errors import CorruptBatchError
+from kafkascan.format.layout import BATCH_HEADER, BATCH_HEADER_SIZE
+from kafkascan.io.sources import Source
 
-_UNIT = 1 << 10
+# Evidence that decides between selections with the same number of batches: a batch of the valid
+# prefix, offsets that agree with the record counts of several batches, and a batch that follows
+# the previous one in bytes and in offsets.
+_IN_PREFIX = 1 << 10
+_SUPPORTED = 1 << 9
+_FEWEST_IN_SUPPORT = 4
+_MOST_IN_SUPPORT = 1 << 7
+_LINKED = 1 << 7
+_OFFSET_BITS = 63
+_SEGMENT_OFFSETS = 1 << 31
+_HIGHEST_OFFSET = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class DamagedRange:
+    """
+    Bytes that contain no batch of the log.
+
+    Attributes
+    ----------
+    start, stop : int
+        Positions of the first byte and of the byte after the last.
+    error : CorruptBatchError
+        What is wrong at the start.
+    is_framed : bool
+        Whether the range is one damaged batch whose length is correct: a batch or the end of the
+        log follows it.
+    """
+
+    start: int
+    stop: int
+    error: CorruptBatchError
+    is_framed: bool = False
 
 
 def heaviest_ascending(
-    first: NDArray[np.int64], last: NDArray[np.int64], weight: NDArray[np.int64]
+    first: NDArray[np.int64],
+    last: NDArray[np.int64],
+    weight: NDArray[np.int64],
+    link: NDArray[np.int64] | None = None,
 ) -> NDArray[np.bool_]:
     """
     Select ascending, disjoint ranges of offsets with the greatest total weight.
@@ -23,6 +64,8 @@ def heaviest_ascending(
         Offsets of each range. A selected range starts after the end of the previous one.
     weight : array of int64, shape (n,)
         Positive.
+    link : array of int64, shape (n,), optional
+        Weight that a range adds if the range before it is selected, too.
 
     Returns
     -------
@@ -39,8 +82,10 @@ def heaviest_ascending(
         np.searchsorted(ends, first, side="left").astype(np.int64),
         np.searchsorted(ends, last, side="left").astype(np.int64),
         np.ascontiguousarray(weight, np.int64),
+        np.zeros(count, np.int64) if link is None else np.ascontiguousarray(link, np.int64),
         np.empty(count + 1, np.int64),
         np.empty(count + 1, np.int64),
+        np.empty(count, np.int64),
         np.empty(count, np.int64),
         keep,
     )
@@ -55,17 +100,21 @@ def are_ascending(batches: BatchTable) -> bool:
     return bool((last >= first).all() and (first[1:] > last[:-1]).all())
 
 
-def select_ascending(batches: BatchTable, log_end: int) -> NDArray[np.bool_]:
+def select_ascending(
+    batches: BatchTable, is_joined: NDArray[np.bool_], announced: int | None = None
+) -> NDArray[np.bool_]:
     """
     Select batches whose offsets ascend, from batches that all have valid checksums.
 
     Parameters
     ----------
     batches : array of BATCH_DTYPE, shape (n,)
-        Sorted by position. Batches that follow each other without a gap form a chain.
-    log_end : int
-        Position of the end of the log, or -1 if it is not known. A chain that ends there belongs
-        to the log; batches nested in a value end before it.
+        Sorted by position.
+    is_joined : array of bool, shape (n,)
+        Whether a batch follows the previous one, or the start of the log, without bytes whose
+        extent is unknown. Joined batches form a chain.
+    announced : int, optional
+        The offset after the damaged batch that follows the first chain, as its header has it.
 
     Returns
     -------
@@ -73,53 +122,204 @@ def select_ascending(batches: BatchTable, log_end: int) -> NDArray[np.bool_]:
 
     Notes
     -----
-    The selection keeps as many batches as possible. Batches weigh more if their offsets agree
-    with the record counts of the batches around them.
+    The chain at the start of the log is what Kafka's recovery keeps, so chains after it do not
+    displace its batches, except for copies, and for batches at its end that have wrong offsets.
+    Besides, the selection keeps as many batches as possible. Of selections of the same size, the
+    one is preferred whose offsets agree with the record counts of the batches around them.
     """
-    keep = np.ones(len(batches), np.bool_)
     if are_ascending(batches):
-        return keep
-    weight = _support(batches)
-    keep = _heaviest(batches, weight)
-    stops = batches["position"] + size_in_bytes(batches)
-    starts = np.append(0, np.flatnonzero(batches["position"][1:] != stops[:-1]) + 1)
-    if int(stops[-1]) == log_end:
-        tail = int(starts[-1])
-        at_end = _heaviest(batches[tail:], weight[tail:])
-        if 2 * int(weight[tail:][keep[tail:]].sum()) < int(weight[tail:][at_end].sum()):
-            # Most of the chain at the log's end was dropped in favour of batches before it.
-            weight[tail:][at_end] += weight.sum()
-            keep = _heaviest(batches, weight)
-    # A chain does not belong to the log if most of its batches contradict it.
-    sizes = np.diff(np.append(starts, len(batches)))
-    is_own = 2 * np.add.reduceat(keep.astype(np.int64), starts) >= sizes
-    return keep & np.repeat(is_own, sizes)
-
-
-def _heaviest(batches: BatchTable, weight: NDArray[np.int64]) -> NDArray[np.bool_]:
-    first, last = batches["base_offset"], last_offset(batches)
-    keep = last >= first
-    keep[keep] = heaviest_ascending(first[keep], last[keep], weight[keep])
+        return np.ones(len(batches), np.bool_)
+    links, heads = _links(batches), np.flatnonzero(~is_joined)
+    stop = (int(heads[0]) if len(heads) else len(batches)) if is_joined[0] else 0
+    evidence = np.append(_support_of_prefix(batches[:stop]), _support(batches[stop:]))
+    weight = evidence + int(evidence.sum() + links.sum()) + 1  # the number of batches comes first
+    if stop:
+        keep = _heaviest(batches[:stop], weight[:stop], links[:stop])
+        if stop == len(batches):
+            return keep
+        pinned = np.flatnonzero(keep)
+        pinned = pinned[: len(pinned) - _contested_end(batches, pinned, stop)]
+        if announced is not None and announced > last_offset(batches)[pinned].max(initial=-1):
+            weight[heads[batches["base_offset"][heads] == announced]] += int(weight.sum())
+    else:
+        pinned = np.empty(0, np.intp)
+    has_copy = are_copies(batches.take(pinned), batches[stop:])
+    keep = _select_beside(batches, pinned[~has_copy], weight, links)
+    if not are_copies(batches.take(pinned), batches[keep]).all():
+        keep = _select_beside(batches, pinned, weight, links)
     return keep
 
 
+def _select_beside(
+    batches: BatchTable,
+    pinned: NDArray[np.intp],
+    weight: NDArray[np.int64],
+    links: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Select batches whose offsets ascend, among those that pinned ones do not contradict."""
+    is_possible = ~_contradict(batches, pinned)
+    keep = _heaviest(batches, weight, links, is_possible)
+    is_foreign = ~_are_of_own_runs(batches, keep, links)
+    if not is_foreign.any():
+        return keep
+    return _heaviest(batches, weight, links, is_possible & ~is_foreign)
+
+
+def _contradict(batches: BatchTable, pinned: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Return which batches have offsets that are out of order beside those of pinned rows."""
+    first, last = batches["base_offset"], last_offset(batches)
+    is_pinned = np.zeros(len(batches), np.bool_)
+    is_pinned[pinned] = True
+    highest = np.maximum.accumulate(np.where(is_pinned, last, -1))
+    lowest = np.where(is_pinned, first, np.iinfo(np.int64).max)
+    lowest = np.minimum.accumulate(lowest[::-1])[::-1]
+    contradict: NDArray[np.bool_] = ~is_pinned & ((first <= highest) | (last >= lowest))
+    return contradict
+
+
+def _prefix_count(batches: BatchTable) -> int:
+    """Return the number of batches before the first one whose offset does not ascend."""
+    first, last = batches["base_offset"], last_offset(batches)
+    is_bad = last < first
+    is_bad[1:] |= first[1:] <= last[:-1]
+    return int(is_bad.argmax()) if is_bad.any() else len(batches)
+
+
+def _contested_end(batches: BatchTable, head: NDArray[np.intp], stop: int) -> int:
+    """
+    Return how many batches at the end of the first chain have offsets that may be wrong.
+
+    Later batches contradict them, and they follow a gap in the offsets. They may be wrong if the
+    gap is greater than a segment can have, if the later batches were written after them, or if
+    one flipped bit explains the offset of the last.
+    """
+    first, last, written = batches["base_offset"], last_offset(batches), batches["max_timestamp"]
+    gaps = np.flatnonzero(first[head[1:]] != last[head[:-1]] + 1)
+    start = int(gaps[-1]) + 1 if len(gaps) else 0
+    low, end = (int(last[head[start - 1]]) + 1 if start else 0), int(last[head[-1]])
+    rivals = stop + np.flatnonzero((first[stop:] >= low) & (first[stop:] <= end))
+    if not len(rivals) or (start == 0 and len(head) > 1):
+        return 0
+    known = low if start else int(first[rivals].min())
+    if int(first[head[start]]) - known >= _SEGMENT_OFFSETS:
+        return len(head) - start
+    mine, theirs = written[head[start:]], written[rivals]
+    if start and 0 <= mine.min() and mine.max() < theirs.min():
+        return len(head) - start
+    if start < len(head) - 1 or len(gaps) > 1 or mine.min() > theirs.max():
+        return 0
+    offset, size = int(first[head[-1]]), end - int(first[head[-1]])
+    return int(_fits_after_a_flip(offset, low, int(first[rivals].min()) - size, is_exact=start > 0))
+
+
+def _fits_after_a_flip(offset: int, low: int, high: int, *, is_exact: bool) -> bool:
+    """Return whether one flipped bit makes an offset `low`, or places it in ``[low, high)``."""
+    if is_exact:
+        return low < high and (offset ^ low).bit_count() == 1
+    return any(low <= offset ^ 1 << bit < high for bit in range(_OFFSET_BITS))
+
+
+def are_copies(batches: BatchTable, others: BatchTable) -> NDArray[np.bool_]:
+    """Return which batches have the base offset, length and checksum of one of the others."""
+    is_candidate = np.isin(batches["crc"], others["crc"])
+    names = ["base_offset", "batch_length", "crc"]
+    known = set(others[names].tolist())
+    rows = np.flatnonzero(is_candidate)
+    is_candidate[rows] = [one in known for one in batches[names][rows].tolist()]
+    return is_candidate
+
+
+def _are_of_own_runs(
+    batches: BatchTable, keep: NDArray[np.bool_], links: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """
+    Return which batches are in runs of linked batches that mostly agree with the selection.
+
+    A copy of a selected batch does not contradict it. A run that is larger than all other selected
+    batches is no smaller evidence than these.
+    """
+    is_copy = ~keep
+    is_copy[is_copy] = are_copies(batches[~keep], batches[keep])
+    starts = np.flatnonzero(links == 0)
+    sizes = np.diff(np.append(starts, len(batches)))
+    kept = np.add.reduceat(keep.astype(np.int64), starts)
+    copies = np.add.reduceat(is_copy.astype(np.int64), starts)
+    is_large = sizes > kept.sum() - kept
+    is_large |= kept == 0
+    is_own: NDArray[np.bool_] = np.repeat(is_large | (2 * kept >= sizes - copies), sizes)
+    return is_own
+
+
+def _heaviest(
+    batches: BatchTable,
+    weight: NDArray[np.int64],
+    links: NDArray[np.int64],
+    is_possible: NDArray[np.bool_] | None = None,
+) -> NDArray[np.bool_]:
+    first, last = batches["base_offset"], last_offset(batches)
+    keep = last >= first
+    if is_possible is not None:
+        keep &= is_possible
+    links = np.where(np.append(False, keep[:-1]), links, 0)
+    keep[keep] = heaviest_ascending(first[keep], last[keep], weight[keep], links[keep])
+    return keep
+
+
+def _links(batches: BatchTable) -> NDArray[np.int64]:
+    """Return the weight of each batch that continues the previous one in bytes and offsets."""
+    links = np.zeros(len(batches), np.int64)
+    stops, ends = batches["position"] + size_in_bytes(batches), last_offset(batches)
+    is_next = (batches["position"][1:] == stops[:-1]) & (
+        batches["base_offset"][1:] == ends[:-1] + 1
+    )
+    links[1:][is_next & (ends[:-1] >= batches["base_offset"][:-1])] = _LINKED
+    return links
+
+
 def _support(batches: BatchTable) -> NDArray[np.int64]:
-    """Return weights: greater where offsets agree with the record counts around them."""
-    counts = batches["last_offset_delta"].astype(np.int64) + 1
-    origin = batches["base_offset"] - (np.cumsum(counts) - counts)
+    """Return more weight for batches whose offsets agree with the record counts around them."""
+    origin = _origins(batches)
     _, origin_of, seen = np.unique(origin, return_inverse=True, return_counts=True)
-    weight: NDArray[np.int64] = _UNIT + np.minimum(seen, _UNIT // 2 - 1)[origin_of]
+    seen = seen[origin_of]
+    support: NDArray[np.int64] = np.minimum(seen, _MOST_IN_SUPPORT)
     is_near = np.zeros(len(batches), np.bool_)
     for distance in (1, 2):
         agrees = origin[distance:] == origin[:-distance]
         is_near[distance:] |= agrees
         is_near[:-distance] |= agrees
-    weight[is_near] += _UNIT // 2
-    return weight
+    support[is_near & (seen >= _FEWEST_IN_SUPPORT)] += _SUPPORTED
+    return support
+
+
+def _support_of_prefix(batches: BatchTable) -> NDArray[np.int64]:
+    """
+    Return more weight for the valid prefix of a chain, and for batches that agree with it.
+
+    The prefix has less weight where one flipped bit explains a gap in its offsets.
+    """
+    count = _prefix_count(batches)
+    origin = _origins(batches)
+    values, seen = np.unique(origin[:count], return_counts=True)
+    frequent = values[seen >= _FEWEST_IN_SUPPORT]
+    support = np.where(np.isin(origin, frequent), np.int64(_SUPPORTED), np.int64(0))
+    changed = batches["base_offset"][1:count] ^ (last_offset(batches)[: max(0, count - 1)] + 1)
+    is_flipped = (changed != 0) & (changed & (changed - 1) == 0)
+    support[:count] += np.where(np.append(False, is_flipped)[:count], 0, _IN_PREFIX)
+    return support
+
+
+def _origins(batches: BatchTable) -> NDArray[np.int64]:
+    """Return the first offset of the log that follows from each base offset and record counts."""
+    counts = batches["last_offset_delta"].astype(np.int64) + 1
+    origins: NDArray[np.int64] = batches["base_offset"] - (np.cumsum(counts) - counts)
+    return origins
 
 
 def select_in_order(
-    batches: BatchTable, is_valid: NDArray[np.bool_], log_end: int
+    batches: BatchTable,
+    is_valid: NDArray[np.bool_],
+    is_joined: NDArray[np.bool_],
+    announced: int | None = None,
 ) -> NDArray[np.bool_]:
     """
     Select batches whose offsets ascend; batches with wrong checksums have no weight.
@@ -129,7 +329,7 @@ def select_in_order(
     batches : array of BATCH_DTYPE, shape (n,)
     is_valid : array of bool, shape (n,)
         Which batches have a valid checksum.
-    log_end : int
+    is_joined, announced
         As in `select_ascending`.
 
     Returns
@@ -140,7 +340,10 @@ def select_in_order(
     """
     keep = is_valid.copy()
     valid = np.flatnonzero(is_valid)
-    keep[valid[~select_ascending(batches.take(valid), log_end)]] = False
+    # A valid batch is joined if all batches since the last valid one are.
+    breaks = np.cumsum(~is_joined)[valid]
+    is_joined = np.diff(breaks, prepend=0) == 0
+    keep[valid[~select_ascending(batches.take(valid), is_joined, announced)]] = False
     damaged = np.flatnonzero(~is_valid)
     keep[damaged[_fit_between(batches, keep, damaged)]] = True
     return keep
@@ -158,3 +361,41 @@ def _fit_between(
     is_between = (ends[following] < first[rows]) & (last[rows] < starts[following])
     result: NDArray[np.bool_] = is_between & (first[rows] <= last[rows])
     return result
+
+
+# ---- chains -----------------------------------------------------------------------------------
+
+
+def are_joined(start: int, batches: BatchTable, damaged: list[DamagedRange]) -> NDArray[np.bool_]:
+    """Return which batches follow the previous one without bytes whose extent is unknown."""
+    framed_sizes = np.zeros(len(batches) + 1, np.int64)
+    framed = [one for one in damaged if one.is_framed]
+    rows = np.searchsorted(batches["position"], [one.start for one in framed])
+    np.add.at(framed_sizes, rows, [one.stop - one.start for one in framed])
+    stops = batches["position"] + size_in_bytes(batches)
+    joined: NDArray[np.bool_] = batches["position"] == (
+        np.append(start, stops[:-1]) + framed_sizes[:-1]
+    )
+    joined[:1] &= framed_sizes[0] == 0
+    return joined
+
+
+def announced_offset(
+    source: Source, batches: BatchTable, damaged: list[DamagedRange]
+) -> int | None:
+    """Return the offset after the first damaged batch of unknown extent, as its header has it."""
+    one = next((one for one in damaged if not one.is_framed), None)
+    if one is None or one.error.symbol not in ("BAD_LENGTH", "TORN_TAIL"):
+        return None  # its length shows where batches within it end
+    header = read_bytes(source, one.start, BATCH_HEADER_SIZE)
+    if len(header) < BATCH_HEADER_SIZE:
+        return None
+    fields = np.frombuffer(header, BATCH_HEADER)[0]
+    before = batches[: int(np.searchsorted(batches["position"], one.start))]
+    after = int(last_offset(before)[-1]) if len(before) else -1
+    is_next = after < fields["base_offset"] <= _HIGHEST_OFFSET - _SEGMENT_OFFSETS
+    return (
+        int(fields["base_offset"]) + max(0, int(fields["last_offset_delta"])) + 1
+        if is_next
+        else None
+    )

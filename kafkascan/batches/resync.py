@@ -20,11 +20,17 @@ from kafkascan.batches.columns import (
     next_offset,
     size_in_bytes,
 )
-from kafkascan.batches.offset_chains import are_ascending, select_in_order
+from kafkascan.batches.offset_chains import (
+    DamagedRange,
+    announced_offset,
+    are_ascending,
+    are_joined,
+    select_in_order,
+)
 from kafkascan.batches.parallel_walk import collect_in_parts
 from kafkascan.batches.screening import OFFSETS, screen
 from kafkascan.batches.verify import verify_crcs, verify_rows
-from kafkascan.batches.walks import read_bytes
+from kafkascan.batches.walks import is_all_zero, read_bytes
 from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError, record_error
 from kafkascan.format.layout import HEADER_SIZE_UP_TO_MAGIC, ScanEnd
 from kafkascan.io.sources import Source
@@ -34,6 +40,8 @@ _FIRST_REACH = 1 << 16
 _VERIFIED_AT_ONCE = 1 << 27
 # Damaged batches in a row whose lengths are trusted if a valid batch follows.
 _DAMAGED_IN_A_ROW = 8
+# No batch ends within so many zeros twice.
+_ZEROS = 16
 
 
 @dataclass(frozen=True)
@@ -61,24 +69,6 @@ class Gap:
 
     def __str__(self) -> str:
         return f"{self.error}; {self.size} bytes are skipped"
-
-
-@dataclass(frozen=True)
-class DamagedRange:
-    """
-    Bytes that contain no batch of the log.
-
-    Attributes
-    ----------
-    start, stop : int
-        Positions of the first byte and of the byte after the last.
-    error : CorruptBatchError
-        What is wrong at the start.
-    """
-
-    start: int
-    stop: int
-    error: CorruptBatchError
 
 
 @dataclass(frozen=True)
@@ -151,10 +141,13 @@ def scan_with_resync(
     batches = walk.tables[0] if len(walk.tables) == 1 else join_tables(walk.tables)
     walk.tables.clear()  # kept until the end, they would cost fresh pages in the next scan
     damaged = walk.damaged
-    if (damaged or verify) and not are_ascending(batches):
-        log_end = walk.position if walk.end in (ScanEnd.CLEAN, ScanEnd.ZERO_TAIL) else -1
-        is_valid = np.ones(len(batches), np.bool_) if verify else verify_rows(source, batches)
-        keep = select_in_order(batches, is_valid, log_end)
+    is_within = (batches["base_offset"] >= lowest) & (last_offset(batches) <= highest)
+    if (walk.has_damage() or verify) and not (is_within.all() and are_ascending(batches)):
+        is_valid = is_within if verify else is_within & verify_rows(source, batches)
+        is_joined = are_joined(start, batches, damaged)
+        keep = is_within & select_in_order(
+            batches, is_valid, is_joined, announced_offset(source, batches, damaged)
+        )
         damaged += [_out_of_order(source, batches, row) for row in np.flatnonzero(~keep).tolist()]
         damaged.sort(key=lambda one: one.start)
         batches = batches[keep]
@@ -230,6 +223,9 @@ class _ResyncWalk:
             self._last_damage = self.position
         elif run.position >= self._stop:
             self.end = ScanEnd.CLEAN
+
+    def has_damage(self) -> bool:
+        return self._last_damage >= 0
 
     def _reach(self) -> int:
         """Return the number of bytes for which headers are trusted."""
@@ -316,13 +312,15 @@ class _ResyncWalk:
             if found is not None:
                 self._skip_to(found, self._checksum_error(one[0]))
                 return
-            self._skip_rows(one)
+            self._skip_rows(one, is_framed=True)
         if self.position >= self._stop:
             self.end = ScanEnd.CLEAN
 
     def _free_offsets(self, damaged: BatchTable, highest: int) -> list[tuple[int, int]]:
         """Return, for each damaged batch, the offsets that other batches within it may have."""
         lowest = max(self._lowest, self._last_offset() + 1)
+        if lowest > highest:  # one of the neighbours is wrong
+            return [(self._lowest, self._highest - 1)] * len(damaged)
         first, last = damaged["base_offset"], last_offset(damaged)
         are_plausible = (
             lowest <= first[0]
@@ -338,16 +336,24 @@ class _ResyncWalk:
         """
         Return the position of a valid batch that the damaged batch at `position` covers.
 
-        At the end of the log, all higher offsets are possible. There, the covered batches must
-        start at the next offset, or fill the length.
+        At the end of the log, all offsets are possible, because the last one may be wrong. There,
+        the covered batches must start at the next offset, reach the end or beyond, or be followed
+        by zeros only, unless the claimed end itself is within zeros.
         """
-        found = self.search.find(self.position + 1, stop, lowest, highest)
-        while found is not None and highest == self._highest:
+        if highest < self._highest:
+            return self.search.find(self.position + 1, stop, lowest, highest)
+        is_in_zeros = not any(read_bytes(self._source, max(0, stop - _ZEROS), 2 * _ZEROS))
+        found = self.search.find(self.position + 1, stop, self._lowest, highest)
+        while found is not None:
             chain, offset = self.search.follow(found, stop)
-            if chain == stop or offset == lowest:
+            if chain >= stop or offset == lowest or self._is_zero_after(chain) or is_in_zeros:
                 break
-            found = self.search.find(max(chain, found + 1), stop, lowest, highest)
+            found = self.search.find(max(chain, found + 1), stop, self._lowest, highest)
         return found
+
+    def _is_zero_after(self, position: int) -> bool:
+        header = read_bytes(self._source, position, HEADER_SIZE_UP_TO_MAGIC)
+        return not any(header) and is_all_zero(self._source, position)
 
     def _find_any(self) -> int | None:
         """Return the position of the next valid batch; do not search twice if there is none."""
@@ -363,7 +369,7 @@ class _ResyncWalk:
         if found is not None:
             self._skip_to(found, self._checksum_error(table[0]))
         else:
-            self._skip_rows(table)
+            self._skip_rows(table, is_framed=False)
             self._set_end(run)
 
     def _skip_bytes(self, run: _Run) -> None:
@@ -374,17 +380,17 @@ class _ResyncWalk:
         else:
             self._skip_to(found, run.error or torn_error(self._source, self.position))
 
-    def _skip_rows(self, table: BatchTable) -> None:
+    def _skip_rows(self, table: BatchTable, *, is_framed: bool) -> None:
         if not self._verify:
             self.tables.append(table)
             self.position = _stop_of(table)
             return
         for row in range(len(table)):
             one = table[row : row + 1]
-            self._skip_to(_stop_of(one), self._checksum_error(one[0]))
+            self._skip_to(_stop_of(one), self._checksum_error(one[0]), is_framed=is_framed)
 
-    def _skip_to(self, stop: int, error: CorruptBatchError) -> None:
-        self.damaged.append(DamagedRange(self.position, stop, error))
+    def _skip_to(self, stop: int, error: CorruptBatchError, *, is_framed: bool = False) -> None:
+        self.damaged.append(DamagedRange(self.position, stop, error, is_framed))
         self.position = stop
 
     def _set_end(self, run: _Run) -> None:

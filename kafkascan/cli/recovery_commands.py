@@ -261,8 +261,8 @@ def salvage(
 ) -> None:
     """Copy the intact batches of damaged logs to new logs.
 
-    Prints a row per range that is lost or repaired. Without DESTINATION nothing is written.
-    Exit code 1: there are lost ranges.
+    Prints a row per range that is lost, repaired or a copy. Without DESTINATION nothing is
+    written. Exit code 1: there are lost, doubtful or copied ranges, or uncertain repairs.
 
     PATH is a data directory, a partition directory, a tar archive of directories, or a segment
     file. In directories and archives, only the segments that a broker would load are read.
@@ -294,7 +294,19 @@ def _losses(one: ks.recovery.PartitionSalvage) -> FindingReport:
             if piece.is_doubtful:
                 report.add(
                     f"{path}: position {piece.position}: kept {piece.batches} batches that may"
-                    " be the content of a damaged record [DOUBTFUL]"
+                    " be old data or the content of a damaged record, or may have wrong offsets"
+                    " [DOUBTFUL]"
+                )
+        for copy in segment.duplicates:
+            report.add(
+                f"{path}: position {copy.position}: a copy of the kept batch with offsets"
+                f" {copy.first_offset} to {copy.last_offset} is left out [DUPLICATE]"
+            )
+        for repair in segment.repairs:
+            if not repair.is_certain:
+                report.add(
+                    f"{path}: position {repair.position}: {repair.field} {repair.new} instead of"
+                    f" {repair.old} is not certain [UNCERTAIN]"
                 )
     if one.error is not None:
         report.add_unreadable(str(one.path), one.error)

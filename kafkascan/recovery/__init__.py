@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     from kafkascan.recovery.crash_recovery import (
         recover as recover,
     )
-    from kafkascan.recovery.header_repair import (
-        FieldRepair as FieldRepair,
-    )
     from kafkascan.recovery.loading.load_findings import (
         LoadFinding as LoadFinding,
     )
@@ -23,17 +20,23 @@ if TYPE_CHECKING:
         Action as Action,
         Change as Change,
     )
-    from kafkascan.recovery.log_salvage import (
-        salvage as salvage,
-    )
     from kafkascan.recovery.recovery_results import (
         PartitionRecovery as PartitionRecovery,
         PartitionSalvage as PartitionSalvage,
         Recovery as Recovery,
         Salvage as Salvage,
     )
-    from kafkascan.recovery.segment_salvage import (
+    from kafkascan.recovery.salvaging.header_repair import (
+        FieldRepair as FieldRepair,
+    )
+    from kafkascan.recovery.salvaging.kept_ranges import (
         KeptRange as KeptRange,
+    )
+    from kafkascan.recovery.salvaging.log_salvage import (
+        salvage as salvage,
+    )
+    from kafkascan.recovery.salvaging.segment_salvage import (
+        DuplicateRange as DuplicateRange,
         LostRange as LostRange,
         SegmentSalvage as SegmentSalvage,
     )
@@ -42,10 +45,8 @@ else:
         __name__,
         names={
             "crash_recovery": ["recover"],
-            "header_repair": ["FieldRepair"],
             "loading.load_findings": ["LoadFinding"],
             "loading.loaded_segment": ["SegmentReport"],
-            "log_salvage": ["salvage"],
             "loading.planned_files": ["Action", "Change"],
             "recovery_results": [
                 "PartitionRecovery",
@@ -53,6 +54,9 @@ else:
                 "Recovery",
                 "Salvage",
             ],
-            "segment_salvage": ["LostRange", "KeptRange", "SegmentSalvage"],
+            "salvaging.header_repair": ["FieldRepair"],
+            "salvaging.kept_ranges": ["KeptRange"],
+            "salvaging.log_salvage": ["salvage"],
+            "salvaging.segment_salvage": ["DuplicateRange", "LostRange", "SegmentSalvage"],
         },
     )

@@ -14,7 +14,7 @@ from kafkascan.format.texts import json_text
 from kafkascan.recovery.loading.load_findings import LoadFinding
 from kafkascan.recovery.loading.loaded_segment import SegmentReport
 from kafkascan.recovery.loading.planned_files import Change
-from kafkascan.recovery.segment_salvage import SegmentSalvage
+from kafkascan.recovery.salvaging.segment_salvage import SegmentSalvage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -202,27 +202,36 @@ class Salvage:
         return sum(one.lost_bytes for one in self.partitions)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield lost ranges and repairs as rows with the same columns (`SALVAGE_COLUMNS`)."""
+        """Yield lost ranges, copies and repairs as rows with the same columns.
+
+        The columns are `SALVAGE_COLUMNS`.
+        """
         for partition in self.partitions:
             log = {"topic": partition.topic, "partition": partition.partition}
             for segment in partition.segments:
                 here = log | {"segment": segment.name}
                 for loss in segment.losses:
                     yield _ROW | here | {"what": "lost"} | asdict(loss)
+                for copy in segment.duplicates:
+                    yield _ROW | here | {
+                        "what": "duplicate", "symbol": "DUPLICATE", "reason": _COPY_REASON,
+                    } | asdict(copy)  # fmt: skip
                 for one in segment.repairs:
                     reason = f"{one.field} was {one.old}, is {one.new}"
+                    if not one.is_certain:
+                        reason += ", which the neighbouring batches do not determine"
                     yield _ROW | here | {
                         "what": "repaired", "symbol": one.field.upper(), "reason": reason,
                         "first_offset": one.base_offset, "position": one.position,
                     }  # fmt: skip
 
     def to_columns(self) -> dict[str, list[Any]]:
-        """Return lost ranges and repairs as a dictionary of columns."""
+        """Return lost ranges, copies and repairs as a dictionary of columns."""
         rows = list(self.rows())
         return {name: [row[name] for row in rows] for name in SALVAGE_COLUMNS}
 
     def to_arrow(self) -> pa.Table:
-        """Return lost ranges and repairs as an Arrow table."""
+        """Return lost ranges, copies and repairs as an Arrow table."""
         return arrow.table_of(self.to_columns(), texts=_TEXTS)
 
     def to_dict(self) -> dict[str, Any]:
@@ -260,6 +269,7 @@ SALVAGE_COLUMNS = (
 )  # fmt: skip
 """Columns of `Salvage.rows`."""
 
+_COPY_REASON = "the batch is a copy of one that is kept"
 _TEXTS = ("topic", "segment", "what", "symbol", "reason")
 _ROW: dict[str, Any] = dict.fromkeys(SALVAGE_COLUMNS)
 
@@ -287,4 +297,4 @@ def _segment_dict(segment: SegmentSalvage) -> dict[str, Any]:
     }
 
 
-_LISTS = ("pieces", "losses", "repairs")
+_LISTS = ("pieces", "losses", "duplicates", "repairs")

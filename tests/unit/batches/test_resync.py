@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -243,3 +244,57 @@ def test_many_lengths_that_reach_to_the_end() -> None:
         with ks.Source(data) as source:
             scan = scan_with_resync(source, 0, source.size, verify=verify)
             assert scan.batches["base_offset"].tolist() == list(range(1, offset, 2))
+
+
+# ---- old data ----------------------------------------------------------------------------------
+
+
+def test_old_batches_after_the_end_do_not_displace_the_log() -> None:
+    """Garbage, then batches of lower offsets, as in a preallocated file that was used before."""
+    log = Rig().batches(12).log
+    assert kept(log + b"\1" * 8 + log[:165]) == list(range(12))
+    rig = Rig().batches(1000)
+    copy = bytes(rig.parts[5])
+    assert kept(rig.log + bytes(512) + copy + bytes(4096)) == list(range(1000))
+    assert kept(rig.log + bytes(512) + rig.log[: 70 * 68]) == list(range(1000))
+
+
+def test_compacted_old_batches_do_not_displace_the_log() -> None:
+    """Batches from before a compaction have offsets in the gaps of the log."""
+    log = b"".join(batch_v2(b"payload", base_offset=row) for row in (0, 7, 20, 33))
+    old = b"".join(batch_v2(b"payload", base_offset=row) for row in range(33))
+    assert kept(log + b"\1" * 8 + old) == [0, 7, 20, 33]
+
+
+def test_zeros_up_to_the_last_base_offset() -> None:
+    rig = Rig().batches(11)
+    log = bytearray(rig.log)
+    last = rig.position_of(10)
+    log[last - 20 : last + 8] = bytes(28)
+    assert kept(bytes(log)) in (list(range(9)), list(range(10)))
+    found = scan_with_resync(ks.Source(bytes(log)), 0, len(log), verify=True)
+    assert found.batches["base_offset"].tolist() == list(range(9))
+
+
+def test_a_length_that_ends_in_the_zero_tail() -> None:
+    """The offsets within it have gaps, and batches fill it up to the zeros."""
+    rig = Rig()
+    for row in range(41):
+        rig.batch(base_offset=3 * row)
+    (length,) = struct.unpack_from(">i", rig.parts[35], 8)
+    rig.set(35, "batch_length", length ^ 512)
+    log = rig.log + bytes(4096)
+    scan = ks.scan_batches(log, on_corrupt="resync")
+    assert scan.batches["base_offset"].tolist() == [3 * row for row in without(41, 35)]
+    assert [gap.position for gap in scan.gaps] == [rig.position_of(35)]
+    assert ks.verify_crcs(log, scan.batches).all()
+
+
+def test_one_wrong_offset_is_outweighed() -> None:
+    """A flipped bit raises an offset before, or just before, bytes that are lost."""
+    for row in (2, 5):
+        rig = Rig().batches(30).set(row, "base_offset", row | 1 << 20)
+        log = bytearray(rig.log)
+        start = rig.position_of(6)
+        log[start : start + 100] = b"\xff" * 100
+        assert kept(bytes(log)) == without(30, row, 6, 7)

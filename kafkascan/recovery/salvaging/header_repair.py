@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
-from kafkascan.batches.offset_chains import are_ascending, heaviest_ascending
-from kafkascan.batches.resync import DamagedRange, ResyncScan, torn_error
+from kafkascan.batches.offset_chains import DamagedRange, are_copies, heaviest_ascending
+from kafkascan.batches.resync import ResyncScan, torn_error
 from kafkascan.batches.verify import crc_of_bytes
 from kafkascan.batches.walks import read_bytes, row_of_header
 from kafkascan.format.errors import record_error
 from kafkascan.format.layout import (
+    BATCH_DTYPE,
     BATCH_HEADER,
     BATCH_HEADER_SIZE,
     CRC_POSITIONS,
@@ -29,15 +30,19 @@ from kafkascan.format.layout import (
     DELETE_HORIZON_BIT,
     LOG_OVERHEAD,
     MAGIC_POSITION,
+    NO_PARTITION_LEADER_EPOCH,
     ScanEnd,
 )
 from kafkascan.io.sources import Source
+from kafkascan.recovery.salvaging.offset_repair import OffsetRepair
 
 # Maximum number of adjacent damaged ranges that are tried as one batch.
 _MOST_JOINED = 8
-_MOST_OFFSETS = 1 << 31
 _FRAMED_SYMBOLS = ("CHECKSUM_MISMATCH",)
+_OUT_OF_ORDER = "OFFSETS_NOT_ASCENDING"
 _ATTRIBUTES_END = 2 * DELETE_HORIZON_BIT  # above all attributes that Kafka sets
+# Two batches that contradict each other do not show which of them is damaged.
+_FEWEST_CONTRADICTING = 2
 _UNCOVERED = ("base_offset", "batch_length", "partition_leader_epoch", "magic")
 _BEFORE_CRC = np.dtype([(name, BATCH_HEADER[name]) for name in _UNCOVERED])
 
@@ -56,8 +61,9 @@ class FieldRepair:
     field : str
     old, new : int
     is_certain : bool
-        False for a leader epoch between two different ones, and for an offset at the end of a
-        log, where the batch is assumed to follow without a gap.
+        False if the neighbouring batches do not determine the value: a leader epoch between two
+        different ones, an offset at the end of the log, where the batch is assumed to follow
+        without a gap, and an offset whose stored value a lost batch may have had.
     """
 
     position: int
@@ -66,6 +72,10 @@ class FieldRepair:
     old: int
     new: int
     is_certain: bool = True
+
+
+def _no_batches() -> BatchTable:
+    return np.empty(0, BATCH_DTYPE)
 
 
 @dataclass(frozen=True)
@@ -81,11 +91,17 @@ class RepairedLog:
         Sorted by position.
     repairs : list of FieldRepair
         Sorted by position.
+    copies : ndarray of BATCH_DTYPE
+        Copies of batches of the log, at other positions.
+    dropped : ndarray of BATCH_DTYPE
+        Other batches with valid checksums whose offsets contradict the log; they are damaged, too.
     """
 
     batches: BatchTable
     damaged: list[DamagedRange]
     repairs: list[FieldRepair]
+    copies: BatchTable = field(default_factory=_no_batches)
+    dropped: BatchTable = field(default_factory=_no_batches)
 
     def patches(self) -> dict[int, bytes]:
         """Return the new first bytes of repaired batches, by position."""
@@ -102,7 +118,7 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
     ----------
     source : Source
     scan : ResyncScan
-        Scan of the whole source, with verified checksums.
+        Scan of the whole source, with verified checksums and these bounds of the offsets.
     lowest, highest : int
         Range of the offsets that the segment may contain, inclusive.
 
@@ -112,40 +128,48 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
         Leader epochs are not repaired yet (`repair_epochs`): they help to recognize batches that
         do not belong to the log.
     """
-    batches, damaged = _within_bounds(source, scan, lowest, highest)
+    batches, damaged = scan.batches, _damaged_ranges(source, scan)
     framed = [part for one in damaged for part in _split_by_lengths(source, one)]
     matched = [_match_checksums(source, group) for group in _adjacent(framed)]
-    found = [row for rows, _ in matched for row in rows]
-    damaged = [one for _, unmatched in matched for one in unmatched]
-    if not found:
-        return RepairedLog(batches, damaged, [])
-    placed, misplaced = _place(source, batches, damaged, join_tables(found), lowest, highest)
-    repairs = [repair for row in placed for repair in _field_repairs(source, row)]
-    rows = join_tables([batches, placed])
+    unmatched = [one for _, rest in matched for one in rest]
+    rows = [row for found, _ in matched for row in found]
+    if not rows:
+        return RepairedLog(batches, unmatched, [])
+    is_in_order = {one.start for one in damaged if one.error.symbol == _OUT_OF_ORDER}
+    found = join_tables(rows)
+    is_dropped = np.isin(found["position"], list(is_in_order))
+    batches, dropped = _insert_fitting(batches, found, is_dropped, lowest, highest)
+    is_copy = are_copies(dropped, batches)
+    placement = OffsetRepair(batches, dropped[~is_copy], unmatched, lowest, highest).place()
+    batches = _sorted(join_tables([batches, placement.batches]))
+    changed = np.isin(batches["position"], found["position"])
+    repairs = [
+        replace(repair, is_certain=repair.field != "base_offset" or placement.is_certain(row))
+        for row in batches[changed]
+        for repair in _field_repairs(source, row)
+    ]
+    misplaced = [_misplaced(source, row) for row in placement.dropped]
     return RepairedLog(
-        batches=rows[np.argsort(rows["position"], kind="stable")],
-        damaged=sorted([*damaged, *misplaced], key=lambda one: one.start),
+        batches=batches,
+        damaged=sorted([*unmatched, *misplaced], key=lambda one: one.start),
         repairs=sorted(repairs, key=lambda one: one.position),
+        copies=dropped[is_copy],
+        dropped=placement.dropped,
     )
 
 
-def _within_bounds(
-    source: Source, scan: ResyncScan, lowest: int, highest: int
-) -> tuple[BatchTable, list[DamagedRange]]:
-    """Return the batches whose offsets the segment may contain, and all other bytes as damage."""
-    batches = scan.batches
-    is_within = (batches["base_offset"] >= lowest) & (last_offset(batches) <= highest)
+def _damaged_ranges(source: Source, scan: ResyncScan) -> list[DamagedRange]:
+    """Return all bytes of a scan that are no batches and no zero tail."""
     damaged = [DamagedRange(gap.position, gap.position + gap.size, gap.error) for gap in scan.gaps]
-    damaged += [_misplaced(source, row) for row in batches[~is_within]]
     if scan.end in (ScanEnd.TORN_TAIL, ScanEnd.CORRUPT):
         error = scan.error or torn_error(source, scan.position)
         damaged.append(DamagedRange(scan.position, source.size, error))
-    return batches[is_within], sorted(damaged, key=lambda one: one.start)
+    return sorted(damaged, key=lambda one: one.start)
 
 
 def _misplaced(source: Source, row: np.void) -> DamagedRange:
     start = int(row["position"])
-    error = record_error("OFFSETS_NOT_ASCENDING", source.path, row)
+    error = record_error(_OUT_OF_ORDER, source.path, row)
     return DamagedRange(start, start + LOG_OVERHEAD + int(row["batch_length"]), error)
 
 
@@ -217,70 +241,39 @@ def _matching_batch(source: Source, start: int, stop: int) -> BatchTable | None:
     return None
 
 
-# ---- base offsets: the neighbours limit the range ---------------------------------------------
+# ---- rows ------------------------------------------------------------------------------------
 
 
-def _place(
-    source: Source,
+def _insert_fitting(
     batches: BatchTable,
-    damaged: list[DamagedRange],
     found: BatchTable,
+    is_dropped: NDArray[np.bool_],
     lowest: int,
     highest: int,
-) -> tuple[BatchTable, list[DamagedRange]]:
+) -> tuple[BatchTable, BatchTable]:
     """
-    Give batches with valid checksums offsets between those of the intact batches around them.
+    Add batches with a repaired length or magic byte whose offsets are between their neighbours'.
 
     Returns
     -------
     BatchTable
-        The batches that have offsets in the log.
-    list of DamagedRange
-        The other batches.
+        The batches of the log, sorted.
+    BatchTable
+        The other found batches.
     """
     following = np.searchsorted(batches["position"], found["position"])
-    ends = last_offset(batches)
-    placed, misplaced = [], []
-    for row in np.unique(following).tolist():
-        group = found[following == row]
-        low = int(ends[row - 1]) + 1 if row > 0 else lowest
-        high = int(batches["base_offset"][row]) - 1 if row < len(ends) else highest
-        first, last = group["position"][0], group["position"][-1]
-        is_complete = not any(first < one.start < last for one in damaged)
-        fitted = _with_offsets(group, low, high, is_complete=is_complete)
-        if fitted is None:
-            fitted = group[_fitting(group, low, high)]
-        is_dropped = ~np.isin(group["position"], fitted["position"])
-        misplaced += [_misplaced(source, one) for one in group[is_dropped]]
-        placed.append(fitted)
-    return join_tables(placed), misplaced
+    low = np.concatenate([[lowest], last_offset(batches) + 1])[following]
+    high = np.append(batches["base_offset"] - 1, highest)[following]
+    first, last = found["base_offset"], last_offset(found)
+    fits = ~is_dropped & (low <= first) & (first <= last) & (last <= high)
+    rows = np.flatnonzero(fits)
+    fits[rows] = heaviest_ascending(first[rows], last[rows], np.ones(len(rows), np.int64))
+    return _sorted(join_tables([batches, found[fits]])), found[~fits]
 
 
-def _with_offsets(
-    group: BatchTable, low: int, high: int, *, is_complete: bool
-) -> BatchTable | None:
-    """
-    Return batches with offsets that fill a range; None if they do not fill it.
-
-    At the end of a log the range is open; there, the batches follow the previous one without a gap.
-    """
-    if are_ascending(group) and group["base_offset"][0] >= low and last_offset(group)[-1] <= high:
-        return group
-    counts = group["last_offset_delta"].astype(np.int64) + 1
-    is_counted = (group["magic"] == 2) | (group["records_count"] >= 0)
-    fills = int(counts.sum()) == high - low + 1 or high - low > _MOST_OFFSETS // 2
-    if not (is_complete and is_counted.all() and (counts > 0).all() and fills):
-        return None
-    placed = group.copy()
-    placed["base_offset"] = low + np.cumsum(counts) - counts
-    return placed
-
-
-def _fitting(group: BatchTable, low: int, high: int) -> NDArray[np.intp]:
-    first, last = group["base_offset"], last_offset(group)
-    fits = np.flatnonzero((first >= low) & (last <= high) & (first <= last))
-    ones = np.ones(len(fits), np.int64)
-    return fits[heaviest_ascending(first[fits], last[fits], ones)]
+def _sorted(batches: BatchTable) -> BatchTable:
+    result: BatchTable = batches[np.argsort(batches["position"], kind="stable")]
+    return result
 
 
 def _field_repairs(source: Source, row: np.void) -> Iterator[FieldRepair]:
@@ -307,52 +300,100 @@ def _uncovered_bytes(row: np.void) -> bytes:
 # ---- leader epochs: they never decrease -------------------------------------------------------
 
 
-def repair_epochs(log: RepairedLog, known_epochs: Collection[int] = ()) -> RepairedLog:
+def repair_epochs(
+    log: RepairedLog,
+    known_epochs: Collection[int] = (),
+    is_doubtful: NDArray[np.bool_] | None = None,
+) -> RepairedLog:
     """
     Reconstruct damaged leader epochs, which never decrease in a log.
+
+    An epoch is damaged if at least two batches contradict it, or if one does and the checkpoint
+    lacks it, or if the checkpoint lacks it although it has lower and higher ones.
 
     Parameters
     ----------
     log : RepairedLog
     known_epochs : collection of int
         Leader epochs from ``leader-epoch-checkpoint``.
+    is_doubtful : array of bool, optional
+        Batches that may not belong to the log: they are neither evidence nor repaired.
 
     Returns
     -------
     RepairedLog
     """
-    rows = np.flatnonzero(log.batches["magic"] == 2)
+    is_checked = log.batches["magic"] == 2
+    if is_doubtful is not None:
+        is_checked &= ~is_doubtful
+    rows = np.flatnonzero(is_checked)
     epochs = log.batches["partition_leader_epoch"][rows].astype(np.int64)
     if len(rows) < 2:
         return log
-    is_trusted = _trusted(epochs, known_epochs)
+    known = np.unique(np.array(list(known_epochs), np.int64))
+    is_trusted = _trusted(epochs, known)
+    is_damaged = ~is_trusted & _are_contradicted(epochs, is_trusted, known)
     trusted = np.flatnonzero(is_trusted)
-    if len(trusted) in (0, len(epochs)):
+    if not is_damaged.any() or not len(trusted):
         return log
     batches, repairs = log.batches.copy(), log.repairs.copy()
-    for row in np.flatnonzero(~is_trusted).tolist():
+    uncertain = {one.position for one in log.repairs if not one.is_certain}
+    for row in np.flatnonzero(is_damaged).tolist():
         following = int(np.searchsorted(trusted, row))
         neighbours = (following - 1, following)
         around = {int(epochs[trusted[i]]) for i in neighbours if 0 <= i < len(trusted)}
         around |= {one for one in known_epochs if min(around) < one < max(around)}
-        is_certain = len(around) == 1 and 0 < following < len(trusted)
         batch, old = batches[rows[row]], int(epochs[row])
-        new = min(around, key=lambda epoch: ((old ^ epoch) & 0xFFFFFFFF).bit_count())
+        new = min(around, key=lambda epoch: _bits_between(old, epoch))
+        is_alone = not (is_damaged[row - 1 : row].any() or is_damaged[row + 1 : row + 2].any())
+        if _bits_between(old, new) > 1 and not (is_alone and following < len(trusted)):
+            continue  # several batches in a row rather are of another log
         position, base_offset = int(batch["position"]), int(batch["base_offset"])
-        field = "partition_leader_epoch"
-        repairs.append(FieldRepair(position, base_offset, field, old, new, is_certain))
-        batches[field][rows[row]] = new
+        is_certain = len(around) == 1 and 0 < following < len(trusted) and position not in uncertain
+        name = "partition_leader_epoch"
+        repairs.append(FieldRepair(position, base_offset, name, old, new, is_certain))
+        batches[name][rows[row]] = new
     return replace(log, batches=batches, repairs=sorted(repairs, key=lambda one: one.position))
 
 
-def _trusted(epochs: NDArray[np.int64], known_epochs: Collection[int]) -> NDArray[np.bool_]:
+def _bits_between(one: int, other: int) -> int:
+    """Return the number of bits in which two epochs differ."""
+    return ((one ^ other) & 0xFFFFFFFF).bit_count()
+
+
+def _trusted(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Select epochs that do not decrease, preferring frequent epochs and known ones."""
     values, value_of, counts = np.unique(epochs, return_inverse=True, return_counts=True)
-    is_known = np.isin(values, list(known_epochs))
+    is_known = np.isin(values, known)
     weight = (2 + (counts > 1) + 4 * is_known)[value_of]
-    keep = np.ones(len(epochs), np.bool_)
-    if (np.diff(epochs) < 0).any():
-        keep = heaviest_ascending(2 * epochs + 1, 2 * epochs, weight)
-    if is_known.any():  # an unknown epoch of a single batch is not trusted
-        keep &= (is_known | (counts > 1))[value_of]
+    keep = epochs >= NO_PARTITION_LEADER_EPOCH
+    if (np.diff(epochs[keep]) < 0).any():
+        here = epochs[keep]
+        keep[keep] = heaviest_ascending(2 * here + 1, 2 * here, weight[keep])
+    if len(known):
+        keep &= ~_are_missing(epochs, known) | (counts > 1)[value_of]
     return keep
+
+
+def _are_missing(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which epochs a checkpoint lacks, although it has lower and higher ones."""
+    is_within = (epochs > known[0]) & (epochs < known[-1])
+    missing: NDArray[np.bool_] = is_within & ~np.isin(epochs, known)
+    return missing
+
+
+def _are_contradicted(
+    epochs: NDArray[np.int64], is_trusted: NDArray[np.bool_], known: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which epochs are impossible, or contradict at least two trusted ones."""
+    trusted = epochs[is_trusted]
+    before: NDArray[np.int64] = np.cumsum(is_trusted) - is_trusted
+    higher_before = before - np.minimum(before, np.searchsorted(trusted, epochs, "right"))
+    lower_after = np.maximum(0, np.searchsorted(trusted, epochs, "left") - before)
+    contradicting = higher_before + lower_after
+    if len(known):
+        contradicting += (contradicting > 0) & ~np.isin(epochs, known)
+        contradicting[_are_missing(epochs, known)] = _FEWEST_CONTRADICTING
+    contradicting[epochs < NO_PARTITION_LEADER_EPOCH] = _FEWEST_CONTRADICTING
+    are_contradicted: NDArray[np.bool_] = contradicting >= _FEWEST_CONTRADICTING
+    return are_contradicted

@@ -29,10 +29,10 @@ from kafkascan.logs.log_dir import is_log_dir
 from kafkascan.logs.log_walk import Log, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.recovery.crash_recovery import recover
-from kafkascan.recovery.header_repair import RepairedLog
 from kafkascan.recovery.recovery_results import PartitionSalvage, Salvage
-from kafkascan.recovery.segment_salvage import (
-    Doubtful,
+from kafkascan.recovery.salvaging.header_repair import RepairedLog
+from kafkascan.recovery.salvaging.kept_ranges import Doubtful
+from kafkascan.recovery.salvaging.segment_salvage import (
     SegmentSalvage,
     not_copied,
     salvage_segment,

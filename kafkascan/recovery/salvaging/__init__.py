@@ -1,0 +1,1 @@
+"""Salvage of damaged logs: which batches are kept, which headers are repaired."""

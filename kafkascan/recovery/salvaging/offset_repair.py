@@ -1,0 +1,224 @@
+"""Reconstruct damaged base offsets, which no checksum covers.
+
+A batch with a valid checksum may have offsets that contradict the log because its base offset is
+damaged, or because it is intact and was moved or copied here. Only the first is repaired. The
+repair needs neighbours that leave exactly the offsets for it, and a stored value that no batch of
+the log can have.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
+from kafkascan.batches.offset_chains import DamagedRange
+
+# Batches at the end of a log whose offsets show whether the log has gaps.
+_AT_END = 8
+
+
+@dataclass(frozen=True)
+class Placement:
+    """
+    Batches with repaired base offsets, and those that were not repaired.
+
+    Attributes
+    ----------
+    batches : ndarray of BATCH_DTYPE
+        With their new base offsets.
+    dropped : ndarray of BATCH_DTYPE
+    certain : frozenset of int
+        Positions of the batches whose new base offset is certain.
+    """
+
+    batches: BatchTable
+    dropped: BatchTable
+    certain: frozenset[int]
+
+    def is_certain(self, row: np.void) -> bool:
+        """Return whether the base offset of a batch is its stored one, or certain."""
+        position = int(row["position"])
+        return position in self.certain or position not in self.batches["position"]
+
+
+class OffsetRepair:
+    """
+    Repair of base offsets in one segment.
+
+    Parameters
+    ----------
+    batches : ndarray of BATCH_DTYPE
+        The batches of the log, sorted, with ascending offsets.
+    dropped : ndarray of BATCH_DTYPE
+        Other batches with valid checksums, sorted; none is a copy of a batch of the log.
+    damaged : list of DamagedRange
+        Bytes that are in neither.
+    lowest, highest : int
+        Range of the offsets that the segment may contain, inclusive.
+    """
+
+    def __init__(
+        self,
+        batches: BatchTable,
+        dropped: BatchTable,
+        damaged: list[DamagedRange],
+        lowest: int,
+        highest: int,
+    ) -> None:
+        self._batches, self._dropped = batches, dropped
+        self._lowest, self._highest = lowest, highest
+        self._first, self._last = batches["base_offset"], last_offset(batches)
+        self._starts = batches["position"]
+        self._stops = self._starts + size_in_bytes(batches)
+        # Rows before which bytes are damaged: offsets in such gaps may be those of lost batches.
+        rows = np.searchsorted(self._starts, [one.start for one in damaged])
+        self._is_damaged_before = np.zeros(len(batches) + 1, np.bool_)
+        self._is_damaged_before[rows] = True
+
+    def place(self) -> Placement:
+        """Return the batches that have offsets in the log, and the others."""
+        placed, certain, kept = [], set[int](), np.zeros(len(self._dropped), np.bool_)
+        for rows in self._groups():
+            group = self._dropped[rows]
+            fitted = self._fitted(group)
+            if fitted is None:
+                continue
+            placed.append(fitted)
+            kept[rows] = True
+            is_certain = [
+                self._is_certain(*pair) for pair in zip(group, fitted["base_offset"], strict=True)
+            ]
+            if all(is_certain):
+                certain.update(group["position"].tolist())
+        batches = join_tables(placed) if placed else self._dropped[:0]
+        return Placement(batches, self._dropped[~kept], frozenset(certain))
+
+    def _groups(self) -> Iterator[slice]:
+        """Yield consecutive batches that fill the bytes between two batches of the log."""
+        following = np.searchsorted(self._starts, self._dropped["position"])
+        bounds = [*np.flatnonzero(np.diff(following, prepend=-1)).tolist(), len(following)]
+        sizes = size_in_bytes(self._dropped)
+        for start, stop in itertools.pairwise(bounds):
+            row = int(following[start])
+            begin = int(self._stops[row - 1]) if row else 0
+            is_filled = (
+                int(self._dropped["position"][start]) == begin
+                and not (self._is_damaged_before[row])
+            )
+            if row < len(self._starts):
+                is_filled &= int(sizes[start:stop].sum()) == int(self._starts[row]) - begin
+            if is_filled:
+                yield slice(start, stop)
+
+    def _fitted(self, group: BatchTable) -> BatchTable | None:
+        """Return a group with the only offsets that it can have; None if there are none."""
+        row = int(np.searchsorted(self._starts, group["position"][0]))
+        low = int(self._last[row - 1]) + 1 if row else self._lowest
+        counts = group["last_offset_delta"].astype(np.int64) + 1
+        if not ((group["magic"] == 2) | (group["records_count"] >= 0)).all() or counts.min() < 1:
+            return None
+        offsets = low + np.cumsum(counts) - counts
+        is_last = row == len(self._first)
+        end = self._highest + 1 if is_last else int(self._first[row])
+        is_possible = int(counts.sum()) == end - low or (is_last and self._is_end(group, low))
+        is_moved = [self._may_be_intact(*pair) for pair in zip(group, offsets, strict=True)]
+        is_taken = self._is_claimed(group, low, int(offsets[-1] + counts[-1]))
+        if not is_possible or any(is_moved) or is_taken or self._has_wrong_times(group, row):
+            return None
+        fitted = group.copy()
+        fitted["base_offset"] = offsets
+        return fitted
+
+    def _is_end(self, group: BatchTable, low: int) -> bool:
+        """
+        Return whether a group is one batch at the end of the log, with one flipped bit.
+
+        There, the last batches have to follow each other without gaps.
+        """
+        first = int(group["base_offset"][0])
+        is_flipped = (first ^ low).bit_count() == 1
+        is_dense = bool((self._first[1:][-_AT_END:] == self._last[:-1][-_AT_END:] + 1).all())
+        contradicting = len(self._last) - int(np.searchsorted(self._last, first))
+        return (
+            len(group) == 1
+            and is_flipped
+            and is_dense
+            and len(self._first) > 2
+            and contradicting >= 2
+        )
+
+    def _may_be_intact(self, batch: np.void, offset: int) -> bool:
+        """
+        Return whether a batch may be intact, and its neighbours are wrong or it was moved here.
+
+        Its offsets are possible if damaged bytes are where it would have to be, or if the only
+        batch that contradicts it may be the damaged one.
+        """
+        first, last = _offsets(batch)
+        if first == offset:
+            return False
+        if first < self._lowest or last > self._highest or last < first:
+            return False
+        row = int(np.searchsorted(self._starts, batch["position"]))
+        low = int(np.searchsorted(self._last, first))
+        high = int(np.searchsorted(self._first, last, "right"))
+        contradicting = [*range(low, row), *range(row, high)]
+        if not contradicting:
+            return True
+        if len(contradicting) == 1 and not (
+            self._are_sure(row) and self._has_no_room(contradicting[0], first, last, row)
+        ):
+            return True
+        is_free = low == high
+        is_twin = not is_free and self._first[low] == first and self._last[low] == last
+        if is_twin and (first ^ offset).bit_count() > 1:
+            return True  # the other one may be the damaged one, and both moved
+        return is_free and (bool(self._is_damaged_before[low]) or len(self._dropped) > 1)
+
+    def _has_no_room(self, rival: int, first: int, last: int, row: int) -> bool:
+        """Return whether a batch that contradicts these offsets could not have had others."""
+        size = int(self._last[rival]) - int(self._first[rival]) + 1
+        if rival < row:
+            low = int(self._last[rival - 1]) + 1 if rival else self._lowest
+            return first - low < size
+        high = int(self._first[rival + 1]) if rival + 1 < len(self._first) else self._highest
+        return high - last <= size
+
+    def _is_claimed(self, group: BatchTable, low: int, high: int) -> bool:
+        """Return whether a batch elsewhere, which has no place, has offsets in ``[low, high)``."""
+        first, last = self._dropped["base_offset"], last_offset(self._dropped)
+        is_other = ~np.isin(self._dropped["position"], group["position"])
+        return bool((is_other & (first < high) & (last >= low)).any())
+
+    def _is_certain(self, batch: np.void, offset: int) -> bool:
+        """Return whether the neighbours are sure, and one flipped bit explains the offset."""
+        stored = int(batch["base_offset"])
+        row = int(np.searchsorted(self._starts, batch["position"]))
+        return stored == offset or ((stored ^ offset).bit_count() == 1 and self._are_sure(row))
+
+    def _are_sure(self, row: int) -> bool:
+        """
+        Return whether the two batches before `row` follow each other without a gap, and the two
+        from it on: one with a wrong offset would not.
+        """
+        if row + 1 >= len(self._first) or self._first[row + 1] != self._last[row] + 1:
+            return False
+        if row >= 2:
+            return bool(self._first[row - 1] == self._last[row - 2] + 1)
+        return row == 0 or bool(self._first[0] == self._lowest)
+
+    def _has_wrong_times(self, group: BatchTable, row: int) -> bool:
+        """Return whether a group at the end of the log was written before the batches before it."""
+        if row < len(self._first):
+            return False
+        before = self._batches["max_timestamp"][row - 1 : row]
+        return bool(len(before)) and int(group["max_timestamp"].min()) < int(before[0])
+
+
+def _offsets(batch: np.void) -> tuple[int, int]:
+    first = int(batch["base_offset"])
+    return first, first + int(batch["last_offset_delta"])

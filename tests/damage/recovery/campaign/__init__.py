@@ -1,0 +1,1 @@
+"""Salvage of many damaged logs, judged by an oracle that knows what was intact."""

@@ -1,0 +1,47 @@
+"""Some hundred logs of the salvage campaign; the module is a program that runs many more."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+import kafkascan as ks
+from kafkascan.recovery.salvaging.header_repair import FieldRepair
+from tests.damage.recovery.campaign.damage_kinds import KINDS
+from tests.damage.recovery.campaign.known_logs import TrackedBytes
+from tests.damage.recovery.campaign.oracle import Oracle
+from tests.damage.recovery.campaign.runs import Campaign, damaged_log
+
+
+@pytest.mark.parametrize("start", [1, 1001, 2001, 3001])
+def test_salvage_of_damaged_logs(start: int, tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path)
+    for number in range(start, start + 120):
+        campaign.run(number)
+    assert campaign.violations == []
+    assert campaign.verdicts["batches kept as they were"] > 500
+
+
+def test_all_kinds_of_damage_occur() -> None:
+    seen = {kind for number in range(300) for kind in damaged_log(number)[2]}
+    assert seen == set(KINDS)
+
+
+def test_the_oracle_notices_a_lost_batch_and_a_changed_one() -> None:
+    log, _, _ = damaged_log(3)
+    oracle = Oracle(log, TrackedBytes.of(log))
+    kept = oracle.rows_of_scan(ks.scan_batches(oracle.data).batches)
+    assert list(oracle.losses(kept)) == []
+    assert any("VIOLATION lost" in one for one in oracle.losses(kept[:-1]))
+    assert any("VIOLATION prefix" in one for one in oracle.losses(kept[1:]))
+    stranger = dataclasses.replace(kept[1], row=None, first=kept[1].first + 10**6)
+    oracle.damaged.origin[:] = -1
+    assert any("VIOLATION stranger" in one for one in oracle.strangers([stranger], []))
+    repair = FieldRepair(kept[0].position, 0, "base_offset", 1, 2)
+    oracle = Oracle(log, TrackedBytes.of(log))
+    assert any("VIOLATION changed" in one for one in oracle.changes([repair]))
+    damaged = TrackedBytes.of(log)
+    damaged.put(0, b"\x01")
+    assert any("VIOLATION certain" in one for one in Oracle(log, damaged).changes([repair]))

@@ -1,0 +1,136 @@
+"""Salvage of one segment: intact batches stay as they are, guesses are marked."""
+
+from __future__ import annotations
+
+import pytest
+
+import kafkascan as ks
+from kafkascan.recovery.salvaging.header_repair import RepairedLog
+from kafkascan.recovery.salvaging.segment_salvage import salvage_segment
+from tests.support.segments import Rig, batch_v2
+
+
+def salvaged(
+    log: bytes, base_offset: int = 0, **options: object
+) -> tuple[ks.recovery.SegmentSalvage, RepairedLog]:
+    return salvage_segment(ks.Source(log), "0.log", base_offset, **options)  # type: ignore[arg-type]
+
+
+def offsets(found: RepairedLog) -> list[int]:
+    kept: list[int] = found.batches["base_offset"].tolist()
+    return kept
+
+
+def dense(count: int, first: int = 1000) -> Rig:
+    rig = Rig()
+    for row in range(count):
+        rig.batch(bytes([row]) * 20, base_offset=first + row)
+    return rig
+
+
+def test_a_wrong_offset_does_not_change_its_intact_neighbour() -> None:
+    """Batch 1017 has offset 1019: nothing after 1018 shows which of the two is wrong."""
+    rig = dense(19).set(17, "base_offset", 1019)
+    segment, found = salvaged(rig.log, 1000)
+    assert segment.repairs == []
+    assert offsets(found) == [*range(1000, 1017), 1018]
+    assert [one.is_doubtful for one in segment.pieces] == [False, True]
+    assert [one.position for one in segment.losses] == [rig.position_of(17)]
+
+
+def test_a_wrong_offset_between_sure_neighbours_is_repaired() -> None:
+    rig = dense(30).set(17, "base_offset", 1019)
+    segment, found = salvaged(rig.log, 1000)
+    assert offsets(found) == list(range(1000, 1030))
+    (repair,) = segment.repairs
+    assert (repair.position, repair.old, repair.new) == (rig.position_of(17), 1019, 1017)
+    assert repair.is_certain
+    assert not any(one.is_doubtful for one in segment.pieces)
+
+
+def test_a_repair_at_the_end_is_not_certain() -> None:
+    rig = dense(20).set(19, "base_offset", 1019 ^ 16)
+    segment, found = salvaged(rig.log, 1000)
+    assert offsets(found) == list(range(1000, 1020))
+    assert [(one.new, one.is_certain) for one in segment.repairs] == [(1019, False)]
+
+
+def test_a_repair_in_a_log_with_gaps_is_not_certain() -> None:
+    """The neighbours may be wrong: an offset that fits into a gap contradicts nothing."""
+    rig = Rig()
+    for offset in (0, 1, 2, 5, 6, 7, 11, 12, 15, 16):
+        rig.batch(base_offset=offset)
+    segment, found = salvaged(rig.set(4, "base_offset", 6 ^ 512).log)
+    assert offsets(found) == [0, 1, 2, 5, 6, 7, 11, 12, 15, 16]
+    assert [one.is_certain for one in segment.repairs] == [False]
+
+
+@pytest.mark.parametrize("between", [b"", bytes(512), b"\1" * 8])
+def test_a_copy_is_a_duplicate(between: bytes) -> None:
+    rig = dense(30)
+    copy = bytes(rig.parts[5])
+    segment, found = salvaged(rig.log + between + copy + bytes(4096), 1000)
+    assert offsets(found) == list(range(1000, 1030))
+    (one,) = segment.duplicates
+    assert (one.position, one.size) == (len(rig.log) + len(between), len(copy))
+    assert (one.first_offset, one.last_offset) == (1005, 1005)
+    assert segment.repairs == []
+    assert all(loss.position != one.position for loss in segment.losses)
+
+
+def test_a_copy_in_the_place_of_another_batch() -> None:
+    rig = dense(30)
+    rig.parts[12] = rig.parts[5].copy()
+    segment, found = salvaged(rig.log, 1000)
+    assert offsets(found) == [*range(1000, 1012), *range(1013, 1030)]
+    assert [one.position for one in segment.duplicates] == [rig.position_of(12)]
+    assert segment.repairs == []
+
+
+def test_swapped_batches_keep_their_offsets() -> None:
+    rig = dense(30)
+    rig.parts[8], rig.parts[20] = rig.parts[20], rig.parts[8]
+    segment, found = salvaged(rig.log, 1000)
+    assert segment.repairs == []
+    assert offsets(found) == [1000 + row for row in range(30) if row not in (8, 20)]
+
+
+def test_batches_of_another_log_in_a_tail_are_doubtful() -> None:
+    """Their offsets continue the log after a gap, and nothing else shows where they belong."""
+    other = b"".join(batch_v2(b"other", base_offset=1100 + row) for row in range(5))
+    for tail in (b"", bytes(4096)):
+        segment, _ = salvaged(dense(30).log + bytes(512) + other + tail, 1000)
+        assert [one.is_doubtful for one in segment.pieces] == [False, True]
+        segment, found = salvaged(dense(30).log + bytes(512) + other, 1000, doubtful="drop")
+        assert offsets(found) == list(range(1000, 1030))
+
+
+def test_sequences_confirm_batches_after_lost_bytes() -> None:
+    rig = Rig()
+    for row in range(30):
+        rig.batch(b"v" * 40, base_offset=row, producer_id=7, producer_epoch=0, base_sequence=row)
+    log = bytearray(rig.log)
+    log[rig.position_of(10) + 30 : rig.position_of(13) + 30] = bytes(
+        rig.position_of(13) - rig.position_of(10)
+    )
+    segment, found = salvaged(bytes(log))
+    assert offsets(found) == [*range(10), *range(14, 30)]
+    assert not any(one.is_doubtful for one in segment.pieces)
+
+
+def test_an_epoch_that_one_batch_contradicts_stays() -> None:
+    rig = Rig()
+    for row, epoch in enumerate([4, 4, 4, 5, 4]):
+        rig.batch(base_offset=row, partition_leader_epoch=epoch)
+    segment, _ = salvaged(rig.log)
+    assert segment.repairs == []
+    segment, _ = salvaged(rig.log, known_epochs={4})
+    assert [(one.old, one.new) for one in segment.repairs] == [(5, 4)]
+
+
+def test_an_epoch_that_a_stale_checkpoint_lacks_stays() -> None:
+    rig = Rig()
+    for row, epoch in enumerate([4, 4, 5, 6, 6]):
+        rig.batch(base_offset=row, partition_leader_epoch=epoch)
+    segment, _ = salvaged(rig.log, known_epochs={4})
+    assert segment.repairs == []
