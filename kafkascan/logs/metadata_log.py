@@ -233,10 +233,17 @@ def _messages(segment: SegmentFile) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _message(value: bytes) -> tuple[str, dict[str, Any]] | None:
+    """
+    Return name and fields of a message; None if Kafka would refuse it, or it is another one.
+
+    Garbage after a message is refused, as by Kafka's ``MetadataRecordSerde``.
+    """
     if len(value) < _FRAME_SIZE or value[0] != _FRAME_VERSION or value[1] not in _SCHEMAS:
         return None
     schema = _SCHEMAS[value[1]]
     try:
-        return schema.name, decode_prefix(schema, value[_FRAME_SIZE:], value[2])[0]
+        fields, size = decode_prefix(schema, value[_FRAME_SIZE:], value[2])
     except SchemaError:
         return None
+    is_prefix = schema is REGISTER_BROKER
+    return (schema.name, fields) if is_prefix or _FRAME_SIZE + size == len(value) else None

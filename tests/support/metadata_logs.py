@@ -17,9 +17,12 @@ _TOPIC_RECORD, _CONFIG_RECORD = 2, 4
 
 
 def write_configs(
-    data_dir: Path, *configs: tuple[int, str, str, str | None], topics: Iterable[str] = ()
+    data_dir: Path,
+    *configs: tuple[int, str, str, str | None],
+    topics: Iterable[str] = (),
+    garbage: bytes = b"",
 ) -> None:
-    """Write a metadata log that creates topics and sets values."""
+    """Write a metadata log that creates topics and sets values; garbage ends the last record."""
     values = [
         _message(_TOPIC_RECORD, messages.TOPIC, {"name": name, "topic_id": uuid.UUID(int=number)})
         for number, name in enumerate(topics, 1)
@@ -29,6 +32,7 @@ def write_configs(
         _message(_CONFIG_RECORD, messages.CONFIG, dict(zip(names, one, strict=True)))
         for one in configs
     ]
+    values[-1] += garbage
     records = [RecordV2(value=value, offset_delta=number) for number, value in enumerate(values)]
     folder = data_dir / "__cluster_metadata-0"
     folder.mkdir(exist_ok=True)

@@ -101,3 +101,13 @@ def test_limits_of_the_metadata_log(tmp_path: Path) -> None:
     # Values that are not numbers in Kafka's range are ignored.
     write_configs(tmp_path, (TOPIC, "orders", largest, "9" * 5000), (TOPIC, "o", largest, "-1"))
     assert oversized(tmp_path) == {}
+
+
+def test_a_message_with_garbage_after_it_is_not_read(tmp_path: Path) -> None:
+    """``MetadataRecordSerde``: "Found 1 byte(s) of garbage after 4"."""
+    setting = (TOPIC, "orders", "max.message.bytes", "200")
+    for garbage, expected in ((b"", 200), (b"\0", None)):
+        write_configs(tmp_path, setting, topics=["orders"], garbage=garbage)
+        metadata = read_metadata_log(partition_dir(tmp_path / "__cluster_metadata-0"))
+        assert metadata.config_of("orders").max_message_bytes == expected
+        assert metadata.names == {"orders"}
