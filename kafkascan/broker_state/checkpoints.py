@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from kafkascan.format.errors import CorruptCheckpointError
 from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.io.folders import read_regular
 
 PARTITION_METADATA = "partition.metadata"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
@@ -101,7 +102,7 @@ def read_leader_epochs(path: str | os.PathLike[str], /) -> list[LeaderEpoch]:
         If Kafka would refuse the file (``CheckpointFile``, ``LeaderEpochCheckpointFile``).
     OSError
     """
-    return parse_leader_epochs(Path(path).read_bytes(), os.fspath(path))
+    return parse_leader_epochs(read_regular(path), os.fspath(path))
 
 
 def parse_leader_epochs(data: bytes, path: str) -> list[LeaderEpoch]:
@@ -152,7 +153,7 @@ def read_offset_checkpoint(path: str | os.PathLike[str], /) -> dict[tuple[str, i
         If Kafka would refuse the file (``CheckpointFile``, ``OffsetCheckpointFile``).
     OSError
     """
-    return parse_offset_checkpoint(Path(path).read_bytes(), os.fspath(path))
+    return parse_offset_checkpoint(read_regular(path), os.fspath(path))
 
 
 def parse_offset_checkpoint(data: bytes, path: str) -> dict[tuple[str, int], int]:
@@ -225,7 +226,7 @@ def read_partition_metadata(path: str | os.PathLike[str], /) -> PartitionMetadat
         If Kafka would refuse the file (``PartitionMetadataFile``).
     OSError
     """
-    return parse_partition_metadata(Path(path).read_bytes(), os.fspath(path))
+    return parse_partition_metadata(read_regular(path), os.fspath(path))
 
 
 def parse_partition_metadata(data: bytes, path: str) -> PartitionMetadata:
@@ -293,7 +294,7 @@ def read_meta_properties(path: str | os.PathLike[str], /) -> dict[str, str]:
         If a line is not a property (the part of ``java.util.Properties`` that Kafka writes).
     OSError
     """
-    return parse_meta_properties(Path(path).read_bytes(), os.fspath(path))
+    return parse_meta_properties(read_regular(path), os.fspath(path))
 
 
 def parse_meta_properties(data: bytes, path: str) -> dict[str, str]:
@@ -342,7 +343,7 @@ def read_clean_shutdown(path: str | os.PathLike[str], /) -> CleanShutdown:
     OSError
     """
     path = os.fspath(path)
-    lines = _lines_of(Path(path).read_bytes(), path)
+    lines = _lines_of(read_regular(path), path)
     if not lines:
         return CleanShutdown(version=0, broker_epoch=-1)
     try:

@@ -26,6 +26,7 @@ from kafkascan.format.layout import (
     TIME_INDEX_ENTRY,
     TRANSACTION_INDEX_ENTRY,
 )
+from kafkascan.io.folders import read_regular
 
 _NO_BYTES = np.empty(0, np.uint8)
 
@@ -72,7 +73,7 @@ def check_index(
     batches = require_batch_table(batches)
     if not isinstance(index, np.ndarray):
         path = Path(index)
-        return check_index_file(path.read_bytes(), path, batches, base_offset)
+        return check_index_file(read_regular(path), path, batches, base_offset)
     if base_offset is None:
         base_offset = _first_offset(batches)
     return list(index_findings(index, batches, base_offset))

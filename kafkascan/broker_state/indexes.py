@@ -20,6 +20,7 @@ from kafkascan.format.errors import (
 )
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
 from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.io.folders import read_regular
 
 IndexEntries: TypeAlias = "NDArray[np.void]"
 """Array of `OFFSET_INDEX_ENTRY`, `TIME_INDEX_ENTRY` or `TRANSACTION_INDEX_ENTRY`, shape (n,)."""
@@ -166,7 +167,7 @@ def read_index(path: str | os.PathLike[str], /) -> IndexEntries:
     """
     path = Path(path)
     _kind_of(path)  # a wrong name is reported before a missing file
-    return parse_index(path.read_bytes(), path)
+    return parse_index(read_regular(path), path)
 
 
 def parse_index(data: bytes, path: Path) -> IndexEntries:

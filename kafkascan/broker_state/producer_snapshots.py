@@ -15,6 +15,7 @@ from kafkascan.format.checksums import crc32c
 from kafkascan.format.errors import SENTENCES, STATUS, CorruptSnapshotError
 from kafkascan.format.layout import PRODUCER_ENTRY, SNAPSHOT_HEADER, TRANSACTION_INDEX_ENTRY
 from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.io.folders import read_regular
 from kafkascan.io.sources import SourceLike, borrowed_source
 
 _SNAPSHOT_VERSION = 1
@@ -126,7 +127,7 @@ def read_producer_snapshot(path: str | os.PathLike[str], /) -> NDArray[np.void]:
         If Kafka would refuse the file (``ProducerStateManager.readSnapshot``).
     OSError
     """
-    return parse_producer_snapshot(Path(path).read_bytes(), os.fspath(path))
+    return parse_producer_snapshot(read_regular(path), os.fspath(path))
 
 
 def parse_producer_snapshot(data: bytes, path: str) -> NDArray[np.void]:

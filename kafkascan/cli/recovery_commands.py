@@ -40,7 +40,12 @@ _Unmade: TypeAlias = list[tuple[Path, ks.recovery.Change]]
 
 
 @click.command()
-@PATH
+@click.argument("paths", nargs=-1, type=InputPath())
+@click.option(
+    "--server-properties", type=InputPath(), metavar="FILE",
+    help="The broker's configuration file: its log.dirs, if there are no PATHS, and its settings"
+    " for loading logs, such as log.index.interval.bytes.",
+)  # fmt: skip
 @click.option("--write", is_flag=True,
               help="Write the indexes, producer snapshots and leader epochs.")  # fmt: skip
 @click.option(
@@ -82,9 +87,17 @@ _Unmade: TypeAlias = list[tuple[Path, ks.recovery.Change]]
     show_default="the data directory's log-start-offset-checkpoint",
     help="First offset of the log.",
 )  # fmt: skip
-@interval_bytes(
-    f"each topic's setting in the data directory's metadata log, or {DEFAULT_INTERVAL_BYTES}"
-)
+@interval_bytes("each topic's setting in the metadata log, or --broker-interval-bytes")
+@click.option(
+    "--broker-interval-bytes", type=click.IntRange(0, 2**31 - 1), metavar="BYTES",
+    show_default=f"the setting in --server-properties, or {DEFAULT_INTERVAL_BYTES}",
+    help="Bytes of log between two index entries for topics without a setting of their own: the"
+    " broker's log.index.interval.bytes.",
+)  # fmt: skip
+@click.option(
+    "--follow-links", is_flag=True,
+    help="Change files behind symbolic links inside partition directories.",
+)  # fmt: skip
 @click.option(
     "--tiered-topic", "tiered_topics", multiple=True, metavar="TOPIC",
     show_default="the topics with remote.storage.enable in the data directory's metadata log",
@@ -94,7 +107,8 @@ _Unmade: TypeAlias = list[tuple[Path, ks.recovery.Change]]
 @THREADS
 def recover(
     run: Run,
-    path: Path,
+    paths: tuple[Path, ...],
+    server_properties: Path | None,
     write: bool,
     truncate: bool,
     all_changes: bool,
@@ -107,15 +121,19 @@ def recover(
     make are listed on stderr. Fails if a running broker uses the data directory. Exit code 1:
     changes remain to be made, or a log has damage that its recovery does not remove.
 
-    PATH is a data directory or a partition directory. Only the segments that a broker would load
-    are read. KRaft's metadata log is skipped.
+    PATHS are data directories or partition directories: name all data directories of a broker
+    together. Only the segments that a broker would load are read. KRaft's metadata log is
+    skipped.
     """
+    if not paths and server_properties is None:
+        raise click.UsageError("PATHS or --server-properties are needed")
     if truncate and not write:
         raise click.UsageError("--truncate needs --write")
 
-    def work(path: Path, report: FindingReport) -> ks.recovery.Recovery:
+    def work(_: Path, report: FindingReport) -> ks.recovery.Recovery:
         return ks.recover(
-            path,
+            paths or None,
+            server_properties=server_properties,
             write=write,
             truncate=truncate,
             tiered_topics=tiered_topics or None,
@@ -124,7 +142,7 @@ def recover(
         )
 
     with run.progress("partitions"):
-        results = run.each([path], work)
+        results = run.each([*paths, server_properties or Path()][:1], work)
     for result in results:
         run.output.write_rows(RECOVERY_COLUMNS, [_row(one) for one in result.partitions])
         for report in _recovery_reports(result, all_changes=all_changes):
@@ -217,27 +235,28 @@ def _line(folder: Path, change: ks.recovery.Change) -> str:
 
 
 def _notes(result: ks.recovery.Recovery) -> FindingReport:
-    """Return what was not read, and the state of the data directory."""
-    report = FindingReport()
+    """Return what was not read, and the state of the data directories."""
+    notes = []
     unverified = [segment for one in result.partitions for segment in one.unverified]
     if unverified:
         size = sum(segment.size for segment in unverified)
-        report.add(
-            f"{result.path}: {len(unverified)} segments ({size} bytes) below the recovery points"
-            " were not verified, as in a broker: use --verify, or `kafkascan verify`",
-            is_note=True,
+        where = ", ".join(map(str, result.paths))
+        notes.append(
+            f"{where}: {len(unverified)} segments ({size} bytes) below the recovery points were"
+            " not verified, as in a broker: use --verify, or `kafkascan verify`"
         )
-    if result.had_clean_shutdown:
-        report.add(
-            f"{result.path}: marked as shut down cleanly before: a broker would load these logs"
-            " without recovery",
-            is_note=True,
-        )
-    if result.is_marked_clean:
-        report.add(
-            f"{result.path}: marked as shut down cleanly, broker epoch {result.broker_epoch}",
-            is_note=True,
-        )
+    notes += [
+        f"{path}: marked as shut down cleanly before: a broker would load these logs without"
+        " recovery"
+        for path in result.had_clean_shutdown
+    ]
+    notes += [
+        f"{path}: marked as shut down cleanly, broker epoch {result.broker_epoch}"
+        for path in result.marked_clean
+    ]
+    report = FindingReport()
+    for note in notes:
+        report.add(note, is_note=True)
     return report
 
 

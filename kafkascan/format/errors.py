@@ -107,7 +107,7 @@ class CorruptSnapshotError(CorruptLogError):
 
 
 class CorruptCheckpointError(CorruptLogError):
-    """Kafka would reject the checkpoint or metadata file."""
+    """Kafka would reject the checkpoint, metadata or properties file."""
 
 
 class IndexOverflowError(KafkaScanError, OverflowError):
@@ -301,6 +301,52 @@ class NoLogsError(KafkaScanError, FileNotFoundError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.path, self.reason, self.elsewhere)
+
+
+class DuplicateLogError(KafkaScanError, RuntimeError):
+    """
+    Two data directories contain the same log; a broker does not start with them.
+
+    Attributes
+    ----------
+    path, other : str
+        The directories of the partition.
+    """
+
+    def __init__(self, path: str, other: str) -> None:
+        super().__init__(path, other)
+        self.path = path
+        self.other = other
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.other} is the same log, and a broker does not start with both."
+            " Remove the directory of one of them [DUPLICATE_LOG]"
+        )
+
+
+class LinkedFileError(KafkaScanError, OSError):
+    """
+    A file that would be changed is a symbolic link, and its target may be anywhere.
+
+    Attributes
+    ----------
+    path : str
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(errno.ELOOP, "the file is a symbolic link")
+        self.filename = path
+        self.path = path
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: the file is a symbolic link, and its target would be changed."
+            " Replace the link by the file itself [LINKED_FILE]"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path,)
 
 
 class ArchiveError(KafkaScanError, OSError):

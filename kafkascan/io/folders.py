@@ -73,19 +73,10 @@ class DiskFolder:
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a small file; None if it is missing."""
-        path = self._prefix + name
         try:
-            descriptor = os.open(path, OPEN_FLAGS)
+            return read_regular(self._prefix + name)
         except FileNotFoundError:
             return None
-        try:
-            size = regular_size(descriptor, path)
-            data = os.read(descriptor, size)
-            while len(data) < size and (part := os.read(descriptor, size - len(data))):
-                data += part
-            return data
-        finally:
-            os.close(descriptor)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DiskFolder) and other.path == self.path
@@ -95,6 +86,27 @@ class DiskFolder:
 
     def __repr__(self) -> str:
         return f"DiskFolder({str(self.path)!r})"
+
+
+def read_regular(path: str | os.PathLike[str]) -> bytes:
+    """
+    Return the bytes of a small file; never wait for the writer of a FIFO.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read, or is not a regular file.
+    """
+    name = os.fspath(path)
+    descriptor = os.open(name, OPEN_FLAGS)
+    try:
+        size = regular_size(descriptor, name)
+        data = os.read(descriptor, size)
+        while len(data) < size and (part := os.read(descriptor, size - len(data))):
+            data += part
+        return data
+    finally:
+        os.close(descriptor)
 
 
 def missing_file(path: Path) -> FileNotFoundError:

@@ -19,8 +19,9 @@ from kafkascan.broker_state.checkpoints import (
     META_PROPERTIES,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kafkascan.format.errors import LogDirInUseError
+from kafkascan.format.errors import LinkedFileError, LogDirInUseError
 from kafkascan.io.atomic_files import give_to_owner_of
+from kafkascan.io.source_protocols import regular_size
 
 LOCK_FILE = ".lock"
 _DATA_DIR_FILES = (
@@ -40,14 +41,22 @@ def as_data_dir(folder: Path) -> Path | None:
 
 def data_dirs_of(partition: Path) -> list[Path]:
     """Return the data dirs of a partition's folder: of a link, and of its target."""
+    return [one for parent in parents_of(partition) if (one := as_data_dir(parent)) is not None]
+
+
+def parents_of(partition: Path) -> list[Path]:
+    """Return the folders that contain a partition's folder: that of a link, and of its target."""
     parents = (os.path.dirname(of(partition)) for of in (os.path.abspath, os.path.realpath))
-    return [one for parent in parents if (one := as_data_dir(Path(parent))) is not None]
+    return [Path(parent) for parent in dict.fromkeys(parents)]
 
 
 @contextlib.contextmanager
 def locked(*data_dirs: Path | None, shared: bool = False) -> Iterator[None]:
     """
     Hold the locks of data dirs, which brokers take as well (``FileLock``).
+
+    Of a folder without a broker's files, the folder itself is locked. That excludes other runs of
+    kafkascan, and leaves no lock file in a folder that may be anyone's.
 
     Parameters
     ----------
@@ -90,7 +99,8 @@ def _locked(data_dir: Path, *, shared: bool) -> Iterator[None]:
     with _holders_lock:
         holder = _holders.get(real)
         if holder is None:
-            descriptor = _lock_file(data_dir, shared=shared)
+            lock = _lock_folder if as_data_dir(data_dir) is None else _lock_file
+            descriptor = lock(data_dir, shared=shared)
             holder = _holders[real] = _Holder(None if shared else me, descriptor)
         if holder.thread != me and not (shared and holder.thread is None):
             raise LogDirInUseError(os.fspath(data_dir))
@@ -107,9 +117,17 @@ def _locked(data_dir: Path, *, shared: bool) -> Iterator[None]:
 
 def _lock_file(data_dir: Path, *, shared: bool) -> int:
     """Open and lock the lock file of a data dir; return its descriptor."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-    descriptor = os.open(data_dir / LOCK_FILE, flags, 0o666)
+    # Neither the target of a link, which may be anywhere, nor a wait for a FIFO's other end.
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    path = data_dir / LOCK_FILE
     try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise LinkedFileError(os.fspath(path)) from error
+        raise
+    try:
+        regular_size(descriptor, os.fspath(path))
         give_to_owner_of(data_dir, descriptor)
         fcntl.lockf(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
@@ -117,6 +135,19 @@ def _lock_file(data_dir: Path, *, shared: bool) -> int:
         if error.errno not in (errno.EACCES, errno.EAGAIN):
             raise
         raise LogDirInUseError(os.fspath(data_dir)) from error
+    return descriptor
+
+
+def _lock_folder(folder: Path, *, shared: bool) -> int:
+    """Lock a folder itself; return its descriptor."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise LogDirInUseError(os.fspath(folder)) from error
+    except OSError:  # not all file systems lock folders
+        pass
     return descriptor
 
 

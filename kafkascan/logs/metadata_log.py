@@ -110,25 +110,40 @@ class ClusterMetadata:
     topics: dict[str, TopicConfig] = field(default_factory=dict)
     defaults: TopicConfig = TopicConfig()
 
+    def own_config(self, topic: str) -> TopicConfig:
+        """Return the settings that a topic has itself."""
+        return self.topics.get(topic, TopicConfig())
+
     def config_of(self, topic: str) -> TopicConfig:
         """Return the settings of a topic: its own, and otherwise the brokers' defaults."""
-        own = self.topics.get(topic, TopicConfig())
+        own = self.own_config(topic)
         known = {one.name: getattr(own, one.name) for one in fields(own)}
         return replace(
             self.defaults, **{name: value for name, value in known.items() if value is not None}
         )
 
-    def is_tiered(self, topic: str) -> bool | None:
+    def is_tiered(self, topic: str, *, is_compacted: bool = False) -> bool | None:
         """
-        Return whether brokers keep segments of a topic in remote storage; None if unknown.
+        Return whether a broker that starts has segments of a topic in remote storage.
 
         As ``UnifiedLog.isRemoteLogEnabled``.
+
+        Parameters
+        ----------
+        topic : str
+        is_compacted : bool, default False
+            Whether the broker compacts topics that have no ``cleanup.policy``.
+
+        Returns
+        -------
+        bool or None
+            None if the metadata log does not contain the topic.
         """
         if topic not in self.names:
             return None
-        config = self.config_of(topic)
-        is_local = config.is_compacted or topic in _LOCAL_TOPICS
-        return bool(config.has_remote_storage) and not is_local
+        own = self.own_config(topic)
+        compacted = is_compacted if own.is_compacted is None else own.is_compacted
+        return bool(own.has_remote_storage) and not compacted and topic not in _LOCAL_TOPICS
 
 
 def read_cluster_metadata(data_dir: Path) -> ClusterMetadata:

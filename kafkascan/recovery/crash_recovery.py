@@ -5,46 +5,51 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from kafkascan.broker_state.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
-    LOG_START_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
     CleanShutdown,
     clean_shutdown_file,
-    read_offset_checkpoint,
 )
-from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES, require_interval_bytes
+from kafkascan.broker_state.indexes import require_interval_bytes
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
-from kafkascan.format.errors import NoLogsError
-from kafkascan.format.findings import Severity
+from kafkascan.broker_state.server_properties import ServerProperties, read_server_properties
+from kafkascan.format.errors import LinkedFileError, NoLogsError, SourceReadError
 from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import are_small, map_ordered, require_threads
-from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
-from kafkascan.logs.log_dir import LogDir, PartitionDir, no_logs, open_log_dir, partition_dir
-from kafkascan.logs.metadata_log import METADATA_PARTITION, ClusterMetadata, read_cluster_metadata
-from kafkascan.recovery.apply_changes import ChangeApplier, apply_all, remove_partial_files
-from kafkascan.recovery.loading.load_findings import LoadFinding
-from kafkascan.recovery.loading.log_loader import LoadedLog, LoadSettings, load_log
-from kafkascan.recovery.loading.planned_files import Action, Change, PlannedFiles
+from kafkascan.logs.data_dir_lock import locked
+from kafkascan.recovery.loading.log_loader import LoadSettings
+from kafkascan.recovery.log_jobs import LogJob, log_names, plan_logs, recover_logs, require_logs
+from kafkascan.recovery.log_targets import (
+    Target,
+    find_duplicates,
+    find_targets,
+    require_different,
+)
+from kafkascan.recovery.partition_settings import (
+    Overrides,
+    PartitionSettings,
+    read_checkpoints,
+    read_metadata,
+)
 from kafkascan.recovery.recovery_results import PartitionRecovery, Recovery
 
-# Brokers load the metadata log separately, at every start and in full (KafkaRaftLog).
-_METADATA_TOPIC = METADATA_PARTITION.rpartition("-")[0]
 # Number of partitions whose files are written together: one wait for the disk makes them all
 # durable.
 _PARTITIONS_TOGETHER = 16
 
+PathLike: TypeAlias = "str | os.PathLike[str]"
 OnProgress = Callable[[PartitionRecovery, int, int], object]
 
 
 def recover(
-    path: str | os.PathLike[str],
+    paths: PathLike | Iterable[PathLike] | None = None,
     /,
     *,
     dry_run: bool | None = None,
@@ -57,8 +62,11 @@ def recover(
     recovery_point: int | None = None,
     log_start_offset: int | None = None,
     interval_bytes: int | None = None,
+    broker_interval_bytes: int | None = None,
+    server_properties: PathLike | None = None,
     tiered_topics: Collection[str] | None = None,
-    producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    producer_expiration_ms: int | None = None,
+    follow_links: bool = False,
     now_ms: TimeLike | None = None,
     threads: int | None = None,
     on_progress: OnProgress | None = None,
@@ -71,8 +79,9 @@ def recover(
 
     Parameters
     ----------
-    path : path
-        A broker's data directory, or a partition directory.
+    paths : path or iterable of paths, optional
+        A broker's data directory, all of its data directories, or partition directories. By
+        default the directories in `server_properties`.
     dry_run : bool, optional
         The opposite of `write`.
     write : bool, default False
@@ -101,15 +110,27 @@ def recover(
     log_start_offset : int, optional
         By default from the data directory's checkpoint, or 0.
     interval_bytes : int, optional
-        The broker's ``index.interval.bytes``. By default the configuration of the topic or of the
-        cluster, if the data directory contains the metadata log; 4096 otherwise.
+        ``index.interval.bytes`` of all topics. By default each topic's own setting, if a data
+        directory contains the metadata log, and `broker_interval_bytes` for other topics.
+    broker_interval_bytes : int, optional
+        The broker's ``log.index.interval.bytes``. By default from `server_properties`, or 4096.
+        A value that was set while the brokers ran (a dynamic one) is not used: brokers apply it
+        after they have loaded their logs.
+    server_properties : path, optional
+        The broker's configuration file. Its data directories, ``log.index.interval.bytes``,
+        ``producer.id.expiration.ms``, ``log.cleanup.policy`` and
+        ``remote.log.storage.system.enable`` are used.
     tiered_topics : collection of str, optional
         Topics with ``remote.storage.enable``. Their logs start at the offset in the data
         directory's checkpoint, and keep the producer state at their first local segment. By
         default the topics that the metadata log names. For topics that are not in it: those
         whose log start offset in the checkpoint is before their first segment.
-    producer_expiration_ms : int, default one day
-        The broker's ``producer.id.expiration.ms``.
+    producer_expiration_ms : int, optional
+        The broker's ``producer.id.expiration.ms``. By default from `server_properties`, or one
+        day.
+    follow_links : bool, default False
+        Change files behind symbolic links inside a partition directory. Otherwise a link to a
+        file that has to be changed is the error of its partition.
     now_ms : int, str, datetime, numpy.datetime64 or pandas.Timestamp, optional
         Time at which producers are checked for expiration, in milliseconds since the epoch; by
         default now.
@@ -123,18 +144,21 @@ def recover(
     -------
     Recovery
         The results of all partitions. An error in one partition does not prevent the recovery of
-        others; it is in `PartitionRecovery.error`.
+        others; it is in `PartitionRecovery.error`, such as a `DuplicateLogError` or a
+        `LinkedFileError`.
 
     Raises
     ------
     LogDirInUseError
-        If files are to be written and a broker holds the lock of the data directory.
+        If files are to be written and a broker, or another run, holds the lock of a directory.
+    LinkedFileError
+        If the lock file of a data directory is a symbolic link.
     CorruptCheckpointError
-        If a checkpoint of the data directory cannot be read.
+        If a checkpoint of a data directory, or `server_properties`, cannot be read.
     NoLogsError
         If there are no logs to recover.
     OSError
-        If `path` cannot be read.
+        If a path cannot be read.
 
     Notes
     -----
@@ -146,270 +170,149 @@ def recover(
         raise ValueError("dry_run and write contradict each other")
     if truncate and not write:
         raise ValueError("truncate needs write=True")
-    if interval_bytes is not None:
-        require_interval_bytes(interval_bytes)
+    for given in (interval_bytes, broker_interval_bytes):
+        if given is not None:
+            require_interval_bytes(given)
     threads = require_threads(threads)
-    target = _target_of(Path(path))
-    data_dir = target.data_dir
-    metadata = ClusterMetadata() if data_dir is None else read_cluster_metadata(data_dir)
-    settings = LoadSettings(producer_expiration_ms=producer_expiration_ms, verify=verify)
-    if now_ms is not None:
-        settings = replace(settings, now_ms=to_milliseconds(now_ms, "now_ms"))
-    settings_of = _partition_settings(
-        settings,
-        data_dir,
+    properties = None if server_properties is None else read_server_properties(server_properties)
+    targets = find_targets(_paths(paths, properties))
+    require_different(targets)
+    duplicates = find_duplicates(targets)
+    metadata = read_metadata(_metadata_folders(targets, properties))
+    settings = PartitionSettings(
+        _base_settings(producer_expiration_ms, properties, now_ms, verify=verify),
+        Overrides(
+            recovery_point, log_start_offset, interval_bytes, broker_interval_bytes, tiered_topics
+        ),
         metadata,
-        recovery_point,
-        log_start_offset,
-        interval_bytes,
-        tiered_topics,
+        properties,
     )
-
-    def plan_group(group: list[PartitionDir]) -> list[PartitionRecovery]:
-        return [_planned(one, settings_of(one))[0] for one in group]
-
-    if not write:
-        partitions = _for_groups(target.partitions, plan_group, threads, on_progress)
-        return Recovery(target.path, partitions, had_clean_shutdown=target.had_clean_shutdown)
-    with locked(*target.data_dirs):
-        recover_group = partial(
-            _recover_group, settings_of=settings_of, truncate=truncate, backup=backup
+    checkpoints = {target.path: read_checkpoints(target.data_dir) for target in targets}
+    jobs = [
+        LogJob(
+            one,
+            settings.of(one, checkpoints[target.path]),
+            duplicates.get(one.path),
+            log_names(one.path),
+            follow_links=follow_links,
         )
-        partitions = _for_groups(target.partitions, recover_group, threads, on_progress)
-        done = Recovery(target.path, partitions, had_clean_shutdown=target.had_clean_shutdown)
-        is_sound = done.is_in_order and not done.has_alarms
-        if mark_clean and target.is_complete and is_sound:
+        for target in targets
+        for one in target.partitions
+    ]
+    done = Recovery(
+        [target.path for target in targets],
+        had_clean_shutdown=[
+            one.data_dir for one in targets if one.data_dir is not None and one.had_clean_shutdown
+        ],
+    )
+    if not write:
+        done.partitions = _for_groups(jobs, plan_logs, threads, on_progress)
+        return done
+    with locked(*(folder for target in targets for folder in target.locked)):
+        work = partial(recover_logs, truncate=truncate, backup=backup)
+        done.partitions = _for_groups(jobs, work, threads, on_progress)
+        for job, one in zip(jobs, done.partitions, strict=True):
+            require_logs(one, job.logs)
+        if mark_clean:
             known = metadata.broker_epoch if broker_epoch is None else broker_epoch
-            done.broker_epoch = -1 if known is None else known
-            _write_clean_shutdown(target.path, done.broker_epoch)
-            done.is_marked_clean = True
+            _mark_clean(done, targets, -1 if known is None else known)
     return done
 
 
-# ---- the partitions to recover ----------------------------------------------------------------
+def _paths(
+    paths: PathLike | Iterable[PathLike] | None, properties: ServerProperties | None
+) -> list[Path]:
+    if paths is None:
+        if properties is None:
+            raise ValueError("paths or server_properties must be given")
+        return properties.log_dirs
+    if isinstance(paths, (str, os.PathLike)):
+        return [Path(paths)]
+    found = [Path(one) for one in paths]
+    if not found:
+        raise ValueError("paths is empty")
+    return found
 
 
-@dataclass(frozen=True)
-class _Target:
-    """
-    The partitions of a path, and the data directories that contain them.
-
-    Attributes
-    ----------
-    path : Path
-    partitions : list of PartitionDir
-    data_dirs : list of Path
-        The data directories to lock: links may lead to partitions of other brokers.
-    data_dir : Path or None
-        The data directory with the checkpoints and the metadata log.
-    is_complete : bool
-        Whether the partitions are all logs of the data directory: no directory has another name
-        than that of a partition.
-    """
-
-    path: Path
-    partitions: list[PartitionDir]
-    data_dirs: list[Path]
-    data_dir: Path | None
-    is_complete: bool
-
-    @property
-    def had_clean_shutdown(self) -> bool:
-        """Whether the data directory is marked as cleanly shut down."""
-        return self.data_dir is not None and (self.data_dir / CLEAN_SHUTDOWN_FILE).exists()
+def _metadata_folders(targets: list[Target], properties: ServerProperties | None) -> list[Path]:
+    """Return the directories that may contain the metadata log."""
+    folders = [one.data_dir for one in targets if one.data_dir is not None]
+    if properties is not None:
+        folders += [] if properties.metadata_dir is None else [properties.metadata_dir]
+        folders += properties.log_dirs
+    return list(dict.fromkeys(folders))
 
 
-def _target_of(path: Path) -> _Target:
-    log_dir = open_log_dir(path)
-    found = log_dir.partitions
-    if _is_partition(log_dir):
-        one = _without_link(path)
-        data_dirs = data_dirs_of(one.path)
-        return _Target(path, [one], data_dirs, data_dirs[0] if data_dirs else None, False)
-    partitions = _loaded_by_broker(found)
-    data_dir = as_data_dir(path)
-    if not partitions:
-        reason = "no logs to recover: brokers load the metadata log separately"
-        raise NoLogsError(str(path), reason)
-    if data_dir is None and not any(one.segments for one in partitions):
-        raise no_logs(path)
-    linked = [one.path for one in partitions if one.path.is_symlink()]
-    data_dirs = [] if data_dir is None else [data_dir]
-    data_dirs += [found_in for one in linked for found_in in data_dirs_of(one)]
-    has_others = any(one.topic is None and one.path != path for one in found)
-    return _Target(path, partitions, data_dirs, data_dir, path == data_dir and not has_others)
-
-
-def _is_partition(log_dir: LogDir) -> bool:
-    """Return whether a directory has the name of a partition, or contains segments."""
-    if not log_dir.is_partition or as_data_dir(log_dir.path) is not None:
-        return False
-    (here,) = log_dir.partitions
-    return here.topic is not None or any(one.name.kind == "log" for one in here.segments)
-
-
-def _without_link(path: Path) -> PartitionDir:
-    """Return a partition under the name that its broker uses; a link may have any name."""
-    here, there = Path(os.path.abspath(path)), Path(os.path.realpath(path))
-    is_elsewhere = as_data_dir(here.parent) is None and as_data_dir(there.parent) is not None
-    return partition_dir(there if is_elsewhere else path)
-
-
-def _loaded_by_broker(partitions: list[PartitionDir]) -> list[PartitionDir]:
-    return [one for one in partitions if one.topic not in (None, _METADATA_TOPIC) and one.is_log]
-
-
-# ---- settings ---------------------------------------------------------------------------------
-
-
-def _checkpoint(data_dir: Path | None, name: str) -> dict[tuple[str, int], int]:
-    """Read an offset checkpoint of a data directory; empty if there is none."""
-    if data_dir is None or not (data_dir / name).exists():
-        return {}
-    return read_offset_checkpoint(data_dir / name)
-
-
-def _partition_settings(
-    settings: LoadSettings,
-    data_dir: Path | None,
-    metadata: ClusterMetadata,
-    recovery_point: int | None,
-    log_start_offset: int | None,
-    interval_bytes: int | None,
-    tiered_topics: Collection[str] | None,
-) -> Callable[[PartitionDir], LoadSettings]:
-    """Return a function from partitions to settings; arguments override the data directory."""
-    recovery_points = _checkpoint(data_dir, RECOVERY_POINT_CHECKPOINT)
-    log_starts = _checkpoint(data_dir, LOG_START_CHECKPOINT)
-
-    def settings_of(one: PartitionDir) -> LoadSettings:
-        topic, key = one.topic or "", (one.topic or "", one.partition or 0)
-        interval = interval_bytes
-        if interval is None:
-            interval = metadata.config_of(topic).interval_bytes
-        is_tiered = metadata.is_tiered(topic) if tiered_topics is None else topic in tiered_topics
-        is_guessed = is_tiered is None and _starts_before_segments(one, log_starts.get(key))
-        return replace(
-            settings,
-            recovery_point=_given_or(recovery_point, recovery_points.get(key, 0)),
-            log_start_offset=_given_or(log_start_offset, log_starts.get(key, 0)),
-            is_tiered=bool(is_tiered) or is_guessed,
-            is_tiering_guessed=is_guessed,
-            interval_bytes=_given_or(interval, DEFAULT_INTERVAL_BYTES),
-        )
-
-    return settings_of
-
-
-def _given_or(given: int | None, default: int) -> int:
-    return default if given is None else given
-
-
-def _starts_before_segments(one: PartitionDir, log_start: int | None) -> bool:
-    """
-    Return whether the checkpoint has a log start offset before the first local segment.
-
-    Brokers write such offsets for tiered topics only (``checkpointLogStartOffsetsInDir``).
-    Otherwise the entry is older than the deletion of segments. Then a snapshot too many stays,
-    which the broker deletes when it loads the log.
-    """
-    if log_start is None:
-        return False
-    with contextlib.suppress(OSError):  # loading the partition reports it
-        bases = [segment.name.base_offset for segment in one.log_segments]
-        return bool(bases) and log_start < (bases[0] or 0)
-    return False
-
-
-# ---- recovery of partitions -------------------------------------------------------------------
-
-
-def _planned(
-    one: PartitionDir, settings: LoadSettings
-) -> tuple[PartitionRecovery, PlannedFiles | None]:
-    """Load a log and plan its changes; there are no files if it cannot be loaded."""
-    try:
-        log = load_log(one.path, settings)
-        changes = log.files.changes()
-    except Exception as error:  # an error of any kind must not affect other partitions
-        return PartitionRecovery(one.path, one.topic, one.partition, error=error), None
-    result = PartitionRecovery(
-        path=one.path,
-        topic=one.topic,
-        partition=one.partition,
-        log_start_offset=log.log_start_offset,
-        log_end_offset=log.log_end_offset,
-        is_tiered=settings.is_tiered,
-        segments=log.segments,
-        leader_epochs=log.leader_epochs,
-        findings=log.findings + _tiering_notes(log, settings),
-        changes=changes,
-    )
-    return result, log.files
-
-
-def _tiering_notes(log: LoadedLog, settings: LoadSettings) -> list[LoadFinding]:
-    """Return a note if a log is taken for one of a tiered topic because of its checkpoint."""
-    if not settings.is_tiering_guessed:
-        return []
-    message = (
-        f"the log start offset {log.log_start_offset} in the checkpoint is before the first"
-        " segment, and no metadata log describes the topic: it is taken for a tiered topic"
-    )
-    return [LoadFinding("TIERING_GUESSED", Severity.NOTE, message)]
-
-
-def _recover_group(
-    group: list[PartitionDir],
+def _base_settings(
+    producer_expiration_ms: int | None,
+    properties: ServerProperties | None,
+    now_ms: TimeLike | None,
     *,
-    settings_of: Callable[[PartitionDir], LoadSettings],
-    truncate: bool,
-    backup: bool,
-) -> list[PartitionRecovery]:
-    """Recover several partitions; their files are written together."""
-    results: list[PartitionRecovery] = []
-    appliers: list[tuple[PartitionRecovery, ChangeApplier]] = []
-    for one in group:
-        with contextlib.suppress(OSError):
-            remove_partial_files(one.path)
-        result, files = _planned(one, settings_of(one))
-        results.append(result)
-        if files is not None:
-            changes = _permitted(result.changes, truncate=truncate)
-            appliers.append((result, ChangeApplier(files, changes, backup=backup)))
-    apply_all([applier for _, applier in appliers])
-    for result, applier in appliers:
-        result.applied, result.error = applier.applied, applier.error
-    return results
+    verify: bool,
+) -> LoadSettings:
+    if producer_expiration_ms is None and properties is not None:
+        producer_expiration_ms = properties.producer_expiration_ms
+    if producer_expiration_ms is None:
+        producer_expiration_ms = PRODUCER_EXPIRATION_MS
+    settings = LoadSettings(producer_expiration_ms=producer_expiration_ms, verify=verify)
+    if now_ms is None:
+        return settings
+    return replace(settings, now_ms=to_milliseconds(now_ms, "now_ms"))
 
 
-def _permitted(changes: list[Change], *, truncate: bool) -> list[Change]:
-    """Without `truncate`, return only the changes that do not depend on a changed log."""
-    if truncate:
-        return changes
-    if any(change.action is Action.SPLIT for change in changes):
-        return []
-    return [change for change in changes if not change.shortens_log]
+# ---- the mark of a clean shutdown -------------------------------------------------------------
+
+
+def _mark_clean(done: Recovery, targets: list[Target], broker_epoch: int) -> None:
+    """Mark the data directories whose logs are all recovered and without alarms."""
+    by_path = {one.path: one for one in done.partitions}
+    for target in targets:
+        logs = [by_path[one.path] for one in target.partitions]
+        is_sound = all(one.is_in_order and not one.has_alarms for one in logs)
+        if target.is_complete and is_sound and not _has_new_logs(target, done):
+            _write_clean_shutdown(target.path, broker_epoch)
+            done.marked_clean.append(target.path)
+            done.broker_epoch = broker_epoch
+
+
+def _has_new_logs(target: Target, done: Recovery) -> bool:
+    """Return whether there are logs that were not there at the start; they are errors."""
+    known = {one.path for one in target.partitions}
+    try:
+        now = find_targets([target.path])[0].partitions
+    except NoLogsError:
+        return False
+    new = [one for one in now if one.path not in known]
+    for one in new:
+        error = SourceReadError(str(one.path), 0, "the log appeared during the recovery")
+        done.partitions.append(PartitionRecovery(one.path, one.topic, one.partition, error=error))
+    return bool(new)
 
 
 def _write_clean_shutdown(data_dir: Path, broker_epoch: int) -> None:
     mark = clean_shutdown_file(CleanShutdown(version=0, broker_epoch=broker_epoch))
-    with AtomicFile(data_dir / CLEAN_SHUTDOWN_FILE, like=data_dir) as file:
+    path = data_dir / CLEAN_SHUTDOWN_FILE
+    if path.is_symlink():
+        raise LinkedFileError(str(path))
+    with AtomicFile(path, like=data_dir) as file:
         file.stream.write(mark)
 
 
+# ---- threads ----------------------------------------------------------------------------------
+
+
 def _for_groups(
-    partitions: list[PartitionDir],
-    work: Callable[[list[PartitionDir]], list[PartitionRecovery]],
+    jobs: list[LogJob],
+    work: Callable[[list[LogJob]], list[PartitionRecovery]],
     threads: int,
     on_progress: OnProgress | None,
 ) -> list[PartitionRecovery]:
     """Work on groups of partitions on several threads; return the results in order."""
-    size = max(1, min(_PARTITIONS_TOGETHER, len(partitions) // threads))
-    groups = [partitions[first : first + size] for first in range(0, len(partitions), size)]
+    size = max(1, min(_PARTITIONS_TOGETHER, len(jobs) // threads))
+    groups = [jobs[first : first + size] for first in range(0, len(jobs), size)]
     one_at_a_time = threading.Lock()
 
-    def work_on(group: list[PartitionDir]) -> list[PartitionRecovery]:
+    def work_on(group: list[LogJob]) -> list[PartitionRecovery]:
         with one_at_a_time if _has_small_segments(group) else contextlib.nullcontext():
             return work(group)
 
@@ -417,15 +320,15 @@ def _for_groups(
     for result in map_ordered(groups, work_on, threads):
         results.append(result)
         if on_progress is not None:
-            on_progress(result, len(results), len(partitions))
+            on_progress(result, len(results), len(jobs))
     return results
 
 
-def _has_small_segments(partitions: list[PartitionDir]) -> bool:
+def _has_small_segments(jobs: list[LogJob]) -> bool:
     """Return whether segments are so small that the interpreter bounds the work on them."""
     sizes = []
-    for one in partitions:
+    for job in jobs:
         # Loading the partition reports errors.
-        with contextlib.suppress(OSError), os.scandir(one.path) as entries:
+        with contextlib.suppress(OSError), os.scandir(job.partition.path) as entries:
             sizes += [entry.stat().st_size for entry in entries if entry.name.endswith(".log")]
     return are_small(sizes)

@@ -99,26 +99,36 @@ class PartitionRecovery:
 @dataclass
 class Recovery:
     """
-    The result of recovering a data directory or one partition.
+    The result of recovering data directories or partitions.
 
     Attributes
     ----------
-    path : pathlib.Path
+    paths : list of pathlib.Path
     partitions : list of PartitionRecovery
-    is_marked_clean : bool
-        Whether the data directory was marked as cleanly shut down.
+    marked_clean : list of pathlib.Path
+        The data directories that were marked as cleanly shut down.
     broker_epoch : int or None
-        The broker epoch in that mark; -1 if it is unknown.
-    had_clean_shutdown : bool
-        Whether the data directory was already marked as cleanly shut down. A broker would then
-        load its logs without recovery.
+        The broker epoch in those marks; -1 if it is unknown.
+    had_clean_shutdown : list of pathlib.Path
+        The directories that were already marked as cleanly shut down. A broker would load their
+        logs without recovery.
     """
 
-    path: Path
-    partitions: list[PartitionRecovery]
-    is_marked_clean: bool = False
+    paths: list[Path]
+    partitions: list[PartitionRecovery] = field(default_factory=list)
+    marked_clean: list[Path] = field(default_factory=list)
     broker_epoch: int | None = None
-    had_clean_shutdown: bool = False
+    had_clean_shutdown: list[Path] = field(default_factory=list)
+
+    @property
+    def path(self) -> Path:
+        """The first directory."""
+        return self.paths[0]
+
+    @property
+    def is_marked_clean(self) -> bool:
+        """Whether all directories were marked as cleanly shut down."""
+        return self.marked_clean == self.paths
 
     @property
     def is_in_order(self) -> bool:
@@ -136,7 +146,9 @@ class Recovery:
         return sum(partition.truncated_bytes for partition in self.partitions)
 
     def __repr__(self) -> str:
-        return "\n".join([f"<Recovery {self.path}>", *map(repr, self.partitions)])
+        return "\n".join(
+            [f"<Recovery {', '.join(map(str, self.paths))}>", *map(repr, self.partitions)]
+        )
 
 
 @dataclass

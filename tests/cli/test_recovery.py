@@ -103,6 +103,27 @@ def test_recover_reports_what_a_broker_does_not_notice(tmp_path: Path) -> None:
     assert not (data / ".kafka_cleanshutdown").exists()
 
 
+def test_recover_all_data_dirs(killed: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(killed / "meta.properties", other)
+    shutil.move(killed / "preallocated-0", other)
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"log.dirs={killed},{other}\n")
+    named = run("recover", killed, other, "--format", "json")
+    assert len(json.loads(named.stdout)) == 2
+    assert run("recover", "--server-properties", properties, "--format", "json") == named
+    result = run("recover", "--server-properties", properties, "--write", "--truncate")
+    assert result.returncode == 0
+    for path in (killed, other):
+        assert f"{path}: marked as shut down cleanly, broker epoch 11" in result.stderr
+    assert run("recover").returncode == 2
+    properties.write_text("log.index.interval.bytes=x\n")
+    result = run("recover", killed, "--server-properties", properties)
+    assert result.returncode == 3
+    assert "[BAD_PROPERTY]" in result.stderr
+
+
 def test_show_every_kind_of_file() -> None:
     transactions = DATA / "transactions-0"
     (first, *_) = rows("index", "show", transactions / f"{5:020}.txnindex")

@@ -187,6 +187,10 @@ class PlannedFiles:
         """Return the names of the planned files, sorted."""
         return sorted(name for name, state in self._states.items() if state.content is not None)
 
+    def names_on_disk(self) -> set[str]:
+        """Return the names of the files before all changes."""
+        return {name for name, state in self._states.items() if state.on_disk is not None}
+
     def __contains__(self, name: str) -> bool:
         state = self._states.get(name)
         return state is not None and state.content is not None

@@ -17,6 +17,8 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.logs.data_dir_lock import locked
+from kafkascan.recovery import log_jobs
+from kafkascan.recovery.loading.log_loader import LoadedLog, LoadSettings
 from tests.support.broker_lock import broker_in
 from tests.support.files import contents
 from tests.unit.recovery.damaged_partitions import (
@@ -174,14 +176,136 @@ def test_a_backup_is_not_written_behind_a_link(damaged: Path, tmp_path: Path) ->
     assert (damaged / f"{0:020}.index.bak2").read_bytes() == b"junk" * 6
 
 
-def test_the_target_of_a_link_is_backed_up(damaged: Path, tmp_path: Path) -> None:
-    index = damaged / f"{0:020}.index"
-    (tmp_path / "far").write_bytes(b"old index")
-    index.unlink()
-    index.symlink_to(tmp_path / "far")
-    ks.recover(damaged, write=True, now_ms=NOW)
-    assert (damaged / f"{index.name}.bak").read_bytes() == b"old index"
-    assert index.is_symlink()
+@pytest.mark.parametrize("kind", ["index", "log"])
+def test_the_target_of_a_link_is_changed_only_if_permitted(
+    damaged: Path, tmp_path: Path, kind: str
+) -> None:
+    far = tmp_path / "far"
+    link = sorted(damaged.glob("*.log"))[1].with_suffix(f".{kind}")
+    if kind == "log":
+        shutil.move(link, far)
+    else:
+        far.write_bytes(b"old index")
+    link.symlink_to(far)
+    before = contents(damaged), far.read_bytes()
+    for write in (False, True):
+        (refused,) = ks.recover(damaged, write=write, truncate=write, now_ms=NOW).partitions
+        assert isinstance(refused.error, ks.format.LinkedFileError)
+        assert str(refused.error).startswith(f"{link}: ")
+        assert (contents(damaged), far.read_bytes()) == before
+    done = ks.recover(damaged, write=True, truncate=True, now_ms=NOW, follow_links=True)
+    assert done.is_in_order
+    assert link.is_symlink()
+    assert far.read_bytes() != before[1]
+    (kept,) = damaged.glob(f"{link.name}*.bak")
+    assert kept.read_bytes() in before[1]
+
+
+def test_links_to_files_that_stay_are_no_error(damaged: Path, tmp_path: Path) -> None:
+    ks.recover(damaged, write=True, truncate=True, now_ms=NOW)
+    for number, path in enumerate([*damaged.glob("*.index"), *damaged.glob("*.log")]):
+        shutil.move(path, tmp_path / str(number))
+        path.symlink_to(tmp_path / str(number))
+    (checked,) = ks.recover(damaged, now_ms=NOW).partitions
+    assert checked.is_in_order
+
+
+def test_a_linked_lock_file_or_mark_is_refused(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(KILLED, data)
+    for name in (".lock", ".kafka_cleanshutdown"):
+        (data / name).symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(ks.format.LinkedFileError, match=name):
+            ks.recover(data, write=True, truncate=True)
+        assert not (tmp_path / "elsewhere").exists()
+        (data / name).unlink()
+
+
+_OTHER_FILES = (
+    "meta.properties",
+    "recovery-point-offset-checkpoint",
+    "log-start-offset-checkpoint",
+    ".kafka_cleanshutdown",
+    ".lock",
+    "orders-0/leader-epoch-checkpoint",
+    "orders-0/partition.metadata",
+    *(f"orders-0/{0:020}.{kind}" for kind in ("index", "timeindex", "txnindex", "snapshot")),
+    "__cluster_metadata-0/" + f"{0:020}.log",
+)
+
+
+@pytest.mark.parametrize("name", _OTHER_FILES)
+@pytest.mark.parametrize("write", [False, True])
+def test_fifos_are_not_waited_for(damaged: Path, name: str, write: bool) -> None:
+    path = damaged.parent / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    code = (
+        "import sys, kafkascan as ks\n"
+        "try: print(ks.recover(sys.argv[1], write=sys.argv[2] == 'True'))\n"
+        "except OSError as error: print(error)"
+    )
+    arguments = [sys.executable, "-c", code, str(damaged.parent), str(write)]
+    done = subprocess.run(arguments, capture_output=True, timeout=30, check=True)
+    assert done.stdout
+
+
+# ---- logs that vanish or appear ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["log", "folder"])
+def test_logs_that_vanish_after_their_recovery(tmp_path: Path, what: str) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(KILLED, data)
+    gone = data / "being-written-0"
+
+    def vanish(result: ks.recovery.PartitionRecovery, done: int, total: int) -> None:
+        if what == "folder":
+            shutil.rmtree(gone, ignore_errors=True)
+        for log in gone.glob("*.log"):
+            log.unlink()
+
+    done = ks.recover(data, write=True, truncate=True, on_progress=vanish)
+    (one,) = (one for one in done.partitions if one.path == gone)
+    assert isinstance(one.error, ks.format.SourceReadError)
+    assert "vanished" in str(one.error)
+    assert not done.is_marked_clean
+
+
+def test_logs_that_vanish_before_they_are_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(KILLED, data)
+    load = log_jobs.load_log
+
+    def load_late(folder: Path, settings: LoadSettings) -> LoadedLog:
+        for log in folder.glob("*.log"):
+            log.unlink()
+        return load(folder, settings)
+
+    monkeypatch.setattr(log_jobs, "load_log", load_late)
+    done = ks.recover(data, write=True, truncate=True)
+    assert {str(one.error).rpartition(": ")[2] for one in done.partitions} == {
+        "the log vanished during the recovery [SOURCE_FAULT]"
+    }
+    assert not list(data.glob("being-written-0/*.log"))  # no empty log takes their place
+    assert not done.is_marked_clean
+
+
+def test_logs_that_appear_during_a_recovery(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(KILLED, data)
+
+    def add(result: ks.recovery.PartitionRecovery, done: int, total: int) -> None:
+        shutil.copytree(KILLED / "preallocated-0", data / "new-0", dirs_exist_ok=True)
+
+    done = ks.recover(data, write=True, truncate=True, on_progress=add)
+    assert not done.is_in_order
+    assert not done.is_marked_clean
+    assert "appeared" in str(done.partitions[-1].error)
+    assert ks.recover(data, write=True, truncate=True).is_marked_clean
 
 
 # ---- owners and modes ----------------------------------------------------------------------------
@@ -297,3 +421,25 @@ def test_the_partition_of_a_running_broker_behind_a_link_is_not_written(
     assert contents(damaged) == before
     (done,) = ks.recover(link, write=True, now_ms=NOW).partitions
     assert (done.topic, done.partition) == ("orders", 0)
+
+
+# ---- locks of folders without a broker's files ---------------------------------------------------
+
+
+@pytest.mark.parametrize("is_partition", [True, False])
+def test_two_runs_on_a_copy_exclude_each_other(damaged: Path, is_partition: bool) -> None:
+    (damaged.parent / "meta.properties").unlink()
+    before = contents(damaged.parent)
+    code = (
+        "import sys, kafkascan as ks\n"
+        "try: ks.recover(sys.argv[1], write=True)\n"
+        "except ks.format.LogDirInUseError as error: print(error)"
+    )
+    path = damaged if is_partition else damaged.parent
+    with locked(damaged.parent):
+        arguments = [sys.executable, "-c", code, str(path)]
+        refused = subprocess.run(arguments, capture_output=True, text=True, check=True)
+        assert str(damaged.parent) in refused.stdout
+    assert contents(damaged.parent) == before  # no lock file either
+    ks.recover(path, write=True, now_ms=NOW)
+    assert not (damaged.parent / ".lock").exists()

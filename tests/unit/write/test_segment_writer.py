@@ -328,6 +328,7 @@ def test_a_broker_does_not_start_below_a_writer(data_dir: Path) -> None:
         "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'ab'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     )  # fmt: skip
     command = [sys.executable, "-c", code, str(lock)]
+    (data_dir / "other-0").mkdir()
     with ks.SegmentWriter(data_dir / "orders-0") as writer:
         writer.append(_batches(1))
         held = subprocess.run(command, capture_output=True, check=False)
@@ -372,6 +373,7 @@ def test_writers_of_other_partitions_are_not_excluded(data_dir: Path) -> None:
 
 
 def test_the_lock_is_released_after_an_error(data_dir: Path) -> None:
+    (data_dir / "other-0").mkdir()
     writer = ks.SegmentWriter(data_dir / "orders-0")
     with pytest.raises(ks.format.BatchTableError):
         writer.append(_aborting(3))

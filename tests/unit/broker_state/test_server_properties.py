@@ -1,0 +1,70 @@
+"""A broker's configuration file, read as Java reads properties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kafkascan as ks
+from kafkascan.broker_state.server_properties import parse_properties, read_server_properties
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # The examples of java.util.Properties.load.
+        ("Truth = Beauty", {"Truth": "Beauty"}),
+        (" Truth:Beauty", {"Truth": "Beauty"}),
+        ("Truth                    :Beauty", {"Truth": "Beauty"}),
+        ("a  apple, banana, \\\n   cherry\\\n  , kiwi", {"a": "apple, banana, cherry, kiwi"}),
+        ("cheeses", {"cheeses": ""}),
+        ("\\:\\= x", {":=": "x"}),
+        ("a\\tb=c\\u00e9\\z", {"a\tb": "c\u00e9z"}),
+        # Comments, blank lines, ends of lines.
+        ("# a=b\n  ! c=d\n\n\te=f\r\ng=h\ri=j", {"e": "f", "g": "h", "i": "j"}),
+        ("a=b\\\n#c", {"a": "b#c"}),
+        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a= = b ", {"a": "= b "}),
+        ("a=b\\", {"a": "b"}),
+        ("", {}),
+    ],
+)
+def test_syntax(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text) == expected
+
+
+def test_settings_that_loading_uses(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(
+        "log.dirs=/a, /b ,\nlog.dir=/c\nmetadata.log.dir=/m\nlog.index.interval.bytes= 100 \n"
+        "producer.id.expiration.ms=5\nlog.cleanup.policy=compact,delete\n"
+        "remote.log.storage.system.enable=True\n"
+    )
+    found = read_server_properties(path)
+    assert found.log_dirs == [Path("/a"), Path("/b")]
+    assert found.metadata_dir == Path("/m")
+    assert (found.interval_bytes, found.producer_expiration_ms) == (100, 5)
+    assert found.is_compacted
+    assert found.has_remote_storage
+
+
+def test_settings_that_are_missing(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("log.dirs= \nlog.dir=/c\n")
+    found = read_server_properties(path)
+    assert found.log_dirs == [Path("/c")]
+    assert found.metadata_dir is found.interval_bytes is found.producer_expiration_ms is None
+    assert not found.is_compacted
+    assert not found.has_remote_storage
+    path.write_text("")
+    assert read_server_properties(path).log_dirs == [Path("/tmp/kafka-logs")]
+
+
+@pytest.mark.parametrize("value", ["", "-1", "many", "1.5", "2147483648", "9" * 5000, "\u0661"])
+def test_numbers_that_kafka_rejects(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(f"log.index.interval.bytes={value}\n")
+    with pytest.raises(ks.format.CorruptCheckpointError, match="BAD_PROPERTY"):
+        read_server_properties(path)
