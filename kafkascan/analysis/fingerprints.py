@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -177,16 +177,21 @@ def read_fingerprints(
         return _load(Path(logs))
     threads = require_threads(threads)
     found = open_logs(logs)
+    read = map_parts(found, _of_log, threads)
+    # The cleaner replaces segments before it writes its checkpoint, also while logs are read.
     checkpoints = CheckpointReader()
-    jobs = [(log, checkpoints.offset_of(log.partition, CLEANER_CHECKPOINT)) for log in found]
-    return Fingerprints(_path_of(logs), map_parts(jobs, lambda job: _of_log(*job), threads))
+    cleaned = [checkpoints.offset_of(log.partition, CLEANER_CHECKPOINT) for log in found]
+    return Fingerprints(
+        _path_of(logs),
+        [replace(one, cleaned_up_to=offset) for one, offset in zip(read, cleaned, strict=True)],
+    )
 
 
 def _path_of(logs: Any) -> str:
     return str(logs if isinstance(logs, (str, os.PathLike)) else getattr(logs, "path", "<bytes>"))
 
 
-def _of_log(log: Log, cleaned_up_to: int) -> LogFingerprints:
+def _of_log(log: Log) -> LogFingerprints:
     tables: list[FingerprintRows] = []
     damage: list[str] = []
     epochs = _epochs_of(log.partition, damage)
@@ -207,7 +212,7 @@ def _of_log(log: Log, cleaned_up_to: int) -> LogFingerprints:
     partition = log.partition
     rows = join_rows(tables, FINGERPRINT)
     return LogFingerprints(
-        partition.topic, partition.partition, rows, damage, epochs, cleaned_up_to, unread
+        partition.topic, partition.partition, rows, damage, epochs, unread_segments=unread
     )
 
 
