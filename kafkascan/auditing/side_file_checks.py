@@ -211,6 +211,10 @@ class SnapshotCheck:
         is_known[is_known] = known["producer_id"][row[is_known]] == stored["producer_id"][is_known]
         theirs, ours = stored[is_known], known[row[is_known]]
         strangers = stored[~is_known]
+        # Loading a snapshot drops idle producers; a marker alone makes them known again.
+        is_forgotten = theirs["last_offset"] < 0
+        for field in ("last_sequence", "last_offset"):
+            ours[field][is_forgotten] = -1
         if not self._knows_before:
             has_batches = ours["last_offset"] >= 0
             theirs, ours, strangers = theirs[has_batches], ours[has_batches], strangers[:0]

@@ -94,3 +94,15 @@ def test_a_transaction_continues_from_a_snapshot(partition: HealthyPartition) ->
     assert (span["batches"], span["records"]) == (1, 3)
     (row,) = ks.count_records(partition.folder).counts
     assert (row["aborted_records"], row["committed_records"]) == (3, 0)
+
+
+def test_a_producer_of_which_a_snapshot_has_only_a_marker(partition: HealthyPartition) -> None:
+    """A broker that loads its snapshots drops idle producers; a marker makes them known again."""
+    partition.write()
+    for path in partition.folder.glob("*.snapshot"):
+        entries = ks.broker_state.read_producer_snapshot(path)
+        row = entries["producer_id"] == 8
+        entries["last_sequence"][row] = entries["last_offset"][row] = -1
+        entries["offset_delta"][row] = 0
+        ks.broker_state.write_producer_snapshot(path, entries)
+    assert ks.audit(partition.folder).findings == []
