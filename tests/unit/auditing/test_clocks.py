@@ -83,6 +83,7 @@ def test_the_log_of_a_running_broker_is_as_old_as_now(copied: Path) -> None:
 
 
 def test_a_lock_of_this_process_is_seen_and_kept(copied: Path) -> None:
+    (copied.parent / ".lock").touch()
     with locked(copied.parent):
         assert is_locked(copied.parent)
         command = [sys.executable, "-c", _HOLD, str(copied.parent / ".lock")]
