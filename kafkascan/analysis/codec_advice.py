@@ -20,10 +20,9 @@ from kafkascan.format.layout import (
     LOG_OVERHEAD,
     CompressionType,
 )
-from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import borrowed_source
-from kafkascan.logs.log_chunks import ChunkTables, group_segments, read_chunks
-from kafkascan.logs.log_walk import LogsLike, open_logs
+from kafkascan.logs.log_chunks import ChunkTables
+from kafkascan.logs.opened_logs import Log, LogsLike, open_logs, served_chunks
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.compression import LEVELS, Compression, compression
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE, CodecError, decompress
@@ -187,6 +186,7 @@ def advise(
     by: By = "topic",
     sample: int = 100,
     seed: int = 0,
+    log_start_offset: int | None = None,
     threads: int | None = None,
 ) -> Advice:
     """
@@ -204,6 +204,8 @@ def advise(
         Number of batches that are sampled at random from each group.
     seed : int
         Seed of the random selection: the same logs and seed give the same sample.
+    log_start_offset : int, optional
+        First offset of each log; see `read_transactions`. Batches that end before it are omitted.
     threads : int, optional
         Number of segments whose headers are read in parallel. Codecs run in one thread.
 
@@ -229,7 +231,8 @@ def advise(
     codecs = [_choice(one) for one in choices]
     sampler = _Sampler(by, sample, seed)
     result = Advice([], 0)
-    segments = _read_headers(logs, sampler, threads, result)
+    opened = open_logs(logs, log_start_offset)
+    segments = _read_headers(opened, sampler, threads, result)
     result.skipped_batches = sampler.skipped_batches
     for group, chosen in sampler.samples():
         payloads = list(_payloads(group, chosen, segments))
@@ -290,13 +293,11 @@ _Chosen: TypeAlias = "tuple[int, np.void]"  # number of the segment, and the row
 
 
 def _read_headers(
-    logs: LogsLike, sampler: _Sampler, threads: int | None, result: Advice
+    logs: Sequence[Log], sampler: _Sampler, threads: int | None, result: Advice
 ) -> list[SegmentFile]:
     """Add all batches of logs to a sampler and all errors to a result; return the segments."""
-    found = [(log.partition, segment) for log in open_logs(logs) for segment in log.segments]
-    jobs = group_segments(found, 0, len(found))
-    tables = ChunkTables()
-    for chunk in map_ordered(jobs, lambda job: read_chunks(found, job, tables), threads):
+    found, chunks = served_chunks(logs, threads, ChunkTables())
+    for chunk in chunks:
         for error in (end.error for end in chunk.ends if end.error is not None):
             errors = result.unread_segments if isinstance(error, OSError) else result.damage
             errors.append(str(error))

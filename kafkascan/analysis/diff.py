@@ -30,7 +30,7 @@ from kafkascan.analysis.fingerprints import (
 )
 from kafkascan.batches import arrow
 from kafkascan.format.texts import json_text
-from kafkascan.logs.log_walk import LogsLike
+from kafkascan.logs.opened_logs import LogsLike
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -215,6 +215,7 @@ def diff_logs(
     *,
     offsets: Offsets = "same",
     compacted: bool = False,
+    log_start_offset: int | None = None,
     threads: int | None = None,
 ) -> LogDiff:
     """
@@ -234,6 +235,8 @@ def diff_logs(
         Whether the topics are compacted: in either log, records that are missing and batches
         that the cleaner rewrote are not a difference then. By default that applies to the
         offsets below those in the ``cleaner-offset-checkpoint`` of each log's data dir.
+    log_start_offset : int, optional
+        See `read_fingerprints`.
     threads : int, optional
         See `read_fingerprints`.
 
@@ -255,8 +258,8 @@ def diff_logs(
     """
     if offsets not in ("same", "shifted"):
         raise ValueError(f"offsets must be 'same' or 'shifted', not {offsets!r}")
-    mine = read_fingerprints(left, threads=threads)
-    theirs = read_fingerprints(right, threads=threads)
+    mine = read_fingerprints(left, log_start_offset=log_start_offset, threads=threads)
+    theirs = read_fingerprints(right, log_start_offset=log_start_offset, threads=threads)
     found = [
         _compare(one, other, offsets=offsets, compacted=compacted)
         for one, other in _paired(mine.logs, theirs.logs)

@@ -23,13 +23,13 @@ from kafkascan.batches.columns import BatchTable, join_rows, require_batch_table
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT, LeaderEpoch
 from kafkascan.broker_state.leader_epochs import assign_epoch
+from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
 from kafkascan.format.texts import json_text
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_parts, require_threads
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.log_walk import Log, LogsLike, open_logs
-from kafkascan.logs.offset_checkpoints import CheckpointReader
+from kafkascan.logs.opened_logs import Log, LogsLike, first_reaching, open_logs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,7 +146,11 @@ class Fingerprints:
 
 
 def read_fingerprints(
-    logs: LogsLike | Fingerprints, /, *, threads: int | None = None
+    logs: LogsLike | Fingerprints,
+    /,
+    *,
+    log_start_offset: int | None = None,
+    threads: int | None = None,
 ) -> Fingerprints:
     """
     Compute the fingerprints of logs from their batch headers, or read them from a file.
@@ -156,6 +160,8 @@ def read_fingerprints(
     logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
         A data directory, a partition directory, a tar archive of them, or a segment; or a
         ``.parquet`` or ``.json`` file that `Fingerprints.save` wrote.
+    log_start_offset : int, optional
+        First offset of each log; see `read_transactions`. Batches that end before it are omitted.
     threads : int, optional
         Number of logs that are read in parallel; by default one per CPU.
 
@@ -176,7 +182,7 @@ def read_fingerprints(
     if isinstance(logs, (str, os.PathLike)) and Path(logs).suffix in (".parquet", ".json"):
         return _load(Path(logs))
     threads = require_threads(threads)
-    found = open_logs(logs)
+    found = open_logs(logs, log_start_offset)
     read = map_parts(found, _of_log, threads)
     # The cleaner replaces segments before it writes its checkpoint, also while logs are read.
     checkpoints = CheckpointReader()
@@ -196,7 +202,7 @@ def _of_log(log: Log) -> LogFingerprints:
     damage: list[str] = []
     epochs = _epochs_of(log.partition, damage)
     unread: list[str] = []
-    for segment in log.segments:
+    for segment in log.served_segments:
         try:
             scan = scan_batches(segment.folder.source(segment.path.name), on_corrupt="resync")
         except OSError as error:
@@ -205,7 +211,10 @@ def _of_log(log: Log) -> LogFingerprints:
         except KafkaScanError as error:
             damage.append(str(error))
             continue
-        tables.append(fingerprint_batches(scan.batches))
+        batches = scan.batches
+        if log.has_deleted_offsets:
+            batches = batches[first_reaching(batches, log.start_offset) :]
+        tables.append(fingerprint_batches(batches))
         damage += [str(gap) for gap in scan.gaps]
         if scan.error is not None:
             damage.append(str(scan.error))

@@ -21,14 +21,8 @@ from kafkascan.broker_state.producer_state import (
 )
 from kafkascan.format.errors import STATUS
 from kafkascan.format.layout import CompressionType
-from kafkascan.logs.log_walk import (
-    ControlInspector,
-    Log,
-    LogsLike,
-    LogWalk,
-    open_logs,
-    producers_before,
-)
+from kafkascan.logs.log_walk import ControlInspector, LogWalk, producers_before
+from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -173,6 +167,7 @@ def read_producers(
     *,
     sample: int = 0,
     expiration_ms: int = PRODUCER_EXPIRATION_MS,
+    log_start_offset: int | None = None,
     threads: int | None = None,
 ) -> ProducerCensus:
     """
@@ -188,6 +183,9 @@ def read_producers(
     expiration_ms : int, default one day
         The broker's ``producer.id.expiration.ms``: a producer that was idle for longer may
         continue with any sequence number.
+    log_start_offset : int, optional
+        First offset of each log; see `read_transactions`. Batches that end before it are not
+        counted.
     threads : int, optional
         Segments that are read concurrently; by default one per CPU. Small segments are read
         sequentially.
@@ -204,7 +202,7 @@ def read_producers(
     -----
     Memory: about 280 bytes per producer and log.
     """
-    opened = open_logs(logs)
+    opened = open_logs(logs, log_start_offset)
     counters: dict[int, ProducerCounter] = {}
     done: list[tuple[int, NDArray[np.void]]] = []
     errors: dict[int, Exception] = {}
@@ -212,11 +210,10 @@ def read_producers(
     walk = LogWalk(opened, threads, ControlInspector)
     for log_slice in walk:
         counter = counters.setdefault(log_slice.log, ProducerCounter(expiration_ms))
-        counter.add(log_slice.batches, log_slice.control)
+        counter.add(log_slice.served_batches, log_slice.served_control)
         sampler.add(log_slice)
-        for end in log_slice.chunk.ends:
-            if end.error is not None:
-                errors.setdefault(log_slice.log, end.error)
+        if log_slice.error is not None:
+            errors.setdefault(log_slice.log, log_slice.error)
         if log_slice.is_last:
             done.append((log_slice.log, counters.pop(log_slice.log).counts()))
     counts = join_rows([found for _, found in done], PRODUCER_COUNTS)

@@ -11,19 +11,12 @@ from numpy.typing import NDArray
 
 from kafkascan.analysis.transaction_follower import follower_of
 from kafkascan.batches import arrow
-from kafkascan.batches.columns import BatchTable, is_control, is_transactional
+from kafkascan.batches.columns import BatchTable, is_control, is_transactional, size_in_bytes
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.screening import CONTROL, FORMATS, TRANSACTIONS
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
-from kafkascan.logs.log_walk import (
-    ControlInspector,
-    InspectedSlice,
-    Log,
-    LogsLike,
-    LogWalk,
-    ScreenedTable,
-    open_logs,
-)
+from kafkascan.logs.log_walk import ControlInspector, InspectedSlice, LogWalk, ScreenedTable
+from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.read_committed import NO_OPEN_TRANSACTION, CommittedView
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
@@ -111,7 +104,12 @@ class RecordCounts:
 
 
 def count_records(
-    logs: LogsLike, /, *, deep: bool = False, threads: int | None = None
+    logs: LogsLike,
+    /,
+    *,
+    deep: bool = False,
+    log_start_offset: int | None = None,
+    threads: int | None = None,
 ) -> RecordCounts:
     """
     Count the records of logs from batch headers and markers.
@@ -123,6 +121,8 @@ def count_records(
     deep : bool, default False
         Also decompress compressed messages of magic 0 and 1, whose headers do not contain the
         number of records.
+    log_start_offset : int, optional
+        First offset of each log; see `read_transactions`. Records before it are not counted.
     threads : int, optional
         Segments that are read concurrently; by default one per CPU. Small segments are read
         sequentially.
@@ -140,7 +140,7 @@ def count_records(
     The header of a batch of magic 2 contains its number of records, also after compaction
     (``MemoryRecords.filterTo``). Markers contain which transactions were aborted.
     """
-    opened = open_logs(logs)
+    opened = open_logs(logs, log_start_offset)
     counts = np.zeros(len(opened), COUNTS)
     for name in ("start_offset", "end_offset", "last_stable_offset"):
         counts[name] = -1
@@ -148,7 +148,10 @@ def count_records(
     errors: dict[int, Exception] = {}
     for log_slice in LogWalk(opened, threads, DeepInspector if deep else ControlInspector):
         number = log_slice.log
-        counter = counters.setdefault(number, _Counter(opened[number], number, counts[number]))
+        counter = counters.get(number)
+        if counter is None:
+            counter = _Counter(opened[number], number, counts[number], is_deep=deep)
+            counters[number] = counter
         counter.add(log_slice)
         if log_slice.is_last:
             counter.finish()
@@ -161,8 +164,9 @@ def count_records(
 class _Counter:
     """Counts the records of one log into a row of `COUNTS`."""
 
-    def __init__(self, log: Log, number: int, row: np.void) -> None:
+    def __init__(self, log: Log, number: int, row: np.void, *, is_deep: bool) -> None:
         self.follower = follower_of(log, number)
+        self._is_deep = is_deep
         self._log = log
         self._row = row
         # Aborted transactions that may reach beyond the last stable offset.
@@ -180,15 +184,19 @@ class _Counter:
         stable = self.follower.last_stable_offset
         known = np.concatenate([self._aborted, aborted])
         self._aborted = known[known["marker_offset"] >= stable]
+        served = log_slice.served_batches
         row["segments"] += len(log_slice.chunk.ends)
         row["size_in_bytes"] += sum(end.valid_bytes for end in log_slice.chunk.ends)
-        row["batches"] += len(batches)
+        row["size_in_bytes"] -= size_in_bytes(batches[: log_slice.start.row]).sum()
+        row["batches"] += len(served)
         if row["start_offset"] < 0:
             row["start_offset"] = self._start_offset(batches)
-        deep = [table for _, table in log_slice.chunk.tables if isinstance(table, DeepTable)]
-        inner, is_counted = sum(table.inner_records for table in deep), bool(deep)
-        if log_slice.flags & FORMATS and not is_counted:
-            row["uncounted_batches"] += is_uncounted(batches).sum()
+        inner = 0
+        if log_slice.flags & FORMATS:
+            if self._is_deep:
+                inner = inner_records(log_slice)
+            else:
+                row["uncounted_batches"] += is_uncounted(served).sum()
         # Each pass over all rows takes a good part of the time to read them.
         control = is_control(batches) if log_slice.flags & CONTROL else np.False_
         of_control = records_in(batches, control) if log_slice.flags & CONTROL else 0
@@ -200,20 +208,22 @@ class _Counter:
             )
 
     def _start_offset(self, batches: BatchTable) -> int:
-        named = self._log.segments[0].name.base_offset
-        if named is not None:
-            return named
+        if self._log.segments[0].name.base_offset is not None:
+            return self._log.start_offset
         return int(batches["base_offset"][0]) if len(batches) else -1
 
     def finish(self) -> None:
         """Complete the counts after the last slice."""
         row, follower = self._row, self.follower
+        row["segments"] -= len(self._log.segments) - len(self._log.served_segments)
         row["end_offset"] = follower.end_offset
         row["last_stable_offset"] = follower.last_stable_offset
         row["open_records"] = follower.open_ones()["records"].sum()
         row["committed_records"] = row["records"] - row["aborted_records"]
         # An open transaction may have begun before the log does, and have no records in it.
-        if follower.last_stable_offset < follower.end_offset:
+        if follower.last_stable_offset <= self._log.start_offset:
+            row["committed_records"] = 0
+        elif follower.last_stable_offset < follower.end_offset:
             row["committed_records"] -= self._count_beyond(follower.last_stable_offset)
         there = int(row["records"]) + int(row["control_records"])
         is_known = row["uncounted_batches"] == 0 and row["start_offset"] >= 0
@@ -250,9 +260,31 @@ def is_uncounted(batches: BatchTable) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class DeepTable(ScreenedTable):
-    """Results of the base class, and the number of records in compressed messages."""
+    """
+    Results of the base class, and the records in compressed messages.
 
-    inner_records: int
+    Attributes
+    ----------
+    wrappers : ndarray of int64
+        Rows of the compressed messages.
+    inner_records : ndarray of int64
+        The number of records in each.
+    """
+
+    wrappers: NDArray[np.int64]
+    inner_records: NDArray[np.int64]
+
+
+def inner_records(log_slice: InspectedSlice[ScreenedTable, None]) -> int:
+    """Return the number of records in compressed messages that a `DeepInspector` counted."""
+    total, start = 0, log_slice.start
+    for first, table in log_slice.chunk.tables:
+        assert isinstance(table, DeepTable)
+        rows, counts = first + table.wrappers, table.inner_records
+        if start.records is not None:
+            counts[rows == start.row] = start.records
+        total += int(counts[rows >= start.row].sum())
+    return total
 
 
 class DeepInspector(ControlInspector):
@@ -260,8 +292,13 @@ class DeepInspector(ControlInspector):
 
     def table(self, batches: BatchTable) -> DeepTable:
         """Read the control batches of a table, and decompress its wrappers."""
-        wrappers = batches.take(np.flatnonzero(is_uncounted(batches)))
-        found = iter_decoded(self._source, wrappers, ReadOptions(columns=("offset",)))
-        inner = sum(map(len, found)) if len(wrappers) else 0
+        rows = np.flatnonzero(is_uncounted(batches))
+        inner = np.zeros(len(rows), np.int64)
+        if len(rows):
+            wrappers = batches.take(rows)
+            for found in iter_decoded(self._source, wrappers, ReadOptions(columns=("offset",))):
+                positions = found.batches["position"][found["batch"]]
+                at = np.searchsorted(wrappers["position"], positions)
+                inner += np.bincount(at, minlength=len(rows))
         screened = super().table(batches)
-        return DeepTable(screened.flags, screened.control, inner)
+        return DeepTable(screened.flags, screened.control, rows, inner)

@@ -13,7 +13,8 @@ from kafkascan.batches.screening import COUNTS, OFFSETS, PRODUCERS
 from kafkascan.broker_state.markers import TRANSACTION, ControlRows
 from kafkascan.broker_state.producer_state import ProducerState
 from kafkascan.format.errors import CorruptSnapshotError
-from kafkascan.logs.log_walk import Log, LogSlice, producers_before
+from kafkascan.logs.log_walk import LogSlice, producers_before
+from kafkascan.logs.opened_logs import Log
 
 Pause: TypeAlias = "tuple[int, Callable[[ProducerState | None], object]]"
 """A row of a table, and a function that gets the producers' state before this row."""
@@ -25,8 +26,7 @@ def follower_of(log: Log, number: int) -> TransactionFollower:
         known = producers_before(log)
     except (CorruptSnapshotError, OSError):
         known = None
-    start = log.segments[0].name.base_offset if log.segments else None
-    return TransactionFollower(number, known, start or 0)
+    return TransactionFollower(number, known, log.start_offset)
 
 
 class TransactionFollower:
@@ -40,7 +40,8 @@ class TransactionFollower:
     known : array of PRODUCER_ENTRY, optional
         Entries of the snapshot at the start of the log: see `producers_before`.
     start_offset : int
-        First offset of the log.
+        First offset of the log. The log does not end before it: if all batches do, a broker that
+        loads the log deletes them, and creates an empty segment at this offset.
     path : str
         Path of the log in errors.
     expiration_ms : int, optional
@@ -75,9 +76,9 @@ class TransactionFollower:
         """Add the next slice of the log; return the transactions that end in it."""
         ended = self.add_batches(log_slice.batches, log_slice.control, log_slice.flags)
         self.end_offset = max(self.end_offset, log_slice.base_offset)
-        for end in log_slice.chunk.ends:
-            if end.error is not None and self.error is None:
-                self.error = end.error
+        self.error = self.error or log_slice.error
+        if log_slice.is_last:
+            self.end_offset = max(self.end_offset, self._start_offset)
         return ended
 
     def add_batches(

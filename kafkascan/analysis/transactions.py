@@ -14,7 +14,8 @@ from kafkascan.batches.columns import join_rows
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
 from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.format.times import TimeLike, milliseconds_or_now
-from kafkascan.logs.log_walk import ControlInspector, Log, LogsLike, LogWalk, open_logs
+from kafkascan.logs.log_walk import ControlInspector, LogWalk
+from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -195,6 +196,7 @@ def read_transactions(
     *,
     now_ms: TimeLike | None = None,
     timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    log_start_offset: int | None = None,
     threads: int | None = None,
 ) -> Transactions:
     """
@@ -209,6 +211,11 @@ def read_transactions(
         Milliseconds since the epoch, for the age of open transactions; by default now.
     timeout_ms : int, default 15 minutes
         The broker's ``transaction.max.timeout.ms``.
+    log_start_offset : int, optional
+        First offset of each log. By default, as a broker has it: the base offset of the first
+        segment, or the offset in the data dir's ``log-start-offset-checkpoint`` if it is higher
+        (``DeleteRecords``). 0 reads everything that is on disk. Transactions that ended before
+        it are omitted, and records before it are not counted.
     threads : int, optional
         Segments that are read concurrently; by default one per CPU. Small segments are read
         sequentially.
@@ -234,7 +241,7 @@ def read_transactions(
     with its first batch in the log: its true start is not known, nor are open transactions all
     of whose batches are gone.
     """
-    opened = open_logs(logs)
+    opened = open_logs(logs, log_start_offset)
     now = milliseconds_or_now(now_ms, "now_ms")
     followers: dict[int, TransactionFollower] = {}
     found: list[NDArray[np.void]] = []
@@ -245,7 +252,8 @@ def read_transactions(
         follower = followers.get(number)
         if follower is None:
             follower = followers[number] = follower_of(opened[number], number)
-        found.append(follower.add(log_slice))
+        ended = follower.add(log_slice)
+        found.append(ended[ended["marker_offset"] >= opened[number].start_offset])
         if log_slice.is_last:
             found.append(follower.open_ones())
             stable[number], ends[number] = follower.last_stable_offset, follower.end_offset

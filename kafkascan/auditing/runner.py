@@ -26,6 +26,7 @@ from kafkascan.broker_state.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
+from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
@@ -40,9 +41,9 @@ from kafkascan.logs.log_dir import (
     open_log_dir,
     partition_dir,
 )
-from kafkascan.logs.log_walk import Log, LogsLike, LogWalk, live_logs, open_logs
+from kafkascan.logs.log_walk import LogWalk
 from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
-from kafkascan.logs.offset_checkpoints import CheckpointReader
+from kafkascan.logs.opened_logs import Log, LogsLike, live_logs, open_logs
 from kafkascan.logs.segment import SegmentFile
 
 OnProgress = Callable[[int, int], object]
@@ -112,6 +113,9 @@ def audit(
 
     Notes
     -----
+    An audit reads everything that is on disk, also batches before the log start offset: a broker
+    reads them when it recovers the log.
+
     Notes are found in the data dirs of healthy brokers, too, whether they run, were stopped or
     were killed; warnings and errors are not. Memory: at most ten chunks of 65,536 headers for
     each thread.
@@ -162,7 +166,7 @@ def _audited_logs(logs: LogsLike, now_ms: int | None) -> tuple[Path, list[Audite
     # Checkpoints are read before segments are listed: a broker may write both meanwhile.
     reader = CheckpointReader()
     known = {one: _checkpoints_of(one, reader) for one in partitions}
-    opened = live_logs(logs) if isinstance(logs, LogDir) else open_logs(logs)
+    opened = live_logs(logs, 0) if isinstance(logs, LogDir) else open_logs(logs, 0)
     configs = _topic_configs(partitions)
     audited = [
         AuditedLog(

@@ -23,7 +23,7 @@ from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
 from kafkascan.broker_state.producer_state import ProducerState
 from kafkascan.format.errors import CorruptCheckpointError, CorruptSnapshotError
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.log_walk import Log
+from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.segment import SegmentFile
 
 _BESIDE_LOG = re.compile(r"(\d+)\.(index|timeindex|txnindex)")

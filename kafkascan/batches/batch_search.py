@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+import kafkascan.format.checksums  # noqa: F401 - chooses the kernel
 from kafkascan._core import search as _core
 from kafkascan.batches.columns import size_in_bytes
 from kafkascan.batches.parallel_walk import collect_in_parts

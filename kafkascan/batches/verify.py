@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+import kafkascan.format.checksums  # noqa: F401 - chooses the kernel
 from kafkascan._core import checksums as _core
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
 from kafkascan.batches.walks import BatchWalk

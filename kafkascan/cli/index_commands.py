@@ -16,6 +16,7 @@ from kafkascan.broker_state.index_checks import check_index_file, parse_index_fi
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, SegmentInput, SegmentPaths
 from kafkascan.cli.run import READ_ERRORS, FindingReport, Run, scan
 from kafkascan.cli.shared_options import (
+    ALL_OFFSETS,
     PATH,
     Time,
     interval_bytes,
@@ -149,7 +150,7 @@ def check(run: Run, segments: SegmentPaths) -> None:
             table = join_tables(list(report.tables(log, scan(log))))
         return [one.labels | _checked(path, data, table, report) for path, data in indexes]
 
-    found = run.map(run.find_segments(segments), check_all)
+    found = run.map(run.find_segments(segments.from_first_offset()), check_all)
     run.output.write_rows(CHECK_COLUMNS, [row for rows in found for row in rows])
 
 
@@ -224,7 +225,7 @@ def build(
             for kind, entries in files.items()
         ]
 
-    found = run.map(run.find_segments(segments), build_both)
+    found = run.map(run.find_segments(segments.from_first_offset()), build_both)
     run.output.write_rows(BUILD_COLUMNS, [row for rows in found for row in rows])
 
 
@@ -267,9 +268,15 @@ def _built(
     help="Start at the position that the index files give, as brokers do, instead of reading"
     " all batch headers.",
 )  # fmt: skip
+@ALL_OFFSETS
 @with_run()
 def lookup(
-    run: Run, path: Path, offset: int | None, timestamp: int | None, trust_index: bool
+    run: Run,
+    path: Path,
+    offset: int | None,
+    timestamp: int | None,
+    trust_index: bool,
+    log_start_offset: int | None,
 ) -> None:
     """Find an offset or a timestamp in a log, as a broker would.
 
@@ -281,13 +288,15 @@ def lookup(
     if (offset is None) == (timestamp is None):
         raise click.UsageError("give either --offset or --timestamp")
 
+    options: dict[str, Any] = {"trust_index": trust_index, "log_start_offset": log_start_offset}
+
     def find(path: Path, report: FindingReport) -> list[dict[str, Any]]:
         found: ks.logs.BatchLocation | ks.logs.RecordLocation | None
         if offset is not None:
-            found = ks.lookup_offset(path, offset, trust_index=trust_index)
+            found = ks.lookup_offset(path, offset, **options)
         else:
             assert timestamp is not None
-            found = ks.lookup_timestamp(path, timestamp, trust_index=trust_index)
+            found = ks.lookup_timestamp(path, timestamp, **options)
         if found is None:
             wanted = f"offset {offset}" if offset is not None else f"timestamp {timestamp}"
             report.add(f"{path}: the log has no record at {wanted} or later")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
+from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import (
     PartitionDir,
@@ -16,6 +18,7 @@ from kafkascan.logs.log_dir import (
     partition_dir,
     select_segments,
 )
+from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.segment import SegmentFile, segment_file
 
 SEGMENT_COLUMNS = ("topic", "partition", "segment")
@@ -35,6 +38,8 @@ class SegmentPaths:
     include : SegmentKinds
         Which files of directories and archives to read. A path of a file is read whatever its
         name is.
+    log_start_offset : int or None
+        First offset of the logs of directories and archives; None: as a broker has it.
     memory_map : bool
         Whether to map files into memory; otherwise they are read.
     drop_cache : bool
@@ -43,8 +48,13 @@ class SegmentPaths:
 
     paths: list[Path]
     include: SegmentKinds
+    log_start_offset: int | None
     memory_map: bool
     drop_cache: bool
+
+    def from_first_offset(self) -> SegmentPaths:
+        """Return the paths of the same files, and of those before the log start offset."""
+        return replace(self, log_start_offset=0)
 
     def find(self, on_unreadable: OnUnreadable) -> list[SegmentInput]:
         """
@@ -58,24 +68,69 @@ class SegmentPaths:
         """
         found = []
         for path in self.paths:
-            for partition, segment in _segments(path, self.include, on_unreadable):
+            for partition, segment, start in self._segments(path, on_unreadable):
                 try:
                     size = segment.size
                 except OSError as error:  # a broker may have deleted it since it was listed
                     on_unreadable(str(segment.path), error)
                     continue
                 found.append(
-                    SegmentInput(partition, segment, size, self.memory_map, self.drop_cache)
+                    SegmentInput(partition, segment, start, size, self.memory_map, self.drop_cache)
                 )
         return found
+
+    def _segments(
+        self, path: Path, on_unreadable: OnUnreadable
+    ) -> Iterator[tuple[PartitionDir, SegmentFile, int]]:
+        """Yield the segments of a path, each with the first offset to read."""
+        try:
+            log_dir = open_log_dir(path) if is_log_dir(path) else None
+        except OSError as error:
+            on_unreadable(str(path), error)
+            return
+        if log_dir is None:
+            here = partition_dir(path.parent)
+            yield here, segment_file(path, here.folder), 0
+            return
+        is_empty, checkpoints = True, CheckpointReader()
+        for partition in log_dir.partitions:
+            try:
+                segments = select_segments(partition, log_dir.kinds(self.include))
+            except OSError as error:
+                on_unreadable(str(partition.path), error)
+                is_empty = False
+                continue
+            start = self.log_start_offset
+            if start is None:
+                start = checkpoints.offset_of(partition, LOG_START_CHECKPOINT)
+            # With files of other kinds, the segments are not in the order of their offsets.
+            wanted = Log(partition, segments, start).served_segments if start else segments
+            for segment in wanted:
+                is_empty = False
+                yield partition, segment, start
+        if is_empty:
+            on_unreadable(str(path), no_logs(path, log_dir.partitions))
 
 
 @dataclass(frozen=True)
 class SegmentInput:
-    """One segment file that a command reads."""
+    """
+    One segment file that a command reads.
+
+    Attributes
+    ----------
+    partition : PartitionDir
+    segment : SegmentFile
+    start_offset : int
+        The log start offset: batches that end before it are not listed, nor records before it.
+    size : int
+    memory_map, drop_cache : bool
+        As in `SegmentPaths`.
+    """
 
     partition: PartitionDir
     segment: SegmentFile
+    start_offset: int
     size: int
     memory_map: bool
     drop_cache: bool
@@ -99,30 +154,3 @@ class SegmentInput:
         """Drop the pages of the file from the page cache, if the user asked for that."""
         if self.drop_cache:
             source.drop_cache()
-
-
-def _segments(
-    path: Path, include: SegmentKinds, on_unreadable: OnUnreadable
-) -> Iterator[tuple[PartitionDir, SegmentFile]]:
-    try:
-        log_dir = open_log_dir(path) if is_log_dir(path) else None
-    except OSError as error:
-        on_unreadable(str(path), error)
-        return
-    if log_dir is None:
-        here = partition_dir(path.parent)
-        yield here, segment_file(path, here.folder)
-        return
-    is_empty = True
-    for partition in log_dir.partitions:
-        try:
-            segments = select_segments(partition, log_dir.kinds(include))
-        except OSError as error:
-            on_unreadable(str(partition.path), error)
-            is_empty = False
-            continue
-        for segment in segments:
-            is_empty = False
-            yield partition, segment
-    if is_empty:
-        on_unreadable(str(path), no_logs(path, log_dir.partitions))

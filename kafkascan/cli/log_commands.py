@@ -13,6 +13,7 @@ from kafkascan.analysis.codec_advice import DEFAULT_CHOICES
 from kafkascan.cli.output import RowOutput
 from kafkascan.cli.run import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, FindingReport, Run
 from kafkascan.cli.shared_options import (
+    ALL_OFFSETS,
     JSON_REPORT,
     NOW,
     PATH,
@@ -144,6 +145,7 @@ def _audit_exit_code(found: ks.auditing.Audit) -> int:
 
 
 @_log_command
+@ALL_OFFSETS
 @click.option("--state", type=click.Choice(_STATES), default="open", show_default=True,
               help="Show only transactions in this state.")  # fmt: skip
 @NOW
@@ -181,6 +183,7 @@ def _in_state(found: ks.analysis.Transactions, state: str) -> Any:
 
 
 @_log_command
+@ALL_OFFSETS
 @click.option(
     "--sample", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
     help="Decompress N batches of each producer to compute its compression ratio.",
@@ -200,6 +203,7 @@ def producers(run: Run, paths: list[Path], **options: Any) -> None:
 
 
 @_log_command
+@ALL_OFFSETS
 @click.option(
     "--deep", is_flag=True,
     help="Decompress messages of magic 0 and 1, whose headers do not contain a record count.",
@@ -235,6 +239,7 @@ def count(run: Run, paths: list[Path], **options: Any) -> None:
     help="Write the fingerprints of LEFT to a .parquet or .json file, to compare them on another"
     " host.",
 )  # fmt: skip
+@ALL_OFFSETS
 @JSON_REPORT
 @with_run(parquet=True, to_file=True, rows="ranges")
 @THREADS
@@ -246,7 +251,7 @@ def diff(
     compacted: bool,
     save: Path | None,
     report: Path | None,
-    threads: int | None,
+    **options: Any,
 ) -> None:
     """Compare replicas, a backup or a mirror by their batch headers.
 
@@ -261,13 +266,13 @@ def diff(
     if (right is None) == (save is None):
         raise click.UsageError("give RIGHT to compare with, or --save FILE")
     if save is not None:
-        _save_fingerprints(run, left, save, threads)
+        _save_fingerprints(run, left, save, options)
         return
     offsets: Literal["same", "shifted"] = "shifted" if shifted else "same"
 
     def compare(path: Path, findings: FindingReport) -> ks.analysis.LogDiff:
         assert right is not None
-        result = ks.diff_logs(path, right, offsets=offsets, compacted=compacted, threads=threads)
+        result = ks.diff_logs(path, right, offsets=offsets, compacted=compacted, **options)
         for one in result.partitions:
             _add_differences(findings, one)
         return result
@@ -280,9 +285,9 @@ def diff(
     run.output.write_tables(DIFF_COLUMNS, results)
 
 
-def _save_fingerprints(run: Run, logs: Path, target: Path, threads: int | None) -> None:
+def _save_fingerprints(run: Run, logs: Path, target: Path, options: dict[str, Any]) -> None:
     def save(path: Path, findings: FindingReport) -> None:
-        found = ks.analysis.read_fingerprints(path, threads=threads)
+        found = ks.analysis.read_fingerprints(path, **options)
         for one in found.logs:
             _add_errors(findings, one)
         try:
@@ -334,6 +339,7 @@ def _truncation(one: ks.analysis.PartitionDiff) -> str:
 
 @click.command()
 @with_logs
+@ALL_OFFSETS
 @click.option(
     "--codec", "choices", multiple=True, metavar="CODEC[:LEVEL]",
     show_default=", ".join(DEFAULT_CHOICES), help="Codec to try; may be given several times.",
@@ -387,6 +393,7 @@ def advise(run: Run, paths: list[Path], choices: tuple[str, ...], **options: Any
               help="Write the page to FILE (atomically).")  # fmt: skip
 @click.option("--title", show_default="PATH", help="Title of the page.")
 @VERIFY
+@ALL_OFFSETS
 @click.option("--advice", is_flag=True, help="Also estimate the savings of other codecs (slow).")
 @THREADS
 def report(path: Path, output: Path, **options: Any) -> None:

@@ -7,7 +7,8 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import click
@@ -55,6 +56,12 @@ class RecordQuery:
     verify: bool
     max_decompressed_size: int
 
+    def from_start(self, offset: int) -> RecordQuery:
+        """Return the conditions on the records of a log that starts at an offset."""
+        if offset <= max(0, self.from_offset or 0):
+            return self
+        return replace(self, from_offset=offset)
+
     def select_batches(self, table: BatchTable) -> BatchTable:
         """Return the batches that may contain records that meet the conditions."""
         mask = ks.batches.select_offsets(table, self.from_offset, None)
@@ -97,15 +104,17 @@ Found = Iterator[tuple[SegmentInput, RecordTable]]
 def _select(run: Run, inputs: Sequence[SegmentInput], query: RecordQuery) -> Found:
     """Yield the records that meet the conditions; a batch that cannot be read is a finding."""
 
-    def read(source: ks.Source, report: FindingReport) -> Iterator[RecordTable]:
+    def read(
+        wanted: RecordQuery, source: ks.Source, report: FindingReport
+    ) -> Iterator[RecordTable]:
         for batches in report.tables(source, scan(source)):
-            for table in _read_batches(source, query.select_batches(batches), query, report):
-                selected = query.select_records(table)
+            for table in _read_batches(source, wanted.select_batches(batches), wanted, report):
+                selected = wanted.select_records(table)
                 if len(selected):
                     yield selected
 
     for one in inputs:
-        for table in run.stream(one, read):
+        for table in run.stream(one, partial(read, query.from_start(one.start_offset))):
             yield one, table
 
 

@@ -138,6 +138,12 @@ class BatchFilter(NamedTuple):
     from_time: int | None
     to_time: int | None
 
+    def from_start(self, offset: int) -> BatchFilter:
+        """Return the conditions on the batches of a log that starts at an offset."""
+        if offset <= max(0, self.from_offset or 0):
+            return self
+        return self._replace(from_offset=offset)
+
     def select(self, table: BatchTable) -> BatchTable:
         """Return the batches that meet the conditions."""
         mask = ks.batches.select_offsets(table, self.from_offset, self.to_offset)
@@ -212,8 +218,9 @@ def _select(run: Run, inputs: Iterable[SegmentInput], conditions: BatchFilter) -
         return report.tables(source, scan(source))
 
     for one in inputs:
+        wanted = conditions.from_start(one.start_offset)
         for table in run.stream(one, read):
-            yield one, conditions.select(table)
+            yield one, wanted.select(table)
 
 
 def _first_rows(found: Selected, count: int) -> Selected:

@@ -70,8 +70,8 @@ PATHS = click.argument("paths", nargs=-1, required=True, type=InputPath())
 
 _ALL_FILES = click.option(
     "--all", "all_files", is_flag=True,
-    help="Also read .deleted, .cleaned, .swap and .checkpoint files, and partitions that are"
-    " being deleted or are stray.",
+    help="Also read .deleted, .cleaned, .swap and .checkpoint files, partitions that are being"
+    " deleted or are stray, and batches before the log start offset.",
 )  # fmt: skip
 _MEMORY_MAP = click.option(
     "--memory-map/--no-memory-map", default=True, show_default=True,
@@ -92,7 +92,8 @@ def with_segments(command: Command) -> Command:
         paths: Sequence[Path], all_files: bool, memory_map: bool, drop_cache: bool, **arguments: Any
     ) -> None:
         include = SegmentKinds.ALL if all_files else SegmentKinds.LOG
-        segments = SegmentPaths(list(paths), include, memory_map, drop_cache)
+        start = 0 if all_files else None
+        segments = SegmentPaths(list(paths), include, start, memory_map, drop_cache)
         command(segments=segments, **arguments)
 
     extend_help(call, _FILES_HELP)
@@ -164,6 +165,11 @@ def with_run(*, parquet: bool = False, to_file: bool = False, rows: str = "rows"
 
 # ---- the rest --------------------------------------------------------------------------------
 
+ALL_OFFSETS = click.option(
+    "--all", "log_start_offset", flag_value=0, type=int, default=None,
+    help="Also read records before the log start offset, which a broker no longer serves"
+    " (DeleteRecords).",
+)  # fmt: skip
 THREADS = click.option(
     "--threads", type=click.IntRange(min=1), metavar="N", show_default="CPU count",
     help="Number of threads.",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kafkascan.io.source_protocols import OPEN_FLAGS, regular_size
-from kafkascan.io.sources import SourceLike
+from kafkascan.io.sources import SourceLike, borrowed_source
 
 
 class Folder(Protocol):
@@ -107,6 +107,44 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
         return data
     finally:
         os.close(descriptor)
+
+
+class SingleFileFolder:
+    """
+    A `Folder` with a single known source.
+
+    Parameters
+    ----------
+    source : SourceLike
+    path : Path
+        Of the source.
+    """
+
+    def __init__(self, source: SourceLike, path: Path) -> None:
+        self._source = source
+        self.path = path.parent
+
+    @property
+    def parent(self) -> SingleFileFolder:
+        """The parent folder, whose files are not known either."""
+        return SingleFileFolder(self._source, self.path)
+
+    def names(self) -> list[str]:
+        """Return an empty list: other files of the folder are not read."""
+        return []
+
+    def size(self, name: str) -> int:
+        """Return the size of the source, in bytes."""
+        with borrowed_source(self._source) as source:
+            return source.size
+
+    def source(self, name: str) -> SourceLike:
+        """Return the source."""
+        return self._source
+
+    def read(self, name: str) -> bytes | None:
+        """Return None: other files are not read."""
+        return None
 
 
 def missing_file(path: Path) -> FileNotFoundError:

@@ -78,7 +78,8 @@ def regular_size(descriptor: int, path: str) -> int:
     """
     status = os.fstat(descriptor)
     if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        reason = "a directory, not a segment; scan_log_dir and read_records read directories"
+        raise IsADirectoryError(errno.EISDIR, reason, path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
     return status.st_size

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
         LogBatches as LogBatches,
         scan_log_dir as scan_log_dir,
     )
-    from kafkascan.logs.log_walk import (
-        Log as Log,
-    )
     from kafkascan.logs.lookups import (
         BatchLocation as BatchLocation,
         RecordLocation as RecordLocation,
         lookup_offset as lookup_offset,
         lookup_timestamp as lookup_timestamp,
+    )
+    from kafkascan.logs.opened_logs import (
+        Log as Log,
     )
     from kafkascan.logs.read_committed import (
         CommittedView as CommittedView,
@@ -58,7 +58,7 @@ else:
                 "select_segments",
             ],
             "log_table": ["LogBatches", "scan_log_dir"],
-            "log_walk": ["Log"],
+            "opened_logs": ["Log"],
             "lookups": ["BatchLocation", "RecordLocation", "lookup_offset", "lookup_timestamp"],
             "read_committed": ["CommittedView", "read_committed_view"],
             "reading": ["iter_records", "read_records"],

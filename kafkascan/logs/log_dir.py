@@ -19,11 +19,11 @@ from kafkascan.broker_state.checkpoints import (
     parse_leader_epochs,
     parse_partition_metadata,
 )
+from kafkascan.broker_state.offset_checkpoints import read_offsets
 from kafkascan.format.errors import NoLogsError
 from kafkascan.format.file_names import SegmentName, parse_segment_name
 from kafkascan.io.archives import TarFolder, is_archive, open_archive
 from kafkascan.io.folders import DiskFolder, Folder
-from kafkascan.logs.offset_checkpoints import read_offsets
 from kafkascan.logs.segment import SegmentFile
 
 # "<topic>-<partition>", or with ".<uuid>-<state>" while a broker moves or drops it

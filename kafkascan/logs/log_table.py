@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -23,6 +23,7 @@ from kafkascan.logs.log_chunks import (
     threads_for,
 )
 from kafkascan.logs.log_dir import LogDir, PartitionDir, no_logs, open_log_dir
+from kafkascan.logs.opened_logs import live_logs, start_offsets, without_deleted
 from kafkascan.logs.segment import SegmentFile
 
 if TYPE_CHECKING:
@@ -59,12 +60,14 @@ class LogBatches(TableExports):
         column_names: tuple[str, ...],
         rows: int,
         threads: int,
+        starts: Mapping[int, int],
     ) -> None:
         self.segments = segments
         self.column_names = column_names
         self.ends: list[SegmentEnd] = []
         self._rows = rows
         self._threads = threads
+        self._starts = starts
 
     def __iter__(self) -> Iterator[LogChunk]:
         self.ends = []
@@ -75,7 +78,7 @@ class LogBatches(TableExports):
 
         for chunk in map_ordered(group_segments(self.segments), read, self._threads):
             self.ends += chunk.ends
-            yield chunk
+            yield without_deleted(chunk, self._starts)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's PyCapsule stream, one record batch per chunk."""
@@ -123,7 +126,8 @@ class LogBatches(TableExports):
     def _head(self, rows: int) -> dict[str, list[object]]:
         job = range(len(self.segments))
         chunks = read_chunks(self.segments, job, ChunkTables(rows))
-        chunk = next(filter(len, chunks), _no_batches())
+        served = (without_deleted(chunk, self._starts) for chunk in chunks)
+        chunk = next(filter(len, served), _no_batches())
         return {name: self._display(name, chunk) for name in self.column_names}
 
     def _display(self, name: str, chunk: LogChunk) -> list[object]:
@@ -145,6 +149,7 @@ def scan_log_dir(
     rows: int = 65_536,
     threads: int | None = None,
     include: Include = "log",
+    log_start_offset: int | None = None,
 ) -> LogBatches:
     """
     Read the batch headers of a whole data directory as one table.
@@ -161,8 +166,14 @@ def scan_log_dir(
     threads : int, optional
         Number of threads; by default one per CPU. Logs of small segments are read by one thread.
     include : {"log", "all"}
-        "log" reads the segments that a broker would read. "all" adds ``.deleted``, ``.cleaned``
-        and ``.swap`` files, partitions that are being deleted or moved, and KRaft's snapshots.
+        "log" reads the segments that a broker would read. "all" reads everything that is on disk:
+        it adds ``.deleted``, ``.cleaned`` and ``.swap`` files, partitions that are being deleted
+        or moved, KRaft's snapshots, and batches before the log start offset.
+    log_start_offset : int, optional
+        First offset of each log: batches that end before it are omitted. By default, as a broker
+        has it: the base offset of the first segment, or the offset in the data dir's
+        ``log-start-offset-checkpoint`` if it is higher. A broker returns the first batch
+        completely; consumers skip its records before this offset.
 
     Returns
     -------
@@ -186,10 +197,15 @@ def scan_log_dir(
     names = (*PLACE_COLUMNS, *COLUMN_NAMES) if columns is None else tuple(dict.fromkeys(columns))
     require_columns([name for name in names if name not in PLACE_COLUMNS])
     opened = log_dir if isinstance(log_dir, LogDir) else open_log_dir(log_dir)
-    segments = list(opened.segments() if include == "all" else opened.log_segments())
+    if include == "all":
+        segments, starts = list(opened.segments()), {}
+    else:
+        logs = live_logs(opened, log_start_offset)
+        segments = [(log.partition, segment) for log in logs for segment in log.served_segments]
+        starts = start_offsets(logs)
     if not segments:
         raise no_logs(opened.path, opened.partitions)
-    return LogBatches(segments, names, rows, threads_for(segments, threads))
+    return LogBatches(segments, names, rows, threads_for(segments, threads), starts)
 
 
 def _no_batches() -> LogChunk:

@@ -9,24 +9,20 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_rows
 from kafkascan.batches.screening import screen
-from kafkascan.batches.walks import require_log
 from kafkascan.broker_state.markers import MARKER, NO_CONTROL, ControlRows, read_control_rows
 from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
-from kafkascan.format.errors import CorruptBatchError
-from kafkascan.format.file_names import parse_segment_name
+from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
 from kafkascan.io.concurrency import map_ordered
-from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
+from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import (
     ChunkTables,
     EndChecks,
@@ -37,81 +33,10 @@ from kafkascan.logs.log_chunks import (
     inspect_chunks,
     threads_for,
 )
-from kafkascan.logs.log_dir import (
-    LogDir,
-    PartitionDir,
-    SegmentKinds,
-    is_log_dir,
-    no_logs,
-    open_log_dir,
-    partition_dir,
-    select_segments,
-)
-from kafkascan.logs.segment import SegmentFile, segment_file
-
-LogsLike: TypeAlias = "LogDir | PartitionDir | SourceLike"
-"""A data dir, a tar of one, the folder of a partition (each as an object or a path), or a
-source, which is read as a log of one segment."""
-
-
-class SingleFileFolder:
-    """
-    A `Folder` with a single known source.
-
-    Parameters
-    ----------
-    source : SourceLike
-    path : Path
-        Of the source.
-    """
-
-    def __init__(self, source: SourceLike, path: Path) -> None:
-        self._source = source
-        self.path = path.parent
-
-    @property
-    def parent(self) -> SingleFileFolder:
-        """The parent folder, whose files are not known either."""
-        return SingleFileFolder(self._source, self.path)
-
-    def names(self) -> list[str]:
-        """Return an empty list: other files of the folder are not read."""
-        return []
-
-    def size(self, name: str) -> int:
-        """Return the size of the source, in bytes."""
-        with borrowed_source(self._source) as source:
-            return source.size
-
-    def source(self, name: str) -> SourceLike:
-        """Return the source."""
-        return self._source
-
-    def read(self, name: str) -> bytes | None:
-        """Return None: other files are not read."""
-        return None
-
-
-@dataclass(frozen=True, eq=False)
-class Log:
-    """
-    A log: a partition, and those of its segments that are read.
-
-    Attributes
-    ----------
-    partition : PartitionDir
-    segments : list of SegmentFile
-        In offset order.
-    """
-
-    partition: PartitionDir
-    segments: list[SegmentFile]
-
-    @property
-    def name(self) -> str:
-        """The log's name in messages: topic and partition, or else its path."""
-        one = self.partition
-        return str(one.path) if one.topic is None else f"{one.topic}-{one.partition}"
+from kafkascan.logs.opened_logs import Log, first_reaching
+from kafkascan.logs.segment import SegmentFile
+from kafkascan.records.decoding import iter_decoded
+from kafkascan.records.read_options import ReadOptions
 
 
 def producers_before(log: Log) -> NDArray[np.void] | None:
@@ -126,68 +51,6 @@ def producers_before(log: Log) -> NDArray[np.void] | None:
     """
     found = log.segments[0].read_sibling("snapshot") if log.segments else None
     return None if found is None else parse_producer_snapshot(found[1], str(found[0]))
-
-
-def open_logs(logs: LogsLike, *, damaged: bool = False) -> list[Log]:
-    """
-    Return the logs of a data dir, a partition or a source.
-
-    Only what a broker reads is returned; see `select_segments`. A partition that is given as
-    such, or by its path, is read even if its log is being dropped.
-
-    Parameters
-    ----------
-    logs : LogsLike
-    damaged : bool, default False
-        Accept a source whose beginning is that of another kind of file.
-
-    Raises
-    ------
-    NoLogsError
-        If there are no live segments.
-    NotALogError
-        If a source that is not named as a segment is known to be another kind of file.
-    As `open_log_dir`, and `Source`.
-    """
-    if isinstance(logs, PartitionDir):
-        logs = LogDir(logs.path, [logs])
-    if isinstance(logs, (str, os.PathLike)):
-        path = Path(logs)
-        if not is_log_dir(path):
-            return [_one_file(path, damaged)]
-        logs = open_log_dir(path)
-    if isinstance(logs, LogDir):
-        found = live_logs(logs)
-        if not found:
-            raise no_logs(logs.path, logs.partitions)
-        return found
-    return [_one_file(logs, damaged)]
-
-
-def live_logs(log_dir: LogDir) -> list[Log]:
-    """Return the logs of a data dir or a partition that have live segments, as `open_logs`."""
-    kinds = log_dir.kinds(SegmentKinds.LOG)
-    found = [Log(one, select_segments(one, kinds)) for one in log_dir.partitions]
-    return [log for log in found if log.segments]
-
-
-def _one_file(source: SourceLike, damaged: bool) -> Log:
-    if isinstance(source, HasSource):
-        source = source.as_source()
-    if isinstance(source, (str, os.PathLike)):
-        path = Path(source)
-        path.stat()  # raises if the file is missing
-        partition = partition_dir(path.parent)
-    else:
-        owner = source if isinstance(source, Source) else Source(source)
-        path, source = Path(owner.path), owner
-        partition = partition_dir(path.parent if owner.is_file else "")
-    if not damaged and parse_segment_name(path.name) is None:
-        with borrowed_source(source) as opened:
-            require_log(opened)
-    folder = SingleFileFolder(source, path)
-    partition = replace(partition, path=path, folder=folder)
-    return Log(partition, [segment_file(path, folder)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,9 +93,36 @@ Screened = TypeVar("Screened", bound=ScreenedTable)
 
 
 @dataclass(frozen=True, eq=False)
+class SliceStart:
+    """
+    Where the log's start offset is in a slice.
+
+    Attributes
+    ----------
+    row : int
+        Of the first batch that reaches the start offset; the batches before it are deleted.
+    records : int or None
+        Records of this batch at or after the start offset, if it also has earlier ones: a broker
+        returns the whole batch, and consumers skip its first records.
+    error : Exception or None
+        The error of reading this batch.
+    """
+
+    row: int = 0
+    records: int | None = None
+    error: Exception | None = None
+
+
+_AT_FIRST_ROW = SliceStart()
+
+
+@dataclass(frozen=True, eq=False)
 class LogSlice:
     """
     Consecutive batches of a log, after those of the previous slice.
+
+    In batches before the log's start offset, ``records_count`` is the number of their records that
+    are not deleted.
 
     Attributes
     ----------
@@ -248,6 +138,8 @@ class LogSlice:
         Properties of the batches of each table by itself; see `screen`.
     control : ControlRows
         Contents of the control batches of producers.
+    start : SliceStart
+        The first batch that is not deleted.
     """
 
     log: int
@@ -256,11 +148,28 @@ class LogSlice:
     is_last: bool
     flags: int
     control: ControlRows
+    start: SliceStart
 
     @property
     def batches(self) -> BatchTable:
-        """The batches."""
+        """The batches, also deleted ones: transactions may begin in them."""
         return self.chunk.batches
+
+    @property
+    def served_batches(self) -> BatchTable:
+        """The batches that are not deleted."""
+        return self.chunk.batches[self.start.row :]
+
+    @property
+    def served_control(self) -> ControlRows:
+        """The control rows of `served_batches`."""
+        return self.control.between(self.start.row, len(self.batches))
+
+    @property
+    def error(self) -> Exception | None:
+        """The first error of reading the slice."""
+        errors = (self.start.error, *(end.error for end in self.chunk.ends))
+        return next((error for error in errors if error is not None), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,6 +195,14 @@ def _join_control(tables: Sequence[tuple[int, ScreenedTable]]) -> ControlRows:
     rows = np.concatenate([row + one.rows for row, one in found])
     markers = join_rows([one.markers for _, one in found], MARKER)
     return ControlRows(rows, markers, errors)
+
+
+def _count_from(segment: SegmentFile, batch: BatchTable, offset: int) -> int:
+    """Return the number of records of a batch from an offset on."""
+    options = ReadOptions(columns=("offset",), control="include")
+    with segment.borrow() as source:
+        tables = iter_decoded(source, batch, options)
+        return sum(int((table["offset"] >= offset).sum()) for table in tables)
 
 
 class LogWalk(Generic[Screened, EndChecks]):
@@ -317,6 +234,7 @@ class LogWalk(Generic[Screened, EndChecks]):
         tables: ChunkTables | None = None,
     ) -> None:
         self.segments = [(log.partition, segment) for log in logs for segment in log.segments]
+        self._logs = logs
         self._log_of = [number for number, log in enumerate(logs) for _ in log.segments]
         self._firsts = [0, *itertools.accumulate(len(log.segments) for log in logs)]
         self._threads = threads_for(self.segments, threads)
@@ -328,8 +246,11 @@ class LogWalk(Generic[Screened, EndChecks]):
             return inspect_chunks(self.segments, job, self._tables, self._open_inspector)
 
         before: InspectedSlice[Screened, EndChecks] | None = None
+        started = -1  # the last log whose start offset was reached
         for chunk in map_ordered(self._jobs(), read, self._threads):
-            current = self._slice(chunk)
+            current = self._slice(chunk, started)
+            if current.start.row < len(chunk):
+                started = current.log
             if before is not None:
                 yield replace(before, is_last=before.log != current.log)
             before = current
@@ -337,17 +258,39 @@ class LogWalk(Generic[Screened, EndChecks]):
             yield before
 
     def _slice(
-        self, chunk: InspectedChunk[Screened, EndChecks]
+        self, chunk: InspectedChunk[Screened, EndChecks], started: int
     ) -> InspectedSlice[Screened, EndChecks]:
         last = chunk.ends[-1].segment if chunk.ends else int(chunk.segment[-1])
+        number = self._log_of[last]
+        is_whole = number == started or not self._logs[number].has_deleted_offsets
         return InspectedSlice(
-            log=self._log_of[last],
+            log=number,
             chunk=chunk,
             base_offset=self.segments[last][1].base_offset or 0,
             is_last=True,
             flags=_join_flags(chunk.tables),
             control=_join_control(chunk.tables),
+            start=_AT_FIRST_ROW if is_whole else self._delete_before_start(number, chunk),
         )
+
+    def _delete_before_start(self, number: int, chunk: LogChunk) -> SliceStart:
+        """Find the log's start offset in a chunk, and correct the counts of earlier records."""
+        batches, start_offset = chunk.batches, self._logs[number].start_offset
+        row = first_reaching(batches, start_offset)
+        batches["records_count"][:row] = 0
+        if row == len(batches):
+            return SliceStart(row)
+        is_wrapper = bool(batches["records_count"][row] < 0)
+        if batches["base_offset"][row] >= start_offset and not is_wrapper:
+            return SliceStart(row)
+        segment = self.segments[int(chunk.segment[row])][1]
+        try:
+            records = _count_from(segment, batches[row : row + 1], start_offset)
+        except (OSError, KafkaScanError) as error:
+            return SliceStart(row, error=detached(error))
+        if not is_wrapper:
+            batches["records_count"][row] = records
+        return SliceStart(row, records)
 
     def _jobs(self) -> Iterator[range]:
         for first, stop in itertools.pairwise(self._firsts):

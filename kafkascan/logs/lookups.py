@@ -6,6 +6,7 @@ leads to a plausible batch with the right offset proves nothing about the batche
 
 from __future__ import annotations
 
+import bisect
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from kafkascan.format.errors import CorruptIndexError
 from kafkascan.format.file_names import parse_segment_name, sibling_name
 from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.logs.log_dir import partition_dir, require_segments
+from kafkascan.logs.opened_logs import open_partition
 from kafkascan.logs.reading import iter_records
 
 _ROWS_AT_ONCE = 4096
@@ -78,6 +79,7 @@ def lookup_offset(
     *,
     batches: BatchTable | None = None,
     trust_index: bool = False,
+    log_start_offset: int | None = None,
 ) -> BatchLocation | None:
     """
     Find the batch at which a broker starts to read.
@@ -92,11 +94,13 @@ def lookup_offset(
     trust_index : bool, default False
         Start at the entry of the ``.index`` file, as brokers do. By default all headers are
         scanned, so that a wrong index has no effect.
+    log_start_offset : int, optional
+        First offset of the log; see `lookup_timestamp`.
 
     Returns
     -------
     BatchLocation or None
-        The first batch whose last offset is not below the offset
+        The first batch whose last offset is not below the offset or the log's first offset
         (``LogSegment.translateOffset``); None if there is none.
 
     Raises
@@ -106,8 +110,11 @@ def lookup_offset(
     As `scan_batches`.
     """
     if batches is not None:
+        offset = max(offset, log_start_offset or 0)
         return _first_reaching(_path_of(source), require_batch_table(batches), offset)
-    for segment in _segments(source, offset):
+    segments, start_offset = _segments(source, log_start_offset)
+    offset = max(offset, start_offset)
+    for segment in _from_offset(segments, offset):
         with segment as owner:
             start = _indexed_position(owner, offset) if trust_index else None
             for table in _tables(owner, start):
@@ -122,9 +129,9 @@ def lookup_timestamp(
     timestamp: TimeLike,
     /,
     *,
-    start_offset: int = 0,
     batches: BatchTable | None = None,
     trust_index: bool = False,
+    log_start_offset: int | None = None,
 ) -> RecordLocation | None:
     """
     Find the first record at or after a timestamp, as ``OffsetsForTimes`` does.
@@ -135,13 +142,15 @@ def lookup_timestamp(
         A segment, or the path of a partition's folder.
     timestamp : int, str, datetime, numpy.datetime64 or pandas.Timestamp
         An int is milliseconds since the epoch, a str in ISO 8601; without a zone, it is UTC.
-    start_offset : int, default 0
-        Records before this offset are skipped: the log's start.
     batches : array of BATCH_DTYPE, optional
         As in `lookup_offset`.
     trust_index : bool, default False
         Start at the entries of the ``.timeindex`` and ``.index`` files, as brokers do. By
         default all headers are scanned, so that a wrong index has no effect.
+    log_start_offset : int, optional
+        First offset of the log: records before it are skipped. By default, as a broker has it:
+        in a partition's folder, the base offset of the first segment, or the offset in the data
+        dir's ``log-start-offset-checkpoint`` if it is higher. 0 finds everything on disk.
 
     Returns
     -------
@@ -162,8 +171,9 @@ def lookup_timestamp(
     if batches is not None:
         with borrowed_source(source, close=False) as owner:
             rows = require_batch_table(batches)
-            return _first_not_before(owner, rows, wanted, start_offset)
-    for segment in _segments(source, None):
+            return _first_not_before(owner, rows, wanted, log_start_offset or 0)
+    segments, start_offset = _segments(source, log_start_offset)
+    for segment in _from_offset(segments, start_offset):
         with segment as owner:
             start = _timed_position(owner, wanted, start_offset) if trust_index else None
             is_here = False
@@ -185,16 +195,21 @@ def _path_of(source: SourceLike) -> str:
         return owner.path
 
 
-def _segments(source: SourceLike, offset: int | None) -> Iterator[borrowed_source]:
-    """Yield the segment, or those of a folder from the one on that may contain an offset."""
+def _segments(
+    source: SourceLike, log_start_offset: int | None
+) -> tuple[list[tuple[int, SourceLike]], int]:
+    """Return base offset and source of the segments to search, and the log's first offset."""
     if not isinstance(source, (str, os.PathLike)) or not Path(source).is_dir():
+        return [(0, source)], log_start_offset or 0
+    log = open_partition(source, log_start_offset)
+    return [(one.base_offset or 0, one.path) for one in log.segments], log.start_offset
+
+
+def _from_offset(segments: list[tuple[int, SourceLike]], offset: int) -> Iterator[borrowed_source]:
+    """Yield the segments from the one on that may contain an offset."""
+    bases = [base for base, _ in segments]
+    for _, source in segments[max(0, bisect.bisect_right(bases, offset) - 1) :]:
         yield borrowed_source(source, close=False)
-        return
-    live = require_segments(partition_dir(source))
-    bases = [one.base_offset or 0 for one in live]
-    first = 0 if offset is None else max(0, int(np.searchsorted(bases, offset, "right")) - 1)
-    for one in live[first:]:
-        yield borrowed_source(one.path, close=False)
 
 
 def _tables(source: Source, start: int | None) -> Iterator[BatchTable]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias
+from dataclasses import replace
+from typing import Literal, TypeAlias, TypeGuard
 
 from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.scan import scan_batches
+from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.logs.read_committed import CommittedView, read_committed_view
+from kafkascan.logs.log_dir import PartitionDir, open_log_dir
+from kafkascan.logs.opened_logs import Log, first_reaching, open_partition
+from kafkascan.logs.read_committed import CommittedView, LogLike, read_committed_view
+from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.decoding import decode_records, iter_decoded
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.read_options import Control, OnDamage, ReadOptions, Visible
@@ -19,7 +26,7 @@ Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
 
 def read_records(
-    source: SourceLike,
+    source: LogLike,
     batches: BatchTable | None = None,
     /,
     *,
@@ -27,6 +34,7 @@ def read_records(
     control: Control = "skip",
     isolation: Isolation = "read_uncommitted",
     transactions: CommittedView | None = None,
+    log_start_offset: int | None = None,
     verify: bool = False,
     threads: int | None = None,
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
@@ -36,11 +44,13 @@ def read_records(
 
     Parameters
     ----------
-    source : path, bytes-like, Source or SegmentFile
-        A path is opened for the table and stays mapped while the table exists.
+    source : path, bytes-like, Source, SegmentFile or PartitionDir
+        A segment, or the folder of a partition. A path of a segment is opened for the table and
+        stays mapped while the table exists. The batches of a partition with several segments are
+        read into memory.
     batches : array of BATCH_DTYPE, optional
-        Rows of the source to read, in any order and selection, such as
-        ``scan.batches[mask]``; all of it by default.
+        Rows of a segment to read, in any order and selection, such as ``scan.batches[mask]``;
+        all of it by default.
     columns : sequence of str, optional
         Names of `RECORD_COLUMN_NAMES` and `COLUMN_NAMES`; by default ``offset``, ``timestamp``,
         ``key``, ``value`` and ``headers``. Without key, value and headers, only the fields
@@ -55,6 +65,11 @@ def read_records(
         The outcome of the log's transactions. By default it is read from all segments of the
         partition folder that contains the file, or from the source alone if it is not such a
         file.
+    log_start_offset : int, optional
+        Records before this offset are omitted. By default, of a partition as a broker has it:
+        the base offset of the first segment, or the offset in the data dir's
+        ``log-start-offset-checkpoint`` if it is higher (``DeleteRecords``). 0 reads everything
+        that is on disk.
     verify : bool, default False
         Verify the checksums of the batches first.
     threads : int, optional
@@ -68,6 +83,10 @@ def read_records(
 
     Raises
     ------
+    IsADirectoryError
+        If the folder is that of several partitions, which `scan_log_dir` reads.
+    NoLogsError
+        If the folder contains no logs.
     InvalidRecordError
         If Kafka would reject the records of a batch, or they cannot be decompressed.
     UnsupportedCompressionError
@@ -88,6 +107,7 @@ def read_records(
     of LOG_APPEND_TIME batches have the batch's timestamp (KIP-32). Memory: up to 56 bytes per
     record, plus the decompressed bytes of compressed batches.
     """
+    log = _partition_log(source, batches, log_start_offset)
     visible, source = _visible(source, isolation, transactions)
     options = ReadOptions(
         columns=columns,
@@ -97,11 +117,13 @@ def read_records(
         max_decompressed_size=max_decompressed_size,
         visible=visible,
     )
-    return decode_records(source, batches, options)
+    if log is not None:
+        return _read_log(log, options)
+    return _read_from(_one_source(source), batches, log_start_offset or 0, options)
 
 
 def iter_records(
-    source: SourceLike,
+    source: LogLike,
     batches: BatchTable | None = None,
     /,
     *,
@@ -109,6 +131,7 @@ def iter_records(
     control: Control = "skip",
     isolation: Isolation = "read_uncommitted",
     transactions: CommittedView | None = None,
+    log_start_offset: int | None = None,
     verify: bool = False,
     threads: int | None = None,
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
@@ -120,7 +143,8 @@ def iter_records(
 
     Parameters
     ----------
-    source, batches, columns, control, isolation, transactions, verify, max_decompressed_size
+    source, batches, columns, control, isolation, transactions, log_start_offset, verify, \
+    max_decompressed_size
         See `read_records`.
     threads : int, optional
         Maximum number of threads that verify checksums; by default one. Tables are decoded in
@@ -141,6 +165,7 @@ def iter_records(
     ------
     As `read_records`. Records before the damage are yielded before the error is raised.
     """
+    log = _partition_log(source, batches, log_start_offset)
     visible, source = _visible(source, isolation, transactions)
     options = ReadOptions(
         columns=columns,
@@ -152,12 +177,121 @@ def iter_records(
         on_damage=on_damage,
         visible=visible,
     )
-    return iter_decoded(source, batches, options)
+    if log is not None:
+        return _iter_log(log, options)
+    return _iter_from(_one_source(source), batches, log_start_offset or 0, options)
+
+
+# ---- partitions, and the log start offset ----------------------------------------------------
+
+
+def _is_folder(source: LogLike) -> TypeGuard[str | os.PathLike[str] | PartitionDir]:
+    """Return whether it is a folder, not a single source."""
+    if isinstance(source, PartitionDir):
+        return True
+    return isinstance(source, (str, os.PathLike)) and os.path.isdir(source)
+
+
+def _partition_log(
+    source: LogLike, batches: BatchTable | None, log_start_offset: int | None
+) -> Log | None:
+    """Return the log of a partition; None for a single source."""
+    if not _is_folder(source):
+        return None
+    if not isinstance(source, PartitionDir):
+        log_dir = open_log_dir(os.fspath(source))
+        if not log_dir.is_partition:
+            reason = f"{len(log_dir.partitions)} partitions, which scan_log_dir reads; give one"
+            raise IsADirectoryError(errno.EISDIR, reason, os.fspath(source))
+        (source,) = log_dir.partitions
+    if batches is not None:
+        raise ValueError(f"{source.path}: give the segment to which the batches belong")
+    return open_partition(source, log_start_offset)
+
+
+def _one_source(source: LogLike) -> SourceLike:
+    assert not isinstance(source, PartitionDir)  # it is a `Log`
+    return source
+
+
+def _starts(log: Log) -> Iterator[tuple[SegmentFile, int]]:
+    """Yield the segments of a log, each with the first offset to read."""
+    for number, segment in enumerate(log.served_segments):
+        yield segment, log.start_offset if log.has_deleted_offsets and not number else 0
+
+
+def _read_log(log: Log, options: ReadOptions) -> RecordTable:
+    parts = list(_starts(log))
+    if len(parts) == 1:
+        return _read_from(parts[0][0], None, parts[0][1], options)
+    tables = []
+    for segment, start_offset in parts:
+        # A join has no place for maps: the loops that read its items guard one map only.
+        with segment.open(memory_map=False) as source:
+            tables.append(_read_from(source, None, start_offset, options))
+    return RecordTable.joined(tables)
+
+
+def _iter_log(log: Log, options: ReadOptions) -> Iterator[RecordTable]:
+    for segment, start_offset in _starts(log):
+        yield from _iter_from(segment, None, start_offset, options)
+
+
+def _read_from(
+    source: SourceLike, batches: BatchTable | None, start_offset: int, options: ReadOptions
+) -> RecordTable:
+    """Decode the records of a source from an offset on."""
+    if start_offset <= 0:
+        return decode_records(source, batches, options)
+    with borrowed_source(source, close=False) as owner:
+        rows = _rows_from(owner, batches, start_offset, options)
+        table = decode_records(owner, rows, options)
+        deleted = _count_before(owner, rows[:1], start_offset, options)
+        return table[deleted:] if deleted else table
+
+
+def _iter_from(
+    source: SourceLike, batches: BatchTable | None, start_offset: int, options: ReadOptions
+) -> Iterator[RecordTable]:
+    """Decode the records of a source from an offset on into tables of bounded size."""
+    if start_offset <= 0:
+        yield from iter_decoded(source, batches, options)
+        return
+    with borrowed_source(source, close=False) as owner:
+        rows = _rows_from(owner, batches, start_offset, options)
+        deleted = _count_before(owner, rows[:1], start_offset, replace(options, on_damage=_ignore))
+        for table in iter_decoded(owner, rows, options):
+            if len(table) > deleted:
+                yield table[deleted:] if deleted else table
+            deleted = 0
+
+
+def _rows_from(
+    source: Source, batches: BatchTable | None, start_offset: int, options: ReadOptions
+) -> BatchTable:
+    """Return the batches to read that reach an offset."""
+    rows = scan_batches(source, threads=options.threads).batches if batches is None else batches
+    return options.select(rows[first_reaching(rows, start_offset) :])
+
+
+def _count_before(source: Source, batch: BatchTable, offset: int, options: ReadOptions) -> int:
+    """Return the number of records of a batch before an offset."""
+    options = replace(options, columns=("offset",))
+    return sum(
+        int((table["offset"] < offset).sum()) for table in iter_decoded(source, batch, options)
+    )
+
+
+def _ignore(error: CorruptBatchError) -> None:
+    """Ignore damage that is reported when the batch is read."""
+
+
+# ---- transactions ----------------------------------------------------------------------------
 
 
 def _visible(
-    source: SourceLike, isolation: str, transactions: CommittedView | None
-) -> tuple[Visible | None, SourceLike]:
+    source: LogLike, isolation: str, transactions: CommittedView | None
+) -> tuple[Visible | None, LogLike]:
     """Return the mask of visible batches, and the source, which may have been opened for it."""
     if isolation not in ("read_uncommitted", "read_committed"):
         raise ValueError(
@@ -165,8 +299,10 @@ def _visible(
         )
     if isolation == "read_uncommitted":
         return None, source
+    if transactions is None and _is_folder(source):
+        transactions = read_committed_view(source)
     if transactions is None:
-        with borrowed_source(source, close=False) as owner:
+        with borrowed_source(_one_source(source), close=False) as owner:
             source = owner
             transactions = read_committed_view(_log_of(owner))
     return transactions.mask, source

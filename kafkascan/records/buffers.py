@@ -52,6 +52,18 @@ class Buffers:
         self.sizes = np.array([array.size for array in self._arrays], np.int64)
         self._give_back = give_back
 
+    @classmethod
+    def joined(cls, parts: Sequence[Buffers]) -> Buffers:
+        """Return the buffers of several tables; their sources must not be in memory."""
+        arrays: list[Bytes] = []
+        of_batch = []
+        for part in parts:
+            # Buffer 0, the source, is empty.
+            of_batch.append(np.where(part.of_batch > 0, part.of_batch + len(arrays), 0))
+            arrays += part.lend()[1:]
+        joined = np.concatenate(of_batch).astype(np.int32)
+        return cls(Source(b""), arrays, joined)
+
     @property
     def source_bytes(self) -> Bytes:
         """The source, which may be a memory map; empty if it is not in memory."""

@@ -16,6 +16,7 @@ from kafkascan.batches.columns import (
     BatchTable,
     as_datetime64,
     column,
+    join_tables,
     timestamp_type,
 )
 from kafkascan.batches.table_exports import TableExports, display_column
@@ -136,6 +137,20 @@ class RecordTable(TableExports):
         self.names = names
         self.columns = columns
         self._buffers = buffers
+
+    @classmethod
+    def joined(cls, tables: Sequence[RecordTable]) -> RecordTable:
+        """Return one table of tables with the same columns, from sources that are not mapped."""
+        first = np.cumsum([0, *(len(one.batches) for one in tables)])
+        columns = {
+            name: np.concatenate([one.columns[name] for one in tables])
+            for name in tables[0].columns
+        }
+        batch = [one.columns["batch"] + row for one, row in zip(tables, first[:-1], strict=True)]
+        columns["batch"] = np.concatenate(batch).astype(np.int32)
+        buffers = Buffers.joined([one._buffers for one in tables])
+        batches = join_tables([one.batches for one in tables])
+        return cls(batches, tables[0].names, columns, buffers)
 
     def __len__(self) -> int:
         return len(self.columns["batch"])

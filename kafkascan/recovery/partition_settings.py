@@ -9,11 +9,11 @@ from pathlib import Path
 
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.broker_state.offset_checkpoints import read_offsets
 from kafkascan.broker_state.server_properties import ServerProperties
 from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.metadata_log import ClusterMetadata, read_cluster_metadata
-from kafkascan.logs.offset_checkpoints import read_offsets
 from kafkascan.recovery.loading.log_loader import LoadSettings
 
 _Offsets = dict[tuple[str, int], int]

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from kafkascan.batches.columns import BatchTable, compression_type, size_in_bytes
 from kafkascan.batches.summary import BatchSummary
 from kafkascan.format.layout import CompressionType
-from kafkascan.io.concurrency import map_ordered
-from kafkascan.logs.log_chunks import ChunkTables, LogChunk, group_segments, read_chunks
-from kafkascan.logs.log_walk import LogsLike, open_logs
+from kafkascan.logs.log_chunks import ChunkTables, LogChunk
+from kafkascan.logs.opened_logs import LogsLike, open_logs, served_chunks
 
 _MAX_BINS = 400
 _MAX_POINTS = 1500
@@ -145,7 +144,9 @@ class Facts:
         return result
 
 
-def gather(logs: LogsLike, threads: int | None = None) -> Facts:
+def gather(
+    logs: LogsLike, threads: int | None = None, log_start_offset: int | None = None
+) -> Facts:
     """
     Read the batch headers of logs, and return their statistics.
 
@@ -154,17 +155,18 @@ def gather(logs: LogsLike, threads: int | None = None) -> Facts:
     logs : LogsLike
     threads : int, optional
         Number of threads; by default one per CPU.
+    log_start_offset : int, optional
+        First offset of each log; by default, as a broker has it.
     """
-    opened = open_logs(logs)
-    segments = [(log.partition, segment) for log in opened for segment in log.segments]
+    opened = open_logs(logs, log_start_offset)
     facts = [
-        LogFacts(log.name, log.partition.topic or log.name, len(log.segments)) for log in opened
+        LogFacts(log.name, log.partition.topic or log.name, len(log.served_segments))
+        for log in opened
     ]
-    log_of = [number for number, log in enumerate(opened) for _ in log.segments]
+    log_of = [number for number, log in enumerate(opened) for _ in log.served_segments]
     result = Facts(facts, defaultdict(TimeBins), defaultdict(_no_sizes))
-    jobs = group_segments(segments)
-    tables = ChunkTables()
-    for chunk in map_ordered(jobs, lambda job: read_chunks(segments, job, tables), threads):
+    _, chunks = served_chunks(opened, threads, ChunkTables())
+    for chunk in chunks:
         last = chunk.ends[-1].segment if chunk.ends else int(chunk.segment[-1])
         log = facts[log_of[last]]
         _add(result, log, chunk)

@@ -18,7 +18,7 @@ from kafkascan.batches.columns import as_datetime64
 from kafkascan.format.findings import Severity
 from kafkascan.format.texts import printable
 from kafkascan.io.atomic_files import AtomicFile
-from kafkascan.logs.log_walk import LogsLike
+from kafkascan.logs.opened_logs import LogsLike
 from kafkascan.report.facts import Facts, LogFacts, gather
 from kafkascan.report.plots import draw, human_size
 
@@ -58,6 +58,7 @@ def build_report(
     title: str | None = None,
     verify: bool = True,
     advice: bool = False,
+    log_start_offset: int | None = None,
     threads: int | None = None,
 ) -> Report:
     """
@@ -73,6 +74,8 @@ def build_report(
         Verify the checksums of all batches, or read batch headers only.
     advice : bool, default False
         Also compress samples with other codecs (`advise`).
+    log_start_offset : int, optional
+        First offset of each log; see `read_transactions`. Findings are about all that is on disk.
     threads : int, optional
         Number of threads; by default one per CPU.
 
@@ -92,12 +95,16 @@ def build_report(
     security policy that forbids them.
     """
     template = _template()
-    facts = gather(logs, threads)
+    facts = gather(logs, threads, log_start_offset)
     found = audit(logs, verify=verify, threads=threads)
-    producers = read_producers(logs, threads=threads).to_columns()
-    advised = advise(logs, threads=threads) if advice else None
+    census = read_producers(logs, log_start_offset=log_start_offset, threads=threads)
+    advised = None
+    if advice:
+        advised = advise(logs, log_start_offset=log_start_offset, threads=threads)
     name = printable(title if title is not None else _path_of(logs))
-    return Report(template.render(_page_of(name, facts, found, producers, advised)), found)
+    return Report(
+        template.render(_page_of(name, facts, found, census.to_columns(), advised)), found
+    )
 
 
 def _page_of(

@@ -470,7 +470,7 @@ def test_many_findings_are_counted(tmp_path: Path) -> None:
 
 def test_an_unknown_kernel_is_an_error() -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "kafkascan", "info", str(DATA)],
+        [sys.executable, "-m", "kafkascan", "verify", str(DATA)],
         env=os.environ | {"KAFKASCAN_CRC32C": "quantum"},
         capture_output=True,
         text=True,

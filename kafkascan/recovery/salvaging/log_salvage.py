@@ -26,7 +26,7 @@ from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.folders import Folder
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import is_log_dir
-from kafkascan.logs.log_walk import Log, open_logs
+from kafkascan.logs.opened_logs import Log, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.recovery.recovery_results import PartitionSalvage, Salvage
@@ -117,7 +117,7 @@ def salvage(
     threads = require_threads(threads)
     path, target = Path(path), None if destination is None else Path(destination)
     path.stat()
-    logs = open_logs(path, damaged=True)
+    logs = open_logs(path, 0, damaged=True)
     is_data_dir = is_log_dir(path) and [log.partition.path for log in logs] != [path]
     if target is not None:
         _require_empty(target)

@@ -74,7 +74,7 @@ def test_every_timestamp(partition: Path, trust_index: bool) -> None:
 def test_a_start_offset(partition: Path) -> None:
     segment = min(partition.glob("*.log"))
     start = int(ks.scan_batches(segment).batches["base_offset"][5])
-    found = ks.lookup_timestamp(segment, 0, start_offset=start)
+    found = ks.lookup_timestamp(segment, 0, log_start_offset=start)
     assert found is not None
     assert found.offset == start
 

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kafkascan.broker_state.checkpoints import parse_offset_checkpoint
 from kafkascan.format.errors import CorruptCheckpointError
 from kafkascan.io.folders import Folder
 
-if TYPE_CHECKING:
-    from kafkascan.logs.log_dir import PartitionDir
+
+class NamedPartition(Protocol):
+    """A partition in a data dir; None stands for a folder that is not named as one."""
+
+    @property
+    def topic(self) -> str | None:
+        """Name of the topic."""
+
+    @property
+    def partition(self) -> int | None:
+        """Number of the partition."""
+
+    @property
+    def folder(self) -> Folder:
+        """The folder of the partition, inside of the data dir."""
 
 
 def read_offsets(data_dir: Folder, name: str) -> dict[tuple[str, int], int]:
@@ -37,7 +50,7 @@ class CheckpointReader:
     def __init__(self) -> None:
         self._known: dict[Path, dict[tuple[str, int], int]] = {}
 
-    def offset_of(self, partition: PartitionDir, name: str) -> int:
+    def offset_of(self, partition: NamedPartition, name: str) -> int:
         """Return a partition's offset in a checkpoint of its data dir; 0 if it has none there."""
         if partition.topic is None or partition.partition is None:
             return 0
@@ -46,6 +59,6 @@ class CheckpointReader:
         if path not in self._known:
             try:
                 self._known[path] = read_offsets(data_dir, name)
-            except CorruptCheckpointError:  # of the data dir, not of this log
+            except (OSError, CorruptCheckpointError):  # brokers ignore such a file
                 self._known[path] = {}
         return self._known[path].get((partition.topic, partition.partition), 0)
