@@ -289,23 +289,26 @@ def _times(column: Any) -> NDArray[np.int64]:
         return _arrow_times(arrow)
     values = np.asarray(column)
     if values.dtype.kind in "OU":
-        times = [_time(value) for value in values.ravel().tolist()]
-        return np.array(times, np.int64).reshape(values.shape)
+        return _times_of_objects(values.ravel().tolist()).reshape(values.shape)
     if values.dtype.kind != "M":
         return _numbers(values, "timestamp")
     milliseconds = values.astype("datetime64[ms]")
     return np.where(np.isnat(milliseconds), NO_TIMESTAMP, milliseconds.astype(np.int64))
 
 
-def _time(value: Any) -> int:
-    if value is None:
-        return NO_TIMESTAMP
-    return to_milliseconds(value, "timestamp", rounds_up=False)
+def _times_of_objects(values: list[Any]) -> NDArray[np.int64]:
+    times = (
+        NO_TIMESTAMP if one is None else to_milliseconds(one, "timestamp", rounds_up=False)
+        for one in values
+    )
+    return np.fromiter(times, np.int64, len(values))
 
 
 def _arrow_times(column: Any) -> NDArray[np.int64]:
     import pyarrow as pa
 
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return _times_of_objects(column.to_pylist())
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
     if not pa.types.is_timestamp(column.type) and not pa.types.is_integer(column.type):

@@ -110,7 +110,7 @@ def test_reading_headers_takes_linear_time(tmp_path: Path, case: str) -> None:
     path = tmp_path / "slow.tar"
     path.write_bytes(SLOW[case] + bytes(1024))
     before = time.process_time()
-    with contextlib.suppress(ks.format.ArchiveError):
+    with contextlib.suppress(ks.format.ArchiveError, ks.format.NoLogsError):
         ks.open_log_dir(path)
     assert time.process_time() - before < 1
 
