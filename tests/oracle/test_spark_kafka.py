@@ -64,6 +64,16 @@ class Both:
     def files(self, topics: str, **options: object) -> dict[str, Any]:
         return {"path": str(self._stage.broker.data_dir), "topics": topics} | _texts(options)
 
+    def same_rows(self, **options: object) -> list[str]:
+        """Return the rows of all sources for the same options, which must agree."""
+        given = _texts(options)
+        servers = {"kafka.bootstrap.servers": self._stage.broker.bootstrap_servers}
+        theirs = self._spark.ask("rows", source="kafka", options=servers | given)
+        path = {"path": str(self._stage.broker.data_dir)}
+        for door in ("kafkascan", "frame"):
+            assert self._spark.ask("rows", source=door, options=path | given) == theirs, door
+        return list(theirs["rows"])
+
     def rows(self, topics: str, **options: object) -> tuple[str, list[str]]:
         """Return the result of all sources, which must agree."""
         ours = self.files(topics, **options)
@@ -131,6 +141,37 @@ def test_times(both: Both) -> None:
     for source, options in (("kafka", both.kafka), ("kafkascan", both.files)):
         with pytest.raises(RuntimeError, match=r"No offset matched|at or after startingTimestamp"):
             both._spark.ask("rows", source=source, options=options(topics, **far))
+
+
+def test_subscriptions(both: Both) -> None:
+    """The options of Spark's Kafka source, by their names there."""
+    assert len(both.same_rows(subscribe="headers, partitions,")) > 10
+    assigned = both.same_rows(assign={"partitions": [0], "headers": [0]})
+    assert 0 < len(assigned) < len(both.same_rows(subscribe="headers,partitions"))
+    part = both.same_rows(subscribePattern="artition")
+    assert part == both.same_rows(subscribe="partitions")
+    names = "|".join(TOPICS.split(","))
+    assert len(both.same_rows(subscribePattern=f"^({names})$")) > 400
+
+
+def test_times_by_partition(both: Both) -> None:
+    topics = {"subscribe": "small-segments,partitions"}
+    latest = {"startingOffsetsByTimestampStrategy": "latest"}
+
+    def times(first: int, *others: int) -> dict[str, dict[str, int]]:
+        partitions = {str(number): time for number, time in enumerate(others)}
+        return {"small-segments": {"0": first}, "partitions": partitions}
+
+    everything = both.same_rows(**topics)
+    for start in (times(T0 + 4, T0, T0 + 2, T0 + 3), times(-2, -1, -2, T0), times(-1, -1, -1, -1)):
+        late = both.same_rows(**topics, **latest, startingOffsetsByTimestamp=start)
+        assert len(late) < len(everything)
+    for end in (times(T0 + 4, T0 + 1, T0 + 2, T0 + 3), times(-1, -2, -1, T0 + 1)):
+        assert len(both.same_rows(**topics, endingOffsetsByTimestamp=end)) < len(everything)
+    # Precedence: one timestamp, timestamps by partition, offsets.
+    given = {"startingOffsetsByTimestamp": times(-1, -1, -1, -1), "startingOffsets": "earliest"}
+    assert both.same_rows(**topics, **given) == []
+    assert len(both.same_rows(**topics, **latest, **given, startingTimestamp=T0 + 4)) > 400
 
 
 def test_committed(both: Both) -> None:

@@ -32,11 +32,18 @@ def test_names_have_any_case() -> None:
         ({"columns": "key,KEY"}, "named twice"),
         ({"view": "batches", "columns": "value"}, "no column 'value'"),
         ({"startingOffsets": "{"}, "is not JSON"),
-        ({"startingOffsets": '{"t": 1}'}, "expected earliest, latest"),
+        ({"startingOffsets": '{"t": 1}'}, "is neither earliest nor latest"),
         ({"startingOffsets": '{"t": {"0": -3}}'}, "at least 0"),
         ({"endingOffsets": "earliest"}, "cannot be 'earliest'"),
         ({"startingTimestamp": "soon"}, "expected a whole number"),
-        ({"startingTimestamp": 1, "startingOffsets": "earliest"}, "cannot be combined"),
+        ({"startingTimestamp": "-3"}, "at least -2"),
+        ({"startingOffsetsByTimestamp": '{"t": {"0": -3}}'}, "at least 0, or -1 for latest"),
+        ({"endingOffsetsByTimestamp": '{"t": 5}'}, 'expected {"topic":{"0":23,"1":-2}}'),
+        ({"assign": '{"t": 5}'}, 'expected {"topic":[0,1]}'),
+        ({"assign": "t"}, "is not JSON"),
+        ({"assign": '{"t": [0]}', "subscribe": "t"}, "topics and assign cannot be combined"),
+        ({"subscribe": "a", "topics": "b"}, "option topics is given twice"),
+        ({"subscribePattern": "("}, "is not a regular expression"),
         ({"topics": "a", "topicPattern": "b"}, "cannot be combined"),
         ({"topicPattern": "("}, "is not a regular expression"),
         ({"partitions": "1-x"}, "0,3,5-7"),
@@ -74,6 +81,24 @@ def test_values() -> None:
     assert options.schema()[-1].name == "headers"
     assert pickle.loads(pickle.dumps(options)) == options
     assert len(OPTION_NAMES) >= 30
+
+
+def test_options_of_sparks_kafka_source() -> None:
+    options = Options.parse(
+        {
+            "subscribe": "x, y,",
+            "startingOffsetsByTimestamp": '{"x":{"0":1000,"1":-2}}',
+            "endingoffsetsbytimestamp": {"x": {"0": -1}},
+            "startingOffsets": "earliest",
+        }
+    )
+    assert options.topics == ("x", "y")
+    assert options.starting_offsets_by_timestamp == {("x", 0): 1000, ("x", 1): -2}
+    assert options.ending_offsets_by_timestamp == {("x", 0): -1}
+    assert [options.starting_time(("x", n)) for n in range(3)] == [1000, -2, None]
+    one_time = options.but(starting_timestamp=7)
+    assert [one_time.starting_time(("x", n)) for n in range(3)] == [7, 7, 7], "it has precedence"
+    assert Options.parse({"assign": '{"x":[0,2],"y":[1]}'}).assign == (("x", 0), ("x", 2), ("y", 1))
 
 
 def test_offsets_round_trip() -> None:

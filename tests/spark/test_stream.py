@@ -81,6 +81,14 @@ def test_starting_offsets(tmp_path: Path) -> None:
     assert Follower(tmp_path, startingOffsets=given).at == {"a": {"0": 1}, "b": {"0": 9}}
     late = Follower(tmp_path, startingOffsets=None, startingTimestamp=1_714_000_000_003)
     assert late.at == {"a": {"0": 3}, "b": {"0": 7}}
+    times = '{"a":{"0":1714000000003},"b":{"0":-1}}'
+    assert Follower(tmp_path, startingOffsetsByTimestamp=times).at == {"a": {"0": 3}, "b": {"0": 9}}
+    times = '{"a":{"0":-2}}'
+    assert Follower(tmp_path, startingOffsetsByTimestamp=times).at == {"a": {"0": 0}, "b": {"0": 7}}
+    with pytest.raises(ValueError, match="no record is at or after"):
+        Follower(tmp_path, startingTimestamp=1_714_000_000_008)
+    lenient = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert Follower(tmp_path, startingTimestamp=1_714_000_000_008, **lenient).at["a"] == {"0": 4}
 
 
 def test_starting_offsets_of_a_partition_that_does_not_exist(tmp_path: Path) -> None:

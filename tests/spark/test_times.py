@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 import kafkascan as ks
+from kafkascan.format.errors import NoLogsError
 from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.rows.task_scan import scan_task
 from tests.spark.logs import DATA, plain_batch, rows, segment_path, tasks
 from tests.support.records import RecordV2, batch_of
@@ -70,6 +73,67 @@ def test_no_record_is_late_enough(folder: Path) -> None:
         offsets(folder, startingTimestamp=T0 + 1000)
     lenient = {"startingOffsetsByTimestampStrategy": "latest"}
     assert offsets(folder, startingTimestamp=T0 + 1000, **lenient) == []
+
+
+def test_times_by_partition(folder: Path) -> None:
+    segment_path(folder, "a", 1).write_bytes(b"".join(plain_batch(n) for n in range(0, 10, 2)))
+
+    def found(**options: Any) -> dict[int, list[int]]:
+        of: dict[int, list[int]] = {0: [], 1: []}
+        for row in rows(path=str(folder), **options):
+            of[row["partition"]].append(row["offset"])
+        return of
+
+    def times(first: int, second: int) -> str:
+        return json.dumps({"a": {"0": first, "1": second}})
+
+    starts = found(startingOffsetsByTimestamp=times(T0 + 33, T0 + 4))
+    assert starts == {0: list(range(33, 60)), 1: list(range(4, 10))}
+    ends = found(endingOffsetsByTimestamp=times(T0 + 33, T0 + 400))
+    assert ends == {0: list(range(33)), 1: list(range(10))}
+    # -1 is the latest offset and -2 the earliest, as in Kafka's protocol.
+    assert found(startingOffsetsByTimestamp=times(-1, -2)) == {0: [], 1: list(range(10))}
+    assert found(endingOffsetsByTimestamp=times(-1, -2)) == {0: list(range(60)), 1: []}
+    assert found(startingTimestamp=-1) == {0: [], 1: []}
+    # A single timestamp takes precedence over those, and they over offsets.
+    both = {"startingOffsetsByTimestamp": times(-1, -1), "startingOffsets": '{"a":{"0":-1}}'}
+    assert found(**both, startingTimestamp=T0 + 8)[1] == [8, 9]
+    assert found(**both) == {0: [], 1: []}
+    part = json.dumps({"a": {"1": T0 + 8}})
+    assert found(startingOffsetsByTimestamp=part) == {0: list(range(60)), 1: [8, 9]}
+    with pytest.raises(ValueError, match="a-1: no record is at or after"):
+        found(startingOffsetsByTimestamp=times(T0, T0 + 10))
+    lenient = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert found(startingOffsetsByTimestamp=times(T0 + 59, T0 + 10), **lenient) == {0: [59], 1: []}
+    times_of = {"startingOffsetsByTimestamp": {"a": {"2": 5}}}
+    unknown = Options.parse({"path": str(folder)} | times_of)
+    with pytest.raises(ValueError, match=r"startingOffsetsByTimestamp contains .*: a-2"):
+        plan_read(unknown)
+
+
+def test_selections_of_sparks_kafka_source(tmp_path: Path) -> None:
+    for topic in ("orders", "old-orders", "orders-old", "__consumer_offsets", "__cluster_metadata"):
+        for partition in range(2):
+            segment_path(tmp_path, topic, partition).write_bytes(plain_batch(0, 1))
+
+    def found(**options: str) -> list[str]:
+        given = {"path": str(tmp_path)} | options
+        ranges = [one for task in plan_read(Options.parse(given)) for one in task.ranges]
+        return [f"{one.file.topic}-{one.file.partition}" for one in ranges]
+
+    assert found(subscribe="orders") == ["orders-0", "orders-1"]
+    assert found(assign='{"orders":[1],"orders-old":[0]}') == ["orders-1", "orders-old-0"]
+    # A match anywhere in the name, and no topics that a broker does not list.
+    assert len(found(subscribePattern="order")) == 6
+    assert len(found(subscribePattern="^order")) == 4
+    assert len(found(subscribePattern=".*")) == 6
+    assert len(found(topicPattern=".*")) == 10
+    assert len(found(subscribe="__consumer_offsets")) == 2
+    for missing in ({"subscribe": "ordres"}, {"subscribePattern": "^x"}, {"assign": '{"x":[0]}'}):
+        with pytest.raises(NoLogsError, match="no segments of the selected topics"):
+            found(**missing)
+    with pytest.raises(ValueError, match=r"assign contains partitions .*: orders-7"):
+        found(assign='{"orders":[1,7]}')
 
 
 def test_planning() -> None:

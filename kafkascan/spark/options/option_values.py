@@ -127,22 +127,47 @@ def parse_offset_limit(value: Any) -> Offsets:
     """Parse ``earliest``, ``latest``, or offsets by topic and partition."""
     if isinstance(value, str) and value.lower() in ("earliest", "latest"):
         return "earliest" if value.lower() == "earliest" else "latest"
-    topics = _json(value) if isinstance(value, str) else value
-    return parse_offsets(topics)
+    try:
+        return parse_offsets(_json(value) if isinstance(value, str) else value)
+    except ValueError as error:
+        raise ValueError(f"is neither earliest nor latest; {error}") from None
 
 
 def parse_offsets(topics: Any) -> dict[TopicPartition, int]:
     """Parse ``{"topic": {"0": 23, "1": -2}}``, the format of Spark's Kafka source."""
     if not isinstance(topics, Mapping) or not all(isinstance(v, Mapping) for v in topics.values()):
-        raise ValueError('expected earliest, latest or {"topic":{"0":23,"1":-2}}')
+        raise ValueError('expected {"topic":{"0":23,"1":-2}}')
     found = {
         (topic, int(partition)): int(offset)
         for topic, partitions in topics.items()
         for partition, offset in partitions.items()
     }
     if any(offset < EARLIEST for offset in found.values()):
-        raise ValueError("an offset is at least 0, or -1 for latest, -2 for earliest")
+        raise ValueError("expected at least 0, or -1 for latest, -2 for earliest")
     return found
+
+
+def parse_timestamps(value: Any) -> dict[TopicPartition, int]:
+    """Parse ``{"topic": {"0": 1000}}``: milliseconds, or -1 for latest, -2 for earliest."""
+    return parse_offsets(_json(value) if isinstance(value, str) else value)
+
+
+def parse_assignment(value: Any) -> tuple[TopicPartition, ...]:
+    """Parse ``{"topic": [0, 1]}``, as Spark's Kafka source does."""
+    topics = _json(value) if isinstance(value, str) else value
+    try:
+        return tuple(
+            (topic, int(partition))
+            for topic, partitions in topics.items()
+            for partition in partitions
+        )
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError('expected {"topic":[0,1]}') from None
+
+
+def parse_subscription(value: Any) -> tuple[str, ...]:
+    """Parse names of topics; commas at the ends are ignored, as in Spark's Kafka source."""
+    return parse_names(value.strip(" ,") if isinstance(value, str) else value)
 
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

@@ -9,7 +9,10 @@ from typing import Any
 from kafkascan.format.suggestions import suggestion
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.spark.options.option_values import (
+    EARLIEST,
     Offsets,
+    TopicPartition,
+    parse_assignment,
     parse_choice,
     parse_flag,
     parse_names,
@@ -21,7 +24,9 @@ from kafkascan.spark.options.option_values import (
     parse_pattern,
     parse_size,
     parse_storage_options,
+    parse_subscription,
     parse_text,
+    parse_timestamps,
 )
 from kafkascan.spark.options.view_schemas import (
     VIEW_NAMES,
@@ -48,11 +53,19 @@ class Options:
     where : WhereClause or None
     topics, topic_pattern, partitions
         Select partitions; None selects all.
+    subscribe_pattern, assign
+        Select partitions as these options of Spark's Kafka source do; its ``subscribe`` is
+        `topics`.
     starting_offsets, ending_offsets
         ``"earliest"``, ``"latest"``, or offsets by topic and partition. By default a stream
         starts at the latest offset, and any other read at the earliest.
     starting_timestamp, ending_timestamp : int or None
-        Milliseconds; they select the offset of the first record that is not older.
+        Milliseconds; they select the offset of the first record that is not older. -1 means
+        latest and -2 earliest, as in Kafka's protocol. They take precedence over
+        `starting_offsets_by_timestamp`, and these over `starting_offsets`, as in Spark's Kafka
+        source.
+    starting_offsets_by_timestamp, ending_offsets_by_timestamp : dict or None
+        Such timestamps by topic and partition.
     mode : str or None
         One of `MODES`. None means FAILFAST for records, PERMISSIVE for the other views.
     check_crcs : bool or None
@@ -69,12 +82,16 @@ class Options:
     where: WhereClause | None = None
     topics: tuple[str, ...] | None = None
     topic_pattern: str | None = None
+    subscribe_pattern: str | None = None
+    assign: tuple[TopicPartition, ...] | None = None
     partitions: tuple[int, ...] | None = None
     path_glob_filter: str | None = None
     starting_offsets: Offsets | None = None
     ending_offsets: Offsets = "latest"
     starting_timestamp: int | None = None
     ending_timestamp: int | None = None
+    starting_offsets_by_timestamp: dict[TopicPartition, int] | None = None
+    ending_offsets_by_timestamp: dict[TopicPartition, int] | None = None
     starting_offsets_by_timestamp_strategy: str = "error"
     include_headers: bool = False
     include_control_records: bool = False
@@ -126,18 +143,19 @@ class Options:
             except ValueError as error:
                 shown = _BY_LOWER_NAME_SHOWN[name.lower()]
                 raise ValueError(f"option {shown}={value!r}: {error}") from None
-            values[field] = values.get(field, ()) + parsed if field == "paths" else parsed
+            if field == "paths":
+                parsed = values.get(field, ()) + parsed
+            elif field in values:
+                raise ValueError(f"option {_BY_LOWER_NAME_SHOWN[name.lower()]} is given twice")
+            values[field] = parsed
         return cls(**values).checked()
 
     def checked(self) -> Options:
         """Return these options; raise `ValueError` if they contradict each other."""
-        if self.topics is not None and self.topic_pattern is not None:
-            raise ValueError("topics and topicPattern cannot be combined")
-        for edge in ("starting", "ending"):
-            offsets = getattr(self, f"{edge}_offsets")
-            is_set = offsets is not None and offsets != "latest"
-            if getattr(self, f"{edge}_timestamp") is not None and is_set:
-                raise ValueError(f"{edge}Offsets and {edge}Timestamp cannot be combined")
+        ways = {name: getattr(self, name) for name in _SELECTIONS}
+        chosen = [_camel(name) for name, value in ways.items() if value is not None]
+        if len(chosen) > 1:
+            raise ValueError(f"{chosen[0]} and {chosen[1]} cannot be combined")
         if self.ending_offsets == "earliest":
             raise ValueError("endingOffsets cannot be 'earliest'")
         if self.view != "records" and self.isolation_level == "read_committed":
@@ -148,6 +166,28 @@ class Options:
     def but(self, **changes: Any) -> Options:
         """Return a copy of these options with changes."""
         return replace(self, **changes)
+
+    def starting_time(self, partition: TopicPartition) -> int | None:
+        """Return the timestamp where the read of a partition starts, if it starts at one."""
+        if self.starting_timestamp is not None:
+            return self.starting_timestamp
+        return (self.starting_offsets_by_timestamp or {}).get(partition)
+
+    def ending_time(self, partition: TopicPartition) -> int | None:
+        """Return the timestamp where the read of a partition ends, if it ends at one."""
+        if self.ending_timestamp is not None:
+            return self.ending_timestamp
+        return (self.ending_offsets_by_timestamp or {}).get(partition)
+
+    @property
+    def starts_at_times(self) -> bool:
+        """Whether timestamps select the first records."""
+        return (self.starting_timestamp, self.starting_offsets_by_timestamp) != (None, None)
+
+    @property
+    def ends_at_times(self) -> bool:
+        """Whether timestamps select the last records."""
+        return (self.ending_timestamp, self.ending_offsets_by_timestamp) != (None, None)
 
     def schema(self) -> tuple[Column, ...]:
         """Return the columns of the rows, in order."""
@@ -193,6 +233,9 @@ class Options:
         return default if self.max_partition_bytes is None else self.max_partition_bytes
 
 
+# Options of which only one may be given.
+_SELECTIONS = ("topics", "topic_pattern", "subscribe_pattern", "assign")
+
 CRC_COLUMNS = {"batches": "crcOk", "segments": "badChecksums"}
 
 
@@ -211,12 +254,16 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "where": _parse_where,
     "topics": parse_names,
     "topic_pattern": parse_pattern,
+    "subscribe_pattern": parse_pattern,
+    "assign": parse_assignment,
     "partitions": parse_partition_numbers,
     "path_glob_filter": parse_text,
     "starting_offsets": parse_offset_limit,
     "ending_offsets": parse_offset_limit,
-    "starting_timestamp": parse_number(0),
-    "ending_timestamp": parse_number(0),
+    "starting_timestamp": parse_number(EARLIEST),
+    "ending_timestamp": parse_number(EARLIEST),
+    "starting_offsets_by_timestamp": parse_timestamps,
+    "ending_offsets_by_timestamp": parse_timestamps,
     "starting_offsets_by_timestamp_strategy": parse_choice("error", "latest"),
     "include_headers": parse_flag,
     "include_control_records": parse_flag,
@@ -247,9 +294,9 @@ def _camel(name: str) -> str:
 
 _BY_LOWER_NAME: dict[str, tuple[str, Callable[[Any], Any]]] = {
     _camel(field.name).lower(): (field.name, _PARSERS[field.name]) for field in fields(Options)
-} | {"path": ("paths", parse_path)}
+} | {"path": ("paths", parse_path), "subscribe": ("topics", parse_subscription)}
 _BY_LOWER_NAME_SHOWN = {_camel(field.name).lower(): _camel(field.name) for field in fields(Options)}
-_BY_LOWER_NAME_SHOWN["path"] = "path"
+_BY_LOWER_NAME_SHOWN |= {"path": "path", "subscribe": "subscribe"}
 
 OPTION_NAMES: tuple[str, ...] = tuple(_BY_LOWER_NAME_SHOWN.values())
 """The names of all options in camel case."""

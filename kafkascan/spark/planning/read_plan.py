@@ -31,13 +31,17 @@ def plan_read(options: Options) -> list[ScanTask]:
     if missing and not options.ignore_missing_files:
         reason = f"no segments of the selected topics {', '.join(missing[:_NAMES_SHOWN])}"
         raise NoLogsError(", ".join(options.paths), reason)
-    require_partitions({(one.topic, one.partition) for one in files}, options)
+    partitions = {(one.topic, one.partition) for one in files}
+    if options.assign is not None and not options.ignore_missing_files:
+        _require_partitions("assign", set(options.assign), partitions)
+    require_partitions(partitions, options)
     return plan(files, options, resolve_times(files, options))
 
 
 def missing_topics(known: set[str], options: Options) -> list[str]:
     """Return the topics that the options name and that have no files."""
-    return [topic for topic in options.topics or () if topic not in known]
+    named = options.topics or dict.fromkeys(topic for topic, _ in options.assign or ())
+    return [topic for topic in named if topic not in known]
 
 
 def require_partitions(known: set[TopicPartition], options: Options) -> None:
@@ -45,15 +49,17 @@ def require_partitions(known: set[TopicPartition], options: Options) -> None:
     for name, offsets in (
         ("startingOffsets", options.starting_offsets),
         ("endingOffsets", options.ending_offsets),
+        ("startingOffsetsByTimestamp", options.starting_offsets_by_timestamp),
+        ("endingOffsetsByTimestamp", options.ending_offsets_by_timestamp),
     ):
         if isinstance(offsets, Mapping):
-            _require_partitions(name, offsets, known)
+            _require_partitions(name, set(offsets), known)
 
 
 def _require_partitions(
-    option: str, given: Mapping[TopicPartition, int], known: set[TopicPartition]
+    option: str, given: set[TopicPartition], known: set[TopicPartition]
 ) -> None:
-    unknown = [f"{topic}-{partition}" for topic, partition in sorted(given.keys() - known)]
+    unknown = [f"{topic}-{partition}" for topic, partition in sorted(given - known)]
     if unknown:
         more = f" and {len(unknown) - _NAMES_SHOWN} more" if len(unknown) > _NAMES_SHOWN else ""
         raise ValueError(

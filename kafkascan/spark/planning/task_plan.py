@@ -24,6 +24,10 @@ _TASKS = 8
 _SMALLEST_TASK = 1 << 25
 # Minimum bytes of a range, also with a large minPartitions.
 _SMALLEST_RANGE = 1 << 16
+# Topics that a broker does not list, or marks as internal: subscribePattern does not select them.
+_UNLISTED_TOPICS = frozenset(
+    {"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"}
+)
 # Topics that a message names.
 _NAMED_TOPICS = 5
 
@@ -145,17 +149,25 @@ def list_selected(options: Options) -> list[FoundFile]:
 
 def select_files(files: Iterable[FoundFile], options: Options) -> list[FoundFile]:
     """Return the files of the requested topics and partitions."""
-    pattern = None if options.topic_pattern is None else re.compile(options.topic_pattern)
-    wanted = []
-    for file in files:
-        if options.topics is not None and file.topic not in options.topics:
-            continue
-        if pattern is not None and not pattern.fullmatch(file.topic):
-            continue
-        if options.partitions is not None and file.partition not in options.partitions:
-            continue
-        wanted.append(file)
-    return wanted
+    return [
+        file
+        for file in files
+        if _has_topic(file.topic, options)
+        and (options.partitions is None or file.partition in options.partitions)
+        and (options.assign is None or (file.topic, file.partition) in options.assign)
+    ]
+
+
+def _has_topic(topic: str, options: Options) -> bool:
+    if options.topics is not None:
+        return topic in options.topics
+    if options.topic_pattern is not None:
+        return re.fullmatch(options.topic_pattern, topic) is not None
+    if options.subscribe_pattern is not None:
+        # Spark's Kafka source accepts a match anywhere in the name.
+        is_match = re.search(options.subscribe_pattern, topic) is not None
+        return is_match and topic not in _UNLISTED_TOPICS
+    return True
 
 
 def logs_of(files: Iterable[FoundFile]) -> dict[str, tuple[FoundFile, ...]]:
@@ -167,11 +179,10 @@ def logs_of(files: Iterable[FoundFile]) -> dict[str, tuple[FoundFile, ...]]:
 
 
 def bounds_of(options: Options, partition: TopicPartition) -> tuple[int | None, int | None]:
-    """Return the start and stop offsets that the options give for a partition."""
-    return (
-        _bound(options.starting_offsets, partition, EARLIEST),
-        _bound(options.ending_offsets, partition, LATEST),
-    )
+    """Return the start and stop offsets that the options give for a partition, besides times."""
+    start = None if options.starts_at_times else options.starting_offsets
+    stop = None if options.ends_at_times else options.ending_offsets
+    return _bound(start, partition, EARLIEST), _bound(stop, partition, LATEST)
 
 
 def _bound(offsets: object, partition: TopicPartition, unlimited: int) -> int | None:
@@ -188,7 +199,7 @@ def _bound(offsets: object, partition: TopicPartition, unlimited: int) -> int | 
 
 def _bounded(files: Sequence[FoundFile], options: Options, times: Bounds) -> Iterator[ScanRange]:
     """Yield whole files as ranges, except files that cannot contain requested offsets."""
-    if options.starting_offsets == "latest":
+    if options.starting_offsets == "latest" and not options.starts_at_times:
         raise ValueError("startingOffsets=latest requires a stream")
     for file, follower in zip(files, [*files[1:], None], strict=False):
         start, stop = times.get(file.folder) or bounds_of(options, (file.topic, file.partition))

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from kafkascan.logs.reading import iter_records
+from kafkascan.spark.options.option_values import EARLIEST, LATEST
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import FoundFile, open_file
 from kafkascan.spark.planning.range_walk import RangeWalk
@@ -35,7 +36,7 @@ def resolve_times(files: Sequence[FoundFile], options: Options) -> Bounds:
         If a log has no record at or after the starting timestamp, and
         ``startingOffsetsByTimestampStrategy`` is ``error``.
     """
-    if options.starting_timestamp is None and options.ending_timestamp is None:
+    if not (options.starts_at_times or options.ends_at_times):
         return {}
     logs = logs_of(select_files(files, options))
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -44,19 +45,37 @@ def resolve_times(files: Sequence[FoundFile], options: Options) -> Bounds:
 
 
 def _bounds(log: Sequence[FoundFile], options: Options) -> tuple[int | None, int | None]:
-    start, stop = bounds_of(options, (log[0].topic, log[0].partition))
-    if options.starting_timestamp is not None:
-        start = first_offset_at(log, options.starting_timestamp, options)
-        if start is None and options.starting_offsets_by_timestamp_strategy == "error":
-            raise ValueError(
-                f"{log[0].folder}: no record is at or after startingTimestamp"
-                f" {options.starting_timestamp}; with"
-                " startingOffsetsByTimestampStrategy=latest, the log yields no rows"
-            )
+    partition = (log[0].topic, log[0].partition)
+    start, stop = bounds_of(options, partition)
+    starting, ending = options.starting_time(partition), options.ending_time(partition)
+    if starting is not None and starting != EARLIEST:
+        start = starting_offset_at(log, starting, options)
         start = _AFTER_ALL if start is None else start
-    if options.ending_timestamp is not None:
-        stop = first_offset_at(log, options.ending_timestamp, options)
+    if ending == EARLIEST:
+        stop = log[0].base_offset
+    elif ending is not None and ending != LATEST:
+        stop = first_offset_at(log, ending, options)
     return start, stop
+
+
+def starting_offset_at(log: Sequence[FoundFile], timestamp: int, options: Options) -> int | None:
+    """
+    Return the offset where a read of a log starts at a timestamp; None is the end of the log.
+
+    Raises
+    ------
+    ValueError
+        If no record is late enough, and ``startingOffsetsByTimestampStrategy`` is ``error``.
+    """
+    if timestamp == LATEST:
+        return None
+    found = first_offset_at(log, timestamp, options)
+    if found is None and options.starting_offsets_by_timestamp_strategy == "error":
+        raise ValueError(
+            f"{log[0].folder}: no record is at or after startingTimestamp {timestamp}; with"
+            " startingOffsetsByTimestampStrategy=latest, the read starts at the end of the log"
+        )
+    return found
 
 
 def first_offset_at(log: Sequence[FoundFile], timestamp: int, options: Options) -> int | None:

@@ -20,7 +20,7 @@ from kafkascan.spark.options.view_schemas import Column
 from kafkascan.spark.planning.file_listing import FoundFile
 from kafkascan.spark.planning.read_plan import missing_topics, require_partitions
 from kafkascan.spark.planning.task_plan import plan
-from kafkascan.spark.planning.timestamp_lookups import first_offset_at
+from kafkascan.spark.planning.timestamp_lookups import starting_offset_at
 from kafkascan.spark.readers.log_ends import LogEnds, Positions, limit_offsets
 from kafkascan.spark.readers.partitions import ScanPartition, read_partition
 from kafkascan.spark.rows.damage_modes import logger
@@ -70,12 +70,15 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         return format_offsets(self._reached)
 
     def _initial(self, partition: TopicPartition, log: Sequence[FoundFile]) -> int:
-        given = self._options.starting_offsets
-        if self._options.starting_timestamp is not None:
-            found = first_offset_at(log, self._options.starting_timestamp, self._options)
+        time = self._options.starting_time(partition)
+        if time is not None and time != EARLIEST:
+            found = starting_offset_at(log, time, self._options)
             end = self._ends.end_of(log)
             return end if found is None else min(found, end)
-        if isinstance(given, dict):
+        given = self._options.starting_offsets
+        if self._options.starts_at_times:
+            offset = EARLIEST
+        elif isinstance(given, dict):
             offset = int(given.get(partition, EARLIEST))
         else:
             offset = EARLIEST if given == "earliest" else LATEST
@@ -170,6 +173,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
             starting_offsets={one: begin.get(one, EARLIEST) for one in grown},
             ending_offsets=stop,
             starting_timestamp=None,
+            starting_offsets_by_timestamp=None,
         )
         files = [file for one in sorted(grown) for file in logs[one]]
         views = {logs[one][0].folder: self._view(one, logs[one], stop[one]) for one in grown}
@@ -201,7 +205,8 @@ def _require_stream(options: Options) -> None:
     """Raise `ValueError` for options that a stream does not support."""
     if options.view != "records":
         raise ValueError(f"a stream requires the view 'records', not {options.view!r}")
-    if options.ending_offsets != "latest" or options.ending_timestamp is not None:
+    if options.ending_offsets != "latest" or options.ends_at_times:
         raise ValueError(
-            "a stream has no end: endingOffsets and endingTimestamp are for batch queries"
+            "a stream has no end: endingOffsets, endingOffsetsByTimestamp and endingTimestamp are"
+            " for batch queries"
         )
