@@ -32,7 +32,7 @@ from kafkascan.io.worker_threads import Pace
 
 # Bytes that are read at a time from a source that is not in memory: many batches if they are
 # small on average, little more than a header if they are large.
-_LARGE_WINDOW = 1 << 18
+LARGE_WINDOW = 1 << 18
 _SMALL_WINDOW = 1 << 12
 _LARGE_BATCH = 1 << 15
 _ZERO_SEARCH_WINDOW = 1 << 22
@@ -56,9 +56,14 @@ class BatchWalk:
     source : Source
     start, stop : int
         Positions: the walk covers the batches that start in ``[start, stop)``.
+    window : int, optional
+        Bytes to read first from a source that is not in memory, such as `window` of the walk that
+        ended at `start`.
 
     Attributes
     ----------
+    window : int
+        Bytes to read next, by the size of batches.
     position : int
         Position of the next batch; after the end, the end of the last row.
     end : ScanEnd or None
@@ -67,14 +72,14 @@ class BatchWalk:
         The damage at `position`, if `end` is CORRUPT.
     """
 
-    def __init__(self, source: Source, start: int, stop: int) -> None:
+    def __init__(self, source: Source, start: int, stop: int, window: int = LARGE_WINDOW) -> None:
         self.source = source
         self.start = start
         self.stop = stop
         self.position = start
         self.end: ScanEnd | None = None
         self.error: CorruptBatchError | None = None
-        self._window = _LARGE_WINDOW
+        self.window = window
         # Not a cached_property: before Python 3.12 all instances share its lock, and the child
         # of a fork would wait for a thread of its parent.
         self._index_starts: NDArray[np.int64] | None = None
@@ -93,7 +98,7 @@ class BatchWalk:
         if not self._index_is_read:
             self._index_starts, self._index_is_read = self._read_index_starts(), True
         while self.end is None and count < len(rows):
-            start, size = (0, self.source.size) if is_in_memory else (self.position, self._window)
+            start, size = (0, self.source.size) if is_in_memory else (self.position, self.window)
             piece_stop = min(self.stop, self.position + pace.next_size())
             with self.source.window(start, size) as window:
                 status, written, position = _core.scan_into(
@@ -133,7 +138,7 @@ class BatchWalk:
 
     def _choose_window(self, batches: int, size: int) -> None:
         batches_are_small = batches > 0 and size <= batches * _LARGE_BATCH
-        self._window = _LARGE_WINDOW if batches_are_small else _SMALL_WINDOW
+        self.window = LARGE_WINDOW if batches_are_small else _SMALL_WINDOW
 
     def _finish(self, status: int) -> None:
         is_at_stop = status == STATUS["AT_STOP"] and self.source.size > 0

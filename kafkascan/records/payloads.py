@@ -16,6 +16,7 @@ from kafkascan.batches.columns import BatchTable, compression_type, join_tables,
 from kafkascan.format.errors import STATUS, BatchTableError, record_error
 from kafkascan.format.layout import (
     BATCH_HEADER_SIZE,
+    LOG_OVERHEAD,
     MESSAGE_KEY_STARTS,
     CompressionType,
 )
@@ -218,10 +219,11 @@ def _check_row_read(source: Source, row: np.void, number: int) -> None:
     position = int(row["position"])
     if not 0 <= position <= source.size:
         raise BatchTableError(source.path, number, STATUS["ROW_OUT_OF_BOUNDS"])
-    size = int(row["batch_length"]) + BATCH_HEADER_SIZE
+    # No bytes after the batch: a store would fetch them.
+    size = max(int(row["batch_length"]) + LOG_OVERHEAD, BATCH_HEADER_SIZE)
     moved = np.array([row])
     moved["position"] = 0
-    with source.window(position, max(0, size)) as window:
+    with source.window(position, size) as window:
         status, _, _ = _core.check_rows(window, moved)
     if status != STATUS["OK"]:
         raise BatchTableError(source.path, number, status)

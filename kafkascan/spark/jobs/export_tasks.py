@@ -77,7 +77,7 @@ def export_task(task: ScanTask, target: ExportTarget) -> Iterator[pa.RecordBatch
     size = sum(one.stop - one.start for one in task.ranges)
     share = -(-size // (_WRITERS * _FILES_PER_WRITER))
     max_bytes = min(_LARGEST_FILE, max(_SMALLEST_FILE, share))
-    ranges = [part for one in task.ranges for part in cut_range(one, max_bytes)]
+    ranges = [part for one in task.ranges for part in cut_range(one, max_bytes, target.options)]
     yield record_batch_of_rows(list(map_ordered(ranges, write, _WRITERS)), WRITTEN_COLUMNS)
 
 

@@ -23,7 +23,7 @@ from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import FILE_COLUMNS, Column, Row, arrow_schema, arrow_type
 from kafkascan.spark.planning.file_listing import open_file
 from kafkascan.spark.planning.range_walk import RangeWalk
-from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, concurrent_files
+from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, concurrent_files, hints_of
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
 from kafkascan.spark.rows.batch_rows import file_values
 
@@ -86,7 +86,7 @@ def _producer_batches(options: Options, one: ScanRange) -> Iterator[pa.RecordBat
 
 def _tables(one: ScanRange, options: Options) -> Iterator[BatchTable]:
     source = open_file(one.file, options)
-    walk = RangeWalk(source, one.start, one.stop)
+    walk = RangeWalk(source, one.start, one.stop, hints=hints_of(one, options))
     yield from walk.tables(_ROWS)
     if walk.error is not None and options.mode == "FAILFAST":
         raise walk.error

@@ -8,14 +8,15 @@ import glob
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.format.errors import NoLogsError, SourceReadError
-from kafkascan.format.file_names import parse_segment_name
+from kafkascan.format.file_names import parse_segment_name, sibling_name
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import open_log_dir, partition_dir
 from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.index_hints import IndexHints
 from kafkascan.spark.planning.object_stores import FsspecStore, ObjectStore, PyArrowStore
 
 NO_TOPIC, NO_PARTITION, NO_BASE_OFFSET = "", -1, -1
@@ -37,6 +38,8 @@ class FoundFile:
         Size in bytes when it was listed.
     modified_ns : int or None
         Time of modification, in nanoseconds since the epoch.
+    index_size : int
+        Size of the ``.index`` object next to an object; 0 if it was not listed.
     """
 
     path: str
@@ -45,6 +48,7 @@ class FoundFile:
     base_offset: int
     size: int
     modified_ns: int | None
+    index_size: int = 0
 
     @property
     def folder(self) -> str:
@@ -94,9 +98,17 @@ def list_files(options: Options) -> list[FoundFile]:
     return sorted(selected, key=lambda one: (one.topic, one.partition, one.folder, one.base_offset))
 
 
-def open_file(file: FoundFile, options: Options) -> Source:
+def open_file(file: FoundFile, options: Options, bulk_stop: int = 0) -> Source:
     """
     Open a file with the size it had when it was listed; bytes appended since are not visible.
+
+    Parameters
+    ----------
+    file : FoundFile
+    options : Options
+    bulk_stop : int, default 0
+        Up to this position, the caller reads all bytes and not only headers. This matters for
+        objects of stores.
 
     Raises
     ------
@@ -105,17 +117,17 @@ def open_file(file: FoundFile, options: Options) -> Source:
     SourceReadError
         If it was truncated: a cut between two batches looks like the end of the log.
     """
-    source = open_current(file, options)
+    source = open_current(file, options, bulk_stop)
     if source.size < file.size:
         reason = f"the file was truncated from {file.size} to {source.size} bytes since the listing"
         raise SourceReadError(file.path, source.size, reason)
     return source
 
 
-def open_current(file: FoundFile, options: Options) -> Source:
+def open_current(file: FoundFile, options: Options, bulk_stop: int = 0) -> Source:
     """Open a file as `open_file` does, but also if it was truncated since it was listed."""
     if not file.is_local:
-        return Source(store_of(file.path, options).open(file.path, file.size), max_size=file.size)
+        return Source(store_of(file.path, options).open(file.path, file.size, bulk_stop))
     try:
         return Source(file.path, max_size=file.size)
     except OSError as error:
@@ -195,13 +207,33 @@ def _list_objects(url: str, options: Options) -> Iterator[FoundFile]:
     are_named, listed = store_of(url, options).list(url)
     if not listed:
         raise FileNotFoundError(errno.ENOENT, "no object exists at", url)
+    sizes = {one: size for one, size, _ in listed}
     for one, size, modified_ns in listed:
         folder, _, name = one.rpartition("/")
         parsed = parse_segment_name(name)
         place = partition_dir("/" + folder.rpartition("/")[2])
         is_live = parsed is not None and parsed.is_live and place.state is None
         if are_named or is_live:
-            yield _found(one, place.topic, place.partition, size, modified_ns)
+            found = _found(one, place.topic, place.partition, size, modified_ns)
+            yield replace(found, index_size=sizes.get(_index_of(one), 0))
+
+
+def _index_of(url: str) -> str:
+    folder, slash, name = url.rpartition("/")
+    return f"{folder}{slash}{sibling_name(name, 'index')}"
+
+
+def read_hints(file: FoundFile, options: Options) -> IndexHints | None:
+    """Read the index of an object; None if it has none, or one that is damaged."""
+    if not file.index_size or file.base_offset == NO_BASE_OFFSET:
+        return None
+    index = _index_of(file.path)
+    try:
+        reader = store_of(index, options).open(index, file.index_size, file.index_size)
+        data = Source(reader).window(0, file.index_size)
+    except OSError:  # deleted meanwhile: a walk from the beginning needs no index
+        return None
+    return IndexHints.parse(bytes(data), file.base_offset)
 
 
 def store_of(url: str, options: Options) -> ObjectStore:

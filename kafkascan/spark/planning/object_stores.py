@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import glob
 import inspect
-import threading
 import uuid
-from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-# Bytes of one request, and number of the last blocks that stay in memory.
-_BLOCK = 1 << 23
-_BLOCKS_KEPT = 2
+from kafkascan.spark.planning.object_reader import ObjectReader
+
+# Bytes of a part of an upload.
+_PART = 1 << 23
 # Schemes of stores where an object appears when its upload is complete. Other schemes name file
 # systems, where a file is renamed when it is complete.
 _UPLOADS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "wasb", "wasbs"})
@@ -29,8 +28,8 @@ class ObjectStore(Protocol):
     def listed_url(self, url: str) -> str:
         """Return a URL in the form that `list` returns."""
 
-    def open(self, url: str, size: int) -> ObjectReader:
-        """Open an object of a known size."""
+    def open(self, url: str, size: int, bulk_stop: int = 0) -> ObjectReader:
+        """Open an object of a known size; see `ObjectReader` for `bulk_stop`."""
 
     def put(self, path: str, url: str) -> None:
         """Copy a local file to a URL, where it appears only when it is complete."""
@@ -89,7 +88,7 @@ class FsspecStore:
         modified_ns = int(seconds * 1e9) if isinstance(seconds, (int, float)) else None
         return f"{self._scheme}://{info['name']}", int(info["size"]), modified_ns
 
-    def open(self, url: str, size: int) -> ObjectReader:
+    def open(self, url: str, size: int, bulk_stop: int = 0) -> ObjectReader:
         """See `ObjectStore.open`."""
         path = self._fs._strip_protocol(url)
 
@@ -97,7 +96,7 @@ class FsspecStore:
             data: bytes = self._fs.cat_file(path, start=position, end=position + count)
             return data
 
-        return ObjectReader(url, size, read)
+        return ObjectReader(url, size, read, bulk_stop)
 
     def put(self, path: str, url: str) -> None:
         """See `ObjectStore.put`. A multipart upload is completed after its last part."""
@@ -166,7 +165,7 @@ class PyArrowStore:
     def _listed(self, info: Any) -> Listed:
         return f"{self._scheme}://{info.path}", info.size, info.mtime_ns
 
-    def open(self, url: str, size: int) -> ObjectReader:
+    def open(self, url: str, size: int, bulk_stop: int = 0) -> ObjectReader:
         """See `ObjectStore.open`."""
         file = self._fs.open_input_file(self._path(url))
 
@@ -174,7 +173,7 @@ class PyArrowStore:
             data: bytes = file.read_at(count, position)
             return data
 
-        return ObjectReader(url, size, read)
+        return ObjectReader(url, size, read, bulk_stop)
 
     def put(self, path: str, url: str) -> None:
         """See `ObjectStore.put`."""
@@ -199,7 +198,7 @@ class PyArrowStore:
         self._fs.delete_file(self._path(url))
 
 
-_UPLOAD_LIMITS = {"chunksize": _BLOCK, "max_concurrency": 2}
+_UPLOAD_LIMITS = {"chunksize": _PART, "max_concurrency": 2}
 _PREFIX, _SUFFIX = ".", ".part"
 
 
@@ -212,35 +211,3 @@ def _temporary_path(path: str) -> str:
 def is_temporary_name(name: str) -> bool:
     """Whether a file has the name of one that was not completed."""
     return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
-
-
-class ObjectReader:
-    """
-    Read an object in large blocks and keep the last ones in memory.
-
-    Parameters
-    ----------
-    path : str
-    size : int
-    read : callable
-        Returns the bytes at a position, given the position and a size.
-    """
-
-    def __init__(self, path: str, size: int, read: Callable[[int, int], bytes]) -> None:
-        self.path = path
-        self.size = size
-        self._read = read
-        self._blocks: list[tuple[int, bytes]] = []
-        self._lock = threading.Lock()
-
-    def read_at(self, position: int, size: int) -> bytes:
-        """See `ReadsAt.read_at`."""
-        with self._lock:
-            for start, block in self._blocks:
-                if start <= position < start + len(block):
-                    return block[position - start : position - start + size]
-            wanted = min(max(size, _BLOCK), self.size - position)
-            block = self._read(position, wanted)
-            if len(block) <= _BLOCK:
-                self._blocks = [*self._blocks, (position, block)][-_BLOCKS_KEPT:]
-        return block[:size]

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from kafkascan.batches.columns import BatchTable, next_offset
-from kafkascan.batches.walks import BatchWalk, read_bytes
+from kafkascan.batches.walks import LARGE_WINDOW, BatchWalk, read_bytes
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.io.sources import Source
+from kafkascan.spark.planning.index_hints import IndexHints
 
 _SKIPPED_ROWS = 1 << 14
 _BASE_OFFSET_SIZE = 8
@@ -21,7 +22,10 @@ class RangeWalk:
     Walk the batches that start in ``[start, stop)``.
 
     The walk to the first batch starts at the beginning of the file and reads headers only. Nothing
-    else proves that a batch starts at a position, and that the file is intact before it.
+    else proves that a batch starts at a position, and that the file is intact before it. In an
+    object of a store, a walk over all headers would fetch most of the object again for each
+    range. So the walk starts at a position of the object's index, if a batch with a valid checksum
+    is there; the range before it must arrive at this position, too.
 
     Parameters
     ----------
@@ -30,6 +34,13 @@ class RangeWalk:
     table_bytes : int, optional
         Approximate number of bytes that one table covers: few enough that its batches are still
         in the CPU cache when the caller reads them.
+    hints : IndexHints, optional
+        Positions from the index of an object.
+
+    Raises
+    ------
+    CorruptBatchError
+        From `tables`, if a batch of the index with a valid checksum is inside of another batch.
 
     Attributes
     ----------
@@ -47,7 +58,12 @@ class RangeWalk:
     """
 
     def __init__(
-        self, source: Source, start: int, stop: int, table_bytes: int | None = None
+        self,
+        source: Source,
+        start: int,
+        stop: int,
+        table_bytes: int | None = None,
+        hints: IndexHints | None = None,
     ) -> None:
         self.source = source
         self.start = start
@@ -58,6 +74,10 @@ class RangeWalk:
         self.next_offset: int | None = None
         self.trailing_bytes = 0
         self._table_bytes = table_bytes
+        self._window = LARGE_WINDOW
+        self._hints = hints
+        # Where the walk of the next range may start, so that this one must arrive there.
+        self._hinted_stop = 0 if hints is None else hints.last_before(self.stop)
 
     def tables(self, rows: int) -> Iterator[BatchTable]:
         """Yield the batches, in tables of at most `rows` rows."""
@@ -88,7 +108,7 @@ class RangeWalk:
             return True
         if self.start > self.source.size:
             return False
-        walk = BatchWalk(self.source, 0, self.start)
+        walk = BatchWalk(self.source, self._proven_start(), self.start)
         skipped = np.empty(_SKIPPED_ROWS, BATCH_DTYPE)
         while walk.end is None:
             count = walk.fill(skipped)
@@ -97,18 +117,38 @@ class RangeWalk:
         self.position = walk.position
         return walk.end is ScanEnd.CLEAN
 
+    def _proven_start(self) -> int:
+        """Return the position of a batch from which the walk to the range starts."""
+        hints = self._hints
+        position = 0 if hints is None else hints.last_before(self.start)
+        return position if hints is not None and hints.is_proven(self.source, position) else 0
+
+    def _require_hinted_stop(self) -> None:
+        """Raise `CorruptBatchError` if the walk passed the position where the next one starts."""
+        hints, expected = self._hints, self._hinted_stop
+        if (
+            hints is not None
+            and self.position > expected
+            and hints.is_proven(self.source, expected)
+        ):
+            reason = "the index has a batch here, which is inside of another batch of the log"
+            raise CorruptBatchError(self.source.path, expected, None, reason, "INDEX_MISMATCH")
+
     def _next_tables(self, rows: int) -> Iterator[BatchTable]:
-        stop = self.stop
+        is_before = self.position < self._hinted_stop
+        stop = self._hinted_stop if is_before else self.stop
         if self._table_bytes is not None:
             stop = min(stop, self.position + self._table_bytes)
-        walk = BatchWalk(self.source, self.position, max(stop, self.position))
+        walk = BatchWalk(self.source, self.position, max(stop, self.position), self._window)
         while walk.end is None:
             table = np.empty(rows, BATCH_DTYPE)
             count = walk.fill(table)
             if count:
                 self.next_offset = int(next_offset(table[count - 1 : count])[0])
                 yield table[:count]
-        self.position = walk.position
+        self.position, self._window = walk.position, walk.window
+        if is_before:
+            self._require_hinted_stop()
         if walk.end is not ScanEnd.CLEAN or walk.position >= self.stop:
             self.end = walk.end
             self.error = walk.error

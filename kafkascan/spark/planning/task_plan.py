@@ -16,7 +16,8 @@ from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartition
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import NO_TOPIC, FoundFile, list_files
+from kafkascan.spark.planning.file_listing import NO_TOPIC, FoundFile, list_files, read_hints
+from kafkascan.spark.planning.index_hints import IndexHints
 
 # Without minPartitions: the number of tasks to aim at, and bytes that are worth a task, which costs
 # 10 to 60 ms.
@@ -231,23 +232,33 @@ def _cut(ranges: list[ScanRange], options: Options) -> Iterator[ScanRange]:
         if options.view == "segments":
             yield one
         elif one.file.size > 0:
-            yield from cut_range(one, max_bytes)
+            yield from cut_range(one, max_bytes, options)
 
 
-def cut_range(one: ScanRange, max_bytes: int) -> Iterator[ScanRange]:
+def cut_range(one: ScanRange, max_bytes: int, options: Options) -> Iterator[ScanRange]:
     """
     Cut a range into parts of at most `max_bytes` bytes.
 
-    A range of an object is not cut, because each part would read the object from its beginning.
+    An object is cut only if it has an index, because each part would be read from the beginning
+    otherwise. And only if damage fails the read: a part does not know of damage before it, after
+    which a sequential scan would end.
     """
     size = one.stop - one.start
-    parts = -(-size // max_bytes) if one.file.is_local else 1
+    is_cut = one.file.is_local or (one.file.index_size > 0 and options.fails_fast)
+    parts = -(-size // max_bytes) if is_cut else 1
     if parts <= 1:
         yield one
         return
     cuts = [one.start + size * part // parts for part in range(parts + 1)]
     for start, stop in itertools.pairwise(cuts):
         yield replace(one, start=start, stop=stop)
+
+
+def hints_of(one: ScanRange, options: Options) -> IndexHints | None:
+    """Return the index of an object, if a scan of the range does not begin at its first byte."""
+    starts_late = one.start_offset is not None and one.start_offset > one.file.base_offset
+    is_part = one.start > 0 or one.stop < one.file.size
+    return read_hints(one.file, options) if is_part or starts_late else None
 
 
 def _task_bytes(ranges: list[ScanRange], options: Options) -> int:

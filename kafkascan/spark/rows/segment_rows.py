@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # Small enough that the batches of a table are still in the CPU cache when they are verified.
 _ROWS = 8192
+_TABLE_BYTES = 3 << 20
 # Columns that need no `BatchSummary`.
 _NEED_NO_SUMMARY = {
     "topic", "partition", "segment", "path", "size", "modified", "batches", "endState",
@@ -94,7 +95,9 @@ def scan_segment(
         Whether this is the last segment of its log. In other segments a torn tail is damage.
     """
     found = SegmentScan(bad_checksums=0 if verifies else None)
-    walk = RangeWalk(source, 0, source.size)
+    # Bytes that are not in memory should be verified before later ones replace them.
+    table_bytes = _TABLE_BYTES if verifies and not source.is_in_memory else None
+    walk = RangeWalk(source, 0, source.size, table_bytes)
     for table in walk.tables(_ROWS):
         if sums:
             found.summary.add(table)

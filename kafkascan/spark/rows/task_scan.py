@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,9 +21,10 @@ from kafkascan.logs.reading import iter_records
 from kafkascan.records.record_table import RecordTable
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Row
-from kafkascan.spark.planning.file_listing import FoundFile, open_file
+from kafkascan.spark.planning.file_listing import open_file
+from kafkascan.spark.planning.index_hints import IndexHints
 from kafkascan.spark.planning.range_walk import RangeWalk
-from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, concurrent_files
+from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, concurrent_files, hints_of
 from kafkascan.spark.rows.batch_rows import (
     BAD_CHECKSUM,
     BatchRows,
@@ -90,8 +91,14 @@ class _OpenRange:
 
     range: ScanRange
     source: Source
+    hints: IndexHints | None
     options: Options
     damage: DamageHandler
+
+    def walk(self, table_bytes: int | None) -> RangeWalk:
+        """Return a walk over the batches of the range."""
+        one = self.range
+        return RangeWalk(self.source, one.start, one.stop, table_bytes, self.hints)
 
 
 def _scan_ranges(
@@ -104,27 +111,38 @@ def _scan_ranges(
     handlers: list[DamageHandler] = []
 
     def scan_range(one: ScanRange) -> Iterator[Item]:
-        source = _open_present(one.file, options)
+        hints = hints_of(one, options)
+        if hints is not None and one.start_offset is not None:
+            one = replace(one, start=max(one.start, hints.position_of(one.start_offset)))
+        source = _open_present(one, options) if one.start < one.stop else None
         if source is None:
             return
         damage = DamageHandler(options)
         handlers.append(damage)
-        yield from scan(_OpenRange(one, source, options, damage))
+        yield from scan(_OpenRange(one, source, hints, options, damage))
         source.require_unshrunk()
 
     yield from map_ordered(task.ranges, scan_range, files, _TABLES_AHEAD)
     log_dropped(handlers)
 
 
-def _open_present(file: FoundFile, options: Options) -> Source | None:
-    """Open a file; return None if it is missing and missing files are ignored."""
+def _open_present(one: ScanRange, options: Options) -> Source | None:
+    """Open the file of a range; return None if it is missing and missing files are ignored."""
     try:
-        return open_file(file, options)
+        return open_file(one.file, options, one.stop if _reads_all(one, options) else 0)
     except FileNotFoundError:
         if not options.ignore_missing_files:
             raise
-        logger.warning("ignored missing file: %s", file.path)
+        logger.warning("ignored missing file: %s", one.file.path)
         return None
+
+
+def _reads_all(one: ScanRange, options: Options) -> bool:
+    """Whether a scan reads all bytes of a range, and not only headers or selected batches."""
+    is_selective = options.where is not None or one.stop_offset is not None
+    starts_late = one.start_offset is not None and one.start_offset > one.file.base_offset
+    reads_batches = options.view == "records" or options.verifies
+    return reads_batches and not (is_selective or starts_late)
 
 
 # ---- segments ----------------------------------------------------------------------------
@@ -139,7 +157,7 @@ def _scan_segments(task: ScanTask, options: Options) -> Iterator[pa.RecordBatch]
 
 def _segment_rows(options: Options, one: ScanRange) -> Iterator[Row]:
     try:
-        source = _open_present(one.file, options)
+        source = _open_present(one, options)
         row = None if source is None else segment_row(one, source, options)
     except FileNotFoundError:
         raise
@@ -173,7 +191,7 @@ def _scan_batches(task: ScanTask, options: Options) -> Iterator[pa.RecordBatch]:
 def _pending_rows(opened: _OpenRange) -> Iterator[PendingRows]:
     one, source, options = opened.range, opened.source, opened.options
     rows = BatchRows(one.file, options.schema())
-    walk = RangeWalk(source, one.start, one.stop, _TABLE_BYTES if options.verifies else None)
+    walk = opened.walk(_TABLE_BYTES if options.verifies else None)
     for table in walk.tables(options.batch_rows):
         batches = _selected(table, one, options)
         verdicts = verify_rows(source, batches) if options.verifies else None
@@ -226,7 +244,7 @@ def _record_batches(task: ScanTask, opened: _OpenRange) -> Iterator[pa.RecordBat
     if one.file.folder in task.logs:
         view = committed_view(task.logs[one.file.folder], options)
     rows = RecordRows(one.file, options)
-    walk = RangeWalk(opened.source, one.start, one.stop, _TABLE_BYTES)
+    walk = opened.walk(_TABLE_BYTES)
     for table in walk.tables(options.batch_rows):
         batches = _readable(_selected(table, one, options, view), opened)
         for records in _decoded(batches, rows, opened):

@@ -1,0 +1,234 @@
+"""Bytes that are fetched from a store: each once, and only those that a read needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkascan as ks
+from kafkascan.broker_state.indexes import build_offset_index
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.read_plan import plan_read
+from kafkascan.spark.rows.task_scan import scan_task
+from tests.spark.logs import DATA, OLD_DATA, multiset, plain_batch, rows, segment_path
+from tests.spark.test_stream import Follower
+
+fsspec = pytest.importorskip("fsspec")
+
+URL = "memory://bucket/data"
+LOG = f"{URL}/topic-0/{0:020d}.log"
+MB = 1 << 20
+
+
+@dataclass
+class Reads:
+    """Ranges that were fetched from logs in the store."""
+
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        return sum(stop - start for start, stop in self.ranges)
+
+    def clear(self) -> None:
+        self.ranges.clear()
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Reads]:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    found = Reads()
+    cat_file = MemoryFileSystem.cat_file
+
+    def counted(self: Any, path: str, start: Any = None, end: Any = None, **keywords: Any) -> bytes:
+        data: bytes = cat_file(self, path, start=start, end=end, **keywords)
+        if path.endswith(".log"):
+            found.ranges.append((start or 0, (start or 0) + len(data)))
+        return data
+
+    monkeypatch.setattr(MemoryFileSystem, "cat_file", counted)
+    yield found
+    fsspec.filesystem("memory").store.clear()
+
+
+def put(log: bytes, *, index: bool = False, url: str = LOG) -> int:
+    """Store a log, with its index if asked for, and return its size."""
+    fs = fsspec.filesystem("memory")
+    fs.pipe_file(url, log)
+    if index:
+        entries = build_offset_index(ks.scan_batches(log).batches, base_offset=0)
+        fs.pipe_file(url.replace(".log", ".index"), entries.tobytes())
+    return len(log)
+
+
+def log_of(count: int, size: int) -> bytes:
+    """A log of batches with one record of a size each."""
+    return b"".join(plain_batch(n, 1, size) for n in range(count))
+
+
+LARGE, SMALL = (48, MB), (3000, 16_000)
+"""Number and size of batches."""
+
+
+@pytest.mark.parametrize("batches", [LARGE, SMALL, (5, 7 * MB), (3, 14 * MB)])
+@pytest.mark.parametrize("view", ["records", "segments", "batches"])
+def test_every_byte_is_fetched_once(reads: Reads, batches: tuple[int, int], view: str) -> None:
+    """Headers, checksums and records of a table come from the same bytes."""
+    size = put(log_of(*batches))
+    found = rows(path=URL, view=view, checkCrcs="true", prefetch="0")
+    assert sum(row.get("batches", 1) for row in found) == batches[0]
+    assert reads.size == size
+    assert len(reads.ranges) <= 3 + size // (6 * MB), "large requests"
+
+
+def test_headers_of_large_batches(reads: Reads) -> None:
+    """Only the headers are fetched; small batches are fetched completely, in large requests."""
+    size = put(log_of(*LARGE))
+    for view in ("batches", "segments"):
+        reads.clear()
+        rows(path=URL, view=view, prefetch="0")
+        assert reads.size < size // 40
+        assert len(reads.ranges) <= LARGE[0] + 1
+    size = put(log_of(*SMALL))
+    reads.clear()
+    rows(path=URL, view="batches", prefetch="0")
+    assert reads.size <= size
+    assert len(reads.ranges) <= 12
+
+
+@pytest.mark.parametrize(
+    ("batches", "index", "most"), [(LARGE, False, 0.1), (LARGE, True, 0.1), (SMALL, True, 0.03)]
+)
+def test_the_last_records(reads: Reads, batches: tuple[int, int], index: bool, most: float) -> None:
+    size = put(log_of(*batches), index=index)
+    first = batches[0] - (2 if batches is LARGE else 64)
+    found = rows(path=URL, startingOffsets=json.dumps({"topic": {"0": first}}), prefetch="0")
+    assert [row["offset"] for row in found] == list(range(first, batches[0]))
+    assert reads.size < most * size
+
+
+@pytest.mark.parametrize("batches", [LARGE, SMALL])
+def test_a_stream(reads: Reads, batches: tuple[int, int]) -> None:
+    """The driver fetches headers, and tasks fetch batches."""
+    size = put(log_of(*batches))
+    stream = Follower(URL, prefetch="0")  # type: ignore[arg-type]
+    assert len(stream.read()) == batches[0]
+    assert reads.size < (1.1 if batches is LARGE else 2.01) * size
+
+
+def test_parts_of_an_object(reads: Reads, tmp_path: Path) -> None:
+    """An object with an index is split like a file; each part fetches its own bytes."""
+    log = log_of(*SMALL)
+    size = put(log, index=True)
+    given = {"maxPartitionBytes": "6m", "openCostInBytes": 1, "columns": "offset,value"}
+    options = Options.parse({"path": URL, "prefetch": "0"} | given)
+    planned = plan_read(options)
+    assert len(planned) == 8
+    found = []
+    for task in planned:
+        found += [row for batch in scan_task(task, options) for row in batch.to_pylist()]
+    segment_path(tmp_path, "topic").write_bytes(log)
+    assert multiset(found) == multiset(rows(path=str(tmp_path), **given))
+    assert reads.size < 1.05 * size, "each byte once, except at the edges of parts of 6 MiB"
+
+
+@pytest.mark.parametrize("data", [DATA, OLD_DATA], ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("size", [300, 3000])
+def test_logs_of_brokers(reads: Reads, data: Path, size: int) -> None:
+    """With the indexes that brokers wrote: the rows of local files, wherever objects are cut."""
+    fsspec.filesystem("memory").put(str(data), "/bucket/golden", recursive=True)
+    given = {"path": "memory://bucket/golden", "prefetch": "0", "openCostInBytes": 1}
+    cut = given | {"maxPartitionBytes": size}
+    assert len(plan_read(Options.parse(cut))) > len(plan_read(Options.parse(given)))
+    expected = multiset(rows(path=str(data)))
+    assert multiset(rows(**given)) == multiset(rows(**cut)) == expected
+    some = '{"small-segments":{"0":100}}'
+    late = {"startingOffsets": some} if data is DATA else {"where": "baseOffset >= 3"}
+    assert multiset(rows(**cut, **late)) == multiset(rows(path=str(data), **late))
+
+
+def test_objects_that_are_not_split(reads: Reads) -> None:
+    put(log_of(100, 1000))
+    given: dict[str, Any] = {"path": URL, "maxPartitionBytes": 2000, "openCostInBytes": 1}
+    assert len(plan_read(Options.parse(given))) == 1, "without an index"
+    put(log_of(100, 1000), index=True)
+    assert len(plan_read(Options.parse(given))) > 10
+    lenient = given | {"mode": "PERMISSIVE"}
+    assert len(plan_read(Options.parse(lenient))) == 1, "damage must not change later parts"
+
+
+@pytest.mark.parametrize("damage", ["garbage", "shifted", "short", "unsorted", "zero tail", "gone"])
+@pytest.mark.parametrize("part", ["500", "3000", "20000"])
+def test_an_index_that_is_wrong(reads: Reads, damage: str, part: str) -> None:
+    """Its entries are hints: the rows stay the same."""
+    log = log_of(200, 300)
+    put(log, index=True)
+    fs = fsspec.filesystem("memory")
+    path = LOG.replace(".log", ".index")
+    index = fs.cat_file(path)
+    given = {"path": URL, "maxPartitionBytes": part, "openCostInBytes": "1", "prefetch": "0"}
+    options = Options.parse(given)
+    planned = plan_read(options)
+    changed = {
+        "garbage": bytes(range(256)) * (len(index) // 256 + 1),
+        "shifted": b"".join(
+            index[at : at + 4]
+            + (int.from_bytes(index[at + 4 : at + 8], "big") + 1).to_bytes(4, "big")
+            for at in range(0, len(index), 8)
+        ),
+        "short": index[: len(index) // 16 * 8 + 3],
+        "unsorted": index[8:16] + index[:8] + index[16:],
+        "zero tail": index + bytes(800),
+        "gone": b"",
+    }[damage]
+    fs.pipe_file(path, changed)
+    if damage == "gone":
+        fs.rm_file(path)
+    found = [
+        row["offset"]
+        for task in planned
+        for batch in scan_task(task, options)
+        for row in batch.to_pylist()
+    ]
+    assert sorted(found) == list(range(200))
+    late = rows(path=URL, startingOffsets='{"topic":{"0":150}}', prefetch="0")
+    assert [row["offset"] for row in late] == list(range(150, 200))
+
+
+def test_an_index_that_names_a_batch_inside_of_a_record(reads: Reads) -> None:
+    """A batch in the value of a record is valid by itself; the walk shows that it is not one."""
+    inner = plain_batch(3, 1, 100)
+    log = plain_batch(0) + plain_batch(2, 1, 10)
+    outer_at = len(log)
+    from tests.support.records import RecordV2, batch_of
+
+    log += batch_of([RecordV2(b"k", inner + bytes(2000))], base_offset=3) + plain_batch(4)
+    fs = fsspec.filesystem("memory")
+    fs.pipe_file(LOG, log)
+    inner_at = log.index(inner, outer_at)
+    entry = (3).to_bytes(4, "big") + inner_at.to_bytes(4, "big")
+    fs.pipe_file(LOG.replace(".log", ".index"), entry)
+    given = {"path": URL, "maxPartitionBytes": str(inner_at + 50), "openCostInBytes": "1"}
+    options = Options.parse(given | {"prefetch": "0"})
+    first, *others = plan_read(options)
+    assert others
+    with pytest.raises(ks.CorruptBatchError, match="INDEX_MISMATCH"):
+        list(scan_task(first, options))
+
+
+def test_an_object_that_shrank(reads: Reads) -> None:
+    log = log_of(100, 1000)
+    put(log)
+    for view in ("records", "batches", "segments"):
+        options = Options.parse({"path": URL, "view": view, "mode": "FAILFAST", "prefetch": "0"})
+        (task,) = plan_read(options)
+        put(log[: len(log) // 2])
+        with pytest.raises(ks.format.SourceReadError, match="bytes are gone"):
+            list(scan_task(task, options))
+        put(log)
