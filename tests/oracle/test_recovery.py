@@ -111,6 +111,21 @@ def test_damaged_directories(rebuild: Rebuild, tmp_path: Path) -> None:
     assert len(damage) > 25
 
 
+@pytest.mark.parametrize("recovery_point", [0, 7, 100])
+def test_stale_segments_beside_a_compacted_one(
+    rebuild: Rebuild, tmp_path: Path, recovery_point: int
+) -> None:
+    """A copy of a folder without deletion keeps segments that the cleaner replaced."""
+    folder = tmp_path / "stale-0"
+    folder.mkdir()
+    for base, *offsets in ((0, 2, 7, 9), (5, 5, 6, 7), (8, 8, 9), (10, 10, 11)):
+        batches = [batch_of([RecordV2(value=b"v")], base_offset=offset) for offset in offsets]
+        (folder / f"{base:020}.log").write_bytes(b"".join(batches))
+        (folder / f"{base:020}.index").touch()
+    arguments = LoadArguments(recovery_point=recovery_point, now=1_714_000_000_000)
+    assert verdict(rebuild, DamagedDir(folder, arguments, ("stale",))) == "same"
+
+
 def without_first_segment(directory: Path) -> None:
     """Delete the first segment as local retention does, once it is in remote storage."""
     first, *others = sorted(directory.glob("*.log"))

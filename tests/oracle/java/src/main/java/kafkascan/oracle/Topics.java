@@ -13,7 +13,7 @@ import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.common.config.ConfigResource;
 
-/** Creates and reconfigures topics. */
+/** Creates and reconfigures topics, and changes the defaults of all brokers. */
 final class Topics {
     private final String bootstrapServers;
 
@@ -23,7 +23,9 @@ final class Topics {
 
     void addCommandsTo(Map<String, ClientDriver.Command> commands) {
         commands.put("createTopic", this::create);
-        commands.put("alterTopic", this::alter);
+        commands.put("alterTopic", arguments ->
+            alter(ConfigResource.Type.TOPIC, arguments.get("topic").asText(), arguments));
+        commands.put("alterBrokers", arguments -> alter(ConfigResource.Type.BROKER, "", arguments));
     }
 
     private Object create(JsonNode arguments) throws Exception {
@@ -35,13 +37,13 @@ final class Topics {
         return null;
     }
 
-    private Object alter(JsonNode arguments) throws Exception {
-        ConfigResource topic = new ConfigResource(ConfigResource.Type.TOPIC, arguments.get("topic").asText());
+    private Object alter(ConfigResource.Type type, String name, JsonNode arguments) throws Exception {
+        ConfigResource resource = new ConfigResource(type, name);
         Collection<AlterConfigOp> changes = new ArrayList<>();
-        Arguments.config(arguments).forEach((name, value) ->
-            changes.add(new AlterConfigOp(new ConfigEntry(name, value), AlterConfigOp.OpType.SET)));
+        Arguments.config(arguments).forEach((key, value) ->
+            changes.add(new AlterConfigOp(new ConfigEntry(key, value), AlterConfigOp.OpType.SET)));
         try (Admin admin = admin()) {
-            admin.incrementalAlterConfigs(Map.of(topic, changes)).all().get();
+            admin.incrementalAlterConfigs(Map.of(resource, changes)).all().get();
         }
         return null;
     }
