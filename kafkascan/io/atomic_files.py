@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterable
@@ -16,6 +18,8 @@ from typing import IO, Self
 _SYNCED_TOGETHER = 64
 # Opening a FIFO must not wait for a writer.
 _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+# The name of a temporary file.
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[^.]+\.part", re.DOTALL)
 # Read once: the umask cannot be read without changing it for all threads.
 _MASK = os.umask(0)
 os.umask(_MASK)
@@ -52,6 +56,7 @@ class AtomicFile:
             error.filename = str(self._path)  # users do not know the temporary name
             raise
         self.stream = os.fdopen(descriptor, "wb")
+        try_lock(descriptor)  # for `remove_abandoned_files`
         return self
 
     def __exit__(
@@ -148,6 +153,45 @@ def replace_files(
         # `before` may have kept a copy next to a link, not next to its target.
         for folder in {folder for path, file in written for folder in (path.parent, file.folder)}:
             sync_folder(folder)
+
+
+def remove_abandoned_files(folder: Path, names: re.Pattern[str]) -> None:
+    """
+    Remove the temporary files that killed processes left in a folder.
+
+    Those of running processes are kept, except complete ones that are about to be renamed. So a
+    caller excludes other processes that write several files before it renames them.
+
+    Parameters
+    ----------
+    folder : Path
+    names : Pattern
+        Matches the names of the files that they were to replace.
+    """
+    with os.scandir(folder) as entries:
+        found = [(entry.path, _TEMPORARY.fullmatch(entry.name)) for entry in entries]
+    for path, match in found:
+        if match is not None and names.fullmatch(match["name"]):
+            with contextlib.suppress(FileNotFoundError):
+                _remove_abandoned(path)
+
+
+def _remove_abandoned(path: str) -> None:
+    descriptor = os.open(path, _READ_ONLY | os.O_NOFOLLOW)
+    try:
+        if try_lock(descriptor):
+            os.unlink(path)
+    finally:
+        os.close(descriptor)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file or folder; return False if it is locked, or cannot be locked."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def read_up_to(path: str, size: int) -> bytes:

@@ -9,28 +9,29 @@ ignores the folder in it, and deletes both.
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
-from kafkascan.io.atomic_files import behind_link, give_to_owner_of, sync_folder
+from kafkascan.io.atomic_files import behind_link, give_to_owner_of, sync_folder, try_lock
 
 # Kafka's suffix is the 32 digits of a UUID (LogManager.asyncDelete). These ones begin with
 # "kafkascan" in ASCII, which is not the version of a UUID.
 _MARK = b"kafkascan".hex()
 _RANDOM_BYTES = 7
+_ATTEMPTS = 100
 _STAGING_NAME = re.compile(rf"kafkascan-0\.{_MARK}[0-9a-f]{{{2 * _RANDOM_BYTES}}}-delete")
 
 
 @dataclass
 class StagedFolder:
     """
-    A folder that is being built.
+    A folder that is being built; as a context, it is published unless an error is raised.
 
     Attributes
     ----------
@@ -41,8 +42,41 @@ class StagedFolder:
 
     path: Path
     target: Path
-    _lock: int
-    """Descriptor of the folder around `path`. It is locked as long as this process builds it."""
+    _lock: int | None = None
+    """Descriptor of `path`. It is locked as long as this process builds the folder."""
+
+    def lock(self) -> None:
+        """
+        Lock the folder, so that no other process removes it.
+
+        Raises
+        ------
+        FileNotFoundError
+            If another process has removed it.
+        """
+        self._lock = os.open(self.path, os.O_RDONLY)
+        try_lock(self._lock)
+        if not self.path.exists():
+            self.discard()
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.discard()
+            return
+        try:
+            self.publish()
+        except BaseException:
+            self.discard()
+            raise
 
     def publish(self) -> None:
         """
@@ -60,7 +94,9 @@ class StagedFolder:
     def discard(self) -> None:
         """Remove the folder, unless it was renamed."""
         shutil.rmtree(self.path.parent, ignore_errors=True)
-        os.close(self._lock)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
 def stage_folder(target: Path) -> StagedFolder:
@@ -79,20 +115,18 @@ def stage_folder(target: Path) -> StagedFolder:
         brokers write to folders in their data directory.
     """
     target = behind_link(target)
-    with _locked(target.parent):
-        remove_abandoned_folders(target.parent)
+    remove_abandoned_folders(target.parent)
+    for _ in range(_ATTEMPTS):
         name = f"kafkascan-0.{_MARK}{secrets.token_hex(_RANDOM_BYTES)}-delete"
         staging = target.parent / name
+        staged = StagedFolder(staging / target.name, target)
         _create_like(target.parent, staging)
-        lock = os.open(staging, os.O_RDONLY)
-        _try_lock(lock)
-    staged = StagedFolder(staging / target.name, target, lock)
-    try:
-        _create_like(target.parent, staged.path)
-    except BaseException:
-        staged.discard()
-        raise
-    return staged
+        # Until it is locked, another process may remove it.
+        with contextlib.suppress(FileNotFoundError):
+            _create_like(target.parent, staged.path)
+            staged.lock()
+            return staged
+    raise FileNotFoundError(errno.ENOENT, "another process removes the folder", str(staging))
 
 
 def remove_abandoned_folders(parent: Path) -> None:
@@ -101,33 +135,18 @@ def remove_abandoned_folders(parent: Path) -> None:
         found = [Path(one.path) for one in entries if _STAGING_NAME.fullmatch(one.name)]
     for path in found:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                if _try_lock(lock):
-                    shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(lock)
+            _remove_abandoned(path)
 
 
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Exclude other processes between the creation of a staged folder and its lock."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # not all file systems have locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    """Lock an open folder; return False if another process has, or where there are no locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+def _remove_abandoned(staging: Path) -> None:
+    """Remove a staging folder, unless the folder in it is locked; a broker may add files."""
+    with contextlib.ExitStack() as opened:
+        for path in (path for path in staging.iterdir() if path.is_dir()):
+            lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            opened.callback(os.close, lock)
+            if not try_lock(lock):
+                return
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _create_like(parent: Path, folder: Path) -> None:

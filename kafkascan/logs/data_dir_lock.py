@@ -76,6 +76,29 @@ def locked(*data_dirs: Path | None, shared: bool = False) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """
+    Exclude other runs that change the files of a folder, also where there is no data dir.
+
+    Raises
+    ------
+    LogDirInUseError
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise LogDirInUseError(os.fspath(folder)) from error
+    except OSError:  # not all file systems have locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
 @dataclass
 class _Holder:
     """The lock of a data dir: of one thread, or (thread None) shared between threads."""

@@ -12,19 +12,24 @@ from pathlib import Path
 from typing import IO
 
 from kafkascan.format.errors import SourceReadError
-from kafkascan.io.atomic_files import AtomicFile, behind_link, holds, replace_files, sync_folder
+from kafkascan.io.atomic_files import (
+    AtomicFile,
+    behind_link,
+    holds,
+    remove_abandoned_files,
+    replace_files,
+    sync_folder,
+)
 from kafkascan.recovery.loading.planned_files import Action, Change, Part, PlannedFiles, Split
 
-_PARTIAL_FILE = re.compile(r"\.(\d{20}\.\w+(\.cleaned)?|leader-epoch-checkpoint)\..*\.part")
+_WRITTEN_FILE = re.compile(r"\d{20}\.\w+(\.cleaned)?|leader-epoch-checkpoint")
 _COPY_BYTES = 1 << 24
 _FILES_PER_STEP = 128
 
 
 def remove_partial_files(folder: Path) -> None:
     """Delete the partially written files of a recovery that was killed."""
-    for entry in os.scandir(folder):
-        if _PARTIAL_FILE.fullmatch(entry.name):
-            os.unlink(entry.path)
+    remove_abandoned_files(folder, _WRITTEN_FILE)
 
 
 def _steps(changes: list[Change]) -> Iterator[list[Change]]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic
 
 from kafkascan.batches.columns import BatchTable
-from kafkascan.batches.scan import BatchScan, scan_batches
+from kafkascan.batches.scan import scan_batches
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.batches.walks import read_bytes
+from kafkascan.broker_state.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kafkascan.broker_state.indexes import (
     DEFAULT_INTERVAL_BYTES,
     IndexEntries,
@@ -25,13 +26,26 @@ from kafkascan.broker_state.indexes import (
 )
 from kafkascan.format.errors import RewriteError, record_error
 from kafkascan.format.file_names import parse_segment_name, sibling_name
-from kafkascan.format.layout import ScanEnd
-from kafkascan.io.atomic_files import AtomicFile, give_to_owner_of, sync_folder
+from kafkascan.io.atomic_files import (
+    AtomicFile,
+    behind_link,
+    give_to_owner_of,
+    remove_abandoned_files,
+    sync_folder,
+)
 from kafkascan.io.sources import Source
-from kafkascan.logs.data_dir_lock import as_data_dir, locked
+from kafkascan.io.staged_folders import stage_folder
+from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, locked_folder
 from kafkascan.logs.log_dir import no_logs, partition_dir
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.rewrite.batch_stream import Buffer
+from kafkascan.rewrite.pending_rewrite import PendingRewrite, completed_findings
+from kafkascan.rewrite.preconditions import (
+    require_batches,
+    require_no_cleaner_files,
+    require_no_hidden_batches,
+    require_outside,
+)
 from kafkascan.rewrite.rewrite_reports import (
     LogRewrite,
     Report,
@@ -43,7 +57,6 @@ from kafkascan.rewrite.rewrite_reports import (
     tail_findings,
 )
 
-_METADATA, _EPOCHS = "partition.metadata", "leader-epoch-checkpoint"
 _COMPARED_SIZE = 1 << 22
 
 
@@ -116,17 +129,12 @@ class LogRewriter(Generic[Report]):
 
     def _rewrite_folder(self, folder: Path, target: Path) -> LogRewrite[Report]:
         """Build the new folder under a temporary name, and rename it when it is complete."""
-        _require_outside(folder, target)
+        require_outside(folder, target)
+        _require_missing(target)
         result: LogRewrite[Report] = LogRewrite(folder, target)
         target = Path(os.path.abspath(target))
-        if target.exists():
-            raise FileExistsError(errno.EEXIST, "the target already exists", str(target))
-        building = Path(
-            tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-        )
-        try:
-            _require_no_cleaner_files(folder, ("swap",))
-            _copy_owner_and_mode(folder, building)
+        with locked(*data_dirs_of(target), shared=True), stage_folder(target) as building:
+            require_no_cleaner_files(folder, ("swap",))
             for path in _live_logs(folder):
                 name = self._new_name(path)
                 with AtomicFile(building / name, like=path) as file:
@@ -135,18 +143,14 @@ class LogRewriter(Generic[Report]):
                 with AtomicFile(building / path.name, like=path) as file:
                     file.stream.write(path.read_bytes())
             self._rebuild_side_files(building)
-            os.rename(building, target)
-            sync_folder(target.parent)
-        except BaseException:
-            shutil.rmtree(building, ignore_errors=True)
-            raise
+            _copy_owner_and_mode(folder, building)
         return result
 
     def _side_files_to_keep(self, folder: Path) -> list[Path]:
         """Return side files that remain valid and hold state that the logs do not contain."""
-        found = [folder / _METADATA]
+        found = [folder / PARTITION_METADATA]
         if self.keeps_epochs:
-            found.append(folder / _EPOCHS)
+            found.append(folder / LEADER_EPOCH_CHECKPOINT)
         if self.keeps_producers and not self.offset_shift:
             found += folder.glob("*.snapshot")
         return [path for path in found if path.exists()]
@@ -154,12 +158,13 @@ class LogRewriter(Generic[Report]):
     def _rewrite_file(self, path: Path, target: Path) -> LogRewrite[Report]:
         if target.is_dir():
             target = target / self._new_name(path)
-        if target.exists():
-            raise FileExistsError(errno.EEXIST, "the target already exists", str(target))
+        _require_missing(target)
         result: LogRewrite[Report] = LogRewrite(path, target)
-        with AtomicFile(target, like=path) as file:
-            self._rewrite_segment(path, target, file, result)
-        self._write_indexes(target)
+        with locked(*data_dirs_of(target.parent), shared=True):
+            remove_abandoned_files(target.parent, _names_of(target))
+            with AtomicFile(target, like=path) as file:
+                self._rewrite_segment(path, target, file, result)
+            self._write_indexes(target)
         result.findings += stale_findings(target)
         return result
 
@@ -179,10 +184,14 @@ class LogRewriter(Generic[Report]):
         folder = path if is_folder else path.parent
         logs = _live_logs(folder) if is_folder else [path]
         result: LogRewrite[Report] = LogRewrite(path, path)
+        pending = PendingRewrite(folder, None if is_folder else path.name)
         with contextlib.ExitStack() as opened:
             for data_dir in _data_dirs(folder, logs):
                 opened.enter_context(locked(data_dir))
-            _require_no_cleaner_files(folder, ("swap", "cleaned"))
+            opened.enter_context(locked_folder(folder))
+            require_no_cleaner_files(folder, ("swap", "cleaned"))
+            _remove_abandoned_files(folder, logs, is_folder=is_folder)
+            is_interrupted = pending.is_interrupted()
             changed: list[tuple[Path, AtomicFile]] = []
             for log in logs:
                 file = AtomicFile(log, like=log).__enter__()
@@ -192,39 +201,44 @@ class LogRewriter(Generic[Report]):
                     changed.append((log, file))
                 else:
                     file.discard()
-            if changed:
-                self._replace(folder, changed, result, is_folder=is_folder)
+            if changed or is_interrupted:
+                pending.begin()
+                result.findings += link_findings(log for log, _ in changed)
+                self._replace(folder, logs, changed, is_folder=is_folder)
+                pending.end()
+                result.findings += [] if is_folder else stale_findings(path)
+                result.findings += completed_findings(path) if is_interrupted else []
         result.findings += leftover_findings(folder)
         return result
 
     def _replace(
         self,
         folder: Path,
+        logs: list[Path],
         changed: list[tuple[Path, AtomicFile]],
-        result: LogRewrite[Report],
         *,
         is_folder: bool,
     ) -> None:
         """Replace logs by their rewritten files, and rebuild their side files."""
-        result.findings += link_findings(log for log, _ in changed)
-        self._remove_side_files(folder, [log for log, _ in changed], is_folder=is_folder)
+        self._remove_side_files(folder, logs, [log for log, _ in changed], is_folder=is_folder)
         for _, file in changed:
             file.put_in_place()
-        sync_folder(folder)
-        for log, _ in changed:
-            self._write_indexes(log)
+        for one in {file.folder for _, file in changed}:
+            sync_folder(one)
         if is_folder:
-            # Must be last: `recover` takes the same lock again, and its release ends both.
             self._rebuild_side_files(folder)
         else:
-            result.findings += stale_findings(result.target)
+            self._write_indexes(*logs)
 
-    def _remove_side_files(self, folder: Path, logs: list[Path], *, is_folder: bool) -> None:
+    def _remove_side_files(
+        self, folder: Path, logs: list[Path], changed: list[Path], *, is_folder: bool
+    ) -> None:
         """
         Remove side files of the old logs, before the logs are replaced.
 
         A broker rebuilds missing indexes but trusts existing ones. So after an interruption
-        every existing index belongs to its log.
+        every existing index belongs to its log. Where it rebuilds no index, it does not find
+        leader epochs, either.
         """
         kinds = ["index", "timeindex"]
         stale: list[Path] = []
@@ -232,8 +246,9 @@ class LogRewriter(Generic[Report]):
             kinds.append("txnindex")
             stale += folder.glob("*.snapshot")
         if is_folder and not self.keeps_epochs:
-            stale.append(folder / _EPOCHS)
-        names = [(log, sibling_name(log.name, kind)) for log in logs for kind in kinds]
+            changed = logs
+            stale.append(folder / LEADER_EPOCH_CHECKPOINT)
+        names = [(log, sibling_name(log.name, kind)) for log in changed for kind in kinds]
         stale += [log.with_name(name) for log, name in names if name is not None]
         for path in stale:
             path.unlink(missing_ok=True)
@@ -248,9 +263,9 @@ class LogRewriter(Generic[Report]):
         # Sources are not closed here: an error's traceback may hold a table that views them.
         source = Source(path)
         scan = scan_batches(source)
-        _require_no_hidden_batches(source, scan)
+        require_no_hidden_batches(source, scan)
         if target == path:
-            _require_batches(source, scan)
+            require_batches(source, scan)
         report = self.new_report()
         size = sum(map(file.stream.write, self.rewrite(source, scan.batches, report)))
         file.stream.flush()
@@ -298,17 +313,21 @@ class LogRewriter(Generic[Report]):
             raise RewriteError(f"{folder}: a broker would change the rewritten logs")
 
 
-def _require_outside(folder: Path, target: Path) -> None:
-    """Refuse a target inside the folder: a broker would read it as part of the log."""
-    if Path(os.path.realpath(target)).is_relative_to(os.path.realpath(folder)):
-        raise ValueError(f"{target} is inside {folder}, which is to be rewritten")
+def _require_missing(target: Path) -> None:
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, "the target already exists", str(target))
 
 
-def _require_batches(source: Source, scan: BatchScan) -> None:
-    """Refuse to replace a file without batches: the new one would be empty."""
-    if source.size and not len(scan.batches):
-        reason = "the file contains no batch, and would be replaced by an empty one"
-        raise RewriteError(f"{source.path}: position 0: {reason} [NO_BATCHES]")
+def _names_of(log: Path) -> re.Pattern[str]:
+    """Return a pattern for the names of a log and its indexes."""
+    return re.compile(rf"{re.escape(log.stem)}\.(log|index|timeindex)|{re.escape(log.name)}")
+
+
+def _remove_abandoned_files(folder: Path, logs: list[Path], *, is_folder: bool) -> None:
+    """Remove the temporary files of killed runs; those of a linked log are next to its target."""
+    names = re.compile(".*") if is_folder else _names_of(*logs)
+    for one in {folder, *(behind_link(log).parent for log in logs)}:
+        remove_abandoned_files(one, names)
 
 
 def _live_logs(folder: Path) -> list[Path]:
@@ -326,31 +345,6 @@ def _copy_owner_and_mode(folder: Path, copy: Path) -> None:
         give_to_owner_of(folder, descriptor)
     finally:
         os.close(descriptor)
-
-
-def _require_no_cleaner_files(folder: Path, states: tuple[str, ...]) -> None:
-    """
-    Refuse a folder with files of an interrupted cleaner: a broker would complete its work.
-
-    Records may exist in a ``.swap`` file only, so such a folder is not read, either.
-    """
-    for segment in partition_dir(folder).segments:
-        if segment.name.state in states:
-            raise ValueError(
-                f"{segment.path}: left by an interrupted cleaner; recover the log first"
-            )
-
-
-def _require_no_hidden_batches(source: Source, scan: BatchScan) -> None:
-    """
-    Refuse a tail that contains valid batches: after a damaged length, a scan reports a torn tail.
-
-    An incomplete batch at the end is left out of the new log; batches after damage must not be.
-    """
-    if scan.end is ScanEnd.TORN_TAIL:
-        found = scan_batches(source, on_corrupt="resync")
-        if len(found.batches) > len(scan.batches):
-            raise found.gaps[0].error
 
 
 def _data_dirs(folder: Path, logs: list[Path]) -> set[Path]:

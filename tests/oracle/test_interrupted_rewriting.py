@@ -1,27 +1,25 @@
-"""A broker loads a log whose replacement was interrupted by a kill."""
+"""A broker starts on what killed rewrites and writers left, and loads the logs."""
 
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import kafkascan as ks
-from kafkascan.io.atomic_files import AtomicFile
-from kafkascan.rewrite import log_rewriter as log_rewriting
+from tests.oracle.brokers import Broker, KafkaBroker, LegacyBroker
 from tests.oracle.build import ClassPaths
 from tests.oracle.rebuild import LoadArguments, Rebuild
+from tests.support.dying import DyingRuns
+from tests.support.files import contents
 
 pytestmark = pytest.mark.oracle
 
 _GOLDEN = Path(__file__).parents[1] / "golden/kafka-4.4.0/data"
-
-
-class KilledError(BaseException):
-    """Derives from BaseException, so that no handler catches it."""
+_CLEAN = LoadArguments(clean_shutdown=True)
 
 
 @pytest.fixture(scope="module")
@@ -30,54 +28,106 @@ def rebuild(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -
         yield running
 
 
-def _dying(function: Any, at: int) -> Any:
-    """Return the function with an exception in place of its n-th call."""
-    calls = 0
-
-    def call(*arguments: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == at:
-            raise KilledError
-        return function(*arguments, **options)
-
-    return call
+@pytest.fixture(scope="module")
+def dying() -> Iterator[DyingRuns]:
+    with DyingRuns() as runs:
+        yield runs
 
 
-@pytest.mark.parametrize("name", ["small-segments-0", "transactions-0"])
-@pytest.mark.parametrize("step", ["put_in_place", "write_index", "recover"])
-@pytest.mark.parametrize("at", [1, 2])
-@pytest.mark.parametrize("options", [{"compression_type": "zstd"}, {"to_magic": 1}])
-def test_what_is_left_is_loaded(
-    name: str,
-    step: str,
-    at: int,
-    options: dict[str, Any],
-    rebuild: Rebuild,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+# ---- in place ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "stride"), [("small-segments-0", 97), ("transactions-0", 7)])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "ks.convert_log(folder, in_place=True, compression_type='zstd')",
+        "ks.convert_log(folder, in_place=True, compression_type='gzip', to_magic=1)",
+        "ks.restamp_log(folder, in_place=True, partition_leader_epoch=7)",
+        "ks.scrub_log(folder, in_place=True, keep=ks.rewrite.without_offsets(1, 12))",
+    ],
+)
+def test_what_is_left_is_loaded_and_completed(
+    name: str, stride: int, code: str, rebuild: Rebuild, dying: DyingRuns, tmp_path: Path
 ) -> None:
-    directory = Path(shutil.copytree(_GOLDEN / name, tmp_path / name))
-    if step == "put_in_place":
-        monkeypatch.setattr(AtomicFile, step, _dying(AtomicFile.put_in_place, at))
-    else:
-        monkeypatch.setattr(log_rewriting, step, _dying(getattr(log_rewriting, step), at))
-    is_killed = step != "recover" or at == 1
-    if "compression_type" not in options:
-        options = options | {"compression_type": "gzip"}
-    if is_killed:
-        with pytest.raises(KilledError):
-            ks.convert_log(directory, in_place=True, **options)
-    else:
-        ks.convert_log(directory, in_place=True, **options)
-    monkeypatch.undo()
-    logs = {log.name: log.read_bytes() for log in directory.glob("*.log")}
-    outcome = rebuild.outcome_of_load(directory, LoadArguments(clean_shutdown=True))
-    assert not outcome.is_refused, outcome.answer
-    assert {file: data for file, data in outcome.files.items() if file in logs} == logs
-    for file, data in logs.items():
-        batches = ks.scan_batches(data).batches
+    """Another run completes the rewrite also after a broker has loaded and closed the log."""
+    complete = Path(shutil.copytree(_GOLDEN / name, tmp_path / "complete" / name))
+    assert dying.run(code, complete, -1) == 0
+    exit_code, step = -signal.SIGKILL, 2
+    while exit_code:
+        directory = Path(shutil.copytree(_GOLDEN / name, tmp_path / f"step-{step}" / name))
+        exit_code = dying.run(code, directory, step)
+        logs = {log.name: log.read_bytes() for log in directory.glob("*.log")}
+        assert not rebuild.load(directory, _CLEAN).get("exception"), step
+        assert {log.name: log.read_bytes() for log in directory.glob("*.log")} == logs, step
+        _require_valid_indexes(directory)
+        assert dying.run(code, directory, -1) == 0
+        assert _logs_and_epochs(directory) == _logs_and_epochs(complete), step
+        _require_valid_indexes(directory)
+        step += stride
+
+
+def _require_valid_indexes(directory: Path) -> None:
+    for log in directory.glob("*.log"):
+        batches = ks.scan_batches(log).batches
         for kind in ("index", "timeindex"):
-            index = tmp_path / f"{file[:-4]}.{kind}"
-            index.write_bytes(outcome.files[index.name])
-            assert [one for one in ks.check_index(index, batches) if one.severity == "error"] == []
+            found = ks.check_index(log.with_suffix(f".{kind}"), batches)
+            assert [one for one in found if one.severity == "error"] == []
+
+
+def _logs_and_epochs(directory: Path) -> dict[str, bytes]:
+    names = (".log", "leader-epoch-checkpoint")
+    return {name: data for name, data in contents(directory).items() if name.endswith(names)}
+
+
+# ---- to a target in a data directory -------------------------------------------------------------
+
+_BUILD = "ks.build_batches(value=[bytes(1000)] * 100, max_records=1)"
+_TO_TARGETS = {
+    "SegmentWriter": f"ks.SegmentWriter(folder + '/new-0', segment_bytes=9000).append({_BUILD})",
+    "convert": "ks.convert_log(folder + '/old-0', folder + '/new-0', compression_type='zstd')",
+    "restamp": "ks.restamp_log(folder + '/old-0', folder + '/new-0', offset_shift=1000)",
+    "scrub": "ks.scrub_log(folder + '/old-0', folder + '/new-0',"
+    " keep=ks.rewrite.without_offsets(1, 12))",
+}
+
+
+@pytest.mark.parametrize("kind", [KafkaBroker, LegacyBroker])
+def test_a_broker_starts_on_what_killed_runs_left(
+    kind: type[Broker], class_paths: ClassPaths, dying: DyingRuns, tmp_path: Path
+) -> None:
+    """It ignores temporary files, and takes a staged folder for an empty log that is deleted."""
+    with kind(tmp_path / "broker", class_paths) as broker:
+        broker.stop()
+        data_dir = broker.data_dir
+        for number, name in enumerate(("transactions-0", "small-segments-0")):
+            shutil.copytree(_GOLDEN / name, data_dir / f"t-{number}")
+            (data_dir / f"t-{number}" / "partition.metadata").unlink()
+        shutil.copytree(data_dir / "t-0", tmp_path / "old-0")
+        lefts = [_killed_run(dying, verb, tmp_path / "old-0", data_dir) for verb in _TO_TARGETS]
+        for left in lefts:  # now: each run removes what the one before it left
+            left.rename(data_dir / left.name)
+        in_place = "ks.convert_log(folder, in_place=True, compression_type='zstd')"
+        assert dying.run(in_place, data_dir / "t-0", 6) == -signal.SIGKILL
+        assert list((data_dir / "t-0").glob(".*"))
+        staged = {path: contents(path) for path in data_dir.glob("kafkascan-0.*-delete/new-0")}
+        assert len(staged) == len(_TO_TARGETS)
+        broker.start()
+        broker.stop()
+        for path, files in staged.items():
+            assert contents(path) == files, "the broker does not load it"
+        with ks.SegmentWriter(data_dir / "new-0") as writer:
+            writer.append(ks.build_batches(value=[b"x"]))
+        assert list(data_dir.glob("kafkascan-0.*")) == []
+
+
+def _killed_run(dying: DyingRuns, verb: str, source: Path, data_dir: Path) -> Path:
+    """Return the staged folder of a run that died, outside of the data directory."""
+    code = _TO_TARGETS[verb].replace("folder + '/old-0'", repr(str(source)))
+    for step in range(200, 0, -1):
+        exit_code = dying.run(code, data_dir, step)
+        shutil.rmtree(data_dir / "new-0", ignore_errors=True)
+        found = [one for one in data_dir.glob("kafkascan-0.*") if (one / "new-0").exists()]
+        if exit_code == -signal.SIGKILL and found and any((found[0] / "new-0").glob("*.log")):
+            return Path(shutil.move(found[0], data_dir.parent))
+    raise AssertionError(f"{verb} leaves nothing")

@@ -8,8 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from kafkascan.logs.data_dir_lock import locked
 from kafkascan.recovery import log_jobs
 from kafkascan.recovery.loading.log_loader import LoadedLog, LoadSettings
 from tests.support.broker_lock import broker_in
+from tests.support.dying import DyingRuns
 from tests.support.files import contents
 from tests.unit.recovery.damaged_partitions import (
     KILLED,
@@ -28,47 +28,7 @@ from tests.unit.recovery.damaged_partitions import (
     without_backups,
 )
 
-DYING = """
-    import os, signal, sys
-    from kafkascan.recovery.crash_recovery import recover
-    def dies(call):
-        def counted(*arguments, **options):
-            global left
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*arguments, **options)
-        return counted
-    for line in sys.stdin:
-        left, now_ms, folder = line.rstrip().split(" ", 2)
-        child = os.fork()
-        if child:
-            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-            continue
-        left = int(left)
-        for name in ("replace", "link", "fsync", "unlink", "truncate", "fchmod"):
-            setattr(os, name, dies(getattr(os, name)))
-        recover(folder, write=True, truncate=True, now_ms=int(now_ms))
-        os._exit(0)
-"""
-
-
-@pytest.fixture
-def dying() -> Iterator[Callable[[Path, int], int]]:
-    """Recover in a process that is killed at its n-th step: its exit code."""
-    program = [sys.executable, "-c", textwrap.dedent(DYING)]
-    with subprocess.Popen(
-        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        asked, planned = process.stdin, process.stdout
-
-        def recover(folder: Path, step: int) -> int:
-            asked.write(f"{step} {NOW} {folder}\n")
-            return int(planned.readline())
-
-        yield recover
+_RECOVER = f"ks.recover(folder, write=True, truncate=True, now_ms={NOW})"
 
 
 @pytest.fixture
@@ -79,12 +39,18 @@ def bare(overflowing: Path) -> Path:
     return overflowing
 
 
+@pytest.fixture
+def dying() -> Iterator[DyingRuns]:
+    with DyingRuns() as runs:
+        yield runs
+
+
 @pytest.mark.parametrize("folder", ["damaged", "overflowing", "bare"])
 def test_a_kill_at_any_write_leaves_each_file_old_or_new(
     folder: str,
     tmp_path: Path,
     request: pytest.FixtureRequest,
-    dying: Callable[[Path, int], int],
+    dying: DyingRuns,
 ) -> None:
     damaged: Path = request.getfixturevalue(folder)
     before = contents(damaged)
@@ -97,7 +63,7 @@ def test_a_kill_at_any_write_leaves_each_file_old_or_new(
         steps += 1
         mine = tmp_path / f"step-{steps}" / damaged.name
         shutil.copytree(damaged, mine)
-        exit_code = dying(mine, steps)
+        exit_code = dying.run(_RECOVER, mine, steps)
         for name, data in without_backups(contents(mine)).items():
             if not name.endswith((".part", ".cleaned", ".swap")):
                 assert data in (before.get(name), expected.get(name)), (steps, name)

@@ -13,7 +13,6 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.io.sources import Source
-from kafkascan.rewrite import log_rewriter
 from kafkascan.rewrite.filtering import FilterOptions, FilterReport, iter_filtered
 from tests.support.broker_lock import broker_in
 from tests.support.files import contents
@@ -242,25 +241,6 @@ def test_one_of_target_and_in_place(partition: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError):
         ks.convert_log(tmp_path / "empty", in_place=True, to_magic=2)
-
-
-def test_an_interruption_leaves_no_index_of_another_log(
-    partition: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class KilledError(Exception):
-        pass
-
-    def killed(self: object) -> None:
-        raise KilledError
-
-    before = records(partition)
-    monkeypatch.setattr(log_rewriter.AtomicFile, "put_in_place", killed)
-    with pytest.raises(KilledError):
-        ks.convert_log(partition, in_place=True, compression_type="zstd")
-    assert records(partition) == before
-    assert not list(partition.glob("*.index"))
-    assert not list(partition.glob("*.timeindex"))
-    assert not list(partition.glob(".*.part"))
 
 
 def test_a_damaged_length_is_not_the_end_of_the_log(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan.logs.data_dir_lock import locked
 from tests.support.broker_lock import broker_in
 from tests.support.random_logs import random_log
 from tests.support.segments import Rig
@@ -333,10 +334,10 @@ def test_a_broker_does_not_start_below_a_writer(data_dir: Path) -> None:
         writer.append(_batches(1))
         held = subprocess.run(command, capture_output=True, check=False)
         assert b"BlockingIOError" in held.stderr
-        with pytest.raises(ks.format.LogDirInUseError):
-            ks.recover(data_dir, write=True)
+        with pytest.raises(ks.format.LogDirInUseError), locked(data_dir):
+            pass
     subprocess.run(command, check=True)
-    ks.recover(data_dir, write=True)
+    assert ks.recover(data_dir, write=True).is_marked_clean
 
 
 def test_writers_of_other_partitions_are_not_excluded(data_dir: Path) -> None:
@@ -377,7 +378,8 @@ def test_the_lock_is_released_after_an_error(data_dir: Path) -> None:
     writer = ks.SegmentWriter(data_dir / "orders-0")
     with pytest.raises(ks.format.BatchTableError):
         writer.append(_aborting(3))
-    ks.recover(data_dir, write=True)
+    with locked(data_dir):
+        pass
 
 
 def test_a_file_size_limit_is_an_error(tmp_path: Path) -> None:
