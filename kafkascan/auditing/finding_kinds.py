@@ -322,16 +322,15 @@ class Audit:
 
 
 def fold_padded(findings: list[LogFinding], path: Path) -> list[LogFinding]:
-    """Replace findings about preallocated indexes by one; every log in use has such indexes."""
+    """Replace findings about preallocated indexes of several logs by one: all in use have them."""
     padded = [one for one in findings if one.symbol == "PADDED"]
-    if len(padded) < 2:
-        return findings
     logs = {(one.topic, one.partition) for one in padded}
-    topic, partition = logs.pop() if len(logs) == 1 else (None, None)
-    message = f"{len(padded):,} index files of {len(logs) or 1:,} logs are preallocated"
+    if len(logs) < 2:
+        return findings
+    message = f"{len(padded):,} index files of {len(logs):,} logs are preallocated"
     severity, advice = finding_kind("PADDED")
     folded = LogFinding(
-        symbol="PADDED", severity=severity, topic=topic, partition=partition, path=str(path),
+        symbol="PADDED", severity=severity, topic=None, partition=None, path=str(path),
         file=None, position=None, offset=None, count=len(padded), message=message, advice=advice,
     )  # fmt: skip
     return [one for one in findings if one.symbol != "PADDED"] + [folded]

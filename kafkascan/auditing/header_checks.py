@@ -183,6 +183,7 @@ class HeaderChecks:
     latest: dict[int, int] = field(default_factory=dict)
     _expected_offset: int = -1  # -1 if it is not known
     _epoch: int = -1
+    _last_segment: int = -1  # with batches
 
     def add(
         self,
@@ -222,6 +223,7 @@ class HeaderChecks:
         found = [*self._check_offsets(batches, segment, flags, starts, is_bad)]
         self._expected_offset = self.next_offset = int(next_offset(batches[-1:])[0])
         self._epoch = int(batches["partition_leader_epoch"][-1])
+        self._last_segment = int(segment[-1])
         if is_bad is not None:
             if is_bad[-1]:  # the end of a damaged batch is not known
                 self._expected_offset = -1
@@ -370,13 +372,12 @@ class HeaderChecks:
             )
 
     def _check_end(self, found: FoundInLog, names: list[str]) -> None:
-        """Add a finding if the last segment has no batches, and begins after a gap."""
-        base_offsets = self.base_offsets
-        end = self.next_offset if self.next_offset >= 0 else int(base_offsets[0])
-        if 0 <= end < int(base_offsets[-1]) and len(names) > 1:
-            last_missing = int(base_offsets[-1]) - 1
-            message = f"offsets from {end} to {last_missing} are missing"
-            found.add("OFFSET_GAP", names[-1], message, position=0, offset=last_missing + 1)
+        """Add a finding if the last segments have no batches, and begin after a gap."""
+        first, base_offset = int(self.base_offsets[0]), int(self.base_offsets[-1])
+        end = self.next_offset if self.next_offset >= 0 else first
+        if 0 <= end < base_offset and self._last_segment < len(names) - 1:
+            message = f"offsets from {end} to {base_offset - 1} are missing"
+            found.add("OFFSET_GAP", names[-1], message, position=0, offset=base_offset)
 
 
 def _where(
