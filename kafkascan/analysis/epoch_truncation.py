@@ -21,13 +21,12 @@ class EpochHistory:
     ----------
     epochs, starts : list of int
         Epochs, ascending, and the offsets at which they start.
-    first_offset, log_end : int
-        Of the log's batches.
+    log_end : int
+        The offset after the last batch.
     """
 
     epochs: list[int]
     starts: list[int]
-    first_offset: int
     log_end: int
 
     @property
@@ -36,12 +35,17 @@ class EpochHistory:
         return self.epochs[-1] if self.epochs else None
 
     def end_of(self, epoch: int) -> tuple[int | None, int]:
-        """Return the largest epoch that is at most this one, and its end offset."""
-        index = int(np.searchsorted(self.epochs, epoch, side="right"))
-        if index == 0:
+        """
+        Return the largest epoch that is at most this one, and its end offset.
+
+        An epoch before the first one ends where that begins, and a later one than the last is
+        known to a leader that has not written yet (``LeaderEpochFileCache.endOffsetFor``).
+        """
+        if not self.epochs:
             return None, 0
+        index = int(np.searchsorted(self.epochs, epoch, side="right"))
         end = self.starts[index] if index < len(self.starts) else self.log_end
-        return self.epochs[index - 1], end
+        return (self.epochs[index - 1] if index else epoch), end
 
 
 def epoch_history(rows: FingerprintRows, checkpoint: Iterable[LeaderEpoch] = ()) -> EpochHistory:
@@ -67,7 +71,6 @@ def epoch_history(rows: FingerprintRows, checkpoint: Iterable[LeaderEpoch] = ())
     return EpochHistory(
         epochs=[one.epoch for one in entries],
         starts=[one.start_offset for one in entries],
-        first_offset=int(rows["first_offset"][0]) if len(rows) else 0,
         log_end=int(rows["last_offset"][-1]) + 1 if len(rows) else 0,
     )
 
@@ -97,8 +100,6 @@ def truncation_offset(leader: EpochHistory, follower: EpochHistory) -> int | Non
         if known is None:
             return None
         same, own_end = follower.end_of(known)
-        if same is None:
-            return follower.first_offset
         if same == known:
             offset = min(end, own_end)
             return None if offset >= follower.log_end else offset

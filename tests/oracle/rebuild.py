@@ -135,6 +135,15 @@ class Rebuild(Closing):
         self._call("truncate", directory, arguments, 0, offset=offset, data=data)
         return directory.with_name(f"{directory.name}.truncated")
 
+    def epoch_ends(
+        self, directory: Path, epochs: Sequence[int], log_end: int
+    ) -> list[tuple[int, int]]:
+        """Return epochs and end offsets by ``leader-epoch-checkpoint``, for the epochs asked."""
+        answer = self._call(
+            "epochs", directory, LoadArguments(), 0, epochs=list(epochs), logEnd=log_end
+        )
+        return [(epoch, end) for epoch, end in answer["ends"]]
+
     def lookup(
         self,
         directory: Path,

@@ -32,6 +32,7 @@ public final class Rebuild {
         "restamp", RestampJob::run,
         "filter", FilterJob::run,
         "truncate", TruncateJob::run,
+        "epochs", EpochJob::run,
         "verdict", VerdictJob::run);
 
     private Rebuild() {
