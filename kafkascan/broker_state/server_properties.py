@@ -108,31 +108,32 @@ def parse_properties(text: str, /) -> dict[str, str]:
     Returns
     -------
     dict
-        Of a name that occurs repeatedly, the last value.
+        Of a name that occurs repeatedly, the last value. An empty name is left out.
     """
     found = {}
     for line in _logical_lines(text):
         match = _PROPERTY.fullmatch(line)
         assert match is not None  # the value takes any text
         found[_unescaped(match["name"])] = _unescaped(match["value"])
+    found.pop("", None)
     return found
 
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Yield lines without comments; a line that ends with a backslash continues in the next."""
-    parts: list[str] = []
+    so_far = ""
     for natural in re.split(r"\r\n|\r|\n", text):
         line = natural.lstrip(" \t\f")
-        if not parts and (not line or line[0] in "#!"):
+        if not so_far and line.startswith(("#", "!")):
             continue
         backslashes = len(line) - len(line.rstrip("\\"))
         is_continued = backslashes % 2 == 1
-        parts.append(line[:-1] if is_continued else line)
-        if not is_continued:
-            yield "".join(parts)
-            parts = []
-    if parts:
-        yield "".join(parts)
+        so_far += line[:-1] if is_continued else line
+        if so_far and not is_continued:
+            yield so_far
+            so_far = ""
+    if so_far:
+        yield so_far
 
 
 def _unescaped(text: str) -> str:

@@ -28,6 +28,9 @@ from kafkascan.broker_state.server_properties import parse_properties, read_serv
         ("a=1\na=2", {"a": "2"}),
         ("a= = b ", {"a": "= b "}),
         ("a=b\\", {"a": "b"}),
+        ("\\", {}),
+        ("=a", {}),
+        ("\\\n\n#a=b\nc=d", {"c": "d"}),
         ("", {}),
     ],
 )
