@@ -33,6 +33,7 @@ from kafkascan.io.atomic_files import (
     remove_abandoned_files,
     sync_folder,
 )
+from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import stage_folder
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, locked_folder
@@ -45,6 +46,7 @@ from kafkascan.rewrite.preconditions import (
     require_no_cleaner_files,
     require_no_hidden_batches,
     require_outside,
+    require_regular_files,
 )
 from kafkascan.rewrite.rewrite_reports import (
     LogRewrite,
@@ -135,13 +137,14 @@ class LogRewriter(Generic[Report]):
         target = Path(os.path.abspath(target))
         with locked(*data_dirs_of(target), shared=True), stage_folder(target) as building:
             require_no_cleaner_files(folder, ("swap",))
+            require_regular_files(folder)
             for path in _live_logs(folder):
                 name = self._new_name(path)
                 with AtomicFile(building / name, like=path) as file:
                     self._rewrite_segment(path, target / name, file, result)
             for path in self._side_files_to_keep(folder):
                 with AtomicFile(building / path.name, like=path) as file:
-                    file.stream.write(path.read_bytes())
+                    file.stream.write(DiskFolder(folder).read(path.name) or b"")
             self._rebuild_side_files(building)
             _copy_owner_and_mode(folder, building)
         return result
@@ -190,6 +193,8 @@ class LogRewriter(Generic[Report]):
                 opened.enter_context(locked(data_dir))
             opened.enter_context(locked_folder(folder))
             require_no_cleaner_files(folder, ("swap", "cleaned"))
+            if is_folder:
+                require_regular_files(folder)
             _remove_abandoned_files(folder, logs, is_folder=is_folder)
             is_interrupted = pending.is_interrupted()
             changed: list[tuple[Path, AtomicFile]] = []

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 from pathlib import Path
 
 from kafkascan.batches.scan import BatchScan, scan_batches
+from kafkascan.broker_state.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
 from kafkascan.format.errors import RewriteError
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import partition_dir
+
+_PARTITION_FILE = re.compile(
+    rf"\d{{20}}\..+|{re.escape(LEADER_EPOCH_CHECKPOINT)}|{re.escape(PARTITION_METADATA)}"
+)
 
 
 def require_outside(folder: Path, target: Path) -> None:
@@ -23,6 +30,14 @@ def require_batches(source: Source, scan: BatchScan) -> None:
     if source.size and not len(scan.batches):
         reason = "the file contains no batch, and would be replaced by an empty one"
         raise RewriteError(f"{source.path}: position 0: {reason} [NO_BATCHES]")
+
+
+def require_regular_files(folder: Path) -> None:
+    """Refuse a partition with a FIFO or a folder in place of a file: it cannot be copied."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if _PARTITION_FILE.fullmatch(entry.name) and not entry.is_file():
+                raise OSError(errno.EINVAL, "not a regular file", entry.path)
 
 
 def require_no_cleaner_files(folder: Path, states: tuple[str, ...]) -> None:
