@@ -19,6 +19,8 @@ from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import open_file
 from kafkascan.spark.planning.object_reader import ObjectReader
 from kafkascan.spark.planning.object_stores import FsspecStore, PyArrowStore
+from kafkascan.spark.planning.read_plan import plan_read
+from kafkascan.spark.rows.task_scan import scan_task
 from tests.spark.logs import (
     DATA,
     KILLED_DATA,
@@ -159,6 +161,27 @@ def test_s3_through_pyarrow(store: dict[str, Any]) -> None:
     source = open_file(task.ranges[0].file, options)
     assert source.path.startswith("s3://logs/data/headers-0/")
     assert np.frombuffer(source.window(0, 8), ">i8")[0] == 0
+
+
+@pytest.mark.parametrize("filesystem", ["fsspec", "pyarrow"])
+@pytest.mark.parametrize("view", ["records", "batches", "segments"])
+def test_an_object_that_was_truncated(store: dict[str, Any], filesystem: str, view: str) -> None:
+    """Between two batches, after it was listed."""
+    fs = pyarrow.fs.S3FileSystem(**for_pyarrow(store))
+    log = b"".join(plain_batch(n, 1, 1000) for n in range(100))
+
+    def put(data: bytes) -> None:
+        with fs.open_output_stream(f"logs/truncated/topic-0/{0:020d}.log") as stream:
+            stream.write(data)
+
+    put(log)
+    settings = json.dumps(for_pyarrow(store) if filesystem == "pyarrow" else store)
+    given = {"path": "s3://logs/truncated", "view": view, "mode": "FAILFAST", "prefetch": "0"}
+    options = Options.parse(given | {"filesystem": filesystem, "storageOptions": settings})
+    (task,) = plan_read(options)
+    put(log[: len(log) // 2])
+    with pytest.raises(ks.format.SourceReadError, match=f"position {len(log) // 2}: .* are gone"):
+        list(scan_task(task, options))
 
 
 def stored(store: dict[str, Any], folder: str) -> dict[str, bytes]:
