@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from kafkascan.broker_state.producer_state import (
 from kafkascan.format.errors import STATUS
 from kafkascan.format.layout import CompressionType
 from kafkascan.logs.log_walk import ControlInspector, LogWalk, producers_before
-from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
+from kafkascan.logs.opened_logs import Log, LogsLike, SegmentOverlap, open_logs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,6 +76,8 @@ class ProducerCensus:
         Number of batches that were decompressed for the ratio.
     errors : dict of int to Exception
         By log: the error after which its batches are not counted.
+    overlaps : dict of int to list of SegmentOverlap
+        By log: segments with the same offsets, whose batches are counted twice.
     """
 
     logs: list[Log]
@@ -84,6 +86,7 @@ class ProducerCensus:
     compression_ratios: NDArray[np.float64]
     sampled_batches: NDArray[np.int64]
     errors: dict[int, Exception]
+    overlaps: dict[int, list[SegmentOverlap]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -206,12 +209,15 @@ def read_producers(
     counters: dict[int, ProducerCounter] = {}
     done: list[tuple[int, NDArray[np.void]]] = []
     errors: dict[int, Exception] = {}
+    overlaps: dict[int, list[SegmentOverlap]] = {}
     sampler = CompressionSample(sample)
     walk = LogWalk(opened, threads, ControlInspector)
     for log_slice in walk:
         counter = counters.setdefault(log_slice.log, ProducerCounter(expiration_ms))
         counter.add(log_slice.served_batches, log_slice.served_control)
         sampler.add(log_slice)
+        if log_slice.overlaps:
+            overlaps.setdefault(log_slice.log, []).extend(log_slice.overlaps)
         if log_slice.error is not None:
             errors.setdefault(log_slice.log, log_slice.error)
         if log_slice.is_last:
@@ -221,7 +227,7 @@ def read_producers(
         np.array([number for number, _ in done], np.int32), [len(found) for _, found in done]
     )
     ratios, sampled = sampler.ratios(walk.segments, log, counts)
-    return ProducerCensus(opened, log, counts, ratios, sampled, errors)
+    return ProducerCensus(opened, log, counts, ratios, sampled, errors, overlaps)
 
 
 class ProducerCounter:

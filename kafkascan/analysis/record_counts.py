@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.screening import CONTROL, FORMATS, TRANSACTIONS
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
 from kafkascan.logs.log_walk import ControlInspector, InspectedSlice, LogWalk, ScreenedTable
-from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
+from kafkascan.logs.opened_logs import Log, LogsLike, SegmentOverlap, open_logs
 from kafkascan.logs.read_committed import NO_OPEN_TRANSACTION, CommittedView
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
@@ -63,18 +63,21 @@ class RecordCounts:
     counts : ndarray of COUNTS, shape (logs,)
     errors : dict of int to Exception
         By log: the error after which its batches are not counted.
+    overlaps : dict of int to list of SegmentOverlap
+        By log: segments with the same offsets, whose records are counted twice.
     """
 
     logs: list[Log]
     counts: NDArray[np.void]
     errors: dict[int, Exception]
+    overlaps: dict[int, list[SegmentOverlap]] = field(default_factory=dict)
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
         """Mask of the logs that were counted completely."""
         exact: NDArray[np.bool_] = self.counts["uncounted_batches"] == 0
         exact = exact.copy()
-        exact[list(self.errors)] = False
+        exact[[*self.errors, *self.overlaps]] = False
         return exact
 
     def to_columns(self) -> dict[str, list[Any]]:
@@ -146,6 +149,7 @@ def count_records(
         counts[name] = -1
     counters: dict[int, _Counter] = {}
     errors: dict[int, Exception] = {}
+    overlaps: dict[int, list[SegmentOverlap]] = {}
     for log_slice in LogWalk(opened, threads, DeepInspector if deep else ControlInspector):
         number = log_slice.log
         counter = counters.get(number)
@@ -153,12 +157,14 @@ def count_records(
             counter = _Counter(opened[number], number, counts[number], is_deep=deep)
             counters[number] = counter
         counter.add(log_slice)
+        if log_slice.overlaps:
+            overlaps.setdefault(number, []).extend(log_slice.overlaps)
         if log_slice.is_last:
             counter.finish()
             if counter.follower.error is not None:
                 errors[number] = counter.follower.error
             del counters[number]
-    return RecordCounts(opened, counts, errors)
+    return RecordCounts(opened, counts, errors, overlaps)
 
 
 class _Counter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from kafkascan.broker_state.markers import TRANSACTION, TransactionState
 from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.format.times import TimeLike, milliseconds_or_now
 from kafkascan.logs.log_walk import ControlInspector, LogWalk
-from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
+from kafkascan.logs.opened_logs import Log, LogsLike, SegmentOverlap, open_logs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +39,8 @@ class Transactions:
         the offset after the last batch; -1 if the log cannot be read to its end.
     errors : dict of int to Exception
         By log: the error after which its transactions are not known.
+    overlaps : dict of int to list of SegmentOverlap
+        By log: segments with the same offsets, whose batches are read twice.
     now_ms, timeout_ms : int
         The time of reading, and the age at which open transactions count as hanging.
     """
@@ -50,6 +52,7 @@ class Transactions:
     errors: dict[int, Exception]
     now_ms: int
     timeout_ms: int
+    overlaps: dict[int, list[SegmentOverlap]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -119,7 +122,7 @@ class Transactions:
         """Return the transactions of a mask."""
         return Transactions(
             self.logs, self.spans[mask], self.last_stable_offsets, self.end_offsets, self.errors,
-            self.now_ms, self.timeout_ms,
+            self.now_ms, self.timeout_ms, self.overlaps,
         )  # fmt: skip
 
     def abort_command(self, row: int, *, bootstrap_server: str = "HOST:PORT") -> str | None:
@@ -247,12 +250,15 @@ def read_transactions(
     found: list[NDArray[np.void]] = []
     stable, ends = np.full(len(opened), -1, np.int64), np.full(len(opened), -1, np.int64)
     errors: dict[int, Exception] = {}
+    overlaps: dict[int, list[SegmentOverlap]] = {}
     for log_slice in LogWalk(opened, threads, ControlInspector):
         number = log_slice.log
         follower = followers.get(number)
         if follower is None:
             follower = followers[number] = follower_of(opened[number], number)
         ended = follower.add(log_slice)
+        if log_slice.overlaps:
+            overlaps.setdefault(number, []).extend(log_slice.overlaps)
         found.append(ended[ended["marker_offset"] >= opened[number].start_offset])
         if log_slice.is_last:
             found.append(follower.open_ones())
@@ -262,4 +268,4 @@ def read_transactions(
                 stable[number] = ends[number] = -1
             del followers[number]
     spans = join_rows(found, TRANSACTION)
-    return Transactions(opened, spans, stable, ends, errors, now, timeout_ms)
+    return Transactions(opened, spans, stable, ends, errors, now, timeout_ms, overlaps)

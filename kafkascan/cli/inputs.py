@@ -18,7 +18,7 @@ from kafkascan.logs.log_dir import (
     partition_dir,
     select_segments,
 )
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import Log, SegmentOverlap, segment_overlap
 from kafkascan.logs.segment import SegmentFile, segment_file
 
 SEGMENT_COLUMNS = ("topic", "partition", "segment")
@@ -110,6 +110,25 @@ class SegmentPaths:
                 yield partition, segment, start
         if is_empty:
             on_unreadable(str(path), no_logs(path, log_dir.partitions))
+
+
+class OverlapFinder:
+    """Finds segments that contain offsets of the segments that follow them."""
+
+    def __init__(self) -> None:
+        self._before: tuple[SegmentInput, int] | None = None
+
+    def add(self, one: SegmentInput, end_offset: int | None) -> SegmentOverlap | None:
+        """Add the next segment with the offset after its last batch; return the overlap before."""
+        name, before = one.segment.name, self._before
+        if name.kind != "log" or name.state is not None:
+            return None
+        self._before = None if end_offset is None else (one, end_offset)
+        if before is None or before[0].partition.path != one.partition.path:
+            return None
+        # A path may be given twice.
+        is_next = (before[0].segment.base_offset or 0) < (one.segment.base_offset or 0)
+        return segment_overlap(before[0].segment, before[1], one.segment) if is_next else None
 
 
 @dataclass(frozen=True)

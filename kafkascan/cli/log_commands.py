@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -79,6 +80,8 @@ def _with_damage(
         found = read(path)
         for number, damage in found.errors.items():
             report.add_damage(found.logs[number].name, damage)
+        for overlap in itertools.chain.from_iterable(found.overlaps.values()):
+            report.add(str(overlap))
         return found
 
     return work

@@ -17,9 +17,9 @@ import numpy as np
 import kafkascan as ks
 from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.batches.columns import BatchTable
-from kafkascan.cli.inputs import SEGMENT_COLUMNS, SegmentInput, SegmentPaths
+from kafkascan.cli.inputs import SEGMENT_COLUMNS, OverlapFinder, SegmentInput, SegmentPaths
 from kafkascan.cli.output import Columns, ParquetOutput
-from kafkascan.cli.run import FindingReport, Run, scan
+from kafkascan.cli.run import EXIT_FINDINGS, FindingReport, Run, scan
 from kafkascan.cli.shared_options import Decorator, Time, with_run, with_segments
 from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.records.record_table import RecordTable, stored_columns
@@ -113,9 +113,16 @@ def _select(run: Run, inputs: Sequence[SegmentInput], query: RecordQuery) -> Fou
                 if len(selected):
                     yield selected
 
+    finder = OverlapFinder()
     for one in inputs:
+        last: int | None = None
         for table in run.stream(one, partial(read, query.from_start(one.start_offset))):
+            last = int(table["offset"][-1])
             yield one, table
+        overlap = finder.add(one, None if last is None else last + 1)
+        if overlap is not None:
+            run.print(str(overlap))
+            run.raise_exit_code(EXIT_FINDINGS)
 
 
 def _read_batches(

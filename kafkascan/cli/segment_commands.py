@@ -15,7 +15,7 @@ import kafkascan as ks
 from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.batches.columns import BatchTable, require_columns
 from kafkascan.batches.scan import BatchIterator
-from kafkascan.cli.inputs import SEGMENT_COLUMNS, SegmentInput, SegmentPaths
+from kafkascan.cli.inputs import SEGMENT_COLUMNS, OverlapFinder, SegmentInput, SegmentPaths
 from kafkascan.cli.output import Columns
 from kafkascan.cli.run import FindingReport, Run, scan
 from kafkascan.cli.shared_options import THREADS, Time, with_run, with_segments
@@ -58,10 +58,26 @@ def info(run: Run, segments: SegmentPaths, threads: int | None) -> None:
         for table in report.tables(source, headers):
             summary.add(table)
         counts = {"codecs": summary.codecs, "magics": summary.magics}
-        return one.labels | vars(summary) | counts | _ending(source, headers)
+        return one.labels | vars(summary) | counts | _ending(source, headers) | {"path": one.path}
 
-    rows = run.map(run.find_segments(segments), summarize, threads)
+    inputs = run.find_segments(segments)
+    rows = run.map(inputs, summarize, threads)
+    _report_overlaps(run, inputs, rows)
     run.output.write_rows(INFO_COLUMNS, rows)
+
+
+def _report_overlaps(
+    run: Run, inputs: Sequence[SegmentInput], rows: Sequence[dict[str, Any]]
+) -> None:
+    """Report segments of a log with the same offsets."""
+    ends = {(row["path"]): row["last_offset"] for row in rows}
+    finder, report = OverlapFinder(), FindingReport()
+    for one in inputs:
+        last = ends.get(one.path)
+        overlap = finder.add(one, None if last is None else last + 1)
+        if overlap is not None:
+            report.add(str(overlap))
+    run.print_report(report)
 
 
 @click.command()

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_rows
+from kafkascan.batches.columns import BatchTable, join_rows, next_offset
 from kafkascan.batches.screening import screen
 from kafkascan.broker_state.markers import MARKER, NO_CONTROL, ControlRows, read_control_rows
 from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
@@ -33,7 +33,7 @@ from kafkascan.logs.log_chunks import (
     inspect_chunks,
     threads_for,
 )
-from kafkascan.logs.opened_logs import Log, first_reaching
+from kafkascan.logs.opened_logs import Log, SegmentOverlap, first_reaching, segment_overlap
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
@@ -140,6 +140,8 @@ class LogSlice:
         Contents of the control batches of producers.
     start : SliceStart
         The first batch that is not deleted.
+    overlaps : list of SegmentOverlap
+        Of the segments that end in the slice with those that follow.
     """
 
     log: int
@@ -149,6 +151,7 @@ class LogSlice:
     flags: int
     control: ControlRows
     start: SliceStart
+    overlaps: list[SegmentOverlap]
 
     @property
     def batches(self) -> BatchTable:
@@ -205,6 +208,14 @@ def _count_from(segment: SegmentFile, batch: BatchTable, offset: int) -> int:
         return sum(int((table["offset"] >= offset).sum()) for table in tables)
 
 
+def _end_of(segment: int, chunk: LogChunk) -> int | None:
+    """Return the offset after the last batch of a segment in a chunk; None without batches."""
+    row = int(np.searchsorted(chunk.segment, segment, "right")) - 1
+    if row < 0 or chunk.segment[row] != segment:
+        return None
+    return int(next_offset(chunk.batches[row : row + 1])[0])
+
+
 class LogWalk(Generic[Screened, EndChecks]):
     """
     Iterates over slices of logs: one log after the other, each from its first batch to its last.
@@ -248,7 +259,7 @@ class LogWalk(Generic[Screened, EndChecks]):
         before: InspectedSlice[Screened, EndChecks] | None = None
         started = -1  # the last log whose start offset was reached
         for chunk in map_ordered(self._jobs(), read, self._threads):
-            current = self._slice(chunk, started)
+            current = self._slice(chunk, started, None if before is None else before.chunk)
             if current.start.row < len(chunk):
                 started = current.log
             if before is not None:
@@ -258,7 +269,7 @@ class LogWalk(Generic[Screened, EndChecks]):
             yield before
 
     def _slice(
-        self, chunk: InspectedChunk[Screened, EndChecks], started: int
+        self, chunk: InspectedChunk[Screened, EndChecks], started: int, before: LogChunk | None
     ) -> InspectedSlice[Screened, EndChecks]:
         last = chunk.ends[-1].segment if chunk.ends else int(chunk.segment[-1])
         number = self._log_of[last]
@@ -271,7 +282,24 @@ class LogWalk(Generic[Screened, EndChecks]):
             flags=_join_flags(chunk.tables),
             control=_join_control(chunk.tables),
             start=_AT_FIRST_ROW if is_whole else self._delete_before_start(number, chunk),
+            overlaps=self._overlaps(chunk, before),
         )
+
+    def _overlaps(self, chunk: LogChunk, before: LogChunk | None) -> list[SegmentOverlap]:
+        """Compare the ends of the segments that end in a chunk with the segments that follow."""
+        found = []
+        for index in (end.segment for end in chunk.ends):
+            following = index + 1
+            if following == len(self._log_of) or self._log_of[following] != self._log_of[index]:
+                continue
+            end_offset = _end_of(index, chunk)
+            if end_offset is None and before is not None:
+                end_offset = _end_of(index, before)
+            if end_offset is not None:
+                one, other = self.segments[index][1], self.segments[following][1]
+                overlap = segment_overlap(one, end_offset, other)
+                found += [] if overlap is None else [overlap]
+        return found
 
     def _delete_before_start(self, number: int, chunk: LogChunk) -> SliceStart:
         """Find the log's start offset in a chunk, and correct the counts of earlier records."""

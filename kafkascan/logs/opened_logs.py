@@ -169,6 +169,48 @@ def _one_file(source: SourceLike, damaged: bool) -> Log:
     return Log(partition, [segment], segment.base_offset or 0)
 
 
+# ---- segments that overlap ----
+
+
+@dataclass(frozen=True)
+class SegmentOverlap:
+    """
+    Offsets that are in a segment and also in the following one.
+
+    A broker serves an offset from the segment with the largest base offset that is not above it,
+    but a fetch that begins in a segment continues to its end. What a consumer gets depends on the
+    sizes of its fetches.
+
+    Attributes
+    ----------
+    path, following : Path
+        The two segments.
+    first_offset, last_offset : int
+        From the base offset of the following segment to the end of the first one.
+    """
+
+    path: Path
+    following: Path
+    first_offset: int
+    last_offset: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: offsets {self.first_offset} to {self.last_offset} are also in"
+            f" {self.following.name}: one of the segments is stale [OFFSET_OVERLAP]"
+        )
+
+
+def segment_overlap(
+    segment: SegmentFile, end_offset: int, following: SegmentFile
+) -> SegmentOverlap | None:
+    """Return the overlap of a segment that ends before an offset with the following segment."""
+    base_offset = following.base_offset
+    if base_offset is None or end_offset <= base_offset:
+        return None
+    return SegmentOverlap(segment.path, following.path, base_offset, end_offset - 1)
+
+
 # ---- from the log start offset on ----
 
 
