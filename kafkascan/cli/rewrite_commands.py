@@ -57,6 +57,12 @@ def with_target(command: Command) -> Command:
             "with --in-place the topic's setting in the data directory's metadata log, if there"
             " is one; otherwise 4096"
         ),
+        click.option(
+            "--producer-expiration-ms", type=click.IntRange(min=0), metavar="MS",
+            show_default="86400000, one day",
+            help="Drop producers from rebuilt snapshots that were idle for more than MS"
+            " milliseconds: the broker's producer.id.expiration.ms.",
+        ),
         with_run(rows="rows, one per segment"),
     ]  # fmt: skip
     return declare(call, *options)
@@ -156,9 +162,9 @@ def scrub(
 ) -> None:
     """Remove records by key or by offset, as compaction does.
 
-    The offsets and sequences of the other records stay, as do transaction markers. The new log
-    is verified before it replaces the old one. Prints a row per segment. A key that no record
-    has is a finding.
+    The offsets and sequences of the other records stay, as do transaction markers. Messages of
+    magic 0 and 1 are converted to magic 2. The new log is verified before it replaces the old
+    one. Prints a row per segment. A key that no record has is a finding.
 
     PATH is a .log file or a partition directory. In a directory, the live segments are rewritten.
     Keys and offsets cannot be combined.

@@ -81,6 +81,8 @@ class LogRewriter(Generic[Report]):
         Added to the base offsets in file names.
     interval_bytes : int or None
         Kafka's ``index.interval.bytes``; None for the default of `recover`.
+    producer_expiration_ms : int or None
+        Kafka's ``producer.id.expiration.ms``; None for the default of `recover`.
     keeps_epochs : bool
         Whether the rewrite keeps leader epochs, so that the epoch checkpoint remains valid.
     keeps_producers : bool
@@ -92,6 +94,7 @@ class LogRewriter(Generic[Report]):
     check: Callable[[Source, BatchTable, Report], None] | None = None
     offset_shift: int = 0
     interval_bytes: int | None = None
+    producer_expiration_ms: int | None = None
     keeps_epochs: bool = True
     keeps_producers: bool = True
 
@@ -310,7 +313,7 @@ class LogRewriter(Generic[Report]):
         """Rebuild indexes, snapshots and leader epochs, as a broker does when it loads the log."""
         (outcome,) = recover(
             folder, write=True, backup=False, mark_clean=False, recovery_point=0,
-            interval_bytes=self.interval_bytes,
+            interval_bytes=self.interval_bytes, producer_expiration_ms=self.producer_expiration_ms,
         ).partitions  # fmt: skip
         if outcome.error is not None:
             raise outcome.error

@@ -27,7 +27,11 @@ from kafkascan.rewrite.filtering import FilterOptions, FilterReport, iter_filter
 from kafkascan.rewrite.log_rewriter import LogRewriter
 from kafkascan.rewrite.record_filters import KeyFilter, RecordFilter
 from kafkascan.rewrite.restamping import restamp_in_place
-from kafkascan.rewrite.rewrite_reports import LogRewrite, not_removed_findings
+from kafkascan.rewrite.rewrite_reports import (
+    LogRewrite,
+    converted_findings,
+    not_removed_findings,
+)
 
 
 @dataclass
@@ -57,6 +61,7 @@ def restamp_log(
     max_timestamp: int | None = None,
     timestamp_type: TimestampType | None = None,
     interval_bytes: int | None = None,
+    producer_expiration_ms: int | None = None,
 ) -> LogRewrite[RestampReport]:
     """
     Set header fields of all batches of a log, or of all logs of a partition.
@@ -78,6 +83,9 @@ def restamp_log(
         With ``LOG_APPEND_TIME`` the timestamp of every record is its batch's `max_timestamp`.
     interval_bytes : int, optional
         The broker's ``index.interval.bytes``; by default as of `recover`.
+    producer_expiration_ms : int, optional
+        The broker's ``producer.id.expiration.ms``, as of `recover`: new snapshots do not contain
+        producers that have been idle for longer.
 
     Returns
     -------
@@ -124,6 +132,7 @@ def restamp_log(
         RestampReport,
         offset_shift=offset_shift,
         interval_bytes=interval_bytes,
+        producer_expiration_ms=producer_expiration_ms,
         keeps_epochs=not offset_shift and partition_leader_epoch is None,
     )
     return rewriter.run(path, target, in_place=in_place)
@@ -165,13 +174,14 @@ def convert_log(
     batch_size: int = DEFAULT_GATHERED_SIZE,
     threads: int | None = None,
     interval_bytes: int | None = None,
+    producer_expiration_ms: int | None = None,
 ) -> LogRewrite[ConversionReport]:
     """
     Convert all batches of a log, or of all logs of a partition.
 
     Parameters
     ----------
-    path, target, in_place, interval_bytes
+    path, target, in_place, interval_bytes, producer_expiration_ms
         See `restamp_log`.
     to_magic, compression_type, compression_level, batch_size, threads
         See `convert_records`.
@@ -203,6 +213,7 @@ def convert_log(
         rewrite,
         ConversionReport,
         interval_bytes=interval_bytes,
+        producer_expiration_ms=producer_expiration_ms,
         keeps_epochs=keeps_headers,
         keeps_producers=keeps_headers,
     )
@@ -218,17 +229,20 @@ def scrub_log(
     in_place: bool = False,
     threads: int | None = None,
     interval_bytes: int | None = None,
+    producer_expiration_ms: int | None = None,
 ) -> LogRewrite[FilterReport]:
     """
     Remove records from a log, or from all logs of a partition, and verify that they are gone.
 
     Offsets, producer sequences and markers do not change, as in compaction (`filter_records`).
+    Messages of magic 0 and 1 are converted to batches of magic 2, also if no record is removed;
+    a finding (`CONVERTED`) reports them.
     Each new log is read completely before it replaces the old one: it contains no record that
     was dropped, and none that `keep` would drop.
 
     Parameters
     ----------
-    path, target, in_place, interval_bytes
+    path, target, in_place, interval_bytes, producer_expiration_ms
         See `restamp_log`.
     keep : callable
         See `filter_records`; see `without_keys` and `without_offsets`.
@@ -259,16 +273,27 @@ def scrub_log(
         keep = KeyFilter(keep.keys)  # it notes which keys exist, in this log only
     options = FilterOptions(keep=keep, threads=threads)
 
+    converted = 0
+
     def rewrite(source: Source, batches: BatchTable, report: FilterReport) -> Iterator[Buffer]:
+        nonlocal converted
+        converted += int(np.count_nonzero(batches["magic"] < 2))
         return iter_filtered(source, batches, options, report)
 
     def check(source: Source, batches: BatchTable, report: FilterReport) -> None:
         _require_gone(source, batches, report, keep)
 
-    rewriter = LogRewriter(rewrite, FilterReport, check, interval_bytes=interval_bytes)
+    rewriter = LogRewriter(
+        rewrite,
+        FilterReport,
+        check,
+        interval_bytes=interval_bytes,
+        producer_expiration_ms=producer_expiration_ms,
+    )
     result = rewriter.run(path, target, in_place=in_place)
     missing = keep.missing if isinstance(keep, KeyFilter) else []
     result.findings += not_removed_findings(result, missing)
+    result.findings += converted_findings(result.path, converted)
     return result
 
 

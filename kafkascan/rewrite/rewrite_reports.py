@@ -152,3 +152,11 @@ def leftover_findings(folder: Path) -> list[Finding]:
         Finding("LEFTOVER", Severity.WARNING, f"{path}: may still contain records of the old log")
         for path in found
     ]
+
+
+def converted_findings(path: Path, count: int) -> list[Finding]:
+    """Report messages of old formats, which the cleaner of Kafka writes in the current one."""
+    if not count:
+        return []
+    message = f"{path}: {count} messages of magic 0 or 1 are converted to batches of magic 2"
+    return [Finding("CONVERTED", Severity.NOTE, message)]

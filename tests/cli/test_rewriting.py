@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -164,3 +165,32 @@ def test_a_data_dir_in_use_is_refused(partition: Path) -> None:
     assert result.returncode == 3
     assert "LOG_DIR_IN_USE" in result.stderr
     assert contents(partition) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["convert", "--compression-type", "gzip"],
+        ["restamp", "--partition-leader-epoch", "1"],
+        ["scrub", "--from-offset", "1", "--to-offset", "1"],
+    ],
+)
+def test_the_expiration_of_producers_is_an_option(arguments: list[str], tmp_path: Path) -> None:
+    now = time.time_ns() // 1_000_000
+    idle = ks.build_batches(
+        value=[b"a"], timestamp=[now - 3_600_000], producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    counts = []
+    for milliseconds in (7_200_000, 60_000):
+        folder = tmp_path / f"orders-{milliseconds}"
+        with ks.SegmentWriter(folder, segment_bytes=len(idle)) as writer:
+            writer.append(idle)
+            writer.append(ks.build_batches(value=[b"b"], timestamp=[now], offset=1))
+        for path in folder.glob(f"{0:020}.*"):  # the producer is known from the snapshot only
+            path.unlink()
+        verb, *options = arguments
+        option = ("--producer-expiration-ms", str(milliseconds))
+        assert run(verb, folder, "--in-place", *option, *options).returncode == 0
+        snapshot = ks.broker_state.read_producer_snapshot(folder / f"{2:020}.snapshot")
+        counts.append(len(snapshot))
+    assert counts == [1, 0]

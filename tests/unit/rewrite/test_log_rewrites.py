@@ -5,6 +5,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -385,3 +386,40 @@ def test_index_intervals_out_of_range(interval_bytes: int, partition: Path, tmp_
             take()
     assert contents(partition) == before
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_scrub_reports_that_it_converts(magic: int, tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(ks.build_batches(key=[b"a", b"b"], magic=magic, max_records=1))
+    result = ks.scrub_log(log, in_place=True, keep=ks.without_keys([b"a"]))
+    assert set(ks.scan_batches(log).batches["magic"].tolist()) == {2}
+    converted = [one for one in result.findings if one.symbol == "CONVERTED"]
+    assert len(converted) == (magic < 2)
+    assert magic == 2 or "2 messages of magic 0 or 1 are converted" in converted[0].message
+
+
+@pytest.mark.parametrize("verb", ["restamp", "convert", "scrub"])
+@pytest.mark.parametrize(("milliseconds", "count"), [(None, 1), (7_200_000, 1), (60_000, 0)])
+def test_producers_expire_after_the_given_time(
+    verb: str, milliseconds: int | None, count: int, tmp_path: Path
+) -> None:
+    """A loaded snapshot drops producers that have been idle for longer, as a broker does."""
+    folder, now = tmp_path / "orders-0", time.time_ns() // 1_000_000
+    idle = ks.build_batches(
+        value=[b"a"], timestamp=[now - 3_600_000], producer_id=7, producer_epoch=0, base_sequence=0
+    )
+    with ks.SegmentWriter(folder, segment_bytes=len(idle)) as writer:
+        writer.append(idle)
+        writer.append(ks.build_batches(value=[b"b"], timestamp=[now], offset=1))
+    for path in folder.glob(f"{0:020}.*"):  # the producer is known from the snapshot only
+        path.unlink()
+    options = {"in_place": True, "producer_expiration_ms": milliseconds}
+    if verb == "restamp":
+        ks.restamp_log(folder, partition_leader_epoch=3, **options)
+    elif verb == "convert":
+        ks.convert_log(folder, compression_type="gzip", **options)
+    else:
+        ks.scrub_log(folder, keep=ks.rewrite.without_offsets(1, 1), **options)
+    snapshot = ks.broker_state.read_producer_snapshot(folder / f"{2:020}.snapshot")
+    assert len(snapshot) == count
