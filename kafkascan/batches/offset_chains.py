@@ -22,7 +22,6 @@ _SUPPORTED = 1 << 9
 _FEWEST_IN_SUPPORT = 4
 _MOST_IN_SUPPORT = 1 << 7
 _LINKED = 1 << 7
-_OFFSET_BITS = 63
 _SEGMENT_OFFSETS = 1 << 31
 _HIGHEST_OFFSET = (1 << 63) - 1
 
@@ -101,7 +100,10 @@ def are_ascending(batches: BatchTable) -> bool:
 
 
 def select_ascending(
-    batches: BatchTable, is_joined: NDArray[np.bool_], announced: int | None = None
+    batches: BatchTable,
+    is_joined: NDArray[np.bool_],
+    announced: int | None = None,
+    lowest: int = 0,
 ) -> NDArray[np.bool_]:
     """
     Select batches whose offsets ascend, from batches that all have valid checksums.
@@ -115,6 +117,8 @@ def select_ascending(
         extent is unknown. Joined batches form a chain.
     announced : int, optional
         The offset after the damaged batch that follows the first chain, as its header has it.
+    lowest : int
+        First offset that the log may contain.
 
     Returns
     -------
@@ -138,9 +142,12 @@ def select_ascending(
         if stop == len(batches):
             return keep
         pinned = np.flatnonzero(keep)
-        pinned = pinned[: len(pinned) - _contested_end(batches, pinned, stop)]
+        pinned = pinned[: len(pinned) - _contested_end(batches, pinned, stop, lowest)]
         if announced is not None and announced > last_offset(batches)[pinned].max(initial=-1):
-            weight[heads[batches["base_offset"][heads] == announced]] += int(weight.sum())
+            named = heads[batches["base_offset"][heads] == announced]
+            others = np.delete(batches, named)
+            named = named[~are_copies(batches.take(named), others)]
+            weight[named] += int(weight.sum())
     else:
         pinned = np.empty(0, np.intp)
     has_copy = are_copies(batches.take(pinned), batches[stop:])
@@ -185,7 +192,7 @@ def _prefix_count(batches: BatchTable) -> int:
     return int(is_bad.argmax()) if is_bad.any() else len(batches)
 
 
-def _contested_end(batches: BatchTable, head: NDArray[np.intp], stop: int) -> int:
+def _contested_end(batches: BatchTable, head: NDArray[np.intp], stop: int, lowest: int) -> int:
     """
     Return how many batches at the end of the first chain have offsets that may be wrong.
 
@@ -196,7 +203,7 @@ def _contested_end(batches: BatchTable, head: NDArray[np.intp], stop: int) -> in
     first, last, written = batches["base_offset"], last_offset(batches), batches["max_timestamp"]
     gaps = np.flatnonzero(first[head[1:]] != last[head[:-1]] + 1)
     start = int(gaps[-1]) + 1 if len(gaps) else 0
-    low, end = (int(last[head[start - 1]]) + 1 if start else 0), int(last[head[-1]])
+    low, end = (int(last[head[start - 1]]) + 1 if start else lowest), int(last[head[-1]])
     rivals = stop + np.flatnonzero((first[stop:] >= low) & (first[stop:] <= end))
     if not len(rivals) or (start == 0 and len(head) > 1):
         return 0
@@ -209,14 +216,7 @@ def _contested_end(batches: BatchTable, head: NDArray[np.intp], stop: int) -> in
     if start < len(head) - 1 or len(gaps) > 1 or mine.min() > theirs.max():
         return 0
     offset, size = int(first[head[-1]]), end - int(first[head[-1]])
-    return int(_fits_after_a_flip(offset, low, int(first[rivals].min()) - size, is_exact=start > 0))
-
-
-def _fits_after_a_flip(offset: int, low: int, high: int, *, is_exact: bool) -> bool:
-    """Return whether one flipped bit makes an offset `low`, or places it in ``[low, high)``."""
-    if is_exact:
-        return low < high and (offset ^ low).bit_count() == 1
-    return any(low <= offset ^ 1 << bit < high for bit in range(_OFFSET_BITS))
+    return int(low + size < int(first[rivals].min()) and (offset ^ low).bit_count() == 1)
 
 
 def are_copies(batches: BatchTable, others: BatchTable) -> NDArray[np.bool_]:
@@ -320,6 +320,7 @@ def select_in_order(
     is_valid: NDArray[np.bool_],
     is_joined: NDArray[np.bool_],
     announced: int | None = None,
+    lowest: int = 0,
 ) -> NDArray[np.bool_]:
     """
     Select batches whose offsets ascend; batches with wrong checksums have no weight.
@@ -329,7 +330,7 @@ def select_in_order(
     batches : array of BATCH_DTYPE, shape (n,)
     is_valid : array of bool, shape (n,)
         Which batches have a valid checksum.
-    is_joined, announced
+    is_joined, announced, lowest
         As in `select_ascending`.
 
     Returns
@@ -343,7 +344,8 @@ def select_in_order(
     # A valid batch is joined if all batches since the last valid one are.
     breaks = np.cumsum(~is_joined)[valid]
     is_joined = np.diff(breaks, prepend=0) == 0
-    keep[valid[~select_ascending(batches.take(valid), is_joined, announced)]] = False
+    is_selected = select_ascending(batches.take(valid), is_joined, announced, lowest)
+    keep[valid[~is_selected]] = False
     damaged = np.flatnonzero(~is_valid)
     keep[damaged[_fit_between(batches, keep, damaged)]] = True
     return keep

@@ -349,7 +349,9 @@ def repair_epochs(
         if _bits_between(old, new) > 1 and not (is_alone and following < len(trusted)):
             continue  # several batches in a row rather are of another log
         position, base_offset = int(batch["position"]), int(batch["base_offset"])
-        is_certain = len(around) == 1 and 0 < following < len(trusted) and position not in uncertain
+        is_determined = len(around) == 1 and 0 < following < len(trusted)
+        is_flipped = is_alone and _bits_between(old, new) == 1
+        is_certain = is_determined and is_flipped and position not in uncertain
         name = "partition_leader_epoch"
         repairs.append(FieldRepair(position, base_offset, name, old, new, is_certain))
         batches[name][rows[row]] = new

@@ -175,8 +175,9 @@ class OffsetRepair:
             return True
         is_free = low == high
         is_twin = not is_free and self._first[low] == first and self._last[low] == last
-        if is_twin and (first ^ offset).bit_count() > 1:
-            return True  # the other one may be the damaged one, and both moved
+        is_in_gap = is_free and low < len(self._first)
+        if (is_twin or is_in_gap) and (first ^ offset).bit_count() > 1:
+            return True  # it may have been moved here, and the one of its offsets is damaged
         return is_free and (bool(self._is_damaged_before[low]) or len(self._dropped) > 1)
 
     def _has_no_room(self, rival: int, first: int, last: int, row: int) -> bool:

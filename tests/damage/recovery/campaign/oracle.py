@@ -16,7 +16,6 @@ from tests.damage.recovery.campaign.known_logs import (
     KnownBatch,
     KnownLog,
     TrackedBytes,
-    read_batch,
     valid_prefix,
 )
 from tests.support.segments import V2_FIELDS
@@ -70,7 +69,8 @@ class Oracle:
                 marked = any(one.is_doubtful and one.position in prefix for one in kept)
                 yield f"contradict the prefix{', which is doubtful' if marked else ''}"
             elif len(rows) + len(rivals) + self._against_chain(kept, rows) >= most:
-                yield "contradict the first chain"
+                marked = any(one.is_doubtful for one in kept)
+                yield f"contradict the first chain{', which is doubtful' if marked else ''}"
             else:
                 count = most - len(rows)
                 yield f"VIOLATION lost: {count} undisturbed batches, {len(rivals)} rivals"
@@ -90,10 +90,12 @@ class Oracle:
         )
 
     def _against_chain(self, kept: list[Kept], rows: set[int]) -> int:
-        """Return how many lost batches contradict kept ones of the first chain of valid batches."""
-        end = 0
-        while (one := read_batch(self.data, end)) is not None:
-            end += one.size
+        """Return how many lost batches contradict kept ones that headers frame from the start."""
+        end, size = 0, len(self.data)
+        while end + 17 <= size and 0 < (length := int.from_bytes(self.data[end + 8 : end + 12])):
+            if self.data[end + 16] > 2 or end + 12 + length > size:
+                break
+            end += 12 + length
         chain = [one for one in kept if one.position < end]
         return sum(
             any(_contradict(at, self.log.batches[row], one) for one in chain)
@@ -131,7 +133,7 @@ class Oracle:
         ]
         if len(missing) == 1 and len(rivals) == 1:
             yield "one batch of the prefix against one after it"
-        elif len(rows) <= pinned:
+        elif len(rows) + len(self._rivals(kept, rows)) <= pinned:
             yield f"VIOLATION prefix: {len(missing)} batches of Kafka's recovery"
         else:
             yield "prefix contradicted by more batches after it"
