@@ -19,6 +19,8 @@ from kafkascan.batches.offset_chains import DamagedRange
 
 # Batches at the end of a log whose offsets show whether the log has gaps.
 _AT_END = 8
+# Offsets that the lost end of a log may have had.
+_LOST_OFFSETS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,10 @@ class OffsetRepair:
         """Return whether the neighbours are sure, and one flipped bit explains the offset."""
         stored = int(batch["base_offset"])
         row = int(np.searchsorted(self._starts, batch["position"]))
-        return stored == offset or ((stored ^ offset).bit_count() == 1 and self._are_sure(row))
+        # A batch from the lost end of the log may have been copied here.
+        may_be_later = 0 < stored - int(self._last[-1:].max(initial=-1)) < _LOST_OFFSETS
+        is_flipped = (stored ^ offset).bit_count() == 1 and not may_be_later
+        return stored == offset or (is_flipped and self._are_sure(row))
 
     def _are_sure(self, row: int) -> bool:
         """

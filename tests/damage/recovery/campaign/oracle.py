@@ -16,6 +16,7 @@ from tests.damage.recovery.campaign.known_logs import (
     KnownBatch,
     KnownLog,
     TrackedBytes,
+    read_batch,
     valid_prefix,
 )
 from tests.support.segments import V2_FIELDS
@@ -71,6 +72,8 @@ class Oracle:
             elif len(rows) + len(rivals) + self._against_chain(kept, rows) >= most:
                 marked = any(one.is_doubtful for one in kept)
                 yield f"contradict the first chain{', which is doubtful' if marked else ''}"
+            elif len(rows) + len(rivals) + self._within_lengths(kept, rows) >= most:
+                yield "within the length of a damaged batch"
             else:
                 count = most - len(rows)
                 yield f"VIOLATION lost: {count} undisturbed batches, {len(rivals)} rivals"
@@ -102,6 +105,28 @@ class Oracle:
             for at, row in self.instances.items()
             if row not in rows and at >= end
         )
+
+    def _within_lengths(self, kept: list[Kept], rows: set[int]) -> int:
+        """
+        Return how many lost batches are within the length that a damaged header claims.
+
+        Copies of batches in the value of a record are, too.
+        """
+        frames = [frame for one in [0, *(one.stop for one in kept)] for frame in self._frames(one)]
+        return sum(
+            any(start < at < stop for start, stop in frames)
+            for at, row in self.instances.items()
+            if row not in rows
+        )
+
+    def _frames(self, position: int) -> Iterator[tuple[int, int]]:
+        """Yield what headers from a position on claim to be batches, up to the next valid one."""
+        while position + 17 <= len(self.data) and self.data[position + 16] <= 2:
+            size = 12 + int.from_bytes(self.data[position + 8 : position + 12], signed=True)
+            if size < 26 or read_batch(self.data, position) is not None:
+                return
+            yield position, position + size
+            position += size
 
     def _own_prefix(self) -> set[int]:
         positions = {one.position for one in self.prefix}
@@ -180,13 +205,24 @@ class Oracle:
 
     # ---- repairs ----------------------------------------------------------------------------
 
-    def changes(self, repairs: list[FieldRepair]) -> Iterator[str]:
+    def changes(self, kept: list[Kept], repairs: list[FieldRepair]) -> Iterator[str]:
         """Yield violations and exceptions about repaired fields."""
+        rows = {one.row for one in kept}
+        has_foreign = any(one.row is None and self.origin_of(one.position) is None for one in kept)
+        end = max((one.last for one in kept), default=-1)
         for one in repairs:
             if one.position in self.instances:
                 certainty = "certain" if one.is_certain else "uncertain"
                 if self.instances[one.position] in self.damaged.resigned and not one.is_certain:
                     yield "repair: moved batch whose place has a re-signed one, uncertain"
+                    continue
+                is_epoch = one.field == "partition_leader_epoch"
+                if is_epoch and has_foreign and not one.is_certain:
+                    yield "repair: epoch that foreign batches contradict, uncertain"
+                    continue
+                is_lost = self.instances[one.position] not in rows and one.old > end
+                if one.field == "base_offset" and is_lost and not one.is_certain:
+                    yield "repair: copy of a batch that the end of the log has lost, uncertain"
                     continue
                 yield (
                     f"VIOLATION changed: intact batch at {one.position}, {one.field}"

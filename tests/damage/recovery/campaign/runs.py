@@ -84,7 +84,7 @@ class Campaign:
         kept = oracle.rows_of_salvage(segment, repaired)
         yield from (f"salvage, {one}" for one in oracle.losses(kept))
         yield from (f"salvage, {one}" for one in oracle.strangers(kept, repaired.repairs))
-        yield from (f"salvage, {one}" for one in oracle.changes(repaired.repairs))
+        yield from (f"salvage, {one}" for one in oracle.changes(kept, repaired.repairs))
         firsts, lasts = (
             np.array([getattr(one, name) for one in kept]) for name in ("first", "last")
         )
