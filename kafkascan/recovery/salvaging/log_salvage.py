@@ -25,6 +25,8 @@ from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.folders import Folder
 from kafkascan.io.sources import Source
+from kafkascan.io.staged_folders import StagedFolder, stage_folder
+from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_dir import is_log_dir
 from kafkascan.logs.opened_logs import Log, open_logs
 from kafkascan.logs.segment import SegmentFile
@@ -50,7 +52,7 @@ OnProgress = Callable[[PartitionSalvage, int, int], object]
 
 
 INCOMPLETE = ".incomplete"
-"""Suffix of a directory whose copy lacks a segment that could not be copied."""
+"""Suffix of the directory for copies that lack a segment, or that no broker would load."""
 
 
 def salvage(
@@ -76,8 +78,10 @@ def salvage(
         only read.
     destination : path, optional
         A directory that is empty or does not exist. It receives the logs with their indexes,
-        producer snapshots and leader epochs, as a broker needs them. Without it, nothing is
-        written and the result describes what would be.
+        producer snapshots and leader epochs, as a broker needs them. It appears when all of them
+        are complete. Logs that no broker would load are in a directory next to it, whose name ends
+        with ``.incomplete``. Without a destination, nothing is written and the result describes
+        what would be.
     doubtful : {"keep", "drop"}
         Whether to keep batches within damage for which only checksums and offsets indicate that
         they belong to the log, and are not the content of a damaged record.
@@ -99,6 +103,8 @@ def salvage(
     ------
     FileExistsError
         If the destination is not empty.
+    LogDirInUseError
+        If the destination is in a data directory that a broker uses.
     OSError
         If `path` cannot be read.
 
@@ -119,21 +125,90 @@ def salvage(
     path.stat()
     logs = open_logs(path, 0, damaged=True)
     is_data_dir = is_log_dir(path) and [log.partition.path for log in logs] != [path]
-    if target is not None:
-        _require_empty(target)
-        target.mkdir(parents=True, exist_ok=True)
-    jobs = _copy_jobs(logs, target, is_data_dir=is_data_dir)
-    done: list[PartitionSalvage] = []
-    for one in map_ordered(jobs, lambda job: (_copy_log(job, doubtful),), threads):
-        done.append(one)
-        if on_progress is not None:
-            on_progress(one, len(done), len(logs))
+
+    def copy_to(folder: Path | None) -> list[PartitionSalvage]:
+        done: list[PartitionSalvage] = []
+        jobs = _copy_jobs(logs, folder, is_data_dir=is_data_dir)
+        for one in map_ordered(jobs, lambda job: (_copy_log(job, doubtful),), threads):
+            done.append(one)
+            if on_progress is not None:
+                on_progress(one, len(done), len(logs))
+        return done
+
     if target is None:
-        return Salvage(path, target, done)
-    if is_data_dir and logs:  # no broker starts without these files
-        _copy_files(logs[0].partition.folder.parent, target, _DATA_DIR_FILES)
-    is_marked_clean = _recover_copies(done, target, interval_bytes, threads)
+        return Salvage(path, target, copy_to(None))
+    _require_empty(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(*data_dirs_of(target), shared=True), _staged(target) as staged:
+        folder = _work_folder(staged)
+        done = copy_to(folder)
+        if is_data_dir and logs:  # no broker starts without these files
+            _copy_files(logs[0].partition.folder.parent, folder, _DATA_DIR_FILES)
+        is_marked_clean = _recover_copies(done, folder, interval_bytes, threads)
+        _publish(staged, folder, done)
     return Salvage(path, target, done, is_marked_clean)
+
+
+# ---- the destination -------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _staged(target: Path) -> Iterator[StagedFolder]:
+    """Yield a folder that becomes the target once it is complete; remove it after an error."""
+    staged = stage_folder(target)
+    try:
+        yield staged
+    except BaseException:
+        staged.discard()
+        raise
+
+
+def _work_folder(staged: StagedFolder) -> Path:
+    """Move a staged folder into one of its own, because `recover` locks the folder around it."""
+    around = staged.path.with_name("salvage")
+    around.mkdir()
+    return staged.path.rename(around / staged.path.name)
+
+
+def _publish(staged: StagedFolder, folder: Path, partitions: list[PartitionSalvage]) -> None:
+    """Rename a complete copy to its target, and copies that no broker loads to another folder."""
+    for one in partitions:
+        if one.destination is None:
+            continue
+        name = one.destination.relative_to(folder)
+        if one.error is None:
+            one.destination = staged.target / name
+        else:
+            one.destination = _set_aside(_incomplete(one.destination), staged.target, name)
+        if one.recovery is not None:
+            one.recovery.path = one.destination
+    if folder.exists():
+        folder.rename(staged.path)
+        staged.publish()
+    else:  # the only log was set aside
+        staged.discard()
+
+
+def _incomplete(folder: Path) -> Path:
+    """Rename the folder of an incomplete copy, so that it is not recovered."""
+    incomplete = folder.with_name(f"{folder.name}{INCOMPLETE}")
+    if folder.exists():
+        os.rename(folder, incomplete)
+    return incomplete
+
+
+def _set_aside(folder: Path, target: Path, name: Path) -> Path:
+    """
+    Move a copy to a folder outside of data dirs, so that no broker takes it for a log.
+
+    A broker does not start if it cannot load a log, or if the name of a folder is not one of its.
+    """
+    around = target if as_data_dir(target.parent) is None else target.parent
+    outside = around.with_name(f"{around.name}{INCOMPLETE}")
+    aside = outside / (name if around is target else target.name)
+    aside.parent.mkdir(parents=True, exist_ok=True)
+    os.rename(folder, aside)
+    return aside
 
 
 # ---- copying logs -----------------------------------------------------------------------------
@@ -192,8 +267,8 @@ def _copy_log(job: _CopyJob, doubtful: Doubtful) -> PartitionSalvage:
             result.error = segment.error or result.error
     except Exception as error:  # an error of any kind must not affect other partitions
         result.error = error
-    if result.error is not None and folder is not None and folder.exists():
-        result.destination = _set_aside(folder)
+    if result.error is not None and folder is not None:
+        _incomplete(folder)
     return result
 
 
@@ -236,17 +311,6 @@ def _size_of(segment: SegmentFile) -> int:
     with contextlib.suppress(OSError):
         return segment.size
     return 0
-
-
-def _set_aside(folder: Path) -> Path:
-    """Rename the folder of an incomplete copy, so that no broker takes it for a log."""
-    complete = Path(os.path.abspath(folder))
-    incomplete = complete.with_name(f"{complete.name}{INCOMPLETE}")
-    try:
-        os.rename(complete, incomplete)
-    except OSError:
-        return folder
-    return incomplete
 
 
 def _known_epochs(folder: Folder) -> set[int]:
@@ -302,7 +366,7 @@ def _recover_copies(
     bool
         Whether the data directory was marked as cleanly shut down.
     """
-    if not target.exists():  # the only log is incomplete, and was renamed
+    if not target.exists():  # the only log is incomplete
         return False
     try:
         done = recover(

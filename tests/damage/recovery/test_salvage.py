@@ -8,6 +8,8 @@ import json
 import random
 import shutil
 import struct
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan.format.errors import LogDirInUseError
 from kafkascan.io.atomic_files import AtomicFile
 from tests.support.logs import WrittenLog
 from tests.support.paths import GOLDEN
@@ -370,7 +373,8 @@ def test_a_full_disk_leaves_an_incomplete_copy_under_another_name(
     assert (second.batches, second.kept_bytes, second.records) == (0, 0, 0)
     assert broken.lost_bytes == second.lost_bytes == paths[1].stat().st_size
     assert [loss.symbol for loss in second.losses] == ["NOT_COPIED"]
-    aside = tmp_path / "out" / "topic-0.incomplete"
+    # Beside the copied data dir: a broker does not start if its data dir has unknown folders.
+    aside = tmp_path / ("out.incomplete/topic-0" if is_data_dir else "out/topic-0.incomplete")
     assert broken.destination == aside
     assert len(list(aside.glob("*.log"))) == 2
     assert not list(aside.glob("*.index"))
@@ -380,3 +384,83 @@ def test_a_full_disk_leaves_an_incomplete_copy_under_another_name(
         assert other.error is None
         assert list((tmp_path / "out" / "other-0").glob("*.index"))
     assert json.loads(done.to_json())["lost_bytes"] == broken.lost_bytes
+
+
+def _log_without_its_marker() -> bytes:
+    """A producer wrote in a transaction, whose marker is lost, and then outside of one."""
+    producer = {"producer_id": 7, "producer_epoch": 0}
+    return b"".join([
+        batch_of([RecordV2()], base_offset=0, attributes=0x10, base_sequence=0, **producer),
+        batch_of([RecordV2()], base_offset=2, base_sequence=1, **producer),
+    ])  # fmt: skip
+
+
+def test_a_log_that_no_broker_loads_is_not_in_the_copied_data_dir(tmp_path: Path) -> None:
+    for name, data in [("bad-0", _log_without_its_marker()), ("good-0", written().log)]:
+        (tmp_path / "data" / name).mkdir(parents=True)
+        (tmp_path / "data" / name / f"{0:020}.log").write_bytes(data)
+    done = ks.salvage(tmp_path / "data", tmp_path / "out")
+    bad, good = sorted(done.partitions, key=lambda one: one.path.name)
+    assert bad.error is not None
+    assert good.error is None
+    assert sorted(one.name for one in (tmp_path / "out").iterdir() if one.is_dir()) == ["good-0"]
+    assert bad.destination == tmp_path / "out.incomplete" / "bad-0"
+    assert (bad.destination / f"{0:020}.log").read_bytes() == _log_without_its_marker()
+    assert not done.is_marked_clean
+
+
+def test_a_log_that_no_broker_loads_is_not_in_the_data_dir_of_a_broker(tmp_path: Path) -> None:
+    data_dir = tmp_path / "broker"
+    data_dir.mkdir()
+    (data_dir / "meta.properties").write_text("version=1\n")
+    path = tmp_path / "topic-0" / f"{0:020}.log"
+    path.parent.mkdir()
+    path.write_bytes(_log_without_its_marker())
+    (one,) = ks.salvage(path.parent, data_dir / "topic-0").partitions
+    assert one.destination == tmp_path / "broker.incomplete" / "topic-0"
+    assert one.destination.exists()
+    assert {one.name for one in data_dir.iterdir()} <= {"meta.properties", ".lock"}
+
+
+def test_a_data_dir_that_a_broker_uses_is_refused(tmp_path: Path) -> None:
+    data_dir = tmp_path / "broker"
+    data_dir.mkdir()
+    (data_dir / "meta.properties").write_text("version=1\n")
+    log = written()
+    folder = partition(tmp_path, log, log.log)
+    holder = (
+        "import fcntl, sys\n"
+        f"file = open({str(data_dir / '.lock')!r}, 'w')\n"
+        "fcntl.lockf(file, fcntl.LOCK_EX)\n"
+        "print('locked', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline() == b"locked\n"
+        with pytest.raises(LogDirInUseError):
+            ks.salvage(folder, data_dir / "topic-0")
+        assert {one.name for one in data_dir.iterdir()} == {"meta.properties", ".lock"}
+        broker.communicate(b"")
+    ks.salvage(folder, data_dir / "topic-0")
+    assert (data_dir / "topic-0" / f"{0:020}.log").read_bytes() == log.log
+
+
+def test_a_killed_salvage_leaves_no_destination(tmp_path: Path) -> None:
+    """The next run removes what the killed one left, under a name that brokers delete."""
+    log = written()
+    folder = partition(tmp_path, log, log.log)
+    (tmp_path / "to").mkdir()
+    program = (
+        "import os, kafkascan as ks\n"
+        "from kafkascan.recovery.salvaging import log_salvage\n"
+        "log_salvage.recover = lambda *args, **options: os._exit(9)\n"
+        f"ks.salvage({str(folder)!r}, {str(tmp_path / 'to' / 'topic-0')!r})\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 9
+    (left,) = (tmp_path / "to").iterdir()
+    assert left.name.endswith("-delete")
+    ks.salvage(folder, tmp_path / "to" / "topic-0")
+    assert [one.name for one in (tmp_path / "to").iterdir()] == ["topic-0"]

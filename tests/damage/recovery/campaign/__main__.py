@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import tempfile
 from pathlib import Path
@@ -22,8 +23,9 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         campaign = Campaign(Path(folder))
-        for number in range(options.seed, options.seed + options.logs):
-            campaign.run(number)
+        with contextlib.suppress(KeyboardInterrupt):
+            for number in range(options.seed, options.seed + options.logs):
+                campaign.run(number)
     print(campaign.summary(options.show))
     return 1 if campaign.violations else 0
 

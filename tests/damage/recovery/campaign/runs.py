@@ -45,6 +45,7 @@ class Campaign:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.logs = 0
         self.violations: list[str] = []
         self.kinds: Counter[str] = Counter()
         self.verdicts: Counter[str] = Counter()
@@ -53,6 +54,7 @@ class Campaign:
         """Salvage the log of a number, and add the verdicts."""
         log, damaged, kinds = damaged_log(number)
         self.kinds.update(kinds)
+        self.logs += 1
         verdicts = [*self._verdicts(log, damaged, knows_epochs=number % 2 == 0)]
         if number % _FILES_EVERY == 0:
             verdicts += self._verdicts_of_files(log, damaged)
@@ -114,7 +116,8 @@ class Campaign:
 
     def summary(self, show: int) -> str:
         """Return counts of damage and verdicts, and the first violations."""
-        lines = [f"{count:>9} {kind}" for kind, count in sorted(self.kinds.items())]
+        lines = [f"{self.logs:>9} logs", ""]
+        lines += [f"{count:>9} {kind}" for kind, count in sorted(self.kinds.items())]
         lines += ["", *(f"{count:>9} {text}" for text, count in sorted(self.verdicts.items()))]
         groups = Counter(one.split(": ", 1)[1].split(":")[0] for one in self.violations)
         lines += ["", f"violations: {len(self.violations)}"]
