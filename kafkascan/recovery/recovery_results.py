@@ -171,7 +171,8 @@ class PartitionSalvage:
         The recovery of the copy, which builds its indexes and other files.
     error : Exception or None
         Why there is no copy, or why a broker would not load it. If a segment could not be read
-        or written, the copy lacks it, and the name of its directory ends with ``.incomplete``.
+        or written, the copy lacks it. Such a copy is in a directory whose name ends with
+        ``.incomplete``.
     """
 
     path: Path
