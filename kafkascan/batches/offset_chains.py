@@ -18,6 +18,7 @@ from kafkascan.io.sources import Source
 # prefix, offsets that agree with the record counts of several batches, and a batch that follows
 # the previous one in bytes and in offsets.
 _IN_PREFIX = 1 << 10
+_MAY_BE_FLIPPED = 1 << 8
 _SUPPORTED = 1 << 9
 _FEWEST_IN_SUPPORT = 4
 _MOST_IN_SUPPORT = 1 << 7
@@ -235,7 +236,7 @@ def _are_of_own_runs(
     """
     Return which batches are in runs of linked batches that mostly agree with the selection.
 
-    A copy of a selected batch does not contradict it. A run that is larger than all other selected
+    A copy of a selected batch does not contradict it. A run that is as large as all other selected
     batches is no smaller evidence than these.
     """
     is_copy = ~keep
@@ -244,7 +245,7 @@ def _are_of_own_runs(
     sizes = np.diff(np.append(starts, len(batches)))
     kept = np.add.reduceat(keep.astype(np.int64), starts)
     copies = np.add.reduceat(is_copy.astype(np.int64), starts)
-    is_large = sizes > kept.sum() - kept
+    is_large = sizes >= kept.sum() - kept
     is_large |= kept == 0
     is_own: NDArray[np.bool_] = np.repeat(is_large | (2 * kept >= sizes - copies), sizes)
     return is_own
@@ -304,7 +305,7 @@ def _support_of_prefix(batches: BatchTable) -> NDArray[np.int64]:
     support = np.where(np.isin(origin, frequent), np.int64(_SUPPORTED), np.int64(0))
     changed = batches["base_offset"][1:count] ^ (last_offset(batches)[: max(0, count - 1)] + 1)
     is_flipped = (changed != 0) & (changed & (changed - 1) == 0)
-    support[:count] += np.where(np.append(False, is_flipped)[:count], 0, _IN_PREFIX)
+    support[:count] += np.where(np.append(False, is_flipped)[:count], _MAY_BE_FLIPPED, _IN_PREFIX)
     return support
 
 

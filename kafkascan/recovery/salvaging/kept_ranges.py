@@ -169,9 +169,11 @@ def _is_confirmed(source: Source, log: RepairedLog, is_sure: NDArray[np.bool_], 
         return True
     if start > 0 and not is_sure[-1]:
         return False
-    is_next = start > 0 and first == int(last_offset(batches[start - 1 : start])[0]) + 1
+    before = batches[max(0, start - 1) : start]
+    is_next = bool((last_offset(before) + 1 == first).any())
+    end = int((before["position"] + size_in_bytes(before)).max(initial=0))
     position = int(batches["position"][start])
-    return is_next or _is_announced(source, log.damaged, position, first)
+    return is_next or _is_announced(source, log.damaged, position, first, end)
 
 
 def _continues_sequences(before: BatchTable, inside: BatchTable) -> bool:
@@ -191,13 +193,20 @@ def header_at(source: Source, position: int) -> BatchTable:
     return row_of_header(header, position, max(source.size - position, len(header)))
 
 
-def _is_announced(source: Source, damaged: list[DamagedRange], position: int, first: int) -> bool:
-    """Return whether the header of the damaged batch before a range claims to end where it starts.
+def _is_announced(
+    source: Source, damaged: list[DamagedRange], position: int, first: int, end: int
+) -> bool:
+    """
+    Return whether the header of the damaged batch before a range claims to end where it starts.
 
-    The end is a byte position (by the batch length) or an offset (by the last offset).
+    The end is a byte position (by the batch length) or an offset (by the last offset). A valid
+    batch that is not kept proves nothing, unless it is the only one since `end`, the end of the
+    range before.
     """
     for one in damaged:
         if one.stop == position:
+            if one.error.symbol == "OFFSETS_NOT_ASCENDING" and one.start != end:
+                return False
             row = header_at(source, one.start)
             return bool(len(row)) and (
                 int(last_offset(row)[0]) + 1 == first
@@ -226,8 +235,9 @@ def _has_other_epochs(inside: BatchTable, before: BatchTable, after: BatchTable)
     mine, low, high = epochs(inside), epochs(before), epochs(after)
     if not len(mine):
         return False
-    is_below = len(low) > 0 and int(mine.max()) < int(low.min())
-    is_above = len(high) > 0 and int(mine.min()) > int(high.max())
+    # The epoch of a single batch may be the damaged one.
+    is_below = len(low) > 1 and int(mine.max()) < int(low.min())
+    is_above = len(high) > 1 and int(mine.min()) > int(high.max())
     return bool(is_below or is_above)
 
 

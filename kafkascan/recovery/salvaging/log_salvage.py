@@ -139,7 +139,10 @@ def salvage(
         return Salvage(path, target, copy_to(None))
     _require_empty(target)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(*data_dirs_of(target), shared=True), _staged(target) as staged:
+    with contextlib.ExitStack() as steps:
+        steps.enter_context(locked(*data_dirs_of(target), shared=True))
+        staged = stage_folder(target)
+        steps.callback(staged.discard)
         folder = _work_folder(staged)
         done = copy_to(folder)
         if is_data_dir and logs:  # no broker starts without these files
@@ -152,22 +155,11 @@ def salvage(
 # ---- the destination -------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _staged(target: Path) -> Iterator[StagedFolder]:
-    """Yield a folder that becomes the target once it is complete; remove it after an error."""
-    staged = stage_folder(target)
-    try:
-        yield staged
-    except BaseException:
-        staged.discard()
-        raise
-
-
 def _work_folder(staged: StagedFolder) -> Path:
-    """Move a staged folder into one of its own, because `recover` locks the folder around it."""
-    around = staged.path.with_name("salvage")
-    around.mkdir()
-    return staged.path.rename(around / staged.path.name)
+    """Create a folder beside a staged one. `recover` locks it, or the one around it."""
+    folder = staged.path.with_name("salvage") / staged.path.name
+    folder.mkdir(parents=True)
+    return folder
 
 
 def _publish(staged: StagedFolder, folder: Path, partitions: list[PartitionSalvage]) -> None:
@@ -182,11 +174,11 @@ def _publish(staged: StagedFolder, folder: Path, partitions: list[PartitionSalva
             one.destination = _set_aside(_incomplete(one.destination), staged.target, name)
         if one.recovery is not None:
             one.recovery.path = one.destination
-    if folder.exists():
-        folder.rename(staged.path)
-        staged.publish()
-    else:  # the only log was set aside
-        staged.discard()
+    if not folder.exists():  # the only log was set aside
+        return
+    for path in folder.iterdir():
+        path.rename(staged.path / path.name)
+    staged.publish()
 
 
 def _incomplete(folder: Path) -> Path:
