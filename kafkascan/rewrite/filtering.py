@@ -16,6 +16,7 @@ from kafkascan.batches.columns import (
     size_in_bytes,
 )
 from kafkascan.batches.scan import scan_batches
+from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.records.decoding import decode_first
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
@@ -92,7 +93,7 @@ def filter_records(
     *,
     keep: Keep,
     retention: ArrayLike | None = None,
-    new_delete_horizon_ms: int | None = None,
+    new_delete_horizon_ms: TimeLike | None = None,
     ends_empty_transaction: ArrayLike | None = None,
     threads: int | None = None,
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
@@ -118,7 +119,7 @@ def filter_records(
     retention : BatchRetention, or array of it of shape (n,), optional
         What to do with batches that end up empty. By default the last batch of each producer
         and the last batch of the log keep their headers, and other empty batches are dropped.
-    new_delete_horizon_ms : int, optional
+    new_delete_horizon_ms : int, datetime, numpy.datetime64 or str, optional
         Set this delete horizon (KIP-534) on batches that have none and keep a tombstone, as the
         cleaner does: milliseconds since the epoch, the current time plus the topic's
         ``delete.retention.ms``. By default no horizon is set.
@@ -151,7 +152,9 @@ def filter_records(
     options = FilterOptions(
         keep=keep,
         retention=retention,
-        new_delete_horizon_ms=new_delete_horizon_ms,
+        new_delete_horizon_ms=None
+        if new_delete_horizon_ms is None
+        else to_milliseconds(new_delete_horizon_ms, "new_delete_horizon_ms", rounds_up=False),
         ends_empty_transaction=False if ends_empty_transaction is None else ends_empty_transaction,
         threads=threads,
         max_decompressed_size=max_decompressed_size,

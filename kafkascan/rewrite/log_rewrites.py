@@ -18,6 +18,7 @@ from kafkascan.batches.columns import (
 from kafkascan.batches.walks import read_into
 from kafkascan.format.errors import RewriteError
 from kafkascan.format.layout import CompressionType, TimestampType
+from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.sources import Source
 from kafkascan.logs.reading import iter_records
 from kafkascan.rewrite.batch_stream import Buffer, verified_groups
@@ -58,7 +59,7 @@ def restamp_log(
     in_place: bool = False,
     offset_shift: int = 0,
     partition_leader_epoch: int | None = None,
-    max_timestamp: int | None = None,
+    max_timestamp: TimeLike | None = None,
     timestamp_type: TimestampType | None = None,
     interval_bytes: int | None = None,
     producer_expiration_ms: int | None = None,
@@ -77,7 +78,7 @@ def restamp_log(
     offset_shift : int, default 0
         Added to all offsets, and to the base offsets in file names; not with `in_place`.
     partition_leader_epoch : int, optional
-    max_timestamp : int, optional
+    max_timestamp : int, datetime, numpy.datetime64 or str, optional
         Milliseconds since the epoch.
     timestamp_type : TimestampType, optional
         With ``LOG_APPEND_TIME`` the timestamp of every record is its batch's `max_timestamp`.
@@ -108,6 +109,11 @@ def restamp_log(
         and the log contains compressed messages of magic 0, which hold absolute offsets.
     As `scan_batches`.
     """
+    time = (
+        None
+        if max_timestamp is None
+        else to_milliseconds(max_timestamp, "max_timestamp", rounds_up=False)
+    )
 
     def rewrite(source: Source, batches: BatchTable, report: RestampReport) -> Iterator[Buffer]:
         _require_shiftable(source, batches, offset_shift)
@@ -120,7 +126,7 @@ def restamp_log(
                 rows,
                 last_offset=offsets,
                 partition_leader_epoch=partition_leader_epoch,
-                max_timestamp=max_timestamp,
+                max_timestamp=time,
                 timestamp_type=timestamp_type,
             )
             report.batches += len(rows)

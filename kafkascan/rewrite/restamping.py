@@ -14,6 +14,7 @@ from kafkascan.batches.walks import read_into
 from kafkascan.format.errors import STATUS, BatchTableError, SourceReadError, record_error
 from kafkascan.format.layout import CompressionType, TimestampType
 from kafkascan.io.sources import SourceLike, borrowed_source
+from kafkascan.write.record_columns import times_of
 
 WritableBuffer: TypeAlias = Any
 """Contiguous writable bytes: a bytearray, a NumPy array, a writable memory map."""
@@ -93,8 +94,9 @@ def restamp_in_place(
         ``last_offset_delta``. No checksum covers it.
     partition_leader_epoch : array-like of int32, optional
         No checksum covers it.
-    max_timestamp : array-like of int64, optional
-        Milliseconds since the epoch. The checksum is updated.
+    max_timestamp : array-like of int64 or times, optional
+        Milliseconds since the epoch, datetimes or texts in ISO 8601 (UTC without a zone). The
+        checksum is updated.
     timestamp_type : array-like of TimestampType, optional
         With ``LOG_APPEND_TIME``, every record of the batch has its `max_timestamp`. The checksum
         is updated.
@@ -182,6 +184,8 @@ def _column(
     if values is None:
         return None
     given = np.asarray(values)
+    if name == "max_timestamp" and given.dtype.kind in "OUM":
+        given = times_of(values)
     if given.dtype.kind not in "iu":
         raise ValueError(f"{name} must be integers, not {given.dtype}")
     limits = np.iinfo(dtype)

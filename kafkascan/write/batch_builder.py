@@ -19,6 +19,7 @@ from kafkascan.format.layout import (
     CompressionType,
     TimestampType,
 )
+from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.records.control import ControlRecordType, encode_control_record
 from kafkascan.write.batch_encoder import BatchPlan, encode_batches, measure_batches
 from kafkascan.write.batch_planning import BatchFields, require_number
@@ -122,7 +123,7 @@ class BatchBuilder:
         self._values: list[bytes | None] = []
         self._headers: list[list[tuple[bytes, bytes | None]]] = []
         self._records_size = 0
-        self._base_timestamp = delete_horizon_ms
+        self._base_timestamp = self._fields.delete_horizon_ms
         self._max_timestamp = NO_TIMESTAMP
         self._offset_of_max_timestamp = -1
         self._last_offset: int | None = None
@@ -169,15 +170,16 @@ class BatchBuilder:
             self._max_timestamp, last if is_one_batch else self._offset_of_max_timestamp
         )
 
-    def has_room_for(self, timestamp: int, key: Bytes, value: Bytes, headers: Headers = ()) -> bool:
+    def has_room_for(
+        self, timestamp: TimeLike, key: Bytes, value: Bytes, headers: Headers = ()
+    ) -> bool:
         """Whether the batch with this record is estimated to fit; the first record always fits."""
         if self.is_full:
             return False
         if not self._offsets:
             return True
-        size = self._size_of(
-            self.next_offset, timestamp, _as_bytes(key), _as_bytes(value), _as_pairs(headers)
-        )
+        time, items = _milliseconds(timestamp), (_as_bytes(key), _as_bytes(value))
+        size = self._size_of(self.next_offset, time, *items, _as_pairs(headers))
         return self.write_limit >= self._estimate() + size
 
     def _estimate(self) -> int:
@@ -206,7 +208,7 @@ class BatchBuilder:
 
     def append(
         self,
-        timestamp: int,
+        timestamp: TimeLike,
         key: Bytes,
         value: Bytes,
         headers: Headers = (),
@@ -218,8 +220,8 @@ class BatchBuilder:
 
         Parameters
         ----------
-        timestamp : int
-            Milliseconds since the epoch, or -1.
+        timestamp : int, datetime, numpy.datetime64 or str
+            Milliseconds since the epoch or -1, or a time (UTC without a zone).
         key, value : bytes-like or str or None
             None is null; a str is written as UTF-8.
         headers : iterable of (key, value), or mapping
@@ -243,11 +245,12 @@ class BatchBuilder:
         """
         if self._fields.is_control:
             raise ValueError("a control batch contains control records only")
-        return self._append(offset, timestamp, _as_bytes(key), _as_bytes(value), _as_pairs(headers))
+        time = _milliseconds(timestamp)
+        return self._append(offset, time, _as_bytes(key), _as_bytes(value), _as_pairs(headers))
 
     def append_control_record(
         self,
-        timestamp: int,
+        timestamp: TimeLike,
         kind: ControlRecordType,
         value: Mapping[str, Any] | bytes,
         *,
@@ -282,7 +285,7 @@ class BatchBuilder:
             raise ValueError("control records need is_control=True")
         self._require_context(kind)
         key, data = encode_control_record(kind, value)
-        return self._append(offset, timestamp, key, data, [])
+        return self._append(offset, _milliseconds(timestamp), key, data, [])
 
     def _require_context(self, kind: ControlRecordType) -> None:
         if kind in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
@@ -421,6 +424,10 @@ class BatchBuilder:
             rows["last_offset_delta"] = self._last_offset - self.base_offset
         sizes = measure_batches(records, rows, starts)
         return BatchPlan(records, rows, starts, sizes, self._fields.compression_level)
+
+
+def _milliseconds(time: TimeLike) -> int:
+    return time if isinstance(time, int) else to_milliseconds(time, "timestamp", rounds_up=False)
 
 
 def _as_bytes(item: Bytes) -> bytes | None:

@@ -27,6 +27,7 @@ from kafkascan.format.layout import (
     TimestampType,
 )
 from kafkascan.format.suggestions import suggestion
+from kafkascan.format.times import to_milliseconds
 from kafkascan.records.compression import compression
 from kafkascan.write.batch_encoder import BatchPlan, encode_batches, iter_encoded_batches
 from kafkascan.write.record_columns import COLUMNS, RecordColumns, RecordInput, record_columns
@@ -52,12 +53,12 @@ class BatchFields:
     compression_type : CompressionType or str or int
     compression_level : int or None
     timestamp_type : TimestampType or int
-    log_append_time : int
-        Milliseconds since the epoch; used with LOG_APPEND_TIME only.
+    log_append_time : int or time
+        See `to_milliseconds`; used with LOG_APPEND_TIME only.
     producer_id, producer_epoch, base_sequence : int
     is_transactional, is_control : bool
     partition_leader_epoch : int
-    delete_horizon_ms : int or None
+    delete_horizon_ms : int or time or None
 
     Raises
     ------
@@ -82,6 +83,7 @@ class BatchFields:
         if self.magic not in (0, 1, 2):
             raise ValueError(f"magic must be 0, 1 or 2, not {self.magic!r}")
         self._require_magic()
+        self._convert_times()
         for name, bits in _BITS.items():
             require_number(name, getattr(self, name), bits)
         how = compression(self.compression_type, self.compression_level, magic=self.magic)
@@ -91,6 +93,13 @@ class BatchFields:
             raise ValueError(f"magic {self.magic} needs a timestamp_type")
         if self.delete_horizon_ms is not None:
             require_number("delete_horizon_ms", self.delete_horizon_ms, 64, least=0)
+
+    def _convert_times(self) -> None:
+        for name in ("log_append_time", "delete_horizon_ms"):
+            time = getattr(self, name)
+            if time is not None and not isinstance(time, int):
+                time = to_milliseconds(time, name, rounds_up=False)
+                object.__setattr__(self, name, time)
 
     def _require_magic(self) -> None:
         if self.magic == 2:

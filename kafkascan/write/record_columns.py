@@ -224,7 +224,7 @@ def columns_of(
 ) -> RecordColumns:
     """Return the columns of a caller as `RecordColumns`; see `record_columns`."""
     keys, values, pairs = _items(key), _items(value), _headers(headers)
-    numbers, times = _numbers(0 if offset is None else offset, "offset"), _times(timestamp)
+    numbers, times = _numbers(0 if offset is None else offset, "offset"), times_of(timestamp)
     count = _common_count(
         offset=len(numbers) if numbers.ndim else None,
         timestamp=len(times) if times.ndim else None,
@@ -280,8 +280,8 @@ def _numbers(column: Any, name: str) -> NDArray[np.int64]:
     return values.astype(np.int64, order="C", copy=False)
 
 
-def _times(column: Any) -> NDArray[np.int64]:
-    """Return milliseconds since the epoch; -1 for no timestamp."""
+def times_of(column: Any) -> NDArray[np.int64]:
+    """Return times, in any form that `build_batches` accepts, as milliseconds; -1 for none."""
     if column is None:
         return np.array(NO_TIMESTAMP, np.int64)
     arrow = as_arrow(column)

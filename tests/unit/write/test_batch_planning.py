@@ -343,7 +343,7 @@ def test_sizes_that_change_during_the_write_are_safe() -> None:
 def test_fields_have_the_bits_of_the_format(name: str, bits: int) -> None:
     fields = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
     ks.build_batches(value=[b"v"], **{**fields, name: 2 ** (bits - 1) - 1})
-    with pytest.raises(ValueError, match=f"{name} has {bits} bits"):
+    with pytest.raises(ValueError, match=f"{name} .*{bits} bits"):
         ks.build_batches(value=[b"v"], **{**fields, name: 2 ** (bits - 1)})
 
 
