@@ -96,8 +96,9 @@ static inline int ks_decode_body(const uint8_t *p, const uint8_t *limit, const u
 }
 
 /* One record of magic 2; *p is moved to its end. With `in_full`, all of it is read and checked;
- * otherwise only the fields before the key, as Kafka does if it skips keys and values
- * (PartialDefaultRecord). */
+ * otherwise only the fields before the key, and the next record begins where `length` says.
+ * (Kafka's PartialDefaultRecord checks sizes, but not `length`; see tests/oracle/test_skipping.py.)
+ */
 static inline int ks_decode_record(const uint8_t **p, const ks_payload *payload,
                                    const ks_batch_row *batch, int64_t row, int in_full,
                                    const ks_record_columns *columns) {

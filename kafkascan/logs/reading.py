@@ -54,7 +54,8 @@ def read_records(
     columns : sequence of str, optional
         Names of `RECORD_COLUMN_NAMES` and `COLUMN_NAMES`; by default ``offset``, ``timestamp``,
         ``key``, ``value`` and ``headers``. Without key, value and headers, only the fields
-        before a record's key are decoded and checked.
+        before a record's key are decoded and checked, so invalid keys, values and headers are
+        not noticed.
     control : {"skip", "only", "include"}
         What to do with control batches: transaction markers and KRaft's control records.
     isolation : {"read_uncommitted", "read_committed"}

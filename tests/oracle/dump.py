@@ -63,6 +63,17 @@ def print_records(
     _run_java(class_paths.broker, "kafkascan.oracle.RecordFields", runs, directory)
 
 
+def print_skipped(
+    logs: Sequence[Path], printed: Sequence[Path], directory: Path, class_paths: ClassPaths
+) -> None:
+    """Write the output of SkippedFields for each log; as `print_records`."""
+    runs = [
+        [str(log.relative_to(directory)), str(path)]
+        for log, path in zip(logs, printed, strict=True)
+    ]
+    _run_java(class_paths.broker, "kafkascan.oracle.SkippedFields", runs, directory)
+
+
 def dump_path(output: Path, file: Path) -> Path:
     """Return the path of the dump of a partition's file."""
     return output / "dump" / file.parent.name / f"{file.name}.txt"

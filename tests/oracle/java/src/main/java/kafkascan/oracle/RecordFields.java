@@ -79,7 +79,7 @@ public final class RecordFields {
         return lines;
     }
 
-    private static Map<String, Object> refusal(Throwable exception, int position) {
+    static Map<String, Object> refusal(Throwable exception, int position) {
         Map<String, Object> fields = new LinkedHashMap<>();
         fields.put("position", position);
         fields.put("exception", exception.getClass().getName());
