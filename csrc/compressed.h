@@ -213,4 +213,59 @@ static inline bool ks_zstd_frame(const uint8_t *data, int64_t size, int64_t *mos
     return content_size == -1 || (content_size > 0 && content_size <= *most);
 }
 
+typedef enum {
+    KS_ZSTD_FRAMES,
+    KS_ZSTD_TRUNCATED,
+    KS_ZSTD_TRAILING_BYTES,
+    KS_ZSTD_BAD_MAGIC,
+    KS_ZSTD_BAD_HEADER,
+    KS_ZSTD_BAD_BLOCK,
+} ks_zstd_status;
+
+/* The sizes that the output of one frame may have, added to `least` and `most`. Moves `*at` to
+ * the end of the frame, which may be after the end of the data. */
+static inline ks_zstd_status ks_add_zstd_frame(const uint8_t *data, int64_t size, int64_t *at,
+                                               int64_t *least, int64_t *most) {
+    static const uint8_t dictionary_sizes[] = {0, 1, 2, 4}, content_sizes[] = {0, 2, 4, 8};
+    if (size - *at < 5) return KS_ZSTD_TRUNCATED;
+    uint8_t descriptor = data[*at + 4];
+    bool is_single = descriptor >> 5 & 1, has_checksum = descriptor >> 2 & 1;
+    if (descriptor & 8) return KS_ZSTD_BAD_HEADER; /* the reserved bit */
+    *at += 5 + dictionary_sizes[descriptor & 3] + content_sizes[descriptor >> 6];
+    *at += is_single ? descriptor >> 6 == 0 : 1; /* a content size of 1 byte, or the window */
+    for (bool is_last = false; !is_last;) {
+        if (size - *at < 3) return KS_ZSTD_TRUNCATED;
+        uint32_t header = ks_load_little(data + *at, 3), kind = header >> 1 & 3;
+        int64_t block = header >> 3;
+        is_last = header & 1;
+        if (kind == 3 || block > KS_ZSTD_LARGEST_BLOCK) return KS_ZSTD_BAD_BLOCK;
+        *at += 3 + (kind == 1 ? 1 : block);
+        *least += kind == 2 ? 0 : block;
+        *most += kind == 2 ? KS_ZSTD_LARGEST_BLOCK : block;
+    }
+    *at += has_checksum ? 4 : 0;
+    return KS_ZSTD_FRAMES;
+}
+
+/* The sizes that the output of consecutive frames may have, from the headers of their blocks. */
+static inline ks_zstd_status ks_zstd_bounds(const uint8_t *data, int64_t size, int64_t *least,
+                                            int64_t *most) {
+    int64_t at = 0;
+    *least = *most = 0;
+    while (at < size) {
+        if (size - at < 4) return KS_ZSTD_TRAILING_BYTES;
+        uint32_t magic = ks_load_little(data + at, 4);
+        if ((magic & 0xfffffff0) == 0x184d2a50) { /* a frame to skip */
+            if (size - at < 8) return KS_ZSTD_TRUNCATED;
+            at += 8 + (int64_t)ks_load_little(data + at + 4, 4);
+        } else if (magic == 0xfd2fb528) {
+            ks_zstd_status status = ks_add_zstd_frame(data, size, &at, least, most);
+            if (status != KS_ZSTD_FRAMES) return status;
+        } else {
+            return KS_ZSTD_BAD_MAGIC;
+        }
+    }
+    return at > size ? KS_ZSTD_TRUNCATED : KS_ZSTD_FRAMES;
+}
+
 #endif /* KAFKASCAN_COMPRESSED_H */

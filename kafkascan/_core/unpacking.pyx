@@ -23,6 +23,10 @@ cdef extern from "compressed.h" nogil:
 
     ctypedef struct ks_blocks:
         const uint8_t *at
+        const uint8_t *limit
+        int64_t lz4_block_size
+        uint8_t lz4_flags
+        bint is_one_block
 
     ctypedef enum ks_block_found:
         KS_BLOCK_FOUND
@@ -37,6 +41,9 @@ cdef extern from "compressed.h" nogil:
     int64_t ks_room_of_blocks(ks_blocks blocks)
     ks_block_found ks_next_block(ks_blocks *blocks, ks_block *block)
     uint32_t ks_load_little(const uint8_t *p, int size)
+    int32_t ks_load_i32(const uint8_t *p)
+    const int KS_XERIAL_HEADER_SIZE
+    int ks_zstd_bounds(const uint8_t *data, int64_t size, int64_t *least, int64_t *most)
 
 
 # Size of the pieces of an arena: large enough for large pages, small enough for the allocator to
@@ -44,6 +51,8 @@ cdef extern from "compressed.h" nogil:
 PIECE_SIZE = 1 << 23
 cdef int64_t _PIECE = PIECE_SIZE
 cdef int64_t _SMALLEST_PIECE = 1 << 12
+# Output of a run of blocks, at least, if there are more.
+cdef int64_t _RUN = 1 << 20
 
 # Constants of isal's igzip_lib: DECOMP_GZIP and MAX_HIST_BITS.
 cdef object _GZIP_FORMAT = 1
@@ -51,6 +60,9 @@ cdef object _WINDOW_BITS = 15
 
 cdef enum:
     NONE, GZIP, SNAPPY, LZ4, ZSTD
+
+cdef enum:
+    BLOCK_HEADER_SIZE = 4      # of LZ4 and of snappy-java: the size of the block
 
 
 cdef class Arena:
@@ -222,10 +234,10 @@ cdef class Unpacker:
             return copy_output(output, arena) if PyBytes_GET_SIZE(output) <= window else 0
         if codec == SNAPPY:
             ks_snappy_blocks(data, size, &blocks)
-            return self._unpack_blocks(self._snappy_into, blocks, arena, limit)
+            return self._unpack_blocks(False, blocks, arena, limit)
         if codec == LZ4:
             if ks_lz4_blocks(data, size, &blocks) and self._is_header(data, blocks.at - data):
-                return self._unpack_blocks(self._lz4_into, blocks, arena, limit)
+                return self._unpack_blocks(True, blocks, arena, limit)
         return 0
 
     cdef bint _is_header(self, const uint8_t *data, int64_t size) except -1:
@@ -241,32 +253,147 @@ cdef class Unpacker:
         return True
 
     cdef int64_t _unpack_blocks(
-        self, object decompress_into, ks_blocks blocks, Arena arena, int64_t limit
+        self, bint is_lz4, ks_blocks blocks, Arena arena, int64_t limit
     ) except -1:
         cdef int64_t count, total = 0, room = ks_room_of_blocks(blocks)
-        cdef bint is_snappy = decompress_into is self._snappy_into
         cdef uint8_t *to
         cdef ks_block block
         if room == 0 or room > limit or room > _PIECE:
             return 0
         to = arena.reserve(room)
         while ks_next_block(&blocks, &block) == KS_BLOCK_FOUND:
-            data = readable(block.data, block.size)
-            if block.checksum != NULL:
-                if <uint32_t>self._xxh32(data) != ks_load_little(block.checksum, 4):
-                    return 0
-            if block.is_stored:
-                memcpy(to + total, block.data, block.size)
-                count = block.size
-            elif is_snappy:
-                count = decompress_into(data, writable(to + total, block.room))
-            else:
-                count = decompress_into(data, writable(to + total, block.room), block.room)
+            count = self._unpack_block(&block, is_lz4, to + total)
             # An empty block has a special meaning.
             if not 0 < count <= block.room:
                 return 0
             total += count
         return total
+
+    def unpack_run(
+        self,
+        const uint8_t[::1] data not None,
+        int64_t at,
+        int64_t lz4_block_size,
+        uint8_t lz4_flags,
+        int64_t limit,
+    ):
+        """
+        Decompress consecutive blocks of one batch, up to an unusual one.
+
+        Millions of tiny blocks thus cost neither a Python object nor much time for each.
+
+        Parameters
+        ----------
+        data : bytes-like
+        at : int
+            Position of the next block.
+        lz4_block_size : int
+            Largest size of a block of LZ4; 0 for the chunks of snappy-java.
+        lz4_flags : int
+            Of the LZ4 frame.
+        limit : int
+            Largest decompressed size of a block.
+
+        Returns
+        -------
+        output : memoryview
+            About 1 MiB, unless blocks are larger; empty before an unusual block.
+        at : int
+            Position of the next block.
+        """
+        cdef ks_blocks blocks
+        cdef ks_block block
+        cdef int64_t count, total = 0, room
+        cdef uint8_t[::1] output
+        if not 0 <= at < data.shape[0]:
+            return memoryview(b""), at
+        blocks.at = &data[at]
+        blocks.limit = &data[0] + data.shape[0]
+        blocks.lz4_block_size = lz4_block_size
+        blocks.lz4_flags = lz4_flags
+        blocks.is_one_block = False
+        room = room_of_run(blocks, limit)
+        made = bytearray(room)
+        output = made
+        while True:
+            if not find_block(&blocks, &block):
+                break
+            if block.room > room - total:
+                blocks.at = block.data - BLOCK_HEADER_SIZE
+                break
+            try:
+                count = self._unpack_block(&block, lz4_block_size > 0, &output[total])
+            except Exception:  # the caller finds out why
+                count = 0
+            if not 0 < count <= block.room:
+                blocks.at = block.data - BLOCK_HEADER_SIZE
+                break
+            total += count
+            room -= block.room - count
+        return memoryview(made)[:total], blocks.at - &data[0]
+
+    cdef int64_t _unpack_block(
+        self, const ks_block *block, bint is_lz4, uint8_t *to
+    ) except -1:
+        """Decompress a block of LZ4 or snappy; return its size, or 0 if its checksum is wrong."""
+        data = readable(block.data, block.size)
+        if block.checksum != NULL:
+            if <uint32_t>self._xxh32(data) != ks_load_little(block.checksum, 4):
+                return 0
+        if block.is_stored:
+            memcpy(to, block.data, block.size)
+            return block.size
+        if is_lz4:
+            return self._lz4_into(data, writable(to, block.room), block.room)
+        return self._snappy_into(data, writable(to, block.room))
+
+
+cdef bint find_block(ks_blocks *blocks, ks_block *block) noexcept nogil:
+    """Find the next block that has output; skip empty chunks and headers of snappy-java."""
+    cdef const uint8_t *before
+    while True:
+        before = blocks.at
+        if ks_next_block(blocks, block) == KS_BLOCK_FOUND:
+            return True
+        blocks.at = before
+        if blocks.lz4_block_size or blocks.limit - before < 5:
+            return False
+        if memcmp(before, b"\0\0\0\1\0", 5) == 0:
+            blocks.at += 5
+        elif (
+            blocks.limit - before >= KS_XERIAL_HEADER_SIZE
+            and memcmp(before, b"\x82SNAPPY\0", 8) == 0
+            and ks_load_i32(before + 8) >= 1
+        ):
+            blocks.at += KS_XERIAL_HEADER_SIZE
+        else:
+            return False
+
+
+cdef int64_t room_of_run(ks_blocks blocks, int64_t limit) noexcept nogil:
+    """Return the largest decompressed size of the next blocks, of about 1 MiB."""
+    cdef ks_block block
+    cdef int64_t room = 0
+    while room < _RUN and find_block(&blocks, &block) and block.room <= limit:
+        room += block.room
+    return room
+
+
+def zstd_bounds(const uint8_t[::1] data not None):
+    """
+    Return the sizes that the output of Zstandard frames may have, without decompressing them.
+
+    Returns
+    -------
+    status : int
+        0, or the row of the reason in `kafkascan.records.decompression`.
+    least, most : int
+    """
+    cdef int64_t least = 0, most = 0
+    cdef int status = 0
+    if data.shape[0]:
+        status = ks_zstd_bounds(&data[0], data.shape[0], &least, &most)
+    return status, least, most
 
 
 cdef int64_t copy_output(bytes output, Arena arena) except -1:

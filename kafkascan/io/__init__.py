@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from kafkascan.format.lazy_names import attach
 
 if TYPE_CHECKING:
+    from kafkascan.io.folders import (
+        SideFileTooLargeError as SideFileTooLargeError,
+    )
     from kafkascan.io.source_protocols import (
         FileRange as FileRange,
     )
@@ -17,6 +20,7 @@ else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         names={
+            "folders": ["SideFileTooLargeError"],
             "source_protocols": ["FileRange"],
             "sources": ["Source"],
         },

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from kafkascan.format.errors import ArchiveError
-from kafkascan.io.folders import missing_file
+from kafkascan.io.folders import missing_file, require_side_file_size
 from kafkascan.io.source_protocols import FileRange
 from kafkascan.io.sources import Source, SourceLike
 from kafkascan.io.tar_headers import BLOCK, TarEntry, TarHeaders, is_header
@@ -27,8 +27,6 @@ _COMPRESSED = {
     b"\x04\x22\x4d\x18": "unlz4",
 }
 _SUFFIXES = (".tar", ".tgz", ".tzst", ".txz", ".tbz2")
-# Largest file that `read` returns; Kafka's side files are smaller.
-_LARGEST_READ = 1 << 30
 
 
 def is_archive(path: Path) -> bool:
@@ -154,12 +152,11 @@ class TarFolder:
         return SparseMember(str(self._archive.path), member, path)
 
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of a small file; None if it is missing."""
+        """Return the bytes of a side file; None if it is missing."""
         if name not in self._archive.folders.get(self._name, {}):
             return None
         size = self._member(name).size
-        if size > _LARGEST_READ:
-            raise ArchiveError(str(self.path / name), 0, f"{size} bytes are too many for this file")
+        require_side_file_size(size, str(self.path / name))
         source = Source(self.source(name), memory_map=False)
         try:
             return bytes(source.window(0, size))

@@ -7,8 +7,41 @@ import os
 from pathlib import Path
 from typing import Protocol
 
+from kafkascan.format.errors import KafkaScanError
 from kafkascan.io.source_protocols import OPEN_FLAGS, regular_size
 from kafkascan.io.sources import SourceLike, borrowed_source
+
+# Room for five million index entries, or a million producers: far more than brokers keep.
+_LARGEST_SIDE_FILE = 1 << 26
+
+
+class SideFileTooLargeError(KafkaScanError, OSError):
+    """
+    A side file of a log is larger than any that a broker writes, and was not read.
+
+    Attributes
+    ----------
+    path : str
+    position : int
+        The largest size that is read, in bytes.
+    size : int
+        Size of the file, in bytes.
+    """
+
+    def __init__(self, path: str, size: int, limit: int) -> None:
+        reason = f"the file has {size} bytes; more than {limit} are not read"
+        super().__init__(errno.EFBIG, reason)
+        self.filename = path
+        self.path = path
+        self.size = size
+        self.position = limit
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: position {self.position}: {self.reason} [SIDE_FILE_TOO_LARGE]"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.path, self.size, self.position)
 
 
 class Folder(Protocol):
@@ -37,7 +70,15 @@ class Folder(Protocol):
         """Return the input for a `Source` of a file."""
 
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of a small file; None if it is missing."""
+        """
+        Return the bytes of a side file; None if it is missing.
+
+        Raises
+        ------
+        SideFileTooLargeError
+            If it has more than 64 MiB, holes included: brokers write no such file.
+        OSError
+        """
 
 
 class DiskFolder:
@@ -72,7 +113,15 @@ class DiskFolder:
         return self._prefix + name
 
     def read(self, name: str) -> bytes | None:
-        """Return the bytes of a small file; None if it is missing."""
+        """
+        Return the bytes of a side file; None if it is missing.
+
+        Raises
+        ------
+        SideFileTooLargeError
+            If it has more than 64 MiB, holes included: brokers write no such file.
+        OSError
+        """
         try:
             return read_regular(self._prefix + name)
         except FileNotFoundError:
@@ -88,12 +137,20 @@ class DiskFolder:
         return f"DiskFolder({str(self.path)!r})"
 
 
+def require_side_file_size(size: int, path: str) -> None:
+    """Raise `SideFileTooLargeError` for a file that is too large to be read into memory."""
+    if size > _LARGEST_SIDE_FILE:
+        raise SideFileTooLargeError(path, size, _LARGEST_SIDE_FILE)
+
+
 def read_regular(path: str | os.PathLike[str]) -> bytes:
     """
-    Return the bytes of a small file; never wait for the writer of a FIFO.
+    Return the bytes of a side file; never wait for the writer of a FIFO.
 
     Raises
     ------
+    SideFileTooLargeError
+        If it has more than 64 MiB.
     OSError
         If it cannot be read, or is not a regular file.
     """
@@ -101,6 +158,7 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
     descriptor = os.open(name, OPEN_FLAGS)
     try:
         size = regular_size(descriptor, name)
+        require_side_file_size(size, name)
         data = os.read(descriptor, size)
         while len(data) < size and (part := os.read(descriptor, size - len(data))):
             data += part

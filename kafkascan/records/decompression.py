@@ -5,13 +5,18 @@ implements Kafka's framing: several gzip members, snappy raw or in chunks after 
 "xerial" format of snappy-java), LZ4 frames read block by block, with the wrong header checksum of
 magic 0 (KAFKA-3160), and Zstandard frames without content size. `_core.unpacking` decompresses
 the usual forms faster; tests compare it with this module.
+
+Memory: the output of a batch is limited, and exists twice while it is copied to its table. Time is
+linear in the size of input and output, also for tiny blocks, empty frames and many members.
 """
 
 from __future__ import annotations
 
 import struct
 import threading
+import zlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import cramjam
 import lz4.block
@@ -21,13 +26,17 @@ import xxhash
 import zstandard
 from isal import igzip_lib, isal_zlib
 
-from kafkascan._core.unpacking import Unpacker
+from kafkascan._core.unpacking import Unpacker, zstd_bounds
 from kafkascan.format.layout import CompressionType
 
-Buffer = bytes | memoryview
+Buffer = bytes | bytearray | memoryview
 
 DEFAULT_MAX_DECOMPRESSED_SIZE = 1 << 28
 """Default of the bytes that one batch may decompress to: 256 MiB."""
+
+
+# Output of one call of a library, and size of parts that are worth an object of their own.
+_PART, _SMALL_PART = 1 << 20, 1 << 12
 
 
 class CodecError(Exception):
@@ -55,7 +64,7 @@ def decompress(codec: int, magic: int, data: Buffer, limit: int) -> list[Buffer]
     Returns
     -------
     list of bytes-like
-        The output in parts, valid until this thread's next call.
+        The output in parts.
 
     Raises
     ------
@@ -75,12 +84,20 @@ def unpacker() -> Unpacker:
 
 
 def _limited(parts: Iterator[Buffer], limit: int) -> Iterator[Buffer]:
-    size = 0
+    """Yield the parts up to a total size, small ones together."""
+    size, small = 0, bytearray()
     for part in parts:
         size += len(part)
         if size > limit:
             raise OutputTooLargeError(f"the output exceeds {limit} bytes")
+        if len(part) < _SMALL_PART:
+            small += part
+            continue
+        if small:
+            yield memoryview(small)
+            small = bytearray()
         yield part
+    yield memoryview(small)
 
 
 # ---- gzip --------------------------------------------------------------------------------
@@ -88,12 +105,14 @@ def _limited(parts: Iterator[Buffer], limit: int) -> Iterator[Buffer]:
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_WINDOW_BITS = 31
 _SMALLEST_GZIP_MEMBER = 20
-_FED_TO_LATER_MEMBERS = 1 << 14
+_SMALL_GZIP_MEMBER = 1 << 8
+# The library copies unused input.
+_FED = 1 << 16
 
 
-def _gzip(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
+def _gzip(data: Buffer, _magic: int, _limit: int) -> Iterator[Buffer]:
     """Decompress consecutive members; trailing bytes are ignored, as by Java's reader."""
-    view, at, fed = memoryview(data), 0, len(data)
+    view, at = memoryview(data), 0
     if data[:2] != _GZIP_MAGIC[:2]:
         raise CodecError("gzip: the data does not begin with a gzip header")
     while True:
@@ -101,16 +120,53 @@ def _gzip(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
         while not member.eof:
             if at == len(view):
                 raise CodecError("gzip: the data is truncated")
-            part = view[at : at + fed]
-            yield member.decompress(part, limit + 1)
-            if member.unconsumed_tail:
-                raise OutputTooLargeError(f"the output exceeds {limit} bytes")
+            part = view[at : at + _FED]
             at += len(part)
-        # The library copies unused input, so many small members need small inputs.
+            yield from _gzip_output(member, part)
         at -= len(member.unused_data)
-        fed = _FED_TO_LATER_MEMBERS
-        if len(view) - at < _SMALLEST_GZIP_MEMBER or view[at : at + 3] != _GZIP_MAGIC:
+        while _is_gzip_member(view, at):
+            output, end = _small_gzip_members(view, at)
+            yield output
+            if end == at:
+                break
+            at = end
+        else:
             return
+
+
+def _is_gzip_member(data: memoryview, at: int) -> bool:
+    return len(data) - at >= _SMALLEST_GZIP_MEMBER and data[at : at + 3] == _GZIP_MAGIC
+
+
+def _small_gzip_members(data: memoryview, at: int) -> tuple[bytearray, int]:
+    """
+    Decompress consecutive members of at most 256 bytes.
+
+    zlib takes less time for each than isal, and small inputs are copied faster if most of it is
+    unused.
+    """
+    output = bytearray()
+    while len(output) < _PART and _is_gzip_member(data, at):
+        member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        part = data[at : at + _SMALL_GZIP_MEMBER]
+        try:
+            found = member.decompress(part, _PART)
+        except zlib.error:  # the caller finds the reason
+            break
+        if not member.eof:
+            break
+        output += found
+        at += len(part) - len(member.unused_data)
+    return output, at
+
+
+def _gzip_output(member: Any, data: Buffer) -> Iterator[bytes]:
+    """Yield the output of some input, in parts of bounded size."""
+    is_full = True
+    while is_full or data:
+        output = member.decompress(data, _PART)
+        yield output
+        data, is_full = member.unconsumed_tail, len(output) == _PART
 
 
 # ---- snappy ------------------------------------------------------------------------------
@@ -126,6 +182,10 @@ def _snappy(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
         return
     view, at = memoryview(data), 0
     while at < len(data):
+        output, at = unpacker().unpack_run(data, at, 0, 0, limit)
+        if output:
+            yield output
+            continue
         if data[at : at + 4] == _XERIAL_MAGIC[:4]:  # also of a second stream
             _require_xerial_header(data, at)
             at += _XERIAL_HEADER_SIZE
@@ -180,7 +240,7 @@ _LZ4_CONTENT_SIZE = 0x08
 _LZ4_CONTENT_CHECKSUM = 0x04
 _LZ4_RESERVED = 0x03
 _LZ4_STORED = 0x80000000
-_LARGEST_LZ4_RATIO, _USUAL_LZ4_RATIO = 255, 8
+_LARGEST_LZ4_RATIO = 255
 
 
 def _lz4(data: Buffer, magic: int, limit: int) -> Iterator[Buffer]:
@@ -191,6 +251,10 @@ def _lz4(data: Buffer, magic: int, limit: int) -> Iterator[Buffer]:
         return
     view, at = memoryview(data), blocks_at
     while True:
+        output, at = unpacker().unpack_run(data, at, block_size, flags, limit)
+        if output:
+            yield output
+            continue
         if at + 4 > len(data):
             raise CodecError("lz4: the frame ends without an end mark")
         (size,) = struct.unpack_from("<I", data, at)
@@ -248,7 +312,7 @@ def _lz4_frame(data: Buffer, limit: int) -> Iterator[Buffer]:
     """Decompress a frame of dependent blocks, which Kafka's reader refuses."""
     frame = lz4.frame.LZ4FrameDecompressor()
     # The library allocates max_length bytes.
-    most = min(limit + 1, _USUAL_LZ4_RATIO * len(data))
+    most = min(limit + 1, _PART)
     size = 0
     output = frame.decompress(data, max_length=most)
     while len(output) and size <= limit:
@@ -261,19 +325,22 @@ def _lz4_frame(data: Buffer, limit: int) -> Iterator[Buffer]:
 
 # ---- Zstandard ---------------------------------------------------------------------------
 
-_ZSTD_MAGIC = 0xFD2FB528
-_ZSTD_SKIPPABLE, _ZSTD_SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
-_ZSTD_RLE, _ZSTD_RESERVED = 1, 3
-_LARGEST_ZSTD_BLOCK, _LARGEST_ZSTD_HEADER = 1 << 17, 18
-_FIRST_SCRATCH = 1 << 20
+# By the status of `zstd_bounds`.
+_ZSTD_DAMAGE = (
+    "",
+    "a frame is truncated",
+    "trailing bytes after the last frame",
+    "invalid frame magic",
+    "a frame header is damaged",
+    "the type or size of a block is out of range",
+)
 
 
 class _PerThread(threading.local):
-    """A Zstandard context, its output buffer, and an unpacker; threads must not share them."""
+    """A Zstandard context and an unpacker; threads must not share them."""
 
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
-        self.scratch = bytearray(_FIRST_SCRATCH)
         self.unpacker = Unpacker(
             gunzip=igzip_lib.decompress,
             snappy_into=cramjam.snappy.decompress_raw_into,
@@ -287,73 +354,19 @@ _per_thread = _PerThread()
 
 
 def _zstd(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
-    if _zstd_bound(data) <= limit:
+    # The library does not report truncated frames.
+    status, least, most = zstd_bounds(data)
+    if status:
+        raise CodecError(f"zstd: {_ZSTD_DAMAGE[status]}")
+    if least > limit:
+        raise OutputTooLargeError(f"the output exceeds {limit} bytes")
+    if most <= limit:
         frames = _per_thread.zstd.decompressobj(read_across_frames=True)
         yield frames.decompress(data)
-    else:
-        yield _zstd_within(data, limit)
-
-
-def _zstd_within(data: Buffer, limit: int) -> memoryview:
-    """Decompress frames whose maximum output exceeds the limit."""
-    mine = _per_thread
-    reader = mine.zstd.stream_reader(data, read_across_frames=True)
-    size, count = 0, -1
-    while count != 0 and size <= limit:
-        with memoryview(mine.scratch) as room:
-            count = reader.readinto(room[size:])
-        size += count
-        if size == len(mine.scratch):
-            mine.scratch = mine.scratch + bytes(size)
-    output = memoryview(mine.scratch)[:size]
-    if size > _FIRST_SCRATCH:
-        mine.scratch = bytearray(_FIRST_SCRATCH)  # Do not keep a large buffer.
-    if size > limit:
-        raise OutputTooLargeError(f"the output exceeds {limit} bytes")
-    return output
-
-
-def _zstd_bound(data: Buffer) -> int:
-    """
-    Return an upper bound of the output's size, from the headers of frames and blocks.
-
-    Raises for truncated frames, which the library does not report.
-    """
-    at = bound = 0
-    while at < len(data):
-        if len(data) - at < 4:
-            raise CodecError("zstd: trailing bytes after the last frame")
-        (magic,) = struct.unpack_from("<I", data, at)
-        if magic & _ZSTD_SKIPPABLE_MASK == _ZSTD_SKIPPABLE:
-            if len(data) - at < 8:
-                raise CodecError("zstd: a frame is truncated")
-            at += 8 + struct.unpack_from("<I", data, at + 4)[0]
-        elif magic == _ZSTD_MAGIC:
-            at, blocks = _end_of_zstd_frame(data, at)
-            bound += blocks * _LARGEST_ZSTD_BLOCK
-        else:
-            raise CodecError("zstd: invalid frame magic")
-        if at > len(data):
-            raise CodecError("zstd: a frame is truncated")
-    return bound
-
-
-def _end_of_zstd_frame(data: Buffer, at: int) -> tuple[int, int]:
-    """Return the end of a frame and its number of blocks."""
-    frame = data[at : at + _LARGEST_ZSTD_HEADER]
-    has_checksum = zstandard.get_frame_parameters(frame).has_checksum
-    at += zstandard.frame_header_size(frame)
-    is_last, blocks = False, 0
-    while not is_last:
-        if at + 3 > len(data):
-            raise CodecError("zstd: a frame is truncated")
-        header = data[at] | data[at + 1] << 8 | data[at + 2] << 16
-        is_last, kind = bool(header & 1), header >> 1 & 3
-        if kind == _ZSTD_RESERVED:
-            raise CodecError("zstd: a block has an unknown type")
-        at += 3 + (1 if kind == _ZSTD_RLE else header >> 3)
-        blocks += 1
-    return at + (4 if has_checksum else 0), blocks
+        return
+    reader = _per_thread.zstd.stream_reader(data, read_across_frames=True)
+    while part := reader.read(_PART):
+        yield part
 
 
 _DECOMPRESSORS: dict[int, Callable[[Buffer, int, int], Iterator[Buffer]]] = {
