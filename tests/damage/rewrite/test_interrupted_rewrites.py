@@ -134,5 +134,7 @@ def test_another_verb_completes_a_killed_one(dying: DyingRuns, tmp_path: Path) -
         assert outcome.changes == [], step
         if exit_code == 0:
             break
-        assert {one.symbol for one in result.findings} <= {"COMPLETED", "NOTHING_REMOVED"}
-    assert [one.symbol for one in result.findings] == ["NOTHING_REMOVED"]
+        # Logs that were converted until then have no other format than magic 1.
+        known = {"COMPLETED", "NOTHING_REMOVED", "CONVERTED", "LOG_END_MOVED"}
+        assert {one.symbol for one in result.findings} <= known
+    assert "COMPLETED" not in {one.symbol for one in result.findings}
