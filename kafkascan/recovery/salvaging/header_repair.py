@@ -94,7 +94,8 @@ class RepairedLog:
     copies : ndarray of BATCH_DTYPE
         Copies of batches of the log, at other positions.
     dropped : ndarray of BATCH_DTYPE
-        Other batches with valid checksums whose offsets contradict the log; they are damaged, too.
+        Other batches with valid checksums, as they are stored, whose offsets contradict the log;
+        they are damaged, too.
     """
 
     batches: BatchTable
@@ -154,7 +155,7 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
         damaged=sorted([*unmatched, *misplaced], key=lambda one: one.start),
         repairs=sorted(repairs, key=lambda one: one.position),
         copies=dropped[is_copy],
-        dropped=placement.dropped,
+        dropped=placement.dropped[_are_as_stored(source, placement.dropped)],
     )
 
 
@@ -274,6 +275,11 @@ def _insert_fitting(
 def _sorted(batches: BatchTable) -> BatchTable:
     result: BatchTable = batches[np.argsort(batches["position"], kind="stable")]
     return result
+
+
+def _are_as_stored(source: Source, batches: BatchTable) -> NDArray[np.bool_]:
+    """Return which rows have no repaired field."""
+    return np.array([not any(_field_repairs(source, row)) for row in batches], np.bool_)
 
 
 def _field_repairs(source: Source, row: np.void) -> Iterator[FieldRepair]:

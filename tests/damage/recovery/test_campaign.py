@@ -24,6 +24,13 @@ def test_salvage_of_damaged_logs(start: int, tmp_path: Path) -> None:
     assert campaign.verdicts["batches kept as they were"] > 500
 
 
+@pytest.mark.parametrize("number", [1004450, 1004255, 1004601, 2002919, 2003066, 405461, 2352])
+def test_logs_that_were_salvaged_wrongly(number: int, tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path)
+    campaign.run(number)
+    assert campaign.violations == []
+
+
 def test_all_kinds_of_damage_occur() -> None:
     seen = {kind for number in range(300) for kind in damaged_log(number)[2]}
     assert seen == set(KINDS)

@@ -152,9 +152,7 @@ class Oracle:
             one
             for one in kept
             for at, row in self.instances.items()
-            if row in missing
-            and one.row is not None
-            and _contradict(at, self.log.batches[row], one)
+            if row in missing and _contradict(at, self.log.batches[row], one)
         ]
         if len(missing) == 1 and len(rivals) == 1:
             yield "one batch of the prefix against one after it"
