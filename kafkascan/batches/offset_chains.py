@@ -18,7 +18,7 @@ from kafkascan.io.sources import Source
 # prefix, offsets that agree with the record counts of several batches, and a batch that follows
 # the previous one in bytes and in offsets.
 _IN_PREFIX = 1 << 10
-_MAY_BE_FLIPPED = 1 << 8
+_MAY_BE_FLIPPED = 1
 _SUPPORTED = 1 << 9
 _FEWEST_IN_SUPPORT = 4
 _MOST_IN_SUPPORT = 1 << 7

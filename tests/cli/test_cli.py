@@ -407,17 +407,22 @@ def test_drop_cache(log: Path) -> None:
     log.write_bytes(Rig().batches(20_000, bytes(200)).log)
     os.sync()
     for options in ([], ["--no-memory-map"]):
-        with open(log, "rb") as file:
-            file.read()
-            os.preadv(file.fileno(), [bytearray(10)], 1 << 20, os.RWF_NOWAIT)  # in the cache
-            assert run("verify", log, "--drop-cache", *options).returncode == 0
-            try:
-                os.preadv(file.fileno(), [bytearray(10)], 1 << 20, os.RWF_NOWAIT)
-            except BlockingIOError:
-                continue
-            except OSError:
-                pytest.skip("this file system does not report what is cached")
-            pytest.fail("the pages are still in the cache")
+        # The kernel keeps pages that something else refers to at that moment.
+        assert any(_drops_cache(log, options) for _ in range(5))
+
+
+def _drops_cache(log: Path, options: list[str]) -> bool:
+    with open(log, "rb") as file:
+        file.read()
+        os.preadv(file.fileno(), [bytearray(10)], 1 << 20, os.RWF_NOWAIT)  # in the cache
+        assert run("verify", log, "--drop-cache", *options).returncode == 0
+        try:
+            os.preadv(file.fileno(), [bytearray(10)], 1 << 20, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pytest.skip("this file system does not report what is cached")
+        return False
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
