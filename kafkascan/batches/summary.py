@@ -97,7 +97,7 @@ class BatchSummary:
         if not has_time.any():
             return
         low = int(first_timestamp(batches)[has_time].min())
-        high = int(batches["max_timestamp"].max())
+        high = int(batches["max_timestamp"][has_time].max())
         known = self.first_timestamp, self.max_timestamp
         self.first_timestamp = low if known[0] is None else min(low, known[0])
         self.max_timestamp = high if known[1] is None else max(high, known[1])
