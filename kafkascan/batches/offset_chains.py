@@ -16,7 +16,8 @@ from kafkascan.io.sources import Source
 
 # Evidence that decides between selections with the same number of batches: a batch of the valid
 # prefix, offsets that agree with the record counts of several batches, and a batch that follows
-# the previous one in bytes and in offsets.
+# the previous one in bytes and in offsets. A batch of the prefix that one flipped bit explains has
+# less than any other evidence: it decides only if there is none.
 _IN_PREFIX = 1 << 10
 _MAY_BE_FLIPPED = 1
 _SUPPORTED = 1 << 9
