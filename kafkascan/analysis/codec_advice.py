@@ -22,7 +22,7 @@ from kafkascan.format.layout import (
 )
 from kafkascan.io.sources import borrowed_source
 from kafkascan.logs.log_chunks import ChunkTables
-from kafkascan.logs.opened_logs import Log, LogsLike, open_logs, served_chunks
+from kafkascan.logs.opened_logs import Log, LogsLike, SegmentOverlap, open_logs, served_chunks
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.compression import LEVELS, Compression, compression
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE, CodecError, decompress
@@ -148,12 +148,15 @@ class Advice:
         Errors of segments that are damaged.
     unread_segments : list of str
         Errors of segments that could not be read at all.
+    overlaps : list of SegmentOverlap
+        Segments with the same offsets. Each offset is counted once, from the first of them.
     """
 
     groups: list[SampledGroup]
     skipped_batches: int = 0
     damage: list[str] = field(default_factory=list)
     unread_segments: list[str] = field(default_factory=list)
+    overlaps: list[SegmentOverlap] = field(default_factory=list)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row for each trial."""
@@ -297,7 +300,8 @@ def _read_headers(
 ) -> list[SegmentFile]:
     """Add all batches of logs to a sampler and all errors to a result; return the segments."""
     found, chunks = served_chunks(logs, threads, ChunkTables())
-    for chunk in chunks:
+    for chunk, overlaps in chunks:
+        result.overlaps += overlaps
         for error in (end.error for end in chunk.ends if end.error is not None):
             errors = result.unread_segments if isinstance(error, OSError) else result.damage
             errors.append(str(error))

@@ -68,6 +68,9 @@ class PartitionDiff:
         Errors of reading either log.
     unread_segments : list of str
         Errors of segments of either log that could not be read at all.
+    overlaps : list of str
+        Segments of either log with the same offsets, of which one is stale. Each offset is
+        compared once, from the first of them.
     """
 
     topic: str | None
@@ -87,6 +90,7 @@ class PartitionDiff:
     right_cleaned_up_to: int = 0
     damage: list[str] = field(default_factory=list)
     unread_segments: list[str] = field(default_factory=list)
+    overlaps: list[str] = field(default_factory=list)
 
     @property
     def differences(self) -> list[DiffRange]:
@@ -124,7 +128,7 @@ class PartitionDiff:
     @property
     def is_same(self) -> bool:
         """Whether both logs exist, were read without errors, and have no `differences`."""
-        is_read = not self.damage and not self.unread_segments
+        is_read = not self.damage and not self.unread_segments and not self.overlaps
         return self.is_in_left and self.is_in_right and not self.differences and is_read
 
     def __repr__(self) -> str:
@@ -305,6 +309,7 @@ def _compare(
         same_batches=len(alignment),
         damage=left.damage + right.damage,
         unread_segments=left.unread_segments + right.unread_segments,
+        overlaps=left.overlaps + right.overlaps,
     )
     has_offsets = offsets == "same"
     if has_offsets:

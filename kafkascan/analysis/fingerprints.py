@@ -28,8 +28,9 @@ from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
 from kafkascan.format.texts import json_text
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_parts, require_threads
+from kafkascan.logs.log_chunks import end_of, rows_from
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.opened_logs import Log, LogsLike, first_reaching, open_logs
+from kafkascan.logs.opened_logs import Log, LogsLike, OffsetCursor, open_logs
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,6 +73,8 @@ class LogFingerprints:
         it has not, or if the checkpoint is missing.
     unread_segments : list of str
         Errors of segments that could not be read at all.
+    overlaps : list of str
+        Segments with the same offsets. Each offset is read once, from the first of them.
     """
 
     topic: str | None
@@ -81,6 +84,7 @@ class LogFingerprints:
     epochs: list[LeaderEpoch] = field(default_factory=list)
     cleaned_up_to: int = 0
     unread_segments: list[str] = field(default_factory=list)
+    overlaps: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -202,6 +206,8 @@ def _of_log(log: Log) -> LogFingerprints:
     damage: list[str] = []
     epochs = _epochs_of(log.partition, damage)
     unread: list[str] = []
+    overlaps: list[str] = []
+    cursor, start_offset = OffsetCursor(), log.start_offset if log.has_deleted_offsets else 0
     for segment in log.served_segments:
         try:
             scan = scan_batches(segment.folder.source(segment.path.name), on_corrupt="resync")
@@ -211,9 +217,8 @@ def _of_log(log: Log) -> LogFingerprints:
         except KafkaScanError as error:
             damage.append(str(error))
             continue
-        batches = scan.batches
-        if log.has_deleted_offsets:
-            batches = batches[first_reaching(batches, log.start_offset) :]
+        batches = rows_from(scan.batches, max(start_offset, cursor.position))
+        overlaps += map(str, cursor.add(segment, end_of(scan.batches)))
         tables.append(fingerprint_batches(batches))
         damage += [str(gap) for gap in scan.gaps]
         if scan.error is not None:
@@ -221,8 +226,9 @@ def _of_log(log: Log) -> LogFingerprints:
     partition = log.partition
     rows = join_rows(tables, FINGERPRINT)
     return LogFingerprints(
-        partition.topic, partition.partition, rows, damage, epochs, unread_segments=unread
-    )
+        partition.topic, partition.partition, rows, damage, epochs, unread_segments=unread,
+        overlaps=overlaps,
+    )  # fmt: skip
 
 
 def _epochs_of(partition: PartitionDir, damage: list[str]) -> list[LeaderEpoch]:
@@ -260,7 +266,8 @@ def fingerprint_batches(batches: BatchTable, /) -> FingerprintRows:
 def _head_of(log: LogFingerprints) -> dict[str, Any]:
     """Return what a file contains of a log, except its rows."""
     return {"topic": log.topic, "partition": log.partition, "damage": log.damage,
-            "unread_segments": log.unread_segments, "epochs": log.epochs,
+            "unread_segments": log.unread_segments, "overlaps": log.overlaps,
+            "epochs": log.epochs,
             "cleaned_up_to": log.cleaned_up_to}  # fmt: skip
 
 
@@ -317,5 +324,5 @@ def _checked_log(one: dict[str, Any], rows: FingerprintRows) -> LogFingerprints:
     damage, unread = one["damage"], one["unread_segments"]
     return LogFingerprints(
         topic, partition, rows, [*map(str, damage)], epochs, int(one["cleaned_up_to"]),
-        [*map(str, unread)],
+        [*map(str, unread)], [*map(str, one.get("overlaps", []))],
     )  # fmt: skip

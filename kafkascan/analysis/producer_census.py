@@ -77,7 +77,7 @@ class ProducerCensus:
     errors : dict of int to Exception
         By log: the error after which its batches are not counted.
     overlaps : dict of int to list of SegmentOverlap
-        By log: segments with the same offsets, whose batches are counted twice.
+        By log: segments with the same offsets. Each offset is counted once, from the first of them.
     """
 
     logs: list[Log]
@@ -304,7 +304,8 @@ def read_producer_state(log: LogsLike, /) -> NDArray[np.void]:
     if len(opened) != 1:
         raise ValueError(f"expected one log, found {len(opened)}")
     state = ProducerState(producers_before(opened[0]))
-    for log_slice in LogWalk(opened, None, ControlInspector):
+    # A broker also replays offsets that an earlier segment contains.
+    for log_slice in LogWalk(opened, None, ControlInspector, once=False):
         state.apply_read(log_slice.batches, log_slice.control, opened[0].name).require_accepted()
         for end in log_slice.chunk.ends:
             if end.error is not None:

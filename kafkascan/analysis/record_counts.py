@@ -49,7 +49,8 @@ in the log: a transaction may have begun before the first segment). A read_commi
 which stops at the ``last_stable_offset``, gets the ``committed_records``. ``control_records`` are
 markers and control records of KRaft. ``uncounted_batches`` are compressed messages of magic 0 and
 1 that were not decompressed: ``records`` and ``committed_records`` do not include their records.
-``missing_offsets`` is the number of offsets from the first batch to the end without a record."""
+``missing_offsets`` is the number of offsets from the first batch to the end without a record.
+``segments`` and ``size_in_bytes`` include segments of which an earlier one contains all offsets."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,8 @@ class RecordCounts:
     errors : dict of int to Exception
         By log: the error after which its batches are not counted.
     overlaps : dict of int to list of SegmentOverlap
-        By log: segments with the same offsets, whose records are counted twice.
+        By log: segments with the same offsets. Each offset is counted once, from the first of
+        them; a broker may serve it from the other one, so the counts are not exact.
     """
 
     logs: list[Log]

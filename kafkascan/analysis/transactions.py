@@ -40,7 +40,7 @@ class Transactions:
     errors : dict of int to Exception
         By log: the error after which its transactions are not known.
     overlaps : dict of int to list of SegmentOverlap
-        By log: segments with the same offsets, whose batches are read twice.
+        By log: segments with the same offsets. Each offset is read once, from the first of them.
     now_ms, timeout_ms : int
         The time of reading, and the age at which open transactions count as hanging.
     """

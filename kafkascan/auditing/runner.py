@@ -291,7 +291,7 @@ def _audit_log(
 
     # Side files are read before the log: a broker may write both meanwhile.
     current = start_log_audit(one, limits, names)
-    for part in LogWalk([one.log], share.threads, open_inspector, tables):
+    for part in LogWalk([one.log], share.threads, open_inspector, tables, once=False):
         current.add(part)
         ends = part.chunk.ends
         yield _Step(share.job, len(part.batches), len(ends), sum(end.size for end in ends))

@@ -18,7 +18,7 @@ from kafkascan.logs.log_dir import (
     partition_dir,
     select_segments,
 )
-from kafkascan.logs.opened_logs import Log, SegmentOverlap, segment_overlap
+from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile, segment_file
 
 SEGMENT_COLUMNS = ("topic", "partition", "segment")
@@ -68,6 +68,7 @@ class SegmentPaths:
         """
         found = []
         for path in self.paths:
+            is_served = self.include is SegmentKinds.LOG and is_log_dir(path)
             for partition, segment, start in self._segments(path, on_unreadable):
                 try:
                     size = segment.size
@@ -75,7 +76,9 @@ class SegmentPaths:
                     on_unreadable(str(segment.path), error)
                     continue
                 found.append(
-                    SegmentInput(partition, segment, start, size, self.memory_map, self.drop_cache)
+                    SegmentInput(
+                        partition, segment, start, is_served, size, self.memory_map, self.drop_cache
+                    )
                 )
         return found
 
@@ -112,23 +115,36 @@ class SegmentPaths:
             on_unreadable(str(path), no_logs(path, log_dir.partitions))
 
 
-class OverlapFinder:
-    """Finds segments that contain offsets of the segments that follow them."""
+class InputCursor:
+    """The first offset that is read of each input, and the segments of a log that overlap."""
 
     def __init__(self) -> None:
-        self._before: tuple[SegmentInput, int] | None = None
+        self._cursor = OffsetCursor()
+        self._before: SegmentInput | None = None
 
-    def add(self, one: SegmentInput, end_offset: int | None) -> SegmentOverlap | None:
-        """Add the next segment with the offset after its last batch; return the overlap before."""
-        name, before = one.segment.name, self._before
+    def start_of(self, one: SegmentInput) -> int:
+        """Return the first offset to read of the next input."""
+        if not one.is_served:
+            return one.start_offset
+        self._begin_log(one)
+        return max(one.start_offset, self._cursor.position)
+
+    def add(self, one: SegmentInput, end_offset: int | None) -> list[SegmentOverlap]:
+        """Add the next input with the offset after its last batch; return its overlaps."""
+        name = one.segment.name
         if name.kind != "log" or name.state is not None:
-            return None
-        self._before = None if end_offset is None else (one, end_offset)
-        if before is None or before[0].partition.path != one.partition.path:
-            return None
-        # A path may be given twice.
-        is_next = (before[0].segment.base_offset or 0) < (one.segment.base_offset or 0)
-        return segment_overlap(before[0].segment, before[1], one.segment) if is_next else None
+            return []
+        self._begin_log(one)
+        self._before = one
+        return self._cursor.add(one.segment, end_offset)
+
+    def _begin_log(self, one: SegmentInput) -> None:
+        """Forget the inputs before one that does not follow them in its log."""
+        before = self._before
+        if before is None or before.partition.path != one.partition.path:
+            self._cursor = OffsetCursor()
+        elif (before.segment.base_offset or 0) >= (one.segment.base_offset or 0):
+            self._cursor = OffsetCursor()  # a path was given twice
 
 
 @dataclass(frozen=True)
@@ -142,6 +158,8 @@ class SegmentInput:
     segment : SegmentFile
     start_offset : int
         The log start offset: batches that end before it are not listed, nor records before it.
+    is_served : bool
+        Whether it is read as a part of its log, in which each offset is read once.
     size : int
     memory_map, drop_cache : bool
         As in `SegmentPaths`.
@@ -150,6 +168,7 @@ class SegmentInput:
     partition: PartitionDir
     segment: SegmentFile
     start_offset: int
+    is_served: bool
     size: int
     memory_map: bool
     drop_cache: bool

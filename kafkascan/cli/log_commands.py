@@ -215,7 +215,7 @@ def count(run: Run, paths: list[Path], **options: Any) -> None:
     """Count records: all, committed, aborted, in open transactions.
 
     Prints a row per partition. is_exact is false if the log contains compressed messages of magic
-    0 or 1, whose records only --deep can count.
+    0 or 1, whose records only --deep can count, or segments with the same offsets.
     """
 
     @_with_damage
@@ -304,8 +304,8 @@ def _save_fingerprints(run: Run, logs: Path, target: Path, options: dict[str, An
 def _add_errors(
     findings: FindingReport, one: ks.analysis.LogFingerprints | ks.analysis.PartitionDiff
 ) -> None:
-    """Add the errors of reading logs."""
-    for message in one.damage:
+    """Add the errors of reading logs, and segments that overlap."""
+    for message in (*one.damage, *one.overlaps):
         findings.add(message)
     for message in one.unread_segments:
         findings.add(message, is_unread=True)
@@ -378,7 +378,7 @@ def advise(run: Run, paths: list[Path], choices: tuple[str, ...], **options: Any
             if isinstance(error, ks.KafkaScanError):
                 raise
             raise click.UsageError(str(error)) from None
-        for message in found.damage:
+        for message in (*found.damage, *map(str, found.overlaps)):
             findings.add(message)
         for message in found.unread_segments:
             findings.add(message, is_unread=True)

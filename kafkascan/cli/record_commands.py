@@ -16,10 +16,10 @@ import numpy as np
 
 import kafkascan as ks
 from kafkascan.batches.arrow import NAMED_CODES
-from kafkascan.batches.columns import BatchTable
-from kafkascan.cli.inputs import SEGMENT_COLUMNS, OverlapFinder, SegmentInput, SegmentPaths
+from kafkascan.batches.columns import BatchTable, next_offset
+from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
 from kafkascan.cli.output import Columns, ParquetOutput
-from kafkascan.cli.run import EXIT_FINDINGS, FindingReport, Run, scan
+from kafkascan.cli.run import FindingReport, Run, scan
 from kafkascan.cli.shared_options import Decorator, Time, with_run, with_segments
 from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.records.record_table import RecordTable, stored_columns
@@ -105,24 +105,22 @@ def _select(run: Run, inputs: Sequence[SegmentInput], query: RecordQuery) -> Fou
     """Yield the records that meet the conditions; a batch that cannot be read is a finding."""
 
     def read(
-        wanted: RecordQuery, source: ks.Source, report: FindingReport
+        wanted: RecordQuery, ends: list[int], source: ks.Source, report: FindingReport
     ) -> Iterator[RecordTable]:
         for batches in report.tables(source, scan(source)):
+            ends.append(int(next_offset(batches[-1:])[0]))
             for table in _read_batches(source, wanted.select_batches(batches), wanted, report):
                 selected = wanted.select_records(table)
                 if len(selected):
                     yield selected
 
-    finder = OverlapFinder()
+    cursor = InputCursor()
     for one in inputs:
-        last: int | None = None
-        for table in run.stream(one, partial(read, query.from_start(one.start_offset))):
-            last = int(table["offset"][-1])
+        ends: list[int] = []
+        wanted = query.from_start(cursor.start_of(one))
+        for table in run.stream(one, partial(read, wanted, ends)):
             yield one, table
-        overlap = finder.add(one, None if last is None else last + 1)
-        if overlap is not None:
-            run.print(str(overlap))
-            run.raise_exit_code(EXIT_FINDINGS)
+        run.print_overlaps(cursor.add(one, ends[-1] if ends else None))
 
 
 def _read_batches(

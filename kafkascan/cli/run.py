@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -29,6 +29,7 @@ from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import Source
+from kafkascan.logs.opened_logs import SegmentOverlap
 
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, EXIT_UNREADABLE = 0, 1, 2, 3
 
@@ -273,6 +274,13 @@ class Run:
         for line in report.take_lines():
             self.print(line)
         self.exit_code = max(self.exit_code, report.exit_code)
+
+    def print_overlaps(self, overlaps: Iterable[SegmentOverlap]) -> None:
+        """Print segments of a log with the same offsets, as findings."""
+        report = FindingReport()
+        for overlap in overlaps:
+            report.add(str(overlap))
+        self.print_report(report)
 
     def raise_exit_code(self, code: int) -> None:
         """Raise the exit code; a lower one changes nothing."""

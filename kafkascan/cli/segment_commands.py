@@ -15,10 +15,11 @@ import kafkascan as ks
 from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.batches.columns import BatchTable, require_columns
 from kafkascan.batches.scan import BatchIterator
-from kafkascan.cli.inputs import SEGMENT_COLUMNS, OverlapFinder, SegmentInput, SegmentPaths
+from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
 from kafkascan.cli.output import Columns
 from kafkascan.cli.run import FindingReport, Run, scan
 from kafkascan.cli.shared_options import THREADS, Time, with_run, with_segments
+from kafkascan.logs.log_chunks import end_of
 
 INFO_COLUMNS = (
     *SEGMENT_COLUMNS, "size", "batches", "records", "uncounted_batches", "first_offset",
@@ -58,7 +59,9 @@ def info(run: Run, segments: SegmentPaths, threads: int | None) -> None:
         for table in report.tables(source, headers):
             summary.add(table)
         counts = {"codecs": summary.codecs, "magics": summary.magics}
-        return one.labels | vars(summary) | counts | _ending(source, headers) | {"path": one.path}
+        end_offset = None if summary.last_offset is None else summary.last_offset + 1
+        reach = {"path": one.path, "end_offset": end_offset}
+        return one.labels | vars(summary) | counts | _ending(source, headers) | reach
 
     inputs = run.find_segments(segments)
     rows = run.map(inputs, summarize, threads)
@@ -70,14 +73,10 @@ def _report_overlaps(
     run: Run, inputs: Sequence[SegmentInput], rows: Sequence[dict[str, Any]]
 ) -> None:
     """Report segments of a log with the same offsets."""
-    ends = {(row["path"]): row["last_offset"] for row in rows}
-    finder, report = OverlapFinder(), FindingReport()
+    ends = {row["path"]: row["end_offset"] for row in rows}
+    cursor = InputCursor()
     for one in inputs:
-        last = ends.get(one.path)
-        overlap = finder.add(one, None if last is None else last + 1)
-        if overlap is not None:
-            report.add(str(overlap))
-    run.print_report(report)
+        run.print_overlaps(cursor.add(one, ends.get(one.path)))
 
 
 @click.command()
@@ -92,16 +91,21 @@ def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     """
 
     def count_bad(one: SegmentInput, source: ks.Source, report: FindingReport) -> dict[str, Any]:
-        counts = {"batches": 0, "bad_checksums": 0}
+        counts, end_offset = {"batches": 0, "bad_checksums": 0}, None
         headers = scan(source)
         for table in report.tables(source, headers):
+            end_offset = end_of(table)
             are_valid = ks.verify_crcs(source, table, threads=1)
             _add_bad_checksums(report, source.path, table, are_valid)
             counts["batches"] += len(table)
             counts["bad_checksums"] += len(table) - int(are_valid.sum())
-        return one.labels | counts | _ending(source, headers)
+        return one.labels | counts | _ending(source, headers) | {
+            "path": one.path, "end_offset": end_offset,
+        }  # fmt: skip
 
-    rows = run.map(run.find_segments(segments), count_bad, threads)
+    inputs = run.find_segments(segments)
+    rows = run.map(inputs, count_bad, threads)
+    _report_overlaps(run, inputs, rows)
     run.output.write_rows(VERIFY_COLUMNS, rows)
 
 
@@ -228,15 +232,18 @@ Selected = Iterator[tuple[SegmentInput, BatchTable]]
 
 
 def _select(run: Run, inputs: Iterable[SegmentInput], conditions: BatchFilter) -> Selected:
-    """Yield the batches of all inputs that meet the conditions."""
+    """Yield the batches of all inputs that meet the conditions, and report overlaps."""
 
     def read(source: ks.Source, report: FindingReport) -> Iterator[BatchTable]:
         return report.tables(source, scan(source))
 
+    cursor = InputCursor()
     for one in inputs:
-        wanted = conditions.from_start(one.start_offset)
+        wanted, end_offset = conditions.from_start(cursor.start_of(one)), None
         for table in run.stream(one, read):
+            end_offset = end_of(table)
             yield one, wanted.select(table)
+        run.print_overlaps(cursor.add(one, end_offset))
 
 
 def _first_rows(found: Selected, count: int) -> Selected:

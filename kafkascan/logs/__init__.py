@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     )
     from kafkascan.logs.opened_logs import (
         Log as Log,
+        SegmentOverlap as SegmentOverlap,
+        SegmentOverlapWarning as SegmentOverlapWarning,
     )
     from kafkascan.logs.read_committed import (
         CommittedView as CommittedView,
@@ -58,7 +60,7 @@ else:
                 "select_segments",
             ],
             "log_table": ["LogBatches", "scan_log_dir"],
-            "opened_logs": ["Log"],
+            "opened_logs": ["Log", "SegmentOverlap", "SegmentOverlapWarning"],
             "lookups": ["BatchLocation", "RecordLocation", "lookup_offset", "lookup_timestamp"],
             "read_committed": ["CommittedView", "read_committed_view"],
             "reading": ["iter_records", "read_records"],

@@ -17,7 +17,7 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_tables
+from kafkascan.batches.columns import BatchTable, join_tables, last_offset, next_offset
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.errors import KafkaScanError, SourceInUseError, detached
 from kafkascan.format.layout import BATCH_DTYPE, LOG_OVERHEAD, MIN_BATCH_LENGTH, ScanEnd
@@ -40,6 +40,8 @@ _COPIED_ABOVE = 1 << 15
 _OWN_REFERENCES = 2
 _TABLES_KEPT = 64
 _SMALLEST_BATCH = LOG_OVERHEAD + MIN_BATCH_LENGTH
+# Offsets in a segment and its indexes are relative to its base offset, as int32.
+_MOST_OFFSETS = 1 << 31
 
 Checks = TypeVar("Checks")
 EndChecks = TypeVar("EndChecks")
@@ -57,13 +59,15 @@ class SegmentEnd:
     segment : int
         Index into `LogBatches.segments`.
     batches : int
-        Number of batches in the segment.
+        Number of batches that were read of the segment.
     end : ScanEnd or None
         None if the segment cannot be read.
     size, valid_bytes, trailing_bytes : int
         See `BatchScan`.
     error : Exception or None
         What is wrong at `valid_bytes`, or why the segment cannot be read.
+    end_offset : int or None
+        The offset after the last batch; None without batches.
     """
 
     segment: int
@@ -73,6 +77,7 @@ class SegmentEnd:
     valid_bytes: int
     trailing_bytes: int
     error: Exception | None = None
+    end_offset: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +185,42 @@ def threads_for(segments: Sequence[tuple[PartitionDir, SegmentFile]], threads: i
     return 1 if are_small([segment.current_size() for _, segment in sample]) else asked
 
 
+def end_of(batches: BatchTable) -> int | None:
+    """Return the offset after the last batch of a table; None if it is empty."""
+    return int(next_offset(batches[-1:])[0]) if len(batches) else None
+
+
+def rows_from(batches: BatchTable, offset: int) -> BatchTable:
+    """Return the rows from the first batch on that contains an offset or a later one."""
+    if not len(batches) or batches["base_offset"][0] >= offset:
+        return batches
+    return batches[first_reaching(batches, offset) :]
+
+
+def first_reaching(batches: BatchTable, offset: int) -> int:
+    """Return the row of the first batch whose last offset is not below an offset."""
+    reaching = last_offset(batches) >= offset
+    return int(np.argmax(reaching)) if reaching.any() else len(batches)
+
+
+def position_after(position: int, segment: SegmentFile, end_offset: int | None) -> int:
+    """
+    Return the first offset that is read of the segments after a segment.
+
+    Parameters
+    ----------
+    position : int
+        The end of the segments before it.
+    segment : SegmentFile
+    end_offset : int or None
+        See `SegmentEnd`. An offset that is too large for the segment is damage, which must not
+        hide the segments that follow.
+    """
+    if end_offset is None or end_offset - (segment.base_offset or 0) > _MOST_OFFSETS:
+        return position
+    return max(position, end_offset)
+
+
 class ChunkTables:
     """
     Pool of tables for the rows of chunks; a table is used again when nothing else refers to it.
@@ -210,7 +251,10 @@ class ChunkTables:
 
 
 def read_chunks(
-    segments: Sequence[tuple[PartitionDir, SegmentFile]], job: Iterable[int], tables: ChunkTables
+    segments: Sequence[tuple[PartitionDir, SegmentFile]],
+    job: Iterable[int],
+    tables: ChunkTables,
+    position: int | None = None,
 ) -> Iterator[LogChunk]:
     """
     Yield the batches of segments of one partition in chunks.
@@ -222,8 +266,11 @@ def read_chunks(
         Indices of the segments to read, of one partition.
     tables : ChunkTables
         Memory for the rows; its `rows` bounds a chunk.
+    position : int, optional
+        The end of the segments before them: each segment is read from the end of the earlier ones
+        on. By default, all batches are read.
     """
-    return inspect_chunks(segments, job, tables, _NoInspector)
+    return inspect_chunks(segments, job, tables, _NoInspector, position)
 
 
 def inspect_chunks(
@@ -231,14 +278,18 @@ def inspect_chunks(
     job: Iterable[int],
     tables: ChunkTables,
     open_inspector: OpenInspector[Checks, EndChecks],
+    position: int | None = None,
 ) -> Iterator[InspectedChunk[Checks, EndChecks]]:
     """Yield chunks as `read_chunks` does, with the results of an inspector for each segment."""
     pending: _PendingChunk[Checks, EndChecks] = _PendingChunk()
     for index in job:
-        for part in _read_segment(segments[index][1], index, tables, open_inspector):
+        segment = segments[index][1]
+        for part in _read_segment(segment, index, tables, open_inspector, position or 0):
             if pending.count and pending.count + len(part.batches) > tables.rows:
                 yield pending.take()
             pending.add(index, part)
+            if part.end is not None and position is not None:
+                position = position_after(position, segment, part.end.end_offset)
     if pending.parts or pending.ends:
         yield pending.take()
 
@@ -295,8 +346,9 @@ def _read_segment(
     index: int,
     tables: ChunkTables,
     open_inspector: OpenInspector[Checks, EndChecks],
+    position: int,
 ) -> Iterator[_Part[Checks, EndChecks]]:
-    """Yield the tables of a segment."""
+    """Yield the tables of a segment, without the batches at its start that end before an offset."""
     try:
         inspector = open_inspector(segment)
         borrowed = segment.borrow()
@@ -307,7 +359,8 @@ def _read_segment(
     source = borrowed.__enter__()
     try:
         inspector.open(source)
-        yield from _parts(BatchWalk(source, 0, source.size), index, tables, inspector)
+        walk = BatchWalk(source, 0, source.size)
+        yield from _parts(walk, index, tables, inspector, position)
     finally:
         # Views of the bytes that are still alive keep them, and release them later.
         with contextlib.suppress(SourceInUseError):
@@ -319,13 +372,16 @@ def _parts(
     index: int,
     tables: ChunkTables,
     inspector: SegmentInspector[Checks, EndChecks],
+    position: int,
 ) -> Iterator[_Part[Checks, EndChecks]]:
     # A small segment gets a small table.
     rows = min(tables.rows, _FIRST_ROWS, walk.source.size // _SMALLEST_BATCH + 1)
     room, total = np.empty(rows, BATCH_DTYPE), 0
+    end_offset: int | None = None
     while True:
-        batches, checks, error = _next_table(walk, room, inspector)
+        batches, reached, checks, error = _next_table(walk, room, inspector, position)
         total += len(batches)
+        end_offset = end_offset if reached is None else reached
         if walk.end is None and error is None:
             yield _Part(batches, checks)
             del batches, room  # so that the pool can use the table again
@@ -339,6 +395,7 @@ def _parts(
             valid_bytes=walk.valid_bytes,
             trailing_bytes=0 if error is not None else walk.trailing_bytes,
             error=error or walk.error,
+            end_offset=end_offset,
         )
         end_checks = inspector.end(is_whole=not (error or walk.error))
         yield _Part(batches, checks, end, end_checks)
@@ -346,13 +403,19 @@ def _parts(
 
 
 def _next_table(
-    walk: BatchWalk, room: BatchTable, inspector: SegmentInspector[Checks, EndChecks]
-) -> tuple[BatchTable, Checks | None, Exception | None]:
+    walk: BatchWalk,
+    room: BatchTable,
+    inspector: SegmentInspector[Checks, EndChecks],
+    position: int,
+) -> tuple[BatchTable, int | None, Checks | None, Exception | None]:
+    """Return the next batches from an offset on, and the offset after all of the next batches."""
     try:
         count = walk.fill(room)
+        end_offset = end_of(room[:count])
+        batches = rows_from(room[:count], position)
         # A few rows must not keep the memory of a large table alive.
-        is_waste = 2 * count < len(room) and room.nbytes > _COPIED_ABOVE
-        batches = join_tables([room[:count]]) if is_waste else room[:count]
-        return batches, inspector.table(batches) if count else None, None
+        is_waste = 2 * len(batches) < len(room) and room.nbytes > _COPIED_ABOVE
+        batches = join_tables([batches]) if is_waste else batches
+        return batches, end_offset, inspector.table(batches) if len(batches) else None, None
     except (OSError, KafkaScanError) as error:
-        return room[:0], None, detached(error)
+        return room[:0], None, None, detached(error)

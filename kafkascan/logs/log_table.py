@@ -13,17 +13,19 @@ from kafkascan.batches import arrow
 from kafkascan.batches.columns import COLUMN_NAMES, require_columns
 from kafkascan.batches.table_exports import TableExports, display_column
 from kafkascan.format.layout import BATCH_DTYPE
-from kafkascan.io.concurrency import map_ordered
 from kafkascan.logs.log_chunks import (
     ChunkTables,
     LogChunk,
     SegmentEnd,
-    group_segments,
-    read_chunks,
     threads_for,
 )
 from kafkascan.logs.log_dir import LogDir, PartitionDir, no_logs, open_log_dir
-from kafkascan.logs.opened_logs import live_logs, start_offsets, without_deleted
+from kafkascan.logs.opened_logs import (
+    SegmentOverlap,
+    chunks_from,
+    live_logs,
+    start_offsets,
+)
 from kafkascan.logs.segment import SegmentFile
 
 if TYPE_CHECKING:
@@ -52,6 +54,9 @@ class LogBatches(TableExports):
         Columns of the Arrow stream.
     ends : list of SegmentEnd
         How the segments end that the last iteration has read so far.
+    overlaps : list of SegmentOverlap
+        Segments with the same offsets that the last iteration has found so far. Each offset is
+        read once, from the first of them; see `OffsetCursor`.
     """
 
     def __init__(
@@ -61,24 +66,27 @@ class LogBatches(TableExports):
         rows: int,
         threads: int,
         starts: Mapping[int, int],
+        once: bool,
     ) -> None:
         self.segments = segments
         self.column_names = column_names
         self.ends: list[SegmentEnd] = []
+        self.overlaps: list[SegmentOverlap] = []
         self._rows = rows
         self._threads = threads
         self._starts = starts
+        self._once = once
 
     def __iter__(self) -> Iterator[LogChunk]:
-        self.ends = []
-        tables = ChunkTables(self._rows)
-
-        def read(job: range) -> Iterator[LogChunk]:
-            return read_chunks(self.segments, job, tables)
-
-        for chunk in map_ordered(group_segments(self.segments), read, self._threads):
+        self.ends, self.overlaps = [], []
+        for chunk, overlaps in self._chunks(self._rows, self._threads):
             self.ends += chunk.ends
-            yield without_deleted(chunk, self._starts)
+            self.overlaps += overlaps
+            yield chunk
+
+    def _chunks(self, rows: int, threads: int) -> Iterator[tuple[LogChunk, list[SegmentOverlap]]]:
+        tables = ChunkTables(rows)
+        return chunks_from(self.segments, self._starts, threads, tables, once=self._once)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's PyCapsule stream, one record batch per chunk."""
@@ -124,10 +132,8 @@ class LogBatches(TableExports):
         return [f"<LogBatches: {len(self.segments):,} segments of {partitions:,} partitions>"]
 
     def _head(self, rows: int) -> dict[str, list[object]]:
-        job = range(len(self.segments))
-        chunks = read_chunks(self.segments, job, ChunkTables(rows))
-        served = (without_deleted(chunk, self._starts) for chunk in chunks)
-        chunk = next(filter(len, served), _no_batches())
+        chunks = (chunk for chunk, _ in self._chunks(rows, threads=1))
+        chunk = next(filter(len, chunks), _no_batches())
         return {name: self._display(name, chunk) for name in self.column_names}
 
     def _display(self, name: str, chunk: LogChunk) -> list[object]:
@@ -166,9 +172,10 @@ def scan_log_dir(
     threads : int, optional
         Number of threads; by default one per CPU. Logs of small segments are read by one thread.
     include : {"log", "all"}
-        "log" reads the segments that a broker would read. "all" reads everything that is on disk:
-        it adds ``.deleted``, ``.cleaned`` and ``.swap`` files, partitions that are being deleted
-        or moved, KRaft's snapshots, and batches before the log start offset.
+        "log" reads the segments that a broker would read, and each offset once: see
+        `LogBatches.overlaps`. "all" reads everything that is on disk: it adds ``.deleted``,
+        ``.cleaned`` and ``.swap`` files, partitions that are being deleted or moved, KRaft's
+        snapshots, and batches before the log start offset or with offsets of an earlier segment.
     log_start_offset : int, optional
         First offset of each log: batches that end before it are omitted. By default, as a broker
         has it: the base offset of the first segment, or the offset in the data dir's
@@ -205,7 +212,8 @@ def scan_log_dir(
         starts = start_offsets(logs)
     if not segments:
         raise no_logs(opened.path, opened.partitions)
-    return LogBatches(segments, names, rows, threads_for(segments, threads), starts)
+    once = include != "all"
+    return LogBatches(segments, names, rows, threads_for(segments, threads), starts, once)
 
 
 def _no_batches() -> LogChunk:

@@ -16,12 +16,11 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_rows, next_offset
+from kafkascan.batches.columns import BatchTable, join_rows
 from kafkascan.batches.screening import screen
 from kafkascan.broker_state.markers import MARKER, NO_CONTROL, ControlRows, read_control_rows
 from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
-from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import (
     ChunkTables,
@@ -29,11 +28,12 @@ from kafkascan.logs.log_chunks import (
     InspectedChunk,
     LogChunk,
     OpenInspector,
+    first_reaching,
     group_segments,
     inspect_chunks,
     threads_for,
 )
-from kafkascan.logs.opened_logs import Log, SegmentOverlap, first_reaching, segment_overlap
+from kafkascan.logs.opened_logs import Log, SegmentOverlap, ordered_chunks
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
@@ -122,7 +122,8 @@ class LogSlice:
     Consecutive batches of a log, after those of the previous slice.
 
     In batches before the log's start offset, ``records_count`` is the number of their records that
-    are not deleted.
+    are not deleted. Batches that end before the end of an earlier segment are omitted; a batch
+    that begins before it is counted completely.
 
     Attributes
     ----------
@@ -141,7 +142,7 @@ class LogSlice:
     start : SliceStart
         The first batch that is not deleted.
     overlaps : list of SegmentOverlap
-        Of the segments that end in the slice with those that follow.
+        Of the segments that end in the slice with those before them.
     """
 
     log: int
@@ -208,14 +209,6 @@ def _count_from(segment: SegmentFile, batch: BatchTable, offset: int) -> int:
         return sum(int((table["offset"] >= offset).sum()) for table in tables)
 
 
-def _end_of(segment: int, chunk: LogChunk) -> int | None:
-    """Return the offset after the last batch of a segment in a chunk; None without batches."""
-    row = int(np.searchsorted(chunk.segment, segment, "right")) - 1
-    if row < 0 or chunk.segment[row] != segment:
-        return None
-    return int(next_offset(chunk.batches[row : row + 1])[0])
-
-
 class LogWalk(Generic[Screened, EndChecks]):
     """
     Iterates over slices of logs: one log after the other, each from its first batch to its last.
@@ -230,6 +223,9 @@ class LogWalk(Generic[Screened, EndChecks]):
         Returns the inspector of a segment, such as a `ControlInspector`.
     tables : ChunkTables, optional
         Memory for chunks, which several walks can share.
+    once : bool, default True
+        Whether each offset is read once; see `OffsetCursor`. Otherwise, all batches are read, and
+        overlaps are not found.
 
     Attributes
     ----------
@@ -243,6 +239,8 @@ class LogWalk(Generic[Screened, EndChecks]):
         threads: int | None,
         open_inspector: OpenInspector[Screened, EndChecks],
         tables: ChunkTables | None = None,
+        *,
+        once: bool = True,
     ) -> None:
         self.segments = [(log.partition, segment) for log in logs for segment in log.segments]
         self._logs = logs
@@ -251,15 +249,18 @@ class LogWalk(Generic[Screened, EndChecks]):
         self._threads = threads_for(self.segments, threads)
         self._open_inspector = open_inspector
         self._tables = ChunkTables() if tables is None else tables
+        self._once = once
 
     def __iter__(self) -> Iterator[InspectedSlice[Screened, EndChecks]]:
-        def read(job: range) -> Iterator[InspectedChunk[Screened, EndChecks]]:
-            return inspect_chunks(self.segments, job, self._tables, self._open_inspector)
+        def read(job: range, position: int | None) -> Iterator[InspectedChunk[Screened, EndChecks]]:
+            return inspect_chunks(self.segments, job, self._tables, self._open_inspector, position)
 
+        jobs = self._jobs()
+        chunks = ordered_chunks(self.segments, jobs, read, self._threads, once=self._once)
         before: InspectedSlice[Screened, EndChecks] | None = None
         started = -1  # the last log whose start offset was reached
-        for chunk in map_ordered(self._jobs(), read, self._threads):
-            current = self._slice(chunk, started, None if before is None else before.chunk)
+        for chunk, overlaps in chunks:
+            current = self._slice(chunk, started, overlaps)
             if current.start.row < len(chunk):
                 started = current.log
             if before is not None:
@@ -269,7 +270,10 @@ class LogWalk(Generic[Screened, EndChecks]):
             yield before
 
     def _slice(
-        self, chunk: InspectedChunk[Screened, EndChecks], started: int, before: LogChunk | None
+        self,
+        chunk: InspectedChunk[Screened, EndChecks],
+        started: int,
+        overlaps: list[SegmentOverlap],
     ) -> InspectedSlice[Screened, EndChecks]:
         last = chunk.ends[-1].segment if chunk.ends else int(chunk.segment[-1])
         number = self._log_of[last]
@@ -282,24 +286,8 @@ class LogWalk(Generic[Screened, EndChecks]):
             flags=_join_flags(chunk.tables),
             control=_join_control(chunk.tables),
             start=_AT_FIRST_ROW if is_whole else self._delete_before_start(number, chunk),
-            overlaps=self._overlaps(chunk, before),
+            overlaps=overlaps,
         )
-
-    def _overlaps(self, chunk: LogChunk, before: LogChunk | None) -> list[SegmentOverlap]:
-        """Compare the ends of the segments that end in a chunk with the segments that follow."""
-        found = []
-        for index in (end.segment for end in chunk.ends):
-            following = index + 1
-            if following == len(self._log_of) or self._log_of[following] != self._log_of[index]:
-                continue
-            end_offset = _end_of(index, chunk)
-            if end_offset is None and before is not None:
-                end_offset = _end_of(index, before)
-            if end_offset is not None:
-                one, other = self.segments[index][1], self.segments[following][1]
-                overlap = segment_overlap(one, end_offset, other)
-                found += [] if overlap is None else [overlap]
-        return found
 
     def _delete_before_start(self, number: int, chunk: LogChunk) -> SliceStart:
         """Find the log's start offset in a chunk, and correct the counts of earlier records."""

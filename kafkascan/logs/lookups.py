@@ -101,7 +101,8 @@ def lookup_offset(
     -------
     BatchLocation or None
         The first batch whose last offset is not below the offset or the log's first offset
-        (``LogSegment.translateOffset``); None if there is none.
+        (``LogSegment.translateOffset``); None if there is none. If segments overlap, it is in the
+        last one that may contain the offset: a fetch begins there.
 
     Raises
     ------

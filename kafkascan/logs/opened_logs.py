@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
-from kafkascan.batches.columns import BatchTable, last_offset
 from kafkascan.batches.walks import require_log
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
@@ -19,7 +18,15 @@ from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
-from kafkascan.logs.log_chunks import ChunkTables, LogChunk, group_segments, read_chunks
+from kafkascan.logs.log_chunks import (
+    ChunkTables,
+    LogChunk,
+    first_reaching,
+    group_segments,
+    position_after,
+    read_chunks,
+    rows_from,
+)
 from kafkascan.logs.log_dir import (
     LogDir,
     PartitionDir,
@@ -175,18 +182,14 @@ def _one_file(source: SourceLike, damaged: bool) -> Log:
 @dataclass(frozen=True)
 class SegmentOverlap:
     """
-    Offsets that are in a segment and also in the following one.
-
-    A broker serves an offset from the segment with the largest base offset that is not above it,
-    but a fetch that begins in a segment continues to its end. What a consumer gets depends on the
-    sizes of its fetches.
+    Offsets that are in a segment and also in a following one; see `OffsetCursor`.
 
     Attributes
     ----------
     path, following : Path
         The two segments.
     first_offset, last_offset : int
-        From the base offset of the following segment to the end of the first one.
+        From the base offset of the following segment to the end of the one that ends first.
     """
 
     path: Path
@@ -194,45 +197,154 @@ class SegmentOverlap:
     first_offset: int
     last_offset: int
 
-    def __str__(self) -> str:
+    @property
+    def message(self) -> str:
+        """A sentence with both segments and the offsets."""
         return (
             f"{self.path}: offsets {self.first_offset} to {self.last_offset} are also in"
-            f" {self.following.name}: one of the segments is stale [OFFSET_OVERLAP]"
+            f" {self.following.name}: one of the segments is stale"
         )
 
+    def __str__(self) -> str:
+        return f"{self.message} [OFFSET_OVERLAP]"
 
-def segment_overlap(
-    segment: SegmentFile, end_offset: int, following: SegmentFile
-) -> SegmentOverlap | None:
-    """Return the overlap of a segment that ends before an offset with the following segment."""
-    base_offset = following.base_offset
-    if base_offset is None or end_offset <= base_offset:
-        return None
-    return SegmentOverlap(segment.path, following.path, base_offset, end_offset - 1)
+
+class SegmentOverlapWarning(UserWarning):
+    """Segments of a log that was read contain the same offsets; see `SegmentOverlap`."""
+
+
+class OffsetCursor:
+    """
+    The first offset that is read of each segment of a log: the end of the segments before it.
+
+    Each offset is read once, also if segments overlap: a backup without ``--delete`` keeps segments
+    that the cleaner has merged into an earlier one. A broker serves an offset from the segment with
+    the largest base offset that is not above it, but a fetch that begins in a segment continues to
+    its end. What a consumer gets depends on the sizes of its fetches; the cursor's rule gives what
+    it gets by fetches that reach to the ends of the segments.
+
+    Attributes
+    ----------
+    position : int
+        The end of the segments that were added.
+    """
+
+    def __init__(self) -> None:
+        self.position = 0
+        self._reaching: tuple[SegmentFile, int] | None = None
+
+    def add(self, segment: SegmentFile, end_offset: int | None) -> list[SegmentOverlap]:
+        """
+        Add the next segment of the log, and return its overlap with the segments before it.
+
+        Parameters
+        ----------
+        segment : SegmentFile
+        end_offset : int or None
+            The offset after its last batch; None without batches.
+        """
+        self.position = position_after(self.position, segment, end_offset)
+        base_offset, before = segment.base_offset or 0, self._reaching
+        if before is None or (end_offset is not None and end_offset > before[1]):
+            self._reaching = (segment, end_offset or 0)
+        if before is None or before[1] <= base_offset:
+            return []
+        end = before[1] if end_offset is None else min(before[1], max(end_offset, base_offset + 1))
+        return [SegmentOverlap(before[0].path, segment.path, base_offset, end - 1)]
+
+
+SomeChunk = TypeVar("SomeChunk", bound=LogChunk)
+
+
+def ordered_chunks(
+    segments: Sequence[tuple[PartitionDir, SegmentFile]],
+    jobs: Iterable[range],
+    read: Callable[[range, int | None], Iterator[SomeChunk]],
+    threads: int | None,
+    *,
+    once: bool = True,
+) -> Iterator[tuple[SomeChunk, list[SegmentOverlap]]]:
+    """
+    Read segments on several threads, and yield their chunks in order.
+
+    A job that starts before the jobs before it have ended reads its first segment from the
+    beginning. If that repeats offsets, it is read again.
+
+    Parameters
+    ----------
+    segments : sequence of (PartitionDir, SegmentFile)
+    jobs : iterable of range
+        Indices of adjacent segments of one partition.
+    read : callable
+        Takes a job, and the end of the segments before it, as `read_chunks` does.
+    threads : int or None
+        As in `map_ordered`.
+    once : bool, default True
+        Whether each offset of a log is read once; see `OffsetCursor`. Otherwise, all batches are
+        read, and overlaps are not found.
+
+    Yields
+    ------
+    SomeChunk, list of SegmentOverlap
+        Of the segments that end in the chunk, with those before them.
+    """
+
+    def first_try(job: range) -> Iterator[tuple[range, SomeChunk]]:
+        return ((job, chunk) for chunk in read(job, 0 if once else None))
+
+    cursor, before, current = OffsetCursor(), None, None
+    is_read_again = False
+    for job, first in map_ordered(jobs, first_try, threads):
+        chunks: Iterable[SomeChunk] = [first]
+        if not once:
+            yield first, []
+            continue
+        if job != current:
+            partition, current = segments[job.start][0], job
+            cursor = cursor if partition is before else OffsetCursor()
+            before = partition
+            is_read_again = len(rows_from(first.batches, cursor.position)) < len(first)
+            chunks = read(job, cursor.position) if is_read_again else chunks
+        elif is_read_again:
+            continue
+        for chunk in chunks:
+            ends = ((segments[end.segment][1], end.end_offset) for end in chunk.ends)
+            yield chunk, [overlap for end in ends for overlap in cursor.add(*end)]
 
 
 # ---- from the log start offset on ----
 
 
-def first_reaching(batches: BatchTable, offset: int) -> int:
-    """Return the row of the first batch whose last offset is not below an offset."""
-    reaching = last_offset(batches) >= offset
-    return int(np.argmax(reaching)) if reaching.any() else len(batches)
-
-
 def served_chunks(
     logs: Sequence[Log], threads: int | None, tables: ChunkTables
-) -> tuple[list[tuple[PartitionDir, SegmentFile]], Iterator[LogChunk]]:
-    """Return the segments of logs, and the chunks of the batches that reach the start offsets."""
+) -> tuple[list[tuple[PartitionDir, SegmentFile]], Iterator[tuple[LogChunk, list[SegmentOverlap]]]]:
+    """
+    Return the segments of logs, and the chunks of their batches from the start offsets on.
+
+    See `ordered_chunks`.
+    """
     segments = [(log.partition, one) for log in logs for one in log.served_segments]
-    starts = start_offsets(logs)
+    return segments, chunks_from(segments, start_offsets(logs), threads, tables)
 
-    def read(job: range) -> Iterator[LogChunk]:
-        return read_chunks(segments, job, tables)
 
-    chunks = map_ordered(group_segments(segments), read, threads)
-    served = (without_deleted(chunk, starts) for chunk in chunks)
-    return segments, (chunk for chunk in served if len(chunk) or chunk.ends)
+def chunks_from(
+    segments: Sequence[tuple[PartitionDir, SegmentFile]],
+    starts: Mapping[int, int],
+    threads: int | None,
+    tables: ChunkTables,
+    *,
+    once: bool = True,
+) -> Iterator[tuple[LogChunk, list[SegmentOverlap]]]:
+    """Yield the chunks of segments that reach the start offsets of `start_offsets`."""
+
+    def read(job: range, position: int | None) -> Iterator[LogChunk]:
+        return read_chunks(segments, job, tables, position)
+
+    jobs = group_segments(segments)
+    for chunk, overlaps in ordered_chunks(segments, jobs, read, threads, once=once):
+        served = without_deleted(chunk, starts)
+        if len(served) or served.ends:
+            yield served, overlaps
 
 
 def start_offsets(logs: Sequence[Log]) -> dict[int, int]:

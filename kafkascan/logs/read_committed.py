@@ -8,7 +8,6 @@ contains both: the marker after a producer's batches ends their transaction.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -21,7 +20,9 @@ from kafkascan.batches.verify import verify_rows
 from kafkascan.broker_state.producer_state import COMPLETED_TRANSACTION, ProducerState
 from kafkascan.format.errors import record_error
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.logs.log_chunks import end_of, rows_from
 from kafkascan.logs.log_dir import PartitionDir, partition_dir, require_segments
+from kafkascan.logs.opened_logs import OffsetCursor
 
 LogLike: TypeAlias = "SourceLike | PartitionDir"
 """A source, a partition directory, or the path of one."""
@@ -152,19 +153,19 @@ def read_committed_view(log: LogLike, /) -> CommittedView:
     As `scan_batches`.
     """
     builder = CommittedViewBuilder()
-    for source in log_sources(log):
-        with source as owner:
-            for table in iter_batches(owner, rows=_ROWS):
-                builder.add(owner, table)
-    return builder.view()
-
-
-def log_sources(log: LogLike) -> Iterator[borrowed_source]:
-    """Yield the segments of a log in order; for a source, the source itself."""
     if isinstance(log, (str, os.PathLike)) and os.path.isdir(log):
         log = partition_dir(log)
-    if isinstance(log, PartitionDir):
-        for segment in require_segments(log):
-            yield segment.borrow()
-    else:
-        yield borrowed_source(log)
+    if not isinstance(log, PartitionDir):
+        with borrowed_source(log) as owner:
+            for table in iter_batches(owner, rows=_ROWS):
+                builder.add(owner, table)
+        return builder.view()
+    cursor = OffsetCursor()
+    for segment in require_segments(log):
+        end_offset: int | None = None
+        with segment.borrow() as owner:
+            for table in iter_batches(owner, rows=_ROWS):
+                builder.add(owner, rows_from(table, cursor.position))
+                end_offset = end_of(table)
+        cursor.add(segment, end_offset)
+    return builder.view()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias, TypeGuard
@@ -13,8 +14,9 @@ from kafkascan.batches.scan import scan_batches
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.logs.log_chunks import end_of, first_reaching
 from kafkascan.logs.log_dir import PartitionDir, open_log_dir
-from kafkascan.logs.opened_logs import Log, first_reaching, open_partition
+from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlapWarning, open_partition
 from kafkascan.logs.read_committed import CommittedView, LogLike, read_committed_view
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.decoding import decode_records, iter_decoded
@@ -47,7 +49,8 @@ def read_records(
     source : path, bytes-like, Source, SegmentFile or PartitionDir
         A segment, or the folder of a partition. A path of a segment is opened for the table and
         stays mapped while the table exists. The batches of a partition with several segments are
-        read into memory.
+        read into memory. Each offset of a partition is read once: if segments overlap, from the
+        first of them, with a `SegmentOverlapWarning`.
     batches : array of BATCH_DTYPE, optional
         Rows of a segment to read, in any order and selection, such as ``scan.batches[mask]``;
         all of it by default.
@@ -215,27 +218,58 @@ def _one_source(source: LogLike) -> SourceLike:
     return source
 
 
-def _starts(log: Log) -> Iterator[tuple[SegmentFile, int]]:
-    """Yield the segments of a log, each with the first offset to read."""
-    for number, segment in enumerate(log.served_segments):
-        yield segment, log.start_offset if log.has_deleted_offsets and not number else 0
+class _SegmentsInTurn:
+    """
+    Yields the segments of a log, each with the first offset to read: see `OffsetCursor`.
+
+    Parameters
+    ----------
+    log : Log
+    options : ReadOptions
+
+    Attributes
+    ----------
+    options : ReadOptions
+        For reading the segments; the end of each is known when it was read.
+    """
+
+    def __init__(self, log: Log, options: ReadOptions) -> None:
+        self.options = replace(options, on_headers=self._reach)
+        self._log = log
+        self._end_offset: int | None = None
+
+    def __iter__(self) -> Iterator[tuple[SegmentFile, int]]:
+        cursor = OffsetCursor()
+        start_offset = self._log.start_offset if self._log.has_deleted_offsets else 0
+        for segment in self._log.served_segments:
+            self._end_offset = None
+            base_offset = segment.base_offset or 0
+            first = max(start_offset, cursor.position)
+            yield segment, first if first > base_offset else 0
+            for overlap in cursor.add(segment, self._end_offset):
+                warnings.warn(str(overlap), SegmentOverlapWarning, stacklevel=4)
+
+    def _reach(self, batches: BatchTable) -> None:
+        self._end_offset = end_of(batches) if len(batches) else self._end_offset
 
 
 def _read_log(log: Log, options: ReadOptions) -> RecordTable:
-    parts = list(_starts(log))
-    if len(parts) == 1:
-        return _read_from(parts[0][0], None, parts[0][1], options)
+    segments = _SegmentsInTurn(log, options)
+    if len(log.served_segments) == 1:
+        ((segment, start_offset),) = segments
+        return _read_from(segment, None, start_offset, options)
     tables = []
-    for segment, start_offset in parts:
+    for segment, start_offset in segments:
         # A join has no place for maps: the loops that read its items guard one map only.
         with segment.open(memory_map=False) as source:
-            tables.append(_read_from(source, None, start_offset, options))
+            tables.append(_read_from(source, None, start_offset, segments.options))
     return RecordTable.joined(tables)
 
 
 def _iter_log(log: Log, options: ReadOptions) -> Iterator[RecordTable]:
-    for segment, start_offset in _starts(log):
-        yield from _iter_from(segment, None, start_offset, options)
+    segments = _SegmentsInTurn(log, options)
+    for segment, start_offset in segments:
+        yield from _iter_from(segment, None, start_offset, segments.options)
 
 
 def _read_from(
@@ -271,7 +305,11 @@ def _rows_from(
     source: Source, batches: BatchTable | None, start_offset: int, options: ReadOptions
 ) -> BatchTable:
     """Return the batches to read that reach an offset."""
-    rows = scan_batches(source, threads=options.threads).batches if batches is None else batches
+    if batches is None:
+        rows = scan_batches(source, threads=options.threads).batches
+        options.on_headers(rows)
+    else:
+        rows = batches
     return options.select(rows[first_reaching(rows, start_offset) :])
 
 

@@ -46,6 +46,7 @@ def decode_records(
     with borrowed_source(source, close=False) as owner:
         if batches is None:
             batches = scan_batches(owner, threads=options.threads).batches
+            options.on_headers(batches)
         rows = options.select(require_batch_table(batches))
         if options.verify:
             _require_checksums(owner, rows, options.threads)
@@ -97,11 +98,17 @@ def _iter_tables(
 ) -> Iterator[RecordTable]:
     with borrowed_source(source, close=False) as owner:
         pool = BufferPool()
-        for table in iter_batches(owner) if batches is None else [batches]:
+        for table in _header_tables(owner, options) if batches is None else [batches]:
             for group in _groups(options.select(table), options.batch_size):
                 for records in _decode_group(owner, group, options, pool):
                     if len(records):
                         yield records
+
+
+def _header_tables(source: Source, options: ReadOptions) -> Iterator[BatchTable]:
+    for table in iter_batches(source):
+        options.on_headers(table)
+        yield table
 
 
 def _decode_group(

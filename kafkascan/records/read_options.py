@@ -22,6 +22,10 @@ OnDamage: TypeAlias = Callable[[CorruptBatchError], object]
 Visible: TypeAlias = "Callable[[BatchTable], NDArray[np.bool_]]"
 
 
+def _ignore(batches: BatchTable) -> None:
+    pass
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """
@@ -33,6 +37,8 @@ class ReadOptions:
         See `iter_records`.
     visible : callable, optional
         Takes a batch table and returns a mask of the batches to read.
+    on_headers : callable, optional
+        Takes each table of headers that was read of a source, before batches are selected.
 
     Attributes
     ----------
@@ -50,6 +56,7 @@ class ReadOptions:
     batch_size: int = 65_536
     on_damage: OnDamage | None = None
     visible: Visible | None = None
+    on_headers: Callable[[BatchTable], object] = field(default=_ignore)
     names: tuple[str, ...] = field(init=False)
     stored: tuple[str, ...] = field(init=False)
 

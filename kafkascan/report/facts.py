@@ -166,7 +166,7 @@ def gather(
     log_of = [number for number, log in enumerate(opened) for _ in log.served_segments]
     result = Facts(facts, defaultdict(TimeBins), defaultdict(_no_sizes))
     _, chunks = served_chunks(opened, threads, ChunkTables())
-    for chunk in chunks:
+    for chunk, _ in chunks:  # the audit reports the overlaps
         last = chunk.ends[-1].segment if chunk.ends else int(chunk.segment[-1])
         log = facts[log_of[last]]
         _add(result, log, chunk)

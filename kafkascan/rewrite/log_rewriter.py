@@ -37,6 +37,7 @@ from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import stage_folder
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, locked_folder
+from kafkascan.logs.log_chunks import end_of
 from kafkascan.logs.log_dir import no_logs, partition_dir
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.rewrite.batch_stream import Buffer
@@ -55,6 +56,7 @@ from kafkascan.rewrite.rewrite_reports import (
     leftover_findings,
     link_findings,
     log_end_findings,
+    overlap_findings,
     stale_findings,
     tail_findings,
 )
@@ -148,6 +150,7 @@ class LogRewriter(Generic[Report]):
             for path in self._side_files_to_keep(folder):
                 with AtomicFile(building / path.name, like=path) as file:
                     file.stream.write(DiskFolder(folder).read(path.name) or b"")
+            result.findings += overlap_findings(result)
             self._rebuild_side_files(building)
             _copy_owner_and_mode(folder, building)
         return result
@@ -216,7 +219,7 @@ class LogRewriter(Generic[Report]):
                 pending.end()
                 result.findings += [] if is_folder else stale_findings(path)
                 result.findings += completed_findings(path) if is_interrupted else []
-        result.findings += leftover_findings(folder)
+        result.findings += [*overlap_findings(result), *leftover_findings(folder)]
         return result
 
     def _replace(
@@ -281,7 +284,10 @@ class LogRewriter(Generic[Report]):
         batches = self._verified(Source(file.written), target, report)
         result.findings += tail_findings(scan)
         result.findings += log_end_findings(path, scan.batches, batches, self.offset_shift)
-        segment = SegmentRewrite(path, target, report, scan.source_size, size, is_changed)
+        end_offset = end_of(scan.batches)
+        segment = SegmentRewrite(
+            path, target, report, scan.source_size, size, is_changed, end_offset
+        )
         result.segments.append(segment)
         return segment
 

@@ -13,7 +13,10 @@ from kafkascan.batches.columns import BatchTable, next_offset
 from kafkascan.batches.scan import BatchScan
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import ScanEnd
+from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.log_dir import partition_dir
+from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap
+from kafkascan.logs.segment import segment_file
 from kafkascan.rewrite.filtering import FilterReport
 
 Report = TypeVar("Report")
@@ -39,6 +42,8 @@ class SegmentRewrite(Generic[Report]):
         Bytes of the file before and after.
     is_changed : bool
         Whether the new file differs from the old one.
+    end_offset : int or None
+        The offset after the last batch of the old file; None without batches.
     """
 
     path: Path
@@ -47,6 +52,7 @@ class SegmentRewrite(Generic[Report]):
     size: int
     new_size: int
     is_changed: bool
+    end_offset: int | None = None
 
 
 @dataclass
@@ -62,7 +68,7 @@ class LogRewrite(Generic[Report]):
     findings : list of Finding
         What a reader of the new files should know: tails that were left out, side files that
         no longer match their log, files that may still contain removed records, keys that no
-        record has.
+        record has, segments with the same offsets: all of them are rewritten.
     """
 
     path: Path
@@ -93,6 +99,14 @@ def log_end_findings(path: Path, old: BatchTable, new: BatchTable, shift: int) -
         return []
     message = f"{path}: the log end offset was {old_end}, and is {new_end} now"
     return [Finding("LOG_END_MOVED", Severity.WARNING, message)]
+
+
+def overlap_findings(result: LogRewrite[Report]) -> list[Finding]:
+    """Report segments with the same offsets; which of them is stale cannot be known."""
+    cursor, found = OffsetCursor(), list[SegmentOverlap]()
+    for one in result.segments:
+        found += cursor.add(segment_file(one.path, DiskFolder(one.path.parent)), one.end_offset)
+    return [Finding("OFFSET_OVERLAP", Severity.WARNING, overlap.message) for overlap in found]
 
 
 def stale_findings(log: Path) -> list[Finding]:

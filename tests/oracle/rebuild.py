@@ -185,6 +185,24 @@ class Rebuild(Closing):
         }
         return self._call("lookup", self.copy_of(directory), arguments, repeat, **questions)
 
+    def consume(
+        self,
+        directory: Path,
+        max_bytes: int,
+        arguments: LoadArguments = LoadArguments(clean_shutdown=True),
+    ) -> dict[str, Any]:
+        """
+        Load a copy of a log, and read it from its start to its end in fetches of a size.
+
+        Returns
+        -------
+        dict
+            "records" are pairs of offset and value; "fetches" are triples of position, base offset
+            of the segment, and next position; "position" is where the consumer stops, and
+            "outOfRange" is there if the log ends before it.
+        """
+        return self._call("consume", self.copy_of(directory), arguments, 0, maxBytes=max_bytes)
+
     def outcome_of_segment(
         self, directory: Path, base_offset: int, arguments: LoadArguments = LoadArguments()
     ) -> Outcome:

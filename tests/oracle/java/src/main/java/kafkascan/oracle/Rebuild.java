@@ -29,6 +29,7 @@ public final class Rebuild {
         "segment", SegmentJob::run,
         "load", LoadJob::run,
         "lookup", LookupJob::run,
+        "consume", ConsumeJob::run,
         "restamp", RestampJob::run,
         "filter", FilterJob::run,
         "truncate", TruncateJob::run,

@@ -1,0 +1,88 @@
+"""What a broker serves of segments that overlap, by Kafka's own classes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkascan as ks
+from tests.oracle.build import ClassPaths
+from tests.oracle.rebuild import LoadArguments, Rebuild
+from tests.support.overlaps import HIDDEN_END, SHAPES, write_segments
+
+pytestmark = pytest.mark.oracle
+
+_WHOLE_SEGMENTS, _FEW_BATCHES, _ONE_BATCH = 1 << 30, 2000, 1
+_STATES = (LoadArguments(clean_shutdown=True), LoadArguments(clean_shutdown=False))
+
+Offsets = list[tuple[int, str]]
+"""Offsets of records, each with the name of its segment."""
+
+
+@pytest.fixture(scope="module")
+def rebuild(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rebuild]:
+    with Rebuild(class_paths.broker, tmp_path_factory.mktemp("overlaps")) as running:
+        yield running
+
+
+def ours(folder: Path) -> Offsets:
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        records = ks.read_records(folder)
+    return [(one.offset, (one.value or b"").decode()) for one in records]
+
+
+def theirs(consumed: dict[str, Any]) -> Offsets:
+    return [(offset, value) for offset, value in consumed["records"]]
+
+
+@pytest.mark.parametrize("arguments", _STATES, ids=["clean", "recovered"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_records_are_those_of_a_consumer(
+    shape: str, arguments: LoadArguments, rebuild: Rebuild, tmp_path: Path
+) -> None:
+    folder = write_segments(tmp_path / "t-0", SHAPES[shape])
+    consumed = rebuild.consume(folder, _WHOLE_SEGMENTS, arguments)
+    assert ours(folder) == theirs(consumed)
+    # The last fetch may end after the log: the position is then out of range.
+    (end,) = ks.count_records(folder).counts["end_offset"].tolist()
+    assert consumed["position"] == end >= consumed["logEndOffset"]
+
+
+def test_small_fetches_get_other_records(rebuild: Rebuild, tmp_path: Path) -> None:
+    """Why no count of such a log is exact: each fetch begins in the last possible segment."""
+    differing = set()
+    for number, (name, segments) in enumerate(SHAPES.items()):
+        folder = write_segments(tmp_path / str(number) / "t-0", segments)
+        for size in (_FEW_BATCHES, _ONE_BATCH):
+            if theirs(rebuild.consume(folder, size)) != ours(folder):
+                differing.add(name)
+    assert differing == set(SHAPES) - {"an identical copy"}
+
+
+def test_a_segment_within_others_hides_the_end_of_one(rebuild: Rebuild, tmp_path: Path) -> None:
+    """Only a fetch that begins in B before C does gets the offsets up to its end."""
+    folder = write_segments(tmp_path / "t-0", HIDDEN_END)
+    records, consumed = ours(folder), theirs(rebuild.consume(folder, _WHOLE_SEGMENTS))
+    assert set(consumed) < set(records)
+    hidden = [one for one in records if one not in consumed]
+    assert hidden == [(offset, "B") for offset in range(300, 500)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_lookups_find_the_batch_at_which_a_fetch_begins(
+    shape: str, rebuild: Rebuild, tmp_path: Path
+) -> None:
+    folder = write_segments(tmp_path / "t-0", SHAPES[shape])
+    end = rebuild.consume(folder, _ONE_BATCH)["logEndOffset"]
+    offsets = range(0, end, 5)
+    answer = rebuild.lookup(folder, LoadArguments(clean_shutdown=True), offsets=offsets)
+    for offset, one in zip(offsets, answer["offsets"], strict=True):
+        found = ks.lookup_offset(folder, offset)
+        assert found is not None
+        base_offset, position, _ = one["logRead"]
+        assert (int(Path(found.path).stem), found.position) == (base_offset, position)
