@@ -241,7 +241,7 @@ class _Clocks:
         data_dir = partition.folder.parent.path
         if data_dir not in self._is_locked:
             self._is_locked[data_dir] = is_locked(data_dir)
-        return milliseconds_or_now(None, "now_ms") if self._is_locked[data_dir] else None
+        return milliseconds_or_now() if self._is_locked[data_dir] else None
 
 
 # ---- how it is audited -----------------------------------------------------------------------

@@ -44,7 +44,7 @@ def to_milliseconds(time: TimeLike, name: str = "time", *, rounds_up: bool = Tru
     return milliseconds
 
 
-def milliseconds_or_now(time: TimeLike | None, name: str) -> int:
+def milliseconds_or_now(time: TimeLike | None = None, name: str = "time") -> int:
     """Return a point in time as milliseconds since the epoch; now if it is None."""
     return clock.time_ns() // 1_000_000 if time is None else to_milliseconds(time, name)
 

@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -20,7 +19,7 @@ from kafkascan.broker_state.indexes import require_interval_bytes
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.broker_state.server_properties import ServerProperties, read_server_properties
 from kafkascan.format.errors import LinkedFileError, NoLogsError, SourceReadError
-from kafkascan.format.times import TimeLike, to_milliseconds
+from kafkascan.format.times import TimeLike, milliseconds_or_now
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import are_small, map_ordered, require_threads
 from kafkascan.logs.data_dir_lock import locked
@@ -254,10 +253,11 @@ def _base_settings(
         producer_expiration_ms = properties.producer_expiration_ms
     if producer_expiration_ms is None:
         producer_expiration_ms = PRODUCER_EXPIRATION_MS
-    settings = LoadSettings(producer_expiration_ms=producer_expiration_ms, verify=verify)
-    if now_ms is None:
-        return settings
-    return replace(settings, now_ms=to_milliseconds(now_ms, "now_ms"))
+    return LoadSettings(
+        producer_expiration_ms=producer_expiration_ms,
+        now_ms=milliseconds_or_now(now_ms, "now_ms"),
+        verify=verify,
+    )
 
 
 # ---- the mark of a clean shutdown -------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from kafkascan.batches.columns import BatchTable, compression_type, size_in_bytes
 from kafkascan.batches.summary import BatchSummary
 from kafkascan.format.layout import CompressionType
+from kafkascan.format.times import milliseconds_or_now
 from kafkascan.logs.log_chunks import ChunkTables, LogChunk
 from kafkascan.logs.opened_logs import LogsLike, open_logs, served_chunks
 
@@ -27,7 +27,7 @@ _MAX_AHEAD = 366 * 86_400_000
 
 def are_plausible(times: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which timestamps are plausible: a single outlier would flatten a plot."""
-    latest = time.time_ns() // 1_000_000 + _MAX_AHEAD
+    latest = milliseconds_or_now() + _MAX_AHEAD
     return (times >= _EARLIEST) & (times <= latest)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -17,6 +16,7 @@ from kafkascan.auditing.runner import audit
 from kafkascan.batches.columns import as_datetime64
 from kafkascan.format.findings import Severity
 from kafkascan.format.texts import printable
+from kafkascan.format.times import milliseconds_or_now
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.logs.opened_logs import LogsLike
 from kafkascan.report.facts import Facts, LogFacts, gather
@@ -117,7 +117,7 @@ def _page_of(
     """Return the variables of the template."""
     return {
         "title": title,
-        "written": f"read at {datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC",
+        "written": f"read at {_time(milliseconds_or_now())} UTC",
         "tiles": _tiles(facts, found, producers),
         "findings": _findings(found)[:_MAX_ROWS],
         "more_findings": max(0, len(found) - _MAX_ROWS),

@@ -6,6 +6,7 @@ The order of the rooms is import-linter's (``make lint``).
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
@@ -86,6 +87,17 @@ def test_modules_are_short_enough_to_be_read() -> None:
     }
     assert len(lengths) >= 150, "a check over nothing is no check"
     assert {name: length for name, length in lengths.items() if length > MAX_LINES} == {}
+
+
+def test_one_module_reads_the_clock() -> None:
+    """Others ask `milliseconds_or_now`, so that a caller's time replaces all of them."""
+    wall_clock = re.compile(r"\btime\.time(_ns)?\(|\bclock\.time(_ns)?\(|\b(utc)?now\(|\btoday\(")
+    readers = [
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if wall_clock.search(path.read_text())
+    ]
+    assert readers == ["format/times.py"]
 
 
 def declared(path: Path) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:

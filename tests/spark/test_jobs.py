@@ -182,7 +182,12 @@ def test_timestamps(spark: SparkSession, tmp_path: Path) -> None:
     assert (row["firstBadOffset"], row["maxTimestampMs"]) == (2, 2**62)
     assert report.exit_code == 1
     assert f"{path}: position" in report.findings[0]
-    assert jobs.bad_timestamps(spark, tmp_path, earliest_ms=T0 + 9).summary["earlyBatches"] == 2
+    assert (
+        jobs.bad_timestamps(spark, tmp_path, earliest_ms=np.datetime64(T0 + 9, "ms")).summary[
+            "earlyBatches"
+        ]
+        == 2
+    )
 
 
 JOBS: dict[str, dict[str, Any]] = {

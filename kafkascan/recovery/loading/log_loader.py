@@ -5,7 +5,6 @@ Nothing is written: the result contains the file changes that a broker would mak
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -22,6 +21,7 @@ from kafkascan.broker_state.producer_state import (
     PRODUCER_EXPIRATION_MS,
 )
 from kafkascan.format.file_names import INDEX_KINDS
+from kafkascan.format.times import milliseconds_or_now
 from kafkascan.recovery.loading.load_findings import LoadFinding, check_end, check_segments
 from kafkascan.recovery.loading.loaded_segment import (
     LoadedSegment,
@@ -76,7 +76,7 @@ class LoadSettings:
     is_tiering_guessed: bool = False
     interval_bytes: int = DEFAULT_INTERVAL_BYTES
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
-    now_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    now_ms: int = field(default_factory=milliseconds_or_now)
     verify: bool = False
     threads: int | None = 1
 

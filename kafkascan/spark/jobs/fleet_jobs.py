@@ -7,7 +7,6 @@ atomically, so retries, speculative attempts and abandoned tasks are harmless.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
 from kafkascan.spark.jobs.export_tasks import (
     COMPRESSIONS,
     WRITTEN_COLUMNS,
@@ -301,8 +301,8 @@ def bad_timestamps(
     spark: SparkSession,
     path: Paths,
     *,
-    earliest_ms: int = 0,
-    latest_ms: int | None = None,
+    earliest_ms: TimeLike = 0,
+    latest_ms: TimeLike | None = None,
     **options: Any,
 ) -> JobReport:
     """
@@ -312,9 +312,9 @@ def bad_timestamps(
     ----------
     spark, path, options
         See `verify`.
-    earliest_ms : int, default 0
-        Milliseconds since the epoch; earlier timestamps are implausible.
-    latest_ms : int, optional
+    earliest_ms : int, str, datetime, numpy.datetime64 or pandas.Timestamp, default 0
+        Earlier timestamps are implausible. Integers are milliseconds since the epoch.
+    latest_ms : as `earliest_ms`, optional
         Later timestamps are implausible; by default, one hour from now.
 
     Returns
@@ -323,8 +323,9 @@ def bad_timestamps(
         A row and a finding per range of a file with implausible timestamps.
     """
     parsed = _parsed("bad_timestamps", path, options)
-    latest = int(time.time() * 1000) + _HOUR_MS if latest_ms is None else latest_ms
-    limits = TimeLimits(earliest_ms, latest, parsed)
+    latest_by_default = milliseconds_or_now() + _HOUR_MS
+    latest = latest_by_default if latest_ms is None else to_milliseconds(latest_ms, "latest_ms")
+    limits = TimeLimits(to_milliseconds(earliest_ms, "earliest_ms"), latest, parsed)
     manifest = _run(spark, plan_read(parsed), timestamps_task, limits, TIMESTAMP_COLUMNS)
     findings = [
         f"{row['path']}: position {row['firstBadPosition']} (base_offset {row['firstBadOffset']}):"
