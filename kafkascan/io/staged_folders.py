@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import secrets
@@ -52,11 +53,10 @@ class StagedFolder:
         Raises
         ------
         FileNotFoundError
-            If another process has removed it.
+            If another process has removed it, or is about to: that one holds the lock.
         """
         self._lock = os.open(self.path, os.O_RDONLY)
-        try_lock(self._lock)
-        if not self.path.exists():
+        if _is_locked_by_another(self._lock) or not self.path.exists():
             self.discard()
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
 
@@ -120,9 +120,9 @@ def stage_folder(target: Path) -> StagedFolder:
         name = f"kafkascan-0.{_MARK}{secrets.token_hex(_RANDOM_BYTES)}-delete"
         staging = target.parent / name
         staged = StagedFolder(staging / target.name, target)
-        _create_like(target.parent, staging)
         # Until it is locked, another process may remove it.
         with contextlib.suppress(FileNotFoundError):
+            _create_like(target.parent, staging)
             _create_like(target.parent, staged.path)
             staged.lock()
             return staged
@@ -138,15 +138,37 @@ def remove_abandoned_folders(parent: Path) -> None:
             _remove_abandoned(path)
 
 
+def _is_locked_by_another(descriptor: int) -> bool:
+    """Lock an open folder where the file system has locks; return whether another process did."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _remove_abandoned(staging: Path) -> None:
-    """Remove a staging folder, unless the folder in it is locked; a broker may add files."""
+    """
+    Remove a staging folder, unless the folder in it is locked; a broker may add files.
+
+    A folder that its process creates meanwhile stays, because only an empty folder is removed.
+    """
+    found = list(staging.iterdir())
     with contextlib.ExitStack() as opened:
-        for path in (path for path in staging.iterdir() if path.is_dir()):
+        for path in (path for path in found if path.is_dir()):
             lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             opened.callback(os.close, lock)
             if not try_lock(lock):
                 return
-        shutil.rmtree(staging, ignore_errors=True)
+        for path in found:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            staging.rmdir()
 
 
 def _create_like(parent: Path, folder: Path) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kafkascan.io.staged_folders import remove_abandoned_folders, stage_folder
+from kafkascan.io.staged_folders import StagedFolder, remove_abandoned_folders, stage_folder
 from kafkascan.logs.log_dir import partition_dir
 
 _BUILD = """
@@ -84,6 +86,47 @@ def test_the_folder_of_a_running_process_is_kept(tmp_path: Path) -> None:
     assert mine.path.exists()
     mine.discard()
     _end(running)
+    remove_abandoned_folders(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_another_process_removes_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one has locked the new folder before this one could, and removes it next."""
+    others: list[int] = []
+    lock = StagedFolder.lock
+
+    def lock_after_another(staged: StagedFolder) -> None:
+        if not others:
+            others.append(os.open(staged.path, os.O_RDONLY))
+            fcntl.flock(others[0], fcntl.LOCK_EX)
+        lock(staged)
+
+    monkeypatch.setattr(StagedFolder, "lock", lock_after_another)
+    staged = stage_folder(tmp_path / "orders-0")
+    assert not os.path.samestat(staged.path.stat(), os.fstat(others[0]))
+    os.close(others[0])
+    staged.publish()
+    assert [path.name for path in tmp_path.iterdir()] == ["orders-0"]
+
+
+def test_a_folder_that_is_created_while_another_is_removed_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staging = tmp_path / f"kafkascan-0.{b'kafkascan'.hex()}{'0' * 14}-delete"
+    staging.mkdir()
+    list_before = Path.iterdir
+
+    def list_and_create(folder: Path) -> Iterator[Path]:
+        found = list(list_before(folder))
+        (staging / "orders-0").mkdir(exist_ok=True)
+        return iter(found)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", list_and_create)
+        remove_abandoned_folders(tmp_path)
+    assert (staging / "orders-0").exists()
     remove_abandoned_folders(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
