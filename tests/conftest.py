@@ -1,14 +1,39 @@
-"""Report header, and groups of tests that one process runs."""
+"""Report header, settings of Hypothesis, and groups of tests that one process runs."""
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Generator
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 import kafkascan as ks
+
+# A busy machine may take any time for an example. In CI, the examples follow from the tests'
+# source, so that a commit passes or fails in every run; elsewhere, each run tries others.
+settings.register_profile(
+    "kafkascan",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
+)
+settings.load_profile("kafkascan")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def files_are_not_synced() -> Generator[None]:
+    """
+    Let `os.fsync` check its descriptor only.
+
+    Waiting for the disk takes about as long as all else of the tests that write, and no test
+    could see the difference: not even a kill loses what is not synced.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
 
 
 def pytest_report_header() -> str:

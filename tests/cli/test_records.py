@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import kafkascan as ks
 from tests.support.command_line import DATA, LEGACY, rows, run, run_process
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0, batch_v2
+from tests.support.waiting import HANG_SECONDS, wait_until
 
 HEADERS: list[tuple[bytes, bytes | None]] = [(b"h", b"1"), (b"n", None)]
 
@@ -226,17 +226,15 @@ def test_a_signal_removes_temporary_files(log: Path, tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes() * 3000)
     command = [sys.executable, "-m", "kafkascan", "records", log, "--format", "jsonl"]
     process = subprocess.Popen([*command, "--output", tmp_path / "out"])
-    while not list(tmp_path.glob(".out.*.part")):
-        assert process.poll() is None
-        time.sleep(0.01)
+    wait_until(lambda: list(tmp_path.glob(".out.*.part")) or process.poll() is not None)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 128 + signal.SIGTERM
+    assert process.wait(HANG_SECONDS) == 128 + signal.SIGTERM
     assert not list(tmp_path.glob("*out*"))
 
 
 def test_a_discarded_signal_is_raised_again(tmp_path: Path) -> None:
     # NumPy discards exceptions that are raised while it inspects operands.
-    program = """
+    program = f"""
 import os, signal, sys, time
 from kafkascan import cli
 from kafkascan.cli import commands
@@ -247,7 +245,7 @@ def run(arguments):
     except SystemExit:
         pass
     try:
-        time.sleep(20)
+        time.sleep({2 * HANG_SECONDS})
     finally:
         time.sleep(0.5)  # is not disturbed
         open(arguments[0], "w").close()
@@ -255,7 +253,8 @@ def run(arguments):
 commands.invoke = run
 cli.main(sys.argv[1:])
 """
-    result = subprocess.run([sys.executable, "-c", program, tmp_path / "done"], timeout=15)
+    command = [sys.executable, "-c", program, tmp_path / "done"]
+    result = subprocess.run(command, timeout=HANG_SECONDS)
     assert result.returncode == 128 + signal.SIGTERM
     assert (tmp_path / "done").exists()
 

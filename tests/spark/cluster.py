@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-_WAIT = 60.0
+from tests.support.waiting import HANG_SECONDS
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Cluster:
     def kill_worker(self, worker: int) -> None:
         """Kill a worker as a crash would; its executors detect it."""
         self.workers[worker].send_signal(signal.SIGKILL)
-        self.workers[worker].wait(_WAIT)
+        self.workers[worker].wait(HANG_SECONDS)
 
 
 @contextmanager
@@ -98,11 +98,11 @@ def _process(java_home: str, command: list[str], log: Path) -> Iterator[subproce
             yield process
         finally:
             process.terminate()
-            process.wait(_WAIT)
+            process.wait(HANG_SECONDS)
 
 
 def _wait_for(log: Path, pattern: str) -> str:
-    deadline = time.monotonic() + _WAIT
+    deadline = time.monotonic() + HANG_SECONDS
     while time.monotonic() < deadline:
         found = re.search(pattern, log.read_text())
         if found is not None:

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from tests.support.waiting import HANG_SECONDS
+
 ROOT = Path(__file__).parents[2]
 DRIVER = ROOT / "tests" / "spark" / "driver.py"
-_WAIT = 60.0
 
 
 class RemoteDriver:
@@ -37,7 +38,7 @@ class RemoteDriver:
 
     def end(self) -> str:
         """Wait until the process ends without an error; return what it printed."""
-        code = self._process.wait(_WAIT)
+        code = self._process.wait(HANG_SECONDS)
         printed = self._log.read_text()
         assert code == 0, printed[-4000:]
         return printed
@@ -50,7 +51,7 @@ def running_driver(
     """Start a command that runs `DRIVER`; its last argument is added, the address to connect to."""
     log = folder / "driver.log"
     with socket.create_server(("127.0.0.1", 0)) as server, log.open("w") as out:
-        server.settimeout(_WAIT)
+        server.settimeout(HANG_SECONDS)
         port = server.getsockname()[1]
         process = subprocess.Popen(
             [*command, str(port)],

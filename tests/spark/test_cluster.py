@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,6 +31,7 @@ from tests.spark.logs import (  # noqa: E402
     segment_path,
 )
 from tests.spark.remote_driver import DRIVER, ROOT, RemoteDriver, running_driver  # noqa: E402
+from tests.support.waiting import wait_until  # noqa: E402
 
 CONF = LOCAL | {
     "spark.executor.memory": "500m",
@@ -131,10 +131,7 @@ def test_two_attempts_of_one_task(cluster: Cluster, driver: RemoteDriver, tmp_pa
 def export_and_kill(driver: RemoteDriver, folder: Path, kill: Callable[[], None]) -> None:
     """Export, and kill a process after the first file appears."""
     driver.send("export", eight_logs(folder / "in"), folder / "out")
-    deadline = time.monotonic() + 120
-    while not list((folder / "out").rglob("*.parquet")):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: list((folder / "out").rglob("*.parquet")))
     kill()
     assert not (folder / "out" / "_SUCCESS").exists(), "it was killed while the job ran"
     require_export(folder / "out", driver.receive())

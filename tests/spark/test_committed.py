@@ -62,7 +62,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=STEPS, size=st.integers(40, 900))
 def test_any_transactions(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], size: int

@@ -82,7 +82,7 @@ def test_golden_indexes(data: Path) -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 def test_any_change_of_an_index(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -87,7 +87,7 @@ def test_damaged_logs(tmp_path: Path, damage: str, view: str) -> None:
         assert multiset(rows(**options, **NO_THREADS, **cut)) == expected, size
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     flips=st.lists(
         st.tuples(st.integers(0, 11), st.integers(0, 90), st.integers(0, 7)), max_size=3

@@ -110,7 +110,7 @@ def test_a_recreated_topic(tmp_path: Path) -> None:
     assert offsets(stream) == [0, 1, 2, 3, 4]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(
         st.tuples(

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from kafkascan.cli import commands
 from tests.support.paths import GOLDEN
+from tests.support.waiting import HANG_SECONDS
 
 DATA = GOLDEN / "kafka-4.4.0" / "data"
 KILLED = GOLDEN / "kafka-4.4.0-killed" / "data"
@@ -50,7 +51,7 @@ def run_process(*arguments: object) -> Done:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_SECONDS,
     )
     return Done(done.returncode, done.stdout, done.stderr)
 

@@ -7,16 +7,18 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import kafkascan as ks
+from tests.support.waiting import HANG_SECONDS, cpu_seconds, wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the CPU clock of a process")
 
 # Work of many seconds on a small file: rows may be given many times.
 PREPARE = """
-import sys, time
+import signal, sys, time
 import numpy as np
 import kafkascan as ks
 
@@ -24,12 +26,14 @@ source = ks.Source(sys.argv[1])
 batches = np.tile(ks.scan_batches(source).batches, int(sys.argv[3]))
 threads = int(sys.argv[2])
 """
+# A shell that runs the tests in the background makes its processes ignore SIGINT.
 PROGRAM = """
-print("ready", flush=True)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
+    print("ready", flush=True)
     {work}
 except KeyboardInterrupt:
-    print("interrupted", time.monotonic(), flush=True)
+    print("interrupted", time.process_time(), flush=True)
 """
 VERIFY = "ks.verify_crcs(source, batches, threads=threads)"
 READ = "ks.read_records(source, batches, columns=['offset'], threads=threads)"
@@ -37,7 +41,7 @@ ITEMS = "table.items('value')"
 
 
 def run_interrupted(path: Path, threads: int, times: int, prepare: str, work: str) -> float:
-    """Interrupt work 0.3 s after it began; return how long it still took."""
+    """Interrupt work that has begun; return the CPU time that each thread still took."""
     program = PREPARE + prepare + PROGRAM.format(work=work)
     with subprocess.Popen(
         [sys.executable, "-c", program, str(path), str(threads), str(times)],
@@ -47,12 +51,13 @@ def run_interrupted(path: Path, threads: int, times: int, prepare: str, work: st
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        time.sleep(0.3)
-        sent = time.monotonic()
+        begun = cpu_seconds(process.pid)
+        wait_until(lambda: cpu_seconds(process.pid) > begun + 0.1 or process.poll() is not None)
+        sent = cpu_seconds(process.pid) if process.poll() is None else 0.0
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[0].split()
+        said = process.communicate(timeout=HANG_SECONDS)[0].split()
     assert said[:1] == ["interrupted"], "the work was too short"
-    return float(said[1]) - sent
+    return (float(said[1]) - sent) / threads
 
 
 def log_of(path: Path, codec: str, records: int, size: int) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.segments import Rig
+from tests.support.waiting import HANG_SECONDS
 
 PRELUDE = """
     import os, sys, threading, time
@@ -45,7 +46,7 @@ def run(body: str, *arguments: object) -> list[str]:
         [sys.executable, "-c", script, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert result.returncode == 0, f"{result.returncode}: {result.stderr}"
@@ -98,7 +99,7 @@ def test_truncated_in_the_middle_of_scans_and_verifications(log: Path) -> None:
         time.sleep(0.3)
         os.truncate(path, 50_000)
         for thread in threads:
-            thread.join(30)
+            thread.join()
         print(len(ended), len(threads))
     """
     assert run(body, log) == ["8 8"]
@@ -152,9 +153,8 @@ def test_a_file_that_is_truncated_and_rewritten_all_the_time(log: Path) -> None:
             "    file.truncate(0); file.seek(0)\\n"
             "    file.write(content[:100]); file.write(content[100:])\\n"
         ), path])
-        end = time.monotonic() + 4
         scans = errors = 0
-        while time.monotonic() < end:
+        while scans + errors < 1000 or not errors:
             try:
                 with ks.Source(path) as source:
                     for _ in range(3):
@@ -165,9 +165,8 @@ def test_a_file_that_is_truncated_and_rewritten_all_the_time(log: Path) -> None:
                 errors += 1
         child.kill()
         child.wait()
-        print(scans + errors > 100, errors > 0)
     """
-    assert run(body, log) == ["True True"]
+    assert run(body, log) == []
 
 
 def test_no_row_is_invented_after_a_new_end(log: Path) -> None:
@@ -183,7 +182,7 @@ def test_no_row_is_invented_after_a_new_end(log: Path) -> None:
 
 def test_forks_while_other_threads_work(log: Path) -> None:
     """A forked child can scan, whatever the threads of its parent did."""
-    body = """
+    body = f"""
         import signal
         stop = []
         def work():
@@ -196,7 +195,7 @@ def test_forks_while_other_threads_work(log: Path) -> None:
         for _ in range(60):
             child = os.fork()
             if child == 0:
-                signal.alarm(10)
+                signal.alarm({HANG_SECONDS})
                 os._exit(0 if len(ks.scan_batches(path)) == 4000 else 1)
             statuses.add(os.waitpid(child, 0)[1])
         stop.append(True)
@@ -239,7 +238,7 @@ def test_a_handler_installed_or_a_signal_sent_while_we_work(log: Path, event: st
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_SECONDS,
     )
     assert result.returncode == -signal.SIGBUS
     assert "still alive" not in result.stdout

@@ -173,7 +173,7 @@ def test_a_log_of_nothing_but_plausible_starts() -> None:
 
 
 @given(st.lists(st.integers(0, 80), min_size=70, max_size=200), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_log_cut_and_overwritten_anywhere(sizes: list[int], data: Any) -> None:
     parts = [batch_v2(b"\x02" * size, base_offset=i) for i, size in enumerate(sizes)]
     log = bytearray(b"".join(parts))

@@ -76,7 +76,7 @@ def _damage(draw: st.DrawFn, batch: bytearray) -> None:
         batch[start:] = bytes(len(batch) - start)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(damaged_logs())
 def test_untouched_batches_are_kept(damaged: tuple[list[bytes], bytes, set[int]]) -> None:
     parts, log, touched = damaged
@@ -102,7 +102,7 @@ def _assert_tiles(found: ResyncScan) -> None:
     assert at == found.position
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     seed=st.integers(0, 10**6),
     count=st.integers(4, 40),
@@ -132,7 +132,7 @@ def test_fields_that_no_checksum_covers_are_repaired(
     assert bytes(whole) == b"".join(parts)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(
         st.one_of(

@@ -14,7 +14,7 @@ from tests.support.segments import T0
 LOG_APPEND_TIME = 0x08
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     kind=st.sampled_from([ABORT, COMMIT, 2, 200, -1]),
     coordinator_epoch=st.integers(-(2**31), 2**31 - 1),

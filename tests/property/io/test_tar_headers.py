@@ -24,7 +24,7 @@ FILES = st.tuples(
 FORMATS = st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(FILES, max_size=5), FORMATS, st.dictionaries(st.just("comment"), PARTS))
 def test_headers(
     files: list[tuple[str, bytes, str, int]], tar_format: int, for_all: dict[str, str]

@@ -9,10 +9,11 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.auditing.log_audit import LogAudit
-from kafkascan.io import concurrency
+from kafkascan.io import concurrency, worker_threads
 from kafkascan.logs.log_walk import LogSlice
 from tests.support.partitions import HealthyPartition
 from tests.support.paths import GOLDEN
+from tests.support.waiting import HANG_SECONDS, no_new_threads
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_threads_find_the_same_in_golden_data_dirs(run: str) -> None:
 
 @pytest.mark.usefixtures("all_are_large")
 def test_logs_are_audited_concurrently(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    met = threading.Barrier(2, timeout=20)
+    met = threading.Barrier(2, timeout=HANG_SECONDS)
     under_way: set[int] = set()
     add = LogAudit.add
 
@@ -98,14 +99,15 @@ def test_progress(data_dir: Path, threads: int) -> None:
 
 @pytest.mark.usefixtures("all_are_large")
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_progress_callback_may_end_the_audit(data_dir: Path, threads: int) -> None:
+def test_a_progress_callback_may_end_the_audit(
+    data_dir: Path, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
-    before = threading.active_count()
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(worker_threads, "_GRACE", HANG_SECONDS)
+    with no_new_threads(), pytest.raises(KeyboardInterrupt):
         ks.audit(data_dir, threads=threads, on_progress=stop)
-    assert threading.active_count() == before
 
 
 def test_one_file_is_audited_alone(tmp_path: Path) -> None:

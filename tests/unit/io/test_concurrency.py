@@ -8,11 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from kafkascan.io import worker_threads
 from kafkascan.io.concurrency import (
     allocate_threads,
     are_small,
@@ -24,6 +26,13 @@ from kafkascan.io.concurrency import (
     split_by_bytes,
 )
 from kafkascan.io.worker_threads import Pace
+from tests.support.waiting import HANG_SECONDS, no_new_threads, wait_until
+
+
+@pytest.fixture
+def threads_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a busy machine take longer than the second that `WorkerTeam.dismiss` waits."""
+    monkeypatch.setattr(worker_threads, "_GRACE", HANG_SECONDS)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
@@ -49,6 +58,7 @@ def test_an_error_is_raised_after_earlier_results() -> None:
     assert found == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.usefixtures("threads_are_waited_for")
 def test_jobs_do_not_run_ahead_and_end_with_their_reader() -> None:
     begun = []
 
@@ -57,13 +67,12 @@ def test_jobs_do_not_run_ahead_and_end_with_their_reader() -> None:
         for _ in range(1000):
             yield bytes(10)
 
-    before = threading.active_count()
-    results = map_ordered(range(1000), work, 2)
-    for _ in range(5):
-        next(results)
-    results.close()  # type: ignore[attr-defined]
+    with no_new_threads():
+        results = map_ordered(range(1000), work, 2)
+        for _ in range(5):
+            next(results)
+        results.close()  # type: ignore[attr-defined]
     assert len(begun) <= 10
-    assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -80,9 +89,9 @@ def test_work_that_fails_before_it_gives_anything(threads: int) -> None:
 
 
 def made_while_the_first_is_held(
-    run: Callable[..., Iterator[Any]], threads: int, **options: int
-) -> dict[int, int]:
-    """How many results each job has made, when no more are while the first gives none."""
+    expected: int, run: Callable[..., Iterator[Any]], threads: int, **options: int
+) -> int:
+    """Wait for a number of results while the first job gives none; return how many are made."""
     made: dict[int, int] = {}
     is_held = threading.Event()
 
@@ -96,22 +105,21 @@ def made_while_the_first_is_held(
     results = run(range(1000), work, threads, **options)
     reader = threading.Thread(target=lambda: next(results))
     reader.start()
-    before: dict[int, int] = {}
-    while not before or before != made:
-        before = dict(made)
-        time.sleep(0.3)
+    wait_until(lambda: sum(list(made.values())) >= expected)
+    time.sleep(0.3)  # for more than expected
+    found = sum(made.values())
     is_held.set()
     reader.join()
     results.close()  # type: ignore[attr-defined]
-    return before
+    return found
 
 
 def test_waiting_results_are_bounded_over_all_jobs() -> None:
     # Each job holds one more result, for which there is no room yet.
-    made = made_while_the_first_is_held(map_ordered, 3)
-    assert sum(made.values()) == 8 * 3 + 2
-    made = made_while_the_first_is_held(map_ordered, 3, results_ahead=2)
-    assert sum(made.values()) == 2 * 3 + 2
+    expected = 8 * 3 + 2
+    assert made_while_the_first_is_held(expected, map_ordered, 3) == expected
+    expected = 2 * 3 + 2
+    assert made_while_the_first_is_held(expected, map_ordered, 3, results_ahead=2) == expected
 
 
 def test_the_first_job_always_goes_on() -> None:
@@ -153,6 +161,7 @@ def test_unordered_results_do_not_wait_for_a_slow_job() -> None:
     assert list(results) == [0]
 
 
+@pytest.mark.usefixtures("threads_are_waited_for")
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("error", [KeyError("five"), StopIteration("five"), SystemExit()])
 def test_an_error_ends_all(threads: int, error: BaseException) -> None:
@@ -161,19 +170,17 @@ def test_an_error_ends_all(threads: int, error: BaseException) -> None:
             raise error
         return iter([job] * 1000)
 
-    before = threading.active_count()
-    with pytest.raises((type(error), RuntimeError)):
+    with no_new_threads(), pytest.raises((type(error), RuntimeError)):
         list(map_unordered(range(1000), work, threads))
-    assert threading.active_count() == before
 
 
+@pytest.mark.usefixtures("threads_are_waited_for")
 def test_jobs_end_with_their_reader() -> None:
-    before = threading.active_count()
-    results = map_unordered(range(1000), lambda job: iter([bytes(10)] * 1000), 2)
-    for _ in range(5):
-        next(results)
-    results.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before
+    with no_new_threads():
+        results = map_unordered(range(1000), lambda job: iter([bytes(10)] * 1000), 2)
+        for _ in range(5):
+            next(results)
+        results.close()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("run", [map_ordered, map_unordered])
@@ -181,7 +188,7 @@ def test_any_thread_may_collect_an_iterator(run: Callable[..., Any]) -> None:
     class Holder:
         pass
 
-    before = threading.active_count()
+    before = set(threading.enumerate())
     threshold = gc.get_threshold()
     gc.set_threshold(5, 10, 10)
     try:
@@ -193,11 +200,7 @@ def test_any_thread_may_collect_an_iterator(run: Callable[..., Any]) -> None:
             del holder
     finally:
         gc.set_threshold(*threshold)
-    until = time.monotonic() + 30
-    while threading.active_count() > before and time.monotonic() < until:
-        gc.collect()
-        time.sleep(0.05)
-    assert threading.active_count() == before
+    wait_until(lambda: gc.collect() >= 0 and set(threading.enumerate()) <= before)
 
 
 @pytest.mark.parametrize("run", ["map_ordered", "map_unordered"])
@@ -207,7 +210,7 @@ def test_the_interpreter_ends_though_results_are_waited_for_no_more(run: str) ->
         "results = run(range(100), lambda job: iter([1] * 1000), 4)\n"
         "next(results)\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=HANG_SECONDS)
 
 
 @pytest.mark.parametrize("run", [map_ordered, map_unordered])
@@ -321,7 +324,7 @@ def test_parts_of_about_the_same_size() -> None:
 
 def test_pieces_take_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("kafkascan.io.worker_threads.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr(worker_threads, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     pace = Pace(8)
     sizes = []
     for taken in (0.0, 0.0, 0.03, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0):
@@ -337,9 +340,9 @@ def test_parts_on_threads() -> None:
         map_parts([1, 0], lambda part: 1 // part)
 
 
+@pytest.mark.usefixtures("threads_are_waited_for")
 def test_an_error_ends_the_loops_of_other_parts() -> None:
     """Also those of teams that a worker made."""
-    before = threading.active_count()
 
     def run_long(_: int) -> None:
         pace = Pace(1)
@@ -353,8 +356,5 @@ def test_an_error_ends_the_loops_of_other_parts() -> None:
             raise KeyError(part)
         map_parts([1, 2], run_long)
 
-    start = time.monotonic()
-    with pytest.raises(KeyError):
+    with no_new_threads(), pytest.raises(KeyError):
         map_parts([0, 1, 2], work)
-    assert time.monotonic() - start < 0.9  # less than the time that threads are waited for
-    assert threading.active_count() == before

@@ -19,6 +19,7 @@ import pytest
 import kafkascan as ks
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0, batch_v2, message_v0, message_v1
+from tests.support.waiting import HANG_SECONDS
 
 # Batches that Kafka's writer writes and its readers read, as hex.
 HELLO = "0000000000000000%sffffffff02%s0000018f125c74000000018f125c7400ffffffffffffffffffffffffffff00000002%s"
@@ -344,6 +345,10 @@ for read in (lambda: ks.read_records(source, batches), table.to_arrow,
         print("SourceReadError")
 """
     result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANG_SECONDS,
     )
     assert result.stdout.split() == ["SourceReadError"] * 4, result.stderr

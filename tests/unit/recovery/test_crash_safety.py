@@ -21,6 +21,7 @@ from kafkascan.recovery.loading.log_loader import LoadedLog, LoadSettings
 from tests.support.broker_lock import broker_in
 from tests.support.dying import DyingRuns
 from tests.support.files import contents
+from tests.support.waiting import HANG_SECONDS
 from tests.unit.recovery.damaged_partitions import (
     KILLED,
     NOW,
@@ -213,7 +214,7 @@ def test_fifos_are_not_waited_for(damaged: Path, name: str, write: bool) -> None
         "except OSError as error: print(error)"
     )
     arguments = [sys.executable, "-c", code, str(damaged.parent), str(write)]
-    done = subprocess.run(arguments, capture_output=True, timeout=30, check=True)
+    done = subprocess.run(arguments, capture_output=True, timeout=HANG_SECONDS, check=True)
     assert done.stdout
 
 

@@ -19,6 +19,7 @@ from kafkascan.logs.data_dir_lock import locked
 from tests.support.broker_lock import broker_in
 from tests.support.random_logs import random_log
 from tests.support.segments import Rig
+from tests.support.waiting import HANG_SECONDS
 
 T0 = 1_714_000_000_000
 
@@ -343,9 +344,9 @@ def test_a_broker_does_not_start_below_a_writer(data_dir: Path) -> None:
 def test_writers_of_other_partitions_are_not_excluded(data_dir: Path) -> None:
     def write(number: int) -> None:
         with ks.SegmentWriter(data_dir / f"orders-{number}") as writer:
-            both.wait(10)
+            both.wait(HANG_SECONDS)
             writer.append(_batches(3))
-            both.wait(10)
+            both.wait(HANG_SECONDS)
 
     both = threading.Barrier(3)
     code = (
@@ -361,10 +362,10 @@ def test_writers_of_other_partitions_are_not_excluded(data_dir: Path) -> None:
         ) as process,
     ):
         found = [pool.submit(write, number) for number in range(2)]
-        both.wait(10)
+        both.wait(HANG_SECONDS)
         assert process.stdout is not None
         assert process.stdout.readline() == "opened\n"
-        both.wait(10)
+        both.wait(HANG_SECONDS)
         for one in found:
             one.result()
         process.communicate("")
