@@ -251,7 +251,8 @@ def _message(value: bytes) -> tuple[str, dict[str, Any]] | None:
     """
     Return name and fields of a message; None if Kafka would refuse it, or it is another one.
 
-    Garbage after a message is refused, as by Kafka's ``MetadataRecordSerde``.
+    Garbage after a message is refused, as by Kafka's ``MetadataRecordSerde``. Of a newer version
+    than the schema's, the fields that are known count.
     """
     if len(value) < _FRAME_SIZE or value[0] != _FRAME_VERSION or value[1] not in _SCHEMAS:
         return None
@@ -260,5 +261,5 @@ def _message(value: bytes) -> tuple[str, dict[str, Any]] | None:
         fields, size = decode_prefix(schema, value[_FRAME_SIZE:], value[2])
     except SchemaError:
         return None
-    is_prefix = schema is REGISTER_BROKER
-    return (schema.name, fields) if is_prefix or _FRAME_SIZE + size == len(value) else None
+    is_newer = value[2] > schema.newest
+    return (schema.name, fields) if is_newer or _FRAME_SIZE + size == len(value) else None

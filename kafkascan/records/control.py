@@ -48,8 +48,6 @@ _SCHEMAS: dict[ControlRecordType, Schema] = {
     ControlRecordType.KRAFT_VERSION: schemas.KRAFT_VERSION,
     ControlRecordType.KRAFT_VOTERS: schemas.KRAFT_VOTERS,
 }
-# Highest schema version of messages whose `version` field is the version of their schema.
-_HIGHEST_VERSION = {ControlRecordType.LEADER_CHANGE: 1}
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ def _decode_value(kind: ControlRecordType, value: bytes) -> dict[str, Any]:
         (version,) = _VERSION.unpack_from(value)
         if version < 0:
             raise SchemaError(f"a {kind.name} record has version {version}")
-        layout = min(version, _HIGHEST_VERSION.get(kind, 0))
+        layout = min(version, _SCHEMAS[kind].newest)
     return decode(_SCHEMAS[kind], value, layout)
 
 
@@ -166,7 +164,7 @@ def encode_control_record(
     if not isinstance(value, Mapping):
         return key, bytes(value)
     message = {"version": 0, **value}
-    layout = min(int(message["version"]), _HIGHEST_VERSION.get(kind, 0))
+    layout = min(int(message["version"]), _SCHEMAS[kind].newest)
     return key, encode(_SCHEMAS[kind], message, layout)
 
 

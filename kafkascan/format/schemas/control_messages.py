@@ -24,6 +24,7 @@ LEADER_CHANGE = Schema(
         Field("granting_voters", Array(_VOTER)),
     ),
     _ALWAYS,
+    newest=1,
 )
 SNAPSHOT_HEADER = Schema(
     "SnapshotHeaderRecord",

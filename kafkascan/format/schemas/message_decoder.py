@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -44,7 +44,8 @@ class Field:
     tag : int or None
         Number of a tagged field; tagged fields follow the others and are optional.
     default : object
-        Value of a field that is left out, or that the version does not have.
+        Value of a field that is left out, or that the version does not have. `EMPTY` is a
+        structure of defaults, and a tuple an empty list.
     """
 
     name: str
@@ -75,14 +76,23 @@ class Schema:
     fields : tuple of Field
     flexible_since : int
         First version with the compact encoding and tagged fields.
+    newest : int
+        Newest version of a message that these fields describe.
     """
 
     name: str
     fields: tuple[Field, ...]
     flexible_since: int = 2**15
+    newest: int = 0
 
 
 Type = str | Array | Schema
+
+EMPTY = object()
+"""The default of a structure: all its fields have their defaults."""
+
+NO_UUID = uuid.UUID(int=0)
+"""The default of an id."""
 
 NUMBERS: dict[str, struct.Struct] = {
     name: struct.Struct(">" + code)
@@ -127,6 +137,27 @@ def decode_prefix(schema: Schema, data: bytes, version: int) -> tuple[dict[str, 
     return reader.structure(schema), reader.at
 
 
+def default_of(field: Field) -> Any:
+    """Return the value of a field that is left out."""
+    if field.default is EMPTY:
+        return _empty_value(replace(field, default=None, nullable_since=None))
+    return list(field.default) if isinstance(field.default, tuple) else field.default
+
+
+def _empty_value(field: Field) -> Any:
+    """Return what a field has in a structure of defaults: without its own, the type's."""
+    if field.default is not None or field.nullable_since is not None:
+        return default_of(field)
+    if isinstance(field.type, Array):
+        return []
+    if isinstance(field.type, Schema):
+        return {one.name: _empty_value(one) for one in field.type.fields}
+    return _EMPTY_VALUES.get(field.type, 0)
+
+
+_EMPTY_VALUES = {"string": "", "bytes": b"", "uuid": NO_UUID, "bool": False, "float64": 0.0}
+
+
 class _Reader:
     def __init__(self, data: bytes, version: int, *, is_flexible: bool) -> None:
         self.data = data
@@ -138,7 +169,7 @@ class _Reader:
         found: dict[str, Any] = {}
         tagged: dict[int, Field] = {}
         for field in schema.fields:
-            found[field.name] = field.default
+            found[field.name] = default_of(field)
             if not field.is_in(self.version):
                 continue
             if field.tag is not None:

@@ -14,6 +14,7 @@ from kafkascan.format.schemas.message_decoder import (
     Schema,
     SchemaError,
     Type,
+    default_of,
 )
 
 
@@ -57,10 +58,11 @@ class _Writer:
         for field in schema.fields:
             if not field.is_in(self.version):
                 continue
-            value = message.get(field.name, field.default)
+            default = default_of(field)
+            value = message.get(field.name, default)
             if field.tag is None:
                 self.value(field, value)
-            elif value != field.default:
+            elif value != default:
                 tagged[field.tag] = self.tagged_value(field, value)
         if self.is_flexible:
             self.tagged_section(tagged)

@@ -1,0 +1,82 @@
+"""Messages of Kafka's own topics: bytes that brokers wrote, and what the schemas hold of them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kafkascan.format.schemas.group_messages import (
+    CONSUMER_GROUP_MEMBER_METADATA_VALUE,
+    GROUP_RECORDS,
+    OFFSET_COMMIT_VALUE,
+)
+from kafkascan.format.schemas.message_decoder import Schema, SchemaError, decode, decode_prefix
+from kafkascan.format.schemas.message_encoder import encode
+from kafkascan.format.schemas.message_json import jackson_text, json_of
+from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
+from tests.support.message_schemas import SCHEMAS
+from tests.support.random_messages import random_message
+
+
+def printed(schema: Schema, data: bytes, version: int) -> str:
+    return jackson_text(json_of(schema, decode(schema, data, version), version))
+
+
+def test_an_offset_commit_of_a_broker() -> None:
+    data = bytes.fromhex(
+        "00000000000001f5" "00000000" "01" "000001a202744469" "01" "00" "10"
+        "88f0ca17159d42c787299b03ed7cb405"
+    )  # fmt: skip
+    assert printed(OFFSET_COMMIT_VALUE, data, 4) == (
+        '{"offset":501,"leaderEpoch":0,"metadata":"","commitTimestamp":1795337503849,'
+        '"topicId":"iPDKFxWdQseHKZsD7Xy0BQ"}'
+    )
+
+
+def test_a_tiered_segment_of_a_broker() -> None:
+    data = bytes.fromhex(
+        "0b7469657265642e742d31" "88f0ca17159d42c787299b03ed7cb405" "00000000" "00"
+        "861a36e361dd47fbbad7cdf6e761e3e8" "00" "0000000000000000" "00000000000004fc"
+        "00000001" "000001a202708b90" "000001a202708dc1" "02" "00000000" "0000000000000000" "00"
+        "000fded3" "00" "00" "00"
+    )  # fmt: skip
+    message, size = decode_prefix(REMOTE_LOG_RECORDS[0], data, 0)
+    assert size == len(data)
+    assert message["remote_log_segment_id"]["topic_id_partition"]["name"] == "tiered.t-1"
+    assert (message["end_offset"], message["segment_size_in_bytes"]) == (1276, 1040083)
+    assert message["segment_leader_epochs"] == [{"leader_epoch": 0, "offset": 0}]
+
+
+def test_a_null_that_is_not_the_default_is_printed() -> None:
+    schema = CONSUMER_GROUP_MEMBER_METADATA_VALUE
+    absent = random_message(schema, 0, random.Random(1)) | {
+        "classic_member_metadata": {"session_timeout_ms": 0, "supported_protocols": []}
+    }
+    null = absent | {"classic_member_metadata": None}
+    # No tagged fields; and one, with number 0 and one byte, which is no structure.
+    assert encode(schema, null, 0) == encode(schema, absent, 0)[:-1] + bytes([1, 0, 1, 0])
+    assert "classicMemberMetadata" not in printed(schema, encode(schema, absent, 0), 0)
+    assert '"classicMemberMetadata":null' in printed(schema, encode(schema, null, 0), 0)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_what_is_written_is_read(name: str) -> None:
+    schema, choice = SCHEMAS[name], random.Random(name)
+    for version in range(schema.newest + 1):
+        message = random_message(schema, version, choice)
+        data = encode(schema, message, version)
+        assert decode_prefix(schema, data, version) == (message, len(data))
+        for size in choice.sample(range(len(data)), k=min(20, len(data))):
+            with pytest.raises(SchemaError):
+                decode(schema, data[:size], version)
+
+
+def test_text_of_json() -> None:
+    text = jackson_text({"a": ['"\\/\n\x00\x1f\x7fä𝄞', 1.0, 1e7, 1e-4, 12.5, None, True, 3]})
+    numbers = "1.0,1.0E7,1.0E-4,12.5,null,true,3"
+    assert text == '{"a":["\\"\\\\/\\n\\u0000\\u001F\x7fä𝄞",' + numbers + "]}"
+
+
+def test_types_of_records_are_those_of_kafka() -> None:
+    assert {code: key.name for code, (key, _) in GROUP_RECORDS.items()}[1] == "OffsetCommitKey"
