@@ -11,8 +11,9 @@ import itertools
 import numpy as np
 
 from kafkascan._core import batches as _core
+from kafkascan.batches.cold.index_starts import known_starts
 from kafkascan.batches.columns import BatchTable
-from kafkascan.batches.walks import BatchWalk, collect, known_starts
+from kafkascan.batches.walks import BatchWalk, collect
 from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
 from kafkascan.io.concurrency import map_parts
 from kafkascan.io.sources import Source
@@ -63,6 +64,9 @@ def _part_starts(source: Source, start: int, stop: int, parts: int) -> list[int]
     """Return the first position of each part, ascending."""
     starts = [start]
     if parts < 2 or not source.is_in_memory:
+        return starts
+    # The reads of one walk occupy a disk, and a guess in a map would read all bytes around it.
+    if not source.is_cached(start, stop):
         return starts
     known = known_starts(source.path) if source.is_file else None
     with source.window(0, source.size) as window:

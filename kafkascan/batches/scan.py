@@ -203,9 +203,9 @@ def scan_batches(
         offsets all fit; `gaps` lists the bytes in between. A torn or zero tail is not
         corruption.
     threads : int, optional
-        Largest number of threads, for parts of at least 16 MiB; by default one, which reads
-        a cached file as fast as the table can be written. Files that are not cached may gain
-        from more. To scan many files, call this from many threads: it releases the GIL.
+        Largest number of threads, for parts of at least 16 MiB of a cached file; by default one,
+        which reads it as fast as the table can be written. To scan many files, call this from
+        many threads: it releases the GIL.
 
     Returns
     -------
@@ -224,7 +224,9 @@ def scan_batches(
     -----
     The scan frames batches as Kafka does (``FileLogInputStream``,
     ``ByteBufferLogInputStream``) and reads only headers; `verify_crcs` verifies checksums.
-    Memory: 69 bytes per batch.
+    Memory: 69 bytes per batch. Of a file that is not in the page cache, only the pages of headers
+    are read, unless batches are small (below 8 KiB on average); positions from the ``.index`` file
+    let many reads run concurrently, but do not affect the result.
 
     With "resync", checksums are verified around damage and where offsets do not follow each
     other. Intact parts are scanned as fast as without it. A batch with a sound header stays a

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import batches as _core, guard as _guard
+from kafkascan.batches.cold.cold_headers import ColdHeaders
+from kafkascan.batches.cold.index_starts import known_starts
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.errors import (
     STATUS,
@@ -20,11 +22,9 @@ from kafkascan.format.errors import (
     corrupt_batch_error,
 )
 from kafkascan.format.file_kinds import HEAD_SIZE, why_not_a_log
-from kafkascan.format.file_names import sibling_name
 from kafkascan.format.layout import (
     BATCH_DTYPE,
     HEADER_SIZE_UP_TO_MAGIC,
-    OFFSET_INDEX_ENTRY,
     ScanEnd,
 )
 from kafkascan.io.sources import Source
@@ -36,9 +36,6 @@ LARGE_WINDOW = 1 << 18
 _SMALL_WINDOW = 1 << 12
 _LARGE_BATCH = 1 << 15
 _ZERO_SEARCH_WINDOW = 1 << 22
-
-# Entries that are read of an index: more than Kafka's default segment.index.bytes holds.
-_MAX_INDEX_ENTRIES = 1 << 21
 
 # Bytes that are scanned at first before signals are handled.
 _FIRST_PIECE = 1 << 26
@@ -80,6 +77,7 @@ class BatchWalk:
         self.end: ScanEnd | None = None
         self.error: CorruptBatchError | None = None
         self.window = window
+        self._cold = ColdHeaders(source)
         # Not a cached_property: before Python 3.12 all instances share its lock, and the child
         # of a fork would wait for a thread of its parent.
         self._index_starts: NDArray[np.int64] | None = None
@@ -94,25 +92,12 @@ class BatchWalk:
         int
             Number of rows written: less than `len(rows)` only if the walk has ended.
         """
-        count, is_in_memory, pace = 0, self.source.is_in_memory, Pace(_FIRST_PIECE)
-        if not self._index_is_read:
-            self._index_starts, self._index_is_read = self._read_index_starts(), True
+        count, pace = 0, Pace(_FIRST_PIECE)
         while self.end is None and count < len(rows):
-            start, size = (0, self.source.size) if is_in_memory else (self.position, self.window)
-            piece_stop = min(self.stop, self.position + pace.next_size())
-            with self.source.window(start, size) as window:
-                status, written, position = _core.scan_into(
-                    window,
-                    start,
-                    self.source.size,
-                    self.position,
-                    piece_stop,
-                    rows[count:],
-                    in_chains=is_in_memory,
-                    known_starts=self._index_starts,
-                )
+            status, written, position = self._scan_piece(pace.next_size(), rows[count:])
             if status == STATUS["SOURCE_FAULT"]:
                 raise self.source.fault_error(position)
+            self._cold.note(written, position - self.position)
             self._choose_window(written, position - self.position)
             self.position = position
             count += written
@@ -123,6 +108,28 @@ class BatchWalk:
         self.source.require_unshrunk()
         return count
 
+    def _scan_piece(self, size: int, rows: BatchTable) -> tuple[int, int, int]:
+        """Scan the next bytes; return status, number of rows and position, as `scan_into` does."""
+        stop = min(self.stop, self.position + size)
+        stop = self._cold.prepare(self.position, stop, self.stop)
+        if self._cold.is_selective:
+            return self._cold.scan(self.position, self.stop, rows)
+        is_in_memory = self.source.is_in_memory
+        if is_in_memory and not self._index_is_read:
+            self._index_starts, self._index_is_read = self._read_index_starts(), True
+        start, size = (0, self.source.size) if is_in_memory else (self.position, self.window)
+        with self.source.window(start, size) as window:
+            return _core.scan_into(
+                window,
+                start,
+                self.source.size,
+                self.position,
+                stop,
+                rows,
+                in_chains=is_in_memory,
+                known_starts=self._index_starts,
+            )
+
     def _read_index_starts(self) -> NDArray[np.int64] | None:
         """
         Return batch positions from the index, for a log whose positions cannot be guessed.
@@ -130,7 +137,7 @@ class BatchWalk:
         A guess is cheaper than reading an index, but the headers of magic 0 and 1 have too few
         fields for it.
         """
-        if not (self.source.is_in_memory and self.source.is_file):
+        if not self.source.is_file:
             return None
         header = read_bytes(self.source, self.start, HEADER_SIZE_UP_TO_MAGIC)
         is_legacy = len(header) == HEADER_SIZE_UP_TO_MAGIC and header[-1] < 2
@@ -242,34 +249,3 @@ def _grown(table: BatchTable, walk: BatchWalk) -> BatchTable:
     # As bytes: NumPy copies structured arrays field by field.
     grown.view(np.uint8)[: table.nbytes] = table.view(np.uint8)
     return grown
-
-
-def known_starts(log_path: str | os.PathLike[str]) -> NDArray[np.int64] | None:
-    """
-    Read batch positions from the ``.index`` file beside a log, as hints.
-
-    A walk checks each position against the bytes of the log, so a stale, damaged or forged index
-    costs time but does not change the result.
-
-    Parameters
-    ----------
-    log_path : path
-
-    Returns
-    -------
-    ndarray of int64, shape (n,), or None
-        Ascending; None if no index can be read.
-    """
-    folder, name = os.path.split(os.fspath(log_path))
-    index = sibling_name(name, "index")
-    if index is None:
-        return None
-    try:
-        entries = np.fromfile(os.path.join(folder, index), OFFSET_INDEX_ENTRY, _MAX_INDEX_ENTRIES)
-    except OSError:
-        return None
-    # A preallocated index ends with zeros; a forged one may not be sorted.
-    positions = entries["position"].astype(np.int64)
-    positions = positions[: np.count_nonzero(positions) + 1]
-    is_ascending = bool((positions[1:] > positions[:-1]).all())
-    return positions if is_ascending else np.unique(positions)

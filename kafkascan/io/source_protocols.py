@@ -1,4 +1,4 @@
-"""Inputs of a `Source` besides paths and buffers: file ranges and protocols."""
+"""Inputs of a `Source`: buffers, file ranges, protocols, regular files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import errno
 import os
 import stat
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
 
 
 @runtime_checkable
@@ -83,3 +85,16 @@ def regular_size(descriptor: int, path: str) -> int:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
     return status.st_size
+
+
+def bytes_view(data: Any) -> memoryview:
+    """Return a read-only view of a contiguous buffer as bytes."""
+    view = memoryview(data)
+    if not view.c_contiguous:
+        raise ValueError("the buffer is not contiguous")
+    if isinstance(data, np.ndarray) and data.dtype.hasobject:
+        raise TypeError("an array of objects is not a buffer of bytes")
+    if view.nbytes == 0:
+        return memoryview(b"")
+    # NumPy casts what memoryview.cast refuses: structured items.
+    return np.frombuffer(view, np.uint8).data.toreadonly()

@@ -18,12 +18,14 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan._core.cold_reads import LogFile
 from kafkascan.format.errors import SourceInUseError, SourceReadError
 from kafkascan.io.source_protocols import (
     OPEN_FLAGS,
     FileRange,
     KnowsHoles,
     ReadsAt,
+    bytes_view,
     regular_size,
 )
 
@@ -68,6 +70,8 @@ class Source:
         In bytes.
     is_file : bool
         Whether the source is a whole file, with the path `path`.
+    file_start : int
+        Position of its first byte in the file that it is a part of; 0 for a whole file.
 
     Raises
     ------
@@ -105,7 +109,7 @@ class Source:
         self._closed = False
         self._lock = threading.Lock()
         self._reads = 0  # running reads, which need the descriptor
-        self._start = 0  # byte position in the file
+        self.file_start = 0
         self.size = 0
         self.is_file = False
         if isinstance(data, (str, os.PathLike)):
@@ -113,7 +117,7 @@ class Source:
             self._open_file(self.path, memory_map, read_below, max_size)
             self.is_file = self._descriptor is not None
         elif isinstance(data, FileRange):
-            self.path, self._start = data.path, data.start
+            self.path, self.file_start = data.path, data.start
             most = data.size if max_size is None else min(data.size, max_size)
             self._open_file(data.file, memory_map, read_below, most)
             if self.size < most:
@@ -125,7 +129,7 @@ class Source:
             raise TypeError("max_size is for files; slice a buffer instead")
         else:
             self.path = f"<{type(data).__name__}>"
-            self._view = _bytes_view(data)
+            self._view = bytes_view(data)
             self.size = self._view.nbytes
 
     def _open_file(
@@ -133,7 +137,7 @@ class Source:
     ) -> None:
         descriptor = os.open(file, OPEN_FLAGS)
         try:
-            self.size = max(0, regular_size(descriptor, file) - self._start)
+            self.size = max(0, regular_size(descriptor, file) - self.file_start)
             if max_size is not None:
                 self.size = min(self.size, max_size)
             if self.size < read_below:
@@ -150,8 +154,8 @@ class Source:
             self._descriptor = descriptor
 
     def _read_file(self, descriptor: int) -> bytes:
-        if self._start:
-            os.lseek(descriptor, self._start, os.SEEK_SET)
+        if self.file_start:
+            os.lseek(descriptor, self.file_start, os.SEEK_SET)
         data = bytearray()
         while len(data) < self.size:
             part = os.read(descriptor, self.size - len(data))
@@ -163,13 +167,13 @@ class Source:
         return bytes(data)
 
     def _map_file(self, descriptor: int) -> mmap.mmap:
-        before = self._start % mmap.ALLOCATIONGRANULARITY
+        before = self.file_start % mmap.ALLOCATIONGRANULARITY
         try:
             return mmap.mmap(
                 descriptor,
                 before + self.size,
                 access=mmap.ACCESS_READ,
-                offset=self._start - before,
+                offset=self.file_start - before,
             )
         except ValueError:  # mmap: the file was truncated since its size was read
             raise self._truncated_at_open() from None
@@ -179,12 +183,17 @@ class Source:
         return SourceReadError(self.path, self.size, reason)
 
     def _view_of(self, mapped: mmap.mmap) -> memoryview:
-        return memoryview(mapped)[self._start % mmap.ALLOCATIONGRANULARITY :]
+        return memoryview(mapped)[self.file_start % mmap.ALLOCATIONGRANULARITY :]
 
     @property
     def is_in_memory(self) -> bool:
         """Whether all bytes are addressable: mapped, or given as a buffer."""
         return self._view is not None
+
+    @property
+    def has_file(self) -> bool:
+        """Whether the bytes are those of an open file, mapped or read."""
+        return self._descriptor is not None
 
     @property
     def closed(self) -> bool:
@@ -233,12 +242,12 @@ class Source:
     def _read_once(self, position: int, size: int) -> bytes:
         if self._reader is not None:
             return self._reader.read_at(position, size)
-        with self._borrowed_descriptor() as descriptor:
-            return os.pread(descriptor, size, self._start + position)
+        with self.borrowed_descriptor() as descriptor:
+            return os.pread(descriptor, size, self.file_start + position)
 
     @contextmanager
-    def _borrowed_descriptor(self) -> Iterator[int]:
-        """Keep the descriptor from being closed and its number from being reused."""
+    def borrowed_descriptor(self) -> Iterator[int]:
+        """Provide the descriptor of the file, which is not closed meanwhile; see `has_file`."""
         with self._lock:
             self._require_open()
             assert self._descriptor is not None
@@ -281,12 +290,24 @@ class Source:
             return min(self._reader.skip_hole(position), self.size)
         if self._descriptor is None or not hasattr(os, "SEEK_DATA"):
             return position
-        with self._borrowed_descriptor() as descriptor:
+        with self.borrowed_descriptor() as descriptor:
             try:
-                found = os.lseek(descriptor, self._start + position, os.SEEK_DATA)
-                return min(found - self._start, self.size)
+                found = os.lseek(descriptor, self.file_start + position, os.SEEK_DATA)
+                return min(found - self.file_start, self.size)
             except OSError as error:
                 return self.size if error.errno == errno.ENXIO else position
+
+    def is_cached(self, start: int, stop: int, samples: int = 2) -> bool:
+        """
+        Return whether sampled pages of a range are in memory, without reading those that are not.
+
+        True also if the system does not say: only Linux does, and not for every file system.
+        """
+        with self._lock:
+            if self._descriptor is None:
+                return True
+            file = LogFile(self._descriptor, self.file_start, self.size)
+            return file.is_cached(start, stop, samples)
 
     def drop_cache(self) -> None:
         """
@@ -298,9 +319,9 @@ class Source:
         if self._descriptor is not None and hasattr(os, "posix_fadvise"):
             if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
                 self._map.madvise(mmap.MADV_DONTNEED)  # otherwise mapped pages stay
-            with self._borrowed_descriptor() as descriptor:
+            with self.borrowed_descriptor() as descriptor:
                 size = 0 if self.is_file else self.size  # 0 means up to the end
-                os.posix_fadvise(descriptor, self._start, size, os.POSIX_FADV_DONTNEED)
+                os.posix_fadvise(descriptor, self.file_start, size, os.POSIX_FADV_DONTNEED)
 
     def require_unshrunk(self) -> None:
         """Raise `SourceReadError` if the file was truncated since it was opened."""
@@ -326,8 +347,8 @@ class Source:
     def _size_now(self) -> int:
         if self._descriptor is None:
             return self.size
-        with self._borrowed_descriptor() as descriptor:
-            return max(0, os.fstat(descriptor).st_size - self._start)
+        with self.borrowed_descriptor() as descriptor:
+            return max(0, os.fstat(descriptor).st_size - self.file_start)
 
     def close(self) -> None:
         """
@@ -391,19 +412,6 @@ class Source:
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{self.size} bytes"
         return f"<Source {self.path}: {state}>"
-
-
-def _bytes_view(data: Any) -> memoryview:
-    """Return a read-only view of a contiguous buffer as bytes."""
-    view = memoryview(data)
-    if not view.c_contiguous:
-        raise ValueError("the buffer is not contiguous")
-    if isinstance(data, np.ndarray) and data.dtype.hasobject:
-        raise TypeError("an array of objects is not a buffer of bytes")
-    if view.nbytes == 0:
-        return memoryview(b"")
-    # NumPy casts what memoryview.cast refuses: structured items.
-    return np.frombuffer(view, np.uint8).data.toreadonly()
 
 
 class borrowed_source:  # noqa: N801 - used like a function

@@ -22,6 +22,11 @@ PRELUDE = """
     import kafkascan as ks
     path = sys.argv[1]
 
+    def treat_files_as_cold():
+        from kafkascan.batches.cold import cold_headers
+        ks.Source.is_cached = lambda *piece: False
+        cold_headers._SMALLEST_PIECE = cold_headers._LARGE_BATCH = 0
+
     def outcome(operation):
         try:
             operation()
@@ -56,9 +61,14 @@ def run(body: str, *arguments: object) -> list[str]:
 # 12 288 is a page border, 1 000 000 is not one; at 0 nothing is left.
 @pytest.mark.parametrize("size", [0, 12_288, 1_000_000])
 @pytest.mark.parametrize("memory_map", [True, False])
-def test_truncated_before_each_operation(log: Path, size: int, memory_map: bool) -> None:
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_truncated_before_each_operation(
+    log: Path, size: int, memory_map: bool, is_cold: bool
+) -> None:
     body = """
         size, memory_map = int(sys.argv[2]), sys.argv[3] == "True"
+        if sys.argv[4] == "True":
+            treat_files_as_cold()
         source = ks.Source(path, memory_map=memory_map)
         batches = ks.scan_batches(source).batches
         os.truncate(path, size)
@@ -68,15 +78,18 @@ def test_truncated_before_each_operation(log: Path, size: int, memory_map: bool)
         outcome(lambda: ks.verify_crcs(source, batches, threads=1))
         outcome(lambda: ks.verify_crcs(source, batches[-1:]))
     """
-    lines = run(body, log, size, memory_map)
+    lines = run(body, log, size, memory_map, is_cold)
     assert len(lines) == 5
     assert all(line.startswith("SourceReadError") for line in lines), lines
 
 
-def test_truncated_in_the_middle_of_scans_and_verifications(log: Path) -> None:
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_truncated_in_the_middle_of_scans_and_verifications(log: Path, is_cold: bool) -> None:
     """Every operation on a file that shrinks ends in an error; the process survives."""
     body = """
         ended = []
+        if sys.argv[2] == "True":
+            treat_files_as_cold()
 
         def work(operation):
             try:
@@ -102,7 +115,7 @@ def test_truncated_in_the_middle_of_scans_and_verifications(log: Path) -> None:
             thread.join()
         print(len(ended), len(threads))
     """
-    assert run(body, log) == ["8 8"]
+    assert run(body, log, is_cold) == ["8 8"]
 
 
 def test_checksum_of_a_map_of_the_caller(log: Path) -> None:

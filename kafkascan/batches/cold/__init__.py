@@ -1,0 +1,1 @@
+"""Header walks over files that are not in the page cache."""

@@ -1,0 +1,215 @@
+"""Read batch headers of files that are not in the page cache, without the bytes between them.
+
+A map, and any read with the system's read-ahead, fetches everything between headers. Here each
+header is read by itself, and many are requested ahead: at positions from the ``.index`` file, or
+by following several chains of batches whose starts are guessed. Both are hints. Rows are read by
+a plain walk from batch to batch, so that they are the same with any hints.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core.cold_reads import LogFile
+from kafkascan.batches.cold.index_starts import known_starts
+from kafkascan.batches.columns import BatchTable
+from kafkascan.io.page_cache import SelectiveReads, open_selective
+from kafkascan.io.sources import Source
+from kafkascan.io.worker_threads import Pace
+
+# Bytes below which a piece is read as if it were cached: a few requests fetch all of it.
+_SMALLEST_PIECE = 1 << 20
+# Bytes after which the page cache is sampled again: of a cached piece, and of a cold one.
+_CACHED_PIECE, _COLD_PIECE = 1 << 30, 1 << 26
+_BYTES_PER_SAMPLE = 1 << 28
+# Average size from which on batches are read by header. Two pages for each smaller batch would be
+# most of the file, in many more requests.
+_LARGE_BATCH = 1 << 13
+# Headers that are read to learn the size of batches.
+_FIRST_ROWS = 8
+# Rows after which a walk over requested headers, and one that waits for each, handles signals.
+_ROWS_AT_ONCE = 1 << 14
+_WAITS_AT_ONCE = 1 << 8
+# Headers from an index that are requested together; as many more are requested meanwhile.
+_HINTS_AT_ONCE = 512
+# An index is dense if it contains at least 2 of 3 batches: waiting for the others is cheap.
+_BATCHES_PER_HINT = 1.5
+# Chains in flight, the steps of each that pay for its guess, and the bytes to divide at a time.
+_CHAINS = 32
+_SMALLEST_CHAIN = 8
+_CHAINED_BYTES = 1 << 30
+# Bytes that a header costs, and the share of them that guesses may cost in addition.
+_HEADER_COST = 4_160
+_GUESS_SHARE = 0.4
+# Bytes of a guess, in batches: on average, and at most. It reads them in steps.
+_GUESS_COST, _GUESS_LIMIT = 0.55, 3
+_GUESS_STEP = 1 << 17
+# Where everything is read: bytes that are requested ahead, and bytes to walk before the next ones.
+_READ_AHEAD = 1 << 24
+_READ_AT_ONCE = 1 << 23
+
+
+class ColdHeaders:
+    """
+    Chooses by pieces of a file how a walk reads its headers, and reads them if they are cold.
+
+    Parameters
+    ----------
+    source : Source
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._reads: SelectiveReads | None = None
+        self._is_cold = False
+        self._checked_to = -1  # what is cached was sampled up to there
+        self._requested_to = 0  # all bytes, for a walk that reads everything
+        self._hinted_to = -1  # headers from the index
+        self._followed_to = 0  # headers of all chains
+        self._batch_size = 0  # of the last batches, on average; 0 if unknown
+        self._hints: NDArray[np.int64] | None = None
+        self._guess_from, self._guess_pause = 0, 1
+
+    def prepare(self, position: int, stop: int, end: int) -> int:
+        """
+        Choose how to read the next headers; return a stop that is not after the given one.
+
+        Parameters
+        ----------
+        position, stop : int
+            The piece to walk next.
+        end : int
+            Of the whole walk.
+        """
+        if position >= self._checked_to:
+            self._check(position, end)
+        if not self._is_cold or self.is_selective:
+            return stop
+        self._read_ahead(position)
+        return min(stop, position + _READ_AT_ONCE)
+
+    @property
+    def is_selective(self) -> bool:
+        """Whether to read the next headers with `scan`."""
+        return self._is_cold and not 0 < self._batch_size < _LARGE_BATCH
+
+    def note(self, batches: int, size: int) -> None:
+        """Take number and bytes of the batches that were walked over."""
+        if batches:
+            self._batch_size = max(1, size // batches)
+
+    def scan(self, position: int, stop: int, rows: BatchTable) -> tuple[int, int, int]:
+        """
+        Fill rows with headers; return status, number of rows and position, as `scan_into` does.
+
+        Parameters
+        ----------
+        position, stop : int
+            Of the whole walk: headers are requested up to there, if the rows have room for them.
+        rows : ndarray of BATCH_DTYPE
+            Not all of them may be filled: it pauses to handle signals.
+        """
+        assert self._reads is not None
+        with self._reads.open() as file:
+            if self._batch_size == 0:
+                rows = rows[:_FIRST_ROWS]
+            else:
+                stop = self._request(file, position, stop, len(rows))
+            return file.scan_into(position, stop, rows[:_ROWS_AT_ONCE])
+
+    def _check(self, position: int, stop: int) -> None:
+        """Sample whether the next piece is cached: a large one if it is, else a smaller one."""
+        large = min(stop, position + _CACHED_PIECE)
+        if large - position < _SMALLEST_PIECE or self._is_cached(position, large):
+            self._is_cold, self._checked_to = False, large
+            return
+        self._checked_to = min(stop, position + _COLD_PIECE)
+        self._is_cold = not self._is_cached(position, self._checked_to)
+        if self._is_cold and self._reads is None:
+            self._reads = open_selective(self._source)
+            self._is_cold = self._reads is not None
+
+    def _is_cached(self, position: int, stop: int) -> bool:
+        samples = 1 + (stop - position) // _BYTES_PER_SAMPLE
+        return self._source.is_cached(position, stop, samples)
+
+    def _read_ahead(self, position: int) -> None:
+        """Request all bytes from a position on, while the walk reads those before them."""
+        assert self._reads is not None
+        wanted = position + _READ_AHEAD
+        start = max(position, self._requested_to)
+        if wanted - start >= _READ_AT_ONCE:
+            with self._reads.open() as file:
+                file.request(start, wanted - start)
+            self._requested_to = wanted
+
+    def _request(self, file: LogFile, position: int, stop: int, rows: int) -> int:
+        """Request the next headers; return the position up to which to walk over them."""
+        if position < self._followed_to:
+            return min(stop, self._followed_to)
+        stop = min(stop, position + rows * self._batch_size)
+        if self._hints is None:
+            known = known_starts(self._source.path) if self._source.is_file else None
+            self._hints = np.empty(0, np.int64) if known is None else known
+        first, last = np.searchsorted(self._hints, (position, stop), "right").tolist()
+        # One hint is the header at the position, or follows the last one of a stale index.
+        if last - first > 1:
+            return self._request_hints(file, position, stop, self._hints[first:last])
+        return self._request_guesses(file, position, stop)
+
+    def _request_hints(
+        self, file: LogFile, position: int, stop: int, hints: NDArray[np.int64]
+    ) -> int:
+        now, ahead = hints[:_HINTS_AT_ONCE], hints[: 2 * _HINTS_AT_ONCE]
+        # The later ones are read while the walk waits for the first ones.
+        file.request_headers(ahead[np.searchsorted(ahead, self._hinted_to, "right") :])
+        self._hinted_to = max(self._hinted_to, int(ahead[-1]))
+        stop = int(ahead[len(now)]) if len(ahead) > len(now) else min(stop, int(now[-1]) + 1)
+        expected = (stop - position) // self._batch_size
+        if expected > _BATCHES_PER_HINT * len(now):
+            _follow(file, now, stop, expected)
+        return stop
+
+    def _request_guesses(self, file: LogFile, position: int, stop: int) -> int:
+        stop = min(stop, position + _CHAINED_BYTES)
+        expected = (stop - position) // self._batch_size
+        affordable = _GUESS_SHARE * expected * _HEADER_COST / (_GUESS_COST * self._batch_size)
+        chains = min(_CHAINS, 1 + int(affordable), expected // _SMALLEST_CHAIN)
+        if chains > 1 and position >= self._guess_from:
+            starts = self._guess(file, position, (stop - position) // chains, chains)
+            if 2 * len(starts) > chains:
+                _follow(file, starts, stop, expected)
+                self._followed_to, self._guess_pause = stop, 1
+                return stop
+            # Guesses fail here: try again later, after increasing intervals.
+            self._guess_pause *= 4
+            self._guess_from = position + self._guess_pause * (stop - position)
+        return min(stop, position + _WAITS_AT_ONCE * self._batch_size)
+
+    def _guess(self, file: LogFile, position: int, spacing: int, chains: int) -> NDArray[np.int64]:
+        """Return the starts of chains: the position, and plausible batches after it."""
+        starts = [position]
+        offset = file.offset_of(position)
+        if offset is None:  # starts can be guessed for magic 2 only
+            return np.array(starts, np.int64)
+        buffer = np.empty(min(max(self._batch_size, _HEADER_COST), _GUESS_STEP), np.uint8)
+        targets = [position + spacing * chain for chain in range(1, chains)]
+        for target in targets:
+            file.request(target, len(buffer))
+        for target in targets:
+            limit = target + min(spacing, _GUESS_LIMIT * self._batch_size)
+            found = file.guess(target, limit, offset, buffer)
+            if found > starts[-1]:
+                starts.append(found)
+        return np.array(starts, np.int64)
+
+
+def _follow(file: LogFile, starts: NDArray[np.int64], stop: int, expected: int) -> None:
+    """Read headers from several starts alternately, each up to the next start."""
+    positions = starts.copy()
+    stops = np.append(starts[1:], stop)
+    steps, pace = 2 * expected, Pace(_HINTS_AT_ONCE)
+    # Wrong starts lead to chains of any length.
+    while steps > 0 and (taken := file.follow_chains(positions, stops, pace.next_size())):
+        steps -= taken

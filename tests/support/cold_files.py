@@ -1,0 +1,52 @@
+"""Files that are not in the page cache, or are treated as if they were not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import kafkascan as ks
+from kafkascan.batches.cold import cold_headers
+
+# Small enough for each way of reading headers to be used in small logs.
+EAGER = {
+    "_SMALLEST_PIECE": 0,
+    "_LARGE_BATCH": 0,
+    "_FIRST_ROWS": 2,
+    "_ROWS_AT_ONCE": 50,
+    "_WAITS_AT_ONCE": 7,
+    "_HINTS_AT_ONCE": 5,
+    "_SMALLEST_CHAIN": 2,
+    "_GUESS_SHARE": 100.0,
+    "_GUESS_STEP": 256,
+}
+
+
+def treat_as_cold(patch: pytest.MonkeyPatch, **constants: float) -> None:
+    """Let walks over any file read it as one that is not cached, with small constants."""
+    patch.setattr(ks.Source, "is_cached", lambda self, *piece: not self.has_file)
+    for name, value in (EAGER | constants).items():
+        patch.setattr(cold_headers, name, value)
+
+
+def evict(path: Path) -> None:
+    """Drop a file from the page cache; skip the test if the file system keeps it."""
+    if not hasattr(os, "posix_fadvise"):
+        pytest.skip("the system drops no files from its page cache on request")
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+    with ks.Source(path) as source:
+        if source.is_cached(0, source.size):
+            pytest.skip("the file system keeps files in memory")
+
+
+def bytes_read() -> int:
+    """Return the number of bytes that this process has fetched from disks."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(next(one for one in lines if one.startswith("read_bytes")).split()[1])

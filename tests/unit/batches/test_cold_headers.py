@@ -1,0 +1,168 @@
+"""Headers of files that are not in the page cache: what is read from the disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kafkascan as ks
+from kafkascan._core.cold_reads import LogFile
+from kafkascan.batches.cold import cold_headers
+from kafkascan.batches.walks import BatchWalk, collect
+from tests.support.cold_files import bytes_read, evict
+from tests.support.segments import batch_v2
+
+BATCH, COUNT = 100_000, 240
+
+
+def write_log(folder: Path, *, with_index: bool) -> Path:
+    path = folder / "00000000000000000000.log"
+    rng = np.random.default_rng(7)
+    parts = [
+        batch_v2(rng.bytes(int(size)), base_offset=number)
+        for number, size in enumerate(rng.integers(BATCH // 2, 3 * BATCH // 2, COUNT))
+    ]
+    path.write_bytes(b"".join(parts))
+    if with_index:
+        batches = ks.scan_batches(path).batches
+        entries = ks.build_offset_index(batches, base_offset=0)
+        path.with_suffix(".index").write_bytes(entries.tobytes())
+    return path
+
+
+@pytest.mark.parametrize("with_index", [True, False])
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_bytes_between_headers_are_not_read(
+    tmp_path: Path, with_index: bool, memory_map: bool
+) -> None:
+    path = write_log(tmp_path, with_index=with_index)
+    expected = ks.scan_batches(path).batches
+    evict(path)
+    before = bytes_read()
+    with ks.Source(path, memory_map=memory_map) as source:
+        batches = ks.scan_batches(source).batches
+    assert batches.tobytes() == expected.tobytes()
+    # Two pages for each header at most, and half a batch for each guess.
+    assert bytes_read() - before < 0.25 * path.stat().st_size
+
+
+def test_a_cached_file_is_read_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_log(tmp_path, with_index=True)
+    path.read_bytes()
+    monkeypatch.setattr(cold_headers, "open_selective", lambda source: pytest.fail("is cached"))
+    assert len(ks.scan_batches(path)) == COUNT
+
+
+def test_a_file_that_cannot_be_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example without /proc."""
+    path = write_log(tmp_path, with_index=True)
+    monkeypatch.setattr(ks.Source, "is_cached", lambda *piece: False)
+    monkeypatch.setattr(cold_headers, "open_selective", lambda source: None)
+    assert len(ks.scan_batches(path)) == COUNT
+
+
+def test_a_file_that_was_replaced_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes are those of the file that was opened."""
+    path = write_log(tmp_path, with_index=False)
+    monkeypatch.setattr(ks.Source, "is_cached", lambda *piece: False)
+    with ks.Source(path) as source:
+        path.unlink()
+        path.write_bytes(bytes(100))
+        assert len(ks.scan_batches(source)) == COUNT
+
+
+def test_a_source_can_be_closed_during_a_walk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_log(tmp_path, with_index=False)
+    monkeypatch.setattr(ks.Source, "is_cached", lambda *piece: False)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    source = ks.Source(path)
+    walk = BatchWalk(source, 0, source.size)
+    rows = np.empty(10, ks.BATCH_DTYPE)
+    assert walk.fill(rows) == 10
+    source.close()
+    with pytest.raises(ValueError, match="closed"):
+        walk.fill(rows)
+    del walk
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_small_batches_are_read_with_everything_between_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "00000000000000000000.log"
+    parts = [batch_v2(bytes(1000), base_offset=number) for number in range(5000)]
+    path.write_bytes(b"".join(parts))
+    monkeypatch.setattr(ks.Source, "is_cached", lambda *piece: False)
+    scanned: list[int] = []
+    scan = cold_headers.ColdHeaders.scan
+
+    def count(self: cold_headers.ColdHeaders, *arguments: object) -> object:
+        scanned.append(1)
+        return scan(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cold_headers.ColdHeaders, "scan", count)
+    with ks.Source(path) as source:
+        assert len(collect(BatchWalk(source, 0, source.size))) == 5000
+    assert len(scanned) == 1, "only the first batches, to learn their size"
+
+
+class TestLogFile:
+    """The compiled reads, with arguments that a walk does not have."""
+
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> LogFile:
+        path = tmp_path / "log"
+        path.write_bytes(b"".join(batch_v2(bytes(100), base_offset=i) for i in range(100)))
+        self.size = path.stat().st_size
+        self.descriptor = os.open(path, os.O_RDONLY)
+        return LogFile(self.descriptor, 0, self.size)
+
+    def test_positions_outside_of_the_log(self, file: LogFile) -> None:
+        rows = np.empty(10, ks.BATCH_DTYPE)
+        for position, stop in ((-1, 10), (10, 5), (0, self.size + 1)):
+            with pytest.raises(ValueError, match="exceed"):
+                file.scan_into(position, stop, rows)
+        with pytest.raises(ValueError, match="exceed"):
+            file.follow_chains(np.array([-1]), np.array([5]), 10)
+        with pytest.raises(ValueError, match="exceed"):
+            file.follow_chains(np.array([0]), np.array([self.size + 1]), 10)
+        with pytest.raises(ValueError, match="as many"):
+            file.follow_chains(np.array([0, 1]), np.array([5]), 10)
+        file.request_headers(np.array([-(2**63), -1, self.size, 2**63 - 1]))
+
+    def test_chains_end_where_there_is_no_batch(self, file: LogFile) -> None:
+        positions = np.array([0, 5, 161 * 50, self.size - 30])
+        stops = np.array([161 * 10, 161 * 50, self.size, self.size])
+        assert file.follow_chains(positions, stops, 1000) == 10 + 1 + 50 + 1
+        assert (positions >= stops).all()
+        assert file.follow_chains(positions, stops, 1000) == 0
+
+    def test_chains_pause(self, file: LogFile) -> None:
+        positions, stops = np.array([0]), np.array([self.size])
+        assert file.follow_chains(positions, stops, 7) == 7
+        assert positions.tolist() == [161 * 7]
+
+    def test_guesses(self, file: LogFile) -> None:
+        buffer = np.empty(200, np.uint8)
+        assert file.guess(1, self.size, 0, buffer) == 161
+        assert file.guess(1, 161, 0, buffer) == -1
+        assert file.guess(161 * 99 + 1, self.size, 0, buffer) == -1
+        assert file.guess(1, self.size, 60, buffer) == 161 * 61
+        with pytest.raises(ValueError, match="too small"):
+            file.guess(0, 10, 0, np.empty(61, np.uint8))
+
+    def test_a_file_that_shrank(self, file: LogFile) -> None:
+        os.truncate(f"/proc/self/fd/{self.descriptor}", 1000)
+        rows = np.empty(100, ks.BATCH_DTYPE)
+        status, count, position = file.scan_into(0, self.size, rows)
+        assert (status, count, position) == (40, 0, 161 * 6)
+        assert file.offset_of(5000) is None
