@@ -302,6 +302,8 @@ def salvage(
 def _losses(one: ks.recovery.PartitionSalvage) -> FindingReport:
     """Return the losses of a partition, and the error that prevented its copy."""
     report = FindingReport()
+    for overlap in one.overlaps:
+        report.add(str(overlap))
     for segment in one.segments:
         path = one.path if one.path.name == segment.name else one.path / segment.name
         for loss in segment.losses:
@@ -317,10 +319,13 @@ def _losses(one: ks.recovery.PartitionSalvage) -> FindingReport:
                     " [DOUBTFUL]"
                 )
         for copy in segment.duplicates:
-            report.add(
-                f"{path}: position {copy.position}: a copy of the kept batch with offsets"
-                f" {copy.first_offset} to {copy.last_offset} is left out [DUPLICATE]"
+            offsets = f"offsets {copy.first_offset} to {copy.last_offset}"
+            what = (
+                f"a copy of the kept batch with {offsets}"
+                if copy.kept_in is None
+                else f"a range with {offsets}, which {copy.kept_in} keeps,"
             )
+            report.add(f"{path}: position {copy.position}: {what} is left out [DUPLICATE]")
         for repair in segment.repairs:
             if not repair.is_certain:
                 report.add(

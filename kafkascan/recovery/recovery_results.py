@@ -11,6 +11,7 @@ from kafkascan.batches import arrow
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.format.findings import Severity
 from kafkascan.format.texts import json_text
+from kafkascan.logs.opened_logs import SegmentOverlap
 from kafkascan.recovery.loading.load_findings import LoadFinding
 from kafkascan.recovery.loading.loaded_segment import SegmentReport
 from kafkascan.recovery.loading.planned_files import Change
@@ -167,6 +168,8 @@ class PartitionSalvage:
         In log order.
     left_out : list of str
         Log files that are not part of the log: ``.deleted``, ``.cleaned`` and ``.swap`` files.
+    overlaps : list of SegmentOverlap
+        Segments with the same offsets; only one of them keeps each offset.
     recovery : PartitionRecovery or None
         The recovery of the copy, which builds its indexes and other files.
     error : Exception or None
@@ -181,6 +184,7 @@ class PartitionSalvage:
     partition: int | None
     segments: list[SegmentSalvage] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    overlaps: list[SegmentOverlap] = field(default_factory=list)
     recovery: PartitionRecovery | None = None
     error: Exception | None = None
 
@@ -226,9 +230,12 @@ class Salvage:
                 for loss in segment.losses:
                     yield _ROW | here | {"what": "lost"} | asdict(loss)
                 for copy in segment.duplicates:
+                    found = asdict(copy)
+                    keeper = found.pop("kept_in")
+                    reason = _COPY_REASON if keeper is None else f"{keeper} keeps these offsets"
                     yield _ROW | here | {
-                        "what": "duplicate", "symbol": "DUPLICATE", "reason": _COPY_REASON,
-                    } | asdict(copy)  # fmt: skip
+                        "what": "duplicate", "symbol": "DUPLICATE", "reason": reason,
+                    } | found  # fmt: skip
                 for one in segment.repairs:
                     reason = f"{one.field} was {one.old}, is {one.new}"
                     if not one.is_certain:
@@ -295,6 +302,7 @@ def _partition_dict(one: PartitionSalvage) -> dict[str, Any]:
         "partition": one.partition,
         "lost_bytes": one.lost_bytes,
         "left_out": one.left_out,
+        "overlaps": [overlap.message for overlap in one.overlaps],
         "error": None if one.error is None else str(one.error),
         "segments": [_segment_dict(segment) for segment in one.segments],
     }

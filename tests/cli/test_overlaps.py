@@ -25,6 +25,8 @@ COMMANDS = (
     "diff LOGS --save OUT.json",
     "advise LOGS --codec gzip --sample 1",
     "recover LOGS",
+    "salvage LOGS",
+    "salvage LOGS OUT",
     "convert LOGS --compression-type gzip --out OUT",
     "convert LOGS --compression-type gzip --in-place",
     "restamp LOGS --partition-leader-epoch 3 --out OUT",

@@ -86,3 +86,20 @@ def test_lookups_find_the_batch_at_which_a_fetch_begins(
         assert found is not None
         base_offset, position, _ = one["logRead"]
         assert (int(Path(found.path).stem), found.position) == (base_offset, position)
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, "hidden end"])
+def test_a_salvaged_copy_is_served_alike_by_fetches_of_any_size(
+    shape: str, rebuild: Rebuild, tmp_path: Path
+) -> None:
+    folder = write_segments(tmp_path / "t-0", SHAPES.get(shape, HIDDEN_END))
+    (one,) = ks.salvage(folder, tmp_path / "copy" / "t-0").partitions
+    assert one.error is None
+    assert one.destination is not None
+    expected = ours(folder)
+    for size in (_WHOLE_SEGMENTS, _FEW_BATCHES, _ONE_BATCH):
+        consumed = rebuild.consume(one.destination, size)
+        # A batch that begins in an earlier segment is not split.
+        assert shape == "part of a batch" or theirs(consumed) == expected
+        assert [offset for offset, _ in theirs(consumed)] == [offset for offset, _ in expected]
+        assert consumed["position"] == consumed["logEndOffset"]

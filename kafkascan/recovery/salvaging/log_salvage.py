@@ -34,6 +34,13 @@ from kafkascan.recovery.crash_recovery import recover
 from kafkascan.recovery.recovery_results import PartitionSalvage, Salvage
 from kafkascan.recovery.salvaging.header_repair import RepairedLog
 from kafkascan.recovery.salvaging.kept_ranges import Doubtful
+from kafkascan.recovery.salvaging.overlapping_segments import (
+    SegmentBounds,
+    covered,
+    find_bounds,
+    move_kept_elsewhere,
+    without_covered,
+)
 from kafkascan.recovery.salvaging.segment_salvage import (
     SegmentSalvage,
     not_copied,
@@ -114,6 +121,9 @@ def salvage(
     epoch and magic byte, which no checksum covers, are reconstructed where the neighbouring
     batches determine them; see docs/salvage.md for the guarantees and their limits. Time is linear
     in the size of the logs, for any bytes; memory is 69 bytes per batch of a segment.
+
+    If segments overlap, each offset is kept in the segment from which a log is read (see
+    `OffsetCursor`), and reported as a duplicate in the others.
 
     A transaction whose marker is lost stays open up to the next marker of its producer.
     """
@@ -254,9 +264,11 @@ def _copy_log(job: _CopyJob, doubtful: Doubtful) -> PartitionSalvage:
             folder.mkdir(exist_ok=True)
             snapshots = [name for name in one.folder.names() if name.endswith(".checkpoint")]
             _copy_files(one.folder, folder, [*_KEPT_FILES, *snapshots])
-        for segment in _copy_segments(log, folder, doubtful):
+        bounds, result.overlaps = find_bounds(log)
+        for segment in _copy_segments(log, bounds, folder, doubtful):
             result.segments.append(segment)
             result.error = segment.error or result.error
+        move_kept_elsewhere(result.segments)
     except Exception as error:  # an error of any kind must not affect other partitions
         result.error = error
     if result.error is not None and folder is not None:
@@ -264,18 +276,21 @@ def _copy_log(job: _CopyJob, doubtful: Doubtful) -> PartitionSalvage:
     return result
 
 
-def _copy_segments(log: Log, folder: Path | None, doubtful: Doubtful) -> Iterator[SegmentSalvage]:
-    bases = [segment.name.base_offset for segment in log.segments]
-    for segment, following in zip(log.segments, [*bases[1:], None], strict=True):
-        yield _copy_segment(segment, following, folder, doubtful)
+def _copy_segments(
+    log: Log, bounds: list[SegmentBounds], folder: Path | None, doubtful: Doubtful
+) -> Iterator[SegmentSalvage]:
+    for segment, one in zip(log.segments, bounds, strict=True):
+        is_left_out = one.is_covered
+        yield (
+            covered(segment, one) if is_left_out else _copy_segment(segment, one, folder, doubtful)
+        )
 
 
 def _copy_segment(
-    segment: SegmentFile, following: int | None, folder: Path | None, doubtful: Doubtful
+    segment: SegmentFile, bounds: SegmentBounds, folder: Path | None, doubtful: Doubtful
 ) -> SegmentSalvage:
-    """Copy a segment; `following` is the base offset of the next one."""
+    """Copy the offsets of a segment that no earlier one keeps."""
     name, base_offset = segment.path.name, segment.name.base_offset
-    highest = HIGHEST_OFFSET if following is None else following - 1
     result = SegmentSalvage(name, base_offset)
     try:
         with segment.open() as source:
@@ -283,18 +298,19 @@ def _copy_segment(
                 source,
                 name,
                 base_offset,
-                highest=highest,
+                highest=bounds.highest,
                 known_epochs=_known_epochs(segment.folder),
                 doubtful=doubtful,
             )
-            if folder is not None:
+            result, log = without_covered(result, log, bounds)
+            if folder is not None and (len(log.batches) or bounds.keeper is None):
                 like = segment.path if segment.path.is_file() else None
-                with AtomicFile(folder / name, like=like) as file:
+                with AtomicFile(folder / (result.copied_as or name), like=like) as file:
                     for data in _repaired_bytes(source, log):
                         file.stream.write(data)
                 source.require_unshrunk()
     except Exception as error:  # an error of any kind must not affect other segments
-        known_end = None if following is None else highest
+        known_end = None if bounds.highest == HIGHEST_OFFSET else bounds.highest
         return not_copied(result, error, _size_of(segment), known_end)
     return result
 

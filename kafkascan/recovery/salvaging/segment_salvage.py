@@ -81,12 +81,16 @@ class DuplicateRange:
     position, size : int
         In bytes.
     first_offset, last_offset : int
+    kept_in : str or None
+        Name of the segment that keeps these offsets, of which one is stale: its batches may
+        differ. None if the same segment keeps equal batches.
     """
 
     position: int
     size: int
     first_offset: int
     last_offset: int
+    kept_in: str | None = None
 
 
 @dataclass
@@ -114,6 +118,9 @@ class SegmentSalvage:
     repairs : list of FieldRepair
     error : Exception or None
         Why the segment could not be copied; all of it counts as lost then.
+    copied_as : str or None
+        Name of the copy if it has another one, because its first batches are kept in an earlier
+        segment.
     """
 
     name: str
@@ -128,6 +135,7 @@ class SegmentSalvage:
     duplicates: list[DuplicateRange] = field(default_factory=list)
     repairs: list[FieldRepair] = field(default_factory=list)
     error: Exception | None = None
+    copied_as: str | None = None
 
     @property
     def lost_bytes(self) -> int:

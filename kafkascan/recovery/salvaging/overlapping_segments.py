@@ -1,0 +1,205 @@
+"""Which segment of a log keeps the offsets that several of its segments contain."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kafkascan.batches.batch_search import HIGHEST_OFFSET
+from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
+from kafkascan.batches.scan import scan_batches
+from kafkascan.batches.verify import verify_rows
+from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.layout import ScanEnd
+from kafkascan.io.sources import Source
+from kafkascan.logs.log_chunks import end_of, rows_from
+from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
+from kafkascan.logs.segment import SegmentFile
+from kafkascan.recovery.salvaging.header_repair import RepairedLog
+from kafkascan.recovery.salvaging.kept_ranges import KeptRange
+from kafkascan.recovery.salvaging.segment_salvage import (
+    DuplicateRange,
+    SegmentSalvage,
+)
+
+# No checksum covers a base offset: one batch beyond the end of its segment proves nothing.
+_FEWEST_BEYOND = 2
+
+
+@dataclass(frozen=True)
+class SegmentBounds:
+    """
+    The offsets that are kept of a segment.
+
+    Attributes
+    ----------
+    lowest : int
+        Offsets before it are kept in earlier segments; the base offset if there are none.
+    highest : int
+        The last offset that the segment may contain.
+    keeper : str or None
+        Name of the earlier segment that keeps offsets of this one.
+    is_covered : bool
+        Whether an earlier segment keeps all of its offsets.
+    """
+
+    lowest: int
+    highest: int = HIGHEST_OFFSET
+    keeper: str | None = None
+    is_covered: bool = False
+
+
+@dataclass(frozen=True)
+class _Reach:
+    """
+    The end of a segment according to its headers.
+
+    Attributes
+    ----------
+    end_offset : int or None
+        The offset after the last batch that is certainly of the segment.
+    is_whole : bool
+        Whether the headers lead to the end of the file.
+    """
+
+    end_offset: int | None
+    is_whole: bool
+
+
+def find_bounds(log: Log) -> tuple[list[SegmentBounds], list[SegmentOverlap]]:
+    """
+    Return which offsets each segment of a log keeps, and the segments that overlap.
+
+    An offset is kept in the segment from which `OffsetCursor` reads it. A segment keeps offsets of
+    the segments after it only up to its first damage: they may contain what is lost there.
+    """
+    if len(log.segments) < 2:
+        return [SegmentBounds(0) for _ in log.segments], []
+    bases = [segment.base_offset or 0 for segment in log.segments]
+    reaches = [
+        _reach(segment, base, following)
+        for segment, base, following in zip(
+            log.segments, bases, [*bases[1:], HIGHEST_OFFSET + 1], strict=True
+        )
+    ]
+    cursor, found, overlaps = OffsetCursor(), list[SegmentBounds](), list[SegmentOverlap]()
+    for segment, base, reach in zip(log.segments, bases, reaches, strict=True):
+        position = cursor.position
+        overlaps += (here := cursor.add(segment, reach.end_offset))
+        keeper = here[0].path.name if here else None
+        is_covered = keeper is not None and reach.is_whole and (reach.end_offset or 0) <= position
+        found.append(SegmentBounds(max(base, position), HIGHEST_OFFSET, keeper, is_covered))
+    return _with_highest(found), overlaps
+
+
+def _with_highest(bounds: list[SegmentBounds]) -> list[SegmentBounds]:
+    """Return bounds whose highest offsets are before the next segment that is kept."""
+    result, following = list[SegmentBounds](), HIGHEST_OFFSET + 1
+    for one in reversed(bounds):
+        result.append(replace(one, highest=following - 1))
+        following = following if one.is_covered else one.lowest
+    return result[::-1]
+
+
+def _reach(segment: SegmentFile, base_offset: int, following: int) -> _Reach:
+    """Return the end of a segment; `following` is the base offset of the next one."""
+    with contextlib.suppress(OSError, KafkaScanError), segment.borrow() as source:
+        scan = scan_batches(source, on_corrupt="stop", threads=1)
+        is_whole = scan.end in (ScanEnd.CLEAN, ScanEnd.ZERO_TAIL)
+        end_offset = end_of(scan.batches)
+        if end_offset is not None and end_offset > following:
+            end_offset = _certain_end(source, scan.batches, base_offset, following)
+        return _Reach(end_offset, is_whole)
+    return _Reach(None, is_whole=False)
+
+
+def _certain_end(source: Source, batches: BatchTable, base_offset: int, following: int) -> int:
+    """Return the end of the valid batches at the start, if it is after the next base offset."""
+    first, last = batches["base_offset"], last_offset(batches)
+    is_valid = verify_rows(source, batches) & (last >= first)
+    is_valid &= first >= np.append(base_offset, last[:-1] + 1)
+    count = len(batches) if is_valid.all() else int(np.argmin(is_valid))
+    beyond = int((last[:count] >= following).sum())
+    return int(last[count - 1]) + 1 if beyond >= _FEWEST_BEYOND else following
+
+
+# ---- results ---------------------------------------------------------------------------------
+
+
+def covered(segment: SegmentFile, bounds: SegmentBounds) -> SegmentSalvage:
+    """Return the result of a segment of which an earlier one keeps all offsets."""
+    name, base_offset = segment.path.name, segment.base_offset
+    with segment.borrow() as source:
+        scan = scan_batches(source, on_corrupt="stop", threads=1)
+        result = SegmentSalvage(name, base_offset, size=source.size, end=scan.end)
+        if len(scan.batches):
+            result.duplicates.append(_duplicate(scan.batches, bounds.keeper))
+        return result
+
+
+def without_covered(
+    result: SegmentSalvage, log: RepairedLog, bounds: SegmentBounds
+) -> tuple[SegmentSalvage, RepairedLog]:
+    """Return the result without the batches at the start that an earlier segment keeps."""
+    if bounds.lowest <= (result.base_offset or 0):
+        return result, log
+    kept = rows_from(log.batches, bounds.lowest)
+    dropped = log.batches[: len(log.batches) - len(kept)]
+    counts = kept["records_count"]
+    start = int(kept["position"][0]) if len(kept) else result.size
+    changed = replace(
+        result,
+        kept_bytes=int(size_in_bytes(kept).sum()),
+        batches=len(kept),
+        records=None if (counts < 0).any() else int(counts.sum(dtype=np.int64)),
+        pieces=[_from(piece, kept) for piece in result.pieces if _end(piece) > start],
+        duplicates=[*([_duplicate(dropped, bounds.keeper)] if len(dropped) else []),
+                    *result.duplicates],
+        repairs=[one for one in result.repairs if one.position >= start],
+        copied_as=f"{int(kept['base_offset'][0]):020}.log" if len(kept) else None,
+    )  # fmt: skip
+    return changed, replace(log, batches=kept, repairs=changed.repairs)
+
+
+def _duplicate(batches: BatchTable, keeper: str | None) -> DuplicateRange:
+    start, stop = int(batches["position"][0]), batches["position"][-1] + size_in_bytes(batches)[-1]
+    first, last = int(batches["base_offset"][0]), int(last_offset(batches)[-1])
+    return DuplicateRange(start, int(stop) - start, first, last, keeper)
+
+
+def _end(piece: KeptRange) -> int:
+    return piece.position + piece.size
+
+
+def _from(piece: KeptRange, kept: BatchTable) -> KeptRange:
+    """Return the part of a range that has kept batches."""
+    inside = kept[(kept["position"] >= piece.position) & (kept["position"] < _end(piece))]
+    position = int(inside["position"][0])
+    first = int(inside["base_offset"][0])
+    return replace(
+        piece, position=position, size=_end(piece) - position, batches=len(inside),
+        first_offset=first,
+    )  # fmt: skip
+
+
+def move_kept_elsewhere(segments: Sequence[SegmentSalvage]) -> None:
+    """Turn losses of batches into duplicates if another segment keeps their offsets."""
+    pieces = [(one, segment) for segment in segments for one in segment.pieces]
+    pieces.sort(key=lambda pair: pair[0].first_offset)
+    starts = [one.first_offset for one, _ in pieces]
+    for segment in segments:
+        losses, segment.losses = segment.losses, []
+        for loss in losses:
+            first, last = loss.claimed_first_offset, loss.claimed_last_offset
+            if loss.symbol == "OFFSETS_NOT_ASCENDING" and first is not None and last is not None:
+                at = bisect.bisect_right(starts, first) - 1
+                if at >= 0 and pieces[at][1] is not segment and last <= pieces[at][0].last_offset:
+                    segment.duplicates.append(
+                        DuplicateRange(loss.position, loss.size, first, last, pieces[at][1].name)
+                    )
+                    continue
+            segment.losses.append(loss)
