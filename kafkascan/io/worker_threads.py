@@ -123,6 +123,8 @@ class WorkerTeam:
         while (job := self._jobs.get()) is not None:
             if not self.is_dismissed:
                 job()
+        # For the next thread. Ctrl-C may start one that is not in the list.
+        self._jobs.put(None)
 
     def dismiss(self, lock: threading.Lock, *waiting: threading.Condition) -> None:
         """
@@ -131,8 +133,7 @@ class WorkerTeam:
         Workers that wait for a condition poll, in case that they cannot be notified.
         """
         self._is_dismissed = True
-        for _ in self._threads:
-            self._jobs.put(None)
+        self._jobs.put(None)
         if lock.acquire(blocking=False):
             try:
                 for one in waiting:

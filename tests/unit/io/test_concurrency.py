@@ -75,6 +75,26 @@ def test_jobs_do_not_run_ahead_and_end_with_their_reader() -> None:
     assert len(begun) <= 10
 
 
+def test_an_interrupt_while_a_thread_starts_leaves_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def start_interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        started.append(thread)
+        if len(started) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start_interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        list(map_ordered(range(10), lambda job: [job], 4))
+    for thread in started:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_work_that_fails_before_it_gives_anything(threads: int) -> None:
     def work(job: int) -> list[int]:
