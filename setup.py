@@ -23,6 +23,7 @@ MODULES: dict[str, list[str]] = {
     "packing": [],
     "producers": [],
     "record_columns": [],
+    "record_headers": [],
     "records": [],
     "restamping": [],
     "screening": [],

@@ -21,19 +21,6 @@ def views_into(
     block_bits: int,
     views: Any,
 ) -> tuple[int, int]: ...
-def headers_into(
-    addresses: Any,
-    sizes: Any,
-    buffer_of_batch: Any,
-    batch: Any,
-    headers_position: Any,
-    headers_count: Any,
-    header_batch: Any,
-    key_position: Any,
-    key_size: Any,
-    value_position: Any,
-    value_size: Any,
-) -> tuple[int, int]: ...
 def addresses_into(
     addresses: Any,
     sizes: Any,

@@ -1,4 +1,4 @@
-"""Keys, values and headers of records: gather their bytes, find their addresses, make views."""
+"""Keys and values of records: gather their bytes, find their addresses, make views."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
@@ -6,10 +6,6 @@ from libc.string cimport memcpy, memset
 from kafkascan._core.buffers cimport Buffers, bytes_at
 from kafkascan._core.guard cimport run_guarded
 from kafkascan._core.layout cimport KS_OK, KS_ROW_MISMATCH, KS_SOURCE_FAULT
-
-
-cdef extern from "varint.h" nogil:
-    const uint8_t *ks_read_varint(const uint8_t *p, const uint8_t *limit, int32_t *number)
 
 
 cdef struct Gathering:
@@ -277,126 +273,3 @@ def views_into(
     if fault >= 0:
         return KS_SOURCE_FAULT, fault
     return (KS_ROW_MISMATCH if job.items.failed else KS_OK), 0
-
-
-# ---- headers -----------------------------------------------------------------------------
-
-cdef struct HeaderWalk:
-    Gathering items                # position and count of the headers of each record
-    int32_t *batch                 # of each header
-    int64_t *key_position
-    int32_t *key_size
-    int64_t *value_position
-    int32_t *value_size
-    int64_t capacity
-    int64_t written
-
-
-cdef const uint8_t *walk_header(
-    HeaderWalk *job, const uint8_t *p, const uint8_t *buffer, const uint8_t *limit
-) noexcept nogil:
-    cdef int64_t at = job.written
-    cdef int32_t size = 0
-    p = ks_read_varint(p, limit, &size)
-    if p == NULL or size < 0 or size > limit - p:
-        return NULL
-    job.key_position[at] = p - buffer
-    job.key_size[at] = size
-    p = ks_read_varint(p + size, limit, &size)
-    if p == NULL or size > limit - p:
-        return NULL
-    job.value_position[at] = p - buffer
-    job.value_size[at] = -1 if size < 0 else size
-    job.written += 1
-    return p + size if size > 0 else p
-
-
-cdef void walk_headers(void *context) noexcept nogil:
-    cdef HeaderWalk *job = <HeaderWalk *>context
-    cdef Gathering *items = &job.items
-    cdef const uint8_t *p
-    cdef const uint8_t *buffer
-    cdef const uint8_t *limit
-    cdef int64_t i
-    cdef int32_t batch, count
-    for i in range(items.count):
-        count = items.size[i]
-        if count <= 0:
-            continue
-        batch = items.batch[i]
-        # The size of all headers is not stored: each one is checked against the buffer's end.
-        p = NULL
-        if 0 <= batch < items.batches:
-            p = bytes_at(&items.buffers, items.buffer[batch], items.position[i], 0)
-        if p == NULL or count > job.capacity - job.written:
-            items.failed = True
-            return
-        buffer = p - items.position[i]
-        limit = buffer + items.buffers.sizes[items.buffer[batch]]
-        for _ in range(count):
-            job.batch[job.written] = batch
-            p = walk_header(job, p, buffer, limit)
-            if p == NULL:
-                items.failed = True
-                return
-
-
-def headers_into(
-    const uintptr_t[::1] addresses not None,
-    const int64_t[::1] sizes not None,
-    const int32_t[::1] buffer_of_batch not None,
-    const int32_t[::1] batch not None,
-    const int64_t[::1] headers_position not None,
-    const int32_t[::1] headers_count not None,
-    int32_t[::1] header_batch not None,
-    int64_t[::1] key_position not None,
-    int32_t[::1] key_size not None,
-    int64_t[::1] value_position not None,
-    int32_t[::1] value_size not None,
-):
-    """
-    Find the keys and values of the headers of records, in order.
-
-    Parameters
-    ----------
-    addresses, sizes, buffer_of_batch
-        As of `gather_into`.
-    batch, headers_position, headers_count : arrays of n
-        Columns of the records.
-    header_batch, key_position, key_size, value_position, value_size : arrays of m
-        Filled; m is the sum of the counts.
-
-    Returns
-    -------
-    status : int
-    fault : int
-    """
-    cdef HeaderWalk job
-    cdef int64_t fault
-    start_gathering(
-        &job.items, addresses, sizes, buffer_of_batch, batch, headers_position, headers_count
-    )
-    job.capacity = header_batch.shape[0]
-    if not (
-        key_position.shape[0] == key_size.shape[0] == value_position.shape[0] == job.capacity
-        and value_size.shape[0] == job.capacity
-    ):
-        raise ValueError("columns differ in length")
-    if job.capacity == 0:
-        return KS_OK, 0
-    job.batch = &header_batch[0]
-    job.key_position = &key_position[0]
-    job.key_size = &key_size[0]
-    job.value_position = &value_position[0]
-    job.value_size = &value_size[0]
-    job.written = 0
-    with nogil:
-        fault = run_guarded(
-            walk_headers, &job,
-            <const uint8_t *>job.items.buffers.addresses[0], job.items.buffers.sizes[0],
-        )
-    if fault >= 0:
-        return KS_SOURCE_FAULT, fault
-    if job.items.failed or job.written != job.capacity:
-        return KS_ROW_MISMATCH, 0
-    return KS_OK, 0

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 _LARGEST_BINARY = 2**31 - 1
+# Items that are Python objects at a time.
+_REPLACED = 1 << 16
 # Positions in a binary_view have 31 bits. Larger buffers are exported as several that start
 # every 2**30 bytes and overlap, so that every item is complete in the one that it starts in.
 _WINDOW_BITS = 30
@@ -27,23 +29,38 @@ _WINDOW_SIZE = (1 << _WINDOW_BITS) + (1 << 31)
 def binary_column(items: Gathered) -> pa.Array:
     """Return items as ``binary``, or as ``large_binary`` above 2 GiB."""
     pa = require_pyarrow()
-    is_large = len(items.data) > _LARGEST_BINARY
-    kind, width = (pa.large_binary(), np.int64) if is_large else (pa.binary(), np.int32)
-    starts = pa.py_buffer(items.starts.astype(width, copy=False))
-    return pa.Array.from_buffers(
-        kind, len(items.is_null), [_validity(items.is_null), starts, pa.py_buffer(items.data)]
-    )
+    return _column(items, pa.binary(), pa.large_binary())
 
 
 def utf8_column(items: Gathered) -> pa.Array:
-    """Return items as ``string``; invalid UTF-8 is replaced as Java does."""
+    """Return items as ``string``, or ``large_string``; invalid UTF-8 is replaced as Java does."""
     pa = require_pyarrow()
-    raw = binary_column(items)
+    texts = _column(items, pa.string(), pa.large_string())
     try:
-        return raw.cast(pa.string())
+        texts.validate(full=True)
     except pa.ArrowInvalid:
-        texts = [None if item is None else java_string(item) for item in items.to_list()]
-        return pa.array(texts, pa.string())
+        return _replaced_utf8(binary_column(items))
+    return texts
+
+
+def _column(items: Gathered, small: pa.DataType, large: pa.DataType) -> pa.Array:
+    pa = require_pyarrow()
+    is_large = len(items.data) > _LARGEST_BINARY
+    starts = pa.py_buffer(items.starts.astype(np.int64 if is_large else np.int32, copy=False))
+    buffers = [_validity(items.is_null), starts, pa.py_buffer(items.data)]
+    return pa.Array.from_buffers(large if is_large else small, len(items), buffers)
+
+
+def _replaced_utf8(raw: pa.Array) -> pa.Array:
+    """Replace invalid UTF-8; Python objects exist only for a bounded number of items."""
+    pa = require_pyarrow()
+    pieces = [
+        pa.array([None if item is None else java_string(item) for item in some], pa.string())
+        for some in (raw[at : at + _REPLACED].to_pylist() for at in range(0, len(raw), _REPLACED))
+    ]
+    if sum(piece.nbytes for piece in pieces) > _LARGEST_BINARY:
+        pieces = [piece.cast(pa.large_string()) for piece in pieces]
+    return pa.concat_arrays(pieces)
 
 
 def java_string(item: bytes) -> str:
@@ -84,13 +101,14 @@ def view_column(
             batch, position, size, first_window, _WINDOW_BITS, views,
         )
     )  # fmt: skip
-    validity = _validity(size < 0)
+    is_null = size < 0
+    validity = _validity(is_null if is_null.any() else None)
     return pa.Array.from_buffers(
         pa.binary_view(), len(size), [validity, pa.py_buffer(views), *windows]
     )
 
 
-def _validity(is_null: NDArray[np.bool_]) -> pa.Buffer | None:
-    if not is_null.any():
+def _validity(is_null: NDArray[np.bool_] | None) -> pa.Buffer | None:
+    if is_null is None:
         return None
     return require_pyarrow().py_buffer(np.packbits(~is_null, bitorder="little"))

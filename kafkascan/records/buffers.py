@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -125,7 +126,8 @@ class Buffers:
                     data, starts[items.start : items.stop + 1],
                 )
             )  # fmt: skip
-        return Gathered(data, starts, size < 0)
+        is_null = size < 0
+        return Gathered(data, starts, is_null if is_null.any() else None)
 
 
 def _pieces(count: int) -> Iterator[slice]:
@@ -145,80 +147,37 @@ class Gathered:
     Attributes
     ----------
     data : ndarray of uint8
-    starts : ndarray of int64, shape (n + 1,)
+    starts : ndarray of int32 or int64, shape (n + 1,)
         The start of each item, and the end of the last one.
-    is_null : ndarray of bool, shape (n,)
+    is_null : ndarray of bool, shape (n,), or None
+        None if no item is null.
     """
 
     data: Bytes
-    starts: NDArray[np.int64]
-    is_null: NDArray[np.bool_]
+    starts: NDArray[np.int32] | NDArray[np.int64]
+    is_null: NDArray[np.bool_] | None
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
 
     def to_list(self) -> list[bytes | None]:
         """Return each item as bytes; None for a null."""
         items: list[bytes | None] = []
-        for rows in _pieces(len(self.is_null)):
+        for rows in _pieces(len(self)):
             begin, end = self.starts[rows.start], self.starts[rows.stop]
             data = self.data[begin:end].tobytes()
             starts = (self.starts[rows.start : rows.stop + 1] - begin).tolist()
-            items += [
-                None if is_null else data[first:last]
-                for first, last, is_null in zip(
-                    starts[:-1], starts[1:], self.is_null[rows].tolist(), strict=True
-                )
-            ]
+            bounds = itertools.pairwise(starts)
+            if self.is_null is None:
+                items += [data[first:last] for first, last in bounds]
+            else:
+                items += [
+                    None if is_null else data[first:last]
+                    for (first, last), is_null in zip(
+                        bounds, self.is_null[rows].tolist(), strict=True
+                    )
+                ]
         return items
-
-
-@dataclass(frozen=True)
-class Headers:
-    """
-    Record headers, one row per header.
-
-    Attributes
-    ----------
-    record_starts : ndarray of int64, shape (records + 1,)
-        The first header of each record.
-    batch, key_position, key_size, value_position, value_size : ndarrays, shape (headers,)
-    """
-
-    record_starts: NDArray[np.int64]
-    batch: NDArray[np.int32]
-    key_position: NDArray[np.int64]
-    key_size: NDArray[np.int32]
-    value_position: NDArray[np.int64]
-    value_size: NDArray[np.int32]
-
-
-def find_headers(
-    buffers: Buffers,
-    batch: NDArray[np.int32],
-    headers_position: NDArray[np.int64],
-    headers_count: NDArray[np.int32],
-) -> Headers:
-    """Locate the keys and values of record headers, in order."""
-    record_starts = np.zeros(len(batch) + 1, np.int64)
-    np.cumsum(headers_count, out=record_starts[1:])
-    total = int(record_starts[-1])
-    found = Headers(
-        record_starts,
-        np.empty(total, np.int32),
-        np.empty(total, np.int64),
-        np.empty(total, np.int32),
-        np.empty(total, np.int64),
-        np.empty(total, np.int32),
-    )
-    for records in _pieces(len(batch)):
-        headers = slice(record_starts[records.start], record_starts[records.stop])
-        buffers.require_done(
-            _core.headers_into(
-                buffers.addresses, buffers.sizes, buffers.of_batch,
-                batch[records], headers_position[records], headers_count[records],
-                found.batch[headers], found.key_position[headers], found.key_size[headers],
-                found.value_position[headers], found.value_size[headers],
-            )
-        )  # fmt: skip
-    return found
 
 
 def _source_array(source: Source) -> Bytes:

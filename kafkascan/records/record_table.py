@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.layout import NO_SEQUENCE, TimestampType
 from kafkascan.format.suggestions import suggestion
 from kafkascan.records import arrow_binary
-from kafkascan.records.buffers import Buffers, Gathered, Headers, find_headers
+from kafkascan.records.buffers import Buffers, Gathered
+from kafkascan.records.header_items import HeadersOfRecords, Located
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,8 +44,6 @@ _STORED = {
     "sequence": ("offset",),
 }
 _MAX_SEQUENCE = 2**31 - 1
-
-Located: TypeAlias = "tuple[NDArray[np.uintp], NDArray[np.int32]]"
 
 
 @dataclass(frozen=True)
@@ -297,27 +296,19 @@ class RecordTable(TableExports):
         keys, values : (ndarray of uintp, ndarray of int32)
             See `addresses`.
         """
-        found = self._found_headers()
-        find = self._buffers.addresses_of
-        return (
-            found.record_starts,
-            (find(found.batch, found.key_position, found.key_size), found.key_size),
-            (find(found.batch, found.value_position, found.value_size), found.value_size),
-        )
+        return self._headers().locate()
 
-    def _found_headers(self) -> Headers:
+    def _headers(self) -> HeadersOfRecords:
         columns = self.columns
-        return find_headers(
+        return HeadersOfRecords(
             self._buffers, columns["batch"], columns["headers_position"], columns["headers_count"]
         )
 
     def _header_lists(self) -> list[list[tuple[bytes, bytes | None]]]:
-        found, buffers = self._found_headers(), self._buffers
-        keys = buffers.gather(found.batch, found.key_position, found.key_size).to_list()
-        values = buffers.gather(found.batch, found.value_position, found.value_size).to_list()
-        pairs = [(key or b"", value) for key, value in zip(keys, values, strict=True)]
-        starts = found.record_starts.tolist()
-        return [pairs[first:last] for first, last in itertools.pairwise(starts)]
+        starts, keys, values = self._headers().gather()
+        items = zip(keys.to_list(), values.to_list(), strict=True)
+        pairs = [(key or b"", value) for key, value in items]
+        return [pairs[first:last] for first, last in itertools.pairwise(starts.tolist())]
 
     def to_numpy(self) -> dict[str, NDArray[Any]]:
         """
@@ -351,7 +342,9 @@ class RecordTable(TableExports):
 
         Timestamps are ``timestamp[ms, tz=UTC]``, null for -1. Keys and values are ``binary``, or
         ``large_binary`` above 2 GiB. Headers are ``list<struct<key: string, value: binary>>``;
-        invalid UTF-8 in keys is replaced as Kafka does.
+        invalid UTF-8 in keys is replaced as Kafka does. A header takes 8 bytes and 1 bit, besides
+        its key and value, and while it is converted 1 byte more for null values and 8 for keys
+        that are not UTF-8: a batch of `max_decompressed_size` bytes can hold half as many headers.
 
         Parameters
         ----------
@@ -386,11 +379,9 @@ class RecordTable(TableExports):
         return arrow.plain_column(self._numbers(name))
 
     def _arrow_headers(self) -> pa.Array:
-        found, buffers = self._found_headers(), self._buffers
-        keys = buffers.gather(found.batch, found.key_position, found.key_size)
-        values = buffers.gather(found.batch, found.value_position, found.value_size)
+        starts, keys, values = self._headers().gather()
         return arrow_binary.headers_column(
-            found.record_starts, arrow_binary.utf8_column(keys), arrow_binary.binary_column(values)
+            starts, arrow_binary.utf8_column(keys), arrow_binary.binary_column(values)
         )
 
     def _summary_lines(self) -> list[str]:

@@ -30,6 +30,7 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 # Reads records with a limit of the memory that may be added from here on.
 PROGRAM = """
 import resource, sys
+import pyarrow
 import kafkascan as ks, kafkascan.records.decompression
 
 def require_error(action, message):
@@ -53,6 +54,8 @@ def run_limited(path: Path, memory: int, program: str) -> None:
         pytest.skip("the sanitizer's own memory counts against the limit")
     subprocess.run(
         [sys.executable, "-c", PROGRAM + program, str(path), str(memory)],
+        # Arrow's other allocators reserve addresses of 1 GiB at a time.
+        env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"},
         check=True,
         timeout=HANG_SECONDS,
     )
@@ -153,6 +156,47 @@ def test_tiny_pieces_take_linear_time(case: str) -> None:
         return min(times)
 
     assert shortest(build(LARGE)) < 10 * max(shortest(build(SMALL)), 0.01)
+
+
+# ---- headers of records -----------------------------------------------------------------------
+
+TO_ARROW = """
+headers = ks.read_records(sys.argv[1], columns=["headers"]).to_arrow()["headers"]
+assert len(headers) == 1 and headers.nbytes < {}
+"""
+HEADERS = 1 << 24
+SMALLEST_HEADERS = {
+    "empty values": (b"\0\0", b""),
+    "null values": (b"\0\1", b""),
+    "an invalid key": (b"\0\0", b"\2\xff\0"),
+}
+
+
+def record_of_headers(header: bytes, last: bytes) -> bytes:
+    count = HEADERS + (last != b"")
+    body = b"\0\0\0\1\1" + varint(count) + header * HEADERS + last
+    return varint(len(body)) + body
+
+
+def varint(number: int) -> bytes:
+    number, out = number << 1, bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+@pytest.mark.parametrize("headers", SMALLEST_HEADERS)
+def test_small_headers_cost_little_memory_each(tmp_path: Path, headers: str) -> None:
+    """Two bytes of a file of 3 kB become 8 to 9 bytes in Arrow, and nothing besides."""
+    records = record_of_headers(*SMALLEST_HEADERS[headers])
+    path = tmp_path / "0.log"
+    path.write_bytes(batch_v2(zstandard.compress(records), attributes=ZSTD))
+    result = 8 * HEADERS + HEADERS // 8
+    # Null values are bytes before they are bits. Keys with replaced characters are copied twice.
+    others = {"null values": HEADERS, "an invalid key": 8 * HEADERS}.get(headers, 0)
+    memory = 2 * len(records) + result + others + (1 << 25)
+    run_limited(path, memory, TO_ARROW.format(result + (1 << 20)))
 
 
 # ---- side files -------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import gzip
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import pyarrow as pa
 import pytest
 
 import kafkascan as ks
+from kafkascan._core.record_headers import HeaderWalk
+from kafkascan.records.header_items import HeadersOfRecords
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0, batch_v2, message_v0, message_v1
 from tests.support.waiting import HANG_SECONDS
@@ -293,6 +296,69 @@ def test_views_copy_nothing(tmp_path: Path) -> None:
         source.close()
     del values
     source.close()
+
+
+HEADERS: list[list[tuple[bytes, bytes | None]]] = [
+    [(b"a", b"1"), (b"", None)], [], [(b"bc", b""), (b"a", b"23"), (b"d", None)], [(b"", b"4")]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7])
+def test_walks_over_headers_may_pause_anywhere(most: int) -> None:
+    table = ks.read_records(batch_of([RecordV2(headers=one) for one in HEADERS]))
+    columns, buffers = table.columns, table.buffers
+    walks = [
+        HeaderWalk(
+            buffers.addresses, buffers.sizes, buffers.of_batch,
+            columns["batch"], columns["headers_position"], columns["headers_count"],
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    pairs = [pair for one in HEADERS for pair in one]
+    while not walks[0].is_finished:
+        assert walks[0].measure(most) == (0, 0)
+    assert (walks[0].done, walks[0].nulls) == (len(pairs), 2)
+    keys, values = np.empty(walks[0].key_bytes, np.uint8), np.empty(walks[0].value_bytes, np.uint8)
+    starts = np.zeros((2, len(pairs) + 1), np.int32)
+    is_null = np.empty(len(pairs), np.uint8)
+    key_starts, value_starts = (one.view(np.uint8).reshape(-1, 4) for one in starts)
+    while not walks[1].is_finished:
+        assert walks[1].copy(most, key_starts, keys, value_starts, values, is_null) == (0, 0)
+    assert keys.tobytes() == b"".join(key for key, _ in pairs)
+    assert values.tobytes() == b"".join(value or b"" for _, value in pairs)
+    assert np.diff(starts[0]).tolist() == [len(key) for key, _ in pairs]
+    assert np.diff(starts[1]).tolist() == [len(value or b"") for _, value in pairs]
+    assert is_null.tolist() == [value is None for _, value in pairs]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("headers_count", -1), ("headers_count", 2**31 - 1), ("headers_count", 3),
+     ("headers_position", -1), ("headers_position", 2**40), ("batch", 1), ("batch", -1)],
+)  # fmt: skip
+def test_headers_of_edited_columns_are_refused(change: tuple[str, int]) -> None:
+    table = ks.read_records(batch_of([RecordV2(headers=HEADERS[0])]))
+    table.columns[change[0]][0] = change[1]
+    with pytest.raises(ks.format.BatchTableError):
+        table.to_arrow(["headers"])
+    with pytest.raises((ks.format.BatchTableError, MemoryError, ValueError)):
+        table.header_addresses()
+
+
+def test_headers_that_change_between_two_walks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The map of a file that another process writes to: never more than was measured."""
+    log = bytearray(batch_of([RecordV2(headers=[(b"a", b"1"), (b"a", b"1")])]))
+    table = ks.read_records(log)
+    at = log.index(b"\x02a\x021")
+    measure = HeadersOfRecords._run
+
+    def run(self: HeadersOfRecords, walk: HeaderWalk, step: Callable[[int], Any]) -> None:
+        measure(self, walk, step)
+        log[at:] = b"\x08" + log[at + 1 :]
+
+    monkeypatch.setattr(HeadersOfRecords, "_run", run)
+    with pytest.raises(ks.format.BatchTableError):
+        table.to_arrow(["headers"])
 
 
 def test_header_keys_that_are_not_utf_8() -> None:
