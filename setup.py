@@ -26,6 +26,7 @@ MODULES: dict[str, list[str]] = {
     "record_headers": [],
     "records": [],
     "restamping": [],
+    "result_blocks": [],
     "screening": [],
     "search": [],
     "unpacking": [],
@@ -48,7 +49,9 @@ C_HEADERS = [
     "csrc/fault_guard.h",
     "csrc/kafka_layout.h",
     "csrc/kafka_status.h",
+    "csrc/large_pages.h",
     "csrc/record.h",
+    "csrc/result_blocks.h",
     "csrc/varint.h",
     "csrc/write_batch.h",
 ]

@@ -20,25 +20,8 @@ cdef extern from "Python.h":
     void Py_SET_SIZE(PyObject *of, Py_ssize_t size) noexcept
 
 
-cdef extern from *:
-    """
-    #include <stdint.h>
-    #include <sys/mman.h>
-
-    /* Each page of fresh memory costs a fault, which takes longer than writing the page. */
-    static void ks_want_large_pages(void *start, size_t size) {
-    #ifdef MADV_HUGEPAGE
-        const uintptr_t page = 4096, worth_it = 1 << 22;
-        uintptr_t first = ((uintptr_t)start + page - 1) & ~(page - 1);
-        uintptr_t last = ((uintptr_t)start + size) & ~(page - 1);
-        if (size >= worth_it) madvise((void *)first, last - first, MADV_HUGEPAGE);
-    #else
-        (void)start;
-        (void)size;
-    #endif
-    }
-    """
-    void ks_want_large_pages(void *start, size_t size) noexcept nogil
+cdef extern from "large_pages.h" nogil:
+    int ks_want_large_pages(void *start, size_t size)
 
 
 cdef extern from "batch_row.h" nogil:

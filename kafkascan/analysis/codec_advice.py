@@ -21,7 +21,6 @@ from kafkascan.format.layout import (
     CompressionType,
 )
 from kafkascan.io.sources import borrowed_source
-from kafkascan.logs.log_chunks import ChunkTables
 from kafkascan.logs.opened_logs import Log, LogsLike, SegmentOverlap, open_logs, served_chunks
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.compression import LEVELS, Compression, compression
@@ -299,7 +298,7 @@ def _read_headers(
     logs: Sequence[Log], sampler: _Sampler, threads: int | None, result: Advice
 ) -> list[SegmentFile]:
     """Add all batches of logs to a sampler and all errors to a result; return the segments."""
-    found, chunks = served_chunks(logs, threads, ChunkTables())
+    found, chunks = served_chunks(logs, threads)
     for chunk, overlaps in chunks:
         result.overlaps += overlaps
         for error in (end.error for end in chunk.ends if end.error is not None):

@@ -32,7 +32,7 @@ from kafkascan.format.times import TimeLike, milliseconds_or_now, to_millisecond
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
 from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.data_dir_lock import is_locked
-from kafkascan.logs.log_chunks import ChunkTables, threads_for
+from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import (
     LogDir,
     PartitionDir,
@@ -138,9 +138,7 @@ def audit(
     if not audited and all(one.is_log for one in partitions):
         raise no_logs(path, partitions)
     shares, at_once, total = _share_threads(audited, threads, needs_sizes=on_progress is not None)
-    audit_log = partial(
-        _audit_log, audited, limits=limits, tables=ChunkTables(), verify=verify, deep=deep
-    )
+    audit_log = partial(_audit_log, audited, limits=limits, verify=verify, deep=deep)
     by_log: list[list[LogFinding]] = [[] for _ in audited]
     size = segments = batches = 0
     for step in map_unordered(shares, audit_log, at_once):
@@ -274,7 +272,6 @@ def _audit_log(
     share: Share,
     *,
     limits: Limits,
-    tables: ChunkTables,
     verify: bool,
     deep: bool,
 ) -> Iterator[_Step]:
@@ -291,7 +288,7 @@ def _audit_log(
 
     # Side files are read before the log: a broker may write both meanwhile.
     current = start_log_audit(one, limits, names)
-    for part in LogWalk([one.log], share.threads, open_inspector, tables, once=False):
+    for part in LogWalk([one.log], share.threads, open_inspector, once=False):
         current.add(part)
         ends = part.chunk.ends
         yield _Step(share.job, len(part.batches), len(ends), sum(end.size for end in ends))

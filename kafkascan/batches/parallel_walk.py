@@ -15,6 +15,7 @@ from kafkascan.batches.cold.index_starts import known_starts
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.walks import BatchWalk, collect
 from kafkascan.format.layout import BATCH_DTYPE, ScanEnd
+from kafkascan.io import result_memory
 from kafkascan.io.concurrency import map_parts
 from kafkascan.io.sources import Source
 
@@ -101,7 +102,7 @@ def _connected_parts(source: Source, parts: list[Part], stop: int) -> list[Part]
 
 
 def _join(tables: list[BatchTable]) -> BatchTable:
-    joined = np.empty(sum(map(len, tables)), BATCH_DTYPE)
+    joined = result_memory.empty(sum(map(len, tables)), BATCH_DTYPE)
     bounds = np.cumsum([0, *map(len, tables)])
 
     def copy(index: int) -> None:

@@ -31,6 +31,7 @@ from kafkascan.format.layout import (
     BATCH_DTYPE,
     ScanEnd,
 )
+from kafkascan.io import result_memory
 from kafkascan.io.concurrency import require_threads
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 
@@ -303,7 +304,7 @@ class BatchIterator(Iterator[BatchTable]):
 
     def _next_table(self) -> BatchTable:
         if self._walk.end is None:
-            table = np.empty(self._rows, BATCH_DTYPE)
+            table = result_memory.empty(self._rows, BATCH_DTYPE)
             count = self._walk.fill(table)
             if count:
                 return table if count == self._rows else join_tables([table[:count]])

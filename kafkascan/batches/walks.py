@@ -27,6 +27,7 @@ from kafkascan.format.layout import (
     HEADER_SIZE_UP_TO_MAGIC,
     ScanEnd,
 )
+from kafkascan.io import result_memory
 from kafkascan.io.sources import Source
 from kafkascan.io.worker_threads import Pace
 
@@ -234,8 +235,7 @@ def collect(walk: BatchWalk) -> BatchTable:
     while walk.end is None:
         table = _grown(table, walk)
         count += walk.fill(table[count:])
-    table.resize(count, refcheck=False)
-    return table
+    return result_memory.fitted(table, count)
 
 
 def _grown(table: BatchTable, walk: BatchWalk) -> BatchTable:
@@ -245,7 +245,7 @@ def _grown(table: BatchTable, walk: BatchWalk) -> BatchTable:
     # The growth is limited, because the rest may be a hole instead of batches.
     limit = max(_MAX_GROWTH, _GROWTH * len(table))
     more = min(expected + expected // 8 + _FIRST_ROWS, limit)
-    grown = np.empty(len(table) + more, BATCH_DTYPE)
+    grown = result_memory.empty(len(table) + more, BATCH_DTYPE)
     # As bytes: NumPy copies structured arrays field by field.
     grown.view(np.uint8)[: table.nbytes] = table.view(np.uint8)
     return grown

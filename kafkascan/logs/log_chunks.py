@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -21,6 +19,7 @@ from kafkascan.batches.columns import BatchTable, join_tables, last_offset, next
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.errors import KafkaScanError, SourceInUseError, detached
 from kafkascan.format.layout import BATCH_DTYPE, LOG_OVERHEAD, MIN_BATCH_LENGTH, ScanEnd
+from kafkascan.io import result_memory
 from kafkascan.io.concurrency import are_small, group_by_bytes, require_threads
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import PartitionDir
@@ -36,9 +35,6 @@ DEFAULT_ROWS = 1 << 16
 # Rows of the first table of a segment, and the size above which a mostly empty table is copied.
 _FIRST_ROWS = 4096
 _COPIED_ABOVE = 1 << 15
-# `sys.getrefcount` of a table that only the list of a `ChunkTables` refers to.
-_OWN_REFERENCES = 2
-_TABLES_KEPT = 64
 _SMALLEST_BATCH = LOG_OVERHEAD + MIN_BATCH_LENGTH
 # Offsets in a segment and its indexes are relative to its base offset, as int32.
 _MOST_OFFSETS = 1 << 31
@@ -221,39 +217,10 @@ def position_after(position: int, segment: SegmentFile, end_offset: int | None) 
     return max(position, end_offset)
 
 
-class ChunkTables:
-    """
-    Pool of tables for the rows of chunks; a table is used again when nothing else refers to it.
-
-    The system hands out fresh memory page by page, and clears each: 5 to 10 ns a batch.
-
-    Parameters
-    ----------
-    rows : int
-        Of each table, and of a chunk at most.
-    """
-
-    def __init__(self, rows: int = DEFAULT_ROWS) -> None:
-        self.rows = rows
-        self._tables: list[BatchTable] = []
-        self._lock = threading.Lock()
-
-    def take(self) -> BatchTable:
-        """Return a table that nothing else refers to."""
-        with self._lock:
-            for number in range(len(self._tables)):
-                if sys.getrefcount(self._tables[number]) == _OWN_REFERENCES:
-                    return self._tables[number]
-            table = np.empty(self.rows, BATCH_DTYPE)
-            if len(self._tables) < _TABLES_KEPT:
-                self._tables.append(table)
-            return table
-
-
 def read_chunks(
     segments: Sequence[tuple[PartitionDir, SegmentFile]],
     job: Iterable[int],
-    tables: ChunkTables,
+    rows: int,
     position: int | None = None,
 ) -> Iterator[LogChunk]:
     """
@@ -264,19 +231,19 @@ def read_chunks(
     segments : sequence of (PartitionDir, SegmentFile)
     job : iterable of int
         Indices of the segments to read, of one partition.
-    tables : ChunkTables
-        Memory for the rows; its `rows` bounds a chunk.
+    rows : int
+        Of a chunk, at most.
     position : int, optional
         The end of the segments before them: each segment is read from the end of the earlier ones
         on. By default, all batches are read.
     """
-    return inspect_chunks(segments, job, tables, _NoInspector, position)
+    return inspect_chunks(segments, job, rows, _NoInspector, position)
 
 
 def inspect_chunks(
     segments: Sequence[tuple[PartitionDir, SegmentFile]],
     job: Iterable[int],
-    tables: ChunkTables,
+    rows: int,
     open_inspector: OpenInspector[Checks, EndChecks],
     position: int | None = None,
 ) -> Iterator[InspectedChunk[Checks, EndChecks]]:
@@ -284,8 +251,8 @@ def inspect_chunks(
     pending: _PendingChunk[Checks, EndChecks] = _PendingChunk()
     for index in job:
         segment = segments[index][1]
-        for part in _read_segment(segment, index, tables, open_inspector, position or 0):
-            if pending.count and pending.count + len(part.batches) > tables.rows:
+        for part in _read_segment(segment, index, rows, open_inspector, position or 0):
+            if pending.count and pending.count + len(part.batches) > rows:
                 yield pending.take()
             pending.add(index, part)
             if part.end is not None and position is not None:
@@ -344,7 +311,7 @@ class _PendingChunk(Generic[Checks, EndChecks]):
 def _read_segment(
     segment: SegmentFile,
     index: int,
-    tables: ChunkTables,
+    rows: int,
     open_inspector: OpenInspector[Checks, EndChecks],
     position: int,
 ) -> Iterator[_Part[Checks, EndChecks]]:
@@ -360,7 +327,7 @@ def _read_segment(
     try:
         inspector.open(source)
         walk = BatchWalk(source, 0, source.size)
-        yield from _parts(walk, index, tables, inspector, position)
+        yield from _parts(walk, index, rows, inspector, position)
     finally:
         # Views of the bytes that are still alive keep them, and release them later.
         with contextlib.suppress(SourceInUseError):
@@ -370,13 +337,13 @@ def _read_segment(
 def _parts(
     walk: BatchWalk,
     index: int,
-    tables: ChunkTables,
+    rows: int,
     inspector: SegmentInspector[Checks, EndChecks],
     position: int,
 ) -> Iterator[_Part[Checks, EndChecks]]:
     # A small segment gets a small table.
-    rows = min(tables.rows, _FIRST_ROWS, walk.source.size // _SMALLEST_BATCH + 1)
-    room, total = np.empty(rows, BATCH_DTYPE), 0
+    first_rows = min(rows, _FIRST_ROWS, walk.source.size // _SMALLEST_BATCH + 1)
+    room, total = np.empty(first_rows, BATCH_DTYPE), 0
     end_offset: int | None = None
     while True:
         batches, reached, checks, error = _next_table(walk, room, inspector, position)
@@ -384,8 +351,8 @@ def _parts(
         end_offset = end_offset if reached is None else reached
         if walk.end is None and error is None:
             yield _Part(batches, checks)
-            del batches, room  # so that the pool can use the table again
-            room = tables.take()
+            del batches, room  # so that its memory can be used again
+            room = result_memory.empty(rows, BATCH_DTYPE)
             continue
         end = SegmentEnd(
             segment=index,

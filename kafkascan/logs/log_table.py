@@ -14,7 +14,6 @@ from kafkascan.batches.columns import COLUMN_NAMES, require_columns
 from kafkascan.batches.table_exports import TableExports, display_column
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.logs.log_chunks import (
-    ChunkTables,
     LogChunk,
     SegmentEnd,
     threads_for,
@@ -85,8 +84,7 @@ class LogBatches(TableExports):
             yield chunk
 
     def _chunks(self, rows: int, threads: int) -> Iterator[tuple[LogChunk, list[SegmentOverlap]]]:
-        tables = ChunkTables(rows)
-        return chunks_from(self.segments, self._starts, threads, tables, once=self._once)
+        return chunks_from(self.segments, self._starts, threads, rows, once=self._once)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's PyCapsule stream, one record batch per chunk."""

@@ -23,7 +23,7 @@ from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import (
-    ChunkTables,
+    DEFAULT_ROWS,
     EndChecks,
     InspectedChunk,
     LogChunk,
@@ -221,8 +221,6 @@ class LogWalk(Generic[Screened, EndChecks]):
         by one.
     open_inspector : callable
         Returns the inspector of a segment, such as a `ControlInspector`.
-    tables : ChunkTables, optional
-        Memory for chunks, which several walks can share.
     once : bool, default True
         Whether each offset is read once; see `OffsetCursor`. Otherwise, all batches are read, and
         overlaps are not found.
@@ -238,7 +236,6 @@ class LogWalk(Generic[Screened, EndChecks]):
         logs: Sequence[Log],
         threads: int | None,
         open_inspector: OpenInspector[Screened, EndChecks],
-        tables: ChunkTables | None = None,
         *,
         once: bool = True,
     ) -> None:
@@ -248,12 +245,12 @@ class LogWalk(Generic[Screened, EndChecks]):
         self._firsts = [0, *itertools.accumulate(len(log.segments) for log in logs)]
         self._threads = threads_for(self.segments, threads)
         self._open_inspector = open_inspector
-        self._tables = ChunkTables() if tables is None else tables
         self._once = once
 
     def __iter__(self) -> Iterator[InspectedSlice[Screened, EndChecks]]:
         def read(job: range, position: int | None) -> Iterator[InspectedChunk[Screened, EndChecks]]:
-            return inspect_chunks(self.segments, job, self._tables, self._open_inspector, position)
+            inspector = self._open_inspector
+            return inspect_chunks(self.segments, job, DEFAULT_ROWS, inspector, position)
 
         jobs = self._jobs()
         chunks = ordered_chunks(self.segments, jobs, read, self._threads, once=self._once)

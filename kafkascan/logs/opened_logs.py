@@ -19,7 +19,7 @@ from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
 from kafkascan.logs.log_chunks import (
-    ChunkTables,
+    DEFAULT_ROWS,
     LogChunk,
     first_reaching,
     group_segments,
@@ -316,7 +316,7 @@ def ordered_chunks(
 
 
 def served_chunks(
-    logs: Sequence[Log], threads: int | None, tables: ChunkTables
+    logs: Sequence[Log], threads: int | None
 ) -> tuple[list[tuple[PartitionDir, SegmentFile]], Iterator[tuple[LogChunk, list[SegmentOverlap]]]]:
     """
     Return the segments of logs, and the chunks of their batches from the start offsets on.
@@ -324,21 +324,21 @@ def served_chunks(
     See `ordered_chunks`.
     """
     segments = [(log.partition, one) for log in logs for one in log.served_segments]
-    return segments, chunks_from(segments, start_offsets(logs), threads, tables)
+    return segments, chunks_from(segments, start_offsets(logs), threads, DEFAULT_ROWS)
 
 
 def chunks_from(
     segments: Sequence[tuple[PartitionDir, SegmentFile]],
     starts: Mapping[int, int],
     threads: int | None,
-    tables: ChunkTables,
+    rows: int,
     *,
     once: bool = True,
 ) -> Iterator[tuple[LogChunk, list[SegmentOverlap]]]:
     """Yield the chunks of segments that reach the start offsets of `start_offsets`."""
 
     def read(job: range, position: int | None) -> Iterator[LogChunk]:
-        return read_chunks(segments, job, tables, position)
+        return read_chunks(segments, job, rows, position)
 
     jobs = group_segments(segments)
     for chunk, overlaps in ordered_chunks(segments, jobs, read, threads, once=once):

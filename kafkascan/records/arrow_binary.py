@@ -86,9 +86,8 @@ def view_column(
     """Return items as ``binary_view`` into the buffers, without copying them."""
     pa = require_pyarrow()
     windows: list[object] = []
-    arrays = buffers.lend()
-    first_window = np.empty(len(arrays), np.int32)
-    for number, array in enumerate(arrays):
+    first_window = np.empty(len(buffers.arrays), np.int32)
+    for number, array in enumerate(buffers.arrays):
         first_window[number] = len(windows)
         windows += [
             pa.py_buffer(array[start : start + _WINDOW_SIZE])

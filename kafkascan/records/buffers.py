@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import items as _core
 from kafkascan.format.errors import STATUS, BatchTableError
+from kafkascan.io import result_memory
 from kafkascan.io.sources import Source
 from kafkascan.io.worker_threads import Pace
 
@@ -33,25 +34,23 @@ class Buffers:
         Buffers 1, 2, …: decompressed batches, and batches of a source that is not in memory.
     of_batch : ndarray of int32
         The buffer of each batch.
-    give_back : callable, optional
-        Called with the other buffers when nothing refers to them any more.
+
+    Attributes
+    ----------
+    arrays : list of ndarray of uint8
+        All buffers.
+    addresses, sizes : ndarrays
+        Of the buffers.
     """
 
-    _give_back: Callable[[list[Bytes]], None] | None = None
-
     def __init__(
-        self,
-        source: Source,
-        others: Sequence[Bytes],
-        of_batch: NDArray[np.int32],
-        give_back: Callable[[list[Bytes]], None] | None = None,
+        self, source: Source, others: Sequence[Bytes], of_batch: NDArray[np.int32]
     ) -> None:
         self._source = source
-        self._arrays: list[Bytes] = [_source_array(source), *others]
+        self.arrays: list[Bytes] = [_source_array(source), *others]
         self.of_batch = of_batch
-        self.addresses = np.array([_address(array) for array in self._arrays], np.uintp)
-        self.sizes = np.array([array.size for array in self._arrays], np.int64)
-        self._give_back = give_back
+        self.addresses = np.array([_address(array) for array in self.arrays], np.uintp)
+        self.sizes = np.array([array.size for array in self.arrays], np.int64)
 
     @classmethod
     def joined(cls, parts: Sequence[Buffers]) -> Buffers:
@@ -61,26 +60,14 @@ class Buffers:
         for part in parts:
             # Buffer 0, the source, is empty.
             of_batch.append(np.where(part.of_batch > 0, part.of_batch + len(arrays), 0))
-            arrays += part.lend()[1:]
+            arrays += part.arrays[1:]
         joined = np.concatenate(of_batch).astype(np.int32)
         return cls(Source(b""), arrays, joined)
 
     @property
     def source_bytes(self) -> Bytes:
         """The source, which may be a memory map; empty if it is not in memory."""
-        return self._arrays[0]
-
-    def lend(self) -> list[Bytes]:
-        """Return the buffers for views that outlive this object; they are not given back."""
-        self._give_back = None
-        return self._arrays
-
-    def __del__(self) -> None:
-        if self._give_back is not None:
-            given_back, self._arrays = self._arrays[1:], self._arrays[:1]
-            # Another object's finalizer may still use this object: it finds empty buffers.
-            self.sizes[:] = 0
-            self._give_back(given_back)
+        return self.arrays[0]
 
     def require_done(self, outcome: tuple[int, int]) -> None:
         """Raise an exception for the status of a loop, unless it is OK."""
@@ -116,7 +103,7 @@ class Buffers:
     ) -> Gathered:
         """Copy items into one contiguous array."""
         total = int(np.maximum(size, 0).sum(dtype=np.int64))
-        data = np.empty(total, np.uint8)
+        data = result_memory.empty(total, np.uint8)
         starts = np.zeros(len(size) + 1, np.int64)
         for items in _pieces(len(size)):
             self.require_done(

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafkascan._core import records as _core
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
 from kafkascan.batches.scan import iter_batches, scan_batches
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.format.errors import STATUS, CorruptBatchError, record_error
+from kafkascan.io import result_memory
 from kafkascan.io.concurrency import group_by_bytes, map_parts, require_threads, split_by_bytes
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.worker_threads import Pace
-from kafkascan.records.buffer_pool import BufferPool
 from kafkascan.records.buffers import Buffers
 from kafkascan.records.payloads import Payloads, join_payloads, load_payloads
 from kafkascan.records.read_options import ReadOptions
@@ -60,9 +58,7 @@ def decode_records(
         return _decode(owner, map_parts(parts, load), options)
 
 
-def decode_first(
-    source: Source, batches: BatchTable, options: ReadOptions, pool: BufferPool | None = None
-) -> RecordTable:
+def decode_first(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
     """
     Decode the first batches, as many as decompress to a bounded size.
 
@@ -72,8 +68,6 @@ def decode_first(
     batches : array of BATCH_DTYPE
         All of them are decoded, whatever `options.control` and `options.visible` are.
     options : ReadOptions
-    pool : BufferPool, optional
-        Provides the memory of decompressed batches, and gets it back from the table.
 
     Returns
     -------
@@ -81,9 +75,9 @@ def decode_first(
         Its `batches` are the decoded ones: at least one, unless there is none.
     """
     loaded = load_payloads(
-        source, batches, options.max_decompressed_size, enough=MAX_DECOMPRESSED_PER_TABLE, pool=pool
+        source, batches, options.max_decompressed_size, enough=MAX_DECOMPRESSED_PER_TABLE
     )
-    return _decode(source, [loaded], options, pool)
+    return _decode(source, [loaded], options)
 
 
 def iter_decoded(
@@ -97,10 +91,9 @@ def _iter_tables(
     source: SourceLike, batches: BatchTable | None, options: ReadOptions
 ) -> Iterator[RecordTable]:
     with borrowed_source(source, close=False) as owner:
-        pool = BufferPool()
         for table in _header_tables(owner, options) if batches is None else [batches]:
             for group in _groups(options.select(table), options.batch_size):
-                for records in _decode_group(owner, group, options, pool):
+                for records in _decode_group(owner, group, options):
                     if len(records):
                         yield records
 
@@ -112,7 +105,7 @@ def _header_tables(source: Source, options: ReadOptions) -> Iterator[BatchTable]
 
 
 def _decode_group(
-    source: Source, batches: BatchTable, options: ReadOptions, pool: BufferPool
+    source: Source, batches: BatchTable, options: ReadOptions
 ) -> Iterator[RecordTable]:
     """Decode a group of batches together or, if one of them is damaged, one by one."""
     first, count = 0, len(batches)
@@ -121,7 +114,7 @@ def _decode_group(
         try:
             if options.verify:
                 _require_checksums(source, rows, options.threads or 1)
-            records = decode_first(source, rows, options, pool)
+            records = decode_first(source, rows, options)
         except CorruptBatchError as error:
             if count > 1:
                 count = 1
@@ -151,20 +144,17 @@ def _require_checksums(source: Source, batches: BatchTable, threads: int | None)
         raise record_error("CHECKSUM_MISMATCH", source.path, batches[wrong[0]])
 
 
-def _decode(
-    source: Source, parts: list[Payloads], options: ReadOptions, pool: BufferPool | None = None
-) -> RecordTable:
+def _decode(source: Source, parts: list[Payloads], options: ReadOptions) -> RecordTable:
     """Decode the records of loaded payloads, each part in a thread of its own."""
     loaded = join_payloads(parts)
     first_record = np.zeros(len(loaded.batches) + 1, np.int64)
     np.cumsum(loaded.count, out=first_record[1:])
     total = int(first_record[-1])
-    columns: dict[str, NDArray[Any]] = {
-        name: np.empty(total, np.int32 if name in _NARROW_COLUMNS else np.int64)
-        for name in options.stored
-    }
-    give_back = None if pool is None else pool.give_back
-    buffers = Buffers(source, loaded.buffers, loaded.buffer_index, give_back)
+    columns = result_memory.empty_columns(
+        total,
+        {name: np.int32 if name in _NARROW_COLUMNS else np.int64 for name in options.stored},
+    )
+    buffers = Buffers(source, loaded.buffers, loaded.buffer_index)
 
     def decode(part: slice) -> None:
         first, pace = part.start, Pace(_FIRST_BATCHES)

@@ -20,9 +20,9 @@ from kafkascan.format.layout import (
     MESSAGE_KEY_STARTS,
     CompressionType,
 )
+from kafkascan.io import result_memory
 from kafkascan.io.sources import Source
 from kafkascan.io.worker_threads import Pace
-from kafkascan.records.buffer_pool import BufferPool, copy_rows
 from kafkascan.records.decompression import (
     Buffer,
     CodecError,
@@ -30,6 +30,7 @@ from kafkascan.records.decompression import (
     decompress,
     unpacker,
 )
+from kafkascan.records.row_copies import copy_rows
 
 # Estimated ratio of decompressed to compressed size, for the first allocation of an arena.
 _ESTIMATED_RATIO = 4
@@ -76,7 +77,6 @@ def load_payloads(
     *,
     first_row: int = 0,
     enough: int | None = None,
-    pool: BufferPool | None = None,
 ) -> Payloads:
     """
     Locate the record bytes of batches; decompress them where necessary.
@@ -91,8 +91,6 @@ def load_payloads(
         Row of the first batch in the caller's table, for error messages.
     enough : int, optional
         Stop after the batch with which this many bytes have been decompressed.
-    pool : BufferPool, optional
-        Provides the memory of decompressed batches.
 
     Returns
     -------
@@ -118,9 +116,8 @@ def load_payloads(
         # Buffer 0 has no bytes then, so no other position is valid.
         empty = loaded.count == 0
         loaded.position[empty] = loaded.size[empty] = 0
-    pool = pool or BufferPool()
-    arena = Arena(_ESTIMATED_RATIO * int(loaded.size[rows].sum()), pool.take)
-    copies = copy_rows(source, loaded.position[rows], loaded.size[rows], pool)
+    arena = Arena(_ESTIMATED_RATIO * int(loaded.size[rows].sum()), _take_piece)
+    copies = copy_rows(source, loaded.position[rows], loaded.size[rows])
     done = _unpack(source, loaded, rows, codecs[rows], copies, arena, max_decompressed_size, enough)
     stop = len(batches) if done == len(rows) else int(rows[done])
     for row in np.flatnonzero(loaded.is_wrapper[:stop]).tolist():
@@ -195,6 +192,10 @@ def _unpack(
     loaded.position[rows] = position[:row]
     loaded.size[rows] = size[:row]
     return row
+
+
+def _take_piece(size: int) -> NDArray[np.uint8]:
+    return result_memory.empty(size, np.uint8)
 
 
 def _check_rows(source: Source, batches: BatchTable, first_row: int) -> None:

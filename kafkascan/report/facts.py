@@ -12,7 +12,7 @@ from kafkascan.batches.columns import BatchTable, compression_type, size_in_byte
 from kafkascan.batches.summary import BatchSummary
 from kafkascan.format.layout import CompressionType
 from kafkascan.format.times import milliseconds_or_now
-from kafkascan.logs.log_chunks import ChunkTables, LogChunk
+from kafkascan.logs.log_chunks import LogChunk
 from kafkascan.logs.opened_logs import LogsLike, open_logs, served_chunks
 
 _MAX_BINS = 400
@@ -165,7 +165,7 @@ def gather(
     ]
     log_of = [number for number, log in enumerate(opened) for _ in log.served_segments]
     result = Facts(facts, defaultdict(TimeBins), defaultdict(_no_sizes))
-    _, chunks = served_chunks(opened, threads, ChunkTables())
+    _, chunks = served_chunks(opened, threads)
     for chunk, _ in chunks:  # the audit reports the overlaps
         last = chunk.ends[-1].segment if chunk.ends else int(chunk.segment[-1])
         log = facts[log_of[last]]

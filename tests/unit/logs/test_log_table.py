@@ -7,17 +7,14 @@ import subprocess
 import sys
 import tarfile
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow
 import pytest
 
 import kafkascan as ks
 from kafkascan.io.archives import is_archive
-from kafkascan.logs.log_chunks import ChunkTables, threads_for
+from kafkascan.logs.log_chunks import threads_for
 from tests.support.partitions import HealthyPartition
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
@@ -306,30 +303,6 @@ def test_a_range_of_a_file(tmp_path: Path) -> None:
 
 
 # ---- memory of chunks ------------------------------------------------------------------------
-
-
-VIEWS: dict[str, Callable[[Any], Any]] = {
-    "table": lambda table: table,
-    "rows": lambda table: table[2:5],
-    "column": lambda table: table["magic"],
-    "row": lambda table: table[3],
-    "bytes": lambda table: memoryview(table.view(np.uint8)),
-    "column of rows": lambda table: table[::2]["base_offset"][1:],
-    "Arrow's": lambda table: pyarrow.py_buffer(table.view(np.uint8)),
-}
-
-
-@pytest.mark.parametrize("view", sorted(VIEWS))
-def test_chunk_memory_is_reused_when_released(view: str) -> None:
-    tables = ChunkTables(10)
-    table = tables.take()
-    assert len(table) == 10
-    place, held = table.ctypes.data, VIEWS[view](table)
-    del table
-    others = [tables.take() for _ in range(3)]
-    assert len({place, *(one.ctypes.data for one in others)}) == 4
-    del held
-    assert tables.take().ctypes.data == place
 
 
 @pytest.mark.parametrize("threads", [1, 3])

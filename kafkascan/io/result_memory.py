@@ -1,0 +1,99 @@
+"""Arrays for results; large ones in large pages that are used again.
+
+The first write to a page of fresh memory is a page fault, which takes longer than filling the
+page. Arrays from `MIN_BLOCK_SIZE` bytes on are therefore views of blocks of 2 MiB pages. A block
+is free as soon as no array refers to it, and is then used for the next result.
+
+Limits on memory: an allocation takes less than 2 MiB more than its arrays; free blocks take at
+most 64 MiB of the process, which the system may take back when it is short of memory; none are
+left in the child of a fork. The arrays of `empty_columns` share one block: each of them keeps all
+of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import result_blocks as _core
+
+MIN_BLOCK_SIZE = 1 << 20
+"""Bytes of the smallest result in a block; smaller ones are allocated as usual."""
+
+# Columns start at different positions in a page and in the sets of a CPU's caches, because they
+# are written side by side.
+_COLUMN_SHIFT = 7 * 64
+_ALIGNMENT = 64
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+def empty(count: int, dtype: np.dtype[Scalar] | type[Scalar]) -> NDArray[Scalar]:
+    """
+    Return an array with undefined content, like `numpy.empty`.
+
+    Parameters
+    ----------
+    count : int
+    dtype : dtype
+
+    Returns
+    -------
+    ndarray, shape (count,)
+        It may be a view: `fitted` shortens it, its method ``resize`` does not.
+    """
+    block = _take(count * np.dtype(dtype).itemsize)
+    return np.empty(count, dtype) if block is None else np.frombuffer(block, dtype, count)
+
+
+def empty_columns(count: int, dtypes: Mapping[str, type[np.generic]]) -> dict[str, NDArray[Any]]:
+    """
+    Return arrays of one length, with undefined content, in one block if they are large.
+
+    Parameters
+    ----------
+    count : int
+    dtypes : mapping of str to dtype
+        By name of the column.
+    """
+    starts, size = [], 0
+    for dtype in dtypes.values():
+        starts.append(size)
+        size += -(-count * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT + _COLUMN_SHIFT
+    block = _take(size)
+    if block is None:
+        return {name: np.empty(count, dtype) for name, dtype in dtypes.items()}
+    return {
+        name: np.frombuffer(block, dtype, count, start)
+        for (name, dtype), start in zip(dtypes.items(), starts, strict=True)
+    }
+
+
+def fitted(array: NDArray[Scalar], count: int) -> NDArray[Scalar]:
+    """
+    Return the first items of an array from `empty`, and give back the memory of the others.
+
+    Parameters
+    ----------
+    array : ndarray
+        Not used any more afterwards.
+    count : int
+    """
+    if array.base is None:
+        array.resize(count, refcheck=False)
+        return array
+    size = count * array.itemsize
+    if size < MIN_BLOCK_SIZE:
+        return array[:count].copy()
+    if isinstance(array.base, memoryview) and isinstance(array.base.obj, _core.Block):
+        array.base.obj.forget_rest(size)
+    return array[:count]
+
+
+def _take(size: int) -> memoryview | None:
+    block = _core.take_block(size) if MIN_BLOCK_SIZE <= size <= sys.maxsize else None
+    return None if block is None else memoryview(block)
