@@ -109,11 +109,9 @@ class BatchWalk:
         self.source.require_unshrunk()
         return count
 
-    def _scan_piece(self, size: int, rows: BatchTable) -> tuple[int, int, int]:
+    def _scan_piece(self, piece: int, rows: BatchTable) -> tuple[int, int, int]:
         """Scan the next bytes; return status, number of rows and position, as `scan_into` does."""
-        stop = min(self.stop, self.position + size)
-        stop = self._cold.prepare(self.position, stop, self.stop)
-        if self._cold.is_selective:
+        if self._cold.is_for(self.position, self.stop):
             return self._cold.scan(self.position, self.stop, rows)
         is_in_memory = self.source.is_in_memory
         if is_in_memory and not self._index_is_read:
@@ -125,7 +123,7 @@ class BatchWalk:
                 start,
                 self.source.size,
                 self.position,
-                stop,
+                min(self.stop, self.position + piece),
                 rows,
                 in_chains=is_in_memory,
                 known_starts=self._index_starts,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -35,15 +36,14 @@ def evict(path: Path) -> None:
     """Drop a file from the page cache; skip the test if the file system keeps it."""
     if not hasattr(os, "posix_fadvise"):
         pytest.skip("the system drops no files from its page cache on request")
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fdatasync(descriptor)  # tests replace fsync
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
-    with ks.Source(path) as source:
-        if source.is_cached(0, source.size):
-            pytest.skip("the file system keeps files in memory")
+    with open(path, "rb") as file, ks.Source(path) as source:
+        for _ in range(20):
+            os.fdatasync(file.fileno())  # tests replace fsync
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if not source.is_cached(0, source.size):
+                return
+            time.sleep(0.05)
+    pytest.skip("the file system keeps files in memory")
 
 
 def bytes_read() -> int:

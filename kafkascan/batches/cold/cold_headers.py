@@ -23,8 +23,8 @@ _SMALLEST_PIECE = 1 << 20
 # Bytes after which the page cache is sampled again: of a cached piece, and of a cold one.
 _CACHED_PIECE, _COLD_PIECE = 1 << 30, 1 << 26
 _BYTES_PER_SAMPLE = 1 << 28
-# Average size from which on batches are read by header. Two pages for each smaller batch would be
-# most of the file, in many more requests.
+# Average size from which on batches are read by header. Pages for each smaller batch would be most
+# of the file, in many more requests: the system's own read-ahead is faster.
 _LARGE_BATCH = 1 << 13
 # Headers that are read to learn the size of batches.
 _FIRST_ROWS = 8
@@ -45,9 +45,6 @@ _GUESS_SHARE = 0.4
 # Bytes of a guess, in batches: on average, and at most. It reads them in steps.
 _GUESS_COST, _GUESS_LIMIT = 0.55, 3
 _GUESS_STEP = 1 << 17
-# Where everything is read: bytes that are requested ahead, and bytes to walk before the next ones.
-_READ_AHEAD = 1 << 24
-_READ_AT_ONCE = 1 << 23
 
 
 class ColdHeaders:
@@ -64,34 +61,25 @@ class ColdHeaders:
         self._reads: SelectiveReads | None = None
         self._is_cold = False
         self._checked_to = -1  # what is cached was sampled up to there
-        self._requested_to = 0  # all bytes, for a walk that reads everything
         self._hinted_to = -1  # headers from the index
         self._followed_to = 0  # headers of all chains
         self._batch_size = 0  # of the last batches, on average; 0 if unknown
         self._hints: NDArray[np.int64] | None = None
         self._guess_from, self._guess_pause = 0, 1
 
-    def prepare(self, position: int, stop: int, end: int) -> int:
+    def is_for(self, position: int, end: int) -> bool:
         """
-        Choose how to read the next headers; return a stop that is not after the given one.
+        Whether to read the next headers with `scan`.
 
         Parameters
         ----------
-        position, stop : int
-            The piece to walk next.
+        position : int
+            Of the next batch.
         end : int
-            Of the whole walk.
+            Where the walk ends.
         """
         if position >= self._checked_to:
             self._check(position, end)
-        if not self._is_cold or self.is_selective:
-            return stop
-        self._read_ahead(position)
-        return min(stop, position + _READ_AT_ONCE)
-
-    @property
-    def is_selective(self) -> bool:
-        """Whether to read the next headers with `scan`."""
         return self._is_cold and not 0 < self._batch_size < _LARGE_BATCH
 
     def note(self, batches: int, size: int) -> None:
@@ -133,16 +121,6 @@ class ColdHeaders:
     def _is_cached(self, position: int, stop: int) -> bool:
         samples = 1 + (stop - position) // _BYTES_PER_SAMPLE
         return self._source.is_cached(position, stop, samples)
-
-    def _read_ahead(self, position: int) -> None:
-        """Request all bytes from a position on, while the walk reads those before them."""
-        assert self._reads is not None
-        wanted = position + _READ_AHEAD
-        start = max(position, self._requested_to)
-        if wanted - start >= _READ_AT_ONCE:
-            with self._reads.open() as file:
-                file.request(start, wanted - start)
-            self._requested_to = wanted
 
     def _request(self, file: LogFile, position: int, stop: int, rows: int) -> int:
         """Request the next headers; return the position up to which to walk over them."""
