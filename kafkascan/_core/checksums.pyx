@@ -175,6 +175,7 @@ cdef struct Verification:
     int64_t count
     uint8_t *verdicts
     int64_t row            # the current row
+    int64_t left           # bytes until the pause
     int status
 
 
@@ -211,10 +212,11 @@ cdef void verify_rows(void *context) noexcept nogil:
     cdef Verification *job = <Verification *>context
     cdef Batch batch
     cdef uint32_t crc
-    while job.row < job.count:
+    while job.row < job.count and job.left > 0:
         job.status = locate_row(job, &job.rows[job.row], &batch)
         if job.status != KS_OK:
             return
+        job.left -= batch.size
         ks_prefetch(batch.data + batch.size)
         if batch.is_legacy:
             crc = job.crc32(0, batch.data + KS_CRC_START_LEGACY, batch.size - KS_CRC_START_LEGACY)
@@ -230,9 +232,10 @@ def verify_into(
     int64_t source_size,
     const ks_batch_row[::1] rows not None,
     uint8_t[::1] verdicts not None,
+    int64_t most,
 ):
     """
-    Compare stored and computed checksums, row by row.
+    Compare stored and computed checksums, row by row, of about `most` bytes.
 
     Stops with KS_NEED_WINDOW at a row whose batch is not completely in the window. If it is the
     first row and the window starts at its batch, the row matches the header in the window.
@@ -245,6 +248,8 @@ def verify_into(
     rows : contiguous array of BATCH_DTYPE
     verdicts : writable buffer of bytes
         One byte per row: 1 if the checksums agree, else 0.
+    most : int
+        Pause after the batch that reaches so many bytes.
 
     Returns
     -------
@@ -272,6 +277,7 @@ def verify_into(
     job.count = rows.shape[0]
     job.verdicts = &verdicts[0]
     job.row = 0
+    job.left = most
     job.status = KS_OK
     with nogil:
         fault = run_guarded(verify_rows, &job, job.window, job.window_size)

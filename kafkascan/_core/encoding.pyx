@@ -1,6 +1,7 @@
 """Write batches from record columns: records, compression, headers and checksums."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint8_t
 
 from kafkascan._core.checksums cimport crc32_kernel, crc32c_kernel, ks_crc_fn
@@ -223,6 +224,7 @@ def compress_batches(
         largest = max(largest, sizes[row])
     scratch = PyBytes_FromStringAndSize(NULL, max(largest, min(size, CACHED_SIZE)))
     while first < last:
+        PyErr_CheckSignals()
         size, together = sizes[first], first + 1
         while together < last and size + sizes[together] <= CACHED_SIZE:
             size += sizes[together]

@@ -7,6 +7,7 @@ the same bytes (tests/property/records/test_unpacking.py).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
@@ -194,6 +195,7 @@ cdef class Unpacker:
         ):
             raise ValueError("arrays differ in length")
         for row in range(n):
+            PyErr_CheckSignals()
             if arena.size >= enough:
                 return row
             if not 0 <= starts[row] <= starts[row] + sizes[row] <= data.shape[0]:

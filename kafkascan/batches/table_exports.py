@@ -19,6 +19,8 @@ HEAD_ROWS = 10
 """Rows that a notebook shows."""
 
 _CELL_SIZE = 60
+# Rows that are converted to Python objects before signals are handled.
+_PANDAS_ROWS = 1 << 16
 
 
 class TableExports(ABC):
@@ -53,8 +55,17 @@ class TableExports(ABC):
         -------
         pandas.DataFrame
         """
-        require_module("pandas", extra="pandas")
-        return self.to_arrow(columns).to_pandas()
+        pandas = require_module("pandas", extra="pandas")
+        table = self.to_arrow(columns)
+        # In pieces, because pyarrow makes Python objects without handling signals.
+        frames = [
+            table.slice(at, _PANDAS_ROWS).to_pandas()
+            for at in range(0, max(1, table.num_rows), _PANDAS_ROWS)
+        ]
+        if len(frames) == 1:
+            return frames[0]
+        frame: pd.DataFrame = pandas.concat(frames, ignore_index=True)
+        return frame
 
     def to_polars(self, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """

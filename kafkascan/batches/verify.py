@@ -19,8 +19,8 @@ from kafkascan.io.worker_threads import Pace
 _BYTES_PER_THREAD = 1 << 23
 # Bytes that are read at a time from a source that is not in memory.
 _WINDOW = 1 << 23
-# Rows that are verified at first before signals are handled.
-_FIRST_ROWS = 64
+# Bytes that are verified at first before signals are handled.
+_FIRST_BYTES = 1 << 20
 
 
 def verify_crcs(
@@ -85,13 +85,12 @@ def verify_rows(source: Source, batches: BatchTable, first_row: int = 0) -> NDAr
     """
     verdicts = np.zeros(len(batches), np.uint8)
     sizes = None if source.is_in_memory else _window_sizes(batches)
-    row, pace = 0, Pace(_FIRST_ROWS)
+    row, pace = 0, Pace(_FIRST_BYTES)
     while row < len(batches):
         start, size = (0, source.size) if sizes is None else _window(source, batches, sizes, row)
-        stop = row + pace.next_size()
         with source.window(start, size) as window:
             status, done, fault = _core.verify_into(
-                window, start, source.size, batches[row:stop], verdicts[row:stop]
+                window, start, source.size, batches[row:], verdicts[row:], pace.next_size()
             )
         row += done
         if status == STATUS["NEED_WINDOW"] and done == 0:

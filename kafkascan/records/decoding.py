@@ -159,7 +159,9 @@ def _decode(source: Source, parts: list[Payloads], options: ReadOptions) -> Reco
     def decode(part: slice) -> None:
         first, pace = part.start, Pace(_FIRST_BATCHES)
         while first < part.stop:
-            stop = min(part.stop, first + pace.next_size())
+            most = pace.next_size()  # batches, and records unless it is one batch
+            full = int(np.searchsorted(first_record, first_record[first] + most, "right")) - 1
+            stop = min(part.stop, first + most, max(first + 1, full))
             decode_piece(first, stop)
             first = stop
 

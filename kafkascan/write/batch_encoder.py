@@ -21,6 +21,8 @@ from kafkascan.write.record_columns import RecordColumns
 
 # Uncompressed bytes of the batches that are encoded together.
 _RUN_SIZE = 1 << 20
+# Of uncompressed batches: copying takes a bounded time before signals are handled.
+_LARGEST_RUN = 1 << 26
 # The first of this many runs predicts the compression ratio of the output.
 _PREDICTED_RUNS = 8
 _KINDS_OF_CODEC = 4
@@ -112,8 +114,8 @@ def encode_batches(plan: BatchPlan) -> EncodedBatches:
     """
     rows = join_tables([plan.rows])
     total, is_compressed = plan.size(slice(0, len(rows))), bool(compression_type(rows).any())
-    run_size = max(_RUN_SIZE, total // _PREDICTED_RUNS) if is_compressed else total
-    out = Output(min(total, run_size))
+    run_size = max(_RUN_SIZE, total // _PREDICTED_RUNS) if is_compressed else _LARGEST_RUN
+    out = Output(min(total, run_size) if is_compressed else total)
     for run, packer in _runs(plan, run_size):
         _encode_run(plan, rows, run, packer, 0, out)
         if run.start == 0 and is_compressed:

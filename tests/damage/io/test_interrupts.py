@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import pandas
 import pytest
+import zstandard
 
 import kafkascan as ks
+from kafkascan._core.unpacking import Arena
+from kafkascan.batches import table_exports
+from kafkascan.io.worker_threads import Pace
+from kafkascan.records.decoding import decode_records
+from kafkascan.records.decompression import unpacker
+from kafkascan.records.read_options import ReadOptions
+from kafkascan.write import batch_encoder
+from kafkascan.write.batch_encoder import BatchPlan
 from tests.support.waiting import HANG_SECONDS, cpu_seconds, wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the CPU clock of a process")
+
+GZIP, ZSTD = 1, 4
 
 # Work of many seconds on a small file: rows may be given many times.
 PREPARE = """
@@ -82,3 +97,85 @@ def test_items(tmp_path: Path) -> None:
     path = log_of(tmp_path / "0.log", "none", 1000, 100_000)
     prepare = "table = ks.read_records(source, batches)"
     assert run_interrupted(path, 1, 8, prepare, ITEMS) < 0.7
+
+
+# ---- pieces of loops --------------------------------------------------------------------------
+
+SIZE = 100
+
+
+def piece_count(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> int:
+    """Count how often signals are handled if a piece is 100 units of work."""
+    begun = []
+    monkeypatch.setattr(Pace, "next_size", lambda _: begun.append(1) or SIZE)
+    action()
+    return len(begun)
+
+
+def growing_log() -> bytes:
+    """Small batches, after which a piece is many batches, then large ones."""
+    small = ks.build_batches({"value": [b"x"] * 1000}, batch_size=1)
+    return small + ks.build_batches(
+        {"value": [b"x" * 10] * 10_000, "offset": range(1000, 11_000)}, batch_size=16_000
+    )
+
+
+def test_large_batches_after_small_ones_are_pieces_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = growing_log()
+    batches = ks.scan_batches(log).batches
+    large = int((batches["records_count"] > SIZE).sum())
+    assert large > 5
+    verified = piece_count(monkeypatch, lambda: ks.verify_crcs(log, batches, threads=1))
+    assert verified >= len(log) // 2 // ks.batches.size_in_bytes(batches).max()
+    assert verified >= large
+    options = ReadOptions(columns=["offset"], threads=1)
+    assert piece_count(monkeypatch, lambda: decode_records(log, batches, options)) >= 10 + large
+
+
+def test_encoding_in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = {"value": [b"%d" % number for number in range(1000)]}
+    whole = ks.build_batches(columns, batch_size=100)
+    sizes = []
+    encode = batch_encoder._encode_run
+
+    def encode_counted(plan: BatchPlan, rows: object, run: slice, *others: object) -> None:
+        sizes.append(plan.size(run))
+        encode(plan, rows, run, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(batch_encoder, "_encode_run", encode_counted)
+    monkeypatch.setattr(batch_encoder, "_LARGEST_RUN", 1000)
+    assert ks.build_batches(columns, batch_size=100) == whole
+    assert len(sizes) > 5
+    assert max(sizes) < len(whole) // 5
+
+
+def test_conversions_to_pandas_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = growing_log()
+    table = ks.read_records(log, columns=["offset", "timestamp", "key", "value", "headers"])[:100]
+    scan = ks.scan_batches(log)
+    expected = table.to_pandas(), scan.to_pandas()
+    monkeypatch.setattr(table_exports, "_PANDAS_ROWS", 7)
+    for one, other in zip(expected, (table.to_pandas(), scan.to_pandas()), strict=True):
+        pandas.testing.assert_frame_equal(one, other)
+
+
+@pytest.mark.parametrize("codec", [GZIP, ZSTD])
+def test_a_signal_between_compressed_batches(codec: int) -> None:
+    """The loop over batches calls libraries, but no Python code that would handle signals."""
+    payload = random.randbytes(1 << 10) * (1 << 10)
+    data = {GZIP: gzip.compress, ZSTD: zstandard.compress}[codec](payload)
+    rows, arena = 10_000, Arena(0, lambda size: np.empty(size, np.uint8))
+    columns = np.empty(rows, np.int32), np.empty(rows, np.int64), np.empty(rows, np.int64)
+    was = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        with pytest.raises(KeyboardInterrupt):
+            unpacker().unpack(
+                data, np.zeros(rows, np.int64), np.full(rows, len(data)),
+                np.full(rows, codec, np.uint8), arena, 1 << 30, 1 << 30, *columns,
+            )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGALRM, was)
+    assert arena.size < 1 << 30, "the work was done before the signal was handled"
