@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import kafkascan as ks
-from kafkascan.batches.resync import scan_with_resync
+from kafkascan.batches.resyncing.resync import scan_with_resync
 
 from . import corpora
 from .scan import best_of

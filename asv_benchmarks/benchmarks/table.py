@@ -24,7 +24,7 @@ import numpy as np
 
 import kafkascan as ks
 from kafkascan._core import checksums
-from kafkascan.batches.resync import scan_with_resync
+from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.broker_state.indexes import build_indexes
 from kafkascan.broker_state.producer_state import ProducerState
 from kafkascan.recovery.loading.segment_recovery import recover_segment

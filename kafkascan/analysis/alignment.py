@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import fingerprints as _core
 from kafkascan.analysis.fingerprints import FingerprintRows
-from kafkascan.batches.offset_chains import heaviest_ascending
+from kafkascan.batches.resyncing.offset_chains import heaviest_ascending
 from kafkascan.format.errors import STATUS
 
 _FIRST_RUNS = 256

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kafkascan.auditing.finding_kinds import FoundInLog
 from kafkascan.batches.columns import BatchTable
-from kafkascan.batches.offset_chains import heaviest_ascending
+from kafkascan.batches.resyncing.offset_chains import heaviest_ascending
 from kafkascan.batches.screening import EPOCHS, FORMATS, OFFSETS
 from kafkascan.broker_state.checkpoints import LEADER_EPOCH_CHECKPOINT, LeaderEpoch
 from kafkascan.format.errors import CorruptCheckpointError

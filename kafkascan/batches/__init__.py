@@ -24,8 +24,11 @@ if TYPE_CHECKING:
         size_in_bytes as size_in_bytes,
         timestamp_type as timestamp_type,
     )
-    from kafkascan.batches.resync import (
+    from kafkascan.batches.resyncing.gaps import (
         Gap as Gap,
+    )
+    from kafkascan.batches.resyncing.kept_ranges import (
+        KeptRange as KeptRange,
     )
     from kafkascan.batches.scan import (
         BatchIterator as BatchIterator,
@@ -61,7 +64,8 @@ else:
                 "size_in_bytes",
                 "timestamp_type",
             ],
-            "resync": ["Gap"],
+            "resyncing.gaps": ["Gap"],
+            "resyncing.kept_ranges": ["KeptRange"],
             "scan": ["BatchIterator", "BatchScan", "iter_batches", "scan_batches"],
             "summary": ["BatchSummary", "summarize"],
             "verify": ["verify_crcs"],

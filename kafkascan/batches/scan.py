@@ -22,7 +22,9 @@ from kafkascan.batches.columns import (
     require_columns,
 )
 from kafkascan.batches.parallel_walk import collect_in_parts
-from kafkascan.batches.resync import Gap, scan_with_resync
+from kafkascan.batches.resyncing.gaps import Gap
+from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, kept_ranges
+from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.batches.summary import summarize
 from kafkascan.batches.table_exports import TableExports, display_column
 from kafkascan.batches.walks import BatchWalk
@@ -70,6 +72,9 @@ class BatchScan(TableExports):
         The damage at ``start + valid_bytes``, if `end` is CORRUPT.
     gaps : list of Gap
         Damaged ranges between rows; only with ``on_corrupt="resync"``.
+    doubtful : list of KeptRange
+        Ranges of rows that may not belong to the log; only with ``on_corrupt="resync"``. See
+        `KeptRange.is_doubtful`, and `is_doubtful` for a mask of the rows.
     """
 
     batches: BatchTable
@@ -81,6 +86,7 @@ class BatchScan(TableExports):
     path: str
     error: CorruptBatchError | None = field(default=None)
     gaps: list[Gap] = field(default_factory=list)
+    doubtful: list[KeptRange] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -104,6 +110,11 @@ class BatchScan(TableExports):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.batches, dtype, copy=copy)
+
+    @property
+    def is_doubtful(self) -> NDArray[np.bool_]:
+        """Which rows are in a range of `doubtful`; ``scan[~scan.is_doubtful]`` has the others."""
+        return are_doubtful(self.batches, self.doubtful)
 
     @property
     def base_timestamps(self) -> NDArray[np.datetime64]:
@@ -145,6 +156,8 @@ class BatchScan(TableExports):
             lines += self._describe_rows()
         if self.gaps:
             lines.append(f"  gaps     {len(self.gaps):,}, {sum(g.size for g in self.gaps):,} bytes")
+        if self.doubtful:
+            lines.append(f"  doubtful {sum(one.batches for one in self.doubtful):,} batches")
         if self.error is not None:
             lines.append(f"  error    {self.error}")
         return lines
@@ -201,8 +214,8 @@ def scan_batches(
     on_corrupt : {"raise", "stop", "resync"}
         What to do at bytes that cannot be a batch: raise, return the batches before them with
         ``end=CORRUPT``, or continue at the next valid batch, whose header, checksum and
-        offsets all fit; `gaps` lists the bytes in between. A torn or zero tail is not
-        corruption.
+        offsets all fit; `gaps` lists the bytes in between, `doubtful` the batches that may be
+        old data or the content of a damaged record. A torn or zero tail is not corruption.
     threads : int, optional
         Largest number of threads, for parts of at least 16 MiB of a cached file; by default one,
         which reads it as fast as the table can be written. To scan many files, call this from
@@ -257,6 +270,8 @@ def scan_batches(
 
 def _resynced(source: Source, start: int, stop: int, threads: int) -> BatchScan:
     scan = scan_with_resync(source, start, stop, threads)
+    damaged = [gap.as_damaged() for gap in scan.gaps]
+    kept = kept_ranges(source, start, scan.batches, damaged, scan.dropped) if damaged else []
     return BatchScan(
         batches=scan.batches,
         end=scan.end,
@@ -267,6 +282,7 @@ def _resynced(source: Source, start: int, stop: int, threads: int) -> BatchScan:
         path=source.path,
         error=scan.error,
         gaps=scan.gaps,
+        doubtful=[one for one in kept if one.is_doubtful],
     )
 
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
         Recovery as Recovery,
         Salvage as Salvage,
     )
+    from kafkascan.recovery.salvaging.foreign_ranges import (
+        KeptRange as KeptRange,
+    )
     from kafkascan.recovery.salvaging.header_repair import (
         FieldRepair as FieldRepair,
-    )
-    from kafkascan.recovery.salvaging.kept_ranges import (
-        KeptRange as KeptRange,
     )
     from kafkascan.recovery.salvaging.log_salvage import (
         salvage as salvage,
@@ -55,7 +55,7 @@ else:
                 "Salvage",
             ],
             "salvaging.header_repair": ["FieldRepair"],
-            "salvaging.kept_ranges": ["KeptRange"],
+            "salvaging.foreign_ranges": ["KeptRange"],
             "salvaging.log_salvage": ["salvage"],
             "salvaging.segment_salvage": ["DuplicateRange", "LostRange", "SegmentSalvage"],
         },

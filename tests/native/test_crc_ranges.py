@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kafkascan._core import search
-from kafkascan.batches.offset_chains import heaviest_ascending
+from kafkascan.batches.resyncing.offset_chains import heaviest_ascending
 
 DATA = np.random.default_rng(32).bytes(70_000)
 STEP = search.SUM_STEP

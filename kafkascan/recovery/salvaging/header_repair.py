@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
-from kafkascan.batches.offset_chains import DamagedRange, are_copies, heaviest_ascending
-from kafkascan.batches.resync import ResyncScan, torn_error
+from kafkascan.batches.resyncing.offset_chains import DamagedRange, are_copies, heaviest_ascending
+from kafkascan.batches.resyncing.resync import ResyncScan, torn_error
 from kafkascan.batches.verify import crc_of_bytes
 from kafkascan.batches.walks import read_bytes, row_of_header
 from kafkascan.format.errors import record_error
@@ -41,8 +41,10 @@ _MOST_JOINED = 8
 _FRAMED_SYMBOLS = ("CHECKSUM_MISMATCH",)
 _OUT_OF_ORDER = "OFFSETS_NOT_ASCENDING"
 _ATTRIBUTES_END = 2 * DELETE_HORIZON_BIT  # above all attributes that Kafka sets
-# Two batches that contradict each other do not show which of them is damaged.
-_FEWEST_CONTRADICTING = 2
+# Two batches that contradict each other do not show which of them is damaged. An epoch that only
+# one batch has may be damaged itself, so that it is less evidence.
+_CONFIRMED = 2
+_FEWEST_CONTRADICTING = 2 * _CONFIRMED
 _UNCOVERED = ("base_offset", "batch_length", "partition_leader_epoch", "magic")
 _BEFORE_CRC = np.dtype([(name, BATCH_HEADER[name]) for name in _UNCOVERED])
 
@@ -161,7 +163,7 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
 
 def _damaged_ranges(source: Source, scan: ResyncScan) -> list[DamagedRange]:
     """Return all bytes of a scan that are no batches and no zero tail."""
-    damaged = [DamagedRange(gap.position, gap.position + gap.size, gap.error) for gap in scan.gaps]
+    damaged = [gap.as_damaged() for gap in scan.gaps]
     if scan.end in (ScanEnd.TORN_TAIL, ScanEnd.CORRUPT):
         error = scan.error or torn_error(source, scan.position)
         damaged.append(DamagedRange(scan.position, source.size, error))
@@ -344,6 +346,7 @@ def repair_epochs(
         return log
     batches, repairs = log.batches.copy(), log.repairs.copy()
     uncertain = {one.position for one in log.repairs if not one.is_certain}
+    is_enclosed = _are_enclosed(batches)
     for row in np.flatnonzero(is_damaged).tolist():
         following = int(np.searchsorted(trusted, row))
         neighbours = (following - 1, following)
@@ -357,11 +360,31 @@ def repair_epochs(
         position, base_offset = int(batch["position"]), int(batch["base_offset"])
         is_determined = len(around) == 1 and 0 < following < len(trusted)
         is_flipped = is_alone and _bits_between(old, new) == 1
-        is_certain = is_determined and is_flipped and position not in uncertain
+        is_certain = (
+            is_determined and is_flipped and is_enclosed[rows[row]] and position not in uncertain
+        )
         name = "partition_leader_epoch"
         repairs.append(FieldRepair(position, base_offset, name, old, new, is_certain))
         batches[name][rows[row]] = new
     return replace(log, batches=batches, repairs=sorted(repairs, key=lambda one: one.position))
+
+
+def have_contested_epochs(log: RepairedLog) -> NDArray[np.bool_]:
+    """Return which batches have a leader epoch that an adjacent batch or a copy contradicts."""
+    is_same = are_copies(log.copies, log.batches, ("partition_leader_epoch",))
+    contested = np.isin(log.batches["base_offset"], log.copies["base_offset"][~is_same])
+    rows = np.flatnonzero(log.batches["magic"] == 2)
+    falls = np.flatnonzero(np.diff(log.batches["partition_leader_epoch"][rows]) < 0)
+    contested[rows[falls]] = contested[rows[falls + 1]] = True
+    return contested
+
+
+def _are_enclosed(batches: BatchTable) -> NDArray[np.bool_]:
+    """Return which batches have no damaged bytes before and after them."""
+    stops = batches["position"] + size_in_bytes(batches)
+    is_next = batches["position"][1:] == stops[:-1]
+    enclosed: NDArray[np.bool_] = np.append(False, is_next) & np.append(is_next, False)
+    return enclosed
 
 
 def _bits_between(one: int, other: int) -> int:
@@ -395,12 +418,15 @@ def _are_contradicted(
 ) -> NDArray[np.bool_]:
     """Return which epochs are impossible, or contradict at least two trusted ones."""
     trusted = epochs[is_trusted]
+    _, value_of, counts = np.unique(trusted, return_inverse=True, return_counts=True)
+    weight = np.where((counts[value_of] > 1) | np.isin(trusted, known), _CONFIRMED, 1)
+    sums = np.append(0, np.cumsum(weight))
     before: NDArray[np.int64] = np.cumsum(is_trusted) - is_trusted
-    higher_before = before - np.minimum(before, np.searchsorted(trusted, epochs, "right"))
-    lower_after = np.maximum(0, np.searchsorted(trusted, epochs, "left") - before)
-    contradicting = higher_before + lower_after
+    not_higher = np.minimum(before, np.searchsorted(trusted, epochs, "right"))
+    lower = np.maximum(before, np.searchsorted(trusted, epochs, "left"))
+    contradicting = sums[before] - sums[not_higher] + sums[lower] - sums[before]
     if len(known):
-        contradicting += (contradicting > 0) & ~np.isin(epochs, known)
+        contradicting += _CONFIRMED * ((contradicting > 0) & ~np.isin(epochs, known))
         contradicting[_are_missing(epochs, known)] = _FEWEST_CONTRADICTING
     contradicting[epochs < NO_PARTITION_LEADER_EPOCH] = _FEWEST_CONTRADICTING
     are_contradicted: NDArray[np.bool_] = contradicting >= _FEWEST_CONTRADICTING

@@ -7,12 +7,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kafkascan.batches.batch_search import HIGHEST_OFFSET
 from kafkascan.batches.columns import size_in_bytes
+from kafkascan.batches.resyncing.batch_search import HIGHEST_OFFSET
 from kafkascan.batches.walks import read_bytes
 from kafkascan.broker_state.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
@@ -32,8 +31,8 @@ from kafkascan.logs.opened_logs import Log, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.recovery.recovery_results import PartitionSalvage, Salvage
+from kafkascan.recovery.salvaging.foreign_ranges import Doubtful
 from kafkascan.recovery.salvaging.header_repair import RepairedLog
-from kafkascan.recovery.salvaging.kept_ranges import Doubtful
 from kafkascan.recovery.salvaging.overlapping_segments import (
     SegmentBounds,
     covered,
@@ -46,9 +45,6 @@ from kafkascan.recovery.salvaging.segment_salvage import (
     not_copied,
     salvage_segment,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _COPY_BYTES = 1 << 23
 # Files that cannot be rebuilt from the batches.

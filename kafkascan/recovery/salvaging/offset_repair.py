@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
-from kafkascan.batches.offset_chains import DamagedRange
+from kafkascan.batches.resyncing.offset_chains import DamagedRange
 
 # Batches at the end of a log whose offsets show whether the log has gaps.
 _AT_END = 8
@@ -80,6 +80,9 @@ class OffsetRepair:
         rows = np.searchsorted(self._starts, [one.start for one in damaged])
         self._is_damaged_before = np.zeros(len(batches) + 1, np.bool_)
         self._is_damaged_before[rows] = True
+        # There may also be copies, and batches without a place.
+        self._has_bytes_before = self._is_damaged_before.copy()
+        self._has_bytes_before[:-1] |= self._starts != np.append(0, self._stops)[:-1]
 
     def place(self) -> Placement:
         """Return the batches that have offsets in the log, and the others."""
@@ -169,7 +172,7 @@ class OffsetRepair:
         low = int(np.searchsorted(self._last, first))
         high = int(np.searchsorted(self._first, last, "right"))
         contradicting = [*range(low, row), *range(row, high)]
-        if not contradicting:
+        if not contradicting or (self._may_be_later(first) and not self._fits(batch, offset)):
             return True
         if len(contradicting) == 1 and not (
             self._are_sure(row) and self._has_no_room(contradicting[0], first, last, row)
@@ -180,7 +183,26 @@ class OffsetRepair:
         is_in_gap = is_free and low < len(self._first)
         if (is_twin or is_in_gap) and (first ^ offset).bit_count() > 1:
             return True  # it may have been moved here, and the one of its offsets is damaged
-        return is_free and (bool(self._is_damaged_before[low]) or len(self._dropped) > 1)
+        if not is_free and self._is_damaged_between(row, low):
+            return True  # the one of its offsets may be of another log
+        return is_free and (bool(self._has_bytes_before[low]) or len(self._dropped) > 1)
+
+    def _may_be_later(self, first: int) -> bool:
+        """Return whether the lost end of the log may have had an offset."""
+        return 0 < first - int(self._last[-1:].max(initial=-1)) < _LOST_OFFSETS
+
+    def _fits(self, batch: np.void, offset: int) -> bool:
+        """Return whether one flipped bit explains an offset, and the leader epoch fits."""
+        row = int(np.searchsorted(self._starts, batch["position"]))
+        epochs = self._batches["partition_leader_epoch"][max(0, row - 1) : row + 1].tolist()
+        epochs.insert(row > 0, int(batch["partition_leader_epoch"]))
+        is_flipped = (int(batch["base_offset"]) ^ offset).bit_count() == 1
+        return is_flipped and epochs == sorted(epochs)
+
+    def _is_damaged_between(self, row: int, other: int) -> bool:
+        """Return whether bytes are damaged between the place before a row and another row."""
+        between = slice(row + 1, other + 1) if other >= row else slice(other + 1, row)
+        return bool(self._is_damaged_before[between].any())
 
     def _has_no_room(self, rival: int, first: int, last: int, row: int) -> bool:
         """Return whether a batch that contradicts these offsets could not have had others."""
@@ -201,21 +223,27 @@ class OffsetRepair:
         """Return whether the neighbours are sure, and one flipped bit explains the offset."""
         stored = int(batch["base_offset"])
         row = int(np.searchsorted(self._starts, batch["position"]))
-        # A batch from the lost end of the log may have been copied here.
-        may_be_later = 0 < stored - int(self._last[-1:].max(initial=-1)) < _LOST_OFFSETS
-        is_flipped = (stored ^ offset).bit_count() == 1 and not may_be_later
+        is_flipped = (stored ^ offset).bit_count() == 1 and not self._may_be_later(stored)
         return stored == offset or (is_flipped and self._are_sure(row))
 
     def _are_sure(self, row: int) -> bool:
         """
-        Return whether the two batches before `row` follow each other without a gap, and the two
-        from it on: one with a wrong offset would not.
+        Return whether the two batches before `row` follow each other in bytes and offsets, and the
+        two from it on: one with a wrong offset would not.
         """
-        if row + 1 >= len(self._first) or self._first[row + 1] != self._last[row] + 1:
+        if not self._follows(row + 1):
             return False
         if row >= 2:
-            return bool(self._first[row - 1] == self._last[row - 2] + 1)
+            return self._follows(row - 1)
         return row == 0 or bool(self._first[0] == self._lowest)
+
+    def _follows(self, row: int) -> bool:
+        """Return whether there is a row that continues the one before it."""
+        return (
+            row < len(self._first)
+            and bool(self._first[row] == self._last[row - 1] + 1)
+            and bool(self._starts[row] == self._stops[row - 1])
+        )
 
     def _has_wrong_times(self, group: BatchTable, row: int) -> bool:
         """Return whether a group at the end of the log was written before the batches before it."""

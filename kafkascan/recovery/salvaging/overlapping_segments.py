@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kafkascan.batches.batch_search import HIGHEST_OFFSET
 from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
+from kafkascan.batches.resyncing.batch_search import HIGHEST_OFFSET
+from kafkascan.batches.resyncing.kept_ranges import KeptRange
 from kafkascan.batches.scan import scan_batches
 from kafkascan.batches.verify import verify_rows
 from kafkascan.format.errors import KafkaScanError
@@ -20,7 +21,6 @@ from kafkascan.logs.log_chunks import end_of, rows_from
 from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.recovery.salvaging.header_repair import RepairedLog
-from kafkascan.recovery.salvaging.kept_ranges import KeptRange
 from kafkascan.recovery.salvaging.segment_salvage import (
     DuplicateRange,
     SegmentSalvage,

@@ -7,26 +7,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kafkascan.batches.batch_search import HIGHEST_OFFSET
 from kafkascan.batches.columns import last_offset, size_in_bytes
-from kafkascan.batches.offset_chains import DamagedRange
-from kafkascan.batches.resync import scan_with_resync
+from kafkascan.batches.resyncing.batch_search import HIGHEST_OFFSET
+from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, header_at, kept_ranges
+from kafkascan.batches.resyncing.offset_chains import DamagedRange
+from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.batches.walks import read_bytes
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.sources import Source
+from kafkascan.recovery.salvaging.foreign_ranges import (
+    Doubtful,
+    with_fitting,
+    without_foreign,
+)
 from kafkascan.recovery.salvaging.header_repair import (
     FieldRepair,
     RepairedLog,
+    have_contested_epochs,
     repair_epochs,
     repair_headers,
-)
-from kafkascan.recovery.salvaging.kept_ranges import (
-    Doubtful,
-    KeptRange,
-    are_doubtful,
-    header_at,
-    with_fitting,
-    without_foreign,
 )
 
 # Damage after which the bytes are not a header.
@@ -202,6 +201,9 @@ def salvage_segment(
             break
         log, kept = without_foreign(restored, source, doubtful=doubtful)
     log = repair_epochs(log, known_epochs, are_doubtful(log.batches, kept))
+    is_contested = have_contested_epochs(log)
+    if is_contested.any():
+        kept = kept_ranges(source, 0, log.batches, log.damaged, log.dropped, is_contested)
     counts = log.batches["records_count"]
     result = SegmentSalvage(
         name,

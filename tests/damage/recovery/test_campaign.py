@@ -14,17 +14,25 @@ from tests.damage.recovery.campaign.known_logs import TrackedBytes
 from tests.damage.recovery.campaign.oracle import Oracle
 from tests.damage.recovery.campaign.runs import Campaign, damaged_log
 
+# Logs that were salvaged wrongly once.
+_ONCE_WRONG = [
+    2352, 405461, 1004255, 1004450, 1004601, 2002919, 2003066, 2005504, 6010261, 6010830, 70000185,
+    71000724, 71001770, 71002899, 72001513, 72002497, 72002790, 75001245, 77001392, 200001754,
+    230001240, 230002873, 230003089, 230014875, 300000381,
+    320008821, 340008031,
+]  # fmt: skip
+
 
 @pytest.mark.parametrize("start", [1, 1001, 2001, 3001])
 def test_salvage_of_damaged_logs(start: int, tmp_path: Path) -> None:
     campaign = Campaign(tmp_path)
-    for number in range(start, start + 120):
+    for number in range(start, start + 75):
         campaign.run(number)
     assert campaign.violations == []
     assert campaign.verdicts["batches kept as they were"] > 500
 
 
-@pytest.mark.parametrize("number", [1004450, 1004255, 1004601, 2002919, 2003066, 405461, 2352])
+@pytest.mark.parametrize("number", _ONCE_WRONG)
 def test_logs_that_were_salvaged_wrongly(number: int, tmp_path: Path) -> None:
     campaign = Campaign(tmp_path)
     campaign.run(number)
@@ -39,11 +47,11 @@ def test_all_kinds_of_damage_occur() -> None:
 def test_the_oracle_notices_a_lost_batch_and_a_changed_one() -> None:
     log, _, _ = damaged_log(3)
     oracle = Oracle(log, TrackedBytes.of(log))
-    kept = oracle.rows_of_scan(ks.scan_batches(oracle.data).batches)
+    kept = oracle.rows_of_scan(ks.scan_batches(oracle.data))
     assert list(oracle.losses(kept)) == []
     assert any("VIOLATION lost" in one for one in oracle.losses(kept[:-1]))
     assert any("VIOLATION prefix" in one for one in oracle.losses(kept[1:]))
-    stranger = dataclasses.replace(kept[1], row=None, first=kept[1].first + 10**6)
+    stranger = dataclasses.replace(kept[1], row=None, position=kept[1].position + 1)
     oracle.damaged.origin[:] = -1
     assert any("VIOLATION stranger" in one for one in oracle.strangers([stranger], []))
     repair = FieldRepair(kept[0].position, 0, "base_offset", 1, 2)

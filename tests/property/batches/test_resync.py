@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import kafkascan as ks
-from kafkascan.batches import batch_search
-from kafkascan.batches.resync import ResyncScan, scan_with_resync
+from kafkascan.batches.resyncing import batch_search
+from kafkascan.batches.resyncing.resync import ResyncScan, scan_with_resync
 from kafkascan.recovery.salvaging.header_repair import repair_epochs, repair_headers
 from tests.support.segments import V2_FIELDS, batch_v2, message_v0, message_v1
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
-from kafkascan.batches import batch_search
-from kafkascan.batches.resync import scan_with_resync
+from kafkascan.batches.resyncing import batch_search
+from kafkascan.batches.resyncing.resync import scan_with_resync
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import Rig, batch_v2, message_v0, message_v1
 
@@ -298,3 +298,57 @@ def test_one_wrong_offset_is_outweighed() -> None:
         start = rig.position_of(6)
         log[start : start + 100] = b"\xff" * 100
         assert kept(bytes(log)) == without(30, row, 6, 7)
+
+
+def dense(count: int, first: int = 0) -> Rig:
+    rig = Rig()
+    for row in range(count):
+        rig.batch(bytes([row]) * 20, base_offset=first + row)
+    return rig
+
+
+def doubtful(log: bytes, **options: int) -> list[int]:
+    scan = ks.scan_batches(log, on_corrupt="resync", **options)
+    assert sum(one.batches for one in scan.doubtful) == scan.is_doubtful.sum()
+    assert all(one.is_doubtful for one in scan.doubtful)
+    found: list[int] = scan["base_offset"][scan.is_doubtful].tolist()
+    return found
+
+
+def test_no_batch_of_an_intact_log_is_doubtful() -> None:
+    scan = ks.scan_batches(dense(20).log, on_corrupt="resync")
+    assert scan.doubtful == []
+    assert not scan.is_doubtful.any()
+    assert scan.is_doubtful.shape == (20,)
+    assert not ks.scan_batches(dense(2).log).is_doubtful.any()
+    assert ks.scan_batches(b"", on_corrupt="resync").is_doubtful.shape == (0,)
+
+
+@pytest.mark.parametrize("noise", [b"\1" * 8, b"\1" + bytes(511)])
+@pytest.mark.parametrize("first", [20, 30])
+def test_batches_of_another_log_after_noise_are_doubtful(noise: bytes, first: int) -> None:
+    log = dense(20).log + noise + dense(3, first).log
+    assert doubtful(log) == [first, first + 1, first + 2]
+    scan = ks.scan_batches(log, on_corrupt="resync")
+    (one,) = scan.doubtful
+    assert (one.position, one.size) == (len(log) - len(dense(3).log), len(dense(3).log))
+    assert "doubtful 3 batches" in repr(scan)
+
+
+def test_batches_after_a_damaged_one_with_an_intact_header_are_not_doubtful() -> None:
+    rig = dense(20)
+    rig.set(7, "records_count", 99)
+    assert doubtful(rig.log) == []
+    start = rig.position_of(5)
+    assert doubtful(rig.log, start=start) == []
+
+
+def test_copies_are_no_rivals_of_the_kept_batches() -> None:
+    assert doubtful(dense(20).log + b"\1" * 8 + dense(5).log) == []
+
+
+def test_batches_with_the_offsets_of_dropped_ones_are_doubtful() -> None:
+    other = batch_v2(b"another value", base_offset=3)
+    assert doubtful(dense(40).log + b"\1" * 8 + other) == [3]
+    epoch = batch_v2(bytes([3]) * 20, base_offset=3, partition_leader_epoch=9)
+    assert doubtful(dense(40).log + b"\1" * 8 + epoch) == [3]

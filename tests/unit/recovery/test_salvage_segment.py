@@ -134,3 +134,72 @@ def test_an_epoch_that_a_stale_checkpoint_lacks_stays() -> None:
         rig.batch(base_offset=row, partition_leader_epoch=epoch)
     segment, _ = salvaged(rig.log, known_epochs={4})
     assert segment.repairs == []
+
+
+def test_a_last_batch_after_the_only_gap_is_doubtful() -> None:
+    """One flipped bit of 1019 is 3067; a log that has gaps elsewhere shows nothing."""
+    assert [one.is_doubtful for one in salvaged(last_at(3067).log, 1000)[0].pieces] == [False, True]
+    assert [one.is_doubtful for one in salvaged(last_at(3068).log, 1000)[0].pieces] == [False]
+    gap = last_at(3067).set(0, "base_offset", 900)
+    assert [one.is_doubtful for one in salvaged(gap.log, 900)[0].pieces] == [False, True]
+    near = last_at(3067).set(18, "base_offset", 1020)
+    assert [one.is_doubtful for one in salvaged(near.log, 1000)[0].pieces] == [False]
+
+
+def last_at(offset: int) -> Rig:
+    return dense(20).set(19, "base_offset", offset)
+
+
+def epochs(*values: int) -> Rig:
+    rig = Rig()
+    for row, epoch in enumerate(values):
+        rig.batch(bytes([row]) * 20, base_offset=row, partition_leader_epoch=epoch)
+    return rig
+
+
+def test_an_epoch_that_its_neighbours_contradict_is_doubtful() -> None:
+    segment, found = salvaged(epochs(5, 5, 5, 5, 69, 5).log)
+    assert segment.repairs == []
+    assert [one.is_doubtful for one in segment.pieces] == [False, True]
+    assert segment.pieces[0].batches == 4
+    assert found.batches["partition_leader_epoch"].tolist() == [5, 5, 5, 5, 69, 5]
+
+
+def test_epochs_of_single_batches_do_not_condemn_another() -> None:
+    """9 and 9 became 265 and 521: together they would outweigh the intact last epoch."""
+    segment, _ = salvaged(epochs(5, 5, 5, 8, 8, 8, 265, 521, 9).log)
+    assert segment.repairs == []
+    assert [one.batches for one in segment.pieces if one.is_doubtful] == [2]
+
+
+def test_a_copy_with_another_epoch_makes_a_batch_doubtful() -> None:
+    log = epochs(0, 0, 64)
+    segment, _ = salvaged(log.log + b"\1" * 8 + epochs(0, 0, 0).log)
+    assert [(one.batches, one.is_doubtful) for one in segment.pieces] == [(2, False), (1, True)]
+    assert len(segment.duplicates) == 3
+
+
+def test_an_epoch_beside_damaged_bytes_is_not_certain() -> None:
+    rig = epochs(*[4] * 10, 0, *[4] * 10)
+    assert [one.is_certain for one in salvaged(rig.log)[0].repairs] == [True]
+    rig.set(9, "records_count", 99)
+    assert [one.is_certain for one in salvaged(rig.log)[0].repairs] == [False]
+
+
+def test_a_batch_that_the_lost_end_may_have_had_keeps_its_offset() -> None:
+    """Batch 23 lies where 5 was: 18 differs from 5 in more than one bit."""
+    parts = [batch_v2(bytes([row]), base_offset=row) for row in range(24)]
+    segment, found = salvaged(b"".join([*parts[:5], parts[23], *parts[6:20]]))
+    assert segment.repairs == []
+    assert offsets(found) == [*range(5), *range(6, 20)]
+    assert [one.symbol for one in segment.losses] == ["OFFSETS_NOT_ASCENDING"]
+
+
+def test_a_batch_whose_place_has_a_copy_keeps_its_offset() -> None:
+    """Batches 26 and 30 were swapped, and 28 was written over 30."""
+    parts = [batch_v2(bytes([row]), base_offset=row) for row in range(50)]
+    moved = [*parts[:26], parts[28], *parts[27:30], parts[26], *parts[31:]]
+    segment, found = salvaged(b"".join(moved))
+    assert segment.repairs == []
+    assert set(offsets(found)) == set(range(50)) - {26, 30}
+    assert len(segment.duplicates) == 1

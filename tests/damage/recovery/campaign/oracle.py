@@ -25,6 +25,10 @@ from tests.support.segments import V2_FIELDS
 _COVERED = {0: 16, 1: 16, 2: 21}
 
 
+# Batches that are so many times as many as those that they contradict need no mark.
+CLEAR_MAJORITY = 8
+
+
 @dataclass(frozen=True)
 class Kept:
     """A batch of a result. `row` is the batch of the undamaged log that it equals, or None."""
@@ -35,6 +39,8 @@ class Kept:
     last: int
     row: int | None
     is_doubtful: bool = False
+    is_repaired: bool = False
+    epoch: int | None = None
 
     @property
     def stop(self) -> int:
@@ -50,6 +56,7 @@ class Oracle:
         self.instances = damaged.instances(log.batches)
         self.row_of = {(one.first, one.data): row for row, one in enumerate(log.batches)}
         self.starts = [one.position for one in log.batches]
+        self.older = {one.data[_COVERED[one.data[16]] :]: one for one in log.older}
         self.prefix = valid_prefix(self.data, log.base_offset)
 
     # ---- what must be kept ------------------------------------------------------------------
@@ -61,23 +68,50 @@ class Oracle:
             [(at, self.log.batches[row]) for at, row in sorted(self.instances.items())]
         )
         if len(rows) < most:
-            rivals = self._rivals(kept, rows)
-            prefix = {one.position for one in self.prefix}
-            doubtful = any(one.is_doubtful for one in rivals)
-            if len(rows) + len(rivals) >= most:
-                yield f"outweighed by {'doubtful ' if doubtful else ''}batches"
-            elif len(rows) + len(rivals) >= self.most_after_prefix():
-                marked = any(one.is_doubtful and one.position in prefix for one in kept)
-                yield f"contradict the prefix{', which is doubtful' if marked else ''}"
-            elif len(rows) + len(rivals) + self._against_chain(kept, rows) >= most:
-                marked = any(one.is_doubtful for one in kept)
-                yield f"contradict the first chain{', which is doubtful' if marked else ''}"
-            elif len(rows) + len(rivals) + self._within_lengths(kept, rows) >= most:
-                yield "within the length of a damaged batch"
-            else:
-                count = most - len(rows)
-                yield f"VIOLATION lost: {count} undisturbed batches, {len(rivals)} rivals"
+            yield from self._loss(kept, rows, most)
         yield from self._prefix_losses(kept, rows)
+
+    def _loss(self, kept: list[Kept], rows: set[int], most: int) -> Iterator[str]:
+        rivals = self._rivals(kept, self._lost(rows))
+        rivals_of_copies = self._rivals(kept, self._left_out(kept))
+        found = len(rows) + len(rivals)
+        if found >= most:
+            name, doubtful = "outweighed by batches", all(one.is_doubtful for one in rivals)
+        elif len(rows) + len(rivals_of_copies) >= most:
+            name = "outweighed by batches that contradict copies"
+            doubtful = all(one.is_doubtful for one in rivals_of_copies)
+        elif found >= self.most_after_prefix():
+            name, doubtful = "contradict the prefix", self._is_marked(kept, rows)
+        elif found + self._against_chain(kept, rows) >= most:
+            name, doubtful = "contradict the first chain", self._is_marked(kept, rows)
+        elif found + self._within_lengths(kept, rows) >= most:
+            yield "within the length of a damaged batch"
+            return
+        else:
+            yield f"VIOLATION lost: {most - len(rows)} undisturbed batches, {len(rivals)} rivals"
+            return
+        yield f"{name}, which are doubtful" if doubtful else f"VIOLATION unmarked: {name}"
+
+    def _is_marked(self, kept: list[Kept], rows: set[int]) -> bool:
+        """Return whether the kept batches that contradict lost ones are doubtful."""
+        lost = self._lost(rows)
+        return all(
+            one.is_doubtful
+            for one in kept
+            if any(_contradict(at, batch, one) for at, batch in lost)
+        )
+
+    def _left_out(self, kept: list[Kept]) -> list[tuple[int, KnownBatch]]:
+        """Return the intact batches that are not kept where they are, copies included."""
+        positions = {one.position for one in kept}
+        return [
+            (at, self.log.batches[row]) for at, row in self.instances.items() if at not in positions
+        ]
+
+    def _lost(self, rows: set[int]) -> list[tuple[int, KnownBatch]]:
+        return [
+            (at, self.log.batches[row]) for at, row in self.instances.items() if row not in rows
+        ]
 
     def most_after_prefix(self) -> int:
         """Return how many intact batches can be kept together with Kafka's valid prefix."""
@@ -112,7 +146,9 @@ class Oracle:
 
         Copies of batches in the value of a record are, too.
         """
-        frames = [frame for one in [0, *(one.stop for one in kept)] for frame in self._frames(one)]
+        stops = [0, *(one.stop for one in kept)]
+        stops += [at + len(self.log.batches[row].data) for at, row in self.instances.items()]
+        frames = [frame for one in stops for frame in self._frames(one)]
         return sum(
             any(start < at < stop for start, stop in frames)
             for at, row in self.instances.items()
@@ -132,15 +168,14 @@ class Oracle:
         positions = {one.position for one in self.prefix}
         return {row for at, row in self.instances.items() if at in positions}
 
-    def _rivals(self, kept: list[Kept], rows: set[int]) -> list[Kept]:
-        """Return kept batches that are not of the log, and contradict lost ones that are."""
-        lost = [
-            (at, self.log.batches[row]) for at, row in self.instances.items() if row not in rows
-        ]
+    def _rivals(self, kept: list[Kept], others: list[tuple[int, KnownBatch]]) -> list[Kept]:
+        """Return kept, valid batches that are not of the log, and contradict others that are."""
         return [
             one
             for one in kept
-            if one.row is None and any(_contradict(at, batch, one) for at, batch in lost)
+            if one.row is None
+            and any(_contradict(at, batch, one) for at, batch in others)
+            and (one.is_repaired or read_batch(self.data, one.position) is not None)
         ]
 
     def _prefix_losses(self, kept: list[Kept], rows: set[int]) -> Iterator[str]:
@@ -151,12 +186,17 @@ class Oracle:
         rivals = [
             one
             for one in kept
-            for at, row in self.instances.items()
-            if row in missing and _contradict(at, self.log.batches[row], one)
+            if any(
+                row in missing and _contradict(at, self.log.batches[row], one)
+                for at, row in self.instances.items()
+            )
         ]
-        if len(missing) == 1 and len(rivals) == 1:
+        is_clear = len(rivals) > CLEAR_MAJORITY * len(missing)
+        if not is_clear and not all(one.is_doubtful for one in rivals):
+            yield "VIOLATION unmarked: contradict the prefix"
+        elif len(missing) == 1 and len(rivals) == 1:
             yield "one batch of the prefix against one after it"
-        elif len(rows) + len(self._rivals(kept, rows)) <= pinned:
+        elif len(rows) + len(self._rivals(kept, self._lost(rows))) <= pinned:
             yield f"VIOLATION prefix: {len(missing)} batches of Kafka's recovery"
         else:
             yield "prefix contradicted by more batches after it"
@@ -167,77 +207,81 @@ class Oracle:
         """Yield violations and exceptions about kept batches that the log did not have."""
         uncertain = {one.position for one in repairs if not one.is_certain}
         homes = {self.log.batches[row].first for row in self.damaged.resigned}
-        ends = {one.last + 1 for one in self.log.batches}
-        older = {(one.first, one.data) for one in self.log.older}
         for one in kept:
             if one.row is not None:
                 if one.is_doubtful:
                     yield "intact but doubtful"
-                continue
-            origin = self.origin_of(one.position)
-            data = self.data[one.position : one.stop]
-            if origin in self.damaged.resigned or one.first in homes:
+            elif self.origin_of(one.position) in self.damaged.resigned or one.first in homes:
                 yield "stranger: re-signed"
             elif one.position in uncertain:
                 yield "stranger: uncertain repair"
             elif one.is_doubtful:
                 yield "stranger: doubtful"
-            elif origin is not None:
-                yield from self._displaced(one, self.log.batches[origin])
-            elif (one.first, data) in older:
-                yield "stranger: older batch that fits without a gap"
-            elif one.first == self._end_before(kept, one) or one.first in ends:
-                yield "stranger: foreign batch that continues the offsets"
             else:
-                yield f"VIOLATION stranger: at {one.position}, offset {one.first}"
+                yield self._unmarked_stranger(kept, one)
 
-    def _displaced(self, one: Kept, batch: KnownBatch) -> Iterator[str]:
-        if one.first == batch.first:
-            yield "stranger: leader epoch that fits"
-        else:
-            yield "stranger: base offset that fits"
+    def _unmarked_stranger(self, kept: list[Kept], one: Kept) -> str:
+        batch = self._batch_at(one.position, one.stop)
+        if batch is not None and batch.first != one.first:
+            return "stranger: base offset that fits"
+        if batch is not None and not self._has_epoch_of(batch, one):
+            epochs = [each.epoch for each in kept if each.epoch is not None]
+            row = sum(each.position < one.position for each in kept if each.epoch is not None)
+            around = epochs[max(0, row - 1) : row + 2]
+            is_between = around == sorted(around)
+            return (
+                "stranger: leader epoch that fits" if is_between else f"VIOLATION epochs: {around}"
+            )
+        if batch is not None:
+            return "stranger: older batch that fits"
+        if one.position in {0, *(other.stop for other in kept)}:
+            return "stranger: foreign batch that follows without damaged bytes"
+        frames = (
+            frame for each in [0, *(each.stop for each in kept)] for frame in self._frames(each)
+        )
+        if one.position in {stop for _, stop in frames}:
+            return "stranger: foreign batch where a damaged one claims to end"
+        return f"VIOLATION stranger: at {one.position}, offset {one.first}"
 
-    def _end_before(self, kept: list[Kept], one: Kept) -> int:
-        before = [other.last + 1 for other in kept if other.position < one.position]
-        return before[-1] if before else self.log.base_offset
+    def _has_epoch_of(self, batch: KnownBatch, one: Kept) -> bool:
+        return one.epoch is None or one.epoch == int.from_bytes(batch.data[12:16], signed=True)
+
+    def _batch_at(self, position: int, stop: int) -> KnownBatch | None:
+        """Return the batch whose covered bytes are in a range, of the log or an older one."""
+        row = self.origin_of(position)
+        if row is not None:
+            return self.log.batches[row]
+        covered = (self.data[position + at : stop] for at in set(_COVERED.values()))
+        return next((self.older[data] for data in covered if data in self.older), None)
 
     # ---- repairs ----------------------------------------------------------------------------
 
     def changes(self, kept: list[Kept], repairs: list[FieldRepair]) -> Iterator[str]:
         """Yield violations and exceptions about repaired fields."""
-        rows = {one.row for one in kept}
-        has_foreign = any(one.row is None and self.origin_of(one.position) is None for one in kept)
+        rows, stops = {one.row for one in kept}, {one.position: one.stop for one in kept}
         end = max((one.last for one in kept), default=-1)
         for one in repairs:
-            if one.position in self.instances:
-                certainty = "certain" if one.is_certain else "uncertain"
-                if self.instances[one.position] in self.damaged.resigned and not one.is_certain:
+            certainty = "certain" if one.is_certain else "uncertain"
+            text = f"at {one.position}, {one.field} {one.old} -> {one.new}, {certainty}"
+            if (row := self.instances.get(one.position)) is not None:
+                is_end = one.field == "base_offset" and row not in rows and one.old > end
+                if row in self.damaged.resigned and not one.is_certain:
                     yield "repair: moved batch whose place has a re-signed one, uncertain"
-                    continue
-                is_epoch = one.field == "partition_leader_epoch"
-                if is_epoch and has_foreign and not one.is_certain:
-                    yield "repair: epoch that foreign batches contradict, uncertain"
-                    continue
-                is_lost = self.instances[one.position] not in rows and one.old > end
-                if one.field == "base_offset" and is_lost and not one.is_certain:
-                    yield "repair: copy of a batch that the end of the log has lost, uncertain"
-                    continue
-                yield (
-                    f"VIOLATION changed: intact batch at {one.position}, {one.field}"
-                    f" {one.old} -> {one.new}, {certainty}"
-                )
+                elif is_end and not one.is_certain:
+                    yield "repair: batch that the end of the log has lost, uncertain"
+                else:
+                    yield f"VIOLATION changed: intact batch {text}"
                 continue
-            origin = self.origin_of(one.position)
-            expected = None if origin is None else self._value(self.log.batches[origin], one)
+            batch = self._batch_at(one.position, stops[one.position])
+            expected = None if batch is None else self._value(batch, one)
             if expected == one.new:
-                yield f"repair: right, {'certain' if one.is_certain else 'uncertain'}"
-            elif not one.is_certain:
+                yield f"repair: right, {certainty}"
+            elif batch is None and one.field in ("batch_length", "magic"):
+                yield "repair: foreign batch whose checksum proves the field"
+            elif one.is_certain:
+                yield f"VIOLATION certain: {text}, was {expected}"
+            else:
                 yield "repair: wrong, uncertain"
-            elif expected is not None or one.field in ("base_offset", "partition_leader_epoch"):
-                yield (
-                    f"VIOLATION certain: {one.field} at {one.position} {one.old} -> {one.new},"
-                    f" was {expected}"
-                )
 
     def _value(self, batch: KnownBatch, repair: FieldRepair) -> int:
         at, code = V2_FIELDS[repair.field]
@@ -258,12 +302,21 @@ class Oracle:
 
     # ---- results ----------------------------------------------------------------------------
 
-    def rows_of_scan(self, batches: BatchTable) -> list[Kept]:
+    def rows_of_scan(self, scan: ks.BatchScan) -> list[Kept]:
         """Return the rows of a scan."""
         return [
-            Kept(at, size, first, last, self.row_of.get((first, self.data[at : at + size])))
-            for at, size, first, last in _tuples(batches)
+            Kept(at, size, first, last, self.row_of.get((first, self.data[at : at + size])), mark)
+            for (at, size, first, last), mark in zip(
+                _tuples(scan.batches), scan.is_doubtful.tolist(), strict=True
+            )
         ]
+
+    def repaired(self, log: RepairedLog) -> bytes:
+        """Return the damaged bytes with repaired headers."""
+        data = bytearray(self.data)
+        for position, patch in log.patches().items():
+            data[position : position + len(patch)] = patch
+        return bytes(data)
 
     def rows_of_salvage(self, segment: SegmentSalvage, repaired: RepairedLog) -> list[Kept]:
         patches = repaired.patches()
@@ -273,7 +326,10 @@ class Oracle:
             patch = patches.get(at, b"")
             data = patch + self.data[at + len(patch) : at + size]
             is_doubtful = any(one.position <= at < one.position + one.size for one in doubtful)
-            found.append(Kept(at, size, first, last, self.row_of.get((first, data)), is_doubtful))
+            row = self.row_of.get((first, data))
+            epoch = int.from_bytes(data[12:16], signed=True) if data[16] == 2 else None
+            is_repaired = at in patches
+            found.append(Kept(at, size, first, last, row, is_doubtful, is_repaired, epoch))
         return found
 
 

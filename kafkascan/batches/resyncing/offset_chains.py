@@ -14,6 +14,9 @@ from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import BATCH_HEADER, BATCH_HEADER_SIZE
 from kafkascan.io.sources import Source
 
+SEGMENT_OFFSETS = 1 << 31
+"""Largest number of offsets in a segment: those in its indexes are relative, as int32."""
+
 # Evidence that decides between selections with the same number of batches: a batch of the valid
 # prefix, offsets that agree with the record counts of several batches, and a batch that follows
 # the previous one in bytes and in offsets. A batch of the prefix that one flipped bit explains has
@@ -24,7 +27,6 @@ _SUPPORTED = 1 << 9
 _FEWEST_IN_SUPPORT = 4
 _MOST_IN_SUPPORT = 1 << 7
 _LINKED = 1 << 7
-_SEGMENT_OFFSETS = 1 << 31
 _HIGHEST_OFFSET = (1 << 63) - 1
 
 
@@ -167,11 +169,33 @@ def _select_beside(
 ) -> NDArray[np.bool_]:
     """Select batches whose offsets ascend, among those that pinned ones do not contradict."""
     is_possible = ~_contradict(batches, pinned)
-    keep = _heaviest(batches, weight, links, is_possible)
-    is_foreign = ~_are_of_own_runs(batches, keep, links)
+    # A run that contradicts pinned batches is no evidence for its other batches.
+    _, impossible, sizes = _counts_of_runs(batches, is_possible, links)
+    is_linked = np.repeat(impossible == 0, sizes)
+    keep, is_foreign = _agreeing(batches, weight, links, is_possible, is_linked)
     if not is_foreign.any():
         return keep
-    return _heaviest(batches, weight, links, is_possible & ~is_foreign)
+    # Without the rest of a run, fewer batches may be left than with it.
+    runs = np.flatnonzero(_heaviest(batches, weight, links, is_possible & is_foreign))
+    is_possible &= ~_contradict(batches, runs)
+    other, _ = _agreeing(batches, weight, links, is_possible, is_linked)
+    is_larger = other.sum() > keep.sum() and weight[other].sum() > weight[keep].sum()
+    return other if is_larger else keep
+
+
+def _agreeing(
+    batches: BatchTable,
+    weight: NDArray[np.int64],
+    links: NDArray[np.int64],
+    is_possible: NDArray[np.bool_],
+    is_linked: NDArray[np.bool_],
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Select from runs that agree with the selection; return the batches of other runs, too."""
+    keep = _heaviest(batches, weight, links * is_linked, is_possible)
+    is_foreign = ~_are_of_own_runs(batches, keep, links)
+    if is_foreign.any():
+        keep = _heaviest(batches, weight, links, is_possible & ~is_foreign)
+    return keep, is_foreign
 
 
 def _contradict(batches: BatchTable, pinned: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -210,7 +234,7 @@ def _contested_end(batches: BatchTable, head: NDArray[np.intp], stop: int, lowes
     if not len(rivals) or (start == 0 and len(head) > 1):
         return 0
     known = low if start else int(first[rivals].min())
-    if int(first[head[start]]) - known >= _SEGMENT_OFFSETS:
+    if int(first[head[start]]) - known >= SEGMENT_OFFSETS:
         return len(head) - start
     mine, theirs = written[head[start:]], written[rivals]
     if start and 0 <= mine.min() and mine.max() < theirs.min():
@@ -221,13 +245,19 @@ def _contested_end(batches: BatchTable, head: NDArray[np.intp], stop: int, lowes
     return int(low + size < int(first[rivals].min()) and (offset ^ low).bit_count() == 1)
 
 
-def are_copies(batches: BatchTable, others: BatchTable) -> NDArray[np.bool_]:
-    """Return which batches have the base offset, length and checksum of one of the others."""
+def are_copies(
+    batches: BatchTable, others: BatchTable, names: tuple[str, ...] = ()
+) -> NDArray[np.bool_]:
+    """
+    Return which batches have the base offset, length and checksum of one of the others.
+
+    `names` are further columns with equal values.
+    """
     is_candidate = np.isin(batches["crc"], others["crc"])
-    names = ["base_offset", "batch_length", "crc"]
-    known = set(others[names].tolist())
+    columns = ["base_offset", "batch_length", "crc", *names]
+    known = set(others[columns].tolist())
     rows = np.flatnonzero(is_candidate)
-    is_candidate[rows] = [one in known for one in batches[names][rows].tolist()]
+    is_candidate[rows] = [one in known for one in batches[columns][rows].tolist()]
     return is_candidate
 
 
@@ -240,16 +270,22 @@ def _are_of_own_runs(
     A copy of a selected batch does not contradict it. A run that is as large as all other selected
     batches is no smaller evidence than these.
     """
-    is_copy = ~keep
-    is_copy[is_copy] = are_copies(batches[~keep], batches[keep])
-    starts = np.flatnonzero(links == 0)
-    sizes = np.diff(np.append(starts, len(batches)))
-    kept = np.add.reduceat(keep.astype(np.int64), starts)
-    copies = np.add.reduceat(is_copy.astype(np.int64), starts)
-    is_large = sizes >= kept.sum() - kept
-    is_large |= kept == 0
-    is_own: NDArray[np.bool_] = np.repeat(is_large | (2 * kept >= sizes - copies), sizes)
+    kept, others, sizes = _counts_of_runs(batches, keep, links)
+    is_large = (sizes >= kept.sum() - kept) | (kept == 0)
+    is_own: NDArray[np.bool_] = np.repeat(is_large | (kept >= others), sizes)
     return is_own
+
+
+def _counts_of_runs(
+    batches: BatchTable, keep: NDArray[np.bool_], links: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each run the numbers of selected batches, of others but copies, and of all."""
+    is_other = ~keep
+    is_other[is_other] = ~are_copies(batches[~keep], batches[keep])
+    starts = np.flatnonzero(links == 0)
+    kept = np.add.reduceat(keep.astype(np.int64), starts)
+    others = np.add.reduceat(is_other.astype(np.int64), starts)
+    return kept, others, np.diff(np.append(starts, len(batches)))
 
 
 def _heaviest(
@@ -397,9 +433,6 @@ def announced_offset(
     fields = np.frombuffer(header, BATCH_HEADER)[0]
     before = batches[: int(np.searchsorted(batches["position"], one.start))]
     after = int(last_offset(before)[-1]) if len(before) else -1
-    is_next = after < fields["base_offset"] <= _HIGHEST_OFFSET - _SEGMENT_OFFSETS
-    return (
-        int(fields["base_offset"]) + max(0, int(fields["last_offset_delta"])) + 1
-        if is_next
-        else None
-    )
+    first, delta = int(fields["base_offset"]), max(0, int(fields["last_offset_delta"]))
+    is_next = after < first <= _HIGHEST_OFFSET - SEGMENT_OFFSETS
+    return first + delta + 1 if is_next and fields["magic"] == 2 else None

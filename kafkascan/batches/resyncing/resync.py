@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.batch_search import HIGHEST_OFFSET, BatchSearch
 from kafkascan.batches.columns import (
     BatchTable,
     join_tables,
@@ -20,14 +19,18 @@ from kafkascan.batches.columns import (
     next_offset,
     size_in_bytes,
 )
-from kafkascan.batches.offset_chains import (
+from kafkascan.batches.parallel_walk import collect_in_parts
+from kafkascan.batches.resyncing.batch_search import HIGHEST_OFFSET, BatchSearch
+from kafkascan.batches.resyncing.gaps import Gap, gaps_between
+from kafkascan.batches.resyncing.offset_chains import (
+    SEGMENT_OFFSETS,
     DamagedRange,
     announced_offset,
     are_ascending,
+    are_copies,
     are_joined,
     select_in_order,
 )
-from kafkascan.batches.parallel_walk import collect_in_parts
 from kafkascan.batches.screening import OFFSETS, screen
 from kafkascan.batches.verify import verify_crcs, verify_rows
 from kafkascan.batches.walks import is_all_zero, read_bytes
@@ -45,33 +48,6 @@ _ZEROS = 16
 
 
 @dataclass(frozen=True)
-class Gap:
-    """
-    Bytes between the batches of a scan that no row covers.
-
-    Attributes
-    ----------
-    position, size : int
-        In bytes.
-    after_offset, before_offset : int or None
-        Last offset of the previous batch and first offset of the next one; the lost records have
-        offsets in between. None where there is no such batch, or where it is a compressed message
-        of magic 0 or 1, which does not contain its first offset.
-    error : CorruptBatchError
-        What is wrong at the position.
-    """
-
-    position: int
-    size: int
-    after_offset: int | None
-    before_offset: int | None
-    error: CorruptBatchError
-
-    def __str__(self) -> str:
-        return f"{self.error}; {self.size} bytes are skipped"
-
-
-@dataclass(frozen=True)
 class ResyncScan:
     """
     The valid batches of a damaged log; the result of `scan_with_resync`.
@@ -79,6 +55,9 @@ class ResyncScan:
     Attributes
     ----------
     batches : ndarray of BATCH_DTYPE
+    dropped : ndarray of BATCH_DTYPE
+        Other batches with valid checksums, whose offsets contradict these. Copies of these, with
+        the same leader epoch, are not among them.
     gaps : list of Gap
         The gaps and the batches tile ``[start, position)``.
     position : int
@@ -92,6 +71,7 @@ class ResyncScan:
     """
 
     batches: BatchTable
+    dropped: BatchTable
     gaps: list[Gap]
     position: int
     end: ScanEnd
@@ -140,7 +120,7 @@ def scan_with_resync(
         walk.advance()
     batches = walk.tables[0] if len(walk.tables) == 1 else join_tables(walk.tables)
     walk.tables.clear()  # kept until the end, they would cost fresh pages in the next scan
-    damaged = walk.damaged
+    damaged, dropped = walk.damaged, batches[:0]
     is_within = (batches["base_offset"] >= lowest) & (last_offset(batches) <= highest)
     if (walk.has_damage() or verify) and not (is_within.all() and are_ascending(batches)):
         is_valid = is_within if verify else is_within & verify_rows(source, batches)
@@ -149,10 +129,18 @@ def scan_with_resync(
         keep = is_within & select_in_order(batches, is_valid, is_joined, announced, lowest)
         damaged += [_out_of_order(source, batches, row) for row in np.flatnonzero(~keep).tolist()]
         damaged.sort(key=lambda one: one.start)
+        kept, dropped = batches[is_valid & keep], batches[is_valid & ~keep]
+        dropped = dropped[~are_copies(dropped, kept, ("partition_leader_epoch",))]
         batches = batches[keep]
-    gaps = _gaps(batches, damaged)
-    is_exhaustive = walk.search.is_exhaustive
-    return ResyncScan(batches, gaps, walk.position, walk.end, walk.error, is_exhaustive)
+    return ResyncScan(
+        batches=batches,
+        dropped=dropped,
+        gaps=gaps_between(batches, damaged),
+        position=walk.position,
+        end=walk.end,
+        error=walk.error,
+        is_exhaustive=walk.search.is_exhaustive,
+    )
 
 
 @dataclass(frozen=True)
@@ -286,7 +274,11 @@ class _ResyncWalk:
         if len(valid):
             count = int(valid[0]) + 1
             self._skip_framed(table[:count], int(table["base_offset"][count]) - 1)
-        elif len(table) <= _DAMAGED_IN_A_ROW and self._reaches_end(run):
+        elif (
+            len(table) <= _DAMAGED_IN_A_ROW
+            and self._reaches_end(run)
+            and self._are_in_segment(table)
+        ):
             self._skip_framed(table, self._highest)
         else:
             self._skip_unframed(run, table)
@@ -296,6 +288,11 @@ class _ResyncWalk:
             run.end is ScanEnd.CLEAN and run.position == self._source.size
         )
         return is_end and _stop_of(run.batches) == run.position
+
+    def _are_in_segment(self, table: BatchTable) -> bool:
+        """Return whether a segment with the batches up to here may contain these offsets."""
+        distances = table["base_offset"].astype(np.float64) - self._last_offset()
+        return bool((np.abs(distances) < SEGMENT_OFFSETS).all())
 
     def _skip_framed(self, damaged: BatchTable, highest: int) -> None:
         """
@@ -406,34 +403,13 @@ class _ResyncWalk:
         return self._lowest - 1
 
 
-# ---- rows and gaps ----------------------------------------------------------------------------
+# ---- rows ----------------------------------------------------------------------------
 
 
 def _out_of_order(source: Source, batches: BatchTable, row: int) -> DamagedRange:
     one = batches[row : row + 1]
     error = record_error("OFFSETS_NOT_ASCENDING", source.path, one[0])
     return DamagedRange(int(one["position"][0]), _stop_of(one), error)
-
-
-def _gaps(batches: BatchTable, damaged: list[DamagedRange]) -> list[Gap]:
-    starts, lasts = batches["position"], last_offset(batches)
-    rows = np.searchsorted(starts, [one.start for one in damaged])
-    return [
-        Gap(
-            one.start,
-            one.stop - one.start,
-            int(lasts[row - 1]) if row > 0 else None,
-            _first_offset(batches, row),
-            one.error,
-        )
-        for one, row in zip(damaged, rows.tolist(), strict=True)
-    ]
-
-
-def _first_offset(batches: BatchTable, row: int) -> int | None:
-    if row >= len(batches) or (batches["magic"][row] < 2 and batches["records_count"][row] < 0):
-        return None
-    return int(batches["base_offset"][row])
 
 
 def _stop_of(batches: BatchTable) -> int:

@@ -1,0 +1,1 @@
+"""Continue a scan of batch headers after damage."""

@@ -1,0 +1,119 @@
+"""Ranges of a salvaged segment that do not belong to the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.columns import BatchTable, join_tables, last_offset
+from kafkascan.batches.resyncing.kept_ranges import (
+    NEIGHBOURS,
+    KeptRange as KeptRange,
+    are_doubtful,
+    kept_ranges,
+    of_same_producer,
+)
+from kafkascan.batches.resyncing.offset_chains import DamagedRange, heaviest_ascending
+from kafkascan.format.errors import record_error
+from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
+from kafkascan.io.sources import Source
+from kafkascan.recovery.salvaging.header_repair import RepairedLog
+
+Doubtful: TypeAlias = Literal["keep", "drop"]
+
+
+def without_foreign(
+    log: RepairedLog, source: Source, *, doubtful: Doubtful
+) -> tuple[RepairedLog, list[KeptRange]]:
+    """Count ranges that do not belong to the log as damaged; return the kept ranges, too."""
+    kept, foreign = list[KeptRange](), list[DamagedRange]()
+    is_kept = np.ones(len(log.batches), np.bool_)
+    is_in_prefix = True  # Kafka's recovery keeps the first batches
+    ranges = kept_ranges(source, 0, log.batches, log.damaged, log.dropped)
+    is_sure = ~are_doubtful(log.batches, ranges)
+    stop = 0
+    for one in ranges:
+        start, stop = stop, stop + one.batches
+        is_in_prefix &= one.position == (kept[-1].position + kept[-1].size if kept else 0)
+        is_dropped = one.is_doubtful and not is_in_prefix
+        if is_dropped and (doubtful == "drop" or _is_foreign(log.batches, is_sure, start, stop)):
+            is_kept[start:stop] = False
+            error = record_error("NESTED", source.path, log.batches[start])
+            foreign.append(DamagedRange(one.position, one.position + one.size, error))
+        else:
+            kept.append(one)
+    if not foreign:
+        return log, kept
+    dropped = set(log.batches["position"][~is_kept].tolist())
+    damaged = sorted([*log.damaged, *foreign], key=lambda one: one.start)
+    repairs = [one for one in log.repairs if one.position not in dropped]
+    return replace(log, batches=log.batches[is_kept], damaged=damaged, repairs=repairs), kept
+
+
+def with_fitting(log: RepairedLog, lowest: int, highest: int) -> RepairedLog | None:
+    """Add the dropped batches that nothing contradicts any more; return None without any."""
+    first, last = log.batches["base_offset"], last_offset(log.batches)
+    rows = np.searchsorted(log.batches["position"], log.dropped["position"])
+    low = np.append(np.int64(lowest), last + 1)[rows]
+    high = np.append(first - 1, np.int64(highest))[rows]
+    fits = (low <= log.dropped["base_offset"]) & (last_offset(log.dropped) <= high)
+    fits &= last_offset(log.dropped) >= log.dropped["base_offset"]
+    candidates = log.dropped[fits]
+    fits[fits] = heaviest_ascending(
+        candidates["base_offset"], last_offset(candidates), np.ones(len(candidates), np.int64)
+    )
+    if not fits.any():
+        return None
+    batches = join_tables([log.batches, log.dropped[fits]])
+    restored = set(log.dropped["position"][fits].tolist())
+    return replace(
+        log,
+        batches=batches[np.argsort(batches["position"], kind="stable")],
+        damaged=[one for one in log.damaged if one.start not in restored],
+        dropped=log.dropped[~fits],
+    )
+
+
+def _is_foreign(batches: BatchTable, is_sure: NDArray[np.bool_], start: int, stop: int) -> bool:
+    """Return whether leader epochs or sequences show that a range does not belong to the log."""
+    sure = np.flatnonzero(is_sure)
+    row = int(np.searchsorted(sure, start))
+    inside = batches[start:stop]
+    before = batches[sure[max(0, row - NEIGHBOURS) : row]]
+    after = batches[sure[row : row + NEIGHBOURS]]
+    return _has_other_epochs(inside, before, after) or _has_other_sequences(inside, before, after)
+
+
+def _has_other_epochs(inside: BatchTable, before: BatchTable, after: BatchTable) -> bool:
+    """Return whether all leader epochs of a range are below or above those of its neighbours."""
+
+    def epochs(table: BatchTable) -> NDArray[np.int32]:
+        found: NDArray[np.int32] = table["partition_leader_epoch"][table["magic"] == 2]
+        return found
+
+    mine, low, high = epochs(inside), epochs(before), epochs(after)
+    if not len(mine):
+        return False
+    # The epoch of a single batch may be the damaged one.
+    is_below = len(low) > 1 and int(mine.max()) < int(low.min())
+    is_above = len(high) > 1 and int(mine.min()) > int(high.max())
+    return bool(is_below or is_above)
+
+
+def _has_other_sequences(inside: BatchTable, before: BatchTable, after: BatchTable) -> bool:
+    """Return whether a producer's sequence is not between those of its neighbouring batches."""
+    is_of_producer = (inside["producer_id"] > NO_PRODUCER_ID) & (
+        inside["base_sequence"] > NO_SEQUENCE
+    )
+    if not is_of_producer.any():
+        return False
+    one = inside[is_of_producer][0]
+    last = of_same_producer(before, one)
+    following = of_same_producer(after, one)
+    if not (len(last) and len(following)):
+        return False
+    low, high = int(last["base_sequence"][-1]), int(following["base_sequence"][0])
+    return low < high and not low < int(one["base_sequence"]) < high
