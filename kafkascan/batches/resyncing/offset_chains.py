@@ -253,12 +253,15 @@ def are_copies(
 
     `names` are further columns with equal values.
     """
-    is_candidate = np.isin(batches["crc"], others["crc"])
+    if not len(batches):
+        return np.zeros(0, np.bool_)
+    others = others[np.isin(others["crc"], batches["crc"])]
+    is_copy = np.isin(batches["crc"], others["crc"])
+    rows = np.flatnonzero(is_copy)
     columns = ["base_offset", "batch_length", "crc", *names]
     known = set(others[columns].tolist())
-    rows = np.flatnonzero(is_candidate)
-    is_candidate[rows] = [one in known for one in batches[columns][rows].tolist()]
-    return is_candidate
+    is_copy[rows] = [one in known for one in batches[columns][rows].tolist()]
+    return is_copy
 
 
 def _are_of_own_runs(
