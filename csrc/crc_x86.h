@@ -6,7 +6,7 @@
 
 #include "crc_kernels.h"
 
-#define SSE42 __attribute__((target("sse4.2,pclmul")))
+#define SSE42 __attribute__((target("ssse3,sse4.2,pclmul")))
 #define AVX512 \
     __attribute__((target("sse4.2,pclmul,avx512f,avx512vl,avx512bw,avx512dq,vpclmulqdq")))
 
@@ -43,12 +43,27 @@ static void ks_fill_factors(ks_x86_factors *f, uint32_t polynomial) {
     f->lanes[3] = f->registers[3] = (ks_fold){0, 0};
 }
 
+/* ---- memory ------------------------------------------------------------------------- */
+
+/* Messages are mostly summed in the order of a file. For some bytes of a message, this prefetches
+ * as many bytes after them: the CPU's own prefetchers lose track where three stretches are read in
+ * parallel, and where loads are masked. `size` is a constant, because a loop over the size of a
+ * message mispredicts its end; USUAL_REST stands for the end of a message. A prefetch never faults.
+ */
+enum { SUM_AHEAD = 4096, CACHE_LINE = 64, USUAL_REST = 256 };
+
+static inline __attribute__((always_inline)) void ks_prefetch_sums(const uint8_t *p, int size) {
+#pragma GCC unroll 12
+    for (int i = 0; i < size; i += CACHE_LINE)
+        __builtin_prefetch((const void *)((uintptr_t)p + SUM_AHEAD + (uintptr_t)i));
+}
+
 /* ---- CRC-32C by the crc32 instruction ---------------------------------------------- */
 
 /* One crc32 sums 8 bytes and has a latency of 3 cycles, but one can start in every cycle. Three
  * neighbouring stretches are summed in parallel and joined by multiplying the first two with the
  * power of x that represents the bytes after them. */
-enum { LONG_STRETCH = 2048, SHORT_STRETCH = 128 };
+enum { LONG_STRETCH = 256, SHORT_STRETCH = 128 };
 
 typedef struct ks_joiner {
     uint32_t one_stretch, two_stretches; /* x^(8 n - 33) mod P for n bytes */
@@ -101,13 +116,33 @@ SSE42 static inline uint32_t ks_crc32c_tail(uint32_t crc, const uint8_t *p, size
     return size & 1 ? _mm_crc32_u8(crc, *p) : crc;
 }
 
+/* Less than some hundred bytes. Leading zeros do not change the sum of a message from a register of
+ * 0, so the first word is padded to 8 bytes at its start, instead of a tail at the end of the
+ * message: only one branch depends on the size. The register is added to the first four bytes. */
+SSE42 static inline uint32_t ks_crc32c_words(uint32_t crc, const uint8_t *p, size_t size) {
+    if (size < 8) return ks_crc32c_tail(crc, p, size);
+    unsigned head = (unsigned)((size - 1) % 8 + 1), bits = 8 * head;
+    uint64_t first = (ks_load_little_u64(p) ^ crc) << (64 - bits);
+    uint64_t sum = _mm_crc32_u64(0, first) ^ (uint64_t)crc >> (bits - 8) >> 8;
+    for (const uint8_t *end = p + size, *q = p + head; q < end; q += 8)
+        sum = _mm_crc32_u64(sum, ks_load_little_u64(q));
+    return (uint32_t)sum;
+}
+
 SSE42 static uint32_t ks_crc32c_sse42(uint32_t crc, const uint8_t *p, size_t size) {
     crc = ~crc;
-    for (; size >= 3 * LONG_STRETCH; p += 3 * LONG_STRETCH, size -= 3 * LONG_STRETCH)
+    for (; size >= 3 * LONG_STRETCH; p += 3 * LONG_STRETCH, size -= 3 * LONG_STRETCH) {
+        ks_prefetch_sums(p, 3 * LONG_STRETCH);
         crc = ks_three_stretches(crc, p, LONG_STRETCH, &ks_long_joiner);
-    for (; size >= 3 * SHORT_STRETCH; p += 3 * SHORT_STRETCH, size -= 3 * SHORT_STRETCH)
+    }
+    if (size >= 3 * SHORT_STRETCH) {
+        ks_prefetch_sums(p, 3 * SHORT_STRETCH);
         crc = ks_three_stretches(crc, p, SHORT_STRETCH, &ks_short_joiner);
-    return ~ks_crc32c_tail(crc, p, size);
+        p += 3 * SHORT_STRETCH;
+        size -= 3 * SHORT_STRETCH;
+    }
+    ks_prefetch_sums(p, USUAL_REST);
+    return ~ks_crc32c_words(crc, p, size);
 }
 
 /* ---- any CRC-32 by carry-less multiplication, 16 bytes per register ----------------- */
@@ -123,27 +158,43 @@ SSE42 static inline __m128i ks_load_16(const uint8_t *p) {
     return _mm_loadu_si128((const __m128i *)p);
 }
 
-/* Folds at least 64 bytes into 16 bytes with the same CRC, from a register of 0. Processes a
- * multiple of 16 bytes. */
-SSE42 static inline __m128i ks_fold_all_16(uint32_t crc, const uint8_t **data, size_t *size,
+/* Read from `n` on: moves the first n bytes of a register to its end, after zeros. */
+static const uint8_t ks_to_end[32] = {
+    0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+    0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,   14,   15};
+
+/* Folds at least 16 bytes into 16 bytes with the same CRC, from a register of 0. As in
+ * ks_crc32c_words, the first block is padded at its start, so that no tail remains. */
+SSE42 static inline __m128i ks_fold_all_16(uint32_t crc, const uint8_t *p, size_t size,
                                            const ks_x86_factors *f) {
-    const uint8_t *p = *data;
-    size_t left = *size - 64;
-    __m128i a = _mm_xor_si128(ks_load_16(p), _mm_cvtsi32_si128((int)crc));
-    __m128i b = ks_load_16(p + 16), c = ks_load_16(p + 32), d = ks_load_16(p + 48);
-    for (p += 64; left >= 64; p += 64, left -= 64) {
-        a = ks_fold_16(a, f->over_64, ks_load_16(p));
-        b = ks_fold_16(b, f->over_64, ks_load_16(p + 16));
-        c = ks_fold_16(c, f->over_64, ks_load_16(p + 32));
-        d = ks_fold_16(d, f->over_64, ks_load_16(p + 48));
+    size_t head = (size - 1) % 16 + 1;
+    __m128i to_end = ks_load_16(ks_to_end + head);
+    __m128i first = _mm_xor_si128(ks_load_16(p), _mm_cvtsi32_si128((int)crc));
+    __m128i sum = _mm_shuffle_epi8(first, to_end);
+    const uint8_t *end = p + size;
+    p += head;
+    if (p == end) return sum;
+    /* The bytes of the register that belong to the second block. */
+    __m128i more = _mm_cvtsi32_si128(head < 4 ? (int)(crc >> 8 * head) : 0);
+    __m128i second = _mm_xor_si128(ks_load_16(p), more);
+    p += 16;
+    if (end - p >= 96) {
+        __m128i a = sum, b = second, c = ks_load_16(p), d = ks_load_16(p + 16);
+        for (p += 32; end - p >= 64; p += 64) {
+            ks_prefetch_sums(p, 64);
+            a = ks_fold_16(a, f->over_64, ks_load_16(p));
+            b = ks_fold_16(b, f->over_64, ks_load_16(p + 16));
+            c = ks_fold_16(c, f->over_64, ks_load_16(p + 32));
+            d = ks_fold_16(d, f->over_64, ks_load_16(p + 48));
+        }
+        b = ks_fold_16(a, f->over_16, b);
+        c = ks_fold_16(b, f->over_16, c);
+        sum = ks_fold_16(c, f->over_16, d);
+    } else {
+        sum = ks_fold_16(sum, f->over_16, second);
     }
-    b = ks_fold_16(a, f->over_16, b);
-    c = ks_fold_16(b, f->over_16, c);
-    d = ks_fold_16(c, f->over_16, d);
-    for (; left >= 16; p += 16, left -= 16) d = ks_fold_16(d, f->over_16, ks_load_16(p));
-    *data = p;
-    *size = left;
-    return d;
+    for (; p < end; p += 16) sum = ks_fold_16(sum, f->over_16, ks_load_16(p));
+    return sum;
 }
 
 /* ---- the same with four registers of 64 bytes ------------------------------------------ */
@@ -175,6 +226,7 @@ AVX512 static inline __m128i ks_fold_message(uint32_t crc, const uint8_t *data, 
     unsigned turn = 8 * ((4 - (unsigned)(head & 3)) & 3);
     __m512i start = _mm512_set1_epi32((int)(turn == 0 ? crc : crc << turn | crc >> (32 - turn)));
     __m512i sums[4];
+    ks_prefetch_sums(data, 256);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
         size_t at = head + 64 * (size_t)i;
@@ -186,6 +238,7 @@ AVX512 static inline __m128i ks_fold_message(uint32_t crc, const uint8_t *data, 
     __m512i over_256 = ks_in_all_lanes(f->over_256);
     const uint8_t *p = data + head, *end = data + size;
     for (; p < end; p += 256) {
+        ks_prefetch_sums(p, 256);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++) sums[i] = ks_fold_64(sums[i], over_256, ks_load_64(p + 64 * i));
     }
@@ -201,14 +254,17 @@ AVX512 static inline __m128i ks_fold_message(uint32_t crc, const uint8_t *data, 
     return _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
 
+/* Smaller messages are summed faster by the crc32 instruction. */
+enum { SMALLEST_FOLDED = 96 };
+
 AVX512 static uint32_t ks_crc32c_avx512(uint32_t crc, const uint8_t *p, size_t size) {
+    if (size < SMALLEST_FOLDED) return ks_crc32c_sse42(crc, p, size);
     crc = ~crc;
     size_t head = size % 256;
     if (head < 4) { /* too short to add the register */
         crc = ks_crc32c_tail(crc, p, head);
         p += head;
         size -= head;
-        if (size == 0) return ~crc;
     }
     __m128i sum = ks_fold_message(crc, p, size, &ks_castagnoli_factors);
     uint64_t partial = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(sum));
@@ -219,13 +275,10 @@ AVX512 static uint32_t ks_crc32c_avx512(uint32_t crc, const uint8_t *p, size_t s
 
 SSE42 static uint32_t ks_crc32_pclmul(uint32_t crc, const uint8_t *p, size_t size,
                                       const ks_slicing_table table) {
-    crc = ~crc;
-    if (size >= 64) {
-        uint8_t sum[16];
-        _mm_storeu_si128((__m128i *)sum, ks_fold_all_16(crc, &p, &size, &ks_ieee_factors));
-        crc = ks_slice_by_8(table, 0, sum, sizeof sum);
-    }
-    return ~ks_slice_by_8(table, crc, p, size);
+    if (size < 16) return ~ks_slice_by_8(table, ~crc, p, size);
+    uint8_t sum[16];
+    _mm_storeu_si128((__m128i *)sum, ks_fold_all_16(~crc, p, size, &ks_ieee_factors));
+    return ~ks_slice_by_8(table, 0, sum, sizeof sum);
 }
 
 static void ks_init_x86(void) {

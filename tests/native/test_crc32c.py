@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 import subprocess
 import sys
@@ -74,7 +76,7 @@ def test_all_lengths_at_all_alignments(kernel: str, noise: np.ndarray) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_long_lengths(kernel: str, noise: np.ndarray) -> None:
     rng = np.random.default_rng(1)
-    lengths = [383, 384, 385, 767, 768, 6143, 6144, 6145, 12288, 16000, 99_900]
+    lengths = [383, 384, 385, 391, 392, 767, 768, 769, 1151, 1152, 6143, 6144, 12288, 16000, 99_900]
     for length in [*lengths, *rng.integers(301, 99_000, 150).tolist()]:
         start = int(rng.integers(0, 64))
         piece = noise[start : start + length].tobytes()
@@ -96,6 +98,34 @@ def test_crc32_is_zlibs(kernel: str | None, noise: np.ndarray) -> None:
             piece = noise[alignment : alignment + length]
             assert checksums.crc32(piece, 0, kernel) == (zlib.crc32(piece), -1)
             assert checksums.crc32(piece, 123, kernel) == (zlib.crc32(piece, 123), -1)
+
+
+@pytest.fixture(scope="module")
+def page() -> np.ndarray:
+    """Return a page of noise between two pages that may not be read."""
+    memory = mmap.mmap(-1, 3 * mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    pages = np.frombuffer(memory, np.uint8)
+    readable = pages[mmap.PAGESIZE : 2 * mmap.PAGESIZE]
+    readable[:] = np.random.default_rng(4096).integers(0, 256, mmap.PAGESIZE, np.uint8)
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    for number in (0, 2):
+        start = ctypes.c_void_p(pages.ctypes.data + number * mmap.PAGESIZE)
+        assert protect(start, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    return readable
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_crc32c_reads_only_the_message(kernel: str, page: np.ndarray) -> None:
+    for length in [*range(600), *range(600, 4097, 13)]:
+        for message in (page[:length], page[len(page) - length :]):
+            assert run(kernel, message) == crc32c_package.crc32c(message.tobytes())
+
+
+@pytest.mark.parametrize("kernel", checksums.crc32_implementations())
+def test_crc32_reads_only_the_message(kernel: str, page: np.ndarray) -> None:
+    for length in [*range(600), *range(600, 4097, 13)]:
+        for message in (page[:length], page[len(page) - length :]):
+            assert checksums.crc32(message, 0, kernel) == (zlib.crc32(message), -1)
 
 
 def in_new_process(name: str) -> subprocess.CompletedProcess[str]:
