@@ -56,14 +56,26 @@ static inline int ks_frame_batch(const uint8_t *p, int64_t left, int64_t *size) 
 #define KS_SWAP(name, type, offset) KS_SWAP_##type(offset),
 static const int8_t ks_swapped[KS_BATCH_HEADER_SIZE] = {KS_BATCH_HEADER(KS_SWAP)};
 
-/* Swaps the fields that are completely in bytes [from, from + 16) of a header. It writes wrong
- * values for the other fields, which the next call overwrites. */
-static inline void ks_swap_16(uint8_t *row, const uint8_t *p, int from) {
+/* Swaps the fields that are completely in bytes [from, from + 16) of a header; the values of the
+ * other fields are wrong. */
+static inline __m128i ks_swapped_16(const uint8_t *p, int from) {
     int8_t order[16];
     for (int i = 0; i < 16; i++) order[i] = (int8_t)(ks_swapped[from + i] - from);
     __m128i shuffle = _mm_loadu_si128((const __m128i *)order);
     __m128i bytes = _mm_loadu_si128((const __m128i *)(p + from));
-    _mm_storeu_si128((__m128i *)(row + from), _mm_shuffle_epi8(bytes, shuffle));
+    return _mm_shuffle_epi8(bytes, shuffle);
+}
+
+/* Writes them to a row; the next call overwrites the wrong values. */
+static inline void ks_swap_16(uint8_t *row, const uint8_t *p, int from) {
+    _mm_storeu_si128((__m128i *)(row + from), ks_swapped_16(p, from));
+}
+
+/* Whether bytes [from, stop) of a row are those of a header; both are ends of fields. */
+static inline int ks_equals_16(const uint8_t *row, const uint8_t *p, int from, int stop) {
+    __m128i of_row = _mm_loadu_si128((const __m128i *)(row + from));
+    int equal = _mm_movemask_epi8(_mm_cmpeq_epi8(of_row, ks_swapped_16(p, from)));
+    return (~equal & ((1 << (stop - from)) - 1)) == 0;
 }
 
 static inline void ks_read_header_v2(const uint8_t *p, ks_batch_row *row) {
@@ -73,6 +85,15 @@ static inline void ks_read_header_v2(const uint8_t *p, ks_batch_row *row) {
     ks_swap_16(header, p, KS_AT_base_timestamp);
     ks_swap_16(header, p, KS_AT_producer_id); /* … base_sequence */
     row->records_count = ks_load_i32(p + KS_AT_records_count);
+}
+
+static inline int ks_equals_header_v2(const uint8_t *p, const ks_batch_row *row) {
+    const uint8_t *header = (const uint8_t *)row + sizeof row->position;
+    return ks_equals_16(header, p, KS_AT_base_offset, KS_AT_magic) &
+           ks_equals_16(header, p, KS_AT_magic, KS_AT_base_timestamp) &
+           ks_equals_16(header, p, KS_AT_base_timestamp, KS_AT_producer_id) &
+           ks_equals_16(header, p, KS_AT_producer_id, KS_AT_records_count) &
+           (row->records_count == ks_load_i32(p + KS_AT_records_count));
 }
 
 static_assert(KS_AT_magic == 16 && KS_AT_base_timestamp <= KS_AT_magic + 16 &&
@@ -86,6 +107,12 @@ static inline void ks_read_header_v2(const uint8_t *p, ks_batch_row *row) {
 #define KS_READ(name, type, offset) row->name = ks_load_##type(p + (offset));
     KS_BATCH_HEADER(KS_READ)
 #undef KS_READ
+}
+
+static inline int ks_equals_header_v2(const uint8_t *p, const ks_batch_row *row) {
+#define KS_EQUALS(name, type, offset) &(row->name == ks_load_##type(p + (offset)))
+    return 1 KS_BATCH_HEADER(KS_EQUALS);
+#undef KS_EQUALS
 }
 
 #endif
@@ -124,6 +151,34 @@ static inline void ks_read_batch_row(const uint8_t *p, int64_t available, int64_
     } else {
         ks_read_header_legacy(p, magic == 1 && available >= KS_MESSAGE_V1_MIN_SIZE, row);
     }
+}
+
+/* Whether a row describes the framed batch at p, of which `available` bytes may be read; its
+ * position is not compared. */
+static inline int ks_is_row_of(const uint8_t *p, int64_t available, const ks_batch_row *row) {
+    ks_batch_row actual;
+    if ((int8_t)p[KS_AT_magic] == 2 && available >= KS_BATCH_HEADER_SIZE)
+        return ks_equals_header_v2(p, row);
+    /* The magic byte is read again, and may have changed since the batch was framed. */
+    memset(&actual, 0, sizeof actual);
+    ks_read_batch_row(p, available, row->position, &actual);
+    return memcmp(&actual, row, sizeof actual) == 0;
+}
+
+/* Prefetches, of the bytes that begin KS_AHEAD after a batch, as many as the batch has. A walk over
+ * batches of up to a few hundred bytes reads nearly all cache lines, but in steps of varying size,
+ * which the CPU's prefetchers do not follow. A prefetch never faults, also after the end of a map.
+ * The number of the first lines is fixed, because a loop over the size mispredicts its end. */
+enum { KS_AHEAD = 2048, KS_LINES_AHEAD = 8, KS_LARGEST_PREFETCHED = 1024, KS_CACHE_LINE = 64 };
+
+static inline void ks_prefetch_ahead(const uint8_t *p, int64_t size) {
+    if (size > KS_LARGEST_PREFETCHED) return;
+    uintptr_t ahead = (uintptr_t)p + KS_AHEAD;
+#pragma GCC unroll 8
+    for (int i = 0; i < KS_LINES_AHEAD; i++)
+        __builtin_prefetch((const void *)(ahead + (uintptr_t)i * KS_CACHE_LINE));
+    for (int64_t i = KS_LINES_AHEAD * KS_CACHE_LINE; i < size; i += KS_CACHE_LINE)
+        __builtin_prefetch((const void *)(ahead + (uintptr_t)i));
 }
 
 /* Whether the bytes at p are a plausible header of magic 2 after a batch that ends with

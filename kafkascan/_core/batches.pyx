@@ -18,6 +18,7 @@ from kafkascan._core.layout cimport (
     ks_header_size,
     ks_is_plausible_batch,
     ks_load_i64,
+    ks_prefetch_ahead,
     ks_read_batch_row,
 )
 
@@ -81,6 +82,7 @@ cdef void walk_plainly(Walk *walk, int64_t stop, int64_t capacity) noexcept nogi
             status = KS_NEED_WINDOW
             break
         ks_read_batch_row(p, available, position, &walk.rows[count])
+        ks_prefetch_ahead(p, size)
         count += 1
         position += size
     walk.count = count
@@ -113,6 +115,7 @@ cdef extern from "batch_chains.h" nogil:
 
 cdef enum:
     MAX_STEPS_WITHOUT = 1 << 20
+    STEPS_OF_SMALL = 1 << 12   # before the size of small batches is measured again
     GUESS_DEPTH = 3            # consecutive plausible headers that make a guess
     MAX_CANDIDATES = 64        # positions that are tried for a guess
 
@@ -190,8 +193,6 @@ cdef bint place_chains(const Walk *walk, ks_chains *chains, int64_t batch_size) 
     cdef int64_t start
     cdef bint can_guess
     cdef int i
-    if batch_size < walk.chaining.smallest_batch:
-        return False
     if spacing < batch_size * (walk.chaining.steps // 16) or spacing < KS_BATCH_HEADER_SIZE:
         return False
     # There are bytes for a header at p. Starts can be guessed for magic 2 only.
@@ -265,6 +266,9 @@ cdef void walk_in_chains(Walk *walk) noexcept nogil:
         if walk.status != KS_OUTPUT_FULL or walk.count == walk.capacity:
             return
         batch_size = (walk.position - start) // (walk.count - before)
+        if batch_size < walk.chaining.smallest_batch:
+            plain_steps = STEPS_OF_SMALL
+            continue
         while place_chains(walk, &chains, batch_size):
             start, before = walk.position, walk.count
             ks_walk_chains(&chains, source, walk.source_size, walk.chaining.steps)
@@ -289,7 +293,7 @@ def scan_into(
     bint in_chains=False,
     int64_t chain_steps=KS_MAX_CHAIN_STEPS,
     int64_t first_steps=64,
-    int64_t smallest_batch=512,
+    int64_t smallest_batch=384,
     int64_t largest_batch=1 << 16,
     const int64_t[::1] known_starts=None,
 ):
@@ -307,9 +311,9 @@ def scan_into(
     in_chains : bool, default False
         Walk in interleaved chains; ignored unless the window ends at the source's end.
     chain_steps, first_steps, smallest_batch, largest_batch : int, optional
-        Parameters of chains, see Chaining. They were measured, and do not affect the rows. The
-        CPU's prefetchers suffice for small batches; guessing a start reads half a batch, which
-        is expensive for large ones.
+        Parameters of chains, see Chaining. They were measured, and do not affect the rows. A plain
+        walk over small batches is faster, because it prefetches all bytes; guessing a start reads
+        half a batch, which is expensive for large ones.
     known_starts : contiguous array of int64, optional
         Batch positions of an index, ascending, for the starts of chains. Wrong positions cost
         time but do not affect the rows.

@@ -103,6 +103,8 @@ cdef extern from "batch_row.h" nogil:
     bint ks_is_plausible_batch(
         const uint8_t *p, int64_t left, int64_t *last_offset, int64_t *size
     )
+    bint ks_is_row_of(const uint8_t *p, int64_t available, const ks_batch_row *row)
+    void ks_prefetch_ahead(const uint8_t *p, int64_t size)
     void ks_read_batch_row(
         const uint8_t *p, int64_t available, int64_t position, ks_batch_row *row
     )

@@ -72,6 +72,15 @@ def fake_batches(rng: np.random.Generator, offset: int) -> bytes:
     )
 
 
+@pytest.mark.parametrize("largest", [200, 300, 2000])
+def test_sizes_that_change(largest: int) -> None:
+    """The size of batches decides whether a walk prefetches or chains; it is measured again."""
+    rng = np.random.default_rng(largest)
+    small, other = (b"".join(honest_log(rng, 6000, most)) for most in (100, largest))
+    log = small + other + small
+    assert walk(log, 20_000, in_chains=True) == walk(log, 20_000)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_undamaged_logs(seed: int) -> None:
     rng = np.random.default_rng(seed)
