@@ -3,6 +3,10 @@ from typing import Any
 min_record_size: int
 
 def check_rows(source: Any, rows: Any) -> tuple[int, int, int]: ...
+def end_of_group(rows: Any, first: int, most_bytes: int, most_records: int) -> int: ...
+def locate_payloads(
+    rows: Any, position: Any, size: Any, count: Any, is_wrapper: Any, codec: Any
+) -> None: ...
 def decode_into(
     addresses: Any,
     sizes: Any,

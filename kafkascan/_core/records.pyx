@@ -1,10 +1,13 @@
 """Decode the records of batches into columns."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 
 from kafkascan._core.buffers cimport Buffers, bytes_at
 from kafkascan._core.guard cimport run_guarded
 from kafkascan._core.layout cimport (
+    KS_BATCH_HEADER_SIZE,
+    KS_COMPRESSION_MASK,
+    KS_LOG_OVERHEAD,
     KS_MIN_RECORD_SIZE,
     KS_OK,
     KS_ROW_MISMATCH,
@@ -12,6 +15,8 @@ from kafkascan._core.layout cimport (
     KS_SOURCE_FAULT,
     ks_batch_row,
     ks_header_size,
+    ks_prefetch,
+    ks_prefetch_ahead,
 )
 from kafkascan._core.row_checks cimport compare_row
 
@@ -63,9 +68,22 @@ cdef struct Comparison:
     int status
 
 
+cdef enum:
+    ROWS_AHEAD = 16            # whose headers are prefetched
+
+
+cdef inline void prefetch_header(const uint8_t *source, int64_t position) noexcept nogil:
+    """Prefetch a header at a position that was not checked; a prefetch never faults."""
+    cdef uintptr_t address = <uintptr_t>source + <uintptr_t>position
+    ks_prefetch(<const void *>address)
+    ks_prefetch(<const void *>(address + KS_BATCH_HEADER_SIZE - 1))
+
+
 cdef void compare_rows(void *context) noexcept nogil:
     cdef Comparison *job = <Comparison *>context
     while job.row < job.count:
+        if job.row < job.count - ROWS_AHEAD:
+            prefetch_header(job.source, job.rows[job.row + ROWS_AHEAD].position)
         job.status = compare_row(job.source, job.source_size, &job.rows[job.row])
         if job.status != KS_OK:
             return
@@ -107,6 +125,77 @@ def check_rows(const uint8_t[::1] source not None, const ks_batch_row[::1] rows 
     return job.status, job.row, 0
 
 
+# ---- groups of rows ----------------------------------------------------------------------
+
+def end_of_group(
+    const ks_batch_row[::1] rows not None, int64_t first, int64_t most_bytes, int64_t most_records
+):
+    """
+    Return the end of a group of rows: after the row with which it reaches a limit.
+
+    Parameters
+    ----------
+    rows : contiguous array of BATCH_DTYPE
+    first : int
+        First row of the group; it has at least one, unless there is none.
+    most_bytes, most_records : int
+        Limits. A batch counts as one record at least, because the header of a wrapper has no
+        count of records.
+    """
+    cdef int64_t row = first, size = 0, records = 0
+    with nogil:
+        while row < rows.shape[0] and size < most_bytes and records < most_records:
+            size += max(<int64_t>rows[row].batch_length + KS_LOG_OVERHEAD, 0)
+            records += max(rows[row].records_count, 1)
+            row += 1
+    return row
+
+
+# ---- locations of records ----------------------------------------------------------------
+
+def locate_payloads(
+    const ks_batch_row[::1] rows not None,
+    int64_t[::1] position not None,
+    int64_t[::1] size not None,
+    int64_t[::1] count not None,
+    uint8_t[::1] is_wrapper not None,
+    int8_t[::1] codec not None,
+):
+    """
+    Fill columns with the locations of record bytes, compressed ones included.
+
+    Parameters
+    ----------
+    rows : contiguous array of BATCH_DTYPE, n rows
+    position, size : writable arrays of n
+        Of the records (magic 2) or the message, in the source.
+    count : writable array of n
+        Number of records; 1 for a message, compressed ones included.
+    is_wrapper : writable array of n
+        Whether the batch is a compressed message of magic 0 or 1.
+    codec : writable array of n
+    """
+    cdef int64_t i, header, n = rows.shape[0]
+    cdef bint is_legacy
+    cdef const ks_batch_row *row
+    if not (
+        position.shape[0] == size.shape[0] == count.shape[0] == n
+        and is_wrapper.shape[0] == codec.shape[0] == n
+    ):
+        raise ValueError("arrays differ in length")
+    with nogil:
+        for i in range(n):
+            row = &rows[i]
+            is_legacy = row.magic < 2
+            header = 0 if is_legacy else KS_BATCH_HEADER_SIZE
+            # The position of a row that was not checked may be any number.
+            position[i] = <int64_t>(<uint64_t>row.position + <uint64_t>header)
+            size[i] = <int64_t>row.batch_length + KS_LOG_OVERHEAD - header
+            count[i] = 1 if is_legacy else row.records_count
+            codec[i] = row.attributes & KS_COMPRESSION_MASK
+            is_wrapper[i] = is_legacy and codec[i] != 0
+
+
 # ---- decoding ----------------------------------------------------------------------------
 
 cdef struct Decoding:
@@ -139,6 +228,7 @@ cdef int decode_batch(Decoding *job, int64_t batch) noexcept nogil:
         return KS_ROW_OUT_OF_BOUNDS
     payload.limit = payload.start + job.size[batch]
     payload.buffer = payload.start - job.position[batch]
+    ks_prefetch_ahead(payload.start, job.size[batch])
     if row.magic == 2:
         if row.records_count != count:
             return KS_ROW_MISMATCH

@@ -161,7 +161,9 @@ def timestamp_type(batches: BatchTable) -> NDArray[np.int8]:
 
 def _has_v2_bit(batches: BatchTable, bit: int) -> NDArray[np.bool_]:
     """Return where a bit is set that is defined for magic 2 only."""
-    result: NDArray[np.bool_] = (batches["magic"] == 2) & ((batches["attributes"] & bit) != 0)
+    result: NDArray[np.bool_] = (batches["attributes"] & bit) != 0
+    if result.any():
+        result &= batches["magic"] == 2
     return result
 
 

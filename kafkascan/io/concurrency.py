@@ -8,7 +8,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -238,7 +238,6 @@ def group_by_bytes(
     sizes: Sequence[int] | NDArray[np.int64],
     limit: int,
     *,
-    counts: NDArray[np.integer[Any]] | None = None,
     most: int | None = None,
     exceed: bool = False,
 ) -> Iterator[slice]:
@@ -251,10 +250,8 @@ def group_by_bytes(
         Bytes of each item; negative sizes count as 0.
     limit : int
         Bytes of a group. An item that is larger is a group of its own.
-    counts : sequence of int, optional
-        How much each item adds to the count of its group; by default 1.
     most : int, optional
-        Largest count of a group.
+        Largest number of items in a group.
     exceed : bool, default False
         Whether the item that reaches a limit ends its group; by default an item that would
         exceed it begins the next group.
@@ -264,18 +261,15 @@ def group_by_bytes(
     slice
         In order; none is empty.
     """
-    bounds = [(np.cumsum(np.maximum(sizes, 0), dtype=np.int64), limit)]
-    if most is not None:
-        counts = np.ones(len(sizes), np.int64) if counts is None else counts
-        bounds.append((np.cumsum(np.maximum(counts, 0), dtype=np.int64), most))
+    sums = np.cumsum(np.maximum(sizes, 0), dtype=np.int64)
     first = 0
     while first < len(sizes):
-        last = len(sizes)
-        for sums, bound in bounds:
-            before = int(sums[first - 1]) if first else 0
-            target = min(before + bound, int(sums[-1]) + 1)
-            end = int(np.searchsorted(sums, target, "left" if exceed else "right")) + exceed
-            last = min(last, max(end, first + 1))
+        before = int(sums[first - 1]) if first else 0
+        target = min(before + limit, int(sums[-1]) + 1)
+        end = int(np.searchsorted(sums, target, "left" if exceed else "right")) + exceed
+        last = min(len(sizes), max(end, first + 1))
+        if most is not None:
+            last = min(last, first + max(most, 1))
         yield slice(first, last)
         first = last
 

@@ -7,6 +7,7 @@ Code that needs batch headers only does not import it.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,7 +18,7 @@ from kafkascan.batches.scan import iter_batches, scan_batches
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.format.errors import STATUS, CorruptBatchError, record_error
 from kafkascan.io import result_memory
-from kafkascan.io.concurrency import group_by_bytes, map_parts, require_threads, split_by_bytes
+from kafkascan.io.concurrency import map_parts, require_threads, split_by_bytes
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.worker_threads import Pace
 from kafkascan.records.buffers import Buffers
@@ -130,12 +131,11 @@ def _decode_group(
 
 def _groups(batches: BatchTable, batch_size: int) -> Iterator[BatchTable]:
     """Split a table into groups of about `batch_size` records."""
-    # The header of a wrapper has no record count; it counts as one.
-    counts = np.maximum(batches["records_count"], 1)
-    for group in group_by_bytes(
-        size_in_bytes(batches), _MAX_READ_PER_TABLE, counts=counts, most=batch_size, exceed=True
-    ):
-        yield batches[group]
+    first, most = 0, min(batch_size, sys.maxsize)
+    while first < len(batches):
+        last = _core.end_of_group(batches, first, _MAX_READ_PER_TABLE, most)
+        yield batches[first:last]
+        first = last
 
 
 def _require_checksums(source: Source, batches: BatchTable, threads: int | None) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import records as _core
 from kafkascan._core.unpacking import Arena
-from kafkascan.batches.columns import BatchTable, compression_type, join_tables, size_in_bytes
+from kafkascan.batches.columns import BatchTable, join_tables
 from kafkascan.format.errors import STATUS, BatchTableError, record_error
 from kafkascan.format.layout import (
     BATCH_HEADER_SIZE,
@@ -105,8 +105,7 @@ def load_payloads(
         If records cannot be decompressed, or records_count is more than the bytes can hold.
     """
     _check_rows(source, batches, first_row)
-    loaded = _in_place(batches)
-    codecs = compression_type(batches)
+    loaded, codecs = _in_place(batches)
     is_copied = (
         codecs != CompressionType.NONE if source.is_in_memory else np.ones_like(codecs, bool)
     )
@@ -230,20 +229,23 @@ def _check_row_read(source: Source, row: np.void, number: int) -> None:
         raise BatchTableError(source.path, number, status)
 
 
-def _in_place(batches: BatchTable) -> Payloads:
-    """Return the locations of all payloads in the source, compressed ones included."""
-    is_legacy = batches["magic"] < 2
-    codecs = compression_type(batches)
-    header = np.where(is_legacy, 0, BATCH_HEADER_SIZE)
-    return Payloads(
+def _in_place(batches: BatchTable) -> tuple[Payloads, NDArray[np.int8]]:
+    """Return the locations of all payloads in the source, compressed ones included, and codecs."""
+    rows = len(batches)
+    codecs = np.empty(rows, np.int8)
+    loaded = Payloads(
         batches=batches,
         buffers=[],
-        buffer_index=np.zeros(len(batches), np.int32),
-        position=batches["position"] + header,
-        size=size_in_bytes(batches) - header,
-        is_wrapper=(is_legacy & (codecs != CompressionType.NONE)).astype(np.uint8),
-        count=np.where(is_legacy, 1, batches["records_count"]).astype(np.int64),
+        buffer_index=np.zeros(rows, np.int32),
+        position=np.empty(rows, np.int64),
+        size=np.empty(rows, np.int64),
+        is_wrapper=np.empty(rows, np.uint8),
+        count=np.empty(rows, np.int64),
     )
+    _core.locate_payloads(
+        batches, loaded.position, loaded.size, loaded.count, loaded.is_wrapper, codecs
+    )
+    return loaded, codecs
 
 
 def _first(loaded: Payloads, stop: int, buffers: list[NDArray[np.uint8]]) -> Payloads:
@@ -306,9 +308,9 @@ def _require_possible_counts(source: Source, loaded: Payloads) -> None:
         batch = loaded.batches[negative[0]]
         count = int(batch["records_count"])
         raise record_error("BAD_RECORD_COUNT", source.path, batch, f"records_count is {count}")
-    is_v2 = loaded.batches["magic"] == 2
     smallest = loaded.count * _core.min_record_size
-    too_many = np.flatnonzero(is_v2 & (smallest > loaded.size))
+    too_many = np.flatnonzero(smallest > loaded.size)
+    too_many = too_many[loaded.batches["magic"][too_many] == 2]
     if len(too_many):
         batch, size = loaded.batches[too_many[0]], int(loaded.size[too_many[0]])
         count = int(batch["records_count"])

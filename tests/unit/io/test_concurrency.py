@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from kafkascan.io import worker_threads
@@ -319,12 +318,6 @@ def test_groups_of_bounded_size() -> None:
 def test_groups_of_bounded_count(exceed: bool) -> None:
     assert groups([1] * 5, 100, most=2, exceed=exceed) == [[1, 1], [1, 1], [1]]
     assert groups([9, 9, 1, 1], 18, most=3, exceed=exceed) == [[9, 9], [1, 1]]
-
-
-def test_items_may_count_for_several() -> None:
-    counts = np.array([3, 3, 1, 9, 1])
-    assert groups([1, 2, 3, 4, 5], 100, counts=counts, most=6) == [[1, 2], [3], [4], [5]]
-    assert groups([1, 2, 3, 4, 5], 100, counts=counts, most=4, exceed=True) == [[1, 2], [3, 4], [5]]
 
 
 def test_parts_of_about_the_same_size() -> None:
