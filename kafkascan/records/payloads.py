@@ -36,6 +36,14 @@ from kafkascan.records.row_copies import copy_rows
 _ESTIMATED_RATIO = 4
 # A codec that the unpacker does not know: it leaves messages of magic 0 and 1 to `decompress`.
 _NOT_UNPACKED = 255
+_LOCATION_DTYPES: dict[str, type[np.generic]] = {
+    "buffer_index": np.int32,
+    "position": np.int64,
+    "size": np.int64,
+    "is_wrapper": np.uint8,
+    "count": np.int64,
+    "codec": np.int8,
+}
 # Batches that are checked or decompressed at first before signals are handled.
 _FIRST_ROWS = 64
 
@@ -231,17 +239,10 @@ def _check_row_read(source: Source, row: np.void, number: int) -> None:
 
 def _in_place(batches: BatchTable) -> tuple[Payloads, NDArray[np.int8]]:
     """Return the locations of all payloads in the source, compressed ones included, and codecs."""
-    rows = len(batches)
-    codecs = np.empty(rows, np.int8)
-    loaded = Payloads(
-        batches=batches,
-        buffers=[],
-        buffer_index=np.zeros(rows, np.int32),
-        position=np.empty(rows, np.int64),
-        size=np.empty(rows, np.int64),
-        is_wrapper=np.empty(rows, np.uint8),
-        count=np.empty(rows, np.int64),
-    )
+    columns = result_memory.empty_columns(len(batches), _LOCATION_DTYPES)
+    codecs = columns.pop("codec")
+    loaded = Payloads(batches=batches, buffers=[], **columns)
+    loaded.buffer_index.fill(0)
     _core.locate_payloads(
         batches, loaded.position, loaded.size, loaded.count, loaded.is_wrapper, codecs
     )
