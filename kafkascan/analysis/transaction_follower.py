@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_rows, next_offset
+from kafkascan.batches.columns import BatchTable, as_datetime64, join_rows, next_offset
 from kafkascan.batches.screening import COUNTS, OFFSETS, PRODUCERS
 from kafkascan.broker_state.markers import TRANSACTION, ControlRows
 from kafkascan.broker_state.producer_state import ProducerState
@@ -71,6 +71,7 @@ class TransactionFollower:
         self._log = log
         self._start_offset = start_offset
         self._path = path
+        self._latest_ms = -1
 
     def add(self, log_slice: LogSlice) -> NDArray[np.void]:
         """Add the next slice of the log; return the transactions that end in it."""
@@ -102,6 +103,8 @@ class TransactionFollower:
         """
         row, known_rows = 0, len(batches)
         ended = []
+        if known_rows:
+            self._latest_ms = max(self._latest_ms, int(batches["max_timestamp"][-1]))
         for stop, inspect in (*pauses, (len(batches), None)):
             known, spans = self._apply(batches[row:stop], control.between(row, stop), flags)
             ended.append(spans)
@@ -141,6 +144,11 @@ class TransactionFollower:
         spans["log"] = self._log
         return spans
 
+    def latest_write_ms(self, now_ms: int) -> int:
+        """Return the time of the latest write to the log, by its timestamps; at most a time."""
+        seen: list[int] = self.state.orders()["last_seen_ms"].tolist()
+        return min(max([self._latest_ms, *seen]), now_ms)
+
     @property
     def last_stable_offset(self) -> int:
         """The first offset of the earliest open transaction; the end of the log if none is open."""
@@ -150,6 +158,11 @@ class TransactionFollower:
     def open_ones(self) -> NDArray[np.void]:
         """Return the transactions that are open at the end of what was added."""
         return self._numbered(self.state.open_spans())
+
+
+def at_latest_write(time_ms: int) -> str:
+    """Return the clause of messages for ages that are relative to the latest write to a log."""
+    return f" at the latest write to the log, {as_datetime64(np.array([time_ms]))[0]}Z"
 
 
 def is_empty(spans: NDArray[np.void]) -> NDArray[np.bool_]:

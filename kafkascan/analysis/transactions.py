@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.analysis.transaction_follower import TransactionFollower, follower_of, is_empty
+from kafkascan.analysis.transaction_follower import (
+    TransactionFollower,
+    at_latest_write,
+    follower_of,
+    is_empty,
+)
 from kafkascan.batches import arrow
 from kafkascan.batches.columns import join_rows
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
 from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
-from kafkascan.format.times import TimeLike, milliseconds_or_now
+from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
+from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.log_walk import ControlInspector, LogWalk
 from kafkascan.logs.opened_logs import Log, LogsLike, SegmentOverlap, open_logs
 
@@ -41,8 +47,12 @@ class Transactions:
         By log: the error after which its transactions are not known.
     overlaps : dict of int to list of SegmentOverlap
         By log: segments with the same offsets. Each offset is read once, from the first of them.
-    now_ms, timeout_ms : int
-        The time of reading, and the age at which open transactions count as hanging.
+    now_ms : ndarray of int64, shape (logs,)
+        By log: the time relative to which its open transactions are old.
+    is_latest_write : ndarray of bool, shape (logs,)
+        By log: whether this is the time of its latest write, not a given or the current time.
+    timeout_ms : int
+        The age at which open transactions count as hanging.
     """
 
     logs: list[Log]
@@ -50,7 +60,8 @@ class Transactions:
     last_stable_offsets: NDArray[np.int64]
     end_offsets: NDArray[np.int64]
     errors: dict[int, Exception]
-    now_ms: int
+    now_ms: NDArray[np.int64]
+    is_latest_write: NDArray[np.bool_]
     timeout_ms: int
     overlaps: dict[int, list[SegmentOverlap]] = field(default_factory=dict)
 
@@ -59,8 +70,8 @@ class Transactions:
 
     @property
     def age_ms(self) -> NDArray[np.int64]:
-        """Milliseconds since the last batch of each transaction."""
-        age: NDArray[np.int64] = self.now_ms - self.spans["last_timestamp"]
+        """Milliseconds from the last batch of each transaction to the `now_ms` of its log."""
+        age: NDArray[np.int64] = self.now_ms[self.spans["log"]] - self.spans["last_timestamp"]
         return age
 
     @property
@@ -83,7 +94,23 @@ class Transactions:
     @property
     def hanging_logs(self) -> list[str]:
         """Names of the logs with hanging transactions."""
-        return [self.logs[number].name for number in np.unique(self.spans["log"][self.is_hanging])]
+        return [self.logs[number].name for number in self._hanging_numbers]
+
+    @property
+    def _hanging_numbers(self) -> list[int]:
+        numbers: list[int] = np.unique(self.spans["log"][self.is_hanging]).tolist()
+        return numbers
+
+    @property
+    def hanging_messages(self) -> list[str]:
+        """Sentences about the logs with hanging transactions, with the time if it is not now."""
+        return [
+            f"{self.logs[number].name}: a transaction hangs{self._clause(number)}"
+            for number in self._hanging_numbers
+        ]
+
+    def _clause(self, log: int) -> str:
+        return at_latest_write(int(self.now_ms[log])) if self.is_latest_write[log] else ""
 
     @property
     def is_empty(self) -> NDArray[np.bool_]:
@@ -122,7 +149,7 @@ class Transactions:
         """Return the transactions of a mask."""
         return Transactions(
             self.logs, self.spans[mask], self.last_stable_offsets, self.end_offsets, self.errors,
-            self.now_ms, self.timeout_ms, self.overlaps,
+            self.now_ms, self.is_latest_write, self.timeout_ms, self.overlaps,
         )  # fmt: skip
 
     def abort_command(self, row: int, *, bootstrap_server: str = "HOST:PORT") -> str | None:
@@ -143,7 +170,12 @@ class Transactions:
         )
 
     def to_columns(self) -> dict[str, list[Any]]:
-        """Return the columns of the table as lists, with age and abort command."""
+        """
+        Return the columns of the table as lists, with age and abort command.
+
+        ``age_at`` is the time relative to which an open transaction is old, and ``clock`` says what
+        it is: ``latest_write`` to the log, or ``now``, which may be given.
+        """
         spans = self.spans
         numbers = spans["log"].tolist()
         partitions = [log.partition for log in self.logs]
@@ -160,6 +192,11 @@ class Transactions:
         columns["age_ms"] = [
             age if open_ else None for age, open_ in zip(self.age_ms.tolist(), is_open, strict=True)
         ]
+        clocks = np.where(self.is_latest_write[spans["log"]], "latest_write", "now").tolist()
+        columns["age_at"] = np.where(is_open, self.now_ms[spans["log"]], -1).tolist()
+        columns["clock"] = [
+            clock if open_ else None for clock, open_ in zip(clocks, is_open, strict=True)
+        ]
         columns["is_hanging"] = self.is_hanging.tolist()
         columns["is_empty"] = self.is_empty.tolist()
         columns["command"] = [
@@ -173,9 +210,11 @@ class Transactions:
         columns: dict[str, Any] = dict(self.to_columns())
         for name in ("first_timestamp", "last_timestamp"):
             columns[name] = arrow.timestamp_column(self.spans[name])
+        columns["age_at"] = arrow.timestamp_column(np.array(columns["age_at"], np.int64))
         types = {
             "topic": pa.string(), "partition": pa.int32(), "state": pa.string(),
-            "is_hanging": pa.bool_(), "is_empty": pa.bool_(), "command": pa.string(),
+            "clock": pa.string(), "is_hanging": pa.bool_(), "is_empty": pa.bool_(),
+            "command": pa.string(),
         }  # fmt: skip
         for name, values in columns.items():
             if isinstance(values, list):
@@ -211,7 +250,9 @@ def read_transactions(
         A data dir, a partition directory, or a tar of them; or a source, which counts as a
         whole log.
     now_ms : int, str, datetime, numpy.datetime64 or pandas.Timestamp, optional
-        Milliseconds since the epoch, for the age of open transactions; by default now.
+        Milliseconds since the epoch, for the age of open transactions. By default now, if a
+        broker has locked the data dir; otherwise, as in a copy, the time of the latest write to
+        the log.
     timeout_ms : int, default 15 minutes
         The broker's ``transaction.max.timeout.ms``.
     log_start_offset : int, optional
@@ -245,7 +286,10 @@ def read_transactions(
     of whose batches are gone.
     """
     opened = open_logs(logs, log_start_offset)
-    now = milliseconds_or_now(now_ms, "now_ms")
+    clocks = LogClocks(None if now_ms is None else to_milliseconds(now_ms, "now_ms"))
+    times = [clocks.time_of(log.partition) for log in opened]
+    is_latest_write = np.array([time is None for time in times], np.bool_)
+    now = np.array([milliseconds_or_now() if time is None else time for time in times], np.int64)
     followers: dict[int, TransactionFollower] = {}
     found: list[NDArray[np.void]] = []
     stable, ends = np.full(len(opened), -1, np.int64), np.full(len(opened), -1, np.int64)
@@ -263,9 +307,13 @@ def read_transactions(
         if log_slice.is_last:
             found.append(follower.open_ones())
             stable[number], ends[number] = follower.last_stable_offset, follower.end_offset
+            if is_latest_write[number]:
+                now[number] = follower.latest_write_ms(int(now[number]))
             if follower.error is not None:
                 errors[number] = follower.error
                 stable[number] = ends[number] = -1
             del followers[number]
     spans = join_rows(found, TRANSACTION)
-    return Transactions(opened, spans, stable, ends, errors, now, timeout_ms, overlaps)
+    return Transactions(
+        opened, spans, stable, ends, errors, now, is_latest_write, timeout_ms, overlaps
+    )

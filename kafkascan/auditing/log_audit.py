@@ -9,7 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.analysis.transaction_follower import TransactionFollower, is_empty
+from kafkascan.analysis.transaction_follower import (
+    TransactionFollower,
+    at_latest_write,
+    is_empty,
+)
 from kafkascan.auditing.epoch_checks import EpochChecks, read_epoch_file
 from kafkascan.auditing.finding_kinds import NOTE, FoundInLog, LogFinding
 from kafkascan.auditing.header_checks import HeaderChecks, Limits, size_limit
@@ -20,7 +24,7 @@ from kafkascan.auditing.side_file_checks import (
     check_folder,
     start_snapshot_check,
 )
-from kafkascan.batches.columns import BatchTable, as_datetime64, next_offset
+from kafkascan.batches.columns import BatchTable, next_offset
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.broker_state.markers import ControlRows, TransactionState
 from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError
@@ -156,7 +160,6 @@ class LogAudit:
         self._sizes = [0] * len(self._log.segments)
         self._tombstones = self._empty_transactions = 0
         self._is_damaged = False
-        self._latest_ms = -1
 
     def add(self, part: InspectedSlice[TableChecks, SegmentChecks]) -> None:
         """Check the next batches."""
@@ -174,8 +177,6 @@ class LogAudit:
             batches, control = _intact(batches, control, is_bad)
             segment = segment[~is_bad]
         self._epochs.add(batches, segment, flags)
-        if len(batches):
-            self._latest_ms = max(self._latest_ms, int(batches["max_timestamp"][-1]))
         if self._state is not None:
             self._follow(self._state, batches, control, flags)
         for end, checks in zip(chunk.ends, chunk.end_checks, strict=True):
@@ -327,10 +328,8 @@ class LogAudit:
         """Return the time relative to which transactions are idle, and what it is, if not now."""
         if self._now_ms is not None:
             return self._now_ms, ""
-        seen = follower.state.orders()["last_seen_ms"]
-        latest = min(max([self._latest_ms, *seen.tolist()]), self._limits.now_ms)
-        time = as_datetime64(np.array([latest]))[0]
-        return latest, f" at the latest write to the log, {time}Z"
+        latest = follower.latest_write_ms(self._limits.now_ms)
+        return latest, at_latest_write(latest)
 
     def _note_open(self, symbol: str, one: np.void, idle: str) -> None:
         first = int(one["first_offset"])

@@ -31,7 +31,7 @@ from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
 from kafkascan.io.folders import DiskFolder
-from kafkascan.logs.data_dir_lock import is_locked
+from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import (
     LogDir,
@@ -159,7 +159,7 @@ def audit(
 
 def _audited_logs(logs: LogsLike, now_ms: int | None) -> tuple[Path, list[AuditedLog]]:
     """Return the path of an audit, and its logs; KRaft snapshots come last."""
-    clocks = _Clocks(now_ms)
+    clocks = LogClocks(now_ms)
     partitions = _partitions(logs)
     # Checkpoints are read before segments are listed: a broker may write both meanwhile.
     reader = CheckpointReader()
@@ -171,7 +171,7 @@ def _audited_logs(logs: LogsLike, now_ms: int | None) -> tuple[Path, list[Audite
             log,
             known.get(log.partition) or _checkpoints_of(log.partition, reader),
             configs.get(log.partition, TopicConfig()),
-            clocks.now_of(log.partition),
+            clocks.time_of(log.partition),
         )
         for log in opened
     ]
@@ -221,25 +221,6 @@ def _metadata_partition(partitions: list[PartitionDir]) -> PartitionDir | None:
     if partitions and isinstance(partitions[0].folder, DiskFolder):
         return partition_dir(partitions[0].folder.parent.path / METADATA_PARTITION)
     return None
-
-
-class _Clocks:
-    """Determines the time relative to which transactions of a log are old."""
-
-    def __init__(self, now_ms: int | None) -> None:
-        self._now_ms = now_ms
-        self._is_locked: dict[Path, bool] = {}
-
-    def now_of(self, partition: PartitionDir) -> int | None:
-        """Return the time of the caller, or now if a broker runs; None for a log by itself."""
-        if self._now_ms is not None:
-            return self._now_ms
-        if not isinstance(partition.folder, DiskFolder):
-            return None
-        data_dir = partition.folder.parent.path
-        if data_dir not in self._is_locked:
-            self._is_locked[data_dir] = is_locked(data_dir)
-        return milliseconds_or_now() if self._is_locked[data_dir] else None
 
 
 # ---- how it is audited -----------------------------------------------------------------------

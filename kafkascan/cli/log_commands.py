@@ -33,7 +33,8 @@ AUDIT_COLUMNS = (
 )  # fmt: skip
 TXNS_COLUMNS = (
     "topic", "partition", "producer_id", "producer_epoch", "state", "first_offset", "last_offset",
-    "marker_offset", "last_timestamp", "records", "age_ms", "is_hanging", "command",
+    "marker_offset", "last_timestamp", "records", "age_ms", "age_at", "clock", "is_hanging",
+    "command",
 )  # fmt: skip
 PRODUCERS_COLUMNS = (
     "topic", "partition", "producer_id", "producer_epoch", "last_sequence", "batches", "records",
@@ -157,8 +158,9 @@ def txns(run: Run, paths: list[Path], state: str, **options: Any) -> None:
     """List transactions: open, hanging, empty, aborted, committed.
 
     A transaction hangs if it is open for longer than --timeout-ms, as in `kafka-transactions
-    find-hanging`; the column `command` contains the command that aborts it. Exit code 1: a
-    transaction hangs.
+    find-hanging`; the column `command` contains the command that aborts it. Ages are relative to
+    age_at. The clock of this time is `now` if a broker has locked the data directory or --now is
+    given, otherwise the `latest_write` to the log. Exit code 1: a transaction hangs.
     """
 
     @_with_damage
@@ -167,8 +169,8 @@ def txns(run: Run, paths: list[Path], state: str, **options: Any) -> None:
 
     def work(path: Path, report: FindingReport) -> ks.analysis.Transactions:
         found = read(path, report)
-        for log in found.hanging_logs:
-            report.add(f"{log}: a transaction hangs")
+        for message in found.hanging_messages:
+            report.add(message)
         return found.select(_in_state(found, state))
 
     run.output.write_tables(TXNS_COLUMNS, run.each(paths, work))

@@ -40,6 +40,7 @@ TIME_COLUMNS = frozenset(
         "delete_horizon_ms",
         "first_timestamp",
         "last_timestamp",
+        "age_at",
     }
 )
 # A spreadsheet evaluates a cell that starts with one of these (OWASP, "CSV Injection").

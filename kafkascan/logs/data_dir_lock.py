@@ -20,8 +20,11 @@ from kafkascan.broker_state.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kafkascan.format.errors import LinkedFileError, LogDirInUseError
+from kafkascan.format.times import milliseconds_or_now
 from kafkascan.io.atomic_files import give_to_owner_of
+from kafkascan.io.folders import DiskFolder
 from kafkascan.io.source_protocols import regular_size
+from kafkascan.logs.log_dir import PartitionDir
 
 LOCK_FILE = ".lock"
 _DATA_DIR_FILES = (
@@ -201,3 +204,32 @@ def is_locked(data_dir: Path) -> bool:
     finally:
         os.close(descriptor)
     return bool(_FLOCK.unpack(held)[0] != fcntl.F_UNLCK)
+
+
+class LogClocks:
+    """
+    The times relative to which open transactions of logs are old.
+
+    A copy of a log has stopped: its transactions are as old as they were at its latest write. Only
+    the data dir of a running broker has a current time.
+
+    Parameters
+    ----------
+    now_ms : int, optional
+        The time for all logs; by default that of each log.
+    """
+
+    def __init__(self, now_ms: int | None = None) -> None:
+        self._now_ms = now_ms
+        self._is_locked: dict[Path, bool] = {}
+
+    def time_of(self, partition: PartitionDir) -> int | None:
+        """Return the given time, or now if a broker runs; None for the log's latest write."""
+        if self._now_ms is not None:
+            return self._now_ms
+        if not isinstance(partition.folder, DiskFolder):
+            return None
+        data_dir = partition.folder.parent.path
+        if data_dir not in self._is_locked:
+            self._is_locked[data_dir] = is_locked(data_dir)
+        return milliseconds_or_now() if self._is_locked[data_dir] else None
