@@ -15,6 +15,9 @@ from confluent_kafka.admin import AdminClient
 import kafkascan as ks
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
 from kafkascan.logs.reading import Isolation
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.read_plan import plan_read
+from kafkascan.spark.rows.task_scan import scan_task
 from tests.oracle.brokers import KafkaBroker
 from tests.oracle.build import ClassPaths
 from tests.oracle.clients import JavaClients, Message
@@ -141,6 +144,21 @@ def test_records_and_counts(deleted: Deleted) -> None:
         straddling += bool(batches) and batches[0] < start
     assert hidden > 100
     assert straddling >= 3
+
+
+def test_spark_scans(deleted: Deleted) -> None:
+    """The rows of Spark's tasks, of the whole data dir: what consumers get of each partition."""
+    servers, partitions = deleted.broker.bootstrap_servers, list(deleted.starts)
+    for is_committed in (False, True):
+        served = consume_all(servers, partitions, committed_only=is_committed)
+        isolation = "read_committed" if is_committed else "read_uncommitted"
+        given = {"path": str(deleted.broker.data_dir), "topics": f"{_PLAIN},{_TRANSACTIONS}"}
+        options = Options.parse(given | {"isolationLevel": isolation, "maxPartitionBytes": 3000})
+        found: dict[Partition, dict[int, tuple[bytes, bytes]]] = {one: {} for one in partitions}
+        for task in plan_read(options):
+            for row in (row for batch in scan_task(task, options) for row in batch.to_pylist()):
+                found[row["topic"], row["partition"]][row["offset"]] = row["key"], row["value"]
+        assert found == {one: served[one] for one in partitions}
 
 
 def test_lookups(deleted: Deleted) -> None:

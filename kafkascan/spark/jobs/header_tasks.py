@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, concurrent_files, hints_of
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
 from kafkascan.spark.rows.batch_rows import file_values
+from kafkascan.spark.rows.task_scan import selected_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +88,10 @@ def _producer_batches(options: Options, one: ScanRange) -> Iterator[pa.RecordBat
 def _tables(one: ScanRange, options: Options) -> Iterator[BatchTable]:
     source = open_file(one.file, options)
     walk = RangeWalk(source, one.start, one.stop, hints=hints_of(one, options))
-    yield from walk.tables(_ROWS)
+    for table in walk.tables(_ROWS):
+        batches = selected_batches(table, one, options)
+        if len(batches):
+            yield batches
     if walk.error is not None and options.mode == "FAILFAST":
         raise walk.error
 
@@ -156,7 +160,9 @@ def timestamps_task(task: ScanTask, limits: TimeLimits) -> Iterator[pa.RecordBat
 def _timestamp_rows(limits: TimeLimits, one: ScanRange) -> Iterator[Row]:
     """Yield the row of a range if it has batches with implausible timestamps."""
     counts = _TimestampCounts()
-    for batches in _tables(one, limits.options):
+    # Retention by time uses the largest timestamp of complete segments.
+    whole = replace(one, start_offset=None, stop_offset=None)
+    for batches in _tables(whole, limits.options):
         counts.add(batches, limits)
     if counts.first_bad_position >= 0:
         yield file_values(one.file) | counts.row()

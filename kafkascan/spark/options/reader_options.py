@@ -66,6 +66,8 @@ class Options:
         source.
     starting_offsets_by_timestamp, ending_offsets_by_timestamp : dict or None
         Such timestamps by topic and partition.
+    log_start_offset : int or None
+        First offset of each log. None means as a broker has it; 0 is what is on disk.
     mode : str or None
         One of `MODES`. None means FAILFAST for records, PERMISSIVE for the other views.
     check_crcs : bool or None
@@ -93,6 +95,7 @@ class Options:
     starting_offsets_by_timestamp: dict[TopicPartition, int] | None = None
     ending_offsets_by_timestamp: dict[TopicPartition, int] | None = None
     starting_offsets_by_timestamp_strategy: str = "error"
+    log_start_offset: int | None = None
     include_headers: bool = False
     include_control_records: bool = False
     isolation_level: str = "read_uncommitted"
@@ -265,6 +268,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "starting_offsets_by_timestamp": parse_timestamps,
     "ending_offsets_by_timestamp": parse_timestamps,
     "starting_offsets_by_timestamp_strategy": parse_choice("error", "latest"),
+    "log_start_offset": parse_number(0),
     "include_headers": parse_flag,
     "include_control_records": parse_flag,
     "isolation_level": parse_choice("read_uncommitted", "read_committed"),

@@ -17,6 +17,7 @@ from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import open_log_dir, partition_dir
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.index_hints import IndexHints
+from kafkascan.spark.planning.log_starts import LogStarts
 from kafkascan.spark.planning.object_stores import FsspecStore, ObjectStore, PyArrowStore
 
 NO_TOPIC, NO_PARTITION, NO_BASE_OFFSET = "", -1, -1
@@ -40,6 +41,11 @@ class FoundFile:
         Time of modification, in nanoseconds since the epoch.
     index_size : int
         Size of the ``.index`` object next to an object; 0 if it was not listed.
+    log_start_offset : int
+        The log start offset (``DeleteRecords``): a broker serves no record before it. 0 for a
+        file that is given as such, and for a log whose data dir has no such offset.
+    etag : str
+        The store's identifier of the content of an object, if it has one.
     """
 
     path: str
@@ -49,6 +55,8 @@ class FoundFile:
     size: int
     modified_ns: int | None
     index_size: int = 0
+    log_start_offset: int = 0
+    etag: str = ""
 
     @property
     def folder(self) -> str:
@@ -79,9 +87,10 @@ def list_files(options: Options) -> list[FoundFile]:
             " Spark does not pass the options of a table when it is read"
         )
     found: dict[str, FoundFile] = {}
+    starts = LogStarts(options)
     for path in options.paths:
         try:
-            listed = list(_list_path(path, options))
+            listed = list(_list_path(path, options, starts))
             if not listed:
                 raise NoLogsError(path, "no live segments")
         except FileNotFoundError:
@@ -137,18 +146,18 @@ def open_current(file: FoundFile, options: Options, bulk_stop: int = 0) -> Sourc
     return Source(file.path, memory_map=False, max_size=file.size)
 
 
-def _list_path(path: str, options: Options) -> Iterator[FoundFile]:
+def _list_path(path: str, options: Options, starts: LogStarts) -> Iterator[FoundFile]:
     scheme = urlsplit(path).scheme if "://" in path else ""
     if scheme not in ("", "file"):
-        return _list_objects(path, options)
+        return _list_objects(path, options, starts)
     local = unquote(urlsplit(path).path) if scheme else path.removeprefix("file:")
-    return _list_local(os.path.abspath(local))
+    return _list_local(os.path.abspath(local), starts)
 
 
 # ---- local -------------------------------------------------------------------------------
 
 
-def _list_local(path: str) -> Iterator[FoundFile]:
+def _list_local(path: str, starts: LogStarts) -> Iterator[FoundFile]:
     named = [path]
     if glob.has_magic(path) and not os.path.lexists(path):
         named = sorted(glob.glob(path))
@@ -156,17 +165,19 @@ def _list_local(path: str) -> Iterator[FoundFile]:
             raise FileNotFoundError(errno.ENOENT, "no file matches", path)
     for one in named:
         if os.path.isdir(one):
-            yield from _list_folder(one)
+            yield from _list_folder(one, starts)
         else:
             folder = partition_dir(os.path.dirname(one))
             status = os.stat(one)
-            yield _found(one, folder.topic, folder.partition, status.st_size, status.st_mtime_ns)
+            place, times = (folder.topic, folder.partition), (status.st_size, status.st_mtime_ns)
+            yield _found(one, *place, *times, starts.of_named_file())
 
 
-def _list_folder(path: str) -> Iterator[FoundFile]:
+def _list_folder(path: str, starts: LogStarts) -> Iterator[FoundFile]:
     for partition in open_log_dir(path).partitions:
         if partition.state is not None:
             continue
+        log_start_offset = starts.of_folder(partition)
         with os.scandir(partition.path) as entries:
             for entry in entries:
                 name = parse_segment_name(entry.name)
@@ -182,11 +193,17 @@ def _list_folder(path: str) -> Iterator[FoundFile]:
                     partition.partition,
                     status.st_size,
                     status.st_mtime_ns,
+                    log_start_offset,
                 )
 
 
 def _found(
-    path: str, topic: str | None, partition: int | None, size: int, modified_ns: int | None
+    path: str,
+    topic: str | None,
+    partition: int | None,
+    size: int,
+    modified_ns: int | None,
+    log_start_offset: int,
 ) -> FoundFile:
     name = parse_segment_name(path.rpartition("/")[2])
     base_offset = None if name is None else name.base_offset
@@ -197,25 +214,31 @@ def _found(
         NO_BASE_OFFSET if base_offset is None else base_offset,
         size,
         modified_ns,
+        log_start_offset=log_start_offset,
     )
 
 
 # ---- object stores -----------------------------------------------------------------------
 
 
-def _list_objects(url: str, options: Options) -> Iterator[FoundFile]:
-    are_named, listed = store_of(url, options).list(url)
+def _list_objects(url: str, options: Options, starts: LogStarts) -> Iterator[FoundFile]:
+    store = store_of(url, options)
+    are_named, listed = store.list(url)
     if not listed:
         raise FileNotFoundError(errno.ENOENT, "no object exists at", url)
-    sizes = {one: size for one, size, _ in listed}
-    for one, size, modified_ns in listed:
-        folder, _, name = one.rpartition("/")
+    sizes = {one.url: one.size for one in listed}
+    starts.add_listing(store.listed_url(url), sizes)
+    for one in listed:
+        folder, _, name = one.url.rpartition("/")
         parsed = parse_segment_name(name)
         place = partition_dir("/" + folder.rpartition("/")[2])
         is_live = parsed is not None and parsed.is_live and place.state is None
         if are_named or is_live:
-            found = _found(one, place.topic, place.partition, size, modified_ns)
-            yield replace(found, index_size=sizes.get(_index_of(one), 0))
+            start = starts.of_named_file() if are_named else starts.of_objects(store, folder, place)
+            times = (one.size, one.modified_ns)
+            found = _found(one.url, place.topic, place.partition, *times, start)
+            index_size = sizes.get(_index_of(one.url), 0)
+            yield replace(found, index_size=index_size, etag=one.etag)
 
 
 def _index_of(url: str) -> str:

@@ -6,7 +6,7 @@ import errno
 import glob
 import inspect
 import uuid
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
 from kafkascan.spark.planning.object_reader import ObjectReader
 
@@ -16,8 +16,25 @@ _PART = 1 << 23
 # systems, where a file is renamed when it is complete.
 _UPLOADS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "wasb", "wasbs"})
 
-Listed: TypeAlias = tuple[str, int, "int | None"]
-"""URL, size in bytes, and time of modification in nanoseconds since the epoch."""
+
+class Listed(NamedTuple):
+    """
+    An object that a listing shows.
+
+    Attributes
+    ----------
+    url : str
+    size : int
+    modified_ns : int or None
+        Time of modification, in nanoseconds since the epoch.
+    etag : str
+        The store's identifier of this content; empty if it has none.
+    """
+
+    url: str
+    size: int
+    modified_ns: int | None
+    etag: str = ""
 
 
 class ObjectStore(Protocol):
@@ -87,7 +104,8 @@ class FsspecStore:
         modified: Any = info.get("LastModified") or info.get("mtime") or info.get("created")
         seconds = modified.timestamp() if hasattr(modified, "timestamp") else modified
         modified_ns = int(seconds * 1e9) if isinstance(seconds, (int, float)) else None
-        return f"{self._scheme}://{info['name']}", int(info["size"]), modified_ns
+        etag = str(info.get("ETag") or info.get("etag") or "").strip('"')
+        return Listed(f"{self._scheme}://{info['name']}", int(info["size"]), modified_ns, etag)
 
     def open(self, url: str, size: int, bulk_stop: int = 0) -> ObjectReader:
         """See `ObjectStore.open`."""
@@ -169,7 +187,7 @@ class PyArrowStore:
         return f"{self._scheme}://{self._path(url)}"
 
     def _listed(self, info: Any) -> Listed:
-        return f"{self._scheme}://{info.path}", info.size, info.mtime_ns
+        return Listed(f"{self._scheme}://{info.path}", info.size, info.mtime_ns)
 
     def open(self, url: str, size: int, bulk_stop: int = 0) -> ObjectReader:
         """See `ObjectStore.open`."""

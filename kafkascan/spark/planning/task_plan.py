@@ -179,6 +179,22 @@ def logs_of(files: Iterable[FoundFile]) -> dict[str, tuple[FoundFile, ...]]:
     return {folder: tuple(log) for folder, log in logs.items()}
 
 
+def start_of(log: Sequence[FoundFile]) -> int:
+    """Return the first offset that is read of a log: by default, as a broker has it."""
+    return max(log[0].base_offset, log[0].log_start_offset)
+
+
+def served_files(log: Sequence[FoundFile]) -> list[FoundFile]:
+    """Return the files of a log that may contain its first offset or later ones."""
+    start = start_of(log)
+    later = [file.base_offset for file in log[1:]]
+    return [
+        file
+        for file, follower in zip(log, [*later, None], strict=True)
+        if follower is None or follower > start
+    ]
+
+
 def bounds_of(options: Options, partition: TopicPartition) -> tuple[int | None, int | None]:
     """Return the start and stop offsets that the options give for a partition, besides times."""
     start = None if options.starts_at_times else options.starting_offsets
@@ -204,10 +220,12 @@ def _bounded(files: Sequence[FoundFile], options: Options, times: Bounds) -> Ite
         raise ValueError("startingOffsets=latest requires a stream")
     for file, follower in zip(files, [*files[1:], None], strict=False):
         start, stop = times.get(file.folder) or bounds_of(options, (file.topic, file.partition))
+        if file.log_start_offset > max(file.base_offset, 0):
+            start = max(start or 0, file.log_start_offset)
         next_base = None if follower is None else _next_base(file, follower)
         if start is not None and next_base is not None and next_base <= start:
             continue
-        if stop is not None and file.base_offset >= stop:
+        if stop is not None and max(file.base_offset, start or 0) >= stop:
             continue
         values = {"topic": file.topic, "partition": file.partition, "segment": file.base_offset}
         if options.where is not None and not options.where.may_match_file(values):

@@ -7,12 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from kafkascan.batches.columns import last_offset
 from kafkascan.logs.reading import iter_records
 from kafkascan.spark.options.option_values import EARLIEST, LATEST
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import FoundFile, open_file
 from kafkascan.spark.planning.range_walk import RangeWalk
-from kafkascan.spark.planning.task_plan import Bounds, bounds_of, logs_of, select_files
+from kafkascan.spark.planning.task_plan import (
+    Bounds,
+    bounds_of,
+    logs_of,
+    select_files,
+    served_files,
+    start_of,
+)
 
 _THREADS = 8
 _ROWS = 1 << 14
@@ -52,7 +60,7 @@ def _bounds(log: Sequence[FoundFile], options: Options) -> tuple[int | None, int
         start = starting_offset_at(log, starting, options)
         start = _AFTER_ALL if start is None else start
     if ending == EARLIEST:
-        stop = log[0].base_offset
+        stop = start_of(log)
     elif ending is not None and ending != LATEST:
         stop = first_offset_at(log, ending, options)
     return start, stop
@@ -80,17 +88,19 @@ def starting_offset_at(log: Sequence[FoundFile], timestamp: int, options: Option
 
 def first_offset_at(log: Sequence[FoundFile], timestamp: int, options: Options) -> int | None:
     """Return the offset of the first record at or after a timestamp; None if there is none."""
-    for file in log:
+    start = start_of(log)
+    for file in served_files(log):
         source = open_file(file, options)
         for table in RangeWalk(source, 0, source.size).tables(_ROWS):
-            rows = table[table["max_timestamp"] >= timestamp]
+            rows = table[(table["max_timestamp"] >= timestamp) & (last_offset(table) >= start)]
             if not len(rows):
                 continue
             tables = iter_records(
                 source, rows, columns=["offset", "timestamp"], control="include", batch_size=1
             )
             for records in tables:
-                late = np.flatnonzero(records["timestamp"] >= timestamp)
+                is_late = (records["timestamp"] >= timestamp) & (records["offset"] >= start)
+                late = np.flatnonzero(is_late)
                 if len(late):
                     return int(records["offset"][late[0]])
     return None

@@ -23,7 +23,7 @@ from kafkascan.spark.planning.file_listing import (
     open_current,
 )
 from kafkascan.spark.planning.range_walk import RangeWalk
-from kafkascan.spark.planning.task_plan import logs_of, select_files
+from kafkascan.spark.planning.task_plan import logs_of, select_files, start_of
 from kafkascan.spark.readers.stable_ends import StableEnds
 from kafkascan.spark.rows.damage_modes import logger
 
@@ -109,13 +109,14 @@ class LogEnds:
         This is the offset after the last complete batch. A torn tail, and a last batch whose
         checksum does not match yet, are still being written. With ``read_committed``, it is at
         most the last stable offset: records of an open transaction wait for its marker, and so do
-        all later records.
+        all later records. It is not before the log start offset, as in a broker.
         """
-        end = self._file_end(log)
-        if self._stable_ends is None:
-            return end.next_offset
-        stable = self._stable_ends.view(log, end.position).last_stable_offset
-        return min(end.next_offset, stable)
+        file_end = self._file_end(log)
+        end = file_end.next_offset
+        if self._stable_ends is not None:
+            stable = self._stable_ends.view(log, file_end.position).last_stable_offset
+            end = min(end, stable)
+        return max(end, start_of(log))
 
     def view_of(self, log: Sequence[FoundFile]) -> CommittedView | None:
         """Return how the transactions of a log ended; None unless the options need it."""

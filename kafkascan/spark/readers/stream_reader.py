@@ -19,7 +19,7 @@ from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column
 from kafkascan.spark.planning.file_listing import FoundFile
 from kafkascan.spark.planning.read_plan import missing_topics, require_partitions
-from kafkascan.spark.planning.task_plan import plan
+from kafkascan.spark.planning.task_plan import plan, start_of
 from kafkascan.spark.planning.timestamp_lookups import starting_offset_at
 from kafkascan.spark.readers.log_ends import LogEnds, Positions, limit_offsets
 from kafkascan.spark.readers.partitions import ScanPartition, read_partition
@@ -83,7 +83,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         else:
             offset = EARLIEST if given == "earliest" else LATEST
         if offset == EARLIEST:
-            return log[0].base_offset
+            return start_of(log)
         return self._ends.end_of(log) if offset == LATEST else offset
 
     def latestOffset(  # noqa: N802 - Spark's name
@@ -98,7 +98,8 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         begin = parse_offsets(start)
         end = self._require_kept(begin, dict(end), logs)
         for partition, log in logs.items():
-            begin.setdefault(partition, log[0].base_offset)
+            # What no longer exists counts for no limit.
+            begin[partition] = max(begin.get(partition, EARLIEST), start_of(log))
         return format_offsets(self._limited(begin, end, logs, limit))
 
     def _require_kept(self, start: Positions, end: Positions, logs: Logs) -> Positions:
@@ -107,8 +108,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
             name = f"{partition[0]}-{partition[1]}"
             if partition not in logs:
                 self._lose(f"{name} no longer exists; the stream was at offset {offset}")
-            elif logs[partition][0].base_offset > offset:
-                first = logs[partition][0].base_offset
+            elif (first := start_of(logs[partition])) > offset:
                 self._lose(f"{name}: offsets {offset} to {first - 1} no longer exist")
             elif partition in end and end[partition] < offset:
                 # Not lost if the log has these offsets after its last stable offset.
@@ -185,7 +185,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
     ) -> CommittedView | None:
         """Return how the transactions before `stop` ended; later transactions do not change it."""
         view = self._ends.view_of(log)
-        if view is not None and view.last_stable_offset < stop:
+        if view is not None and max(view.last_stable_offset, start_of(log)) < stop:
             name = f"{partition[0]}-{partition[1]}"
             self._lose(f"{name} is only stable up to {view.last_stable_offset}, not to {stop}")
         return view

@@ -193,7 +193,7 @@ def _pending_rows(opened: _OpenRange) -> Iterator[PendingRows]:
     rows = BatchRows(one.file, options.schema())
     walk = opened.walk(_TABLE_BYTES if options.verifies else None)
     for table in walk.tables(options.batch_rows):
-        batches = _selected(table, one, options)
+        batches = selected_batches(table, one, options)
         verdicts = verify_rows(source, batches) if options.verifies else None
         if verdicts is not None and options.mode not in (None, "PERMISSIVE"):
             for row in np.flatnonzero(~verdicts):
@@ -202,16 +202,16 @@ def _pending_rows(opened: _OpenRange) -> Iterator[PendingRows]:
         if len(batches):
             yield PendingRows(rows, batches, verdicts)
     damage = walk.damage(is_last=one.is_last)
-    if damage is not None and _ends_in_offsets(walk, one):
+    if damage is not None and _hides_offsets(walk, one):
         opened.damage.handle(damage)
         for error in opened.damage.take_kept():
             yield PendingRows(rows, error=error, trailing_bytes=walk.trailing_bytes)
 
 
-def _selected(
+def selected_batches(
     table: BatchTable, one: ScanRange, options: Options, view: CommittedView | None = None
 ) -> BatchTable:
-    """Return the batches that may contain requested records."""
+    """Return the batches of a range that may contain requested records."""
     mask = select_offsets(table, one.start_offset, None)
     if one.stop_offset is not None:
         # The header of a compressed message of magic 0 or 1 contains its last offset only.
@@ -228,11 +228,10 @@ def _masked(batches: BatchTable, mask: NDArray[np.bool_]) -> BatchTable:
     return batches if mask.all() else batches.take(np.flatnonzero(mask))
 
 
-def _ends_in_offsets(walk: RangeWalk, one: ScanRange) -> bool:
-    """Whether the offset at which a log ends in damage is requested."""
+def _hides_offsets(walk: RangeWalk, one: ScanRange) -> bool:
+    """Whether damage hides requested offsets; these are all offsets after it in the file."""
     offset = one.file.base_offset if walk.next_offset is None else walk.next_offset
-    is_started = one.start_offset is None or offset >= one.start_offset
-    return is_started and (one.stop_offset is None or offset < one.stop_offset)
+    return one.stop_offset is None or offset < one.stop_offset
 
 
 # ---- records -----------------------------------------------------------------------------
@@ -246,12 +245,12 @@ def _record_batches(task: ScanTask, opened: _OpenRange) -> Iterator[pa.RecordBat
     rows = RecordRows(one.file, options)
     walk = opened.walk(_TABLE_BYTES)
     for table in walk.tables(options.batch_rows):
-        batches = _readable(_selected(table, one, options, view), opened)
+        batches = _readable(selected_batches(table, one, options, view), opened)
         for records in _decoded(batches, rows, opened):
             yield from rows.build(_in_offsets(records, one))
         yield from rows.build_damage(damage.take_kept())
     error = walk.damage(is_last=one.is_last)
-    if error is not None and _ends_in_offsets(walk, one):
+    if error is not None and _hides_offsets(walk, one):
         damage.handle(error)
         yield from rows.build_damage(damage.take_kept())
 
