@@ -90,6 +90,9 @@ def _output(command: Command) -> Command:
         click.option("--overwrite", is_flag=True,
                      help="Delete the files of an earlier export or catalog in FOLDER first, also"
                      " of one that failed."),
+        click.option("--resume", is_flag=True,
+                     help="Keep the files in FOLDER that an earlier run finished from the same"
+                     " logs with the same options, and write the others."),
         click.option(
             "--output-storage-options", metavar="JSON",
             show_default="the data source's storageOptions",
@@ -99,7 +102,7 @@ def _output(command: Command) -> Command:
     return declare(command, *options)
 
 
-_OUTPUT_NAMES = ("output", "compression", "overwrite", "output_storage_options")
+_OUTPUT_NAMES = ("output", "compression", "overwrite", "resume", "output_storage_options")
 
 
 @_job

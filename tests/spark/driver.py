@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from kafkascan.spark import jobs, register
 from kafkascan.spark.jobs import fleet_jobs
-from kafkascan.spark.jobs.export_tasks import export_task
+from kafkascan.spark.jobs.export_tasks import write_outputs
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import ddl
 from kafkascan.spark.planning.file_listing import list_files
@@ -44,10 +44,16 @@ def views(spark: SparkSession, path: str) -> dict[str, Any]:
     return found
 
 
-def export(spark: SparkSession, path: str, output: str) -> dict[str, Any]:
+def export(spark: SparkSession, path: str, output: str, resume: bool = False) -> dict[str, Any]:
     """Export in many tasks."""
-    report = jobs.export(spark, path, output, maxPartitionBytes=400_000, openCostInBytes=1000)
+    cut = {"maxPartitionBytes": 400_000, "openCostInBytes": 1000}
+    report = jobs.export(spark, path, output, resume=resume, **cut)
     return {"summary": report.summary, "outputs": sorted(report.manifest["output"].to_pylist())}
+
+
+def resumed(spark: SparkSession, path: str, output: str) -> dict[str, Any]:
+    """Export what an earlier run did not finish."""
+    return export(spark, path, output, resume=True)
 
 
 def speculated(spark: SparkSession, path: str, output: str, marks: str) -> dict[str, Any]:
@@ -69,11 +75,11 @@ def speculated(spark: SparkSession, path: str, output: str, marks: str) -> dict[
     tasks = plan(list_files(options), options)
     rows = frames.map_tasks(spark, tasks, slow(scan_task, "rows"), options, ddl(options.schema()))
     found = multiset(rows.toArrow().to_pylist())
-    fleet_jobs.export_task = slow(export_task, "export")
+    fleet_jobs.write_outputs = slow(write_outputs, "export")
     try:
         return {"rows": found} | export(spark, path, output)
     finally:
-        fleet_jobs.export_task = export_task
+        fleet_jobs.write_outputs = write_outputs
 
 
 def shipped(spark: SparkSession, path: str) -> dict[str, Any]:
@@ -111,7 +117,8 @@ def job(spark: SparkSession, main: str, path: str) -> None:
 
 
 VERBS: dict[str, Callable[..., Any]] = {
-    work.__name__: work for work in (export, from_py_files, job, shipped, speculated, views)
+    work.__name__: work
+    for work in (export, from_py_files, job, resumed, shipped, speculated, views)
 }
 
 

@@ -7,8 +7,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from kafkascan.spark.jobs.export_tasks import ExportTarget, write_outputs
+from kafkascan.spark.jobs.output_folders import OutputFolder
+from kafkascan.spark.jobs.planned_outputs import plan_catalog, plan_exports
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import list_files
+from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.task_plan import plan
 from kafkascan.spark.planning.timestamp_lookups import resolve_times
 from kafkascan.spark.rows.task_scan import scan_task
@@ -38,6 +42,19 @@ def rows(**options: Any) -> list[dict[str, Any]]:
         for task in tasks(**options)
         for batch in scan_task(task, parsed)
         for row in batch.to_pylist()
+    ]
+
+
+def write_planned(folder: OutputFolder, codec: str = "zstd", **options: Any) -> list[str]:
+    """Write the outputs of an export, or a catalog for the view batches, without Spark."""
+    parsed = Options.parse(options)
+    plan_outputs = plan_exports if parsed.view == "records" else plan_catalog
+    target = ExportTarget(folder, parsed, codec)
+    return [
+        output
+        for task in plan_outputs(plan_read(parsed), parsed, codec)
+        for batch in write_outputs(task, target)
+        for output in batch["output"].to_pylist()
     ]
 
 

@@ -36,6 +36,11 @@ class RemoteDriver:
         self.send(*command)
         return self.receive()
 
+    def kill(self) -> None:
+        """Kill the driver's JVM as a crash would."""
+        self._process.kill()
+        self._process.wait(HANG_SECONDS)
+
     def end(self) -> str:
         """Wait until the process ends without an error; return what it printed."""
         code = self._process.wait(HANG_SECONDS)

@@ -11,6 +11,7 @@ import signal
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ import pytest
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: make .venv/.dev")
 
-from tests.spark.cluster import Cluster, running_cluster  # noqa: E402 - they need pyspark
+from kafkascan.spark.jobs.output_folders import LocalFolder  # noqa: E402 - they need pyspark
+from kafkascan.spark.jobs.planned_outputs import is_record  # noqa: E402
+from tests.spark.cluster import Cluster, running_cluster  # noqa: E402
 from tests.spark.conftest import LOCAL  # noqa: E402
 from tests.spark.logs import (  # noqa: E402
     DATA,
@@ -53,8 +56,13 @@ def cluster(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def driver(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteDriver]:
+    with submitted(cluster, tmp_path_factory.mktemp("driver")) as running:
+        yield running
+
+
+@contextmanager
+def submitted(cluster: Cluster, folder: Path) -> Iterator[RemoteDriver]:
     """An application as in docs/spark.md: the executors' Python has only the dependencies."""
-    folder = tmp_path_factory.mktemp("driver")
     with zipfile.ZipFile(folder / "kafkascan.zip", "w") as out:
         for path in (ROOT / "kafkascan").rglob("*"):
             if path.suffix in (".py", ".so"):
@@ -95,11 +103,10 @@ def eight_logs(folder: Path) -> Path:
 
 def require_export(folder: Path, report: dict[str, Any]) -> None:
     """Each record is there once, and there are no partial files or leftovers."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    names = [str(path.relative_to(folder)) for path in files]
+    names = sorted(name for name in LocalFolder(str(folder)).sizes() if not is_record(name))
     assert names == sorted([*report["outputs"], "_SUCCESS"])
     offsets: dict[int, list[int]] = {}
-    for path in files[1:]:
+    for path in (folder / name for name in report["outputs"]):
         partition = int(path.parent.name.removeprefix("partition="))
         table = pyarrow.parquet.ParquetFile(path).read()
         offsets.setdefault(partition, []).extend(table["offset"].to_pylist())
@@ -128,13 +135,43 @@ def test_two_attempts_of_one_task(cluster: Cluster, driver: RemoteDriver, tmp_pa
     require_export(tmp_path / "out", found)
 
 
-def export_and_kill(driver: RemoteDriver, folder: Path, kill: Callable[[], None]) -> None:
-    """Export, and kill a process after the first file appears."""
+def start_export(driver: RemoteDriver, folder: Path) -> None:
+    """Start an export, and wait until the first file appears."""
     driver.send("export", eight_logs(folder / "in"), folder / "out")
     wait_until(lambda: list((folder / "out").rglob("*.parquet")))
+
+
+def export_and_kill(driver: RemoteDriver, folder: Path, kill: Callable[[], None]) -> None:
+    """Export, and kill a process after the first file appears."""
+    start_export(driver, folder)
     kill()
     assert not (folder / "out" / "_SUCCESS").exists(), "it was killed while the job ran"
     require_export(folder / "out", driver.receive())
+
+
+def test_a_killed_driver(cluster: Cluster, driver: RemoteDriver, tmp_path: Path) -> None:
+    """Another driver resumes: it keeps what is finished, and the output is the same."""
+    out = tmp_path / "out"
+    running = {one for worker in (0, 1) for one in cluster.executors(worker)}
+    with submitted(cluster, tmp_path) as other:
+        start_export(other, tmp_path)
+        other.kill()
+        assert not (out / "_SUCCESS").exists(), "it was killed while the job ran"
+        # An executor without a driver ends, and a task that ran in it.
+        wait_until(
+            lambda: {one for worker in (0, 1) for one in cluster.executors(worker)} <= running
+        )
+    records = [name for name in LocalFolder(str(out)).sizes() if is_record(name)]
+    assert records
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.parquet")}
+    found = driver.ask("resumed", tmp_path / "in", out)
+    require_export(out, found)
+    assert found["summary"]["kept"] == len(records) < len(found["outputs"])
+    kept = [path for path, time in before.items() if path.stat().st_mtime_ns == time]
+    assert len(kept) == len(records)
+    driver.ask("export", tmp_path / "in", tmp_path / "whole")
+    for name in found["outputs"]:
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 def test_a_killed_executor(cluster: Cluster, driver: RemoteDriver, tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 import kafkascan as ks
 from kafkascan.format.errors import NoLogsError
 from kafkascan.spark import jobs
-from kafkascan.spark.jobs.export_tasks import ExportTarget, catalog_task, export_task
 from kafkascan.spark.jobs.header_tasks import producers_task
 from kafkascan.spark.jobs.index_tasks import IndexTarget, rebuild_task
-from kafkascan.spark.jobs.output_folders import LocalFolder
+from kafkascan.spark.jobs.output_folders import LocalFolder, finish_folder, prepare_folder
+from kafkascan.spark.jobs.planned_outputs import is_record
 from kafkascan.spark.options.reader_options import Options
 from tests.spark.logs import (
     DATA,
@@ -27,6 +27,7 @@ from tests.spark.logs import (
     rows,
     segment_path,
     tasks,
+    write_planned,
 )
 from tests.support.segments import T0
 
@@ -69,17 +70,12 @@ def test_export_and_catalog(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_repeated_attempts_write_the_same_files(tmp_path: Path) -> None:
-    options = Options.parse({"path": str(DATA), "maxPartitionBytes": 3000, "openCostInBytes": 10})
     written = []
     for attempt in ("first", "second"):
-        for work in (export_task, catalog_task):
-            view = "records" if work is export_task else "batches"
-            target = ExportTarget(
-                LocalFolder(str(tmp_path / attempt / view)), options.but(view=view), "zstd"
-            )
+        for view in ("records", "batches"):
+            folder = LocalFolder(str(tmp_path / attempt / view))
             given = {"maxPartitionBytes": 3000, "openCostInBytes": 10, "view": view}
-            for task in tasks(path=str(DATA), **given):
-                list(work(task, target))
+            write_planned(folder, path=str(DATA), **given)
         found = sorted((tmp_path / attempt).rglob("*"))
         files = {
             str(p.relative_to(tmp_path / attempt)): p.read_bytes() for p in found if p.is_file()
@@ -92,10 +88,8 @@ def test_repeated_attempts_write_the_same_files(tmp_path: Path) -> None:
 
 def test_damage_leaves_no_partial_file(tmp_path: Path) -> None:
     segment_path(tmp_path / "in", "bad").write_bytes(damaged_log(40).flip(35, 70).log)
-    options = Options.parse({"path": str(tmp_path / "in"), "batchRows": 8})
-    (task,) = tasks(path=str(tmp_path / "in"))
     with pytest.raises(ks.ChecksumMismatchError):
-        list(export_task(task, ExportTarget(LocalFolder(str(tmp_path / "out")), options, "zstd")))
+        write_planned(LocalFolder(str(tmp_path / "out")), path=str(tmp_path / "in"), batchRows=8)
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 
 
@@ -262,15 +256,15 @@ def test_a_failed_export_is_run_again(spark: SparkSession, tmp_path: Path) -> No
     leftover = out / "topic=good" / "partition=0" / f".{0:020d}-{0:012d}.parquet.x1.part"
     leftover.parent.mkdir(parents=True, exist_ok=True)
     leftover.touch()
-    with pytest.raises(FileExistsError, match=r"did not finish; overwrite=True"):
+    with pytest.raises(FileExistsError, match=r"did not finish; resume=True"):
         jobs.export(spark, source, str(out), **given)
     bad.write_bytes(damaged_log(40).log)
     for compression in ("zstd", "snappy"):
         report = jobs.export(spark, source, str(out), overwrite=True, compression=compression)
-        found = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())
+        found = sorted(name for name in LocalFolder(str(out)).sizes() if not is_record(name))
         assert found == sorted(["_SUCCESS", *report.manifest["output"].to_pylist()])
         assert report.summary == {"files": 2, "rows": 82, "bytes": report.summary["bytes"]}
-    with pytest.raises(FileExistsError, match=r"already contains Parquet files; overwrite"):
+    with pytest.raises(FileExistsError, match="already contains Parquet files, such"):
         jobs.export(spark, source, str(out))
 
 
@@ -278,13 +272,13 @@ def test_files_of_others_are_not_overwritten(tmp_path: Path) -> None:
     folder = LocalFolder(str(tmp_path))
     with folder.write("topic=a/partition=0/00000000000000000000-000000000000.parquet") as stream:
         stream.write(b"x")
-    folder.finish([])
+    finish_folder(folder, [])
     other = tmp_path / "mine" / "batches-a-0-01234567.parquet"
     other.parent.mkdir()
     other.touch()
     with pytest.raises(FileExistsError, match=r"contains mine/batches-a-0-01234567\.parquet, wh"):
-        folder.prepare(overwrite=True)
+        prepare_folder(folder, overwrite=True)
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 3
     other.unlink()
-    folder.prepare(overwrite=True)
+    prepare_folder(folder, overwrite=True)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

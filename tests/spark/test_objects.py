@@ -13,8 +13,8 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.spark import jobs
-from kafkascan.spark.jobs.export_tasks import ExportTarget, export_task
-from kafkascan.spark.jobs.output_folders import output_folder
+from kafkascan.spark.jobs.output_folders import finish_folder, output_folder
+from kafkascan.spark.jobs.planned_outputs import is_record
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import open_file
 from kafkascan.spark.planning.object_reader import ObjectReader
@@ -31,6 +31,7 @@ from tests.spark.logs import (
     rows,
     segment_path,
     tasks,
+    write_planned,
 )
 from tests.support.segments import Rig
 
@@ -220,7 +221,8 @@ def test_jobs_write_into_a_store(
         output = f"{target}/{len(path)}"
         report = jobs.export(spark, path, output, topics="headers,transactions", **given)
         files = stored(store, output.removeprefix("s3://"))
-        assert set(files) == {*report.manifest["output"].to_pylist(), "_SUCCESS"}
+        names = {name for name in files if not is_record(name)}
+        assert names == {*report.manifest["output"].to_pylist(), "_SUCCESS"}
         assert all(len(files[row["output"]]) == row["bytes"] for row in report.manifest.to_pylist())
         names = ("topic", "partition", "offset", "value")
         expected = rows(path=str(DATA), topics="headers,transactions", columns=",".join(names))
@@ -243,23 +245,23 @@ def test_the_store_that_is_written_to_may_be_another(
         output_storage_options=store,
         storageOptions={"endpoint_url": "http://127.0.0.1:1"},
     )
-    assert set(stored(store, "logs/other")) == {*report.manifest["output"].to_pylist(), "_SUCCESS"}
+    names = {name for name in stored(store, "logs/other") if not is_record(name)}
+    assert names == {*report.manifest["output"].to_pylist(), "_SUCCESS"}
 
 
 def test_an_object_appears_whole_or_not_at_all(store: dict[str, Any], tmp_path: Path) -> None:
     segment_path(tmp_path, "bad").write_bytes(damaged_log(40).flip(35, 70).log)
-    options = Options.parse({"path": str(tmp_path), "batchRows": 8, "storageOptions": store})
-    (task,) = tasks(path=str(tmp_path))
-    output = ExportTarget(output_folder("s3://logs/whole", options), options, "zstd")
+    given = {"path": str(tmp_path), "batchRows": 8, "storageOptions": store}
+    output = output_folder("s3://logs/whole", Options.parse(given))
     with pytest.raises(ks.ChecksumMismatchError):
-        list(export_task(task, output))
+        write_planned(output, **given)
     assert stored(store, "logs/whole") == {}
     segment_path(tmp_path, "bad").write_bytes(damaged_log(40).log)
-    list(export_task(task, output))
+    write_planned(output, **given)
     first = stored(store, "logs/whole")
-    list(export_task(task, output))
+    write_planned(output, **given)
     assert first == stored(store, "logs/whole"), "another attempt writes the same again"
-    assert len(first) == 1
+    assert len(first) == 2, "a file, and the record that it is finished"
 
 
 def test_an_interrupted_upload(
@@ -320,6 +322,6 @@ def test_leftovers_in_a_store_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".data.parquet.0123.part").touch()
     with folder.write("topic=a/data.parquet") as stream:
         stream.write(b"x")
-    folder.finish(["topic=a/data.parquet"])
+    finish_folder(folder, ["topic=a/data.parquet"])
     found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
     assert found == ["_SUCCESS", "topic=a", "topic=a/data.parquet"]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.spark.jobs.output_folders import OutputFolder
+from kafkascan.spark.jobs.planned_outputs import (
+    WRITERS,
+    FinishedOutput,
+    OutputTask,
+    PlannedOutput,
+)
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import FILE_COLUMNS, Column, Row, arrow_schema
-from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, cut_range
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
 from kafkascan.spark.rows.batch_rows import file_values
 from kafkascan.spark.rows.task_scan import scan_task
@@ -20,13 +24,7 @@ from kafkascan.spark.rows.task_scan import scan_task
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Files that one task writes concurrently. A slot of Spark is a JVM thread and a Python process;
-# the JVM thread is idle here.
-_WRITERS = 2
-# More than one file per writer, so that the last one does not keep a single writer busy for long.
-_FILES_PER_WRITER = 2
-# Limits of the log bytes per output file, and of the rows and bytes per row group.
-_SMALLEST_FILE, _LARGEST_FILE = 1 << 24, 1 << 27
+# Limits of the rows and bytes per row group.
 _GROUP_ROWS, _GROUP_BYTES = 1 << 20, 1 << 24
 # Record batches that are scanned ahead of the writer: about one row group.
 _AHEAD = 4
@@ -59,69 +57,95 @@ class ExportTarget:
     options: Options
     compression: str
 
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of the files; those of an export's folders are not repeated in files."""
+        columns = self.options.schema()
+        in_folders = ("topic", "partition") if self.options.view == "records" else ()
+        return [one for one in columns if one.name not in in_folders]
 
-def export_task(task: ScanTask, target: ExportTarget) -> Iterator[pa.RecordBatch]:
-    """Write the records of each range to a Parquet file."""
-    columns = [one for one in target.options.schema() if one.name not in ("topic", "partition")]
 
-    def write(one: ScanRange) -> list[Row]:
-        file = f"{max(one.file.base_offset, 0):020d}-{one.start:012d}.parquet"
-        name = f"topic={one.file.topic}/partition={one.file.partition}/{file}"
-        # The scan of one local file overlaps with the write of another. Remote reads need more
-        # time, so they run ahead in a thread.
-        ahead = 0 if one.file.is_local else _AHEAD
-        part = ScanTask((one,), task.logs, task.views)
-        row = _write_file(part, name, columns, target, ahead)
+def write_outputs(task: OutputTask, target: ExportTarget) -> Iterator[pa.RecordBatch]:
+    """Write the outputs of a task, each to a Parquet file."""
+
+    def write(output: PlannedOutput) -> list[Row]:
+        row = _write_file(output, target)
         return [] if row is None else [row]
 
-    size = sum(one.stop - one.start for one in task.ranges)
-    share = -(-size // (_WRITERS * _FILES_PER_WRITER))
-    max_bytes = min(_LARGEST_FILE, max(_SMALLEST_FILE, share))
-    ranges = [part for one in task.ranges for part in cut_range(one, max_bytes, target.options)]
-    yield record_batch_of_rows(list(map_ordered(ranges, write, _WRITERS)), WRITTEN_COLUMNS)
+    yield record_batch_of_rows(list(map_ordered(task.outputs, write, WRITERS)), WRITTEN_COLUMNS)
 
 
-def catalog_task(task: ScanTask, target: ExportTarget) -> Iterator[pa.RecordBatch]:
-    """Write the batch headers of all ranges to one Parquet file."""
-    ranges = "\n".join(f"{one.file.path} {one.start} {one.stop}" for one in task.ranges)
-    first = task.ranges[0]
-    # The prefix is needed because readers ignore files whose names begin with an underscore, and
-    # names of topics may.
-    log = f"{first.file.topic}-{first.file.partition}"
-    name = f"batches-{log}-{zlib.crc32(ranges.encode()):08x}.parquet"
-    row = _write_file(task, name, list(target.options.schema()), target, _AHEAD)
-    yield record_batch_of_rows([] if row is None else [row], WRITTEN_COLUMNS)
+def with_finished(
+    written: pa.Table, planned: Sequence[OutputTask], finished: Mapping[str, FinishedOutput]
+) -> pa.Table:
+    """Add the rows of finished outputs to a manifest, in the order of the plan."""
+    if not finished:
+        return written
+    rows = {row["output"]: row for row in written.to_pylist()}
+    outputs = [output for task in planned for output in task.outputs]
+    for output in outputs:
+        known = finished.get(output.name)
+        if known is not None and known.rows:
+            rows[output.name] = _written_row(output, known.rows, known.bytes)
+    ordered = [rows[output.name] for output in outputs if output.name in rows]
+    return require_pyarrow().Table.from_batches([record_batch_of_rows(ordered, WRITTEN_COLUMNS)])
 
 
-def _write_file(
-    task: ScanTask, name: str, columns: list[Column], target: ExportTarget, ahead: int
-) -> Row | None:
+def _written_row(output: PlannedOutput, rows: int, size: int) -> Row:
+    """Return the manifest row of an output."""
+    written: Row = {"output": output.name, "rows": rows, "bytes": size}
+    return file_values(output.task.ranges[0].file) | written
+
+
+def _write_file(output: PlannedOutput, target: ExportTarget) -> Row | None:
     """
-    Write the rows of a task to a file; return its manifest row, or None if there are no rows.
+    Write an output, and the record that it is finished; return None if there are no rows.
 
-    The name and content depend only on the task, so a repeated attempt writes the same file.
+    The name and content depend only on the plan, so a repeated attempt writes the same file.
     """
-    import pyarrow.parquet
-
-    schema = arrow_schema(columns)
-    rows = 0
-    batches = scan_task(task, target.options.but(prefetch=ahead))
+    batches = scan_task(output.task, target.options.but(prefetch=_ahead(output, target)))
     try:
         first = next(batches, None)
-        if first is None:
-            return None
-        with target.folder.write(name) as stream:
-            with pyarrow.parquet.ParquetWriter(
-                stream, schema, compression=target.compression, **_encoding(columns)
-            ) as writer:
-                for group in _row_groups(first, batches):
-                    rows += group.num_rows
-                    writer.write_table(group.select(schema.names).cast(schema))
-            size = stream.tell()
+        rows, size = (0, 0) if first is None else _write_rows(output.name, first, batches, target)
     finally:
         batches.close()
-    written: Row = {"output": name, "rows": rows, "bytes": size}
-    return file_values(task.ranges[0].file) | written
+    if output.digest and _is_complete(output, rows, target):
+        target.folder.mark(output.record(rows, size))
+    return _written_row(output, rows, size) if rows else None
+
+
+def _ahead(output: PlannedOutput, target: ExportTarget) -> int:
+    """
+    Return the number of record batches to scan ahead of the writer, in a thread.
+
+    The scan of one local segment overlaps with the write of another. Remote reads need more time,
+    and the outputs of a catalog are written one after the other.
+    """
+    is_local = all(one.file.is_local for one in output.task.ranges)
+    return 0 if is_local and target.options.view == "records" else _AHEAD
+
+
+def _is_complete(output: PlannedOutput, rows: int, target: ExportTarget) -> bool:
+    """Whether all sources were read; files that were missing may exist when the job runs again."""
+    return not target.options.ignore_missing_files or (len(output.task.ranges) == 1 and rows > 0)
+
+
+def _write_rows(
+    name: str, first: pa.RecordBatch, batches: Iterator[pa.RecordBatch], target: ExportTarget
+) -> tuple[int, int]:
+    """Write the file of an output; return the number of its rows and bytes."""
+    import pyarrow.parquet
+
+    rows, columns = 0, target.columns
+    schema = arrow_schema(columns)
+    with target.folder.write(name) as stream:
+        with pyarrow.parquet.ParquetWriter(
+            stream, schema, compression=target.compression, **_encoding(columns)
+        ) as writer:
+            for group in _row_groups(first, batches):
+                rows += group.num_rows
+                writer.write_table(group.select(schema.names).cast(schema))
+        return rows, stream.tell()
 
 
 def _encoding(columns: list[Column]) -> dict[str, Any]:

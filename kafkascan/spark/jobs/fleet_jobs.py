@@ -19,8 +19,8 @@ from kafkascan.spark.jobs.export_tasks import (
     COMPRESSIONS,
     WRITTEN_COLUMNS,
     ExportTarget,
-    catalog_task,
-    export_task,
+    with_finished,
+    write_outputs,
 )
 from kafkascan.spark.jobs.header_tasks import (
     PRODUCER_AGGREGATES,
@@ -32,13 +32,25 @@ from kafkascan.spark.jobs.header_tasks import (
     timestamps_task,
 )
 from kafkascan.spark.jobs.index_tasks import INDEX_COLUMNS, IndexTarget, rebuild_task
-from kafkascan.spark.jobs.output_folders import OutputFolder, output_folder, remove_leftovers
+from kafkascan.spark.jobs.output_folders import (
+    OutputFolder,
+    finish_folder,
+    output_folder,
+    prepare_folder,
+    remove_leftovers,
+    resume_folder,
+)
+from kafkascan.spark.jobs.planned_outputs import (
+    FinishedOutput,
+    plan_catalog,
+    plan_exports,
+    without_finished,
+)
 from kafkascan.spark.options.option_values import parse_choice, parse_storage_options
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column, arrow_schema, ddl
 from kafkascan.spark.planning.read_plan import plan_read
-from kafkascan.spark.planning.task_plan import ScanTask
-from kafkascan.spark.readers.frames import Argument, Work, map_tasks
+from kafkascan.spark.readers.frames import Argument, Task, Work, map_tasks
 from kafkascan.spark.rows.task_scan import scan_task
 
 if TYPE_CHECKING:
@@ -132,6 +144,7 @@ def catalog(
     *,
     compression: str = "zstd",
     overwrite: bool = False,
+    resume: bool = False,
     output_storage_options: Mapping[str, Any] | str | None = None,
     **options: Any,
 ) -> JobReport:
@@ -144,26 +157,34 @@ def catalog(
         See `verify`.
     output : str
         A folder that all executors can access, or a URL of an object store. It must not contain
-        Parquet files, except those that `overwrite` replaces.
+        Parquet files, except those that `overwrite` or `resume` replaces.
     compression : {"zstd", "snappy", "gzip", "lz4", "brotli", "none"}
         Codec of the Parquet files.
     overwrite : bool, default False
         Before the job starts, delete the files of an earlier export or catalog in `output`, also
         of one that failed. Other Parquet files are an error.
+    resume : bool, default False
+        Keep the files in `output` that an earlier run finished from the same sources (path, size,
+        time of modification, ETag) with the same options, and write the others. Files of earlier
+        runs that this run would not write are deleted. The result is that of a run that was not
+        interrupted.
     output_storage_options : mapping, or JSON, optional
         Settings of the output's store; by default, the option ``storageOptions``.
 
     Returns
     -------
     JobReport
-        A row per written file.
+        A row per written file; with `resume`, also of those that are kept, whose number is
+        ``summary["kept"]``.
 
     Raises
     ------
     FileExistsError
         If the output already contains Parquet files.
+    ValueError
+        If both `overwrite` and `resume` are set.
     """
-    target = _Target(output, compression, overwrite, output_storage_options)
+    target = _Target(output, compression, overwrite, resume, output_storage_options)
     return _written("catalog", spark, path, target, options)
 
 
@@ -174,6 +195,7 @@ def export(
     *,
     compression: str = "zstd",
     overwrite: bool = False,
+    resume: bool = False,
     output_storage_options: Mapping[str, Any] | str | None = None,
     **options: Any,
 ) -> JobReport:
@@ -182,7 +204,7 @@ def export(
 
     Parameters, result and errors are those of `catalog`.
     """
-    target = _Target(output, compression, overwrite, output_storage_options)
+    target = _Target(output, compression, overwrite, resume, output_storage_options)
     return _written("export", spark, path, target, options)
 
 
@@ -191,6 +213,7 @@ class _Target:
     output: str
     compression: str
     overwrite: bool
+    resume: bool
     storage_options: Mapping[str, Any] | str | None
 
     def folder(self, options: Options) -> OutputFolder:
@@ -205,17 +228,29 @@ class _Target:
 def _written(
     job: str, spark: SparkSession, path: Paths, target: _Target, options: dict[str, Any]
 ) -> JobReport:
+    if target.overwrite and target.resume:
+        raise ValueError("overwrite and resume cannot be combined")
     parsed = _parsed(job, path, options)
     codec = parse_compression(target.compression)
     # Larger tasks than for rows, because the size of files depends on that of tasks.
     tasks = plan_read(parsed.but(max_partition_bytes=parsed.max_partition_bytes or _TASK_BYTES))
+    plan_outputs = plan_exports if job == "export" else plan_catalog
+    planned = list(plan_outputs(tasks, parsed, codec))
     folder = target.folder(parsed)
     # After the plan: if there is nothing to read, earlier files stay.
-    folder.prepare(overwrite=target.overwrite)
-    work = export_task if job == "export" else catalog_task
-    manifest = _run(spark, tasks, work, ExportTarget(folder, parsed, codec), WRITTEN_COLUMNS)
-    folder.finish(manifest["output"].to_pylist())
-    return JobReport(job, manifest, {"files": len(manifest)} | _sums(manifest, "rows", "bytes"))
+    finished: dict[str, FinishedOutput] = {}
+    if target.resume:
+        finished = resume_folder(folder, [one for task in planned for one in task.outputs])
+    else:
+        prepare_folder(folder, overwrite=target.overwrite)
+    left = list(without_finished(planned, finished))
+    written = _run(spark, left, write_outputs, ExportTarget(folder, parsed, codec), WRITTEN_COLUMNS)
+    manifest = with_finished(written, planned, finished)
+    finish_folder(folder, manifest["output"].to_pylist())
+    summary = {"files": len(manifest)} | _sums(manifest, "rows", "bytes")
+    if target.resume:
+        summary["kept"] = sum(one.rows > 0 for one in finished.values())
+    return JobReport(job, manifest, summary)
 
 
 def parse_compression(codec: str) -> str:
@@ -361,7 +396,8 @@ _JOB_OPTIONS: dict[str, dict[str, Any]] = {
     "verify": {"view": "segments", "columns": VERIFY_COLUMNS, "checkcrcs": True},
     "catalog": {"view": "batches"},
     "export": {"view": "records"},
-    "rebuild_indexes": {"view": "segments"},
+    # As in a broker's recovery: indexes of all bytes on disk.
+    "rebuild_indexes": {"view": "segments", "logstartoffset": 0},
     "producer_stats": {"view": "batches"},
     "bad_timestamps": {"view": "batches"},
 }
@@ -374,8 +410,8 @@ def _parsed(job: str, path: Paths, options: dict[str, Any]) -> Options:
 
 def _run(
     spark: SparkSession,
-    tasks: Sequence[ScanTask],
-    work: Work[Argument],
+    tasks: Sequence[Task],
+    work: Work[Task, Argument],
     argument: Argument,
     columns: Sequence[Column],
 ) -> pa.Table:

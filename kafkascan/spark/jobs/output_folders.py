@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,36 +14,49 @@ from typing import IO, Protocol
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.spark.jobs.planned_outputs import (
+    FinishedOutput,
+    PlannedOutput,
+    find_finished,
+    is_record,
+)
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import store_of
 from kafkascan.spark.planning.object_stores import is_temporary_name
 
 _DONE = "_SUCCESS"
-# The names of the files that `export_task` and `catalog_task` write.
+# The names of the files that `write_outputs` writes.
 _OURS = re.compile(
     r"(topic=[^/]*/partition=-?\d+/\d{20}-\d{12}|batches-[^/]*-[0-9a-f]{8})\.parquet", re.DOTALL
 )
+# Requests to a store at once.
+_THREADS = 16
 
 
 class OutputFolder(Protocol):
     """A folder that tasks write files into; names may contain slashes."""
 
-    def prepare(self, *, overwrite: bool) -> None:
-        """
-        Create the folder, and remove the files of an earlier job if `overwrite` is set.
+    @property
+    def location(self) -> str:
+        """Path or URL."""
 
-        Raises
-        ------
-        FileExistsError
-            If the folder contains Parquet files, or with `overwrite`, Parquet files that no job
-            wrote.
-        """
+    def create(self) -> None:
+        """Create the folder, if it is a file system that has folders."""
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of all files by name; the folder need not exist."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
 
     def write(self, name: str) -> AbstractContextManager[IO[bytes]]:
         """Open a file that appears when the context ends without an exception."""
 
-    def finish(self, names: Iterable[str]) -> None:
-        """Remove temporary files of killed tasks and write ``_SUCCESS``."""
+    def mark(self, name: str) -> None:
+        """Create an empty file."""
+
+    def remove_temporary(self, names: Iterable[str]) -> None:
+        """Remove the temporary files that killed tasks left instead of files with these names."""
 
 
 def output_folder(url: str, options: Options) -> OutputFolder:
@@ -61,53 +75,91 @@ def output_folder(url: str, options: Options) -> OutputFolder:
     return StoreFolder(url.rstrip("/"), options)
 
 
-@dataclass(frozen=True)
-class LocalFolder:
-    """A local folder, or one on a file system that all executors share."""
-
-    path: str
-
-    def prepare(self, *, overwrite: bool) -> None:
-        """See `OutputFolder.prepare`."""
-        folder = Path(self.path)
-        folder.mkdir(parents=True, exist_ok=True)
-        names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
-        _remove_earlier(self.path, names, lambda name: (folder / name).unlink(), overwrite)
-
-    @contextmanager
-    def write(self, name: str) -> Iterator[IO[bytes]]:
-        """See `OutputFolder.write`: a temporary file in the same folder is renamed."""
-        path = Path(self.path) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with AtomicFile(path) as file:
-            yield file.stream
-
-    def finish(self, names: Iterable[str]) -> None:
-        """See `OutputFolder.finish`."""
-        remove_leftovers(Path(self.path) / name for name in names)
-        (Path(self.path) / _DONE).touch()
+# ---- before and after a job ------------------------------------------------------------------
 
 
-def _remove_earlier(
-    folder: str, names: Sequence[str], remove: Callable[[str], None], overwrite: bool
-) -> None:
-    """Remove the files of an earlier job if `overwrite` is set; refuse other Parquet files."""
-    found = [name for name in names if name.endswith(".parquet")]
-    ours = [name for name in found if _OURS.fullmatch(name)]
-    if found and not overwrite:
-        is_done = _DONE in names
+def prepare_folder(folder: OutputFolder, *, overwrite: bool) -> None:
+    """
+    Prepare a folder for a job that writes everything.
+
+    Parameters
+    ----------
+    folder : OutputFolder
+    overwrite : bool
+        Remove the files of an earlier job.
+
+    Raises
+    ------
+    FileExistsError
+        If the folder contains Parquet files, or with `overwrite`, Parquet files that no job
+        wrote.
+    """
+    folder.create()
+    sizes = folder.sizes()
+    if not overwrite and (found := _outputs_in(sizes)):
+        is_done = _DONE in sizes
         raise FileExistsError(
-            f"{folder} already contains Parquet files"
+            f"{folder.location} already contains Parquet files, such as {found[0]}"
             f"{'' if is_done else ', but no _SUCCESS: the job that wrote them did not finish'};"
-            " overwrite=True replaces the files of an earlier job"
+            " resume=True keeps those that are finished, overwrite=True replaces the files of an"
+            " earlier job"
         )
-    if len(ours) < len(found):
-        other = next(name for name in found if name not in set(ours))
-        raise FileExistsError(f"{folder} contains {other}, which no job of kafkascan wrote")
-    if overwrite:
-        # First the mark of a complete output, because a removal may be interrupted.
-        for name in [name for name in names if name == _DONE] + ours + _leftovers(names):
-            remove(name)
+    _require_ours(folder, sizes)
+    _remove(folder, sizes, keep=set())
+
+
+def resume_folder(
+    folder: OutputFolder, planned: Sequence[PlannedOutput]
+) -> dict[str, FinishedOutput]:
+    """
+    Return the planned outputs that are finished; remove all other files of earlier jobs.
+
+    Raises
+    ------
+    FileExistsError
+        If the folder contains Parquet files that no job wrote.
+    """
+    folder.create()
+    sizes = folder.sizes()
+    _require_ours(folder, sizes)
+    finished = find_finished(planned, sizes)
+    _remove(folder, sizes, keep={*finished, *(record for record, _ in finished.values())})
+    return {name: numbers for name, (_, numbers) in finished.items()}
+
+
+def finish_folder(folder: OutputFolder, outputs: Iterable[str]) -> None:
+    """Remove temporary files of killed tasks and write ``_SUCCESS``."""
+    folder.remove_temporary(outputs)
+    folder.mark(_DONE)
+
+
+def _outputs_in(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.endswith(".parquet")]
+
+
+def _require_ours(folder: OutputFolder, names: Iterable[str]) -> None:
+    for name in _outputs_in(names):
+        if _OURS.fullmatch(name) is None:
+            raise FileExistsError(
+                f"{folder.location} contains {name}, which no job of kafkascan wrote"
+            )
+
+
+def _remove(folder: OutputFolder, sizes: Mapping[str, int], keep: set[str]) -> None:
+    """
+    Remove the files of earlier jobs.
+
+    A removal may be interrupted: first goes the mark of a complete output, then the records, and
+    then the outputs, so that no record of a missing or an old output is left.
+    """
+    steps = [
+        [name for name in sizes if name == _DONE],
+        [name for name in sizes if is_record(name) and name not in keep],
+        [name for name in _outputs_in(sizes) if name not in keep] + _leftovers(sizes),
+    ]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for names in steps:
+            list(pool.map(folder.remove, names))
 
 
 def _leftovers(names: Iterable[str]) -> list[str]:
@@ -136,6 +188,48 @@ def remove_leftovers(paths: Iterable[Path]) -> None:
                 leftover.unlink(missing_ok=True)
 
 
+# ---- places ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """A local folder, or one on a file system that all executors share."""
+
+    location: str
+
+    def create(self) -> None:
+        """See `OutputFolder.create`."""
+        Path(self.location).mkdir(parents=True, exist_ok=True)
+
+    def sizes(self) -> dict[str, int]:
+        """See `OutputFolder.sizes`."""
+        folder = Path(self.location)
+        files = (path for path in folder.rglob("*") if path.is_file())
+        return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+
+    def remove(self, name: str) -> None:
+        """See `OutputFolder.remove`."""
+        (Path(self.location) / name).unlink(missing_ok=True)
+
+    @contextmanager
+    def write(self, name: str) -> Iterator[IO[bytes]]:
+        """See `OutputFolder.write`: a temporary file in the same folder is renamed."""
+        path = Path(self.location) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with AtomicFile(path) as file:
+            yield file.stream
+
+    def mark(self, name: str) -> None:
+        """See `OutputFolder.mark`."""
+        path = Path(self.location) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+    def remove_temporary(self, names: Iterable[str]) -> None:
+        """See `OutputFolder.remove_temporary`."""
+        remove_leftovers(Path(self.location) / name for name in names)
+
+
 @dataclass(frozen=True)
 class StoreFolder:
     """
@@ -146,15 +240,21 @@ class StoreFolder:
     a hidden name and renamed.
     """
 
-    url: str
+    location: str
     options: Options
 
-    def prepare(self, *, overwrite: bool) -> None:
-        """See `OutputFolder.prepare`."""
-        store = store_of(self.url, self.options)
-        prefix = f"{store.listed_url(self.url)}/"
-        names = [url.removeprefix(prefix) for url, _, _ in store.list(self.url)[1]]
-        _remove_earlier(self.url, names, lambda name: store.remove(prefix + name), overwrite)
+    def create(self) -> None:
+        """Do nothing: stores have no folders, and file systems create them with a file."""
+
+    def sizes(self) -> dict[str, int]:
+        """See `OutputFolder.sizes`."""
+        store = store_of(self.location, self.options)
+        prefix = f"{store.listed_url(self.location)}/"
+        return {one.url.removeprefix(prefix): one.size for one in store.list(self.location)[1]}
+
+    def remove(self, name: str) -> None:
+        """See `OutputFolder.remove`."""
+        store_of(self.location, self.options).remove(f"{self.location}/{name}")
 
     @contextmanager
     def write(self, name: str) -> Iterator[IO[bytes]]:
@@ -162,16 +262,18 @@ class StoreFolder:
         with tempfile.NamedTemporaryFile(dir=_spark_local_dir(), prefix="kafkascan-") as file:
             yield file
             file.flush()
-            store_of(self.url, self.options).put(file.name, f"{self.url}/{name}")
+            store_of(self.location, self.options).put(file.name, f"{self.location}/{name}")
 
-    def finish(self, names: Iterable[str]) -> None:
-        """See `OutputFolder.finish`."""
-        store = store_of(self.url, self.options)
-        for url, _, _ in store.list(self.url)[1]:
-            if is_temporary_name(url.rpartition("/")[2]):
-                store.remove(url)
-        with self.write(_DONE):
+    def mark(self, name: str) -> None:
+        """See `OutputFolder.mark`."""
+        with self.write(name):
             pass
+
+    def remove_temporary(self, names: Iterable[str]) -> None:
+        """See `OutputFolder.remove_temporary`; a folder of a job contains no other ones."""
+        for name in self.sizes():
+            if is_temporary_name(name.rpartition("/")[2]):
+                self.remove(name)
 
 
 def _spark_local_dir() -> str | None:

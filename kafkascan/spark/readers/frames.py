@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import ddl
 from kafkascan.spark.planning.read_plan import plan_read
-from kafkascan.spark.planning.task_plan import ScanTask
 from kafkascan.spark.rows.task_scan import scan_task
 from kafkascan.spark.rows.worker_setup import prepare_worker
 
@@ -22,9 +21,10 @@ if TYPE_CHECKING:
 
     Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
+Task = TypeVar("Task")
 Argument = TypeVar("Argument")
-Work: TypeAlias = "Callable[[ScanTask, Argument], Iterator[pa.RecordBatch]]"
-"""A function of a module that a task runs: it gets a `ScanTask` and an argument."""
+Work: TypeAlias = "Callable[[Task, Argument], Iterator[pa.RecordBatch]]"
+"""A function of a module that a task runs: it gets its input and an argument."""
 
 
 def records(
@@ -112,8 +112,8 @@ def view(spark: SparkSession, name: str, path: Paths, **options: Any) -> DataFra
 
 def map_tasks(
     spark: SparkSession,
-    tasks: Sequence[ScanTask],
-    work: Work[Argument],
+    tasks: Sequence[Task],
+    work: Work[Task, Argument],
     argument: Argument,
     schema: str,
 ) -> DataFrame:
@@ -123,9 +123,10 @@ def map_tasks(
     Parameters
     ----------
     spark : SparkSession
-    tasks : sequence of ScanTask
+    tasks : sequence
+        The input of each task: any picklable value, such as a `ScanTask`.
     work : callable
-        A function of a module that takes a task and `argument`, and yields record batches.
+        A function of a module that takes a task's input and `argument`, and yields record batches.
     argument : object
         Any picklable value.
     schema : str

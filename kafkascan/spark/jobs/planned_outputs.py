@@ -1,0 +1,228 @@
+"""Outputs of an export or a catalog: planned files, and records of those that are finished.
+
+When a task has written an output, it adds an empty file to the folder ``_finished``. Its name
+contains the name of the output, a digest of all that determines the content (source files, range,
+options), and the number of rows and bytes. An empty file appears atomically everywhere, and a
+listing of the folder shows all that a later run needs to know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import kafkascan
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.file_listing import FoundFile
+from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, cut_range
+
+FINISHED = "_finished"
+"""The folder of the records of finished outputs. Readers of Parquet ignore its name."""
+
+# Files that one task writes concurrently. A slot of Spark is a JVM thread and a Python process;
+# the JVM thread is idle here.
+WRITERS = 2
+# More than one file per writer, so that the last one does not keep a single writer busy for long.
+_FILES_PER_WRITER = 2
+# Limits of the log bytes per output file.
+_SMALLEST_FILE, _LARGEST_FILE = 1 << 24, 1 << 27
+# Characters of a topic in the name of a file, which contains other parts and is limited to 255.
+_TOPIC_IN_NAME = 120
+_DIGEST_BYTES = 16
+_RECORD = re.compile(
+    rf"{FINISHED}/(?P<name>.+)\.(?P<digest>[0-9a-f]{{32}})\.(?P<rows>\d+)\.(?P<bytes>\d+)",
+    re.DOTALL,
+)
+# Options that select or cut files, or tell how to reach them. The ranges contain their effect.
+_NOT_CONTENT = frozenset(
+    {
+        "paths", "topics", "topic_pattern", "subscribe_pattern", "assign", "partitions",
+        "path_glob_filter", "starting_offsets", "ending_offsets", "starting_timestamp",
+        "ending_timestamp", "starting_offsets_by_timestamp", "ending_offsets_by_timestamp",
+        "starting_offsets_by_timestamp_strategy", "log_start_offset", "ignore_missing_files",
+        "max_partition_bytes", "open_cost_in_bytes", "min_partitions", "prefetch", "filesystem",
+        "storage_options", "max_offsets_per_trigger", "max_bytes_per_trigger",
+        "fail_on_data_loss", "where",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOutput:
+    """
+    A file to write.
+
+    Attributes
+    ----------
+    name : str
+        Relative to the output folder.
+    task : ScanTask
+        The ranges whose rows it contains.
+    digest : str
+        Of all that determines the content; empty if nothing shows whether a source changed.
+    """
+
+    name: str
+    task: ScanTask
+    digest: str
+
+    def record(self, rows: int, size: int) -> str:
+        """Return the name of the record that the output is finished."""
+        return f"{FINISHED}/{self.name}.{self.digest}.{rows}.{size}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTask:
+    """The outputs that one task of Spark writes."""
+
+    outputs: tuple[PlannedOutput, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedOutput:
+    """Number of rows and bytes of an output that is finished; no file exists without rows."""
+
+    rows: int
+    bytes: int
+
+
+def plan_exports(tasks: Iterable[ScanTask], options: Options, codec: str) -> Iterator[OutputTask]:
+    """Yield tasks whose outputs are parts of segments, in a folder for each partition."""
+    digests = _Digests(options, codec)
+    for task in tasks:
+        size = sum(one.stop - one.start for one in task.ranges)
+        share = -(-size // (WRITERS * _FILES_PER_WRITER))
+        max_bytes = min(_LARGEST_FILE, max(_SMALLEST_FILE, share))
+        parts = [part for one in task.ranges for part in cut_range(one, max_bytes, options)]
+        outputs = [(_export_name(part), _part_of(task, part)) for part in parts]
+        yield OutputTask(tuple(PlannedOutput(*one, digests.of(one[1])) for one in outputs))
+
+
+def plan_catalog(tasks: Iterable[ScanTask], options: Options, codec: str) -> Iterator[OutputTask]:
+    """Yield tasks with one output each."""
+    digests = _Digests(options, codec)
+    for task in tasks:
+        yield OutputTask((PlannedOutput(_catalog_name(task), task, digests.of(task)),))
+
+
+def without_finished(
+    planned: Iterable[OutputTask], finished: Mapping[str, FinishedOutput]
+) -> Iterator[OutputTask]:
+    """Yield the tasks without finished outputs."""
+    for task in planned:
+        left = tuple(output for output in task.outputs if output.name not in finished)
+        if left:
+            yield OutputTask(left)
+
+
+def _part_of(task: ScanTask, part: ScanRange) -> ScanTask:
+    folder = part.file.folder
+    logs = {folder: task.logs[folder]} if folder in task.logs else {}
+    return ScanTask((part,), logs)
+
+
+def _export_name(one: ScanRange) -> str:
+    file = f"{max(one.file.base_offset, 0):020d}-{one.start:012d}.parquet"
+    return f"topic={one.file.topic}/partition={one.file.partition}/{file}"
+
+
+def _catalog_name(task: ScanTask) -> str:
+    ranges = "\n".join(f"{one.file.path} {one.start} {one.stop}" for one in task.ranges)
+    first = task.ranges[0].file
+    # The prefix is needed because readers ignore files whose names begin with an underscore, and
+    # names of topics may.
+    log = f"{first.topic[:_TOPIC_IN_NAME]}-{first.partition}"
+    return f"batches-{log}-{zlib.crc32(ranges.encode()):08x}.parquet"
+
+
+# ---- finished outputs --------------------------------------------------------------------------
+
+
+def is_record(name: str) -> bool:
+    """Whether a file has the name of a record."""
+    return _RECORD.fullmatch(name) is not None
+
+
+def find_finished(
+    planned: Sequence[PlannedOutput], sizes: Mapping[str, int]
+) -> dict[str, tuple[str, FinishedOutput]]:
+    """
+    Return the outputs that need not be written again.
+
+    Parameters
+    ----------
+    planned : sequence of PlannedOutput
+    sizes : mapping
+        Sizes of the files in the output folder by name.
+
+    Returns
+    -------
+    dict
+        The name of the record and the numbers that it contains, by the name of the output.
+    """
+    wanted = {output.name: output.digest for output in planned if output.digest}
+    found = {}
+    for record in sizes:
+        match = _RECORD.fullmatch(record)
+        if match is None or match["digest"] != wanted.get(match["name"]):
+            continue
+        numbers = FinishedOutput(int(match["rows"]), int(match["bytes"]))
+        expected = numbers.bytes if numbers.rows else None
+        if sizes.get(match["name"]) == expected:
+            found[match["name"]] = (record, numbers)
+    return found
+
+
+_OF_RANGES = ("start", "stop", "start_offset", "stop_offset", "is_last")
+
+
+class _Digests:
+    """Computes digests of all that determines the content of outputs."""
+
+    def __init__(self, options: Options, codec: str) -> None:
+        settings = {
+            field.name: getattr(options, field.name)
+            for field in fields(options)
+            if field.name not in _NOT_CONTENT
+        }
+        settings["where"] = None if options.where is None else options.where.text
+        schema = [(one.name, one.type, one.nullable) for one in options.schema()]
+        self._settings = [kafkascan.__version__, codec, settings, schema]
+        self._logs: dict[str, str] = {}
+
+    def of(self, task: ScanTask) -> str:
+        """Return the digest of an output; empty if nothing shows whether a source changed."""
+        logs = [self._log(folder, files) for folder, files in task.logs.items()]
+        if not all(logs) or not all(_has_version(one.file) for one in task.ranges):
+            return ""
+        ranges = [
+            (_version(one.file), *(getattr(one, name) for name in _OF_RANGES))
+            for one in task.ranges
+        ]
+        return _digest([*self._settings, ranges, logs])
+
+    def _log(self, folder: str, files: Sequence[FoundFile]) -> str:
+        """Return the digest of a log, whose transactions determine which records are committed."""
+        if folder not in self._logs:
+            is_known = all(map(_has_version, files))
+            self._logs[folder] = _digest(list(map(_version, files))) if is_known else ""
+        return self._logs[folder]
+
+
+def _has_version(file: FoundFile) -> bool:
+    return bool(file.modified_ns is not None or file.etag)
+
+
+def _version(file: FoundFile) -> tuple[object, ...]:
+    place = (file.path, file.topic, file.partition, file.base_offset)
+    return (*place, file.size, file.modified_ns, file.etag)
+
+
+def _digest(value: Any) -> str:
+    data = json.dumps(value, default=repr).encode()
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
