@@ -113,13 +113,82 @@ def test_the_last_records(reads: Reads, batches: tuple[int, int], index: bool, m
     assert reads.size < most * size
 
 
-@pytest.mark.parametrize("batches", [LARGE, SMALL])
-def test_a_stream(reads: Reads, batches: tuple[int, int]) -> None:
-    """The driver fetches headers, and tasks fetch batches."""
-    size = put(log_of(*batches))
+@pytest.mark.parametrize("index", [False, True])
+@pytest.mark.parametrize("batches", [LARGE, SMALL, (9000, 5000), (40, 400_000)])
+def test_a_stream(reads: Reads, batches: tuple[int, int], index: bool) -> None:
+    """The driver fetches the end of the last object of a log, and tasks fetch batches."""
+    size = put(log_of(*batches), index=index)
     stream = Follower(URL, prefetch="0")  # type: ignore[arg-type]
     assert len(stream.read()) == batches[0]
-    assert reads.size < (1.1 if batches is LARGE else 2.01) * size
+    assert reads.size < 1.1 * size
+    reads.clear()
+    first = batches[0]
+    put(plain_batch(first), url=LOG.replace(f"{0:020d}", f"{first:020d}"))
+    assert [offset for _, _, offset in stream.read()] == [first, first + 1]
+    assert reads.size < 0.05 * size, "what was read is not fetched again"
+
+
+def test_a_stream_with_limits(reads: Reads) -> None:
+    """With an index, each trigger fetches its own part of an object."""
+    size = put(log_of(*SMALL), index=True)
+    stream = Follower(URL, prefetch="0", maxBytesPerTrigger="12m")  # type: ignore[arg-type]
+    found = []
+    while part := stream.read():
+        found += [offset for _, _, offset in part]
+    assert found == list(range(SMALL[0]))
+    assert reads.size < 4 * size
+
+
+def test_the_end_of_an_object_in_a_stream(reads: Reads) -> None:
+    """A torn tail waits, and a last batch with a wrong checksum, as in local files."""
+    log = log_of(200, 16_000)
+    last = plain_batch(200, 1, 16_000)
+    for end in (b"", last[:-1], last[:-1] + b"x", bytes(500)):
+        for index in (False, True):
+            put(log, index=index)
+            fsspec.filesystem("memory").pipe_file(LOG, log + end)
+            stream = Follower(URL, prefetch="0")  # type: ignore[arg-type]
+            assert [offset for _, _, offset in stream.read()] == list(range(200))
+        fsspec.filesystem("memory").store.clear()
+    put(log)
+    stream = Follower(URL, prefetch="0")  # type: ignore[arg-type]
+    assert len(stream.read()) == 200
+    put(log + last)
+    assert [offset for _, _, offset in stream.read()] == [200], "the object was replaced"
+
+
+def test_damage_of_an_object_in_a_stream(reads: Reads) -> None:
+    """The driver does not walk over it; the tasks of the stream do."""
+    log = bytearray(log_of(300, 16_000))
+    log[int(ks.scan_batches(log).batches["position"][150]) + 16] ^= 0x70  # the magic
+    for index in (False, True):
+        put(bytes(log), index=False)
+        if index:
+            whole = ks.scan_batches(log_of(300, 16_000)).batches
+            entries = build_offset_index(whole, base_offset=0).tobytes()
+            fsspec.filesystem("memory").pipe_file(LOG.replace(".log", ".index"), entries)
+        with pytest.raises(ks.KafkaScanError):
+            Follower(URL, prefetch="0").read()  # type: ignore[arg-type]
+        waiting = Follower(URL, prefetch="0", mode="PERMISSIVE")  # type: ignore[arg-type]
+        sound = ks.scan_batches(bytes(log), on_corrupt="stop").batches
+        assert len(waiting.read()) == len(sound) == 150
+
+
+@pytest.mark.parametrize("last", [70, 9000])
+def test_a_record_that_contains_batches_up_to_the_end(reads: Reads, last: int) -> None:
+    """The driver takes them for those of the log; the task notices that they are not."""
+    from tests.support.records import RecordV2, batch_of
+
+    inner = b"".join(plain_batch(last + n, 1, 16_000) for n in range(70))
+    record = RecordV2(b"k", bytes(2 * MB), headers=[(b"h", inner)])
+    log = log_of(70, 16_000) + batch_of([record], base_offset=70)
+    assert log.endswith(inner)
+    put(log)
+    stream = Follower(URL, prefetch="0")  # type: ignore[arg-type]
+    with pytest.raises(ks.format.SourceReadError, match="the log ends at offset 71, but was pl"):
+        stream.read()
+    lenient = Follower(URL, prefetch="0", failOnDataLoss="false")  # type: ignore[arg-type]
+    assert len(lenient.read()) == 71
 
 
 def test_parts_of_an_object(reads: Reads, tmp_path: Path) -> None:

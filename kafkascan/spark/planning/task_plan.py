@@ -70,11 +70,15 @@ class ScanTask:
         transactions ended.
     views : dict
         For ``read_committed``: how transactions ended by folder, if the driver knows it.
+    has_stops : bool
+        Whether the driver found the stop offsets in the logs, so that it is an error if a walk to
+        the end of a log does not arrive there.
     """
 
     ranges: tuple[ScanRange, ...]
     logs: dict[str, tuple[FoundFile, ...]] = field(default_factory=dict)
     views: Views = field(default_factory=dict)
+    has_stops: bool = False
 
 
 Bounds = dict[str, tuple["int | None", "int | None"]]

@@ -21,13 +21,17 @@ from kafkascan.spark.planning.file_listing import (
     FoundFile,
     list_files,
     open_current,
+    read_hints,
 )
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.task_plan import logs_of, select_files, start_of
+from kafkascan.spark.readers.object_ends import position_near_end
 from kafkascan.spark.readers.stable_ends import StableEnds
 from kafkascan.spark.rows.damage_modes import logger
 
 _ROWS = 1 << 14
+# Bytes that a table covers where the first batches are enough.
+_TABLE_BYTES = 1 << 22
 
 Positions = dict[TopicPartition, int]
 """Offsets by partition."""
@@ -136,7 +140,7 @@ class LogEnds:
             return FileEnd(0, file.base_offset)
         known = self._ends.get(file.path)
         if known is None or not known.is_in(source):
-            known = FileEnd(0, file.base_offset)
+            known = FileEnd(position_near_end(file, source, self._options), file.base_offset)
             if self._stable_ends is not None:
                 self._stable_ends.forget(file)
         self._ends[file.path] = self._walk_on(source, known)
@@ -178,7 +182,10 @@ class LogEnds:
             if follower is not None and follower.base_offset <= start:
                 continue
             source = open_current(file, self._options)
-            for table in RangeWalk(source, 0, source.size).tables(_ROWS):
+            hints = read_hints(file, self._options) if start > file.base_offset else None
+            position = 0 if hints is None else hints.position_of(start)
+            walk = RangeWalk(source, position, source.size, _TABLE_BYTES, hints)
+            for table in walk.tables(_ROWS):
                 batches = table[next_offset(table) > start]
                 if len(batches):
                     yield batches

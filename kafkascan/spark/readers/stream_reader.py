@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -178,7 +179,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         files = [file for one in sorted(grown) for file in logs[one]]
         views = {logs[one][0].folder: self._view(one, logs[one], stop[one]) for one in grown}
         tasks = plan(files, options, views={k: v for k, v in views.items() if v is not None})
-        return [ScanPartition(task) for task in tasks]
+        return [ScanPartition(replace(task, has_stops=True)) for task in tasks]
 
     def _view(
         self, partition: TopicPartition, log: Sequence[FoundFile], stop: int

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, is_control, select_offsets
 from kafkascan.batches.verify import verify_rows
-from kafkascan.format.errors import record_error
+from kafkascan.format.errors import SourceReadError, record_error
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import Source
 from kafkascan.logs.read_committed import CommittedView
@@ -192,7 +192,7 @@ def _pending_rows(opened: _OpenRange) -> Iterator[PendingRows]:
     one, source, options = opened.range, opened.source, opened.options
     rows = BatchRows(one.file, options.schema())
     walk = opened.walk(_TABLE_BYTES if options.verifies else None)
-    for table in walk.tables(options.batch_rows):
+    for table in _tables(walk, one, options):
         batches = selected_batches(table, one, options)
         verdicts = verify_rows(source, batches) if options.verifies else None
         if verdicts is not None and options.mode not in (None, "PERMISSIVE"):
@@ -206,6 +206,14 @@ def _pending_rows(opened: _OpenRange) -> Iterator[PendingRows]:
         opened.damage.handle(damage)
         for error in opened.damage.take_kept():
             yield PendingRows(rows, error=error, trailing_bytes=walk.trailing_bytes)
+
+
+def _tables(walk: RangeWalk, one: ScanRange, options: Options) -> Iterator[BatchTable]:
+    """Yield the batches of a range, up to the requested offsets: later ones need no fetch."""
+    for table in walk.tables(options.batch_rows):
+        yield table
+        if one.stop_offset is not None and (walk.next_offset or 0) >= one.stop_offset:
+            return
 
 
 def selected_batches(
@@ -244,7 +252,7 @@ def _record_batches(task: ScanTask, opened: _OpenRange) -> Iterator[pa.RecordBat
         view = committed_view(task.logs[one.file.folder], options)
     rows = RecordRows(one.file, options)
     walk = opened.walk(_TABLE_BYTES)
-    for table in walk.tables(options.batch_rows):
+    for table in _tables(walk, one, options):
         batches = _readable(selected_batches(table, one, options, view), opened)
         for records in _decoded(batches, rows, opened):
             yield from rows.build(_in_offsets(records, one))
@@ -253,6 +261,20 @@ def _record_batches(task: ScanTask, opened: _OpenRange) -> Iterator[pa.RecordBat
     if error is not None and _hides_offsets(walk, one):
         damage.handle(error)
         yield from rows.build_damage(damage.take_kept())
+    elif task.has_stops:
+        _require_stop(walk, one, options)
+
+
+def _require_stop(walk: RangeWalk, one: ScanRange, options: Options) -> None:
+    """Raise `SourceReadError` if a log ends before the offset that the driver found in it."""
+    end = one.file.base_offset if walk.next_offset is None else walk.next_offset
+    stop = one.stop_offset or 0
+    if not one.is_last or one.stop < one.file.size or end >= stop:
+        return
+    reason = f"the log ends at offset {end}, but was planned up to offset {stop}"
+    if options.fail_on_data_loss:
+        raise SourceReadError(one.file.path, walk.position, reason)
+    logger.warning("%s: %s", one.file.path, reason)
 
 
 def _readable(batches: BatchTable, opened: _OpenRange) -> BatchTable:
