@@ -38,6 +38,11 @@ class Cluster:
             if int(parent) == self.workers[worker].pid and "CoarseGrainedExecutor" in command
         ]
 
+    def command(self, pid: int) -> str:
+        """The command line of a process."""
+        ps = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
+        return subprocess.run(ps, capture_output=True, text=True, check=True).stdout
+
     def kill_worker(self, worker: int) -> None:
         """Kill a worker as a crash would; its executors detect it."""
         self.workers[worker].send_signal(signal.SIGKILL)

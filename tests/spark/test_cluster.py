@@ -21,7 +21,8 @@ import pytest
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: make .venv/.dev")
 
-from kafkascan.spark.jobs.output_folders import LocalFolder  # noqa: E402 - they need pyspark
+from kafkascan.spark import recommended_conf  # noqa: E402 - they need pyspark
+from kafkascan.spark.jobs.output_folders import LocalFolder  # noqa: E402
 from kafkascan.spark.jobs.planned_outputs import is_record  # noqa: E402
 from tests.spark.cluster import Cluster, running_cluster  # noqa: E402
 from tests.spark.conftest import LOCAL  # noqa: E402
@@ -45,6 +46,7 @@ CONF = LOCAL | {
     "spark.speculation.interval": "100ms",
     "spark.speculation.quantile": "0.5",
     "spark.speculation.minTaskRuntime": "1s",
+    "spark.executor.extraJavaOptions": "-Dkafkascan.user=kept",
 }
 
 
@@ -70,7 +72,8 @@ def submitted(cluster: Cluster, folder: Path) -> Iterator[RemoteDriver]:
     with zipfile.ZipFile(folder / "extra.zip", "w") as out:
         out.writestr("shouting.py", "def loud(text):\n    return text.upper()\n")
     packages = str(Path(pyarrow.__file__).parents[1])
-    conf = CONF | {"spark.executorEnv.PYTHONPATH": f"{packages}:kafkascan-lib"}
+    conf = CONF | recommended_conf()
+    conf |= {"spark.executorEnv.PYTHONPATH": f"{packages}:kafkascan-lib"}
     submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", cluster.url]
     submit += ["--archives", f"{folder / 'kafkascan.zip'}#kafkascan-lib"]
     submit += ["--py-files", str(folder / "extra.zip")]
@@ -86,6 +89,15 @@ def submitted(cluster: Cluster, folder: Path) -> Iterator[RemoteDriver]:
 
 def test_two_workers(driver: RemoteDriver) -> None:
     require_views(driver.ask("views", DATA))
+
+
+def test_settings_of_the_user_are_kept(cluster: Cluster, driver: RemoteDriver) -> None:
+    """The JVMs of executors have the user's options besides the recommended ones."""
+    for worker in (0, 1):
+        (executor,) = cluster.executors(worker)
+        command = cluster.command(executor)
+        assert "-Dkafkascan.user=kept" in command
+        assert "-Darrow.enable_unsafe_memory_access=true" in command
 
 
 def test_an_archive_brings_the_extensions(driver: RemoteDriver) -> None:
