@@ -65,7 +65,7 @@ class LogFingerprints:
     rows : ndarray of FINGERPRINT, shape (n,)
         In log order.
     damage : list of str
-        Errors and unreadable ranges of the log, and checkpoints that cannot be read.
+        Errors, unreadable and doubtful ranges of the log, and checkpoints that cannot be read.
     epochs : list of LeaderEpoch
         Entries of ``leader-epoch-checkpoint``, also of epochs without batches.
     cleaned_up_to : int
@@ -221,6 +221,11 @@ def _of_log(log: Log) -> LogFingerprints:
         overlaps += map(str, cursor.add(segment, end_of(scan.batches)))
         tables.append(fingerprint_batches(batches))
         damage += [str(gap) for gap in scan.gaps]
+        damage += [
+            f"{scan.path}: position {one.position}: {one.batches} batches after damage may not"
+            " belong to the log"
+            for one in scan.doubtful
+        ]
         if scan.error is not None:
             damage.append(str(scan.error))
     partition = log.partition
