@@ -315,7 +315,7 @@ def _losses(one: ks.recovery.PartitionSalvage) -> FindingReport:
             if piece.is_doubtful:
                 report.add(
                     f"{path}: position {piece.position}: kept {piece.batches} batches that may"
-                    " be old data or the content of a damaged record, or may have wrong offsets"
+                    " be old data or the content of a damaged record, or may have wrong headers"
                     " [DOUBTFUL]"
                 )
         for copy in segment.duplicates:
