@@ -17,7 +17,7 @@ import pytest
 
 import kafkascan as ks
 from tests.support.command_line import DATA, KILLED, LEGACY, rows, run, run_process
-from tests.support.permissions import let_others_enter
+from tests.support.permissions import folder_for_all
 from tests.support.segments import T0, Rig, batch_v2, message_v1
 from tests.support.waiting import HANG_SECONDS, cpu_seconds, wait_until
 
@@ -113,9 +113,9 @@ def test_selections(log: Path, options: list[str], offsets: list[int]) -> None:
 
 def test_tail_over_several_files(tmp_path: Path, log: Path) -> None:
     second = tmp_path / "00000000000000000010.log"
-    second.write_bytes(Rig().batches(3).log)
+    second.write_bytes(b"".join(Rig().batches(13).parts[10:]))
     found = rows("batches", tmp_path, "--columns", "base_offset", "--tail", "5")
-    assert [row["base_offset"] for row in found] == [8, 9, 0, 1, 2]
+    assert [row["base_offset"] for row in found] == [8, 9, 10, 11, 12]
     assert [row["segment"] for row in found] == [log.name] * 2 + [second.name] * 3
 
 
@@ -325,22 +325,25 @@ def test_pipes_and_devices_are_unreadable(tmp_path: Path, log: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes another user")
-def test_unreadable_directories_do_not_hide_readable_ones(tmp_path: Path) -> None:
-    let_others_enter(tmp_path)
-    for name in ("a-0", "b-0", "c-0"):
-        shutil.copytree(DATA / "consumed-0", tmp_path / "data" / name)
-    (tmp_path / "data" / "lost+found").mkdir(mode=0o700)
-    (tmp_path / "data" / "b-0").chmod(0o700)
+def test_unreadable_directories_do_not_hide_readable_ones() -> None:
+    # The first run imports what the second one needs: the other user may not read this folder.
     script = (
-        "import os, sys; import kafkascan.cli.commands; from kafkascan.cli import main;"
-        "os.seteuid(65534);"
-        f"sys.exit(main(['info', {str(tmp_path / 'data')!r}, '--format', 'jsonl']))"
+        "import contextlib, os, sys; from kafkascan.cli import commands\n"
+        "with open(os.devnull, 'w') as nowhere, contextlib.redirect_stdout(nowhere):\n"
+        "    commands.invoke(['info', sys.argv[1], '--format', 'jsonl'])\n"
+        "os.seteuid(65534)\n"
+        "sys.exit(commands.invoke(['info', sys.argv[1], '--format', 'jsonl']))"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
+    with folder_for_all() as folder:
+        for name in ("a-0", "b-0", "c-0"):
+            shutil.copytree(DATA / "consumed-0", folder / "data" / name)
+        (folder / "data" / "lost+found").mkdir(mode=0o700)
+        (folder / "data" / "b-0").chmod(0o700)
+        result = subprocess.run(
+            [sys.executable, "-c", script, folder / "data"], capture_output=True, text=True
+        )
     assert [json.loads(line)["topic"] for line in result.stdout.splitlines()] == ["a", "c"]
-    assert result.stderr.splitlines() == [f"{tmp_path / 'data' / 'b-0'}: Permission denied"]
+    assert result.stderr.splitlines() == [f"{folder / 'data' / 'b-0'}: Permission denied"]
     assert result.returncode == 3
 
 
@@ -357,6 +360,42 @@ def test_a_full_disk_is_reported(arguments: list[object]) -> None:
         )
     assert result.returncode == 3
     assert result.stderr == "kafkascan: cannot write: No space left on device\n"
+
+
+BY_FILES = ["info", "verify", "batches", "records", "index check"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("verb", BY_FILES)
+def test_a_file_that_cannot_be_read_is_not_an_output_that_cannot_be_written(
+    verb: str,
+) -> None:
+    """As on a failing disk; the other inputs are read."""
+    result = run(*verb.split(), "/proc/self/mem", DATA / "headers-0", "--format", "csv")
+    assert result.returncode == 3
+    assert result.stderr == "/proc/self/mem: Input/output error\n"
+    assert len(result.stdout.splitlines()) >= 2
+
+
+@pytest.mark.parametrize("verb", BY_FILES)
+def test_a_fifo_is_no_empty_log(verb: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.log")
+    result = run(*verb.split(), tmp_path / "fifo.log")
+    assert result.returncode == 3
+    assert result.stderr == f"{tmp_path / 'fifo.log'}: not a regular file\n"
+
+
+@pytest.mark.parametrize("verb", ["batches", "records", "scrub"])
+@pytest.mark.parametrize("unit", ["offset", "time"])
+def test_a_range_that_ends_before_it_begins_is_refused(verb: str, unit: str, log: Path) -> None:
+    if (verb, unit) == ("scrub", "time"):
+        pytest.skip("scrub has no times")
+    before = log.read_bytes()
+    options = [f"--from-{unit}", 9, f"--to-{unit}", 3] + ["--in-place"] * (verb == "scrub")
+    result = run(verb, log, *options)
+    assert result.returncode == 2
+    assert f"--to-{unit} is before --from-{unit}" in result.stderr
+    assert log.read_bytes() == before
 
 
 def test_closed_streams() -> None:
@@ -389,7 +428,7 @@ def test_unprintable_names(tmp_path: Path) -> None:
 
 def test_only_listed_batches_are_verified(tmp_path: Path) -> None:
     (tmp_path / "0.log").write_bytes(Rig().batches(3).flip(2, 63).log)
-    (tmp_path / "9.log").write_bytes(Rig().batches(1).log)
+    (tmp_path / "9.log").write_bytes(b"".join(Rig().batches(10).parts[9:]))
     result = run("batches", tmp_path, "--verify", "--tail", 1, "--format", "jsonl")
     assert (result.returncode, result.stderr) == (0, "")
     assert run("batches", tmp_path, "--verify", "--tail", 2).returncode == 1
@@ -405,7 +444,8 @@ def test_an_empty_first_chunk_does_not_spoil_the_table(tmp_path: Path, log: Path
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RWF_NOWAIT")
 def test_drop_cache(log: Path) -> None:
     log.write_bytes(Rig().batches(20_000, bytes(200)).log)
-    os.sync()
+    with log.open("rb") as file:
+        os.fdatasync(file.fileno())
     for options in ([], ["--no-memory-map"]):
         # The kernel keeps pages that something else refers to at that moment.
         assert any(_drops_cache(log, options) for _ in range(5))

@@ -25,11 +25,6 @@ _PROGRAM = """
     os.fsync = os.fstat  # a kill does not show what was synced
     for line in sys.stdin:
         task = json.loads(line)
-        names = {"ks": ks, "np": np, "folder": task["folder"]}
-        if task["step"] < 0:
-            exec(task["code"], names)
-            print(0, flush=True)
-            continue
         child = os.fork()
         if child:
             print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
@@ -40,13 +35,13 @@ _PROGRAM = """
         ):
             setattr(os, name, dies(getattr(os, name)))
         os.fsync = dies(os.fsync)
-        exec(task["code"], names)
+        exec(task["code"], {"ks": ks, "np": np, "folder": task["folder"]})
         os._exit(0)
 """
 
 
 class DyingRuns:
-    """A process that forks a child for each run that dies: it knows kafkascan already."""
+    """A process that forks a child for each run: it knows kafkascan already."""
 
     def __enter__(self) -> Self:
         program = [sys.executable, "-c", textwrap.dedent(_PROGRAM)]
@@ -59,11 +54,7 @@ class DyingRuns:
         self._process.communicate()
 
     def run(self, code: str, folder: Path, step: int) -> int:
-        """
-        Run code that knows `ks` and `folder`; return its exit code, negative if it died.
-
-        With a negative step, nothing is killed, and no child is forked.
-        """
+        """Run code that knows `ks` and `folder`; return its exit code, negative if it died."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         task = {"code": code, "folder": str(folder), "step": step}

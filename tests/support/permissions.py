@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
-def let_others_enter(folder: Path) -> None:
-    """Let other users enter `folder` and its parents; pytest makes its folders private."""
-    for path in (folder, *folder.parents):
-        if path == Path(tempfile.gettempdir()):
-            break
-        path.chmod(path.stat().st_mode | 0o055)
+@contextmanager
+def folder_for_all() -> Iterator[Path]:
+    """Yield a folder; those of pytest become private again whenever another pytest starts."""
+    with tempfile.TemporaryDirectory(prefix="kafkascan-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)

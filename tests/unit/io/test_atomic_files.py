@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkascan.io.atomic_files import AtomicFile, holds, read_up_to, replace_files
-from tests.support.permissions import let_others_enter
+from tests.support.permissions import folder_for_all
 
 
 @pytest.fixture(params=[1, 3, 1 << 20], ids=lambda size: f"{size} bytes at once")
@@ -89,20 +89,20 @@ def as_nobody(groups: list[int], work: Callable[[], object]) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
-def test_who_cannot_give_files_away_leaves_them_to_their_group(tmp_path: Path) -> None:
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    (folder / "old").write_bytes(b"old")
-    for path, mode in ((folder, 0o775), (folder / "old", 0o664)):
-        os.chown(path, 1234, 4321)
-        path.chmod(mode)
-    let_others_enter(tmp_path)
+def test_who_cannot_give_files_away_leaves_them_to_their_group() -> None:
+    with folder_for_all() as parent:
+        folder = parent / "shared"
+        folder.mkdir()
+        (folder / "old").write_bytes(b"old")
+        for path, mode in ((folder, 0o775), (folder / "old", 0o664)):
+            os.chown(path, 1234, 4321)
+            path.chmod(mode)
 
-    def replace() -> None:
-        with AtomicFile(folder / "old", like=folder / "old") as file:
-            file.stream.write(b"new")
+        def replace() -> None:
+            with AtomicFile(folder / "old", like=folder / "old") as file:
+                file.stream.write(b"new")
 
-    as_nobody([4321], replace)
-    status = (folder / "old").stat()
-    assert (folder / "old").read_bytes() == b"new"
-    assert (status.st_gid, status.st_mode & 0o777) == (4321, 0o664)
+        as_nobody([4321], replace)
+        status = (folder / "old").stat()
+        assert (folder / "old").read_bytes() == b"new"
+        assert (status.st_gid, status.st_mode & 0o777) == (4321, 0o664)
