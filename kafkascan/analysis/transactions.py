@@ -17,6 +17,7 @@ from kafkascan.analysis.transaction_follower import (
 from kafkascan.batches import arrow
 from kafkascan.batches.columns import join_rows
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
+from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
 from kafkascan.logs.data_dir_lock import LogClocks
@@ -285,6 +286,7 @@ def read_transactions(
     with its first batch in the log: its true start is not known, nor are open transactions all
     of whose batches are gone.
     """
+    require_not_negative(timeout_ms=timeout_ms)
     opened = open_logs(logs, log_start_offset)
     clocks = LogClocks(None if now_ms is None else to_milliseconds(now_ms, "now_ms"))
     times = [clocks.time_of(log.partition) for log in opened]

@@ -68,8 +68,13 @@ class SegmentPaths:
         """
         found = []
         for path in self.paths:
-            is_served = self.include is SegmentKinds.LOG and is_log_dir(path)
-            for partition, segment, start in self._segments(path, on_unreadable):
+            try:
+                is_dir = is_log_dir(path)  # which reads a file's first bytes
+            except OSError as error:
+                on_unreadable(str(path), error)
+                continue
+            is_served = self.include is SegmentKinds.LOG and is_dir
+            for partition, segment, start in self._segments(path, is_dir, on_unreadable):
                 try:
                     size = segment.size
                 except OSError as error:  # a broker may have deleted it since it was listed
@@ -83,11 +88,11 @@ class SegmentPaths:
         return found
 
     def _segments(
-        self, path: Path, on_unreadable: OnUnreadable
+        self, path: Path, is_dir: bool, on_unreadable: OnUnreadable
     ) -> Iterator[tuple[PartitionDir, SegmentFile, int]]:
         """Yield the segments of a path, each with the first offset to read."""
         try:
-            log_dir = open_log_dir(path) if is_log_dir(path) else None
+            log_dir = open_log_dir(path) if is_dir else None
         except OSError as error:
             on_unreadable(str(path), error)
             return

@@ -20,7 +20,7 @@ from kafkascan.batches.columns import BatchTable, next_offset
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
 from kafkascan.cli.output import Columns, ParquetOutput
 from kafkascan.cli.run import FindingReport, Run, scan
-from kafkascan.cli.shared_options import Decorator, Time, with_run, with_segments
+from kafkascan.cli.shared_options import Decorator, Time, check_ranges, with_run, with_segments
 from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.records.record_table import RecordTable, stored_columns
 
@@ -297,6 +297,7 @@ def records(
     the columns topic, partition and segment come first, and --limit applies to all files
     together.
     """
+    check_ranges(**options)
     inputs = run.find_segments(segments)
     if len(inputs) > 1:
         columns = tuple(dict.fromkeys((*SEGMENT_COLUMNS, *columns)))

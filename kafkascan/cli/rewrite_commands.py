@@ -18,6 +18,7 @@ from kafkascan.cli.shared_options import (
     Decorator,
     InputPath,
     Time,
+    check_ranges,
     declare,
     interval_bytes,
     with_run,
@@ -174,6 +175,7 @@ def scrub(
     by_offset = from_offset is not None or to_offset is not None
     if bool(names) == by_offset:
         raise click.UsageError("give the keys or the offsets of the records to remove")
+    check_ranges(from_offset=from_offset, to_offset=to_offset)
 
     def scrub_it() -> ks.rewrite.LogRewrite[ks.rewrite.FilterReport]:
         keep = (

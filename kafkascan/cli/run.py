@@ -177,7 +177,7 @@ class Run:
         report = FindingReport()
         found = segments.find(report.add_unreadable)
         for one in found:
-            if one.size == 0 and one.path in segments.paths:
+            if one.size == 0 and one.path in segments.paths and one.path.is_file():
                 report.add(f"{one.path}: the file is empty, a log without batches", is_note=True)
         self.print_report(report)
         self.output.check_against(one.path for one in found)

@@ -18,7 +18,7 @@ from kafkascan.batches.scan import BatchIterator
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
 from kafkascan.cli.output import Columns
 from kafkascan.cli.run import FindingReport, Run, scan
-from kafkascan.cli.shared_options import THREADS, Time, with_run, with_segments
+from kafkascan.cli.shared_options import THREADS, Time, check_ranges, with_run, with_segments
 from kafkascan.logs.log_chunks import end_of
 
 INFO_COLUMNS = (
@@ -208,6 +208,7 @@ def batches(
     """
     if head is not None and tail is not None:
         raise click.UsageError("--head and --tail cannot be combined")
+    check_ranges(**conditions)
     inputs = run.find_segments(segments)
     if len(inputs) > 1:
         columns = tuple(dict.fromkeys((*SEGMENT_COLUMNS, *columns)))

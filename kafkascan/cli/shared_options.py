@@ -163,6 +163,21 @@ def with_run(*, parquet: bool = False, to_file: bool = False, rows: str = "rows"
     return decorate
 
 
+def check_ranges(**bounds: Any) -> None:
+    """
+    Refuse ranges that end before they begin: they select nothing, which looks like an answer.
+
+    Parameters
+    ----------
+    **bounds : int or None
+        The values of options such as ``--from-offset`` and ``--to-offset``, and others.
+    """
+    for unit in ("offset", "time"):
+        first, end = bounds.get(f"from_{unit}"), bounds.get(f"to_{unit}")
+        if first is not None and end is not None and end < first:
+            raise click.UsageError(f"--to-{unit} is before --from-{unit}")
+
+
 # ---- the rest --------------------------------------------------------------------------------
 
 ALL_OFFSETS = click.option(

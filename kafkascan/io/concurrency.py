@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import operator
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -215,8 +216,10 @@ def require_threads(threads: int | None, default: int | None = None) -> int:
     ------
     ValueError
         If `threads` is below 1.
+    TypeError
+        If `threads` is not an integer.
     """
-    if threads is not None and threads < 1:
+    if threads is not None and operator.index(threads) < 1:
         raise ValueError("threads must be at least 1")
     if threads is not None or default is not None:
         return threads or default or 1

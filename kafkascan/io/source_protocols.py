@@ -89,7 +89,12 @@ def regular_size(descriptor: int, path: str) -> int:
 
 def bytes_view(data: Any) -> memoryview:
     """Return a read-only view of a contiguous buffer as bytes."""
-    view = memoryview(data)
+    try:
+        view = memoryview(data)
+    except TypeError:
+        raise TypeError(
+            f"expected a path, a bytes-like object or a Source, not {type(data).__name__}"
+        ) from None
     if not view.c_contiguous:
         raise ValueError("the buffer is not contiguous")
     if isinstance(data, np.ndarray) and data.dtype.hasobject:

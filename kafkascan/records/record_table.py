@@ -255,6 +255,8 @@ class RecordTable(TableExports):
             A requested column.
         """
         columns = self.columns
+        if f"{name}_position" not in columns:
+            raise KeyError(f"{name!r} is not a requested column of keys or values")
         return self._buffers.gather(
             columns["batch"], columns[f"{name}_position"], columns[f"{name}_size"]
         )

@@ -18,6 +18,7 @@ from kafkascan.broker_state.checkpoints import (
 from kafkascan.broker_state.indexes import require_interval_bytes
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.broker_state.server_properties import ServerProperties, read_server_properties
+from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.errors import LinkedFileError, NoLogsError, SourceReadError
 from kafkascan.format.times import TimeLike, milliseconds_or_now
 from kafkascan.io.atomic_files import AtomicFile
@@ -172,6 +173,11 @@ def recover(
     for given in (interval_bytes, broker_interval_bytes):
         if given is not None:
             require_interval_bytes(given)
+    require_not_negative(
+        recovery_point=recovery_point,
+        log_start_offset=log_start_offset,
+        producer_expiration_ms=producer_expiration_ms,
+    )
     threads = require_threads(threads)
     properties = None if server_properties is None else read_server_properties(server_properties)
     targets = find_targets(_paths(paths, properties))

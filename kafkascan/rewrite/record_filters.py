@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -95,13 +96,18 @@ def without_offsets(first: int | None = None, last: int | None = None) -> Record
     Parameters
     ----------
     first, last : int, optional
-        The first and the last offset to drop; by default the range is open at that end.
+        The first and the last offset to drop; without one, the range is open at that end.
 
     Raises
     ------
     ValueError
-        If the range is empty.
+        If the range is empty, or neither end is given.
+    TypeError
+        If an offset is not an integer.
     """
+    if first is None and last is None:
+        raise ValueError("give the first or the last offset to drop, or both")
+    first, last = (None if one is None else operator.index(one) for one in (first, last))
     if first is not None and last is not None and first > last:
         raise ValueError(f"the range of offsets from {first} to {last} is empty")
 

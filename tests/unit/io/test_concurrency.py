@@ -292,6 +292,9 @@ def test_number_of_threads() -> None:
     assert require_threads(3, default=1) == 3
     with pytest.raises(ValueError, match="threads must be at least 1"):
         require_threads(0)
+    for number in ("2", 2.5):
+        with pytest.raises(TypeError, match="integer"):
+            require_threads(number)  # type: ignore[arg-type]
 
 
 def test_files_are_small_on_average() -> None:

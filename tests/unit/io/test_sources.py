@@ -286,3 +286,11 @@ def test_one_iterator_in_several_threads() -> None:
         parts = list(pool.map(lambda _: [t["position"].tolist() for t in iterator], range(4)))
     positions = sorted(at for part in parts for table in part for at in table)
     assert positions == list(range(0, len(log), 61))
+
+
+@pytest.mark.parametrize("data", [None, 5, ["0.log"], object()])
+def test_what_is_no_source_is_named(data: Any) -> None:
+    message = f"expected a path, a bytes-like object or a Source, not {type(data).__name__}"
+    for read in (ks.Source, ks.scan_batches, ks.count_records):
+        with pytest.raises(TypeError, match=message):
+            read(data)

@@ -374,3 +374,11 @@ def test_small_segments_are_read_by_one_thread(tmp_path: Path) -> None:
     assert threads_for(list(ks.open_log_dir(tmp_path).log_segments()), 3) == 3
     with pytest.raises(ValueError, match="threads"):
         threads_for([], 0)
+
+
+def test_negative_times_are_refused(partition: HealthyPartition) -> None:
+    for read in (ks.read_transactions, ks.audit):
+        with pytest.raises(ValueError, match="timeout_ms must not be negative"):
+            read(partition.folder, timeout_ms=-1)
+        with pytest.raises(TypeError, match="integer"):
+            read(partition.folder, timeout_ms="1")  # type: ignore[arg-type]

@@ -247,6 +247,9 @@ def test_names_of_columns() -> None:
     assert table[3].key is None
     with pytest.raises(KeyError):
         table["key"]
+    for name in ("key", "nope", "offset"):
+        with pytest.raises(KeyError, match=f"'{name}' is not a requested column"):
+            table.items(name)
 
 
 def test_a_wrong_checksum() -> None:

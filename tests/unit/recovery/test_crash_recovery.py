@@ -322,3 +322,13 @@ def test_transactions_that_begin_at_one_offset(
     else:
         assert isinstance(planned.error, ks.InvalidRecordError)
         assert planned.error.symbol == "BAD_CONTROL_RECORD"
+
+
+@pytest.mark.parametrize("name", ["recovery_point", "log_start_offset"])
+def test_offsets_are_checked_before_logs_are_read(name: str) -> None:
+    """Otherwise, each partition would have an error of its own."""
+    data = GOLDEN / "kafka-4.4.0/data"
+    with pytest.raises(ValueError, match=f"{name} must not be negative"):
+        ks.recover(data, **{name: -1})
+    with pytest.raises(TypeError, match="integer"):
+        ks.recover(data, **{name: "0"})  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ def test_the_last_batches_of_log_and_producers_are_kept() -> None:
     assert after["records_count"].tolist() == [0, 0]
     assert filtered.report.emptied == 2
     everything = ks.filter_records(
-        data, keep=ks.rewrite.without_offsets(), retention=ks.rewrite.BatchRetention.DELETE_EMPTY
+        data, keep=ks.rewrite.without_offsets(0), retention=ks.rewrite.BatchRetention.DELETE_EMPTY
     )
     assert everything.data == b""
     nothing_read = ks.filter_records(
@@ -163,3 +163,11 @@ def test_groups_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> No
         assert again.report.dropped_offsets.tolist() == filtered.report.dropped_offsets.tolist()
         done = ks.convert_records(data, compression_type="gzip", batch_size=1)
         assert (done.data, done.report) == (recompressed.data, recompressed.report)
+
+
+def test_a_filter_by_offset_needs_an_end() -> None:
+    """One without any would drop all records."""
+    with pytest.raises(ValueError, match="the first or the last"):
+        ks.rewrite.without_offsets()
+    with pytest.raises(TypeError):
+        ks.rewrite.without_offsets("1")  # type: ignore[arg-type]
