@@ -70,12 +70,12 @@ def test_export_and_catalog(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_repeated_attempts_write_the_same_files(tmp_path: Path) -> None:
-    written = []
+    written, topics = [], "small-segments,transactions,headers,compacted"
     for attempt in ("first", "second"):
         for view in ("records", "batches"):
             folder = LocalFolder(str(tmp_path / attempt / view))
             given = {"maxPartitionBytes": 3000, "openCostInBytes": 10, "view": view}
-            write_planned(folder, path=str(DATA), **given)
+            write_planned(folder, path=str(DATA), topics=topics, **given)
         found = sorted((tmp_path / attempt).rglob("*"))
         files = {
             str(p.relative_to(tmp_path / attempt)): p.read_bytes() for p in found if p.is_file()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
@@ -135,16 +136,22 @@ def parse_offset_limit(value: Any) -> Offsets:
 
 def parse_offsets(topics: Any) -> dict[TopicPartition, int]:
     """Parse ``{"topic": {"0": 23, "1": -2}}``, the format of Spark's Kafka source."""
-    if not isinstance(topics, Mapping) or not all(isinstance(v, Mapping) for v in topics.values()):
-        raise ValueError('expected {"topic":{"0":23,"1":-2}}')
-    found = {
-        (topic, int(partition)): int(offset)
-        for topic, partitions in topics.items()
-        for partition, offset in partitions.items()
-    }
+    try:
+        found = {
+            (topic, _whole_number(partition)): _whole_number(offset)
+            for topic, partitions in topics.items()
+            for partition, offset in partitions.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError('expected {"topic":{"0":23,"1":-2}}') from None
     if any(offset < EARLIEST for offset in found.values()):
         raise ValueError("expected at least 0, or -1 for latest, -2 for earliest")
     return found
+
+
+def _whole_number(value: Any) -> int:
+    """Return an integer, or one in a string; `int` would truncate other numbers."""
+    return int(value) if isinstance(value, str) else operator.index(value)
 
 
 def parse_timestamps(value: Any) -> dict[TopicPartition, int]:
@@ -157,7 +164,7 @@ def parse_assignment(value: Any) -> tuple[TopicPartition, ...]:
     topics = _json(value) if isinstance(value, str) else value
     try:
         return tuple(
-            (topic, int(partition))
+            (topic, _whole_number(partition))
             for topic, partitions in topics.items()
             for partition in partitions
         )

@@ -133,6 +133,7 @@ class Options:
             name.
         """
         values: dict[str, Any] = {}
+        names: dict[str, str] = {}
         for name, value in given.items():
             known = _BY_LOWER_NAME.get(name.lower())
             if known is None:
@@ -141,24 +142,20 @@ class Options:
             field, parse = known
             if value is None:
                 continue
+            shown = _BY_LOWER_NAME_SHOWN[name.lower()]
             try:
                 parsed = parse(value)
             except ValueError as error:
-                shown = _BY_LOWER_NAME_SHOWN[name.lower()]
                 raise ValueError(f"option {shown}={value!r}: {error}") from None
             if field == "paths":
                 parsed = values.get(field, ()) + parsed
-            elif field in values:
-                raise ValueError(f"option {_BY_LOWER_NAME_SHOWN[name.lower()]} is given twice")
+            else:
+                _require_first(shown, _SELECTIONS.get(field, field), names)
             values[field] = parsed
         return cls(**values).checked()
 
     def checked(self) -> Options:
         """Return these options; raise `ValueError` if they contradict each other."""
-        ways = {name: getattr(self, name) for name in _SELECTIONS}
-        chosen = [_camel(name) for name, value in ways.items() if value is not None]
-        if len(chosen) > 1:
-            raise ValueError(f"{chosen[0]} and {chosen[1]} cannot be combined")
         if self.ending_offsets == "earliest":
             raise ValueError("endingOffsets cannot be 'earliest'")
         if self.view != "records" and self.isolation_level == "read_committed":
@@ -237,9 +234,21 @@ class Options:
 
 
 # Options of which only one may be given.
-_SELECTIONS = ("topics", "topic_pattern", "subscribe_pattern", "assign")
+_SELECTIONS = dict.fromkeys(("topics", "topic_pattern", "subscribe_pattern", "assign"), "topics")
 
 CRC_COLUMNS = {"batches": "crcOk", "segments": "badChecksums"}
+
+
+def _require_first(shown: str, group: str, names: dict[str, str]) -> None:
+    """Raise `ValueError` for the second option of a group; `names` has the first one of each."""
+    if group in names:
+        is_same = names[group] == shown
+        raise ValueError(
+            f"option {shown} is given twice"
+            if is_same
+            else f"{names[group]} and {shown} cannot be combined"
+        )
+    names[group] = shown
 
 
 def _is(column: Column | None, name: str) -> bool:
