@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -194,3 +195,26 @@ def test_the_cursor_by_itself(tmp_path: Path) -> None:
     assert cursor.position == 200
     assert cursor.add(third, None) == []
     assert cursor.position == 200
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_many_segments_in_jobs_of_any_size(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule, offset by offset: a segment is read from the end of the earlier ones on."""
+    dice = random.Random(seed)
+    bases = sorted(dice.sample(range(0, 600, 10), 9))
+    ends = [base + 10 * dice.choice((0, 1, 3, 8, 20)) for base in bases]
+    segments = {base: segment("x", base, end) for base, end in zip(bases, ends, strict=True)}
+    folder = write_segments(tmp_path / "t-0", segments)
+    expected, position = list[int](), 0
+    for base, end in zip(bases, ends, strict=True):
+        expected += range(max(base, position), end, 10)
+        position = max(position, end if end > base else 0)
+    monkeypatch.setattr(log_chunks, "are_small", lambda sizes: False)
+    for per_job, threads in ((1, 1), (1, 3), (2, 2), (4, 3), (64, 1)):
+        monkeypatch.setattr(log_chunks, "_SEGMENTS_PER_JOB", per_job)
+        scan = ks.scan_log_dir(folder, threads=threads)
+        found = [base for chunk in scan for base in chunk.batches["base_offset"].tolist()]
+        assert found == expected
+        assert ks.count_records(folder, threads=threads).counts["records"] == 10 * len(expected)
