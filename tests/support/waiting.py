@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,9 @@ HANG_SECONDS = 600
 A process or thread that takes longer hangs. The number says nothing about speed: a busy machine
 may take a hundred times as long as a quiet one.
 """
+
+IS_SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
+"""Whether AddressSanitizer runs, whose allocator takes memory and time of its own."""
 
 
 def wait_until(is_true: Callable[[], object]) -> None:

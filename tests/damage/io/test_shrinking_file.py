@@ -5,7 +5,6 @@ Each case runs in a process of its own: what is tested for is that it survives.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.segments import Rig
-from tests.support.waiting import HANG_SECONDS
+from tests.support.waiting import HANG_SECONDS, IS_SANITIZED
 
 PRELUDE = """
     import os, sys, threading, time
@@ -194,10 +193,7 @@ def test_no_row_is_invented_after_a_new_end(log: Path) -> None:
     assert run(body, log) == ["SourceReadError 1091"]
 
 
-@pytest.mark.skipif(
-    "libasan" in os.environ.get("LD_PRELOAD", ""),
-    reason="a fork may leave the sanitizer's allocator locked",
-)
+@pytest.mark.skipif(IS_SANITIZED, reason="a fork may leave the sanitizer's allocator locked")
 def test_forks_while_other_threads_work(log: Path) -> None:
     """A forked child can scan, whatever the threads of its parent did."""
     body = f"""
