@@ -223,8 +223,10 @@ class OffsetRepair:
         """Return whether the neighbours are sure, and one flipped bit explains the offset."""
         stored = int(batch["base_offset"])
         row = int(np.searchsorted(self._starts, batch["position"]))
-        is_flipped = (stored ^ offset).bit_count() == 1 and not self._may_be_later(stored)
-        return stored == offset or (is_flipped and self._are_sure(row))
+        is_zeroed = stored == 0  # zeros over any value look like a flipped bit of some
+        is_flipped = (stored ^ offset).bit_count() == 1 and not is_zeroed
+        is_known = is_flipped and not self._may_be_later(stored) and self._are_sure(row)
+        return stored == offset or is_known
 
     def _are_sure(self, row: int) -> bool:
         """

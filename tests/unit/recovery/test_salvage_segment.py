@@ -203,3 +203,11 @@ def test_a_batch_whose_place_has_a_copy_keeps_its_offset() -> None:
     assert segment.repairs == []
     assert set(offsets(found)) == set(range(50)) - {26, 30}
     assert len(segment.duplicates) == 1
+
+
+def test_an_offset_of_zero_is_not_repaired_with_certainty() -> None:
+    """A batch may have been moved, and its offset zeroed: 0 is no flipped bit of 16 then."""
+    for stored, is_certain in ((0, False), (17, True)):
+        segment, found = salvaged(dense(30, 0).set(16, "base_offset", stored).log)
+        assert offsets(found) == list(range(30))
+        assert [one.is_certain for one in segment.repairs] == [is_certain]

@@ -191,12 +191,13 @@ class Oracle:
                 for at, row in self.instances.items()
             )
         ]
+        found = len(rows) + len(self._rivals(kept, self._lost(rows)))
         is_clear = len(rivals) > CLEAR_MAJORITY * len(missing)
         if not is_clear and not all(one.is_doubtful for one in rivals):
             yield "VIOLATION unmarked: contradict the prefix"
         elif len(missing) == 1 and len(rivals) == 1:
             yield "one batch of the prefix against one after it"
-        elif len(rows) + len(self._rivals(kept, self._lost(rows))) <= pinned:
+        elif found <= pinned and found + self._against_chain(kept, rows) <= pinned:
             yield f"VIOLATION prefix: {len(missing)} batches of Kafka's recovery"
         else:
             yield "prefix contradicted by more batches after it"
