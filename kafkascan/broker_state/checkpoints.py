@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import io
+import itertools
 import json
 import os
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -107,8 +109,8 @@ def read_leader_epochs(path: str | os.PathLike[str], /) -> list[LeaderEpoch]:
 
 def parse_leader_epochs(data: bytes, path: str) -> list[LeaderEpoch]:
     """Parse the bytes of the file; as `read_leader_epochs`."""
-    lines = _checkpoint_lines(data, path, fields=2)
-    return [LeaderEpoch(int(epoch), int(start)) for epoch, start in lines]
+    entries = _checkpoint_entries(data, path, fields=2)
+    return [LeaderEpoch(int(epoch), int(start)) for epoch, start in entries]
 
 
 def write_leader_epochs(path: str | os.PathLike[str], epochs: Iterable[LeaderEpoch], /) -> None:
@@ -158,8 +160,8 @@ def read_offset_checkpoint(path: str | os.PathLike[str], /) -> dict[tuple[str, i
 
 def parse_offset_checkpoint(data: bytes, path: str) -> dict[tuple[str, int], int]:
     """Parse the bytes of the file; as `read_offset_checkpoint`."""
-    lines = _checkpoint_lines(data, path, fields=3)
-    return {(topic, int(partition)): int(offset) for topic, partition, offset in lines}
+    entries = _checkpoint_entries(data, path, fields=3)
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
 
 
 def write_offset_checkpoint(
@@ -183,29 +185,31 @@ def write_offset_checkpoint(
     _write(Path(path), data)
 
 
-def _checkpoint_lines(data: bytes, path: str, *, fields: int) -> list[list[str]]:
-    """Return the fields of each entry; the last two are numbers."""
-    lines = _lines_of(data, path)
-    if not lines:
-        return []
-    version = _number(path, lines, 0)
+def _checkpoint_entries(data: bytes, path: str, *, fields: int) -> Iterator[list[str]]:
+    """
+    Yield the fields of each entry; the last two are numbers.
+
+    Entries are read one by one: a list of their texts would take ten times the file's size.
+    """
+    lines = _iter_lines(data, path)
+    if (first := next(lines, None)) is None:
+        return
+    version = _number(path, data, 0, first)
     if version != _CHECKPOINT_VERSION:
-        raise _bad_line(path, lines, 0, f"version {version} is not {_CHECKPOINT_VERSION}")
-    if len(lines) == 1:
-        return []
-    count = _number(path, lines, 1)
-    entries = []
-    for number, line in enumerate(lines[2:], start=2):
+        raise _bad_line(path, data, 0, f"version {version} is not {_CHECKPOINT_VERSION}")
+    if (second := next(lines, None)) is None:
+        return
+    expected, count = _number(path, data, 1, second), 0
+    for line in lines:
         words = line.split()
-        numbers = words[fields - 2 :]
-        fits = map(_fits, numbers, (_INT_BITS, _LONG_BITS))
+        fits = map(_fits, words[fields - 2 :], (_INT_BITS, _LONG_BITS))
         if len(words) != fields or not all(fits):
-            raise _bad_line(path, lines, number, f"{line!r} is not an entry")
-        entries.append(words)
-    if len(entries) != count:
-        reason = f"the entry count is {count}, but there are {len(entries)} entries"
-        raise _bad_line(path, lines, 1, reason)
-    return entries
+            raise _bad_line(path, data, count + 2, f"{line!r} is not an entry")
+        count += 1
+        yield words
+    if count != expected:
+        reason = f"the entry count is {expected}, but there are {count} entries"
+        raise _bad_line(path, data, 1, reason)
 
 
 def _checkpoint_file(entries: Iterable[str]) -> bytes:
@@ -231,18 +235,18 @@ def read_partition_metadata(path: str | os.PathLike[str], /) -> PartitionMetadat
 
 def parse_partition_metadata(data: bytes, path: str) -> PartitionMetadata:
     """Parse the bytes of the file; as `read_partition_metadata`."""
-    lines = _lines_of(data, path)
     found = {}
-    for number, line in enumerate(lines):
+    for number, line in enumerate(_iter_lines(data, path)):
         name, colon, value = line.partition(":")
         if not colon:
-            raise _bad_line(path, lines, number, f"{line!r} is not an entry")
-        found[name.strip()] = value.strip()
+            raise _bad_line(path, data, number, f"{line!r} is not an entry")
+        if name.strip() in ("version", "topic_id"):
+            found[name.strip()] = value.strip()
     version, topic_id = found.get("version", ""), found.get("topic_id", "")
     if not _fits(version, _INT_BITS) or int(version) < _METADATA_VERSION:
-        raise _bad_line(path, lines, 0, f"{version!r} is not a version")
+        raise _bad_line(path, data, 0, f"{version!r} is not a version")
     if not _is_uuid(topic_id):
-        raise _bad_line(path, lines, 0, f"{topic_id!r} is not a topic id")
+        raise _bad_line(path, data, 0, f"{topic_id!r} is not a topic id")
     return PartitionMetadata(int(version), topic_id)
 
 
@@ -299,14 +303,13 @@ def read_meta_properties(path: str | os.PathLike[str], /) -> dict[str, str]:
 
 def parse_meta_properties(data: bytes, path: str) -> dict[str, str]:
     """Parse the bytes of a ``meta.properties`` file; as `read_meta_properties`."""
-    lines = _lines_of(data, path)
     found = {}
-    for number, line in enumerate(lines):
+    for number, line in enumerate(_iter_lines(data, path)):
         if not line.strip() or line.lstrip().startswith(("#", "!")):
             continue
         name, equals, value = line.partition("=")
         if not equals:
-            raise _bad_line(path, lines, number, f"{line!r} is not a property")
+            raise _bad_line(path, data, number, f"{line!r} is not a property")
         found[_unescaped(name.strip())] = _unescaped(value.lstrip())
     return found
 
@@ -343,14 +346,15 @@ def read_clean_shutdown(path: str | os.PathLike[str], /) -> CleanShutdown:
     OSError
     """
     path = os.fspath(path)
-    lines = _lines_of(read_regular(path), path)
-    if not lines:
+    data = read_regular(path)
+    if not data:
         return CleanShutdown(version=0, broker_epoch=-1)
+    text = "\n".join(_iter_lines(data, path))
     try:
-        content = json.loads("\n".join(lines))
+        content = json.loads(text)
         return CleanShutdown(int(content["version"]), int(content["brokerEpoch"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _bad_line(path, lines, 0, "not the JSON that brokers write") from error
+        raise _bad_line(path, data, 0, "not the JSON that brokers write") from error
 
 
 def write_clean_shutdown(path: str | os.PathLike[str], shutdown: CleanShutdown, /) -> None:
@@ -374,12 +378,24 @@ def clean_shutdown_file(shutdown: CleanShutdown) -> bytes:
 # ---- lines -----------------------------------------------------------------------------------
 
 
-def _lines_of(data: bytes, path: str) -> list[str]:
+def _iter_lines(data: bytes, path: str) -> Iterator[str]:
+    """Yield lines as Java's ``BufferedReader`` does: they end with LF, CR or CRLF."""
     try:
-        return data.decode().splitlines()
+        for line in io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"):
+            yield line.removesuffix("\n")
     except UnicodeDecodeError as error:
+        position = _valid_utf8_size(data)
         reason = "the file is not text"
-        raise CorruptCheckpointError(path, error.start, None, reason, "BAD_CHECKPOINT") from error
+        raise CorruptCheckpointError(path, position, None, reason, "BAD_CHECKPOINT") from error
+
+
+def _valid_utf8_size(data: bytes) -> int:
+    """Return the position of the first byte that is not UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return len(data)
 
 
 def _fits(text: str, bits: int) -> bool:
@@ -389,14 +405,15 @@ def _fits(text: str, bits: int) -> bool:
     return -(1 << bits - 1) <= int(text) < 1 << bits - 1
 
 
-def _number(path: str, lines: list[str], number: int) -> int:
-    if not _fits(lines[number], _INT_BITS):
-        raise _bad_line(path, lines, number, f"{lines[number]!r} is not a number")
-    return int(lines[number])
+def _number(path: str, data: bytes, number: int, line: str) -> int:
+    if not _fits(line, _INT_BITS):
+        raise _bad_line(path, data, number, f"{line!r} is not a number")
+    return int(line)
 
 
-def _bad_line(path: str, lines: list[str], number: int, reason: str) -> CorruptCheckpointError:
-    position = sum(len(line.encode()) + 1 for line in lines[:number])
+def _bad_line(path: str, data: bytes, number: int, reason: str) -> CorruptCheckpointError:
+    text = io.TextIOWrapper(io.BytesIO(data), encoding="latin-1", newline="")
+    position = sum(len(line) for line in itertools.islice(text, number))
     return CorruptCheckpointError(
         path, position, None, f"line {number + 1}: {reason}", "BAD_CHECKPOINT"
     )

@@ -30,7 +30,7 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 # Reads records with a limit of the memory that may be added from here on.
 PROGRAM = """
 import resource, sys
-import pyarrow
+import pyarrow, kafkascan.broker_state.checkpoints
 import kafkascan as ks, kafkascan.records.decompression
 
 def require_error(action, message):
@@ -230,3 +230,23 @@ def test_a_hole_as_a_side_file_in_a_tar(tmp_path: Path, name: str) -> None:
     subprocess.run(["tar", "-S", "-cf", path, "-C", tmp_path, partition.name], check=True)
     found = [one for one in ks.audit(path).findings if one.file == name]
     assert "SIDE_FILE_TOO_LARGE" in " ".join(one.message for one in found)
+
+
+CHECKPOINT_SIZE = 1 << 22
+CHECKPOINTS = {
+    "read_offset_checkpoint": b"t 1 1\n",
+    "read_partition_metadata": b"a:b\n",
+}
+
+
+@pytest.mark.parametrize("reader", CHECKPOINTS)
+@pytest.mark.parametrize("end", [b"", b"damaged\n", b"\xff"])
+def test_lines_of_checkpoints_cost_no_memory_each(tmp_path: Path, reader: str, end: bytes) -> None:
+    """The bytes of the file, and what is kept of its lines: here nothing."""
+    count = CHECKPOINT_SIZE // len(CHECKPOINTS[reader])
+    path = tmp_path / "checkpoint"
+    path.write_bytes(b"0\n%d\n" % count * ("offset" in reader) + CHECKPOINTS[reader] * count + end)
+    read = f"ks.broker_state.{reader}(sys.argv[1])"
+    is_error = end or "metadata" in reader
+    program = f'require_error(lambda: {read}, "[BAD_CHECKPOINT]")' if is_error else read
+    run_limited(path, 4 * CHECKPOINT_SIZE, program)
