@@ -63,6 +63,26 @@ def _broker_of(data_dir: Folder) -> tuple[str, str] | None:
     return None if node is None else (known.get("cluster.id", ""), node)
 
 
+class UnreadCheckpoints:
+    """
+    Findings about the offset checkpoints of data dirs that cannot be read.
+
+    Attributes
+    ----------
+    findings : list of LogFinding
+    """
+
+    def __init__(self) -> None:
+        self.findings: list[LogFinding] = []
+
+    def add(self, path: Path, error: Exception) -> None:
+        """Add the finding about a file."""
+        found = FoundInLog()
+        reason = error.reason if isinstance(error, CorruptCheckpointError) else str(error)
+        found.add("UNREADABLE", path.name, f"a broker takes all of its offsets for 0: {reason}")
+        self.findings += found.findings(None, None, path.parent)
+
+
 def _finding(partition: PartitionDir, symbol: str, message: str) -> list[LogFinding]:
     found = FoundInLog()
     found.add(symbol, None, message)

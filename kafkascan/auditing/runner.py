@@ -19,7 +19,7 @@ from kafkascan.auditing.header_checks import (
     size_limit,
 )
 from kafkascan.auditing.log_audit import AuditedLog, LogCheckpoints, start_log_audit
-from kafkascan.auditing.placement_checks import check_duplicates, check_states
+from kafkascan.auditing.placement_checks import UnreadCheckpoints, check_duplicates, check_states
 from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
 from kafkascan.broker_state.checkpoints import (
     CLEANER_CHECKPOINT,
@@ -136,8 +136,11 @@ def audit(
     if isinstance(logs, (str, os.PathLike)) and is_log_dir(Path(logs)):
         logs = open_log_dir(logs)
     partitions = logs.partitions if isinstance(logs, LogDir) else []
+    unread = UnreadCheckpoints()
     path, audited = _audited_logs(
-        logs, None if now_ms is None else to_milliseconds(now_ms, "now_ms")
+        logs,
+        None if now_ms is None else to_milliseconds(now_ms, "now_ms"),
+        CheckpointReader(unread.add),
     )
     if not audited and all(one.is_log for one in partitions):
         raise no_logs(path, partitions)
@@ -153,7 +156,7 @@ def audit(
         if on_progress is not None:
             on_progress(size, total)
     placements = [*check_states(partitions), *check_duplicates(partitions)]
-    findings = fold_padded([*placements, *itertools.chain(*by_log)], path)
+    findings = fold_padded([*unread.findings, *placements, *itertools.chain(*by_log)], path)
     count = sum(not one.is_snapshot for one in audited)
     return Audit(path, findings, count, segments, batches, size)
 
@@ -161,12 +164,13 @@ def audit(
 # ---- what is audited -------------------------------------------------------------------------
 
 
-def _audited_logs(logs: LogsLike, now_ms: int | None) -> tuple[Path, list[AuditedLog]]:
+def _audited_logs(
+    logs: LogsLike, now_ms: int | None, reader: CheckpointReader
+) -> tuple[Path, list[AuditedLog]]:
     """Return the path of an audit, and its logs; KRaft snapshots come last."""
     clocks = LogClocks(now_ms)
     partitions = _partitions(logs)
     # Checkpoints are read before segments are listed: a broker may write both meanwhile.
-    reader = CheckpointReader()
     known = {one: _checkpoints_of(one, reader) for one in partitions}
     opened = live_logs(logs, 0) if isinstance(logs, LogDir) else open_logs(logs, 0)
     configs = _topic_configs(partitions)

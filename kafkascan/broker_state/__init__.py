@@ -38,6 +38,9 @@ if TYPE_CHECKING:
         TRANSACTION as TRANSACTION,
         TransactionState as TransactionState,
     )
+    from kafkascan.broker_state.offset_checkpoints import (
+        CheckpointWarning as CheckpointWarning,
+    )
     from kafkascan.broker_state.producer_snapshots import (
         build_producer_snapshot as build_producer_snapshot,
         build_transaction_index as build_transaction_index,
@@ -67,6 +70,7 @@ else:
             "indexes": ["build_offset_index", "build_time_index", "read_index", "write_index"],
             "leader_epochs": ["build_leader_epochs"],
             "markers": ["TRANSACTION", "TransactionState"],
+            "offset_checkpoints": ["CheckpointWarning"],
             "producer_snapshots": [
                 "build_producer_snapshot",
                 "build_transaction_index",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import errno
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -34,20 +35,37 @@ def read_offsets(data_dir: Folder, name: str) -> dict[tuple[str, int], int]:
     Raises
     ------
     CorruptCheckpointError
+    OSError
+        If it cannot be read: it is not a regular file, for example.
     """
     try:
         data = data_dir.read(name)
-    except OSError as error:
-        if error.errno not in (errno.EISDIR, errno.ENOTDIR, errno.EINVAL):  # not a regular file
-            raise
+    except NotADirectoryError:
         data = None
     return {} if data is None else parse_offset_checkpoint(data, str(data_dir.path / name))
 
 
-class CheckpointReader:
-    """Reads the offset checkpoints of data dirs, each once."""
+class CheckpointWarning(UserWarning):
+    """An offset checkpoint cannot be read and is ignored, as by brokers."""
 
-    def __init__(self) -> None:
+
+def _warn(path: Path, error: Exception) -> None:
+    warnings.warn(f"{path} is ignored: {error}", CheckpointWarning, stacklevel=4)
+
+
+class CheckpointReader:
+    """
+    Reads the offset checkpoints of data dirs, each once.
+
+    Parameters
+    ----------
+    on_ignored : callable, optional
+        Called with the path and error of each file that cannot be read. By default, that is a
+        `CheckpointWarning`.
+    """
+
+    def __init__(self, on_ignored: Callable[[Path, Exception], object] = _warn) -> None:
+        self._on_ignored = on_ignored
         self._known: dict[Path, dict[tuple[str, int], int]] = {}
 
     def offset_of(self, partition: NamedPartition, name: str) -> int:
@@ -59,6 +77,7 @@ class CheckpointReader:
         if path not in self._known:
             try:
                 self._known[path] = read_offsets(data_dir, name)
-            except (OSError, CorruptCheckpointError):  # brokers ignore such a file
+            except (OSError, CorruptCheckpointError) as error:  # brokers ignore such a file
                 self._known[path] = {}
+                self._on_ignored(path, error)
         return self._known[path].get((partition.topic, partition.partition), 0)

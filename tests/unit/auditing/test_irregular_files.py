@@ -33,9 +33,18 @@ def test_a_fifo_among_the_files(name: str, partition: HealthyPartition) -> None:
 def test_a_fifo_as_a_log_or_a_checkpoint(partition: HealthyPartition) -> None:
     partition.write()
     os.mkfifo(partition.folder.parent / "cleaner-offset-checkpoint")
-    assert ks.audit(partition.folder).findings == []
+    (one,) = ks.audit(partition.folder).findings
+    assert (one.symbol, one.file) == ("UNREADABLE", "cleaner-offset-checkpoint")
+    assert "not a regular file" in one.message
     partition.log(2).unlink()
     os.mkfifo(partition.log(2))
     assert ("UNREADABLE", partition.log(2).name) in {
         (one.symbol, one.file) for one in ks.audit(partition.folder).findings
     }
+
+
+def test_a_recovery_refuses_a_fifo_as_a_checkpoint(partition: HealthyPartition) -> None:
+    partition.write()
+    os.mkfifo(partition.folder.parent / "recovery-point-offset-checkpoint")
+    with pytest.raises(OSError, match="not a regular file"):
+        ks.recover(partition.folder.parent)

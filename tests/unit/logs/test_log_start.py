@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -150,17 +153,21 @@ def test_a_damaged_batch_at_the_start_is_not_counted_exactly(partition: HealthyP
     assert isinstance(found.errors[0], ks.InvalidRecordError)
 
 
-@pytest.mark.parametrize("content", [b"not a checkpoint", None])
-def test_a_checkpoint_that_cannot_be_read_is_ignored(
-    partition: HealthyPartition, content: bytes | None
+@pytest.mark.parametrize(
+    "damage", [os.mkfifo, os.mkdir, lambda path: path.write_text("not a checkpoint")]
+)
+def test_a_checkpoint_that_cannot_be_read_is_ignored_with_a_warning(
+    partition: HealthyPartition, damage: Callable[[Path], object]
 ) -> None:
     """As ``LogManager.loadLogs`` does."""
     path = partition.folder.parent / LOG_START_CHECKPOINT
-    if content is None:
-        path.mkdir()
-    else:
-        path.write_bytes(content)
-    assert ks.count_records(partition.folder).counts["start_offset"].tolist() == [0]
+    damage(path)
+    with pytest.warns(ks.broker_state.CheckpointWarning, match=re.escape(str(path))):
+        counts = ks.count_records(partition.folder).counts
+    assert counts["start_offset"].tolist() == [0]
+    one = ks.open_log_dir(partition.folder.parent).partitions[0]
+    with pytest.raises((OSError, ks.CorruptLogError)):
+        assert one.log_start_offset
 
 
 def test_commands(partition: HealthyPartition, tmp_path: Path) -> None:
