@@ -1,4 +1,4 @@
-"""Real single-node brokers on loopback: the current one (KRaft) and an old one (ZooKeeper)."""
+"""Real single-node brokers on loopback: two of KRaft, and an old one with ZooKeeper."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from confluent_kafka.admin import AdminClient
 
 from tests.oracle.build import ClassPaths
 from tests.oracle.jvm import JavaProcess, java_command, wait_until
+from tests.support.waiting import HANG_SECONDS
 
 _HOST = "127.0.0.1"
 _CLUSTER_ID = "a2Fma2FzY2FuLW9yYWNsZQ"
-_START_SECONDS = 90.0
 
 _COMMON_CONFIG = {
     "offsets.topic.num.partitions": "1",
@@ -73,7 +73,7 @@ class Broker(ABC):
     def start(self) -> None:
         """Start the broker (again, on the same data directory) and wait until it serves clients."""
         self._process = self._launch(self._write_config())
-        wait_until(f"broker {self.version} to serve", self._serves, seconds=_START_SECONDS)
+        wait_until(f"broker {self.version} to serve", self._serves, seconds=HANG_SECONDS)
 
     def stop(self) -> None:
         """Stop cleanly: segments are flushed, index files trimmed, snapshots written."""
@@ -137,6 +137,7 @@ class KafkaBroker(Broker):
         self, directory: Path, class_paths: ClassPaths, config: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(directory, class_paths, config)
+        self._class_path = class_paths.broker
         self._controller = f"{_HOST}:{_free_port()}"
 
     def _own_config(self) -> dict[str, str]:
@@ -157,7 +158,7 @@ class KafkaBroker(Broker):
             self._format(config_file)
         properties = {"oracle.log.level": "INFO"}
         command = java_command(
-            self._class_paths.broker,
+            self._class_path,
             "kafka.Kafka",
             [str(config_file)],
             heap="512m",
@@ -167,8 +168,20 @@ class KafkaBroker(Broker):
 
     def _format(self, config_file: Path) -> None:
         arguments = ["format", "-t", _CLUSTER_ID, "-c", str(config_file)]
-        command = java_command(self._class_paths.broker, "kafka.tools.StorageTool", arguments)
+        command = java_command(self._class_path, "kafka.tools.StorageTool", arguments)
         subprocess.run(command, check=True, capture_output=True)
+
+
+class PreviousBroker(KafkaBroker):
+    """An earlier Kafka of the current line."""
+
+    version = "4.1.1"
+
+    def __init__(
+        self, directory: Path, class_paths: ClassPaths, config: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(directory, class_paths, config)
+        self._class_path = class_paths.previous
 
 
 class LegacyBroker(Broker):

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 from confluent_kafka import Producer
 
 from tests.oracle.jvm import Closing, JsonProgram, java_command
+from tests.support.waiting import HANG_SECONDS
 
-_FLUSH_SECONDS = 60.0
 _METADATA_SECONDS = 0.3
 
 _PRODUCER_CONFIG = {
@@ -129,7 +129,7 @@ class LibrdkafkaProducer:
         for message in messages:
             self._produce(message, failures.append)
         self._settle({message.topic for message in messages})
-        waiting = self._producer.flush(_FLUSH_SECONDS)
+        waiting = self._producer.flush(HANG_SECONDS)
         if failures or waiting:
             raise RuntimeError(f"librdkafka: {waiting} messages not sent, failures: {failures}")
 
@@ -165,7 +165,7 @@ class LibrdkafkaProducer:
         self._producer.abort_transaction()
 
     def close(self) -> None:
-        self._producer.flush(_FLUSH_SECONDS)
+        self._producer.flush(HANG_SECONDS)
 
 
 def _producer_config(config: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-_STOP_SECONDS = 60.0
+from tests.support.waiting import HANG_SECONDS
 
 
 def java_command(
@@ -66,11 +66,11 @@ class JavaProcess:
         """End the process (SIGTERM) and wait; if it does not end, kill it and raise an error."""
         self._process.send_signal(signal.SIGTERM)
         try:
-            self._process.wait(_STOP_SECONDS)
+            self._process.wait(HANG_SECONDS)
         except subprocess.TimeoutExpired:
             self.kill()
             raise RuntimeError(
-                f"{self._output.name}: did not stop within {_STOP_SECONDS:.0f} s"
+                f"{self._output.name}: did not stop within {HANG_SECONDS:.0f} s"
             ) from None
 
     def kill(self) -> None:
@@ -115,7 +115,7 @@ class JsonProgram:
 
 
 def wait_until(
-    what: str, is_true: Callable[[], object], *, seconds: float = 60.0, pause: float = 0.1
+    what: str, is_true: Callable[[], object], *, seconds: float = HANG_SECONDS, pause: float = 0.1
 ) -> None:
     """Call `is_true` until it returns a true value; fail after `seconds`."""
     deadline = time.monotonic() + seconds

@@ -14,8 +14,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.oracle.live_recovery import Partition, Records
+from tests.support.waiting import HANG_SECONDS
 
-_SECONDS = 60.0
 _AT_ONCE = 200
 _ASKED_BY_ONE = 1000
 _TRIES = 3
@@ -37,12 +37,12 @@ def consume_all(
     open_ones = set(partitions)
     found: Records = {partition: {} for partition in open_ones}
     consumer.assign([TopicPartition(*one, OFFSET_BEGINNING) for one in open_ones])
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + HANG_SECONDS
     try:
         while open_ones:
             messages = consumer.consume(_AT_ONCE, 0.2)
             if messages:
-                deadline = time.monotonic() + _SECONDS
+                deadline = time.monotonic() + HANG_SECONDS
             elif time.monotonic() > deadline:
                 raise TimeoutError(f"the broker gives nothing of {sorted(open_ones)}")
             for message in messages:
@@ -96,7 +96,7 @@ def _ask(servers: str, questions: list[tuple[Partition, int]]) -> list[FoundOffs
         ]
         for futures in asked:
             (future,) = futures.values()
-            info = future.result(_SECONDS)
+            info = future.result(HANG_SECONDS)
             epoch = -1 if info.leader_epoch is None else info.leader_epoch
             found.append(FoundOffset(info.offset, info.timestamp, epoch))
     return found
@@ -112,7 +112,7 @@ def first_offsets_of_fetches(
         consumer.assign([TopicPartition(*partition, offsets[0])])
         for offset in offsets:
             consumer.seek(TopicPartition(*partition, offset))
-            message = consumer.poll(_SECONDS)
+            message = consumer.poll(HANG_SECONDS)
             if message is None or message.error() is not None:
                 raise RuntimeError(f"{partition}, offset {offset}: {message and message.error()}")
             found.append(int(message.offset() or 0))

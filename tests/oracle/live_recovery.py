@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.oracle.brokers import KafkaBroker
 from tests.oracle.build import ClassPaths
 from tests.oracle.stage import T0, filler
+from tests.support.waiting import HANG_SECONDS
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_FLUSH_SECONDS = 120.0
 
 SHORT_SESSIONS = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "200"}
 """The controller accepts a broker again after the session of the killed one has ended."""
@@ -129,7 +129,7 @@ class _Writer:
 
     def flush(self) -> None:
         """Wait until all records are confirmed."""
-        if waiting := self.producer.flush(_FLUSH_SECONDS):
+        if waiting := self.producer.flush(HANG_SECONDS):
             raise RuntimeError(f"{self._topic}: {waiting} records are not confirmed")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -143,7 +143,7 @@ class _TransactionalWriter(_Writer):
     def __init__(self, servers: str, topic: str, codec: str, written: Written) -> None:
         super().__init__(servers, topic, codec, written)
         self._undecided: list[Message] = []
-        self.producer.init_transactions(_FLUSH_SECONDS)
+        self.producer.init_transactions(HANG_SECONDS)
 
     def _config(self) -> dict[str, str]:
         return {"transactional.id": f"of-{self._topic}"}
@@ -154,10 +154,10 @@ class _TransactionalWriter(_Writer):
         self.write(load, number)
         self.flush()
         if number % 3 == 2:
-            self.producer.abort_transaction(_FLUSH_SECONDS)
+            self.producer.abort_transaction(HANG_SECONDS)
             self._give_up()
         else:
-            self.producer.commit_transaction(_FLUSH_SECONDS)
+            self.producer.commit_transaction(HANG_SECONDS)
         self._undecided.clear()
 
     def leave_open(self, load: Load, number: int) -> None:
@@ -250,7 +250,7 @@ def _create_topics(servers: str, load: Load) -> None:
     names = [*(f"idempotent-{codec}" for codec in CODECS), "transactional"]
     topics = [NewTopic(name, load.partitions, 1, config=dict(load.topic_config)) for name in names]
     for created in admin.create_topics(topics).values():
-        created.result(_FLUSH_SECONDS)
+        created.result(HANG_SECONDS)
     time.sleep(1.0)
 
 

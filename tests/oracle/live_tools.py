@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from tests.oracle.build import ClassPaths
 from tests.oracle.jvm import java_command
 from tests.oracle.live_recovery import Partition
+from tests.support.waiting import HANG_SECONDS
 
 Row = dict[str, str]
 
@@ -51,7 +52,9 @@ def last_stable_offsets(servers: str, partitions: Sequence[Partition]) -> dict[P
 
 def _run(class_paths: ClassPaths, main: str, arguments: Sequence[str]) -> str:
     command = java_command(class_paths.dump, main, arguments)
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=HANG_SECONDS
+    )
     if done.returncode:
         raise RuntimeError(f"{main} {arguments}: {done.stdout}\n{done.stderr}")
     return done.stdout

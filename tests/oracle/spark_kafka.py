@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.oracle.build import package
+from tests.support.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 _PROJECT = Path(__file__).resolve().parent / "java-spark"
@@ -99,7 +100,7 @@ class SparkBeside:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(60)
+            self._process.wait(HANG_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

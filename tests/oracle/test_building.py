@@ -32,6 +32,7 @@ from tests.support.batch_jobs import (
     random_job,
 )
 from tests.support.random_logs import random_log
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.oracle
 
@@ -346,15 +347,18 @@ def test_kafka_python_reads_all(broker: KafkaBroker, written: dict[tuple[str, in
     consumer = KafkaConsumer(
         bootstrap_servers=broker.bootstrap_servers,
         auto_offset_reset="earliest",
-        consumer_timeout_ms=5000,
+        consumer_timeout_ms=1000 * HANG_SECONDS,
         enable_auto_commit=False,
     )
     consumer.assign([PythonPartition(*one) for one in written])
+    expected = {one: _records_of(log) for one, log in written.items()}
     found: Records = {one: {} for one in written}
     for message in consumer:
         found[message.topic, message.partition][message.offset] = (message.key, message.value)
+        if sum(map(len, found.values())) == sum(map(len, expected.values())):
+            break
     consumer.close()
-    assert found == {one: _records_of(log) for one, log in written.items()}
+    assert found == expected
 
 
 def test_aiokafka_reads_all(broker: KafkaBroker, written: dict[tuple[str, int], bytes]) -> None:
@@ -373,7 +377,7 @@ async def _read_with_aiokafka(servers: str, expected: Records) -> Records:
     try:
         consumer.assign([AioPartition(*one) for one in expected])
         while sum(map(len, found.values())) < total:
-            read = await asyncio.wait_for(consumer.getmany(timeout_ms=5000), 30)
+            read = await consumer.getmany(timeout_ms=1000 * HANG_SECONDS)
             assert read, "the broker gives nothing more"
             for partition, messages in read.items():
                 for message in messages:

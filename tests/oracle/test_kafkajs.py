@@ -13,6 +13,7 @@ import pytest
 
 import kafkascan as ks
 from tests.support.segments import T0
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.oracle
 
@@ -54,12 +55,14 @@ def test_what_kafkajs_writes(tmp_path: Path) -> None:
         pytest.skip("needs Node.js and npm")
     shutil.copytree(WRITER, tmp_path, dirs_exist_ok=True)
     install = [npm, "install", "--no-audit", "--no-fund", "--silent"]
-    installed = subprocess.run(install, cwd=tmp_path, check=False, capture_output=True, timeout=120)
+    installed = subprocess.run(
+        install, cwd=tmp_path, check=False, capture_output=True, timeout=HANG_SECONDS
+    )
     if installed.returncode != 0:
         pytest.skip(f"npm cannot install kafkajs: {installed.stderr.decode()[-300:]}")
     wanted = batches()
     written = subprocess.run(
-        [node, "write.js"], cwd=tmp_path, check=True, capture_output=True, timeout=60,
+        [node, "write.js"], cwd=tmp_path, check=True, capture_output=True, timeout=HANG_SECONDS,
         input=json.dumps(wanted).encode(),
     ).stdout  # fmt: skip
     assert ks.verify_crcs(written, ks.scan_batches(written).batches).all()

@@ -25,6 +25,7 @@ from tests.oracle.live_lookups import consume_all, list_offsets
 from tests.oracle.live_recovery import Partition
 from tests.oracle.live_tools import last_stable_offsets
 from tests.oracle.stage import T0, Stage
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.oracle
 
@@ -108,7 +109,7 @@ def _delete(servers: str, starts: dict[Partition, int]) -> None:
 
 def _wait_for_checkpoint(broker: KafkaBroker, starts: dict[Partition, int]) -> None:
     path = broker.data_dir / LOG_START_CHECKPOINT
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + HANG_SECONDS
     while time.monotonic() < deadline:
         if path.exists() and starts.items() <= ks.broker_state.read_offset_checkpoint(path).items():
             return

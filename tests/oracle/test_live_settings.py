@@ -9,16 +9,16 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import kafkascan as ks
-from tests.oracle.brokers import KafkaBroker
+from tests.oracle.brokers import KafkaBroker, PreviousBroker
 from tests.oracle.build import ClassPaths
 from tests.oracle.clients import JavaClients
 from tests.oracle.live_recovery import SHORT_SESSIONS, copy_data_dir
 from tests.oracle.rebuild import read_files
 from tests.oracle.stage import filler
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.oracle
 
-_SECONDS = 60.0
 _OWN, _STATIC, _DYNAMIC = 700, 1500, 300
 _TOPICS = {"own": {"index.interval.bytes": str(_OWN)}, "default": {}}
 _BATCHES = 60
@@ -34,19 +34,20 @@ def _write(servers: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     topics = [NewTopic(name, 1, 1, config=config) for name, config in _TOPICS.items()]
     for created in admin.create_topics(topics).values():
-        created.result(_SECONDS)
+        created.result(HANG_SECONDS)
     producer = Producer({"bootstrap.servers": servers, "log_level": 0, "linger.ms": 0})
     for number in range(_BATCHES):
         for name in _TOPICS:
             producer.produce(name, filler(f"{name}/{number}", 100))
-        producer.flush(_SECONDS)
+        producer.flush(HANG_SECONDS)
 
 
+@pytest.mark.parametrize("kind", [KafkaBroker, PreviousBroker])
 def test_a_default_that_was_set_while_the_broker_ran_is_applied_after_loading(
-    class_paths: ClassPaths, tmp_path: Path
+    kind: type[KafkaBroker], class_paths: ClassPaths, tmp_path: Path
 ) -> None:
     config = {**SHORT_SESSIONS, "log.index.interval.bytes": str(_STATIC)}
-    with KafkaBroker(tmp_path / "killed", class_paths, config) as broker:
+    with kind(tmp_path / "killed", class_paths, config) as broker:
         servers = broker.bootstrap_servers
         _set_default_of_brokers(class_paths, servers, tmp_path / "clients.log")
         _write(servers)
@@ -56,7 +57,7 @@ def test_a_default_that_was_set_while_the_broker_ran_is_applied_after_loading(
     done = ks.recover(ours, write=True, truncate=True, server_properties=properties)
     assert done.is_marked_clean
     copy_data_dir(broker.data_dir, tmp_path / "kafka")
-    with KafkaBroker(tmp_path / "kafka", class_paths, config) as restarted:
+    with kind(tmp_path / "kafka", class_paths, config) as restarted:
         restarted.stop()
     sizes = set()
     for name in _TOPICS:

@@ -19,11 +19,11 @@ from tests.oracle.live_recovery import SHORT_SESSIONS, Start, copy_data_dir, sta
 from tests.oracle.live_tools import Row, transactions_tool
 from tests.oracle.rebuild import Rebuild, read_files
 from tests.oracle.stage import filler
+from tests.support.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.oracle
 
 _TOPIC = "tiered.t-1"
-_SECONDS = 60.0
 _TOPIC_CONFIG = {
     "remote.storage.enable": "true",
     # The smallest that brokers accept.
@@ -65,14 +65,14 @@ def killed(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) ->
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         (created,) = admin.create_topics([NewTopic(_TOPIC, 1, 1, config=_TOPIC_CONFIG)]).values()
-        created.result(_SECONDS)
+        created.result(HANG_SECONDS)
         _write_transaction(servers, "first", records=10)
         _write_transaction(servers, "second", records=4000)
         folder = broker.data_dir / f"{_TOPIC}-0"
         wait_until(
             "the first segments to be remote only",
             lambda: min(int(log.stem) for log in folder.glob("*.log")) > 1000,
-            seconds=_SECONDS,
+            seconds=HANG_SECONDS,
         )
         producers = _producers(class_paths, servers)
         broker.kill()
@@ -83,12 +83,12 @@ def _write_transaction(servers: str, name: str, *, records: int) -> None:
     producer = Producer(
         {"bootstrap.servers": servers, "transactional.id": name, "log_level": 0, "linger.ms": 5}
     )
-    producer.init_transactions(_SECONDS)
+    producer.init_transactions(HANG_SECONDS)
     producer.begin_transaction()
     for number in range(records):
         producer.produce(_TOPIC, filler(f"{name}/{number}", 1000))
         producer.poll(0)
-    producer.commit_transaction(_SECONDS)
+    producer.commit_transaction(HANG_SECONDS)
 
 
 def _producers(class_paths: ClassPaths, servers: str) -> list[Row]:

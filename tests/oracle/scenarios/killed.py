@@ -7,6 +7,7 @@ import threading
 from confluent_kafka import KafkaException
 
 from tests.oracle.stage import Stage, messages, scenario
+from tests.support.waiting import HANG_SECONDS
 
 
 @scenario(
@@ -47,6 +48,6 @@ def being_written(stage: Stage) -> None:
 
     thread = threading.Thread(target=write_until_the_end, daemon=True)
     thread.start()
-    enough.wait(30)
+    enough.wait(HANG_SECONDS)
     stage.broker.kill()
     thread.join(30)
