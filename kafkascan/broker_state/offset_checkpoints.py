@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -66,18 +67,18 @@ class CheckpointReader:
 
     def __init__(self, on_ignored: Callable[[Path, Exception], object] = _warn) -> None:
         self._on_ignored = on_ignored
-        self._known: dict[Path, dict[tuple[str, int], int]] = {}
+        self._known: dict[tuple[str, str], dict[tuple[str, int], int]] = {}
 
     def offset_of(self, partition: NamedPartition, name: str) -> int:
         """Return a partition's offset in a checkpoint of its data dir; 0 if it has none there."""
         if partition.topic is None or partition.partition is None:
             return 0
-        data_dir = partition.folder.parent
-        path = data_dir.path / name
-        if path not in self._known:
+        # Not `Folder.parent`: data dirs have thousands of partitions, and a `Path` takes longer.
+        key = os.path.dirname(os.path.abspath(partition.folder.path)), name
+        if key not in self._known:
             try:
-                self._known[path] = read_offsets(data_dir, name)
+                self._known[key] = read_offsets(partition.folder.parent, name)
             except (OSError, CorruptCheckpointError) as error:  # brokers ignore such a file
-                self._known[path] = {}
-                self._on_ignored(path, error)
-        return self._known[path].get((partition.topic, partition.partition), 0)
+                self._known[key] = {}
+                self._on_ignored(partition.folder.parent.path / name, error)
+        return self._known[key].get((partition.topic, partition.partition), 0)

@@ -11,6 +11,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
+from kafkascan.broker_state.offset_checkpoints import CheckpointWarning
 from kafkascan.logs.opened_logs import open_logs
 from kafkascan.spark import jobs
 from kafkascan.spark.options.reader_options import Options
@@ -155,10 +156,12 @@ def test_damage_before_the_start_hides_records(tmp_path: Path) -> None:
 def test_a_checkpoint_that_brokers_ignore(folder: Path, tmp_path: Path, text: str) -> None:
     shutil.copytree(SMALL, tmp_path / SMALL.name)
     (tmp_path / LOG_START_CHECKPOINT).write_text(text)
-    assert rows(path=str(tmp_path))[0]["offset"] == 0
+    with pytest.warns(CheckpointWarning, match="is ignored"):
+        assert rows(path=str(tmp_path))[0]["offset"] == 0
     fs = pytest.importorskip("fsspec").filesystem("memory")
     fs.put(f"{tmp_path}/", "/ignored/data/", recursive=True)
-    assert rows(path="memory://ignored/data")[0]["offset"] == 0
+    with pytest.warns(CheckpointWarning, match="memory://.* is ignored"):
+        assert rows(path="memory://ignored/data")[0]["offset"] == 0
     fs.store.clear()
 
 

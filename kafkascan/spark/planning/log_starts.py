@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT, parse_offset_checkpoint
-from kafkascan.broker_state.offset_checkpoints import CheckpointReader
+from kafkascan.broker_state.offset_checkpoints import CheckpointReader, CheckpointWarning
 from kafkascan.format.errors import CorruptCheckpointError
 from kafkascan.io.folders import SideFileTooLargeError, require_side_file_size
 from kafkascan.io.sources import Source
@@ -20,7 +21,7 @@ class LogStarts:
 
     The option `log_start_offset` applies to all files. Without it, the offset of a partition is
     the one in the ``log-start-offset-checkpoint`` next to its folder. Brokers ignore a corrupt
-    checkpoint, and so does this class. Each checkpoint is read once.
+    checkpoint; this class does so with a `CheckpointWarning`. Each checkpoint is read once.
     """
 
     def __init__(self, options: Options) -> None:
@@ -60,7 +61,10 @@ class LogStarts:
             require_side_file_size(size, url)
             data = Source(store.open(url, size, size)).window(0, size)
             return parse_offset_checkpoint(bytes(data), url)
-        except (FileNotFoundError, SideFileTooLargeError, CorruptCheckpointError):
+        except FileNotFoundError:  # deleted since the listing
+            return {}
+        except (SideFileTooLargeError, CorruptCheckpointError) as error:
+            warnings.warn(f"{url} is ignored: {error}", CheckpointWarning, stacklevel=2)
             return {}
 
     def _size_of(self, store: ObjectStore, url: str) -> int:
