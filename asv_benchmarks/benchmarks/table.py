@@ -29,7 +29,7 @@ from kafkascan.broker_state.indexes import build_indexes
 from kafkascan.broker_state.producer_state import ProducerState
 from kafkascan.recovery.loading.segment_recovery import recover_segment
 
-from . import building, corpora, logs, peers, records, salvage, yardsticks
+from . import building, corpora, logs, peers, records, salvage, sweep, yardsticks
 from .restamping import Restamp
 
 Contenders = dict[str, Callable[[], object]]
@@ -385,6 +385,7 @@ def main() -> None:
     search()
     for size in (1_024, 16_384, 1 << 20):
         kernels(size)
+    sweep.show(list(sweep.sweep()))
 
 
 if __name__ == "__main__":
