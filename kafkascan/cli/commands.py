@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 import kafkascan as ks
+from kafkascan.cli.dump_log_command import dump_log
 from kafkascan.cli.index_commands import index
 from kafkascan.cli.log_commands import advise, audit, count, diff, producers, report, txns
 from kafkascan.cli.record_commands import records
@@ -36,8 +37,8 @@ def cli() -> None:
 
 
 for command in (
-    info, verify, batches, records, index, audit, txns, producers, count, diff, report, advise,
-    recover, salvage, convert, restamp, scrub, spark,
+    info, verify, batches, records, dump_log, index, audit, txns, producers, count, diff, report,
+    advise, recover, salvage, convert, restamp, scrub, spark,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -50,6 +50,11 @@ _SCHEMAS: dict[ControlRecordType, Schema] = {
 }
 
 
+def control_schema(kind: ControlRecordType) -> Schema:
+    """Return the schema of a type's values; UNKNOWN has none."""
+    return _SCHEMAS[kind]
+
+
 @dataclass(frozen=True)
 class ControlRecord:
     """

@@ -15,6 +15,8 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.broker_state.index_checks import parse_index_file
+from kafkascan.dump_log.dump_files import dump_files
+from kafkascan.dump_log.dump_options import DumpOptions
 from tests.oracle import damaged_files as files, damaged_logs as logs
 from tests.oracle.build import ClassPaths
 from tests.oracle.complaints import DEEP, PLAIN, SANITY, VERIFY, Complaint, Dump, dump_all
@@ -344,3 +346,59 @@ def columns(mine: np.ndarray, log: Path, theirs: list) -> Iterator[tuple[str, li
             mine[name][is_new].tolist(),
             [getattr(one, other) for one, new in zip(theirs, is_new, strict=True) if new],
         )
+
+
+def test_dump_log_prints_the_same_lines(cases: list[Case]) -> None:
+    different: list[str] = []
+    compared: Counter[bool] = Counter()
+    for case in cases:
+        for dump in case.dumps:
+            died = dump.stderr.startswith("Exception in thread")
+            # The tool itself writes the empty index that it does not find.
+            if "Invalid max index size" not in dump.stderr:
+                compared[died] += 1
+                out, err, is_dead = our_dump(dump)
+                same = out == dump.stdout and err == dump.stderr
+                if is_dead != died or not (
+                    same or (died and is_dump_up_to_batch(out, dump.stdout))
+                ):
+                    different.append(f"{case}: {dump.file.name} {dump.mode}: {dump.stderr[:200]}")
+    assert not different, "\n".join(different)
+    assert min(compared[False], compared[True]) > 50, compared
+
+
+def is_dump_up_to_batch(ours: str, theirs: str) -> bool:
+    """
+    Return whether a dump lacks only the records of its last batch.
+
+    The tool prints records before it finds that a later one cannot be read, and the beginnings
+    of lines before it fails.
+    """
+    rest = theirs.removeprefix(ours).split("\n")[:-1]
+    return theirs.startswith(ours) and all(line.startswith("| offset: ") for line in rest)
+
+
+def has_lying_message_next(ours: str, theirs: str) -> bool:
+    """
+    Return whether the next line is of a message of magic 0 or 1 whose fields exceed its size.
+
+    Kafka prints the sizes that it claims, and does not look at its value.
+    """
+    line = theirs.removeprefix(ours).partition("\n")[0]
+    return theirs.startswith(ours) and " isValid: false " in line
+
+
+def our_dump(dump: Dump) -> tuple[str, str, bool]:
+    """Return what kafkascan prints, and whether it ends with an error."""
+    options = DumpOptions(
+        is_deep="--deep-iteration" in dump.mode,
+        verifies_index_only="--verify-index-only" in dump.mode,
+        checks_index_only="--index-sanity-check" in dump.mode,
+    )
+    out: list[str] = []
+    err: list[str] = []
+    try:
+        dump_files([str(dump.file)], options, out.append, err.append)
+    except (ks.format.KafkaScanError, OSError, ValueError):
+        return "".join(out), "".join(err), True
+    return "".join(out), "".join(err), False

@@ -1,0 +1,1 @@
+"""What Kafka's ``kafka-dump-log`` prints, line for line."""

@@ -1,0 +1,243 @@
+"""Keys and values of records as text, as ``DumpLogSegments`` prints them."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kafkascan.format.schemas.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
+from kafkascan.format.schemas.message_decoder import Schema, SchemaError, decode
+from kafkascan.format.schemas.message_json import jackson_text, json_of, uuid_text
+from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
+from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
+from kafkascan.internal_topics.topic_messages import (
+    COORDINATOR_RECORDS,
+    CoordinatorSchemas,
+    Message,
+    UnknownRecordTypeError,
+    decode_coordinator_record,
+    decode_framed_message,
+)
+
+
+class RecordText(NamedTuple):
+    """Key and value of a record as they are printed; None for what is left out."""
+
+    key: str | None
+    value: str | None
+
+
+RecordDecoder = Callable[[int, "bytes | None", "bytes | None"], RecordText]
+"""Takes the offset, the key and the value of a record."""
+
+# ``String(bytes, UTF_8)`` has one replacement for an encoded surrogate, Python has three.
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+_REPLACEMENT = "\ufffd".encode()
+
+
+class UndecodableRecordError(ValueError):
+    """A record that makes ``DumpLogSegments`` end."""
+
+
+def java_text(data: bytes) -> str:
+    """Return a text as Java decodes UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _SURROGATE.sub(_REPLACEMENT, data).decode(errors="replace")
+
+
+def _number(kind: struct.Struct, name: str) -> Callable[[bytes], str]:
+    def text(data: bytes) -> str:
+        if len(data) != kind.size:
+            raise UndecodableRecordError(
+                f"the {name} decoder needs {kind.size} bytes, not {len(data)}"
+            )
+        return str(kind.unpack(data)[0])
+
+    return text
+
+
+BYTES_DECODERS: dict[str, Callable[[bytes], str]] = {
+    "StringDecoder": java_text,
+    "LongDecoder": _number(struct.Struct(">q"), "long"),
+    "IntegerDecoder": _number(struct.Struct(">i"), "integer"),
+    # Kafka prints the address of an array here, which says nothing.
+    "DefaultDecoder": bytes.hex,
+}
+"""Decoders of keys and values by the last part of the name of their class."""
+
+
+def plain_decoder(
+    decode_key: Callable[[bytes], str], decode_value: Callable[[bytes], str]
+) -> RecordDecoder:
+    """Return a decoder that prints keys and values with decoders of bytes."""
+
+    def text(offset: int, key: bytes | None, value: bytes | None) -> RecordText:
+        return RecordText(
+            None if key is None else decode_key(key),
+            None if value is None else decode_value(value),
+        )
+
+    return text
+
+
+# ---- topics of coordinators ------------------------------------------------------------------
+
+
+def _coordinator_decoder(topic: str) -> RecordDecoder:
+    schemas = COORDINATOR_RECORDS[topic]
+
+    def text(offset: int, key: bytes | None, value: bytes | None) -> RecordText:
+        if key is None:
+            raise UndecodableRecordError(f"the record at offset {offset} has no key")
+        try:
+            return _coordinator_text(schemas, key, value)
+        except UnknownRecordTypeError as error:
+            skipped = f"Unknown record type {error.code} at offset {offset}, skipping."
+            return RecordText(skipped, None)
+        except SchemaError as error:
+            return RecordText(f"Error at offset {offset}, skipping. {error}", None)
+
+    return text
+
+
+def _coordinator_text(schemas: CoordinatorSchemas, key: bytes, value: bytes | None) -> RecordText:
+    found, message = decode_coordinator_record(schemas, key, value)
+    names = {"type": str(found.type), "data": json_of(found.schema, found.fields, found.version)}
+    if message is None:
+        return RecordText(jackson_text(names), "<DELETE>")
+    values = {"version": str(message.version), "data": _coordinator_json(message)}
+    return RecordText(jackson_text(names), jackson_text(values))
+
+
+def _coordinator_json(message: Message) -> dict[str, Any]:
+    found = json_of(message.schema, message.fields, message.version)
+    if message.fields.get("protocol_type") == "consumer":
+        for printed, member in zip(found["members"], message.fields["members"], strict=True):
+            _decode_protocol(printed, "subscription", SUBSCRIPTION, member)
+            _decode_protocol(printed, "assignment", ASSIGNMENT, member)
+    return found
+
+
+def _decode_protocol(
+    printed: dict[str, Any], name: str, schema: Schema, member: dict[str, Any]
+) -> None:
+    """Print what a member subscribed or was assigned, instead of its bytes, if it is readable."""
+    data = member[name]
+    try:
+        version = int.from_bytes(data[:2], "big", signed=True)
+        printed[name] = json_of(schema, decode(schema, data[2:], version), version)
+    except SchemaError:
+        return
+
+
+# ---- logs of metadata ------------------------------------------------------------------------
+
+
+def _metadata_text(offset: int, key: bytes | None, value: bytes | None) -> RecordText:
+    try:
+        message = decode_framed_message(METADATA_RECORDS, value or b"")
+    except SchemaError as error:
+        return RecordText(None, f"Error at {offset}, skipping. {error}")
+    found = {
+        "type": _upper_snake_case(message.schema.name),
+        "version": message.version,
+        "data": json_of(message.schema, message.fields, message.version),
+    }
+    return RecordText(None, jackson_text(found))
+
+
+def _upper_snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
+
+
+_SEGMENT_STATES = (
+    "COPY_SEGMENT_STARTED",
+    "COPY_SEGMENT_FINISHED",
+    "DELETE_SEGMENT_STARTED",
+    "DELETE_SEGMENT_FINISHED",
+)
+_PARTITION_STATES = (
+    "DELETE_PARTITION_MARKED",
+    "DELETE_PARTITION_STARTED",
+    "DELETE_PARTITION_FINISHED",
+)
+
+
+def _remote_log_text(offset: int, key: bytes | None, value: bytes | None) -> RecordText:
+    try:
+        message = decode_framed_message(REMOTE_LOG_RECORDS, value or b"")
+        text = _REMOTE_LOG_TEXTS[message.schema.name](message.fields)
+    except (SchemaError, LookupError) as error:
+        return RecordText(None, f"Error at offset {offset}, skipping. {error}")
+    return RecordText(None, text)
+
+
+def _segment_text(fields: dict[str, Any]) -> str:
+    epochs = ", ".join(
+        f"{one['leader_epoch']}={one['offset']}"
+        for one in sorted(fields["segment_leader_epochs"], key=lambda one: one["leader_epoch"])
+    )
+    return (
+        f"RemoteLogSegmentMetadata{{remoteLogSegmentId={_segment_id(fields)}, "
+        f"startOffset={fields['start_offset']}, endOffset={fields['end_offset']}, "
+        f"brokerId={fields['broker_id']}, maxTimestampMs={fields['max_timestamp_ms']}, "
+        f"eventTimestampMs={fields['event_timestamp_ms']}, segmentLeaderEpochs={{{epochs}}}, "
+        f"segmentSizeInBytes={fields['segment_size_in_bytes']}, "
+        f"customMetadata={_custom_metadata(fields)}, "
+        f"state={_SEGMENT_STATES[fields['remote_log_segment_state']]}, "
+        f"txnIdxEmpty={str(fields['txn_index_empty']).lower()}}}"
+    )
+
+
+def _segment_update_text(fields: dict[str, Any]) -> str:
+    return (
+        f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={_segment_id(fields)}, "
+        f"customMetadata={_custom_metadata(fields)}, "
+        f"state={_SEGMENT_STATES[fields['remote_log_segment_state']]}, "
+        f"eventTimestampMs={fields['event_timestamp_ms']}, brokerId={fields['broker_id']}}}"
+    )
+
+
+def _partition_delete_text(fields: dict[str, Any]) -> str:
+    return (
+        f"RemotePartitionDeleteMetadata{{topicPartition={_partition(fields)}, "
+        f"state={_PARTITION_STATES[fields['remote_partition_delete_state']]}, "
+        f"eventTimestampMs={fields['event_timestamp_ms']}, brokerId={fields['broker_id']}}}"
+    )
+
+
+def _segment_id(fields: dict[str, Any]) -> str:
+    found = fields["remote_log_segment_id"]
+    return (
+        f"RemoteLogSegmentId{{topicIdPartition={_partition(found)}, id={uuid_text(found['id'])}}}"
+    )
+
+
+def _partition(fields: dict[str, Any]) -> str:
+    found = fields["topic_id_partition"]
+    return f"{uuid_text(found['id'])}:{found['name']}-{found['partition']}"
+
+
+def _custom_metadata(fields: dict[str, Any]) -> str:
+    data = fields["custom_metadata"]
+    return "Optional.empty" if data is None else f"Optional[CustomMetadata{{{len(data)} bytes}}]"
+
+
+_REMOTE_LOG_TEXTS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "RemoteLogSegmentMetadataRecord": _segment_text,
+    "RemoteLogSegmentMetadataUpdateRecord": _segment_update_text,
+    "RemotePartitionDeleteMetadataRecord": _partition_delete_text,
+}
+
+TOPIC_DECODERS: dict[str, RecordDecoder] = {
+    "offsets-decoder": _coordinator_decoder("__consumer_offsets"),
+    "transaction-log-decoder": _coordinator_decoder("__transaction_state"),
+    "cluster-metadata-decoder": _metadata_text,
+    "remote-log-metadata-decoder": _remote_log_text,
+    "share-group-state-decoder": _coordinator_decoder("__share_group_state"),
+}
+"""Decoders of Kafka's own topics by the tool's options; the first one that is set counts."""

@@ -1,0 +1,1 @@
+"""Kafka's own topics: what their records say."""

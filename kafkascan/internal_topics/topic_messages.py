@@ -1,0 +1,152 @@
+"""Decode the records of Kafka's own topics.
+
+The framing is that of ``CoordinatorRecordSerde`` (a type or version, then a message) and of
+``AbstractApiMessageSerde`` (a frame version, a type and a version, as unsigned varints).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafkascan.format.schemas.group_messages import GROUP_RECORDS
+from kafkascan.format.schemas.message_decoder import Schema, SchemaError, decode_prefix
+from kafkascan.format.schemas.share_group_messages import SHARE_GROUP_RECORDS
+from kafkascan.format.schemas.share_state_messages import SHARE_STATE_RECORDS
+from kafkascan.format.schemas.streams_group_messages import STREAMS_GROUP_RECORDS
+from kafkascan.format.schemas.transaction_messages import TRANSACTION_RECORDS
+
+CoordinatorSchemas = Mapping[int, tuple[Schema, Schema]]
+
+COORDINATOR_RECORDS: dict[str, CoordinatorSchemas] = {
+    "__consumer_offsets": GROUP_RECORDS | SHARE_GROUP_RECORDS | STREAMS_GROUP_RECORDS,
+    "__transaction_state": TRANSACTION_RECORDS,
+    "__share_group_state": SHARE_STATE_RECORDS,
+}
+"""Schemas of keys and values, by the type of the record, of the topics of coordinators."""
+
+_SHORT = struct.Struct(">h")
+_FRAME_VERSION = 1
+_MAX_VARINT_SIZE = 5
+
+
+class UnknownRecordTypeError(SchemaError):
+    """The type of a record is not known; a later Kafka version may have written it."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(f"unknown record type {code}")
+
+
+@dataclass(frozen=True)
+class Message:
+    """
+    One message of a record: its key or its value.
+
+    Attributes
+    ----------
+    type : int
+        Kafka's number of the type.
+    schema : Schema
+    version : int
+    fields : dict
+        Values by field name, see `decode`.
+    """
+
+    type: int
+    schema: Schema
+    version: int
+    fields: dict[str, Any]
+
+
+def decode_coordinator_record(
+    schemas: CoordinatorSchemas, key: bytes, value: bytes | None
+) -> tuple[Message, Message | None]:
+    """
+    Decode a record of a coordinator's topic.
+
+    Parameters
+    ----------
+    schemas : mapping
+        One of `COORDINATOR_RECORDS`.
+    key : bytes
+    value : bytes or None
+
+    Returns
+    -------
+    key : Message
+    value : Message or None
+        None for a tombstone, which deletes the key.
+
+    Raises
+    ------
+    UnknownRecordTypeError
+        If the type is not known.
+    SchemaError
+        If the bytes do not encode the messages. Bytes behind a message are ignored, as by Kafka.
+    """
+    code, body = _prefixed(key, "the key")
+    if code not in schemas:
+        raise UnknownRecordTypeError(code)
+    of_key, of_value = schemas[code]
+    fields, _ = decode_prefix(of_key, body, 0)
+    return Message(code, of_key, 0, fields), _decode_value(code, of_value, value)
+
+
+def _decode_value(code: int, schema: Schema, value: bytes | None) -> Message | None:
+    if value is None:
+        return None
+    version, body = _prefixed(value, "the value")
+    fields, _ = decode_prefix(schema, body, version)
+    return Message(code, schema, version, fields)
+
+
+def decode_framed_message(schemas: Mapping[int, Schema], value: bytes) -> Message:
+    """
+    Decode a record of the metadata log or of ``__remote_log_metadata``.
+
+    Parameters
+    ----------
+    schemas : mapping
+        ``METADATA_RECORDS`` or ``REMOTE_LOG_RECORDS``.
+    value : bytes
+
+    Returns
+    -------
+    Message
+
+    Raises
+    ------
+    UnknownRecordTypeError
+        If the type is not known.
+    SchemaError
+        If the bytes do not encode a message, or bytes follow it.
+    """
+    frame, at = _uvarint(value, 0)
+    if frame != _FRAME_VERSION:
+        raise SchemaError(f"the frame version is {frame}, not {_FRAME_VERSION}")
+    code, at = _uvarint(value, at)
+    version, at = _uvarint(value, at)
+    if code not in schemas:
+        raise UnknownRecordTypeError(code)
+    fields, size = decode_prefix(schemas[code], value[at:], version)
+    if garbage := len(value) - at - size:
+        raise SchemaError(f"{garbage} bytes follow the message")
+    return Message(code, schemas[code], version, fields)
+
+
+def _prefixed(data: bytes, what: str) -> tuple[int, bytes]:
+    if len(data) < _SHORT.size:
+        raise SchemaError(f"{what} has {len(data)} bytes, fewer than {_SHORT.size}")
+    return int(_SHORT.unpack_from(data)[0]), data[_SHORT.size :]
+
+
+def _uvarint(data: bytes, at: int) -> tuple[int, int]:
+    number = 0
+    for index, byte in enumerate(data[at : at + _MAX_VARINT_SIZE]):
+        number |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return number, at + index + 1
+    raise SchemaError(f"a varint does not end at byte {at}")

@@ -1,0 +1,58 @@
+"""Dumps of the golden files, byte for byte as Kafka's tool printed them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkascan.dump_log.dump_files import dump_files
+from kafkascan.dump_log.dump_options import DumpOptions
+from kafkascan.dump_log.record_decoders import TOPIC_DECODERS
+from kafkascan.format.errors import CorruptLogError
+
+_GOLDEN = Path(__file__).parent
+_DECODERS = {
+    "__consumer_offsets": "offsets-decoder",
+    "__transaction_state": "transaction-log-decoder",
+    "__cluster_metadata": "cluster-metadata-decoder",
+}
+
+
+def is_complete(dump: Path) -> bool:
+    """Return whether the dumped file is kept, and the index that a time index needs."""
+    file = dump.parents[2] / "data" / dump.parent.name / dump.stem
+    return file.exists() and (file.suffix != ".timeindex" or file.with_suffix(".index").exists())
+
+
+DUMPS = sorted(
+    path
+    for path in _GOLDEN.glob("*/dump/*/*.txt")
+    if not path.name.endswith(".stderr.txt") and is_complete(path)
+)
+
+
+def options_for(partition: str) -> DumpOptions:
+    topic = partition.rpartition("-")[0]
+    if topic in _DECODERS:
+        decode = TOPIC_DECODERS[_DECODERS[topic]]
+        return DumpOptions(is_deep=True, prints_data=True, decode=decode)
+    return DumpOptions(is_deep=True, prints_data=True)
+
+
+@pytest.mark.parametrize("dump", DUMPS, ids=lambda path: str(path.relative_to(_GOLDEN)))
+def test_same_lines(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = dump.parents[2]
+    monkeypatch.chdir(data)
+    out, err = [], []
+    file = f"data/{dump.parent.name}/{dump.stem}"
+    complaints = dump.with_suffix(".stderr.txt")
+    expected = complaints.read_text() if complaints.exists() else ""
+    if expected.startswith("Exception"):
+        with pytest.raises(CorruptLogError):
+            dump_files([file], options_for(dump.parent.name), out.append, err.append)
+        expected = ""
+    else:
+        dump_files([file], options_for(dump.parent.name), out.append, err.append)
+    assert "".join(out) == dump.read_text("utf-8")
+    assert "".join(err).replace(f"{data}/", "") == expected
