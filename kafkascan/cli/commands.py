@@ -9,14 +9,13 @@ from collections.abc import Sequence
 import click
 
 import kafkascan as ks
-from kafkascan.cli.dump_log_command import dump_log
 from kafkascan.cli.index_commands import index
 from kafkascan.cli.log_commands import advise, audit, count, diff, producers, report, txns
 from kafkascan.cli.record_commands import records
 from kafkascan.cli.recovery_commands import recover, salvage
 from kafkascan.cli.rewrite_commands import convert, restamp, scrub
 from kafkascan.cli.run import EXIT_UNREADABLE, EXIT_USAGE
-from kafkascan.cli.segment_commands import batches, info, verify
+from kafkascan.cli.segment_commands import batches, dump_log, info, verify
 from kafkascan.cli.spark_commands import spark
 
 
