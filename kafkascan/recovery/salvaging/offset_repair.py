@@ -80,6 +80,10 @@ class OffsetRepair:
         rows = np.searchsorted(self._starts, [one.start for one in damaged])
         self._is_damaged_before = np.zeros(len(batches) + 1, np.bool_)
         self._is_damaged_before[rows] = True
+        # Of two copies, at least one is not where it was written.
+        names = ["base_offset", "batch_length", "crc"]
+        _, batch_of, counts = np.unique(dropped[names], return_inverse=True, return_counts=True)
+        self._repeated = dropped["position"][counts[batch_of] > 1]
         # There may also be copies, and batches without a place.
         self._has_bytes_before = self._is_damaged_before.copy()
         self._has_bytes_before[:-1] |= self._starts != np.append(0, self._stops)[:-1]
@@ -132,6 +136,7 @@ class OffsetRepair:
         is_possible = int(counts.sum()) == end - low or (is_last and self._is_end(group, low))
         is_moved = [self._may_be_intact(*pair) for pair in zip(group, offsets, strict=True)]
         is_taken = self._is_claimed(group, low, int(offsets[-1] + counts[-1]))
+        is_taken |= bool(np.isin(group["position"], self._repeated).any())
         if not is_possible or any(is_moved) or is_taken or self._has_wrong_times(group, row):
             return None
         fitted = group.copy()

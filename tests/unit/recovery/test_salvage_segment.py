@@ -211,3 +211,12 @@ def test_an_offset_of_zero_is_not_repaired_with_certainty() -> None:
         segment, found = salvaged(dense(30, 0).set(16, "base_offset", stored).log)
         assert offsets(found) == list(range(30))
         assert [one.is_certain for one in segment.repairs] == [is_certain]
+
+
+def test_two_copies_of_a_batch_are_not_repaired() -> None:
+    """The first offset is wrong, and the batch was written over another one, too."""
+    rig = dense(20, 0).set(0, "base_offset", 4)
+    rig.parts[5] = rig.parts[0]
+    segment, found = salvaged(rig.log)
+    assert segment.repairs == []
+    assert offsets(found) == [1, 2, 3, 4, *range(6, 20)]
