@@ -101,21 +101,23 @@ static inline void ks_free_block(uint8_t *start, int64_t units, int64_t used) {
     }
 }
 
-/* The smallest free block with at least so many units; 0 if there is none. */
+/* The smallest free block with at least so many units; 0 if there is none. Of several, it is the
+ * one that was freed last, which may still be in a cache of the CPU. */
 static inline uint64_t ks_smallest_free(int64_t units) {
     for (;;) {
-        uint64_t found = 0;
-        int at = 0;
-        for (int i = 0; i < KS_FREE_BLOCKS; i++) {
-            uint64_t slot = __atomic_load_n(&ks_free_blocks[i], __ATOMIC_ACQUIRE);
+        uint64_t newest = __atomic_load_n(&ks_next_slot, __ATOMIC_RELAXED) - 1, found = 0;
+        uint64_t *at = NULL;
+        for (uint64_t i = 0; i < KS_FREE_BLOCKS; i++) {
+            uint64_t *place = &ks_free_blocks[(newest - i) % KS_FREE_BLOCKS];
+            uint64_t slot = __atomic_load_n(place, __ATOMIC_ACQUIRE);
             int64_t size = ks_slot_units(slot);
             if (size >= units && (found == 0 || size < ks_slot_units(found))) {
                 found = slot;
-                at = i;
+                at = place;
             }
         }
-        if (found == 0 || __atomic_compare_exchange_n(&ks_free_blocks[at], &found, 0, 0,
-                                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+        if (found == 0 ||
+            __atomic_compare_exchange_n(at, &found, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
             return found;
         }
     }

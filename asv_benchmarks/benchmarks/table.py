@@ -29,7 +29,7 @@ from kafkascan.broker_state.indexes import build_indexes
 from kafkascan.broker_state.producer_state import ProducerState
 from kafkascan.recovery.loading.segment_recovery import recover_segment
 
-from . import building, corpora, logs, peers, records, salvage, sweep, yardsticks
+from . import building, compiled_peers, corpora, logs, peers, records, salvage, sweep, yardsticks
 from .restamping import Restamp
 
 Contenders = dict[str, Callable[[], object]]
@@ -174,6 +174,8 @@ def decode(codec: str) -> None:
     log = data.tobytes()
     seconds |= medians({"aiokafka": lambda: peers.aiokafka_records(log)}, rounds=1)
     seconds |= peers.java_records(path)
+    if codec == "none":
+        seconds |= compiled_peers.franz_go(path) | compiled_peers.kafka_protocol(path)
     title = f"decode records: {count:,} of about 170 bytes, {codec}, warm"
     show(title, seconds, "ns/record", count, bound)
 

@@ -27,6 +27,7 @@ from kafkascan.format.layout import (
 )
 from kafkascan.format.suggestions import suggestion
 from kafkascan.format.times import TimeLike, to_milliseconds
+from kafkascan.io import result_memory
 
 BatchTable: TypeAlias = "NDArray[np.void]"
 """Array of `BATCH_DTYPE`, shape (n,)."""
@@ -62,7 +63,7 @@ def join_rows(tables: Sequence[NDArray[np.void]], dtype: np.dtype[np.void]) -> N
     """
     if not tables:
         return np.empty(0, dtype)
-    return np.concatenate([table.view(np.uint8) for table in tables]).view(dtype)
+    return result_memory.concatenate([table.view(np.uint8) for table in tables]).view(dtype)
 
 
 def join_tables(tables: Sequence[BatchTable]) -> BatchTable:

@@ -13,7 +13,7 @@ of it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -71,6 +71,18 @@ def empty_columns(count: int, dtypes: Mapping[str, type[np.generic]]) -> dict[st
         name: np.frombuffer(block, dtype, count, start)
         for (name, dtype), start in zip(dtypes.items(), starts, strict=True)
     }
+
+
+def concatenate(arrays: Sequence[NDArray[Scalar]]) -> NDArray[Scalar]:
+    """
+    Return the items of arrays in one array, like `numpy.concatenate`.
+
+    Parameters
+    ----------
+    arrays : sequence of ndarray, each of shape (n,)
+        At least one; all of the dtype of the first one.
+    """
+    return np.concatenate(arrays, out=empty(sum(map(len, arrays)), arrays[0].dtype))
 
 
 def fitted(array: NDArray[Scalar], count: int) -> NDArray[Scalar]:

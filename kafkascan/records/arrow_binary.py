@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import items as _core
 from kafkascan.batches.arrow import require_pyarrow
+from kafkascan.io import result_memory
 from kafkascan.records.buffers import Buffers, Gathered
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def view_column(
             pa.py_buffer(array[start : start + _WINDOW_SIZE])
             for start in range(0, len(array), 1 << _WINDOW_BITS)
         ]
-    views = np.empty((len(size), 16), np.uint8)
+    views = result_memory.empty(16 * len(size), np.uint8).reshape(-1, 16)
     buffers.require_done(
         _core.views_into(
             buffers.addresses, buffers.sizes, buffers.of_batch,

@@ -90,7 +90,7 @@ class Buffers:
         self, batch: NDArray[np.int32], position: NDArray[np.int64], size: NDArray[np.int32]
     ) -> NDArray[np.uintp]:
         """Return the addresses of items, valid while the buffers exist; 0 for empty items."""
-        out = np.empty(len(size), np.uintp)
+        out = result_memory.empty(len(size), np.uintp)
         self.require_done(
             _core.addresses_into(
                 self.addresses, self.sizes, self.of_batch, batch, position, size, out
@@ -104,7 +104,8 @@ class Buffers:
         """Copy items into one contiguous array."""
         total = int(np.maximum(size, 0).sum(dtype=np.int64))
         data = result_memory.empty(total, np.uint8)
-        starts = np.zeros(len(size) + 1, np.int64)
+        starts = result_memory.empty(len(size) + 1, np.int64)
+        starts[0] = 0
         for items in _pieces(len(size)):
             self.require_done(
                 _core.gather_into(

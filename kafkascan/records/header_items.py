@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core.record_headers import HeaderWalk
 from kafkascan.format.errors import STATUS
+from kafkascan.io import result_memory
 from kafkascan.io.worker_threads import Pace
 from kafkascan.records.buffers import Buffers, Gathered
 
@@ -62,10 +63,11 @@ class HeadersOfRecords:
         if count != record_starts[-1]:  # another thread changes the columns
             self.buffers.require_done((STATUS["ROW_MISMATCH"], 0))
         keys, values = (
-            np.empty(size, np.uint8) for size in (measured.key_bytes, measured.value_bytes)
+            result_memory.empty(size, np.uint8)
+            for size in (measured.key_bytes, measured.value_bytes)
         )
         key_starts, value_starts = (_starts(count, len(data)) for data in (keys, values))
-        is_null = np.empty(count, np.bool_) if measured.nulls else None
+        is_null = result_memory.empty(count, np.bool_) if measured.nulls else None
 
         def copy(most: int) -> Outcome:
             return walk.copy(
@@ -93,12 +95,16 @@ class HeadersOfRecords:
         """
         record_starts, walk = self._record_starts(), self._walk()
         count = int(record_starts[-1])
-        keys, values = ((np.empty(count, np.uintp), np.empty(count, np.int32)) for _ in range(2))
+        keys, values = (
+            (result_memory.empty(count, np.uintp), result_memory.empty(count, np.int32))
+            for _ in range(2)
+        )
         self._run(walk, lambda most: walk.locate(most, *keys, *values))
         return record_starts, keys, values
 
     def _record_starts(self) -> NDArray[np.int64]:
-        starts = np.zeros(len(self.count) + 1, np.int64)
+        starts = result_memory.empty(len(self.count) + 1, np.int64)
+        starts[0] = 0
         np.cumsum(self.count, out=starts[1:])
         return starts
 
@@ -116,7 +122,8 @@ class HeadersOfRecords:
 
 
 def _starts(count: int, size: int) -> NDArray[np.int32] | NDArray[np.int64]:
-    starts: NDArray[Any] = np.empty(count + 1, np.int32 if size <= _LARGEST_INT32 else np.int64)
+    dtype: type[np.generic] = np.int32 if size <= _LARGEST_INT32 else np.int64
+    starts: NDArray[Any] = result_memory.empty(count + 1, dtype)
     starts[0] = 0
     return starts
 

@@ -23,6 +23,7 @@ from kafkascan.batches.table_exports import TableExports, display_column
 from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.layout import NO_SEQUENCE, TimestampType
 from kafkascan.format.suggestions import suggestion
+from kafkascan.io import result_memory
 from kafkascan.records import arrow_binary
 from kafkascan.records.buffers import Buffers, Gathered
 from kafkascan.records.header_items import HeadersOfRecords, Located
@@ -142,11 +143,11 @@ class RecordTable(TableExports):
         """Return one table of tables with the same columns, from sources that are not mapped."""
         first = np.cumsum([0, *(len(one.batches) for one in tables)])
         columns = {
-            name: np.concatenate([one.columns[name] for one in tables])
+            name: result_memory.concatenate([one.columns[name] for one in tables])
             for name in tables[0].columns
         }
         batch = [one.columns["batch"] + row for one, row in zip(tables, first[:-1], strict=True)]
-        columns["batch"] = np.concatenate(batch).astype(np.int32)
+        columns["batch"] = result_memory.concatenate(batch).astype(np.int32)
         buffers = Buffers.joined([one._buffers for one in tables])
         batches = join_tables([one.batches for one in tables])
         return cls(batches, tables[0].names, columns, buffers)

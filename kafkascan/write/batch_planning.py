@@ -28,6 +28,7 @@ from kafkascan.format.layout import (
 )
 from kafkascan.format.suggestions import suggestion
 from kafkascan.format.times import to_milliseconds
+from kafkascan.io import result_memory
 from kafkascan.records.compression import compression
 from kafkascan.write.batch_encoder import BatchPlan, encode_batches, iter_encoded_batches
 from kafkascan.write.record_columns import COLUMNS, RecordColumns, RecordInput, record_columns
@@ -346,7 +347,8 @@ def plan_batches(
         raise ValueError(f"batch_size must not be negative: {batch_size}")
     is_message = fields.magic < 2 and not fields.is_compressed
     limit = 1 if is_message else min(max_records or _MAX_INT, _MAX_INT)
-    starts, sizes = np.empty(len(records) + 1, np.int64), np.empty(len(records), np.int64)
+    starts = result_memory.empty(len(records) + 1, np.int64)
+    sizes = result_memory.empty(len(records), np.int64)
     status, record, count = _core.plan(
         records.core, fields.magic, fields.is_compressed, min(batch_size, _MAX_INT), limit,
         fields.delete_horizon_ms, starts, sizes,

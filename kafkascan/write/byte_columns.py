@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import record_columns as _core
+from kafkascan.io import result_memory
 
 LARGEST_ITEM = 2**31 - 1
 Addresses = NDArray[np.uintp]
@@ -46,8 +47,8 @@ def join_items(parts: Sequence[Items]) -> Items:
     if len(parts) == 1:
         return parts[0]
     return Items(
-        np.concatenate([part.addresses for part in parts] or [np.empty(0, np.uintp)]),
-        np.concatenate([part.sizes for part in parts] or [np.empty(0, np.int32)]),
+        result_memory.concatenate([part.addresses for part in parts] or [np.empty(0, np.uintp)]),
+        result_memory.concatenate([part.sizes for part in parts] or [np.empty(0, np.int32)]),
         [part.owner for part in parts],
     )
 
@@ -69,7 +70,8 @@ def items_of_objects(objects: Iterable[Any]) -> Items:
         If an item exceeds 2**31 - 1 bytes.
     """
     kept = list(objects)
-    addresses, sizes = np.empty(len(kept), np.uintp), np.empty(len(kept), np.int32)
+    addresses = result_memory.empty(len(kept), np.uintp)
+    sizes = result_memory.empty(len(kept), np.int32)
     while (odd := _core.addresses_of_bytes(kept, addresses, sizes)) < len(kept):
         _make_bytes(kept, odd)
     return Items(addresses, sizes, kept)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import record_columns as _core
 from kafkascan.batches.arrow import require_pyarrow
+from kafkascan.io import result_memory
 from kafkascan.write.byte_columns import LARGEST_ITEM, Items, join_items, nulls
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def _offsets_of(width: type[np.signedinteger[Any]]) -> Callable[[pa.Array], Item
         skipped = chunk.offset * np.dtype(width).itemsize
         ends = np.frombuffer(offsets, width, count + 1, skipped)
         start, size = (0, 0) if data is None else (data.address, data.size)
-        addresses, sizes = np.empty(count, np.uintp), np.empty(count, np.int32)
+        addresses = result_memory.empty(count, np.uintp)
+        sizes = result_memory.empty(count, np.int32)
         is_sound = _core.addresses_of_offsets(ends, start, size, addresses, sizes)
         _require(is_sound, "offsets are invalid, or an item is too large")
         return Items(addresses, sizes, chunk)
