@@ -11,6 +11,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#endif
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -68,6 +71,26 @@ static inline int ks_is_cached(const ks_log_file *file, int64_t position) {
     (void)file, (void)position;
     return -1;
 #endif
+}
+
+/* Number of pages of a range of the file that are in the page cache; -1 if the system does not say.
+ * Linux counts them since 6.5 (cachestat), for those who may write the file. */
+static inline int64_t ks_count_cached(const ks_log_file *file, int64_t position, int64_t size) {
+#if defined(__linux__)
+    enum { CACHESTAT = 451 }; /* the number of the system call on all architectures */
+    struct {
+        uint64_t start, size;
+    } range = {(uint64_t)(file->start + position), (uint64_t)size};
+    struct {
+        uint64_t cached, dirty, writeback, evicted, recently_evicted;
+    } counts;
+    if (syscall(CACHESTAT, file->descriptor, &range, &counts, 0U) == 0) {
+        return (int64_t)(counts.cached + counts.writeback);
+    }
+#else
+    (void)file, (void)position, (void)size;
+#endif
+    return -1;
 }
 
 /* Fills rows with the headers of the batches from *position on, up to `stop`. Returns a status;

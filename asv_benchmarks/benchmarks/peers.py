@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import crc32c as crc32c_package
 import numpy as np
 
 JAVA = Path(__file__).parents[2] / "tests" / "oracle" / "java" / "target"
+DUMP = JAVA.parents[1] / "java-dump" / "target"
 
 
 def aiokafka_walk(log: bytes) -> int:
@@ -113,6 +115,17 @@ def java(path: Path) -> tuple[dict[str, float], dict[str, float]]:
     walk, verify = map(float, result.stdout.split())
     name = "Kafka's Java classes over a map"
     return {name: walk}, {name: verify}
+
+
+def dump_log_is_there() -> bool:
+    """Whether `make oracle` has built Kafka's tools."""
+    return (DUMP / "oracle-dump.jar").exists() and shutil.which("java") is not None
+
+
+def dump_log(path: Path) -> None:
+    """Print batch headers with kafka-dump-log, which walks with `FileRecords`."""
+    command = ["java", "-cp", f"{DUMP}/lib/*", "org.apache.kafka.tools.DumpLogSegments"]
+    subprocess.run([*command, "--files", str(path)], stdout=subprocess.DEVNULL, check=True)
 
 
 _RECOVERY_ARGUMENTS = {

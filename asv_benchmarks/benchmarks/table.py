@@ -29,7 +29,18 @@ from kafkascan.broker_state.indexes import build_indexes
 from kafkascan.broker_state.producer_state import ProducerState
 from kafkascan.recovery.loading.segment_recovery import recover_segment
 
-from . import building, compiled_peers, corpora, logs, peers, records, salvage, sweep, yardsticks
+from . import (
+    building,
+    cold,
+    compiled_peers,
+    corpora,
+    logs,
+    peers,
+    records,
+    salvage,
+    sweep,
+    yardsticks,
+)
 from .restamping import Restamp
 
 Contenders = dict[str, Callable[[], object]]
@@ -366,6 +377,7 @@ def main() -> None:
             scan(batch_size, varied)
     for batch_size in corpora.BATCH_SIZES:
         first_touch(batch_size)
+    cold.main()
     for batch_size in corpora.BATCH_SIZES:
         for varied in (False, True):
             verify(batch_size, varied)

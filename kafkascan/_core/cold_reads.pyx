@@ -22,6 +22,7 @@ cdef extern from "cold_reads.h" nogil:
     )
     void ks_request(const ks_log_file *file, int64_t position, int64_t size)
     int ks_is_cached(const ks_log_file *file, int64_t position)
+    int64_t ks_count_cached(const ks_log_file *file, int64_t position, int64_t size)
     int ks_scan_file(
         const ks_log_file *file, int64_t stop, ks_batch_row *rows, int64_t capacity,
         int64_t *position, int64_t *count
@@ -70,6 +71,13 @@ cdef class LogFile:
                 if answer != 1:
                     break
         return answer != 0
+
+    def count_cached(self, int64_t position, int64_t size):
+        """Return the number of cached pages of a range; -1 if the system does not say."""
+        cdef int64_t count
+        with nogil:
+            count = ks_count_cached(&self.file, position, size)
+        return count
 
     def request(self, int64_t position, int64_t size):
         """Request a range of bytes, without waiting for them."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
+from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import (
     PartitionDir,
@@ -42,15 +43,16 @@ class SegmentPaths:
         First offset of the logs of directories and archives; None: as a broker has it.
     memory_map : bool
         Whether to map files into memory; otherwise they are read.
-    drop_cache : bool
-        Whether to drop the pages of each file from the page cache after it was read.
+    drop_cache : bool or None
+        Whether to drop the pages of each file from the page cache after it was read; None: those
+        that were not there before.
     """
 
     paths: list[Path]
     include: SegmentKinds
     log_start_offset: int | None
     memory_map: bool
-    drop_cache: bool
+    drop_cache: bool | None
 
     def from_first_offset(self) -> SegmentPaths:
         """Return the paths of the same files, and of those before the log start offset."""
@@ -166,7 +168,7 @@ class SegmentInput:
     is_served : bool
         Whether it is read as a part of its log, in which each offset is read once.
     size : int
-    memory_map, drop_cache : bool
+    memory_map, drop_cache
         As in `SegmentPaths`.
     """
 
@@ -176,7 +178,7 @@ class SegmentInput:
     is_served: bool
     size: int
     memory_map: bool
-    drop_cache: bool
+    drop_cache: bool | None
 
     @property
     def path(self) -> Path:
@@ -193,7 +195,8 @@ class SegmentInput:
         """Return the bytes of the file; the caller closes them."""
         return self.segment.open(memory_map=self.memory_map)
 
-    def release(self, source: Source) -> None:
-        """Drop the pages of the file from the page cache, if the user asked for that."""
-        if self.drop_cache:
-            source.drop_cache()
+    def drop_behind(self, source: Source) -> DropBehind | None:
+        """Return what to drop from the page cache after a read that begins now; None: nothing."""
+        if self.drop_cache is False:
+            return None
+        return DropBehind(source, everything=self.drop_cache is True)

@@ -16,6 +16,7 @@ from kafkascan.cli.run import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, Findin
 from kafkascan.cli.shared_options import (
     ALL_OFFSETS,
     JSON_REPORT,
+    KEEP_CACHE,
     NOW,
     PATH,
     THREADS,
@@ -94,6 +95,7 @@ def _with_damage(
 @_log_command
 @VERIFY
 @click.option("--deep", is_flag=True, help="Also decode all records.")
+@KEEP_CACHE
 @click.option("--alarms", is_flag=True, help="Show only warnings and errors, no notes.")
 @click.option(
     "--max-message-bytes", type=click.IntRange(min=1), metavar="BYTES",

@@ -241,8 +241,10 @@ class Run:
         report = FindingReport(self._advance)
         try:
             source = one.open()
+            behind = one.drop_behind(source)
             yield from read(source, report)
-            one.release(source)
+            if behind is not None:
+                behind.drop()
         except READ_ERRORS as error:
             report.add_unreadable(str(one.path), error)
         self.print_report(report)
@@ -259,9 +261,10 @@ class Run:
         report = FindingReport(self._advance)
         try:
             with one.open() as source:
+                behind = one.drop_behind(source) if release else None
                 result = work(one, source, report)
-                if release:
-                    one.release(source)
+                if behind is not None:
+                    behind.drop()
                 return [result], report
         except READ_ERRORS as error:
             report.add_unreadable(str(one.path), error)

@@ -78,9 +78,14 @@ _MEMORY_MAP = click.option(
     help="Map files into memory, or read them in chunks.",
 )  # fmt: skip
 _DROP_CACHE = click.option(
-    "--drop-cache", is_flag=True,
-    help="Drop each file from the page cache after reading it. Meant for cold backups: a broker"
-    " that serves the same files would have to read them from disk again.",
+    "--drop-cache/--keep-cache", "drop_cache", default=None,
+    help="Drop each file from the page cache after reading it, or leave it there. By default, what"
+    " was not there before is dropped. A broker that serves the same files would have to read"
+    " dropped ones from disk again.",
+)  # fmt: skip
+KEEP_CACHE = click.option(
+    "--keep-cache", is_flag=True,
+    help="Leave everything in the page cache. By default, what was not there before is dropped.",
 )  # fmt: skip
 
 
@@ -89,7 +94,11 @@ def with_segments(command: Command) -> Command:
 
     @functools.wraps(command)
     def call(
-        paths: Sequence[Path], all_files: bool, memory_map: bool, drop_cache: bool, **arguments: Any
+        paths: Sequence[Path],
+        all_files: bool,
+        memory_map: bool,
+        drop_cache: bool | None,
+        **arguments: Any,
     ) -> None:
         include = SegmentKinds.ALL if all_files else SegmentKinds.LOG
         start = 0 if all_files else None

@@ -10,6 +10,57 @@ from kafkascan._core.cold_reads import LogFile
 from kafkascan.io.source_protocols import OPEN_FLAGS
 from kafkascan.io.sources import Source
 
+# Size of the pieces of a file that are dropped, or not.
+_PIECE = 1 << 22
+_SAMPLES, _SAMPLE = 8, 1 << 12
+
+
+class DropBehind:
+    """
+    Drops what one read of a file brought into the page cache, but nothing that was there before.
+
+    It drops the pieces of 4 MiB that had no page in the cache when this was created. A program
+    that has read other pages of such a piece in the meantime reads them again. If the system does
+    not report what is cached, nothing is dropped: Linux does since 6.5, to the owner of a file.
+
+    Parameters
+    ----------
+    source : Source
+    everything : bool, default False
+        Drop all pages, also those that were there before.
+    """
+
+    def __init__(self, source: Source, *, everything: bool = False) -> None:
+        self._source = source
+        self._ranges = None if everything else _uncached_ranges(source)
+
+    def drop(self) -> None:
+        """Drop the pages; call this after the read, before the source is closed."""
+        if self._ranges != []:
+            self._source.drop_cache(self._ranges)
+
+
+def _uncached_ranges(source: Source) -> list[tuple[int, int]]:
+    """Return position and size of the ranges of a file that have no page in the page cache."""
+    if not source.has_file or source.size == 0:
+        return []
+    with source.borrowed_descriptor() as descriptor:
+        file = LogFile(descriptor, source.file_start, source.size)
+        # Counting the pages of a cached file takes milliseconds for each GiB.
+        samples = range(0, source.size, max(_SAMPLE, source.size // _SAMPLES))
+        if all(file.count_cached(position, _SAMPLE) != 0 for position in samples):
+            return []
+        pieces = range(0, source.size, _PIECE)
+        uncached = [position for position in pieces if file.count_cached(position, _PIECE) == 0]
+    ranges: list[tuple[int, int]] = []
+    for position in uncached:
+        size = min(_PIECE, source.size - position)
+        if ranges and sum(ranges[-1]) == position:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + size)
+        else:
+            ranges.append((position, size))
+    return ranges
+
 
 class SelectiveReads:
     """

@@ -10,7 +10,7 @@ import errno
 import mmap
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
@@ -309,19 +309,26 @@ class Source:
             file = LogFile(self._descriptor, self.file_start, self.size)
             return file.is_cached(start, stop, samples)
 
-    def drop_cache(self) -> None:
+    def drop_cache(self, ranges: Sequence[tuple[int, int]] | None = None) -> None:
         """
         Ask the system to drop the file's pages from its cache, on systems that support it.
 
         This saves the memory of a machine that reads many cold files; a broker that serves
         from the same file has to read it again.
+
+        Parameters
+        ----------
+        ranges : sequence of (int, int), optional
+            Position and size of the ranges to drop; by default everything.
         """
         if self._descriptor is not None and hasattr(os, "posix_fadvise"):
             if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
                 self._map.madvise(mmap.MADV_DONTNEED)  # otherwise mapped pages stay
             with self.borrowed_descriptor() as descriptor:
-                size = 0 if self.is_file else self.size  # 0 means up to the end
-                os.posix_fadvise(descriptor, self.file_start, size, os.POSIX_FADV_DONTNEED)
+                # A size of 0 means up to the end.
+                for start, size in ranges or [(0, 0 if self.is_file else self.size)]:
+                    at = self.file_start + start
+                    os.posix_fadvise(descriptor, at, size, os.POSIX_FADV_DONTNEED)
 
     def require_unshrunk(self) -> None:
         """Raise `SourceReadError` if the file was truncated since it was opened."""

@@ -25,6 +25,8 @@ from kafkascan.logs.opened_logs import open_partition
 from kafkascan.logs.reading import iter_records
 
 _ROWS_AT_ONCE = 4096
+# After a position from an index, few batches are read.
+_ROWS_AFTER_INDEX = 64
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ def _tables(source: Source, start: int | None) -> Iterator[BatchTable]:
     if start is None:
         yield from iter_batches(source, rows=_ROWS_AT_ONCE)
         return
-    tables = iter_batches(source, rows=_ROWS_AT_ONCE, start=start, on_corrupt="stop")
+    tables = iter_batches(source, rows=_ROWS_AFTER_INDEX, start=start, on_corrupt="stop")
     yield from tables
     if tables.position == start < source.size:
         reason = f"it points to position {start} of the log, where no batch begins"

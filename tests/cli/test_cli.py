@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
+from kafkascan.io.page_cache import DropBehind
+from tests.support.cold_files import evict
 from tests.support.command_line import DATA, KILLED, LEGACY, rows, run, run_process
 from tests.support.permissions import folder_for_all
 from tests.support.segments import T0, Rig, batch_v2, message_v1
@@ -449,6 +451,24 @@ def test_drop_cache(log: Path) -> None:
     for options in ([], ["--no-memory-map"]):
         # The kernel keeps pages that something else refers to at that moment.
         assert any(_drops_cache(log, options) for _ in range(5))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs cachestat")
+@pytest.mark.parametrize("options", [[], ["--keep-cache"]])
+def test_what_was_not_cached_is_dropped_again(log: Path, options: list[str]) -> None:
+    log.write_bytes(Rig().batches(20_000, bytes(200)).log)
+    with ks.Source(log) as source:
+        evict(log)
+        behind = DropBehind(source)
+        log.read_bytes()
+        behind.drop()
+        if source.is_cached(0, source.size):
+            pytest.skip("the system does not report what is cached")
+        assert run("verify", log, *options).returncode == 0
+        assert source.is_cached(0, source.size) == bool(options)
+        log.read_bytes()
+        assert run("verify", log).returncode == 0
+        assert source.is_cached(0, source.size), "it was cached before"
 
 
 def _drops_cache(log: Path, options: list[str]) -> bool:

@@ -15,6 +15,7 @@ from kafkascan.batches.cold import cold_headers
 EAGER = {
     "_SMALLEST_PIECE": 0,
     "_LARGE_BATCH": 0,
+    "_LARGE_GUESSED_BATCH": 0,
     "_FIRST_ROWS": 2,
     "_ROWS_AT_ONCE": 50,
     "_WAITS_AT_ONCE": 7,

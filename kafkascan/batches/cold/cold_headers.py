@@ -22,10 +22,13 @@ from kafkascan.io.worker_threads import Pace
 _SMALLEST_PIECE = 1 << 20
 # Bytes after which the page cache is sampled again: of a cached piece, and of a cold one.
 _CACHED_PIECE, _COLD_PIECE = 1 << 30, 1 << 26
-_BYTES_PER_SAMPLE = 1 << 28
+# Headers of a cold file may be cached, so a few pages are sampled.
+_BYTES_PER_SAMPLE, _FEWEST_SAMPLES = 1 << 28, 3
 # Average size from which on batches are read by header. Pages for each smaller batch would be most
 # of the file, in many more requests: the system's own read-ahead is faster.
 _LARGE_BATCH = 1 << 13
+# The same without an index: fewer reads are in flight, and some of them are for guesses.
+_LARGE_GUESSED_BATCH = 1 << 15
 # Headers that are read to learn the size of batches.
 _FIRST_ROWS = 8
 # Rows after which a walk over requested headers, and one that waits for each, handles signals.
@@ -64,7 +67,7 @@ class ColdHeaders:
         self._hinted_to = -1  # headers from the index
         self._followed_to = 0  # headers of all chains
         self._batch_size = 0  # of the last batches, on average; 0 if unknown
-        self._hints: NDArray[np.int64] | None = None
+        self._hints = np.empty(0, np.int64)  # positions of batches, from the index
         self._guess_from, self._guess_pause = 0, 1
 
     def is_for(self, position: int, end: int) -> bool:
@@ -78,9 +81,11 @@ class ColdHeaders:
         end : int
             Where the walk ends.
         """
-        if position >= self._checked_to:
+        # Pages that were read to guess would make a piece look cached.
+        if position >= max(self._checked_to, self._followed_to):
             self._check(position, end)
-        return self._is_cold and not 0 < self._batch_size < _LARGE_BATCH
+        smallest = _LARGE_BATCH if len(self._hints) else _LARGE_GUESSED_BATCH
+        return self._is_cold and not 0 < self._batch_size < smallest
 
     def note(self, batches: int, size: int) -> None:
         """Take number and bytes of the batches that were walked over."""
@@ -109,27 +114,27 @@ class ColdHeaders:
     def _check(self, position: int, stop: int) -> None:
         """Sample whether the next piece is cached: a large one if it is, else a smaller one."""
         large = min(stop, position + _CACHED_PIECE)
-        if large - position < _SMALLEST_PIECE or self._is_cached(position, large):
+        samples = _FEWEST_SAMPLES + (large - position) // _BYTES_PER_SAMPLE
+        if large - position < _SMALLEST_PIECE or self._source.is_cached(position, large, samples):
             self._is_cold, self._checked_to = False, large
             return
         self._checked_to = min(stop, position + _COLD_PIECE)
-        self._is_cold = not self._is_cached(position, self._checked_to)
+        self._is_cold = not self._source.is_cached(position, self._checked_to, 1 + _FEWEST_SAMPLES)
         if self._is_cold and self._reads is None:
-            self._reads = open_selective(self._source)
-            self._is_cold = self._reads is not None
+            self._open()
 
-    def _is_cached(self, position: int, stop: int) -> bool:
-        samples = 1 + (stop - position) // _BYTES_PER_SAMPLE
-        return self._source.is_cached(position, stop, samples)
+    def _open(self) -> None:
+        self._reads = open_selective(self._source)
+        self._is_cold = self._reads is not None
+        known = known_starts(self._source.path) if self._source.is_file else None
+        if known is not None:
+            self._hints = known
 
     def _request(self, file: LogFile, position: int, stop: int, rows: int) -> int:
         """Request the next headers; return the position up to which to walk over them."""
         if position < self._followed_to:
             return min(stop, self._followed_to)
         stop = min(stop, position + rows * self._batch_size)
-        if self._hints is None:
-            known = known_starts(self._source.path) if self._source.is_file else None
-            self._hints = np.empty(0, np.int64) if known is None else known
         first, last = np.searchsorted(self._hints, (position, stop), "right").tolist()
         # One hint is the header at the position, or follows the last one of a stale index.
         if last - first > 1:

@@ -25,7 +25,7 @@ PRELUDE = """
     def treat_files_as_cold():
         from kafkascan.batches.cold import cold_headers
         ks.Source.is_cached = lambda *piece: False
-        cold_headers._SMALLEST_PIECE = cold_headers._LARGE_BATCH = 0
+        cold_headers._SMALLEST_PIECE = cold_headers._LARGE_GUESSED_BATCH = 0
 
     def outcome(operation):
         try:

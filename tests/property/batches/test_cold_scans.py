@@ -28,7 +28,7 @@ NAME = "00000000000000000000"
 @pytest.fixture(params=[0, 100, 2**40], ids=["single headers", "by batch size", "everything"])
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
-        treat_as_cold(patch, _LARGE_BATCH=request.param)
+        treat_as_cold(patch, _LARGE_BATCH=request.param, _LARGE_GUESSED_BATCH=request.param)
         yield tmp_path
 
 
