@@ -57,22 +57,6 @@ static inline void ks_request(const ks_log_file *file, int64_t position, int64_t
 #endif
 }
 
-/* Whether the page at a position is in the page cache: 1, 0, or -1 if the system does not say. On
- * Linux, this needs no permission beyond that of reading the file, unlike mincore and cachestat. */
-static inline int ks_is_cached(const ks_log_file *file, int64_t position) {
-#if defined(RWF_NOWAIT)
-    uint8_t byte;
-    struct iovec vector = {&byte, 1};
-    ssize_t count =
-        preadv2(file->descriptor, &vector, 1, (off_t)(file->start + position), RWF_NOWAIT);
-    if (count == 1) return 1;
-    return count < 0 && errno == EAGAIN ? 0 : -1;
-#else
-    (void)file, (void)position;
-    return -1;
-#endif
-}
-
 /* Number of pages of a range of the file that are in the page cache; -1 if the system does not say.
  * Linux counts them since 6.5 (cachestat), for those who may write the file. */
 static inline int64_t ks_count_cached(const ks_log_file *file, int64_t position, int64_t size) {
@@ -91,6 +75,24 @@ static inline int64_t ks_count_cached(const ks_log_file *file, int64_t position,
     (void)file, (void)position, (void)size;
 #endif
     return -1;
+}
+
+/* Whether the page at a position is in the page cache: 1, 0, or -1 if the system does not say.
+ * A read without waiting needs no permission to write the file. But it starts to fetch the page,
+ * and finds it if the disk is very fast. */
+static inline int ks_is_cached(const ks_log_file *file, int64_t position) {
+    int64_t pages = ks_count_cached(file, position, 1);
+    if (pages >= 0) return pages > 0;
+#if defined(RWF_NOWAIT)
+    uint8_t byte;
+    struct iovec vector = {&byte, 1};
+    ssize_t count =
+        preadv2(file->descriptor, &vector, 1, (off_t)(file->start + position), RWF_NOWAIT);
+    if (count == 1) return 1;
+    return count < 0 && errno == EAGAIN ? 0 : -1;
+#else
+    return -1;
+#endif
 }
 
 /* Fills rows with the headers of the batches from *position on, up to `stop`. Returns a status;
