@@ -156,15 +156,17 @@ class KafkaBroker(Broker):
     def _launch(self, config_file: Path) -> JavaProcess:
         if not (self.data_dir / "meta.properties").exists():
             self._format(config_file)
-        properties = {"oracle.log.level": "INFO"}
         command = java_command(
             self._class_path,
             "kafka.Kafka",
             [str(config_file)],
             heap="512m",
-            properties=properties,
+            properties=self._logging(),
         )
         return JavaProcess(command, self.log_file)
+
+    def _logging(self) -> dict[str, str]:
+        return {"oracle.log.level": "INFO"}
 
     def _format(self, config_file: Path) -> None:
         arguments = ["format", "-t", _CLUSTER_ID, "-c", str(config_file)]
@@ -182,6 +184,21 @@ class PreviousBroker(KafkaBroker):
     ) -> None:
         super().__init__(directory, class_paths, config)
         self._class_path = class_paths.previous
+
+
+class OlderBroker(KafkaBroker):
+    """The last Kafka before 4.0, without ZooKeeper."""
+
+    version = "3.9.1"
+
+    def __init__(
+        self, directory: Path, class_paths: ClassPaths, config: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(directory, class_paths, config)
+        self._class_path = class_paths.older
+
+    def _logging(self) -> dict[str, str]:
+        return _log4j(self.directory)
 
 
 class LegacyBroker(Broker):
@@ -224,21 +241,25 @@ class LegacyBroker(Broker):
         return JavaProcess(command, self.directory / "zookeeper.log")
 
     def _logging(self) -> dict[str, str]:
-        """Write a configuration for log4j 1.x: the jars contain none."""
-        path = self.directory / "log4j.properties"
-        path.write_text(
-            "log4j.rootLogger=INFO, console\n"
-            "log4j.appender.console=org.apache.log4j.ConsoleAppender\n"
-            "log4j.appender.console.layout=org.apache.log4j.PatternLayout\n"
-            "log4j.appender.console.layout.ConversionPattern=%d %p %m (%c)%n\n"
-        )
-        return {"log4j.configuration": path.as_uri()}
+        return _log4j(self.directory)
 
     def _end_all(self) -> None:
         super()._end_all()
         if self._zookeeper is not None:
             self._zookeeper.kill()
             self._zookeeper = None
+
+
+def _log4j(directory: Path) -> dict[str, str]:
+    """Write a configuration for log4j 1.x: the jars contain none."""
+    path = directory / "log4j.properties"
+    path.write_text(
+        "log4j.rootLogger=INFO, console\n"
+        "log4j.appender.console=org.apache.log4j.ConsoleAppender\n"
+        "log4j.appender.console.layout=org.apache.log4j.PatternLayout\n"
+        "log4j.appender.console.layout.ConversionPattern=%d %p %m (%c)%n\n"
+    )
+    return {"log4j.configuration": path.as_uri()}
 
 
 def _free_port() -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _HERE = Path(__file__).resolve().parent
-_PROJECTS = ("java", "java-conversion", "java-dump", "java-legacy", "java-previous")
+_PROJECTS = ("java", "java-conversion", "java-dump", "java-legacy", "java-older", "java-previous")
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,8 @@ class ClassPaths:
     """The current broker, its clients, and the oracle's own programs."""
     dump: str
     """DumpLogSegments."""
+    older: str
+    """A broker of the last line before 4.0."""
     previous: str
     """An earlier broker of the current line."""
     legacy: str
@@ -34,6 +36,7 @@ def build() -> ClassPaths:
     return ClassPaths(
         broker=f"{_target('java')}/oracle.jar:{_target('java')}/lib/*",
         dump=f"{_target('java-dump')}/oracle-dump.jar:{_target('java-dump')}/lib/*",
+        older=f"{_target('java-older')}/lib/*",
         previous=f"{_target('java-previous')}/lib/*",
         legacy=f"{_target('java-legacy')}/lib/*",
         conversion=f"{_target('java-conversion')}/oracle-conversion.jar:{_target('java-conversion')}/lib/*",

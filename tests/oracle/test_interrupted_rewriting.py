@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from tests.oracle.brokers import Broker, KafkaBroker, LegacyBroker
+from tests.oracle.brokers import Broker, KafkaBroker, LegacyBroker, OlderBroker
 from tests.oracle.build import ClassPaths
 from tests.oracle.rebuild import LoadArguments, Rebuild
 from tests.support.dying import DyingRuns
@@ -89,10 +89,11 @@ _TO_TARGETS = {
     "restamp": "ks.restamp_log(folder + '/old-0', folder + '/new-0', offset_shift=1000)",
     "scrub": "ks.scrub_log(folder + '/old-0', folder + '/new-0',"
     " keep=ks.rewrite.without_offsets(1, 12))",
+    "salvage": "ks.salvage(folder + '/old-0', folder + '/new-0')",
 }
 
 
-@pytest.mark.parametrize("kind", [KafkaBroker, LegacyBroker])
+@pytest.mark.parametrize("kind", [KafkaBroker, OlderBroker, LegacyBroker])
 def test_a_broker_starts_on_what_killed_runs_left(
     kind: type[Broker], class_paths: ClassPaths, dying: DyingRuns, tmp_path: Path
 ) -> None:
@@ -110,8 +111,8 @@ def test_a_broker_starts_on_what_killed_runs_left(
         in_place = "ks.convert_log(folder, in_place=True, compression_type='zstd')"
         assert dying.run(in_place, data_dir / "t-0", 6) == -signal.SIGKILL
         assert list((data_dir / "t-0").glob(".*"))
-        staged = {path: contents(path) for path in data_dir.glob("kafkascan-0.*-delete/new-0")}
-        assert len(staged) == len(_TO_TARGETS)
+        staged = {path: contents(path) for path in data_dir.glob("kafkascan-0.*-delete/**/new-0")}
+        assert len({path.parts[len(data_dir.parts)] for path in staged}) == len(_TO_TARGETS)
         broker.start()
         broker.stop()
         for path, files in staged.items():
@@ -127,7 +128,7 @@ def _killed_run(dying: DyingRuns, verb: str, source: Path, data_dir: Path) -> Pa
     for step in range(200, 0, -1):
         exit_code = dying.run(code, data_dir, step)
         shutil.rmtree(data_dir / "new-0", ignore_errors=True)
-        found = [one for one in data_dir.glob("kafkascan-0.*") if (one / "new-0").exists()]
-        if exit_code == -signal.SIGKILL and found and any((found[0] / "new-0").glob("*.log")):
+        found = [one for one in data_dir.glob("kafkascan-0.*") if any(one.glob("**/new-0/*.log"))]
+        if exit_code == -signal.SIGKILL and found:
             return Path(shutil.move(found[0], data_dir.parent))
     raise AssertionError(f"{verb} leaves nothing")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
-from tests.oracle.brokers import KafkaBroker
+from tests.oracle.brokers import KafkaBroker, OlderBroker
 from tests.oracle.build import ClassPaths
 from tests.oracle.live_lookups import consume_all
 from tests.oracle.live_recovery import (
@@ -21,6 +21,7 @@ from tests.oracle.live_recovery import (
     fill_and_kill,
     start_and_time,
 )
+from tests.support.records import log_without_its_marker
 
 pytestmark = pytest.mark.oracle
 
@@ -110,3 +111,24 @@ def test_kafka_itself_gives_up_what_salvage_keeps(
     finally:
         broker.kill()
     assert max(served, default=-1) < int(batches["base_offset"][1])
+
+
+@pytest.mark.parametrize("kind", [KafkaBroker, OlderBroker])
+def test_a_broker_starts_on_a_copy_with_errors(
+    kind: type[KafkaBroker], class_paths: ClassPaths, tmp_path: Path
+) -> None:
+    """A log that no broker loads is not in the copied data directory."""
+    with kind(tmp_path / "broker", class_paths) as broker:
+        broker.stop()
+        (broker.data_dir / "bad-0").mkdir()
+        (broker.data_dir / "bad-0" / f"{0:020}.log").write_bytes(log_without_its_marker())
+        broker.data_dir.rename(tmp_path / "damaged")
+        done = ks.salvage(tmp_path / "damaged", broker.data_dir)
+        (bad,) = (one for one in done.partitions if one.error is not None)
+        assert bad.destination is not None
+        broker.restart()
+        broker.stop()
+        bad.destination.rename(broker.data_dir / "bad-0")
+        (broker.data_dir / ".kafka_cleanshutdown").unlink()
+        with pytest.raises(RuntimeError, match="exit"):
+            broker.start()

@@ -120,3 +120,12 @@ class _Reader:
         if not 0 <= count <= len(self.rest):
             raise NotRecordsError
         return count
+
+
+def log_without_its_marker() -> bytes:
+    """A producer wrote in a transaction, whose marker is lost, and then outside of one."""
+    producer = {"producer_id": 7, "producer_epoch": 0}
+    return b"".join([
+        batch_of([RecordV2()], base_offset=0, attributes=0x10, base_sequence=0, **producer),
+        batch_of([RecordV2()], base_offset=2, base_sequence=1, **producer),
+    ])  # fmt: skip

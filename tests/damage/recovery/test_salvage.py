@@ -21,7 +21,7 @@ from kafkascan.format.errors import LogDirInUseError
 from kafkascan.io.atomic_files import AtomicFile
 from tests.support.logs import WrittenLog
 from tests.support.paths import GOLDEN
-from tests.support.records import RecordV2, batch_of
+from tests.support.records import RecordV2, batch_of, log_without_its_marker
 from tests.support.segments import V2_FIELDS, batch_v2, message_v0, message_v1
 
 UNCOVERED = ("base_offset", "batch_length", "partition_leader_epoch", "magic")
@@ -386,17 +386,8 @@ def test_a_full_disk_leaves_an_incomplete_copy_under_another_name(
     assert json.loads(done.to_json())["lost_bytes"] == broken.lost_bytes
 
 
-def _log_without_its_marker() -> bytes:
-    """A producer wrote in a transaction, whose marker is lost, and then outside of one."""
-    producer = {"producer_id": 7, "producer_epoch": 0}
-    return b"".join([
-        batch_of([RecordV2()], base_offset=0, attributes=0x10, base_sequence=0, **producer),
-        batch_of([RecordV2()], base_offset=2, base_sequence=1, **producer),
-    ])  # fmt: skip
-
-
 def test_a_log_that_no_broker_loads_is_not_in_the_copied_data_dir(tmp_path: Path) -> None:
-    for name, data in [("bad-0", _log_without_its_marker()), ("good-0", written().log)]:
+    for name, data in [("bad-0", log_without_its_marker()), ("good-0", written().log)]:
         (tmp_path / "data" / name).mkdir(parents=True)
         (tmp_path / "data" / name / f"{0:020}.log").write_bytes(data)
     done = ks.salvage(tmp_path / "data", tmp_path / "out")
@@ -405,7 +396,7 @@ def test_a_log_that_no_broker_loads_is_not_in_the_copied_data_dir(tmp_path: Path
     assert good.error is None
     assert sorted(one.name for one in (tmp_path / "out").iterdir() if one.is_dir()) == ["good-0"]
     assert bad.destination == tmp_path / "out.incomplete" / "bad-0"
-    assert (bad.destination / f"{0:020}.log").read_bytes() == _log_without_its_marker()
+    assert (bad.destination / f"{0:020}.log").read_bytes() == log_without_its_marker()
     assert not done.is_marked_clean
 
 
@@ -415,7 +406,7 @@ def test_a_log_that_no_broker_loads_is_not_in_the_data_dir_of_a_broker(tmp_path:
     (data_dir / "meta.properties").write_text("version=1\n")
     path = tmp_path / "topic-0" / f"{0:020}.log"
     path.parent.mkdir()
-    path.write_bytes(_log_without_its_marker())
+    path.write_bytes(log_without_its_marker())
     (one,) = ks.salvage(path.parent, data_dir / "topic-0").partitions
     assert one.destination == tmp_path / "broker.incomplete" / "topic-0"
     assert one.destination.exists()
