@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from kafkascan.io.sources import Source
 
 # Size of the pieces of a file that are dropped, or not.
 _PIECE = 1 << 22
+_HEAD = 1 << 18
 _SAMPLES, _SAMPLE = 8, 1 << 12
 
 
@@ -50,11 +52,16 @@ def _uncached_ranges(source: Source) -> list[tuple[int, int]]:
         samples = range(0, source.size, max(_SAMPLE, source.size // _SAMPLES))
         if all(file.count_cached(position, _SAMPLE) != 0 for position in samples):
             return []
-        pieces = range(0, source.size, _PIECE)
-        uncached = [position for position in pieces if file.count_cached(position, _PIECE) == 0]
+        # The first bytes were read to find out what the file is.
+        bounds = sorted({_HEAD, *range(0, source.size, _PIECE), source.size})
+        pieces = [
+            (start, stop - start)
+            for start, stop in itertools.pairwise(bounds)
+            if stop <= source.size
+        ]
+        uncached = [piece for piece in pieces if file.count_cached(*piece) == 0]
     ranges: list[tuple[int, int]] = []
-    for position in uncached:
-        size = min(_PIECE, source.size - position)
+    for position, size in uncached:
         if ranges and sum(ranges[-1]) == position:
             ranges[-1] = (ranges[-1][0], ranges[-1][1] + size)
         else:

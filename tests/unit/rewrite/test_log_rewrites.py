@@ -309,7 +309,7 @@ def test_other_folders_of_the_partition_are_reported(partition: Path, state: str
     other = partition.with_name(f"{partition.name}.{32 * 'a'}-{state}")
     other.mkdir()
     partition.with_name("other-0").mkdir()
-    result = ks.scrub_log(partition, keep=ks.rewrite.without_offsets([1]), in_place=True)
+    result = ks.scrub_log(partition, keep=ks.rewrite.without_offsets(1, 1), in_place=True)
     assert [one.symbol for one in result.findings] == ["LEFTOVER"]
     assert str(other) in result.findings[0].message
 
