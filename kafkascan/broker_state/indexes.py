@@ -233,3 +233,37 @@ def write_index(path: str | os.PathLike[str], entries: IndexEntries, /) -> None:
         raise TypeError(f"{path} takes a one-dimensional array of {dtype}")
     with AtomicFile(path) as file:
         file.stream.write(entries.tobytes())
+
+
+# ---- lookups ---------------------------------------------------------------------------------
+
+# Kafka searches the last entries of an index first (``AbstractIndex.warmEntries``).
+_WARM_BYTES = 8192
+
+
+def floor_entry(keys: NDArray[np.int32], key: int) -> int:
+    """
+    Return the row of the last entry whose key is not greater, or -1.
+
+    If the keys do not ascend, the result of a binary search depends on its steps, which are
+    those of ``AbstractIndex.largestLowerBoundSlotFor``.
+    """
+    if not len(keys):
+        return -1
+    low, high = 0, len(keys) - 1
+    warm = max(0, high - _WARM_BYTES // OFFSET_INDEX_ENTRY.itemsize)
+    if keys[warm] < key:
+        low = warm
+    elif keys[0] > key:
+        return -1
+    else:
+        high = warm
+    while low < high:
+        middle = (low + high + 1) // 2
+        if keys[middle] > key:
+            high = middle - 1
+        elif keys[middle] < key:
+            low = middle
+        else:
+            return middle
+    return low

@@ -21,7 +21,7 @@ from kafkascan.cli.output import Columns
 from kafkascan.cli.run import READ_ERRORS, FindingReport, Run, scan
 from kafkascan.cli.shared_options import THREADS, Time, check_ranges, with_run, with_segments
 from kafkascan.dump_log.dump_files import dump_files
-from kafkascan.dump_log.dump_options import MAX_INT, DumpOptions
+from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.record_decoders import (
     BYTES_DECODERS,
     TOPIC_DECODERS,
@@ -362,14 +362,14 @@ def _topic_decoders(command: Callable[..., int]) -> Callable[..., int]:
 @click.option("--index-sanity-check", is_flag=True, help="Check indexes as a broker does at start.")
 @click.option(
     "--max-message-size",
-    default=5 * 1024 * 1024,
+    default=DumpOptions.max_message_size,
     metavar="BYTES",
     show_default=True,
     help="Size of the largest batch that an index entry leads to.",
 )
 @click.option(
     "--max-bytes",
-    default=MAX_INT,
+    default=DumpOptions.max_bytes,
     metavar="BYTES",
     show_default=True,
     help="Read so many bytes of each log.",

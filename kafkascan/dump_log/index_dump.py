@@ -6,11 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset
-from kafkascan.broker_state.indexes import IndexEntries, entries_of
+from kafkascan.broker_state.indexes import IndexEntries, entries_of, floor_entry
 from kafkascan.broker_state.producer_snapshots import read_producer_snapshot
 from kafkascan.dump_log.batch_lines import optional_long
 from kafkascan.dump_log.dump_options import DumpOptions
@@ -22,8 +19,6 @@ from kafkascan.io.folders import read_regular
 from kafkascan.io.sources import Source
 from kafkascan.logs.reading import read_records
 
-# Entries of the end of an index that ``AbstractIndex`` searches first, in bytes.
-_WARM_BYTES = 8192
 _MAX_SEQUENCE = 2**31 - 1
 # Kafka decodes whole records for their timestamps.
 _ALL_COLUMNS = ("timestamp", "key", "value", "headers")
@@ -171,28 +166,8 @@ def _compare_time(
 
 def _floor_position(entries: IndexEntries, offset: int) -> int:
     """Return the position of the last entry up to an offset, as ``OffsetIndex.lookup`` does."""
-    offsets = entries["relative_offset"]
-    if not len(offsets):
-        return 0
-    hot = max(0, len(offsets) - 1 - _WARM_BYTES // entries.itemsize)
-    if offsets[hot] < offset:
-        return int(entries["position"][_search(offsets, offset, hot, len(offsets) - 1)])
-    if offsets[0] > offset:
-        return 0
-    return int(entries["position"][_search(offsets, offset, 0, hot)])
-
-
-def _search(offsets: NDArray[np.int32], offset: int, low: int, high: int) -> int:
-    # The entries need not be in order, so that the steps must be Kafka's.
-    while low < high:
-        middle = (low + high + 1) // 2
-        if offsets[middle] > offset:
-            high = middle - 1
-        elif offsets[middle] < offset:
-            low = middle
-        else:
-            return middle
-    return low
+    row = floor_entry(entries["relative_offset"], offset)
+    return int(entries["position"][row]) if row >= 0 else 0
 
 
 def transaction_index_lines(path: Path) -> list[str]:

@@ -23,7 +23,6 @@ from kafkascan.records.record_table import RecordTable
 
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 _BOOTSTRAP = "bootstrap.checkpoint"
-_CODEC_MASK = 7
 
 
 class OffsetGaps:
@@ -107,7 +106,7 @@ def _lines_of(
     else:
         yield from _deep_lines(*read_frame(source, printed, frame), heads, options, gaps)
     if len(printed) < len(batches):
-        raise _unknown_codec(source, batches[len(printed)])
+        raise _unknown_codec(source, batches[len(printed) :][:1])
 
 
 def _before_unknown_codec(batches: BatchTable) -> BatchTable:
@@ -115,11 +114,11 @@ def _before_unknown_codec(batches: BatchTable) -> BatchTable:
     return batches[: unknown[0]] if len(unknown) else batches
 
 
-def _unknown_codec(source: Source, batch: np.void) -> UnsupportedCompressionError:
-    code = int(batch["attributes"]) & _CODEC_MASK
-    position, base_offset = int(batch["position"]), int(batch["base_offset"])
-    reason = f"compression type {code} is not known"
-    return UnsupportedCompressionError(source.path, position, base_offset, reason, "BAD_CODEC")
+def _unknown_codec(source: Source, batch: BatchTable) -> UnsupportedCompressionError:
+    reason = f"compression type {compression_type(batch)[0]} is not known"
+    position, base_offset = int(batch["position"][0]), int(batch["base_offset"][0])
+    symbol = "UNSUPPORTED_COMPRESSION"
+    return UnsupportedCompressionError(source.path, position, base_offset, reason, symbol)
 
 
 def _deep_lines(

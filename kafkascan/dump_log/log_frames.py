@@ -110,15 +110,16 @@ def framed_batches(
 
 
 def _header_of(source: Source, frame: Frame) -> BatchTable:
-    if not frame.has_header_v2 or source.size - frame.position < BATCH_HEADER_SIZE:
-        reason = f"magic {frame.magic} or batch_length {frame.batch_length} cannot be read"
-        raise CorruptBatchError(source.path, frame.position, frame.offset, reason, "BAD_HEADER")
-    header = bytearray(read_bytes(source, frame.position, BATCH_HEADER_SIZE))
-    header[_MAGIC_AT] = _MAGIC_V2
-    header[_LENGTH_AT] = struct.pack(">i", BATCH_HEADER_SIZE - LOG_OVERHEAD)
-    row = row_of_header(bytes(header), frame.position, BATCH_HEADER_SIZE)
-    row["batch_length"] = frame.batch_length
-    return row
+    if frame.has_header_v2 and source.size - frame.position >= BATCH_HEADER_SIZE:
+        header = bytearray(read_bytes(source, frame.position, BATCH_HEADER_SIZE))
+        header[_MAGIC_AT] = _MAGIC_V2
+        header[_LENGTH_AT] = struct.pack(">i", BATCH_HEADER_SIZE - LOG_OVERHEAD)
+        row = row_of_header(bytes(header), frame.position, BATCH_HEADER_SIZE)
+        if len(row):
+            row["batch_length"] = frame.batch_length
+            return row
+    reason = f"magic {frame.magic} or batch_length {frame.batch_length} cannot be read"
+    raise CorruptBatchError(source.path, frame.position, frame.offset, reason, "BAD_HEADER")
 
 
 def _as_magic_2(source: Source, frame: Frame) -> bytes:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import is_control, timestamp_type
+from kafkascan.batches.columns import is_control
+from kafkascan.dump_log.batch_lines import timestamp_types
 from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.record_decoders import java_text
-from kafkascan.format.layout import TimestampType
 from kafkascan.format.schemas.message_decoder import Schema
 from kafkascan.format.schemas.message_json import jackson_text, json_of
 from kafkascan.records.control import (
@@ -23,7 +23,6 @@ from kafkascan.records.control import (
 )
 from kafkascan.records.record_table import RecordTable
 
-_TIMESTAMP_TYPES = {kind.value: kind.display_name for kind in TimestampType}
 _MAGIC_V2 = 2
 
 
@@ -64,7 +63,7 @@ def _metadata(
     table: RecordTable, keys: list[bytes | None], values: list[bytes | None]
 ) -> list[str]:
     columns, batches = table.columns, table.batches
-    row_types = [_TIMESTAMP_TYPES[kind] for kind in timestamp_type(batches).tolist()]
+    row_types = timestamp_types(batches)
     lines = [
         f"| offset: {offset} {row_types[batch]}: {timestamp} keySize: {key} valueSize: {value}"
         for offset, batch, timestamp, key, value in zip(

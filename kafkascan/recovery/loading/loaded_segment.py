@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kafkascan.batches.columns import BatchTable, join_tables, next_offset
 from kafkascan.batches.scan import BatchScan, scan_batches
 from kafkascan.batches.verify import verify_crcs
+from kafkascan.broker_state.indexes import floor_entry
 from kafkascan.format.errors import (
     SENTENCES,
     STATUS,
@@ -33,8 +34,6 @@ _NAMES_KNOWN = 4096
 # Files below this size are read: that takes less time than mapping them.
 _READ_AT_ONCE = 1 << 17
 _ROWS_AT_ONCE = 1 << 16
-# Kafka searches the last entries of an index first (``AbstractIndex.warmEntries``).
-_WARM_BYTES = 8192
 
 
 @dataclass
@@ -181,7 +180,7 @@ class LoadedSegment:
             If Kafka's lookup fails, so that it does not load the log.
         """
         entries = self._index_entries()
-        row = _slot(entries["relative_offset"], offset - self.base_offset)
+        row = floor_entry(entries["relative_offset"], offset - self.base_offset)
         start = 0 if row < 0 else int(entries["position"][row])
         with self._open_up_to(self.valid_bytes) as source:
             try:
@@ -283,34 +282,6 @@ def _count_and_end(batches: BatchTable, base_offset: int) -> tuple[int, int]:
     if not len(batches):
         return 0, base_offset
     return len(batches), int(next_offset(batches[-1:])[0])
-
-
-def _slot(keys: NDArray[np.int32], key: int) -> int:
-    """
-    Return the row of the last entry whose key is not greater, or -1.
-
-    If the keys do not ascend, the result of a binary search depends on its steps, which are
-    those of ``AbstractIndex.largestLowerBoundSlotFor``.
-    """
-    if not len(keys):
-        return -1
-    low, high = 0, len(keys) - 1
-    warm = max(0, high - _WARM_BYTES // OFFSET_INDEX_ENTRY.itemsize)
-    if keys[warm] < key:
-        low = warm
-    elif keys[0] > key:
-        return -1
-    else:
-        high = warm
-    while low < high:
-        middle = (low + high + 1) // 2
-        if keys[middle] > key:
-            high = middle - 1
-        elif keys[middle] < key:
-            low = middle
-        else:
-            return middle
-    return low
 
 
 def floor(segments: list[LoadedSegment], offset: int) -> int:
