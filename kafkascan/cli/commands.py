@@ -9,14 +9,14 @@ from collections.abc import Sequence
 import click
 
 import kafkascan as ks
-from kafkascan.cli.index_commands import index
-from kafkascan.cli.log_commands import advise, audit, count, diff, producers, report, txns
-from kafkascan.cli.record_commands import records
-from kafkascan.cli.recovery_commands import recover, salvage
-from kafkascan.cli.rewrite_commands import convert, restamp, scrub
 from kafkascan.cli.run import EXIT_UNREADABLE, EXIT_USAGE
-from kafkascan.cli.segment_commands import batches, dump_log, info, verify
-from kafkascan.cli.spark_commands import spark
+from kafkascan.cli.verbs.index_commands import index
+from kafkascan.cli.verbs.log_commands import advise, audit, count, diff, producers, report, txns
+from kafkascan.cli.verbs.record_commands import records
+from kafkascan.cli.verbs.recovery_commands import recover, salvage
+from kafkascan.cli.verbs.rewrite_commands import convert, restamp, scrub
+from kafkascan.cli.verbs.segment_commands import batches, dump_log, info, verify
+from kafkascan.cli.verbs.spark_commands import spark
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

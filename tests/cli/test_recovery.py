@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from kafkascan.cli import index_commands
+from kafkascan.cli.verbs import index_commands
 from tests.support.command_line import DATA, KILLED, rows, run, run_process
 from tests.support.files import contents
 from tests.support.partitions import HealthyPartition

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from kafkascan.cli.spark_commands import spark as group
+from kafkascan.cli.verbs.spark_commands import spark as group
 from kafkascan.spark import recommended_conf
 from tests.spark.logs import DATA, damaged_log, segment_path
 

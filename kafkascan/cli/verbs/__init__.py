@@ -1,0 +1,1 @@
+"""The commands themselves: options in, calls of the library, rows and findings out."""
