@@ -42,6 +42,7 @@ from . import (
     yardsticks,
 )
 from .restamping import Restamp
+from .start_up import PROGRAMS, start
 
 Contenders = dict[str, Callable[[], object]]
 
@@ -66,6 +67,15 @@ def show(title: str, seconds: dict[str, float], unit: str, amount: float, yardst
     for name, value in seconds.items():
         figure = value / amount * 1e9 if unit.startswith("ns") else amount / value / 1e9
         print(f"  {name:36}{figure:10.2f} {unit:9}{value / seconds[yardstick]:8.2f} x the time")
+
+
+def start_up() -> None:
+    """Whole processes, from their start to their exit."""
+    seconds = medians({name: lambda name=name: start(name) for name in PROGRAMS})
+    print("\nstart-up")
+    for name, value in seconds.items():
+        ratio = value / seconds["import numpy"]
+        print(f"  {name:36}{value * 1e3:10.0f} ms{ratio:15.2f} x import numpy")
 
 
 def scan(batch_size: int, varied: bool) -> None:
@@ -372,6 +382,7 @@ def main() -> None:
     """Print the table."""
     print(f"{platform.machine()}, Python {platform.python_version()}, kafkascan {ks.__version__}")
     print(f"CRC-32C by {ks.crc32c_implementation()}; segments of {corpora.SIZE:,} bytes")
+    start_up()
     for batch_size in corpora.BATCH_SIZES:
         for varied in (False, True):
             scan(batch_size, varied)

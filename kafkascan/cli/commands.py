@@ -2,25 +2,56 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
 
 import click
 
-import kafkascan as ks
-from kafkascan.cli.run import EXIT_UNREADABLE, EXIT_USAGE
-from kafkascan.cli.verbs.index_commands import index
-from kafkascan.cli.verbs.log_commands import advise, audit, count, diff, producers, report, txns
-from kafkascan.cli.verbs.record_commands import records
-from kafkascan.cli.verbs.recovery_commands import recover, salvage
-from kafkascan.cli.verbs.rewrite_commands import convert, restamp, scrub
-from kafkascan.cli.verbs.segment_commands import batches, dump_log, info, verify
-from kafkascan.cli.verbs.spark_commands import spark
+from kafkascan.cli.exit_codes import EXIT_INTERRUPTED, EXIT_UNREADABLE, EXIT_USAGE
+from kafkascan.cli.verb_table import VERBS, VERBS_BY_TASK
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(ks.__version__, prog_name="kafkascan")
+class VerbGroup(click.Group):
+    """The commands of `VERBS`, each imported when it is looked up; the help lists them by task."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return list(VERBS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Import the module of a command; return the command, or None if there is none."""
+        verb = VERBS.get(name)
+        if verb is None:
+            return None
+        module = importlib.import_module(f"kafkascan.cli.verbs.{verb.module}")
+        command = getattr(module, verb.attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by task."""
+        column = max(map(len, VERBS))
+        for task, verbs in VERBS_BY_TASK.items():
+            with formatter.section(task):
+                formatter.write_dl([(verb.name.ljust(column), verb.summary) for verb in verbs])
+
+
+def _print_version(context: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
+    """Print the version; finding it reads the installed package, so only on request."""
+    if is_wanted:
+        import kafkascan
+
+        click.echo(f"kafkascan, version {kafkascan.__version__}")
+        context.exit()
+
+
+@click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version,
+    help="Show the version and exit.",
+)  # fmt: skip
 def cli() -> None:
     """Read Apache Kafka's segment files directly: no broker, no JVM.
 
@@ -33,13 +64,6 @@ def cli() -> None:
     Rows go to stdout, findings to stderr. Exit codes: 0 no findings; 1 findings, such as
     damage or a torn tail; 2 wrong usage; 3 unreadable input, or nothing there to read.
     """
-
-
-for command in (
-    info, verify, batches, records, dump_log, index, audit, txns, producers, count, diff, report,
-    advise, recover, salvage, convert, restamp, scrub, spark,
-):  # fmt: skip
-    cli.add_command(command)
 
 
 def invoke(arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +79,7 @@ def invoke(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return EXIT_USAGE
     except click.Abort:
-        return 130
+        return EXIT_INTERRUPTED
     except OSError as error:
         return _cannot_write(error)
     return int(code or 0)

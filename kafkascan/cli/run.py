@@ -22,6 +22,7 @@ from rich.progress import (
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import BatchIterator, iter_batches
+from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from kafkascan.cli.inputs import SegmentInput, SegmentPaths
 from kafkascan.cli.output import RowOutput
 from kafkascan.format.errors import KafkaScanError, NotALogError
@@ -30,8 +31,6 @@ from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import Source
 from kafkascan.logs.opened_logs import SegmentOverlap
-
-EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, EXIT_UNREADABLE = 0, 1, 2, 3
 
 # A table this small is still in the CPU's cache when its batches are verified.
 _ROWS = 8192

@@ -13,9 +13,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import kafkascan as ks
+from kafkascan.cli import commands
+from kafkascan.cli.verb_table import VERBS
 from kafkascan.io.page_cache import DropBehind
 from tests.support.cold_files import evict
 from tests.support.command_line import DATA, KILLED, LEGACY, rows, run, run_process
@@ -195,6 +198,16 @@ def test_help_and_version() -> None:
         assert result.returncode == 0
         assert "Usage: kafkascan" in result.stdout
     assert ks.__version__ in run_process("--version").stdout
+
+
+def test_the_list_of_commands_shows_the_first_line_of_each_help() -> None:
+    listed = run("--help").stdout
+    for verb in VERBS.values():
+        command = commands.cli.get_command(click.Context(commands.cli), verb.name)
+        assert command is not None
+        assert verb.summary == (command.help or "").splitlines()[0]
+        assert f"{verb.name} " in listed
+        assert verb.summary in listed
 
 
 READ_BY_FILES = ("info", "verify", "batches", "records", "index check", "index build")

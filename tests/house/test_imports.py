@@ -26,6 +26,19 @@ def test_importing_the_package_imports_no_heavy_library_but_numpy() -> None:
     assert result.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["no-such-command"]])
+def test_the_command_line_starts_without_numpy_and_the_library(arguments: list[str]) -> None:
+    script = (
+        "import sys; from kafkascan.cli import main; main(sys.argv[1:]);"
+        "print([m for m in sys.modules if m in ('numpy', 'rich', 'pyarrow', 'lz4', 'zstandard')"
+        " or m.startswith(('kafkascan._core', 'kafkascan.batches'))])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
 def test_compiled_modules_use_neither_numpy_nor_files() -> None:
     sources = [*PACKAGE.glob("_core/*.pyx"), *PACKAGE.glob("_core/*.pxd")]
     assert len(sources) >= 6

@@ -11,8 +11,9 @@ import click
 
 import kafkascan as ks
 from kafkascan.analysis.codec_advice import DEFAULT_CHOICES
+from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from kafkascan.cli.output import RowOutput
-from kafkascan.cli.run import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, FindingReport, Run
+from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
     ALL_OFFSETS,
     JSON_REPORT,

@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from kafkascan.cli.run import EXIT_UNREADABLE, EXIT_USAGE, Run
+from kafkascan.cli.exit_codes import EXIT_UNREADABLE, EXIT_USAGE
+from kafkascan.cli.run import Run
 from kafkascan.cli.shared_options import (
     Command,
     Decorator,
