@@ -1,7 +1,7 @@
 """Decode the records of Kafka's own topics.
 
-The framing is that of ``CoordinatorRecordSerde`` (a type or version, then a message) and of
-``AbstractApiMessageSerde`` (a frame version, a type and a version, as unsigned varints).
+The framing of keys and values of coordinators is that of ``CoordinatorRecordSerde``: a type or
+version, then a message.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from kafkascan.format.schemas.group_messages import GROUP_RECORDS
 from kafkascan.format.schemas.message_decoder import Schema, SchemaError, decode_prefix
+from kafkascan.format.schemas.message_framing import read_message_frame
 from kafkascan.format.schemas.share_group_messages import SHARE_GROUP_RECORDS
 from kafkascan.format.schemas.share_state_messages import SHARE_STATE_RECORDS
 from kafkascan.format.schemas.streams_group_messages import STREAMS_GROUP_RECORDS
@@ -28,8 +29,6 @@ COORDINATOR_RECORDS: dict[str, CoordinatorSchemas] = {
 """Schemas of keys and values, by the type of the record, of the topics of coordinators."""
 
 _SHORT = struct.Struct(">h")
-_FRAME_VERSION = 1
-_MAX_VARINT_SIZE = 5
 
 
 class UnknownRecordTypeError(SchemaError):
@@ -124,15 +123,11 @@ def decode_framed_message(schemas: Mapping[int, Schema], value: bytes) -> Messag
     SchemaError
         If the bytes do not encode a message, or bytes follow it.
     """
-    frame, at = _uvarint(value, 0)
-    if frame != _FRAME_VERSION:
-        raise SchemaError(f"the frame version is {frame}, not {_FRAME_VERSION}")
-    code, at = _uvarint(value, at)
-    version, at = _uvarint(value, at)
+    code, version, start = read_message_frame(value)
     if code not in schemas:
         raise UnknownRecordTypeError(code)
-    fields, size = decode_prefix(schemas[code], value[at:], version)
-    if garbage := len(value) - at - size:
+    fields, size = decode_prefix(schemas[code], value[start:], version)
+    if garbage := len(value) - start - size:
         raise SchemaError(f"{garbage} bytes follow the message")
     return Message(code, schemas[code], version, fields)
 
@@ -141,12 +136,3 @@ def _prefixed(data: bytes, what: str) -> tuple[int, bytes]:
     if len(data) < _SHORT.size:
         raise SchemaError(f"{what} has {len(data)} bytes, fewer than {_SHORT.size}")
     return int(_SHORT.unpack_from(data)[0]), data[_SHORT.size :]
-
-
-def _uvarint(data: bytes, at: int) -> tuple[int, int]:
-    number = 0
-    for index, byte in enumerate(data[at : at + _MAX_VARINT_SIZE]):
-        number |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            return number, at + index + 1
-    raise SchemaError(f"a varint does not end at byte {at}")

@@ -12,6 +12,7 @@ from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, read_meta_properties
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.schemas.message_decoder import SchemaError, decode_prefix
+from kafkascan.format.schemas.message_framing import read_message_frame
 from kafkascan.format.schemas.metadata_messages import CONFIG, REGISTER_BROKER, REMOVE_TOPIC, TOPIC
 from kafkascan.logs.log_dir import PartitionDir, partition_dir
 from kafkascan.logs.reading import iter_records
@@ -27,8 +28,6 @@ _LOCAL_TOPICS = (
     "__transaction_state",
 )
 
-# Version of the frame, kind of the record and its version: one byte each, as unsigned varints.
-_FRAME_SIZE, _FRAME_VERSION = 3, 1
 _SCHEMAS = {0: REGISTER_BROKER, 2: TOPIC, 4: CONFIG, 9: REMOVE_TOPIC}
 _OF_TOPIC, _OF_BROKER = 2, 4
 _LARGEST = 2**31 - 1
@@ -254,12 +253,13 @@ def _message(value: bytes) -> tuple[str, dict[str, Any]] | None:
     Garbage after a message is refused, as by Kafka's ``MetadataRecordSerde``. Of a newer version
     than the schema's, the fields that are known count.
     """
-    if len(value) < _FRAME_SIZE or value[0] != _FRAME_VERSION or value[1] not in _SCHEMAS:
-        return None
-    schema = _SCHEMAS[value[1]]
     try:
-        fields, size = decode_prefix(schema, value[_FRAME_SIZE:], value[2])
+        code, version, start = read_message_frame(value)
+        if code not in _SCHEMAS:
+            return None
+        schema = _SCHEMAS[code]
+        fields, size = decode_prefix(schema, value[start:], version)
     except SchemaError:
         return None
-    is_newer = value[2] > schema.newest
-    return (schema.name, fields) if is_newer or _FRAME_SIZE + size == len(value) else None
+    is_newer = version > schema.newest
+    return (schema.name, fields) if is_newer or start + size == len(value) else None

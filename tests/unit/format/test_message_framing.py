@@ -1,0 +1,39 @@
+"""Frames of the metadata log's messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkascan.format.schemas.message_decoder import SchemaError
+from kafkascan.format.schemas.message_framing import read_message_frame
+
+
+@pytest.mark.parametrize(
+    ("value", "frame"),
+    [
+        (b"\x01\x02\x00rest", (2, 0, 3)),
+        # Kafka accepts varints that are longer than necessary.
+        (b"\x81\x00\x82\x80\x00\x83\x01", (2, 131, 7)),
+        (b"\x01\xff\xff\x01\x00", (32767, 0, 5)),
+    ],
+)
+def test_frames(value: bytes, frame: tuple[int, int, int]) -> None:
+    assert read_message_frame(value) == frame
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"", "does not end at byte 0"),
+        (b"\x01\x02", "does not end at byte 2"),
+        (b"\x01\x02\x80", "does not end at byte 2"),
+        (b"\x01\xff\xff\xff\xff\xff\x01", "does not end at byte 1"),
+        (b"\x00\x02\x00", "frame version is 0, not 1"),
+        (b"\x02\x02\x00", "frame version is 2, not 1"),
+        (b"\x01\x80\x80\x02\x00", "type 32768 or version 0 exceeds"),
+        (b"\x01\x02\x80\x80\x02", "type 2 or version 32768 exceeds"),
+    ],
+)
+def test_invalid_frames(value: bytes, reason: str) -> None:
+    with pytest.raises(SchemaError, match=reason):
+        read_message_frame(value)
