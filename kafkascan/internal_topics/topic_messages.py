@@ -12,8 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkascan.format.schemas.group_messages import GROUP_RECORDS
-from kafkascan.format.schemas.message_decoder import Schema, SchemaError, decode_prefix
-from kafkascan.format.schemas.message_framing import read_message_frame
+from kafkascan.format.schemas.message_decoder import (
+    Schema,
+    SchemaError,
+    decode_prefix,
+    read_message_frame,
+)
 from kafkascan.format.schemas.share_group_messages import SHARE_GROUP_RECORDS
 from kafkascan.format.schemas.share_state_messages import SHARE_STATE_RECORDS
 from kafkascan.format.schemas.streams_group_messages import STREAMS_GROUP_RECORDS

@@ -11,8 +11,7 @@ from typing import Any
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, read_meta_properties
 from kafkascan.format.errors import KafkaScanError
-from kafkascan.format.schemas.message_decoder import SchemaError, decode_prefix
-from kafkascan.format.schemas.message_framing import read_message_frame
+from kafkascan.format.schemas.message_decoder import SchemaError, decode_prefix, read_message_frame
 from kafkascan.format.schemas.metadata_messages import CONFIG, REGISTER_BROKER, REMOVE_TOPIC, TOPIC
 from kafkascan.logs.log_dir import PartitionDir, partition_dir
 from kafkascan.logs.reading import iter_records

@@ -11,7 +11,7 @@ import struct
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class SchemaError(ValueError):
@@ -104,6 +104,55 @@ NUMBERS: dict[str, struct.Struct] = {
 """Numeric types and their encodings."""
 
 _MAX_UVARINT_SIZE = 5
+_FRAME_VERSION = 1
+_MAX_SHORT = 2**15 - 1
+
+
+class MessageFrame(NamedTuple):
+    """
+    What precedes a message in the metadata log and in ``__remote_log_metadata``.
+
+    Attributes
+    ----------
+    type : int
+        Kafka's number of the type.
+    version : int
+    size : int
+        Bytes in front of the message.
+    """
+
+    type: int
+    version: int
+    size: int
+
+
+def read_message_frame(value: bytes) -> MessageFrame:
+    """
+    Read the frame of a message, as ``AbstractApiMessageSerde`` does.
+
+    Parameters
+    ----------
+    value : bytes
+        Value of a record: a frame version, the type of the message and its version, as unsigned
+        varints, and then the message.
+
+    Returns
+    -------
+    MessageFrame
+
+    Raises
+    ------
+    SchemaError
+        If the frame is incomplete, its version is not 1, or a number exceeds an int16.
+    """
+    reader = _Reader(value, 0, is_flexible=True)
+    frame_version = reader.uvarint("the frame version")
+    if frame_version != _FRAME_VERSION:
+        raise SchemaError(f"the frame version is {frame_version}, not {_FRAME_VERSION}")
+    code, version = reader.uvarint("the type"), reader.uvarint("the version")
+    if max(code, version) > _MAX_SHORT:
+        raise SchemaError(f"type {code} or version {version} exceeds {_MAX_SHORT}")
+    return MessageFrame(code, version, reader.at)
 
 
 def decode(schema: Schema, data: bytes, version: int) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkascan.format.schemas.message_decoder import SchemaError
-from kafkascan.format.schemas.message_framing import read_message_frame
+from kafkascan.format.schemas.message_decoder import SchemaError, read_message_frame
 
 
 @pytest.mark.parametrize(
@@ -24,10 +23,10 @@ def test_frames(value: bytes, frame: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b"", "does not end at byte 0"),
-        (b"\x01\x02", "does not end at byte 2"),
-        (b"\x01\x02\x80", "does not end at byte 2"),
-        (b"\x01\xff\xff\xff\xff\xff\x01", "does not end at byte 1"),
+        (b"", "the frame version needs 1 bytes at byte 0"),
+        (b"\x01\x02", "the version needs 1 bytes at byte 2"),
+        (b"\x01\x02\x80", "the version needs 1 bytes at byte 3"),
+        (b"\x01\xff\xff\xff\xff\xff\x01", "the type: varint is too long at byte 6"),
         (b"\x00\x02\x00", "frame version is 0, not 1"),
         (b"\x02\x02\x00", "frame version is 2, not 1"),
         (b"\x01\x80\x80\x02\x00", "type 32768 or version 0 exceeds"),
