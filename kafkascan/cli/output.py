@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import json
+import os
+import shutil
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,12 +14,13 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TextIO
 
 import click
-import numpy as np
 
 from kafkascan.batches.arrow import require_pyarrow
-from kafkascan.batches.columns import as_datetime64
 from kafkascan.cli.inputs import SEGMENT_COLUMNS
-from kafkascan.format.texts import escaped, json_text, printable, with_escaped_bytes
+from kafkascan.cli.row_writers import Columns, CsvWriter, JsonLinesWriter, JsonWriter, Writer
+from kafkascan.cli.shown_columns import ShownColumns
+from kafkascan.cli.table_text import TableStyle, TableWriter
+from kafkascan.format.texts import with_escaped_bytes
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.records.record_table import RecordTable
 
@@ -30,27 +30,6 @@ _TABLE_EXTENSIONS = ("", ".txt")
 _FORMATS_BY_EXTENSION = {
     ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet",
 }  # fmt: skip
-
-# Columns in milliseconds that a table shows as UTC times.
-TIME_COLUMNS = frozenset(
-    {
-        "timestamp",
-        "base_timestamp",
-        "max_timestamp",
-        "delete_horizon_ms",
-        "first_timestamp",
-        "last_timestamp",
-        "age_at",
-    }
-)
-# A spreadsheet evaluates a cell that starts with one of these (OWASP, "CSV Injection").
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-# Texts that a table shows in quotes: a dash is a null.
-_QUOTED = ("", "-", '""', '"-"')
-# Longest text of a table's cell, in characters.
-_MAX_CELL = 120
-
-Columns = Mapping[str, Sequence[Any]]
 
 
 def format_by_extension(path: Path | None) -> str:
@@ -70,148 +49,7 @@ def format_by_extension(path: Path | None) -> str:
     return found
 
 
-class Writer:
-    """Writes rows, chunk by chunk; `close` ends the document."""
-
-    def __init__(self, names: Sequence[str], out: TextIO) -> None:
-        self.names = list(names)
-        self.out = out
-
-    def write(self, columns: Columns) -> None:
-        """Write a chunk of rows, as columns of equal length."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Write the end of the document."""
-
-    def _rows(self, columns: Columns) -> list[tuple[Any, ...]]:
-        return list(zip(*(columns[name] for name in self.names), strict=True))
-
-
-class CsvWriter(Writer):
-    """
-    Comma-separated values with a header line; times in milliseconds; a null is an empty field.
-
-    Names and values come from the producers of a log. Text that a spreadsheet would evaluate
-    as a formula gets a leading apostrophe; numbers stay unchanged.
-    """
-
-    def __init__(self, names: Sequence[str], out: TextIO) -> None:
-        super().__init__(names, out)
-        self._csv = csv.writer(self.out, lineterminator="\n")
-        self._all_quoted = csv.writer(self.out, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        self._csv.writerow(self.names)
-
-    def write(self, columns: Columns) -> None:
-        plain = {name: [_csv_cell(value) for value in columns[name]] for name in self.names}
-        for row in self._rows(plain):
-            # The csv module does not quote a carriage return inside of a field.
-            has_return = any("\r" in cell for cell in row)
-            (self._all_quoted if has_return else self._csv).writerow(row)
-
-
-class JsonLinesWriter(Writer):
-    """One JSON object per line; times in milliseconds."""
-
-    prefix, separator = "", "\n"
-
-    def write(self, columns: Columns) -> None:
-        for row in self._rows(columns):
-            self.out.write(self.prefix + json_text(dict(zip(self.names, row, strict=True))))
-            self.prefix = self.separator
-
-    def close(self) -> None:
-        if self.prefix:
-            self.out.write("\n")
-
-
-class JsonWriter(JsonLinesWriter):
-    """One JSON array of objects, an object per line; times in milliseconds."""
-
-    prefix, separator = "[\n", ",\n"
-
-    def close(self) -> None:
-        self.out.write("[]\n" if self.prefix == "[\n" else "\n]\n")
-
-
-class TableWriter(Writer):
-    """Aligned text; times in UTC."""
-
-    def __init__(self, names: Sequence[str], out: TextIO) -> None:
-        super().__init__(names, out)
-        self._widths: list[int] = []
-        self._is_number: list[bool] = []
-
-    def write(self, columns: Columns) -> None:
-        if not columns[self.names[0]]:
-            return
-        cells = [_cells(name, columns[name]) for name in self.names]
-        if not self._widths:
-            self._is_number = [_are_numbers(columns[name]) for name in self.names]
-            self._widths = [
-                max([len(name), *map(len, column)])
-                for name, column in zip(self.names, cells, strict=True)
-            ]
-            self._write_line(self.names)
-        for row in zip(*cells, strict=True):
-            self._write_line(row)
-
-    def close(self) -> None:
-        if not self._widths:
-            self.out.write("  ".join(self.names) + "\n")
-
-    def _write_line(self, row: Sequence[str]) -> None:
-        padded = (
-            cell.rjust(width) if is_number else cell.ljust(width)
-            for cell, width, is_number in zip(row, self._widths, self._is_number, strict=True)
-        )
-        self.out.write("  ".join(padded).rstrip() + "\n")
-
-
-def _cells(name: str, values: Sequence[Any]) -> list[str]:
-    if name in TIME_COLUMNS:
-        times = as_datetime64(np.array([-1 if v is None else v for v in values], np.int64))
-        return ["-" if np.isnat(time) else f"{time}Z" for time in times]
-    return [_cell(value) for value in values]
-
-
-def _cell(value: Any) -> str:
-    if value in _QUOTED:
-        return json.dumps(value)
-    # Other values become JSON, which has its own escapes.
-    text = escaped(value) if isinstance(value, str) else printable(_plain(value))
-    if len(text) > _MAX_CELL:
-        text = text[: _MAX_CELL - 1] + "…"
-    return text or "-"
-
-
-def _are_numbers(values: Sequence[Any]) -> bool:
-    known = [value for value in values if value is not None]
-    return bool(known) and all(type(value) is int for value in known)
-
-
-def _csv_cell(value: Any) -> str:
-    text = _plain(value)
-    is_text = isinstance(value, (str, list, dict))
-    return f"'{text}" if is_text and text.startswith(_FORMULA_STARTS) else text
-
-
-def _plain(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, dict)) and not value:
-        return ""
-    if isinstance(value, Counter):
-        return ", ".join(f"{key} {count}" for key, count in value.items())
-    if isinstance(value, (list, dict)):
-        return with_escaped_bytes(json.dumps(value, ensure_ascii=False))
-    return with_escaped_bytes(str(value))
-
-
 _WRITERS: dict[str, type[Writer]] = {
-    "table": TableWriter,
     "json": JsonWriter,
     "jsonl": JsonLinesWriter,
     "csv": CsvWriter,
@@ -239,10 +77,19 @@ class RowOutput:
         One of `FORMATS`, or ``"parquet"``.
     path : Path or None
         A file, which is replaced atomically; None is stdout.
+    columns : tuple of str or None
+        The columns to write; None: all, or in a table, those for which there is room.
+    is_wide : bool
+        Whether a table has all columns, too.
+    is_exact : bool
+        Whether a table shows sizes, durations and file names in full.
     """
 
     output_format: str
     path: Path | None = None
+    columns: tuple[str, ...] | None = None
+    is_wide: bool = False
+    is_exact: bool = False
 
     def check(self) -> None:
         """
@@ -277,46 +124,72 @@ class RowOutput:
             raise click.UsageError(f"{self.path}: the output file is also an input")
 
     @contextmanager
-    def open(self, names: Sequence[str]) -> Iterator[Writer]:
+    def open(self, columns: ShownColumns | Sequence[str]) -> Iterator[Writer]:
         """Open a writer of rows with these columns."""
         if self.path is None:
-            writer = _WRITERS[self.output_format](names, sys.stdout)
+            writer = self._writer(columns, sys.stdout)
             yield writer
             writer.close()
             return
         with AtomicFile(self.path) as file:
             out = io.TextIOWrapper(file.stream, "utf-8", "backslashreplace", write_through=True)
-            writer = _WRITERS[self.output_format](names, out)
+            writer = self._writer(columns, out)
             yield writer
             writer.close()
             out.flush()
             out.detach()
+
+    def _writer(self, columns: ShownColumns | Sequence[str], out: TextIO) -> Writer:
+        names, details = self._selected(columns)
+        if self.output_format != "table":
+            return _WRITERS[self.output_format](names, out)
+        is_terminal = out.isatty()
+        fits = is_terminal and not self.is_wide
+        style = TableStyle(
+            details,
+            self.is_exact,
+            shutil.get_terminal_size().columns if fits else None,
+            is_terminal and not os.environ.get("NO_COLOR"),
+        )
+        return TableWriter(names, out, style)
+
+    def _selected(
+        self, columns: ShownColumns | Sequence[str]
+    ) -> tuple[Sequence[str], tuple[str, ...]]:
+        """Return the columns to write, and those that are details in a table."""
+        if self.columns is not None:
+            return self.columns, ()
+        if not isinstance(columns, ShownColumns):
+            return columns, ()
+        if self.output_format == "table" and not self.is_wide:
+            return columns.narrow, columns.details
+        return columns.names, ()
 
     def write_columns(self, columns: Columns) -> None:
         """Write columns as one table."""
         with self.open(list(columns)) as writer:
             writer.write(columns)
 
-    def write_rows(self, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    def write_rows(
+        self, columns: ShownColumns | Sequence[str], rows: Sequence[Mapping[str, Any]]
+    ) -> None:
         """Write the named columns of rows as one table."""
-        with self.open(names) as writer:
-            writer.write({name: [row[name] for row in rows] for name in names})
+        with self.open(columns) as writer:
+            needed = dict.fromkeys((*writer.names, *self._selected(columns)[1]))
+            writer.write({name: [row[name] for row in rows] for name in needed})
 
-    def write_tables(self, names: Sequence[str], results: Sequence[HasColumns]) -> None:
-        """
-        Write results of the library, one after the other, as one table.
-
-        The format ``table`` shows the named columns only, any other format all columns.
-        """
+    def write_tables(self, columns: ShownColumns, results: Sequence[HasColumns]) -> None:
+        """Write results of the library, one after the other, as one table."""
         if self.output_format == "parquet":
             assert self.path is not None
-            write_parquet(self.path, [one.to_arrow() for one in results])
+            tables = [one.to_arrow() for one in results]
+            if self.columns is not None:
+                tables = [one.select(list(self.columns)) for one in tables]
+            write_parquet(self.path, tables)
             return
-        tables: list[Columns] = [one.to_columns() for one in results]
-        shown = names if self.output_format == "table" or not tables else list(tables[0])
-        with self.open(shown) as writer:
-            for table in tables:
-                writer.write({name: table[name] for name in shown})
+        with self.open(columns) as writer:
+            for one in results:
+                writer.write(one.to_columns())
 
 
 # ---- Parquet ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.cli.inputs import SegmentPaths
 from kafkascan.cli.output import FORMATS, RowOutput, format_by_extension
 from kafkascan.cli.run import Run
+from kafkascan.cli.shown_columns import ShownColumns
 from kafkascan.format.times import to_milliseconds
 from kafkascan.logs.log_dir import SegmentKinds
 
@@ -32,6 +34,25 @@ class Time(click.ParamType["int"]):
             return to_milliseconds(value)
         except ValueError as error:
             self.fail(str(error), param, context)
+
+
+class NameList(click.ParamType["tuple[str, ...]"]):
+    """Some of a command's columns, separated by commas."""
+
+    name = "columns"
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self.known = known
+
+    def convert(self, value: Any, param: Any, context: Any) -> tuple[str, ...]:
+        """Return the names; an unknown one is an error."""
+        names = tuple(dict.fromkeys(value.split(","))) if isinstance(value, str) else value
+        for one in names:
+            if one not in self.known:
+                close = difflib.get_close_matches(one, self.known, 1)
+                hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(self.known)}"
+                self.fail(f"there is no column {one!r}; {hint}", param, context)
+        return tuple(names)
 
 
 class InputPath(click.ParamType["Path"]):
@@ -123,18 +144,37 @@ def extend_help(command: Command, paragraph: str) -> None:
 # ---- where it writes rows --------------------------------------------------------------------
 
 
-def with_run(*, parquet: bool = False, to_file: bool = False, rows: str = "rows") -> Decorator:
+_WIDE = click.option("--wide", is_flag=True, help="Show all columns in a table.")
+_EXACT = click.option(
+    "--exact", is_flag=True,
+    help="Show sizes in bytes, durations in milliseconds and file names in full in a table, as"
+    " the other formats do.",
+)  # fmt: skip
+
+
+def with_run(
+    columns: ShownColumns | None = None,
+    *,
+    parquet: bool = False,
+    to_file: bool = False,
+    rows: str = "rows",
+    is_narrow: bool = False,
+) -> Decorator:
     """
     Declare the options of a command that writes rows; it gets a `Run` and exits with its code.
 
     Parameters
     ----------
+    columns : ShownColumns, optional
+        The columns of the rows, of which --columns selects some.
     parquet : bool, default False
         Offer Parquet as a format, which needs `to_file`.
     to_file : bool, default False
         Offer to write to a file.
     rows : str
         What the help text calls the rows.
+    is_narrow : bool, default False
+        Whether a table has fewer columns than there are, also without `columns`.
     """
     formats = (*FORMATS, "parquet") if parquet else FORMATS
     options = [
@@ -156,12 +196,31 @@ def with_run(*, parquet: bool = False, to_file: bool = False, rows: str = "rows"
             )
         )  # fmt: skip
 
+    if columns is not None:
+        options.append(
+            click.option(
+                "--columns", "shown", type=NameList(columns.names), metavar="NAMES",
+                help="Columns to write, separated by commas. Known columns:"
+                f" {', '.join(columns.names)}.",
+            )
+        )  # fmt: skip
+    if is_narrow or columns is not None:
+        options.append(_WIDE)
+    options.append(_EXACT)
+
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def call(
-            output_format: str | None, output_file: Path | None = None, **arguments: Any
+            output_format: str | None,
+            exact: bool,
+            output_file: Path | None = None,
+            shown: tuple[str, ...] | None = None,
+            wide: bool = False,
+            **arguments: Any,
         ) -> None:
-            target = RowOutput(output_format or format_by_extension(output_file), output_file)
+            target = RowOutput(
+                output_format or format_by_extension(output_file), output_file, shown, wide, exact
+            )
             target.check()
             run = Run(target)
             command(run=run, **arguments)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import kafkascan as ks
 from kafkascan.batches.columns import join_tables
 from kafkascan.broker_state.index_checks import check_index_file, parse_index_file
-from kafkascan.cli.inputs import SEGMENT_COLUMNS, SegmentInput, SegmentPaths
+from kafkascan.cli.inputs import SegmentInput, SegmentPaths
 from kafkascan.cli.run import READ_ERRORS, FindingReport, Run, scan
 from kafkascan.cli.shared_options import (
     ALL_OFFSETS,
@@ -23,13 +23,10 @@ from kafkascan.cli.shared_options import (
     with_run,
     with_segments,
 )
+from kafkascan.cli.shown_columns import INDEX_BUILD, INDEX_CHECK, OFFSET_LOOKUP, TIME_LOOKUP
 from kafkascan.format.file_names import sibling_name
 from kafkascan.io.atomic_files import AtomicFile
 
-BUILD_COLUMNS = (*SEGMENT_COLUMNS, "file", "entries", "size", "verdict")
-CHECK_COLUMNS = (*SEGMENT_COLUMNS, "file", "entries", "size", "errors", "warnings", "notes")
-OFFSET_COLUMNS = ("path", "position", "size_in_bytes", "base_offset", "last_offset")
-TIME_COLUMNS = ("path", "position", "offset", "timestamp", "leader_epoch")
 _CHECKED = ("index", "timeindex", "txnindex")
 
 
@@ -134,7 +131,7 @@ def show(run: Run, path: Path) -> None:
 
 @index.command()
 @with_segments
-@with_run()
+@with_run(INDEX_CHECK)
 def check(run: Run, segments: SegmentPaths) -> None:
     """Check index files against the batches of their segments.
 
@@ -151,7 +148,7 @@ def check(run: Run, segments: SegmentPaths) -> None:
         return [one.labels | _checked(path, data, table, report) for path, data in indexes]
 
     found = run.map(run.find_segments(segments.from_first_offset()), check_all)
-    run.output.write_rows(CHECK_COLUMNS, [row for rows in found for row in rows])
+    run.output.write_rows(INDEX_CHECK, [row for rows in found for row in rows])
 
 
 def _siblings(log: Path, kinds: Sequence[str]) -> Iterator[Path]:
@@ -189,7 +186,7 @@ def _checked(
 
 @index.command()
 @with_segments
-@with_run()
+@with_run(INDEX_BUILD)
 @click.option("--write", is_flag=True, help="Write the index files next to their segments.")
 @click.option(
     "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
@@ -226,7 +223,7 @@ def build(
         ]
 
     found = run.map(run.find_segments(segments.from_first_offset()), build_both)
-    run.output.write_rows(BUILD_COLUMNS, [row for rows in found for row in rows])
+    run.output.write_rows(INDEX_BUILD, [row for rows in found for row in rows])
 
 
 def _target(one: SegmentInput, write: bool, output: Path | None) -> Path | None:
@@ -303,6 +300,6 @@ def lookup(
             return []
         return [vars(found)]
 
-    names = OFFSET_COLUMNS if offset is not None else TIME_COLUMNS
+    columns = OFFSET_LOOKUP if offset is not None else TIME_LOOKUP
     for rows in run.each([path], find):
-        run.output.write_rows(names, rows)
+        run.output.write_rows(columns, rows)

@@ -28,33 +28,17 @@ from kafkascan.cli.shared_options import (
     with_logs,
     with_run,
 )
+from kafkascan.cli.shown_columns import (
+    ADVICE,
+    AUDIT,
+    COUNT,
+    DIFF,
+    PRODUCERS,
+    TXNS,
+    ShownColumns,
+)
 from kafkascan.io.atomic_files import AtomicFile
 
-AUDIT_COLUMNS = (
-    "severity", "symbol", "topic", "partition", "file", "position", "offset", "count", "message",
-)  # fmt: skip
-TXNS_COLUMNS = (
-    "topic", "partition", "producer_id", "producer_epoch", "state", "first_offset", "last_offset",
-    "marker_offset", "last_timestamp", "records", "age_ms", "age_at", "clock", "is_hanging",
-    "command",
-)  # fmt: skip
-PRODUCERS_COLUMNS = (
-    "topic", "partition", "producer_id", "producer_epoch", "last_sequence", "batches", "records",
-    "mean_batch_size", "mean_span_ms", "codecs", "compression_ratio", "sequence_gaps",
-    "duplicates", "fenced", "last_timestamp",
-)  # fmt: skip
-COUNT_COLUMNS = (
-    "topic", "partition", "start_offset", "end_offset", "records", "committed_records",
-    "aborted_records", "open_records", "control_records", "missing_offsets", "is_exact",
-)  # fmt: skip
-DIFF_COLUMNS = (
-    "topic", "partition", "kind", "place", "left_first_offset", "left_last_offset",
-    "right_first_offset", "right_last_offset", "left_batches", "right_batches", "is_difference",
-)  # fmt: skip
-ADVICE_COLUMNS = (
-    "topic", "producer_id", "codec", "level", "ratio", "saving", "compress_mb_per_s",
-    "decompress_mb_per_s", "batches", "total_bytes", "stored_codecs",
-)  # fmt: skip
 _STATES = ("open", "hanging", "empty", "aborted", "committed", "all")
 
 # A result that contains the damage that ended the reading of logs.
@@ -66,12 +50,16 @@ PartialResult = TypeVar(
 )
 
 
-def _log_command(command: Command) -> click.Command:
+def _log_command(columns: ShownColumns) -> Callable[[Command], click.Command]:
     """Declare a command with PATHS, output and --threads, which commands on logs share."""
-    declared: click.Command = click.command()(
-        with_logs(with_run(parquet=True, to_file=True)(THREADS(command)))
-    )
-    return declared
+
+    def declare(command: Command) -> click.Command:
+        declared: click.Command = click.command()(
+            with_logs(with_run(columns, parquet=True, to_file=True)(THREADS(command)))
+        )
+        return declared
+
+    return declare
 
 
 def _with_damage(
@@ -93,7 +81,7 @@ def _with_damage(
 # ---- audit -----------------------------------------------------------------------------------
 
 
-@_log_command
+@_log_command(AUDIT)
 @VERIFY
 @click.option("--deep", is_flag=True, help="Also decode all records.")
 @KEEP_CACHE
@@ -129,7 +117,7 @@ def audit(run: Run, paths: list[Path], alarms: bool, **options: Any) -> None:
     if duplicates := _duplicates(paths, found):
         run.raise_exit_code(EXIT_FINDINGS)
         found.append(ks.auditing.Audit(Path(), duplicates))
-    run.output.write_tables(AUDIT_COLUMNS, found)
+    run.output.write_tables(AUDIT, found)
 
 
 def _duplicates(paths: list[Path], found: list[ks.auditing.Audit]) -> list[ks.auditing.LogFinding]:
@@ -151,7 +139,7 @@ def _audit_exit_code(found: ks.auditing.Audit) -> int:
 # ---- txns ------------------------------------------------------------------------------------
 
 
-@_log_command
+@_log_command(TXNS)
 @ALL_OFFSETS
 @click.option("--state", type=click.Choice(_STATES), default="open", show_default=True,
               help="Show only transactions in this state.")  # fmt: skip
@@ -176,7 +164,7 @@ def txns(run: Run, paths: list[Path], state: str, **options: Any) -> None:
             report.add(message)
         return found.select(_in_state(found, state))
 
-    run.output.write_tables(TXNS_COLUMNS, run.each(paths, work))
+    run.output.write_tables(TXNS, run.each(paths, work))
 
 
 def _in_state(found: ks.analysis.Transactions, state: str) -> Any:
@@ -190,7 +178,7 @@ def _in_state(found: ks.analysis.Transactions, state: str) -> Any:
 # ---- producers, count ------------------------------------------------------------------------
 
 
-@_log_command
+@_log_command(PRODUCERS)
 @ALL_OFFSETS
 @click.option(
     "--sample", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
@@ -207,10 +195,10 @@ def producers(run: Run, paths: list[Path], **options: Any) -> None:
     def work(path: Path) -> ks.analysis.ProducerCensus:
         return ks.read_producers(path, **options)
 
-    run.output.write_tables(PRODUCERS_COLUMNS, run.each(paths, work))
+    run.output.write_tables(PRODUCERS, run.each(paths, work))
 
 
-@_log_command
+@_log_command(COUNT)
 @ALL_OFFSETS
 @click.option(
     "--deep", is_flag=True,
@@ -227,7 +215,7 @@ def count(run: Run, paths: list[Path], **options: Any) -> None:
     def work(path: Path) -> ks.analysis.RecordCounts:
         return ks.count_records(path, **options)
 
-    run.output.write_tables(COUNT_COLUMNS, run.each(paths, work))
+    run.output.write_tables(COUNT, run.each(paths, work))
 
 
 # ---- diff -------------------------------------------------------------------------------------
@@ -249,7 +237,7 @@ def count(run: Run, paths: list[Path], **options: Any) -> None:
 )  # fmt: skip
 @ALL_OFFSETS
 @JSON_REPORT
-@with_run(parquet=True, to_file=True, rows="ranges")
+@with_run(DIFF, parquet=True, to_file=True, rows="ranges")
 @THREADS
 def diff(
     run: Run,
@@ -290,7 +278,7 @@ def diff(
         if report is not None:
             with AtomicFile(report) as file:
                 file.stream.write(result.to_json().encode())
-    run.output.write_tables(DIFF_COLUMNS, results)
+    run.output.write_tables(DIFF, results)
 
 
 def _save_fingerprints(run: Run, logs: Path, target: Path, options: dict[str, Any]) -> None:
@@ -364,7 +352,7 @@ def _truncation(one: ks.analysis.PartitionDiff) -> str:
     "--seed", type=int, default=0, show_default=True,
     help="Seed of the random selection of batches.",
 )  # fmt: skip
-@with_run(parquet=True, to_file=True)
+@with_run(ADVICE, parquet=True, to_file=True)
 @THREADS
 def advise(run: Run, paths: list[Path], choices: tuple[str, ...], **options: Any) -> None:
     """Estimate the saving of other codecs by compressing samples.
@@ -389,7 +377,7 @@ def advise(run: Run, paths: list[Path], choices: tuple[str, ...], **options: Any
             findings.add(message, is_unread=True)
         return found
 
-    run.output.write_tables(ADVICE_COLUMNS, run.each(paths, work))
+    run.output.write_tables(ADVICE, run.each(paths, work))
 
 
 # ---- report ----------------------------------------------------------------------------------

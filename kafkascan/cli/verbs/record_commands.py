@@ -18,7 +18,8 @@ import kafkascan as ks
 from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.batches.columns import BatchTable, next_offset
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
-from kafkascan.cli.output import Columns, ParquetOutput
+from kafkascan.cli.output import ParquetOutput
+from kafkascan.cli.row_writers import Columns
 from kafkascan.cli.run import FindingReport, Run, scan
 from kafkascan.cli.shared_options import Decorator, Time, check_ranges, with_run, with_segments
 from kafkascan.io.concurrency import group_by_bytes

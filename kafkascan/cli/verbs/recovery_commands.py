@@ -19,17 +19,9 @@ from kafkascan.cli.shared_options import (
     interval_bytes,
     with_run,
 )
+from kafkascan.cli.shown_columns import RECOVERY, SALVAGE
 from kafkascan.format.findings import Severity
 from kafkascan.io.atomic_files import AtomicFile
-
-RECOVERY_COLUMNS = (
-    "topic", "partition", "log_start_offset", "log_end_offset", "segments", "recovered",
-    "truncated_bytes", "changes", "changes_made", "findings", "error",
-)  # fmt: skip
-SALVAGE_COLUMNS = (
-    "topic", "partition", "segment", "what", "symbol", "position", "size", "first_offset",
-    "last_offset", "reason",
-)  # fmt: skip
 
 # Changes of one kind that are listed one by one.
 _LISTED = 3
@@ -103,7 +95,7 @@ _Unmade: TypeAlias = list[tuple[Path, ks.recovery.Change]]
     show_default="the topics with remote.storage.enable in the data directory's metadata log",
     help="Topic whose older segments are in remote storage. Can be repeated.",
 )  # fmt: skip
-@with_run(rows="rows, one per partition")
+@with_run(RECOVERY, rows="rows, one per partition")
 @THREADS
 def recover(
     run: Run,
@@ -144,7 +136,7 @@ def recover(
     with run.progress("partitions"):
         results = run.each([*paths, server_properties or Path()][:1], work)
     for result in results:
-        run.output.write_rows(RECOVERY_COLUMNS, [_row(one) for one in result.partitions])
+        run.output.write_rows(RECOVERY, [_row(one) for one in result.partitions])
         for report in _recovery_reports(result, all_changes=all_changes):
             run.print_report(report)
 
@@ -273,7 +265,7 @@ def _notes(result: ks.recovery.Recovery) -> FindingReport:
 )  # fmt: skip
 @interval_bytes()
 @JSON_REPORT
-@with_run(parquet=True, to_file=True, rows="ranges")
+@with_run(SALVAGE, parquet=True, to_file=True, rows="ranges")
 @THREADS
 def salvage(
     run: Run, path: Path, destination: Path | None, report: Path | None, **options: Any
@@ -296,7 +288,7 @@ def salvage(
             run.print_report(_losses(one))
         if result.is_marked_clean:
             run.print(f"{destination}: marked as shut down cleanly")
-    run.output.write_tables(SALVAGE_COLUMNS, results)
+    run.output.write_tables(SALVAGE, results)
 
 
 def _losses(one: ks.recovery.PartitionSalvage) -> FindingReport:

@@ -23,25 +23,14 @@ from kafkascan.cli.shared_options import (
     interval_bytes,
     with_run,
 )
+from kafkascan.cli.shown_columns import CONVERT, RESTAMP, SCRUB, ShownColumns
 
-_COMMON_COLUMNS = ("path", "target", "size", "new_size", "is_changed")
-CONVERT_COLUMNS = (*_COMMON_COLUMNS, "batches", "copied", "recompressed", "converted", "dropped")
-RESTAMP_COLUMNS = (*_COMMON_COLUMNS, "batches", "signed")
-SCRUB_COLUMNS = (
-    *_COMMON_COLUMNS, "batches", "copied", "rewritten", "emptied", "dropped", "records",
-    "kept_records", "first_dropped_offset", "last_dropped_offset",
-)  # fmt: skip
+# Columns that are attributes of a rewritten segment; the others are of its report.
+_OF_SEGMENTS = ("path", "target", "size", "new_size", "is_changed")
 
 
-def with_target(command: Command) -> Command:
+def with_target(columns: ShownColumns) -> Decorator:
     """Declare what a rewriting command reads and where it writes: `path`, `target`, `in_place`."""
-
-    @functools.wraps(command)
-    def call(target: Path | None, in_place: bool, **arguments: Any) -> None:
-        if in_place == (target is not None):
-            raise click.UsageError("give --out TARGET or --in-place")
-        command(target=target, in_place=in_place, **arguments)
-
     options: list[Decorator] = [
         PATH,
         click.option(
@@ -64,13 +53,23 @@ def with_target(command: Command) -> Command:
             help="Drop producers from rebuilt snapshots that were idle for more than MS"
             " milliseconds: the broker's producer.id.expiration.ms.",
         ),
-        with_run(rows="rows, one per segment"),
+        with_run(columns, rows="rows, one per segment"),
     ]  # fmt: skip
-    return declare(call, *options)
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def call(target: Path | None, in_place: bool, **arguments: Any) -> None:
+            if in_place == (target is not None):
+                raise click.UsageError("give --out TARGET or --in-place")
+            command(target=target, in_place=in_place, **arguments)
+
+        return declare(call, *options)
+
+    return decorate
 
 
 @click.command()
-@with_target
+@with_target(CONVERT)
 @click.option("--to-magic", type=click.IntRange(0, 2),
               help="Convert to message format 0, 1 or 2.")  # fmt: skip
 @click.option(
@@ -94,13 +93,13 @@ def convert(run: Run, path: Path, target: Path | None, in_place: bool, **options
     """
     if options["to_magic"] is None and options["compression_type"] is None:
         raise click.UsageError("give --to-magic or --compression-type")
-    _rewrite(run, path, CONVERT_COLUMNS, lambda: ks.convert_log(
+    _rewrite(run, path, CONVERT, lambda: ks.convert_log(
         path, target, in_place=in_place, **options
     ))  # fmt: skip
 
 
 @click.command()
-@with_target
+@with_target(RESTAMP)
 @click.option(
     "--offset-shift", type=click.IntRange(-(2**63), 2**63 - 1), default=0, show_default=True,
     metavar="N", help="Add N to all offsets.",
@@ -135,13 +134,13 @@ def restamp(
         raise click.UsageError("give at least one field to change")
     kind = None if log_append_time is None else ks.TimestampType.LOG_APPEND_TIME
     time = max_timestamp if log_append_time is None else log_append_time
-    _rewrite(run, path, RESTAMP_COLUMNS, lambda: ks.restamp_log(
+    _rewrite(run, path, RESTAMP, lambda: ks.restamp_log(
         path, target, in_place=in_place, max_timestamp=time, timestamp_type=kind, **options
     ))  # fmt: skip
 
 
 @click.command()
-@with_target
+@with_target(SCRUB)
 @click.option("--key", "keys", multiple=True,
               help="Remove records with this key (UTF-8); may be given several times.")  # fmt: skip
 @click.option("--keys-from", type=click.File("rb"), metavar="FILE",
@@ -185,13 +184,13 @@ def scrub(
         )
         return ks.scrub_log(path, target, keep=keep, in_place=in_place, **options)
 
-    _rewrite(run, path, SCRUB_COLUMNS, scrub_it)
+    _rewrite(run, path, SCRUB, scrub_it)
 
 
 def _rewrite(
     run: Run,
     path: Path,
-    columns: tuple[str, ...],
+    columns: ShownColumns,
     rewrite: Callable[[], ks.rewrite.LogRewrite[Any]],
 ) -> None:
     """Rewrite a log, then write the rows and the findings."""
@@ -214,7 +213,7 @@ def _row(one: ks.rewrite.SegmentRewrite[Any]) -> dict[str, Any]:
     dropped = getattr(one.report, "dropped_offsets", None)
     first, last = (None, None) if dropped is None or not len(dropped) else dropped[[0, -1]].tolist()
     ends = {"first_dropped_offset": first, "last_dropped_offset": last}
-    common = {name: _plain(getattr(one, name)) for name in _COMMON_COLUMNS}
+    common = {name: _plain(getattr(one, name)) for name in _OF_SEGMENTS}
     return {**vars(one.report), **ends, **common}
 
 

@@ -17,9 +17,10 @@ from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.batches.columns import BatchTable, require_columns
 from kafkascan.batches.scan import BatchIterator
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
-from kafkascan.cli.output import Columns
+from kafkascan.cli.row_writers import Columns
 from kafkascan.cli.run import READ_ERRORS, FindingReport, Run, scan
 from kafkascan.cli.shared_options import THREADS, Time, check_ranges, with_run, with_segments
+from kafkascan.cli.shown_columns import BATCHES, INFO, VERIFY, ShownColumns
 from kafkascan.dump_log.dump_files import dump_files
 from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.record_decoders import (
@@ -30,18 +31,6 @@ from kafkascan.dump_log.record_decoders import (
 )
 from kafkascan.logs.log_chunks import end_of
 
-INFO_COLUMNS = (
-    *SEGMENT_COLUMNS, "size", "batches", "records", "uncounted_batches", "first_offset",
-    "last_offset", "first_timestamp", "max_timestamp", "codecs", "magics", "end", "trailing_bytes",
-)  # fmt: skip
-VERIFY_COLUMNS = (
-    *SEGMENT_COLUMNS, "size", "batches", "bad_checksums", "end", "valid_bytes", "trailing_bytes",
-)  # fmt: skip
-BATCH_COLUMNS = (
-    "position", "base_offset", "last_offset", "records_count", "size_in_bytes", "magic",
-    "compression_type", "max_timestamp", "timestamp_type", "producer_id", "producer_epoch",
-    "base_sequence", "partition_leader_epoch", "is_transactional", "is_control",
-)  # fmt: skip
 CRC_COLUMN = "crc_is_valid"
 LISTED_COLUMNS = (*SEGMENT_COLUMNS, *ks.batches.COLUMN_NAMES, CRC_COLUMN)
 
@@ -51,7 +40,7 @@ LISTED_COLUMNS = (*SEGMENT_COLUMNS, *ks.batches.COLUMN_NAMES, CRC_COLUMN)
 
 @click.command()
 @with_segments
-@with_run()
+@with_run(INFO)
 @THREADS
 def info(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     """Summarize segment files from their batch headers.
@@ -75,7 +64,7 @@ def info(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     inputs = run.find_segments(segments)
     rows = run.map(inputs, summarize, threads)
     _report_overlaps(run, inputs, rows)
-    run.output.write_rows(INFO_COLUMNS, rows)
+    run.output.write_rows(INFO, rows)
 
 
 def _report_overlaps(
@@ -90,7 +79,7 @@ def _report_overlaps(
 
 @click.command()
 @with_segments
-@with_run()
+@with_run(VERIFY)
 @THREADS
 def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     """Verify the checksum of every batch in segment files.
@@ -115,7 +104,7 @@ def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     inputs = run.find_segments(segments)
     rows = run.map(inputs, count_bad, threads)
     _report_overlaps(run, inputs, rows)
-    run.output.write_rows(VERIFY_COLUMNS, rows)
+    run.output.write_rows(VERIFY, rows)
 
 
 def _ending(source: ks.Source, headers: BatchIterator) -> dict[str, Any]:
@@ -182,9 +171,9 @@ class BatchFilter(NamedTuple):
 
 @click.command()
 @with_segments
-@with_run(rows="batches")
+@with_run(rows="batches", is_narrow=True)
 @click.option(
-    "--columns", type=ColumnList(), default=BATCH_COLUMNS, show_default=", ".join(BATCH_COLUMNS),
+    "--columns", type=ColumnList(), show_default=", ".join(BATCHES.names) + "; in a table, fewer",
     help="Columns to show, separated by commas, or 'all'. Known columns:"
     f" {', '.join(LISTED_COLUMNS)}.",
 )  # fmt: skip
@@ -204,7 +193,7 @@ class BatchFilter(NamedTuple):
 def batches(
     run: Run,
     segments: SegmentPaths,
-    columns: tuple[str, ...],
+    columns: tuple[str, ...] | None,
     head: int | None,
     tail: int | None,
     verify: bool,
@@ -219,10 +208,11 @@ def batches(
         raise click.UsageError("--head and --tail cannot be combined")
     check_ranges(**conditions)
     inputs = run.find_segments(segments)
+    shown = BATCHES if columns is None else ShownColumns(columns, columns)
     if len(inputs) > 1:
-        columns = tuple(dict.fromkeys((*SEGMENT_COLUMNS, *columns)))
+        shown = shown.with_first(*SEGMENT_COLUMNS)
     if verify:
-        columns = tuple(dict.fromkeys((*columns, CRC_COLUMN)))
+        shown = shown.with_last(CRC_COLUMN)
     found = _select(run, inputs, BatchFilter(**conditions))
     if head is not None:
         found = _first_rows(found, head)
@@ -232,10 +222,10 @@ def batches(
     # On a terminal, the rows show the progress.
     with (
         run.progress("bytes", total, is_shown=not sys.stdout.isatty()),
-        run.output.open(columns) as writer,
+        run.output.open(shown) as writer,
     ):
         for one, rows in found:
-            writer.write(_to_columns(run, one, rows, columns))
+            writer.write(_to_columns(run, one, rows, writer.names))
 
 
 Selected = Iterator[tuple[SegmentInput, BatchTable]]

@@ -1,0 +1,147 @@
+"""What a table shows: columns that fit, short values, details, colours; --wide and --columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from kafkascan.cli import shown_columns
+from kafkascan.cli.shown_columns import ShownColumns
+from tests.support.command_line import DATA, KILLED, run
+from tests.support.waiting import HANG_SECONDS
+
+TRANSACTIONS = DATA / "transactions-0"
+# Every command with rows of its own, and their columns.
+COMMANDS: dict[str, tuple[list[object], ShownColumns]] = {
+    "info": (["info", KILLED], shown_columns.INFO),
+    "verify": (["verify", KILLED], shown_columns.VERIFY),
+    "batches": (["batches", TRANSACTIONS / f"{5:020}.log"], shown_columns.BATCHES),
+    "audit": (["audit", DATA], shown_columns.AUDIT),
+    "txns": (["txns", TRANSACTIONS, "--state", "all"], shown_columns.TXNS),
+    "producers": (["producers", TRANSACTIONS], shown_columns.PRODUCERS),
+    "count": (["count", DATA], shown_columns.COUNT),
+    "diff": (["diff", DATA, KILLED], shown_columns.DIFF),
+    "advise": (["advise", TRANSACTIONS, "--codec", "gzip"], shown_columns.ADVICE),
+    "recover": (["recover", KILLED], shown_columns.RECOVERY),
+    "salvage": (["salvage", KILLED], shown_columns.SALVAGE),
+    "index check": (["index", "check", TRANSACTIONS], shown_columns.INDEX_CHECK),
+    "index build": (["index", "build", TRANSACTIONS], shown_columns.INDEX_BUILD),
+    "convert": (["convert", TRANSACTIONS, "--to-magic", 2, "--out"], shown_columns.CONVERT),
+    "restamp": (["restamp", TRANSACTIONS, "--offset-shift", 1, "--out"], shown_columns.RESTAMP),
+    "scrub": (["scrub", TRANSACTIONS, "--to-offset", 9, "--out"], shown_columns.SCRUB),
+}
+VERBS = pytest.mark.parametrize("verb", COMMANDS)
+# A table whose names and codecs are long may exceed 100 characters by that much.
+WIDEST = 125
+
+
+def arguments_of(verb: str, tmp_path: Path) -> list[object]:
+    arguments = COMMANDS[verb][0]
+    number = len(list(tmp_path.iterdir()))
+    return [*arguments, tmp_path / f"{number}-0"] if arguments[-1] == "--out" else [*arguments]
+
+
+def test_every_set_of_columns_belongs_to_a_command_here() -> None:
+    declared = [one for one in vars(shown_columns).values() if isinstance(one, ShownColumns)]
+    assert declared == [columns for _, columns in COMMANDS.values()] or set(declared) == {
+        columns for _, columns in COMMANDS.values()
+    }
+
+
+@VERBS
+def test_columns_are_those_of_the_other_formats(verb: str, tmp_path: Path) -> None:
+    columns = COMMANDS[verb][1]
+    assert set(columns.narrow) | set(columns.details) <= set(columns.names)
+    out = run(*arguments_of(verb, tmp_path), "--format", "csv").stdout
+    assert tuple(next(csv.reader(io.StringIO(out)))) == columns.names
+
+
+@VERBS
+def test_a_table_has_few_columns_and_a_wide_one_has_all(verb: str, tmp_path: Path) -> None:
+    columns = COMMANDS[verb][1]
+    lines = run(*arguments_of(verb, tmp_path)).stdout.splitlines()
+    assert tuple(lines[0].split()) == columns.narrow
+    assert columns.details or max(map(len, lines)) <= WIDEST
+    wide = run(*arguments_of(verb, tmp_path), "--wide").stdout.splitlines()
+    assert tuple(wide[0].split()) == columns.names
+    assert len(wide) <= len(lines), "details are columns here"
+
+
+def test_chosen_columns_are_written_in_every_format(tmp_path: Path) -> None:
+    chosen = ["count", DATA, "--columns", "topic,records"]
+    assert run(*chosen).stdout.splitlines()[0].split() == ["topic", "records"]
+    for row in json.loads(run(*chosen, "--format", "json").stdout):
+        assert list(row) == ["topic", "records"]
+    assert run(*chosen, "--output", tmp_path / "x.parquet").returncode == 0
+    assert pq.read_table(tmp_path / "x.parquet").column_names == ["topic", "records"]
+
+
+def test_an_unknown_column_is_wrong_usage_before_anything_is_read() -> None:
+    done = run("audit", "/no/such/folder", "--columns", "topic,serverity")
+    assert done.returncode == 2
+    assert "no column 'serverity'; did you mean 'severity'" in done.stderr
+
+
+def test_details_follow_their_row() -> None:
+    lines = run("audit", "--alarms", DATA).stdout.splitlines()
+    assert lines[1].startswith("warning")
+    assert lines[2].startswith("    max_timestamp is 1970-01-01")
+    assert lines[3].startswith("    advice: Time-based retention")
+    (command,) = [line for line in run("txns", DATA).stdout.splitlines() if line.startswith(" ")]
+    assert command.endswith("--start-offset 37"), "a command to copy is one line"
+
+
+def test_sizes_and_names_are_short_unless_exact_ones_are_wanted() -> None:
+    short, exact = (run("verify", KILLED, *more).stdout for more in ([], ["--exact"]))
+    assert "65.5 kB" in short
+    assert "…0.log" in short
+    assert " 65536 " in exact
+    assert f" {0:020}.log " in exact
+
+
+def on_a_terminal(*arguments: object, columns: int, **variables: str) -> str:
+    """Return what a command prints to a terminal of a number of columns."""
+    parent, child = pty.openpty()
+    known = {name: text for name, text in os.environ.items() if name != "NO_COLOR"}
+    with os.fdopen(parent, "rb") as reader:
+        subprocess.run(
+            [sys.executable, "-m", "kafkascan", *map(str, arguments)],
+            stdout=child,
+            stderr=subprocess.DEVNULL,
+            env=known | {"COLUMNS": str(columns)} | variables,
+            timeout=HANG_SECONDS,
+            check=False,
+        )
+        os.close(child)
+        text = b""
+        try:
+            while piece := reader.read1():
+                text += piece
+        except OSError:  # how Linux says that the other end is closed
+            pass
+    return text.decode()
+
+
+def test_a_table_fits_a_narrow_terminal(tmp_path: Path) -> None:
+    long = tmp_path / ("a-topic-with-a-name-of-some-length-" * 3 + "-0")
+    long.symlink_to(TRANSACTIONS)
+    lines = on_a_terminal("verify", long, columns=100, NO_COLOR="1").splitlines()
+    assert len(lines) == 3
+    assert all(len(line) <= 100 for line in lines)
+    assert "…" in lines[1].split()[0]
+    assert "\x1b" not in "".join(lines)
+
+
+def test_colours_say_what_is_wrong_on_a_terminal_only() -> None:
+    shown = on_a_terminal("audit", "--alarms", DATA, columns=120)
+    assert "\x1b[33mwarning" in shown
+    assert "\x1b" not in run("audit", "--alarms", DATA).stdout
