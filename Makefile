@@ -12,14 +12,24 @@ MODULES = $(wildcard kafkascan/_core/*.pyx)
 NATIVE = setup.py $(MODULES) $(wildcard csrc/*.[ch] kafkascan/_core/*.pxd)
 GOLDEN = tests/golden
 
-.PHONY: demo test lint bench bench-spark asan fuzz oracle golden clean
+# Python's compiled files are kept in $(VENV), for all processes that tests start: without them,
+# each compiles what it imports.
+export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/pycache
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test test-slow lint bench bench-spark asan fuzz oracle golden clean
 
 demo: $(VENV)/.compiled $(VENV)/.demo
 	@echo "Running examples/demo.py"
 	@$(BIN)/python examples/demo.py $(GOLDEN)
 
 test: $(VENV)/.compiled $(VENV)/.dev
-	$(PYTEST) -n $(JOBS)
+	$(PYTEST) -n $(JOBS) --ignore=tests/oracle
+
+# What takes too long for `make test`, and the properties with all of their examples.
+test-slow: $(VENV)/.compiled $(VENV)/.dev
+	$(PYTEST) -n $(JOBS) --ignore=tests/oracle -m slow
+	KAFKASCAN_EXAMPLES=all $(PYTEST) -n $(JOBS) tests/property
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import kafkascan as ks
+from tests.support.examples import examples
 
 # A busy machine may take any time for an example. In CI, the examples follow from the tests'
 # source, so that a commit passes or fails in every run; elsewhere, each run tries others.
 settings.register_profile(
     "kafkascan",
+    examples(100),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize="CI" in os.environ,

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.segments import batch_v2
+from tests.support.warm_process import Ended, run_warm
 
 _GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.4.0"
 _LOG = "data/consumed-0/00000000000000000000.log"
 
 
-def run(*arguments: str, folder: Path = _GOLDEN) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kafkascan", "dump-log", *arguments]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, encoding="utf-8", timeout=120, check=False
-    )
+_PROGRAM = "import sys; from kafkascan.cli import main; sys.exit(main())"
+
+
+def run(*arguments: str, folder: Path = _GOLDEN) -> Ended:
+    return run_warm(_PROGRAM, "dump-log", *arguments, folder=folder)
 
 
 def test_prints_the_lines_of_the_tool() -> None:

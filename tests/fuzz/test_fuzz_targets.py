@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import run
-from tests.fuzz.corpus import TARGETS
+from tests.fuzz.corpus import TARGETS, write_corpora
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
 
+@pytest.mark.slow
 def test_all_targets_run_without_libfuzzer(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -24,6 +25,18 @@ def test_all_targets_run_without_libfuzzer(
         assert seeds > 30
         (line,) = (line for line in printed.splitlines() if line.startswith(f"{target}: "))
         assert int(line.split()[1].replace(",", "")) >= seeds
+
+
+def test_a_target_accepts_what_brokers_wrote(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    toolchain = run.Toolchain("cc", has_libfuzzer=False)
+    write_corpora(tmp_path / "corpus")
+    run.build("record", tmp_path, toolchain)
+    assert run.run("record", tmp_path, toolchain, 0.1, seed=1) is None
+    seeds = len(list((tmp_path / "corpus" / "record").iterdir()))
+    assert seeds > 30
+    assert int(capfd.readouterr().out.split()[1].replace(",", "")) >= seeds
 
 
 def test_a_failure_is_reported_with_its_input(

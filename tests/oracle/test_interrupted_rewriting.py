@@ -13,7 +13,7 @@ import kafkascan as ks
 from tests.oracle.brokers import Broker, KafkaBroker, LegacyBroker, OlderBroker
 from tests.oracle.build import ClassPaths
 from tests.oracle.rebuild import LoadArguments, Rebuild
-from tests.support.dying import DyingRuns
+from tests.support.dying import run_dying
 from tests.support.files import contents
 
 pytestmark = pytest.mark.oracle
@@ -26,12 +26,6 @@ _CLEAN = LoadArguments(clean_shutdown=True)
 def rebuild(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rebuild]:
     with Rebuild(class_paths.broker, tmp_path_factory.mktemp("rebuild")) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def dying() -> Iterator[DyingRuns]:
-    with DyingRuns() as runs:
-        yield runs
 
 
 # ---- in place ------------------------------------------------------------------------------------
@@ -48,20 +42,20 @@ def dying() -> Iterator[DyingRuns]:
     ],
 )
 def test_what_is_left_is_loaded_and_completed(
-    name: str, stride: int, code: str, rebuild: Rebuild, dying: DyingRuns, tmp_path: Path
+    name: str, stride: int, code: str, rebuild: Rebuild, tmp_path: Path
 ) -> None:
     """Another run completes the rewrite also after a broker has loaded and closed the log."""
     complete = Path(shutil.copytree(_GOLDEN / name, tmp_path / "complete" / name))
-    assert dying.run(code, complete, -1) == 0
+    assert run_dying(code, complete, -1) == 0
     exit_code, step = -signal.SIGKILL, 2
     while exit_code:
         directory = Path(shutil.copytree(_GOLDEN / name, tmp_path / f"step-{step}" / name))
-        exit_code = dying.run(code, directory, step)
+        exit_code = run_dying(code, directory, step)
         logs = {log.name: log.read_bytes() for log in directory.glob("*.log")}
         assert not rebuild.load(directory, _CLEAN).get("exception"), step
         assert {log.name: log.read_bytes() for log in directory.glob("*.log")} == logs, step
         _require_valid_indexes(directory)
-        assert dying.run(code, directory, -1) == 0
+        assert run_dying(code, directory, -1) == 0
         assert _logs_and_epochs(directory) == _logs_and_epochs(complete), step
         _require_valid_indexes(directory)
         step += stride
@@ -95,7 +89,7 @@ _TO_TARGETS = {
 
 @pytest.mark.parametrize("kind", [KafkaBroker, OlderBroker, LegacyBroker])
 def test_a_broker_starts_on_what_killed_runs_left(
-    kind: type[Broker], class_paths: ClassPaths, dying: DyingRuns, tmp_path: Path
+    kind: type[Broker], class_paths: ClassPaths, tmp_path: Path
 ) -> None:
     """It ignores temporary files, and takes a staged folder for an empty log that is deleted."""
     with kind(tmp_path / "broker", class_paths) as broker:
@@ -105,11 +99,11 @@ def test_a_broker_starts_on_what_killed_runs_left(
             shutil.copytree(_GOLDEN / name, data_dir / f"t-{number}")
             (data_dir / f"t-{number}" / "partition.metadata").unlink()
         shutil.copytree(data_dir / "t-0", tmp_path / "old-0")
-        lefts = [_killed_run(dying, verb, tmp_path / "old-0", data_dir) for verb in _TO_TARGETS]
+        lefts = [_killed_run(verb, tmp_path / "old-0", data_dir) for verb in _TO_TARGETS]
         for left in lefts:  # now: each run removes what the one before it left
             left.rename(data_dir / left.name)
         in_place = "ks.convert_log(folder, in_place=True, compression_type='zstd')"
-        assert dying.run(in_place, data_dir / "t-0", 6) == -signal.SIGKILL
+        assert run_dying(in_place, data_dir / "t-0", 6) == -signal.SIGKILL
         assert list((data_dir / "t-0").glob(".*"))
         staged = {path: contents(path) for path in data_dir.glob("kafkascan-0.*-delete/**/new-0")}
         assert len({path.parts[len(data_dir.parts)] for path in staged}) == len(_TO_TARGETS)
@@ -122,11 +116,11 @@ def test_a_broker_starts_on_what_killed_runs_left(
         assert list(data_dir.glob("kafkascan-0.*")) == []
 
 
-def _killed_run(dying: DyingRuns, verb: str, source: Path, data_dir: Path) -> Path:
+def _killed_run(verb: str, source: Path, data_dir: Path) -> Path:
     """Return the staged folder of a run that died, outside of the data directory."""
     code = _TO_TARGETS[verb].replace("folder + '/old-0'", repr(str(source)))
     for step in range(200, 0, -1):
-        exit_code = dying.run(code, data_dir, step)
+        exit_code = run_dying(code, data_dir, step)
         shutil.rmtree(data_dir / "new-0", ignore_errors=True)
         found = [one for one in data_dir.glob("kafkascan-0.*") if any(one.glob("**/new-0/*.log"))]
         if exit_code == -signal.SIGKILL and found:

@@ -18,7 +18,7 @@ MODULES = {path.stem for path in (ROOT / "kafkascan" / "_core").glob("*.pyx")} |
 SEGMENT = GOLDEN / "kafka-4.4.0/data/codecs-java-0/00000000000000000000.log"
 
 # Both tests use one wheel, so one process runs them.
-pytestmark = pytest.mark.xdist_group("packaging")
+one_process = pytest.mark.xdist_group("packaging")
 
 
 def build(kind: str, source: Path, folder: Path) -> Path:
@@ -61,6 +61,20 @@ def _not_compiled(_folder: str, names: list[str]) -> list[str]:
     ]
 
 
+def test_the_source_archive_holds_what_a_build_needs(tmp_path: Path) -> None:
+    command = [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", tmp_path]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    listed = set((tmp_path / "kafkascan.egg-info" / "SOURCES.txt").read_text().splitlines())
+    kinds = ("*.py", "*.pyi", "*.pyx", "*.pxd", "*.j2", "*.typed", "*.c", "*.h")
+    folders = ("kafkascan", "pyspark_kafkascan", "csrc")
+    found = [path for name in folders for kind in kinds for path in (ROOT / name).rglob(kind)]
+    needed = {str(path.relative_to(ROOT)) for path in found}
+    assert len(needed) > 200
+    assert needed - listed == set()
+
+
+@pytest.mark.slow
+@one_process
 def test_the_wheel_holds_the_package_and_its_types_only(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     package = ROOT / "kafkascan"
@@ -75,6 +89,8 @@ def test_the_wheel_holds_the_package_and_its_types_only(wheel: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
+@one_process
 def test_it_works_without_a_compiler(wheel: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"

@@ -1,62 +1,83 @@
-"""Work in a process that is killed at its n-th change of the file system."""
+"""Work that is killed at its n-th change of the file system."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import textwrap
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
 
+import pytest
+
+from tests.support.warm_process import run_warm
+
+_STEPS = ("replace", "rename", "link", "unlink", "truncate", "fchmod", "mkdir", "rmdir", "fsync")
 _PROGRAM = """
-    import json, os, shutil, signal, sys
-    import numpy as np
-    import kafkascan as ks
-    import kafkascan.cli.commands, kafkascan.rewrite.log_rewrites, kafkascan.write.segment_writer
-    def dies(call):
-        def counted(*arguments, **options):
-            global left
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*arguments, **options)
-        return counted
-    os.fsync = os.fstat  # a kill does not show what was synced
-    for line in sys.stdin:
-        task = json.loads(line)
-        child = os.fork()
-        if child:
-            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-            continue
-        left = task["step"]
-        for name in (
-            "replace", "rename", "link", "unlink", "truncate", "fchmod", "mkdir", "rmdir",
-        ):
-            setattr(os, name, dies(getattr(os, name)))
-        os.fsync = dies(os.fsync)
-        exec(task["code"], {"ks": ks, "np": np, "folder": task["folder"]})
-        os._exit(0)
+import os, signal, sys
+import numpy as np
+import kafkascan as ks
+
+def dies(call):
+    def counted(*arguments, **options):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*arguments, **options)
+    return counted
+
+code, folder, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
+for name in sys.argv[4:]:
+    setattr(os, name, dies(getattr(os, name)))
+exec(code)
 """
 
 
-class DyingRuns:
-    """A process that forks a child for each run: it knows kafkascan already."""
+def run_dying(code: str, folder: Path, step: int) -> int:
+    """Run code that knows `ks` and `folder`; return its exit code, negative if it died."""
+    return run_warm(_PROGRAM, code, folder, step, *_STEPS).returncode
 
-    def __enter__(self) -> Self:
-        program = [sys.executable, "-c", textwrap.dedent(_PROGRAM)]
-        self._process = subprocess.Popen(
-            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
-        )
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate()
+def states_at_kills(
+    action: Callable[[], object], folder: Path, states: Path, stride: int = 1
+) -> Iterator[int]:
+    """
+    Yield the number of each step with `folder` as a kill at that step leaves it.
 
-    def run(self, code: str, folder: Path, step: int) -> int:
-        """Run code that knows `ks` and `folder`; return its exit code, negative if it died."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        task = {"code": code, "folder": str(folder), "step": step}
-        self._process.stdin.write(json.dumps(task) + "\n")
-        return int(self._process.stdout.readline())
+    A process that is killed has written exactly what it has written until then. So one run, with
+    a copy of the folder before each step, stands for a killed run at each step. The last number
+    is that of a run that ends.
+    """
+    steps = _run_with_copies(action, folder, states, stride)
+    for step in (*range(1, steps + 1, stride), steps + 1):
+        shutil.rmtree(folder)
+        os.rename(states / str(step), folder)
+        yield step
+
+
+def _run_with_copies(action: Callable[[], object], folder: Path, states: Path, stride: int) -> int:
+    """Run an action; return the number of its steps."""
+    lock, taken, is_copying = threading.RLock(), 0, False
+    states.mkdir()
+
+    def with_copy(call: Callable[..., object]) -> Callable[..., object]:
+        def counted(*arguments: object, **options: object) -> object:
+            nonlocal taken, is_copying
+            with lock:
+                if not is_copying:
+                    taken += 1
+                    is_copying = True
+                    if (taken - 1) % stride == 0:
+                        shutil.copytree(folder, states / str(taken), symlinks=True)
+                    is_copying = False
+            return call(*arguments, **options)
+
+        return counted
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in _STEPS:
+            patch.setattr(os, name, with_copy(getattr(os, name)))
+        action()
+    shutil.copytree(folder, states / str(taken + 1), symlinks=True)
+    return taken

@@ -6,8 +6,6 @@ Each case runs in a process of its own: what is tested for is that it survives.
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 
 from tests.support.segments import Rig
 from tests.support.waiting import HANG_SECONDS, IS_SANITIZED
+from tests.support.warm_process import run_warm
 
 PRELUDE = """
     import os, sys, threading, time
@@ -46,14 +45,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def run(body: str, *arguments: object) -> list[str]:
-    script = textwrap.dedent(PRELUDE) + textwrap.dedent(body)
-    result = subprocess.run(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=HANG_SECONDS,
-        check=False,
-    )
+    result = run_warm(textwrap.dedent(PRELUDE) + textwrap.dedent(body), *arguments)
     assert result.returncode == 0, f"{result.returncode}: {result.stderr}"
     return result.stdout.splitlines()
 
@@ -144,10 +136,7 @@ def test_other_faults_go_where_they_went_before(log: Path) -> None:
         sys.stdout.flush()
         source.as_array()[-1]
     """
-    script = textwrap.dedent(PRELUDE) + textwrap.dedent(body)
-    result = subprocess.run(
-        [sys.executable, "-c", script, str(log)], capture_output=True, text=True, check=False
-    )
+    result = run_warm(textwrap.dedent(PRELUDE) + textwrap.dedent(body), log)
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["SourceReadError"] * 3
     assert result.returncode == -signal.SIGBUS, "as without us"
     assert "Fatal Python error: Bus error" in result.stderr
@@ -247,14 +236,7 @@ def test_a_handler_installed_or_a_signal_sent_while_we_work(log: Path, event: st
         {event}
         print("still alive")
     """
-    script = textwrap.dedent(PRELUDE) + textwrap.dedent(body)
-    result = subprocess.run(
-        [sys.executable, "-c", script, str(log)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANG_SECONDS,
-    )
+    result = run_warm(textwrap.dedent(PRELUDE) + textwrap.dedent(body), log)
     assert result.returncode == -signal.SIGBUS
     assert "still alive" not in result.stdout
     assert result.stderr.count("Fatal Python error") <= 1

@@ -6,13 +6,13 @@ import itertools
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import kafkascan as ks
-from tests.support.dying import DyingRuns
+from tests.support.dying import run_dying, states_at_kills
 from tests.support.files import contents
 from tests.support.paths import GOLDEN
 
@@ -25,10 +25,9 @@ _VERBS = {
 }
 
 
-@pytest.fixture(scope="module")
-def dying() -> Iterator[DyingRuns]:
-    with DyingRuns() as runs:
-        yield runs
+def _action(verb: str, path: Path, target: Path | None = None) -> Callable[[], object]:
+    code = _code(verb, target)
+    return lambda: eval(code, {"ks": ks, "folder": str(path)})
 
 
 def _code(verb: str, target: Path | None = None) -> str:
@@ -36,32 +35,70 @@ def _code(verb: str, target: Path | None = None) -> str:
     return _VERBS[verb].format(target=given)
 
 
-def _copies(name: str, tmp_path: Path) -> Iterator[Path]:
-    """Yield copies of a golden partition without end; each is removed before the next one."""
-    while True:
-        folder = tmp_path / "copy" / name
-        shutil.copytree(_DATA / name, folder)
-        yield folder
-        shutil.rmtree(folder.parent)
+def _copy(name: str, data_dir: Path) -> Path:
+    return Path(shutil.copytree(_DATA / name, data_dir / name))
+
+
+def _completed(verb: str, name: str, data_dir: Path) -> dict[str, bytes]:
+    """Files of a partition after a rewrite in place that is not killed."""
+    folder = _copy(name, data_dir)
+    _action(verb, folder)()
+    return contents(folder)
 
 
 @pytest.mark.parametrize("verb", _VERBS)
-@pytest.mark.parametrize(("name", "stride"), [("transactions-0", 1), ("small-segments-0", 67)])
+@pytest.mark.parametrize(
+    ("name", "stride"),
+    [
+        ("transactions-0", 1),
+        ("small-segments-0", 201),
+        pytest.param("small-segments-0", 20, marks=pytest.mark.slow),
+    ],
+)
 def test_a_rerun_completes_a_killed_rewrite_in_place(
-    verb: str, name: str, stride: int, dying: DyingRuns, tmp_path: Path
+    verb: str, name: str, stride: int, tmp_path: Path
 ) -> None:
     before = contents(_DATA / name)
-    complete = shutil.copytree(_DATA / name, tmp_path / "complete" / name)
-    assert dying.run(_code(verb), complete, -1) == 0
-    expected = contents(complete)
+    expected = _completed(verb, name, tmp_path / "complete")
     assert expected != before
-    for step, folder in zip(itertools.count(1, stride), _copies(name, tmp_path), strict=False):
-        exit_code = dying.run(_code(verb), folder, step)
-        _require_valid_side_files(folder)
-        left = contents(folder)
-        for log in (one for one in before if one.endswith(".log")):
-            assert left[log] in (before[log], expected[log]), (step, log)
-        assert dying.run(_code(verb), folder, -1) == 0
+    folder = _copy(name, tmp_path / "data")
+    rewrite = _action(verb, folder)
+    for step in states_at_kills(rewrite, folder.parent, tmp_path / "states", stride):
+        _require_whole_files(folder, before, expected)
+        rewrite()
+        assert contents(folder) == expected, step
+    assert step > 20
+
+
+def _require_whole_files(
+    folder: Path, before: dict[str, bytes], expected: dict[str, bytes]
+) -> None:
+    """Each log is the old or the new one; a broker trusts the indexes that exist."""
+    left = contents(folder)
+    for log in (one for one in before if one.endswith(".log")):
+        assert left[log] in (before[log], expected[log]), log
+    for path in folder.glob("*.log"):
+        batches = ks.scan_batches(path).batches
+        for kind in ("index", "timeindex"):
+            if (index := path.with_suffix(f".{kind}")).exists():
+                assert ks.check_index(index, batches) == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "stride"),
+    [("convert", 17), *(pytest.param(verb, 1, marks=pytest.mark.slow) for verb in _VERBS)],
+)
+def test_a_rerun_completes_a_rewrite_after_a_real_kill(
+    verb: str, stride: int, tmp_path: Path
+) -> None:
+    name = "transactions-0"
+    before = contents(_DATA / name)
+    expected = _completed(verb, name, tmp_path / "complete")
+    for step in itertools.count(2, stride):
+        folder = _copy(name, tmp_path / f"step-{step}")
+        exit_code = run_dying(_code(verb), folder, step)
+        _require_whole_files(folder, before, expected)
+        assert run_dying(_code(verb), folder, -1) == 0
         assert contents(folder) == expected, step
         if exit_code == 0:
             break
@@ -69,71 +106,56 @@ def test_a_rerun_completes_a_killed_rewrite_in_place(
     assert step > 20
 
 
-def _require_valid_side_files(folder: Path) -> None:
-    """A broker trusts the indexes that exist."""
-    for log in folder.glob("*.log"):
-        batches = ks.scan_batches(log).batches
-        for kind in ("index", "timeindex"):
-            if (index := log.with_suffix(f".{kind}")).exists():
-                assert ks.check_index(index, batches) == []
-
-
 @pytest.mark.parametrize("verb", _VERBS)
-def test_a_rerun_completes_a_killed_rewrite_of_one_log(
-    verb: str, dying: DyingRuns, tmp_path: Path
-) -> None:
+def test_a_rerun_completes_a_killed_rewrite_of_one_log(verb: str, tmp_path: Path) -> None:
     name = "transactions-0"
     log = min((_DATA / name).glob("*.log")).name
-    complete = shutil.copytree(_DATA / name, tmp_path / "complete" / name)
-    assert dying.run(_code(verb), complete / log, -1) == 0
+    complete = _copy(name, tmp_path / "complete")
+    _action(verb, complete / log)()
     expected = contents(complete)
-    for step, folder in enumerate(_copies(name, tmp_path), 1):
-        exit_code = dying.run(_code(verb), folder / log, step)
-        assert dying.run(_code(verb), folder / log, -1) == 0
+    folder = _copy(name, tmp_path / "data")
+    rewrite = _action(verb, folder / log)
+    for step in states_at_kills(rewrite, folder.parent, tmp_path / "states"):
+        rewrite()
         assert contents(folder) == expected, step
-        if exit_code == 0:
-            break
     assert step > 8
 
 
 @pytest.mark.parametrize("verb", _VERBS)
 @pytest.mark.parametrize("is_folder", [True, False])
 def test_a_rerun_removes_what_a_killed_one_left_next_to_its_target(
-    verb: str, is_folder: bool, dying: DyingRuns, tmp_path: Path
+    verb: str, is_folder: bool, tmp_path: Path
 ) -> None:
     source = _DATA / "transactions-0"
     source = source if is_folder else min(source.glob("*.log"))
     target = tmp_path / "data" / ("new-0" if is_folder else source.name)
     target.parent.mkdir()
-    assert dying.run(_code(verb, target), source, -1) == 0
+    rewrite = _action(verb, source, target)
+    rewrite()
     expected = contents(target.parent)
-    for step in itertools.count(1):
-        shutil.rmtree(target.parent)
-        target.parent.mkdir()
-        exit_code = dying.run(_code(verb, target), source, step)
+    shutil.rmtree(target.parent)
+    target.parent.mkdir()
+    for step in states_at_kills(rewrite, target.parent, tmp_path / "states"):
         assert not (is_folder and target.exists()) or contents(target) == {
             name.partition("/")[2]: data for name, data in expected.items()
         }
         if target.exists():
             shutil.rmtree(target) if is_folder else target.unlink()
-        assert dying.run(_code(verb, target), source, -1) == 0
+        rewrite()
         assert contents(target.parent) == expected, step
-        if exit_code == 0:
-            break
     assert step > 8
 
 
-def test_another_verb_completes_a_killed_one(dying: DyingRuns, tmp_path: Path) -> None:
+def test_another_verb_completes_a_killed_one(tmp_path: Path) -> None:
     """The side files of the rewrite that was killed are rebuilt, too."""
-    for step, folder in enumerate(_copies("transactions-0", tmp_path), 1):
-        ks.recover(folder, write=True, recovery_point=0, backup=False)
-        exit_code = dying.run(_code("convert to magic 1"), folder, step)
+    folder = _copy("transactions-0", tmp_path / "data")
+    ks.recover(folder, write=True, recovery_point=0, backup=False)
+    convert = _action("convert to magic 1", folder)
+    for step in states_at_kills(convert, folder.parent, tmp_path / "states"):
         result = ks.scrub_log(folder, keep=ks.without_keys([b"nobody's"]), in_place=True)
         assert not [one for one in os.listdir(folder) if one.startswith(".")]
         (outcome,) = ks.recover(folder, recovery_point=0).partitions
         assert outcome.changes == [], step
-        if exit_code == 0:
-            break
         # Logs that were converted until then have no other format than magic 1.
         known = {"COMPLETED", "NOTHING_REMOVED", "CONVERTED", "LOG_END_MOVED"}
         assert {one.symbol for one in result.findings} <= known

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import kafkascan as ks
 from kafkascan.batches.columns import last_offset
@@ -19,6 +19,7 @@ from kafkascan.broker_state.index_checks import IndexScreen, index_findings
 from kafkascan.broker_state.markers import read_control_rows
 from kafkascan.format.errors import KafkaScanError
 from tests.property.recovery.test_recovery import FILES, partition
+from tests.support.examples import examples
 from tests.support.logs import WrittenLog
 from tests.support.segments import T0, V2_FIELDS
 
@@ -88,7 +89,7 @@ class Twin:
         ]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seed=SEEDS, segments=st.integers(1, 6), threads=st.sampled_from([1, 2]))
 def test_transactions_producers_and_counts(seed: int, segments: int, threads: int) -> None:
     with written(seed, segments) as (folder, log):
@@ -135,7 +136,7 @@ def test_transactions_producers_and_counts(seed: int, segments: int, threads: in
         assert list(dict.fromkeys(committed)) == seen
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seed=SEEDS, segments=st.integers(1, 6))
 def test_the_census_counts_as_a_slow_one(seed: int, segments: int) -> None:
     with written(seed, segments) as (folder, _):
@@ -178,7 +179,7 @@ def test_the_census_counts_as_a_slow_one(seed: int, segments: int) -> None:
         assert ours == expected
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     seed=st.integers(0, 20),
     segments=st.integers(1, 3),
@@ -224,7 +225,7 @@ EDGES = st.sampled_from([-(2**63), -1, 0, 1, 2**31, 2**62, 2**63 - 1])
 SMALL_EDGES = st.sampled_from([-(2**31), -1, 0, 1, 7, 2**31 - 1])
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     batches=st.lists(
         st.tuples(EDGES, SMALL_EDGES, SMALL_EDGES, EDGES, EDGES, SMALL_EDGES, st.integers(0, 127)),
@@ -253,7 +254,7 @@ def test_tars_of_anything(tmp_path: Path, kind: bytes) -> None:
         ks.open_log_dir(path)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), seed=st.integers(0, 5))
 def test_a_damaged_tar_gives_an_answer_or_an_error(data: st.DataObject, seed: int) -> None:
     import io
@@ -281,7 +282,7 @@ def flag_everything(*args: object, **options: object) -> int:
     return -1
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     seed=st.integers(0, 300),
     changes=st.lists(
@@ -323,7 +324,7 @@ def test_a_screen_hides_nothing(
             assert ks.read_transactions(folder, now_ms=T0).spans.tolist() == spans.tolist()
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     seed=st.integers(0, 300),
     chunk=st.integers(1, 40),

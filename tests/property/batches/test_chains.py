@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import kafkascan as ks
 from kafkascan._core import batches as core
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY
+from tests.support.examples import examples
 from tests.support.segments import batch_v2, message_v0, message_v1
 
 # Small enough for chains to be placed again and again in small logs.
@@ -182,7 +183,7 @@ def test_a_log_of_nothing_but_plausible_starts() -> None:
 
 
 @given(st.lists(st.integers(0, 80), min_size=70, max_size=200), st.data())
-@settings(max_examples=150)
+@examples(150)
 def test_any_log_cut_and_overwritten_anywhere(sizes: list[int], data: Any) -> None:
     parts = [batch_v2(b"\x02" * size, base_offset=i) for i, size in enumerate(sizes)]
     log = bytearray(b"".join(parts))

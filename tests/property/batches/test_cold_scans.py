@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from numpy.typing import NDArray
 
 import kafkascan as ks
@@ -20,6 +20,7 @@ from kafkascan.format.layout import OFFSET_INDEX_ENTRY
 from kafkascan.io.source_protocols import FileRange
 from tests.property.batches.test_chains import fake_batches, honest_log
 from tests.support.cold_files import treat_as_cold
+from tests.support.examples import examples
 from tests.support.segments import batch_v2, message_v0, message_v1
 
 NAME = "00000000000000000000"
@@ -118,7 +119,7 @@ def test_damaged_logs(folder: Path, seed: int) -> None:
 
 
 @given(st.lists(st.integers(0, 80), max_size=120), st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_log_cut_and_overwritten_anywhere(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], data: Any
 ) -> None:

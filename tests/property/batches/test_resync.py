@@ -7,12 +7,13 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import kafkascan as ks
 from kafkascan.batches.resyncing import batch_search
 from kafkascan.batches.resyncing.resync import ResyncScan, scan_with_resync
 from kafkascan.recovery.salvaging.header_repair import repair_epochs, repair_headers
+from tests.support.examples import examples
 from tests.support.segments import V2_FIELDS, batch_v2, message_v0, message_v1
 
 HIGHEST = (1 << 63) - 1
@@ -76,7 +77,7 @@ def _damage(draw: st.DrawFn, batch: bytearray) -> None:
         batch[start:] = bytes(len(batch) - start)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(damaged_logs())
 def test_untouched_batches_are_kept(damaged: tuple[list[bytes], bytes, set[int]]) -> None:
     parts, log, touched = damaged
@@ -102,7 +103,7 @@ def _assert_tiles(found: ResyncScan) -> None:
     assert at == found.position
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     seed=st.integers(0, 10**6),
     count=st.integers(4, 40),
@@ -132,7 +133,7 @@ def test_fields_that_no_checksum_covers_are_repaired(
     assert bytes(whole) == b"".join(parts)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     st.lists(
         st.one_of(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import kafkascan as ks
 from tests.support import reference
+from tests.support.examples import examples
 from tests.support.segments import batch_v2, message_v0, message_v1
 
 
@@ -68,7 +69,7 @@ def assert_same(log: bytes, scan: ks.BatchScan, reading: reference.Reading) -> N
 
 
 @given(logs)
-@settings(max_examples=300)
+@examples(300)
 def test_what_is_written_is_read(parts: list[bytes]) -> None:
     log = b"".join(parts)
     scan = ks.scan_batches(log)
@@ -78,7 +79,7 @@ def test_what_is_written_is_read(parts: list[bytes]) -> None:
 
 
 @given(damaged_logs())
-@settings(max_examples=1000)
+@examples(1000)
 def test_rows_tile_the_valid_bytes_and_the_reference_agrees(log: bytes) -> None:
     scan = ks.scan_batches(log, on_corrupt="stop")
     assert_same(log, scan, reference.read(log))
@@ -91,7 +92,7 @@ def test_rows_tile_the_valid_bytes_and_the_reference_agrees(log: bytes) -> None:
 
 
 @given(damaged_logs(), st.integers(1, 5))
-@settings(max_examples=200)
+@examples(200)
 def test_iteration_is_the_scan_at_any_rows(log: bytes, rows: int) -> None:
     scan = ks.scan_batches(log, on_corrupt="stop")
     iterator = ks.iter_batches(log, rows=rows, on_corrupt="stop")
@@ -105,7 +106,7 @@ def test_iteration_is_the_scan_at_any_rows(log: bytes, rows: int) -> None:
 
 
 @given(damaged_logs(), st.data())
-@settings(max_examples=200)
+@examples(200)
 def test_a_scan_starts_at_any_byte(log: bytes, data: Any) -> None:
     start = data.draw(st.integers(0, len(log)))
     stop = data.draw(st.integers(start, len(log)))
@@ -116,7 +117,7 @@ def test_a_scan_starts_at_any_byte(log: bytes, data: Any) -> None:
 
 
 @given(damaged_logs(), damaged_logs(), st.data())
-@settings(max_examples=300)
+@examples(300)
 def test_wrong_tables_give_a_result_or_an_error(log: bytes, other: bytes, data: Any) -> None:
     """Edited rows of one log, used with another log: no crash, no wrong `True`."""
     batches = ks.scan_batches(other, on_corrupt="stop").batches
@@ -134,7 +135,7 @@ def test_wrong_tables_give_a_result_or_an_error(log: bytes, other: bytes, data: 
 
 
 @given(damaged_logs())
-@settings(max_examples=200)
+@examples(200)
 def test_derived_columns_and_summaries_take_any_table(log: bytes) -> None:
     scan = ks.scan_batches(log, on_corrupt="stop")
     for name in ks.batches.COLUMN_NAMES:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, strategies as st
 
 import kafkascan as ks
 from kafkascan._core import markers as core
 from kafkascan.broker_state.markers import MARKER, read_control_rows, read_markers
+from tests.support.examples import examples
 from tests.support.logs import ABORT, COMMIT, marker
 from tests.support.segments import T0
 
 LOG_APPEND_TIME = 0x08
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     kind=st.sampled_from([ABORT, COMMIT, 2, 200, -1]),
     coordinator_epoch=st.integers(-(2**31), 2**31 - 1),

@@ -7,9 +7,10 @@ import io
 import tarfile
 from pathlib import Path
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from kafkascan.io.tar_headers import TarHeaders
+from tests.support.examples import examples
 
 KINDS = {
     tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.CONTTYPE: "file",
@@ -24,7 +25,7 @@ FILES = st.tuples(
 FORMATS = st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(FILES, max_size=5), FORMATS, st.dictionaries(st.just("comment"), PARTS))
 def test_headers(
     files: list[tuple[str, bytes, str, int]], tar_format: int, for_all: dict[str, str]

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import snappy
 import zstandard
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import kafkascan as ks
+from tests.support.examples import examples
 from tests.support.records import NotRecordsError, RecordV2, batch_of, read_slowly
 from tests.support.segments import T0, batch_v2, sign
 
@@ -84,7 +85,7 @@ def compressed(batch: bytes, codec: str) -> bytes:
 
 
 @given(record_lists, st.sampled_from([0, 8]), st.sampled_from(["none", *CODECS]))
-@settings(max_examples=300)
+@examples(300)
 def test_written_records_are_read_back(
     records: list[RecordV2], attributes: int, codec: str
 ) -> None:
@@ -105,7 +106,7 @@ def test_written_records_are_read_back(
 
 
 @given(record_lists, st.data())
-@settings(max_examples=400)
+@examples(400)
 def test_damage_is_reported_like_the_reference_reader(records: list[RecordV2], data: Any) -> None:
     batch = bytearray(batch_of(records))
     for _ in range(data.draw(st.integers(1, 3))):

@@ -7,9 +7,10 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import kafkascan as ks
+from tests.support.examples import examples
 from tests.support.logs import TRANSACTIONAL, WrittenLog
 from tests.support.records import RecordV2, batch_of
 
@@ -31,7 +32,7 @@ def partition(folder: Path, seed: int, segments: int) -> None:
         (folder / f"{base_offset:020}.log").write_bytes(data)
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(
     seed=st.integers(0, 20),
     segments=st.integers(1, 3),
@@ -95,7 +96,7 @@ def _assert_valid(folder: Path, done: ks.recovery.PartitionRecovery) -> None:
             assert [one for one in found if one.severity is ks.Severity.ERROR] == []
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(seed=st.integers(0, 50), change=st.binary(min_size=1, max_size=30), where=st.integers(0))
 def test_any_batches(seed: int, change: bytes, where: int) -> None:
     """Arbitrary headers and markers give a result, or an error with a symbol."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import kafkascan as ks
+from tests.support.examples import examples
 from tests.support.log_corpus import random_log
 
 LOGS = st.builds(
@@ -30,7 +31,7 @@ def content(data: bytes, *, with_headers: bool = True) -> list[tuple[object, ...
     ]
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(LOGS, st.integers(0, 2**32), st.floats(0, 1))
 def test_filtering_drops_the_masked_records(data: bytes, seed: int, share: float) -> None:
     before = content(data)
@@ -47,7 +48,7 @@ def test_filtering_drops_the_masked_records(data: bytes, seed: int, share: float
         assert set(scan["producer_id"].tolist()) | {-1} == set(old["producer_id"].tolist()) | {-1}
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(LOGS, st.sampled_from([None, 0, 1, 2]), CODECS, st.sampled_from([1, 200, 16384]))
 def test_conversion_keeps_records(data: bytes, to_magic: int | None, codec: str, size: int) -> None:
     if codec == "zstd" and to_magic != 2:
@@ -64,7 +65,7 @@ def test_conversion_keeps_records(data: bytes, to_magic: int | None, codec: str,
     assert (np.diff(scan["last_offset"]) > 0).all()
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(V2_LOGS, CODECS)
 def test_recompression_and_back(data: bytes, codec: str) -> None:
     there = ks.convert_records(data, compression_type=codec).data
@@ -72,7 +73,7 @@ def test_recompression_and_back(data: bytes, codec: str) -> None:
     assert ks.convert_records(there, compression_type="none").data == plain
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(V2_LOGS, st.integers(0, 2**40), st.integers(0, 2**31 - 1))
 def test_restamping_and_back(data: bytes, shift: int, epoch: int) -> None:
     batches = ks.scan_batches(data).batches

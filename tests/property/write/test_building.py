@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import kafkascan as ks
 from kafkascan.write.record_columns import columns_of_table
+from tests.support.examples import examples
 from tests.support.records import read_slowly
 
 MAX_INT, MAX_LONG = 2**31 - 1, 2**63 - 1
@@ -37,7 +38,7 @@ def _rows(columns: dict[str, Any]) -> list[tuple[Any, ...]]:
     return list(zip(*(columns[name] for name in names), strict=True))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(_records(), st.integers(1, 2000), st.none() | st.integers(1, 40))
 def test_the_reference_reader_reads_built_batches(
     columns: dict[str, Any], batch_size: int, max_records: int | None
@@ -51,7 +52,7 @@ def test_the_reference_reader_reads_built_batches(
     assert found == _rows(columns)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     _records(),
     st.sampled_from([0, 1, 2]),
@@ -79,7 +80,7 @@ def test_read_records_reads_built_batches(
     assert len(columns_of_table(table)) == len(table)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(_records(), st.sampled_from(["none", "lz4"]))
 def test_a_builder_and_columns_write_the_same(columns: dict[str, Any], codec: str) -> None:
     first = columns["offset"][0]

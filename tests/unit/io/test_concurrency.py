@@ -209,6 +209,8 @@ def test_any_thread_may_collect_an_iterator(run: Callable[..., Any]) -> None:
 
     before = set(threading.enumerate())
     threshold = gc.get_threshold()
+    gc.collect()
+    gc.freeze()  # the many collections inspect the objects of this test only
     gc.set_threshold(5, 10, 10)
     try:
         for _ in range(200):
@@ -219,6 +221,7 @@ def test_any_thread_may_collect_an_iterator(run: Callable[..., Any]) -> None:
             del holder
     finally:
         gc.set_threshold(*threshold)
+        gc.unfreeze()
     wait_until(lambda: gc.collect() >= 0 and set(threading.enumerate()) <= before)
 
 

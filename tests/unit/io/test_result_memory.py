@@ -20,6 +20,7 @@ import pytest
 from kafkascan._core import result_blocks
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io import result_memory
+from tests.support.warm_process import run_warm
 
 LARGE_PAGE = 1 << 21
 MOST_FREE = 1 << 26
@@ -240,7 +241,7 @@ log = open(sys.argv[2], "rb").read()
 rng = random.Random(7)
 batches = ks.scan_batches(log).batches
 sizes = (1, 10, 200, 2000, len(batches))
-for call in range(1000):
+for call in range(300):
     part = batches[:rng.choice(sizes)]
     kind = call % 4
     if kind == 0:
@@ -332,7 +333,8 @@ assert (held == 5).all()
 @needs_blocks
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_fork_copies_results_but_no_free_blocks() -> None:
-    run(FORKED)
+    ended = run_warm(FORKED)
+    assert ended.returncode == 0, ended.stderr
 
 
 FORK_BESIDE_THREADS = """
@@ -363,7 +365,8 @@ stop = True
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*")
 def test_forks_beside_threads_share_no_block() -> None:
-    run(FORK_BESIDE_THREADS)
+    ended = run_warm(FORK_BESIDE_THREADS)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_threads_never_get_the_same_memory() -> None:
@@ -372,7 +375,7 @@ def test_threads_never_get_the_same_memory() -> None:
     def work(number: int) -> None:
         rng = np.random.default_rng(number)
         held: list[np.ndarray] = []
-        for _ in range(300):
+        for _ in range(120):
             array = result_memory.empty(int(rng.integers(1 << 20, 9 << 20)), np.uint8)
             array[::4096] = number
             held.append(array)
@@ -465,4 +468,4 @@ try:
 except MemoryError:
     print(len(held))
 """
-    assert int(run(script)) >= 2
+    assert int(run_warm(script).stdout) >= 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import tarfile
 import tracemalloc
 from pathlib import Path
@@ -16,9 +15,10 @@ import kafkascan as ks
 from kafkascan.io.archives import is_archive
 from kafkascan.logs.log_chunks import threads_for
 from tests.support.partitions import HealthyPartition
-from tests.support.paths import GOLDEN
+from tests.support.paths import GOLDEN, ROOT
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import Rig
+from tests.support.warm_process import run_warm
 
 DATA = GOLDEN / "kafka-4.4.0" / "data"
 
@@ -323,20 +323,17 @@ def test_kept_chunks_do_not_change(tmp_path: Path, threads: int) -> None:
 def test_peak_memory_is_constant(tmp_path: Path) -> None:
     """Peak memory of a process that reads few segments, and of one that reads many."""
     program = (
-        "import sys, resource, kafkascan as ks\n"
+        "import sys, kafkascan as ks\n"
+        "from tests.support.peak_memory import peak_memory\n"
         "sum(len(c) for c in ks.scan_log_dir(sys.argv[1], threads=2))\n"
         "ks.audit(sys.argv[1], threads=2)\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "print(peak_memory())"
     )
     peaks = []
     for count in (1, 1000):
         folder = many_segments(tmp_path / f"t{count}-0", count)
-        done = subprocess.run(
-            [sys.executable, "-c", program, folder], capture_output=True, text=True, check=True
-        )
-        peaks.append(int(done.stdout))
-    unit = 1024 if sys.platform == "linux" else 1
-    assert (peaks[1] - peaks[0]) * unit < 24 << 20
+        peaks.append(int(run_warm(program, folder, folder=ROOT).stdout))
+    assert peaks[1] - peaks[0] < 24 << 20
 
 
 def test_a_tar_inside_a_value_does_not_make_the_log_a_tar(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import gzip
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from kafkascan._core.record_headers import HeaderWalk
 from kafkascan.records.header_items import HeadersOfRecords
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0, batch_v2, message_v0, message_v1
-from tests.support.waiting import HANG_SECONDS
+from tests.support.warm_process import run_warm
 
 # Batches that Kafka's writer writes and its readers read, as hex.
 HELLO = "0000000000000000%sffffffff02%s0000018f125c74000000018f125c7400ffffffffffffffffffffffffffff00000002%s"
@@ -413,11 +411,5 @@ for read in (lambda: ks.read_records(source, batches), table.to_arrow,
     except ks.format.SourceReadError:
         print("SourceReadError")
 """
-    result = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=HANG_SECONDS,
-    )
+    result = run_warm(script)
     assert result.stdout.split() == ["SourceReadError"] * 4, result.stderr

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,9 +17,9 @@ from kafkascan.logs.data_dir_lock import locked
 from kafkascan.recovery import log_jobs
 from kafkascan.recovery.loading.log_loader import LoadedLog, LoadSettings
 from tests.support.broker_lock import broker_in
-from tests.support.dying import DyingRuns
+from tests.support.dying import run_dying, states_at_kills
 from tests.support.files import contents
-from tests.support.waiting import HANG_SECONDS
+from tests.support.warm_process import run_warm
 from tests.unit.recovery.damaged_partitions import (
     KILLED,
     NOW,
@@ -40,42 +38,64 @@ def bare(overflowing: Path) -> Path:
     return overflowing
 
 
-@pytest.fixture
-def dying() -> Iterator[DyingRuns]:
-    with DyingRuns() as runs:
-        yield runs
+def _recover(folder: Path) -> None:
+    ks.recover(folder, write=True, truncate=True, now_ms=NOW)
+
+
+def _recovered(folder: Path, data_dir: Path) -> dict[str, bytes]:
+    """Files of a partition after a recovery of a copy, which is not killed."""
+    copy = Path(shutil.copytree(folder, data_dir / folder.name))
+    _recover(copy)
+    return without_backups(contents(copy))
+
+
+def _require_whole_files(
+    folder: Path, before: dict[str, bytes], expected: dict[str, bytes]
+) -> None:
+    for name, data in without_backups(contents(folder)).items():
+        if not name.endswith((".part", ".cleaned", ".swap")):
+            assert data in (before.get(name), expected.get(name)), name
 
 
 @pytest.mark.parametrize("folder", ["damaged", "overflowing", "bare"])
 def test_a_kill_at_any_write_leaves_each_file_old_or_new(
-    folder: str,
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    dying: DyingRuns,
+    folder: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     damaged: Path = request.getfixturevalue(folder)
     before = contents(damaged)
-    whole = tmp_path / "whole" / damaged.name
-    shutil.copytree(damaged, whole)
-    ks.recover(whole, write=True, truncate=True, now_ms=NOW)
-    expected = without_backups(contents(whole))
-    steps = 0
-    while True:
-        steps += 1
-        mine = tmp_path / f"step-{steps}" / damaged.name
-        shutil.copytree(damaged, mine)
-        exit_code = dying.run(_RECOVER, mine, steps)
-        for name, data in without_backups(contents(mine)).items():
-            if not name.endswith((".part", ".cleaned", ".swap")):
-                assert data in (before.get(name), expected.get(name)), (steps, name)
-        ks.recover(mine, write=True, truncate=True, now_ms=NOW)
-        assert without_backups(contents(mine)) == expected, steps
-        assert planned_changes(mine) == [], steps
-        shutil.rmtree(mine.parent)
+    expected = _recovered(damaged, tmp_path / "whole")
+    data_dir = damaged.parent
+    for step in states_at_kills(lambda: _recover(damaged), data_dir, tmp_path / "states"):
+        _require_whole_files(damaged, before, expected)
+        _recover(damaged)
+        assert without_backups(contents(damaged)) == expected, step
+        assert planned_changes(damaged) == [], step
+    assert step > 20
+
+
+@pytest.mark.parametrize(
+    ("folder", "stride"),
+    [
+        ("damaged", 11),
+        *(pytest.param(one, 1, marks=pytest.mark.slow) for one in ("damaged", "overflowing")),
+    ],
+)
+def test_a_real_kill_leaves_each_file_old_or_new(
+    folder: str, stride: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    damaged: Path = request.getfixturevalue(folder)
+    before = contents(damaged)
+    expected = _recovered(damaged, tmp_path / "whole")
+    for step in itertools.count(2, stride):
+        mine = Path(shutil.copytree(damaged, tmp_path / f"step-{step}" / damaged.name))
+        exit_code = run_dying(_RECOVER, mine, step)
+        _require_whole_files(mine, before, expected)
+        _recover(mine)
+        assert without_backups(contents(mine)) == expected, step
         if exit_code == 0:
             break
         assert exit_code == -signal.SIGKILL
-    assert steps > 20
+    assert step > 20
 
 
 def test_a_partition_that_cannot_be_written_does_not_affect_others(
@@ -213,8 +233,8 @@ def test_fifos_are_not_waited_for(damaged: Path, name: str, write: bool) -> None
         "try: print(ks.recover(sys.argv[1], write=sys.argv[2] == 'True'))\n"
         "except OSError as error: print(error)"
     )
-    arguments = [sys.executable, "-c", code, str(damaged.parent), str(write)]
-    done = subprocess.run(arguments, capture_output=True, timeout=HANG_SECONDS, check=True)
+    done = run_warm(code, damaged.parent, write)
+    assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
 
 
@@ -342,8 +362,7 @@ def test_the_lock_is_reentrant(damaged: Path) -> None:
     )  # fmt: skip
     with locked(damaged.parent):
         ks.recover(damaged, write=True, now_ms=NOW)
-        held = subprocess.run([sys.executable, "-c", code, lock], capture_output=True, check=False)
-        assert b"BlockingIOError" in held.stderr
+        assert "BlockingIOError" in run_warm(code, lock).stderr
 
 
 def test_a_partition_behind_a_link(tmp_path: Path) -> None:
@@ -404,9 +423,7 @@ def test_two_runs_on_a_copy_exclude_each_other(damaged: Path, is_partition: bool
     )
     path = damaged if is_partition else damaged.parent
     with locked(damaged.parent):
-        arguments = [sys.executable, "-c", code, str(path)]
-        refused = subprocess.run(arguments, capture_output=True, text=True, check=True)
-        assert str(damaged.parent) in refused.stdout
+        assert str(damaged.parent) in run_warm(code, path).stdout
     assert contents(damaged.parent) == before  # no lock file either
     ks.recover(path, write=True, now_ms=NOW)
     assert not (damaged.parent / ".lock").exists()

@@ -3,8 +3,6 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from tests.support.files import contents
 from tests.support.log_corpus import marker
 from tests.support.paths import GOLDEN
 from tests.support.segments import T0
+from tests.support.warm_process import run_warm
 
 DATA = GOLDEN / "kafka-4.4.0/data"
 
@@ -294,7 +293,8 @@ def test_more_segments_than_open_files(tmp_path: Path) -> None:
         "ks.convert_log(sys.argv[1], in_place=True, compression_type='gzip');"
         "ks.convert_log(sys.argv[1], sys.argv[2], compression_type='none')"
     )
-    subprocess.run([sys.executable, "-c", code, folder, tmp_path / "out-0"], check=True)
+    done = run_warm(code, folder, tmp_path / "out-0")
+    assert (done.returncode, done.stderr) == (0, "")
     assert len(list((tmp_path / "out-0").glob("*.log"))) == 100
     assert [offset for offset, _, _ in records(tmp_path / "out-0")] == list(range(100))
 

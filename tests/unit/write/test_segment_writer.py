@@ -20,6 +20,7 @@ from tests.support.broker_lock import broker_in
 from tests.support.random_logs import random_log
 from tests.support.segments import Rig
 from tests.support.waiting import HANG_SECONDS
+from tests.support.warm_process import run_warm
 
 T0 = 1_714_000_000_000
 
@@ -329,15 +330,13 @@ def test_a_broker_does_not_start_below_a_writer(data_dir: Path) -> None:
     lock, code = data_dir / ".lock", (
         "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'ab'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
     )  # fmt: skip
-    command = [sys.executable, "-c", code, str(lock)]
     (data_dir / "other-0").mkdir()
     with ks.SegmentWriter(data_dir / "orders-0") as writer:
         writer.append(_batches(1))
-        held = subprocess.run(command, capture_output=True, check=False)
-        assert b"BlockingIOError" in held.stderr
+        assert "BlockingIOError" in run_warm(code, lock).stderr
         with pytest.raises(ks.format.LogDirInUseError), locked(data_dir):
             pass
-    subprocess.run(command, check=True)
+    assert run_warm(code, lock).returncode == 0
     assert ks.recover(data_dir, write=True).is_marked_clean
 
 
@@ -393,8 +392,5 @@ def test_a_file_size_limit_is_an_error(tmp_path: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000));"
         "writer.append(data); writer.close()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "orders-0"], capture_output=True, text=True
-    )
-    assert "File too large" in done.stderr
+    assert "File too large" in run_warm(code, tmp_path / "orders-0").stderr
     assert _names(tmp_path) == []

@@ -1,0 +1,15 @@
+"""How many examples a property is tried with."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+_FEWER = 1 if os.environ.get("KAFKASCAN_EXAMPLES") == "all" else 6
+_LEAST = 25
+
+
+def examples(count: int) -> settings:
+    """Return settings for `count` examples in `make test-slow`, and a sixth of them otherwise."""
+    return settings(max_examples=max(count // _FEWER, min(count, _LEAST)))
