@@ -23,7 +23,7 @@ Command: TypeAlias = Callable[..., Any]
 Decorator: TypeAlias = Callable[[Command], Command]
 
 
-class Time(click.ParamType["int"]):
+class Time(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
     """A point in time: milliseconds since the epoch, or ISO 8601 (UTC without a zone)."""
 
     name = "time"
@@ -36,7 +36,7 @@ class Time(click.ParamType["int"]):
             self.fail(str(error), param, context)
 
 
-class NameList(click.ParamType["tuple[str, ...]"]):
+class NameList(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
     """Some of a command's columns, separated by commas."""
 
     name = "columns"
@@ -55,7 +55,7 @@ class NameList(click.ParamType["tuple[str, ...]"]):
         return tuple(names)
 
 
-class InputPath(click.ParamType["Path"]):
+class InputPath(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
     """A path. An empty path, such as from an unset variable, is an error."""
 
     name = "path"

@@ -39,6 +39,13 @@ def test_the_command_line_starts_without_numpy_and_the_library(arguments: list[s
     assert result.stdout.splitlines()[-1] == "[]"
 
 
+def test_no_base_class_is_subscripted_that_older_versions_of_click_do_not_subscript() -> None:
+    """Before click 8.4, `click.ParamType` is no generic class: the command line did not start."""
+    sources = [*PACKAGE.glob("cli/**/*.py")]
+    assert len(sources) >= 10
+    assert [path for path in sources if "click.ParamType[" in path.read_text()] == []
+
+
 def test_compiled_modules_use_neither_numpy_nor_files() -> None:
     sources = [*PACKAGE.glob("_core/*.pyx"), *PACKAGE.glob("_core/*.pxd")]
     assert len(sources) >= 6

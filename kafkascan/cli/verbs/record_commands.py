@@ -227,7 +227,7 @@ def _to_json(message: Any) -> Any:
 # ---- the command -----------------------------------------------------------------------------
 
 
-class RecordColumnList(click.ParamType["tuple[str, ...]"]):
+class RecordColumnList(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
     """Record column names separated by commas."""
 
     name = "columns"

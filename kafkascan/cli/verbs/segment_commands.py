@@ -129,7 +129,7 @@ def _add_bad_checksums(
 # ---- batches ---------------------------------------------------------------------------------
 
 
-class ColumnList(click.ParamType["tuple[str, ...]"]):
+class ColumnList(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
     """Batch column names separated by commas, or ``all``."""
 
     name = "columns"
