@@ -8,13 +8,12 @@ import kafkascan.format.checksums  # noqa: F401 - chooses the kernel
 from kafkascan._core import search as _core
 from kafkascan.batches.columns import size_in_bytes
 from kafkascan.batches.parallel_walk import collect_in_parts
+from kafkascan.batches.resyncing.offset_chains import HIGHEST_OFFSET
 from kafkascan.batches.verify import verify_rows
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.errors import STATUS
 from kafkascan.format.layout import BATCH_DTYPE, HEADER_SIZE_UP_TO_MAGIC
 from kafkascan.io.sources import Source
-
-HIGHEST_OFFSET = (1 << 63) - 1
 
 # Window size for a source that is not in memory. Larger batches are read again to verify them:
 # at most this multiple of the source size, in total.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
-from kafkascan.batches.resyncing.offset_chains import DamagedRange
+from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
+from kafkascan.batches.resyncing.gaps import DamagedRange
 from kafkascan.batches.walks import read_bytes, row_of_header
 from kafkascan.format.layout import BATCH_HEADER_SIZE, NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source
@@ -62,6 +62,7 @@ def kept_ranges(
     batches: BatchTable,
     damaged: list[DamagedRange],
     dropped: BatchTable,
+    copies: BatchTable,
     is_contested: NDArray[np.bool_] | None = None,
 ) -> list[KeptRange]:
     """
@@ -78,11 +79,13 @@ def kept_ranges(
     dropped : ndarray of BATCH_DTYPE
         Batches with valid checksums that are not kept, because their offsets contradict kept
         ones; sorted by position, without copies of kept batches.
+    copies : ndarray of BATCH_DTYPE
+        Copies of kept batches, at other positions.
     is_contested : array of bool, shape (n,), optional
         Batches that are doubtful for another reason.
     """
     starts, stops = batches["position"], batches["position"] + size_in_bytes(batches)
-    ends, is_odd = last_offset(batches), _are_rivalled(batches, dropped)
+    ends, is_odd = last_offset(batches), _are_rivalled(batches, dropped, copies)
     is_odd[-1:] |= _has_odd_end(batches)
     if is_contested is not None:
         is_odd |= is_contested
@@ -113,12 +116,15 @@ def are_doubtful(batches: BatchTable, kept: list[KeptRange]) -> NDArray[np.bool_
     return is_doubtful
 
 
-def _are_rivalled(batches: BatchTable, dropped: BatchTable) -> NDArray[np.bool_]:
+def _are_rivalled(
+    batches: BatchTable, dropped: BatchTable, copies: BatchTable
+) -> NDArray[np.bool_]:
     """
     Return which batches are contradicted by dropped ones that are not far fewer.
 
     A dropped batch counts by itself, and together with all that are dropped at the same place. It
-    contradicts the batches with its offsets, whatever is between.
+    contradicts the batches with its offsets, whatever is between. A batch that has a copy among
+    those at the same place, in order with them, does not count: it would be kept with them, too.
     """
     if not len(dropped):
         return np.zeros(len(batches), np.bool_)
@@ -130,12 +136,50 @@ def _are_rivalled(batches: BatchTable, dropped: BatchTable) -> NDArray[np.bool_]
     start = np.concatenate([low, np.minimum(low, place), np.minimum(group_low, places)])
     stop = np.concatenate([high, np.maximum(high, place), np.maximum(group_high, places)])
     rivals = np.append(np.ones(2 * len(dropped), np.int64), sizes)
-    is_close = (start < stop) & (stop - start <= _CLEAR_MAJORITY * rivals)
+    # Rows at a place, in the order of both.
+    at_place = np.concatenate([place, place, places]) * (len(batches) + 1)
+    spared = _copied_rows(batches, copies[_are_in_order(batches, copies, dropped)])
+    has_copy = np.searchsorted(spared, [at_place + start, at_place + stop])
+    is_close = start < stop
+    is_close &= stop - start - (has_copy[1] - has_copy[0]) <= _CLEAR_MAJORITY * rivals
     changes = np.zeros(len(batches) + 1, np.int64)
     np.add.at(changes, start[is_close], 1)
     np.add.at(changes, stop[is_close], -1)
-    rivalled: NDArray[np.bool_] = np.cumsum(changes)[:-1] > 0
+    count = np.cumsum(changes)[:-1]
+    starts, stops = (np.sort((at_place + one)[is_close]) for one in (start, stop))
+    sparing = np.searchsorted(starts, spared, "right") - np.searchsorted(stops, spared, "right")
+    np.subtract.at(count, spared % (len(batches) + 1), sparing)
+    rivalled: NDArray[np.bool_] = count > 0
     return rivalled
+
+
+def _are_in_order(
+    batches: BatchTable, copies: BatchTable, dropped: BatchTable
+) -> NDArray[np.bool_]:
+    """Return which copies are in order with all dropped batches between the same two batches."""
+    table = join_tables([dropped, copies])
+    order = np.argsort(table["position"], kind="stable")
+    table, is_copy = table[order], (np.arange(len(table)) >= len(dropped))[order]
+    first, last = table["base_offset"], last_offset(table)
+    # Ranks, so that a place and an offset are one number, which ascends with the position.
+    offsets = np.unique(np.append(first, last))
+    count = len(offsets) + 2
+    place = np.searchsorted(batches["position"], table["position"]) * count
+    low, high = (1 + np.searchsorted(offsets, one) for one in (first, last))
+    highest = np.maximum.accumulate(place + np.where(is_copy, 0, high))
+    lowest = np.minimum.accumulate((place + np.where(is_copy, count - 1, low))[::-1])[::-1]
+    are: NDArray[np.bool_] = (highest < place + low) & (place + high < lowest)
+    return are[is_copy]
+
+
+def _copied_rows(batches: BatchTable, copies: BatchTable) -> NDArray[np.int64]:
+    """Return the rows that have copies, as ``place * (len(batches) + 1) + row``, sorted."""
+    row = np.searchsorted(batches["base_offset"], copies["base_offset"])
+    place = np.searchsorted(batches["position"], copies["position"])
+    is_row = row < len(batches)
+    is_row[is_row] = batches["base_offset"][row[is_row]] == copies["base_offset"][is_row]
+    rows: NDArray[np.int64] = np.unique((place * (len(batches) + 1) + row)[is_row])
+    return rows
 
 
 def _has_odd_end(batches: BatchTable) -> bool:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import search as _core
 from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
-from kafkascan.batches.walks import read_bytes
-from kafkascan.format.errors import CorruptBatchError
-from kafkascan.format.layout import BATCH_HEADER, BATCH_HEADER_SIZE
-from kafkascan.io.sources import Source
 
+HIGHEST_OFFSET = (1 << 63) - 1
 SEGMENT_OFFSETS = 1 << 31
 """Largest number of offsets in a segment: those in its indexes are relative, as int32."""
 
@@ -27,29 +22,6 @@ _SUPPORTED = 1 << 9
 _FEWEST_IN_SUPPORT = 4
 _MOST_IN_SUPPORT = 1 << 7
 _LINKED = 1 << 7
-_HIGHEST_OFFSET = (1 << 63) - 1
-
-
-@dataclass(frozen=True)
-class DamagedRange:
-    """
-    Bytes that contain no batch of the log.
-
-    Attributes
-    ----------
-    start, stop : int
-        Positions of the first byte and of the byte after the last.
-    error : CorruptBatchError
-        What is wrong at the start.
-    is_framed : bool
-        Whether the range is one damaged batch whose length is correct: a batch or the end of the
-        log follows it.
-    """
-
-    start: int
-    stop: int
-    error: CorruptBatchError
-    is_framed: bool = False
 
 
 def heaviest_ascending(
@@ -140,7 +112,8 @@ def select_ascending(
     links, heads = _links(batches), np.flatnonzero(~is_joined)
     stop = (int(heads[0]) if len(heads) else len(batches)) if is_joined[0] else 0
     evidence = np.append(_support_of_prefix(batches[:stop]), _support(batches[stop:]))
-    weight = evidence + int(evidence.sum() + links.sum()) + 1  # the number of batches comes first
+    one = int(evidence.sum() + links.sum()) + 1  # the number of batches comes first
+    weight = np.maximum(1, evidence + one * ~_are_far(batches))
     if stop:
         keep = _heaviest(batches[:stop], weight[:stop], links[:stop])
         if stop == len(batches):
@@ -245,6 +218,13 @@ def _contested_end(batches: BatchTable, head: NDArray[np.intp], stop: int, lowes
     return int(low + size < int(first[rivals].min()) and (offset ^ low).bit_count() == 1)
 
 
+def _are_far(batches: BatchTable) -> NDArray[np.bool_]:
+    """Return which batches have offsets that a segment with most of the others cannot have."""
+    first = batches["base_offset"].astype(np.float64)
+    far: NDArray[np.bool_] = np.abs(first - np.median(first)) >= SEGMENT_OFFSETS
+    return far
+
+
 def are_copies(
     batches: BatchTable, others: BatchTable, names: tuple[str, ...] = ()
 ) -> NDArray[np.bool_]:
@@ -271,12 +251,28 @@ def _are_of_own_runs(
     Return which batches are in runs of linked batches that mostly agree with the selection.
 
     A copy of a selected batch does not contradict it. A run that is as large as all other selected
-    batches is no smaller evidence than these.
+    batches is no smaller evidence than these, nor is one that fewer batches contradict: they are
+    selected for another reason.
     """
     kept, others, sizes = _counts_of_runs(batches, keep, links)
     is_large = (sizes >= kept.sum() - kept) | (kept == 0)
+    is_large |= others > _count_against_runs(batches, keep, sizes)
     is_own: NDArray[np.bool_] = np.repeat(is_large | (kept >= others), sizes)
     return is_own
+
+
+def _count_against_runs(
+    batches: BatchTable, keep: NDArray[np.bool_], sizes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return for each run how many selected batches elsewhere have offsets that contradict it."""
+    stops = np.cumsum(sizes)
+    starts = stops - sizes
+    first, last = batches["base_offset"][keep], last_offset(batches)[keep]
+    before = np.append(0, np.cumsum(keep))
+    low = before[starts] - np.searchsorted(last, batches["base_offset"][starts])
+    high = np.searchsorted(first, last_offset(batches)[stops - 1], "right") - before[stops]
+    against: NDArray[np.int64] = np.maximum(0, low) + np.maximum(0, high)
+    return against
 
 
 def _counts_of_runs(
@@ -388,54 +384,27 @@ def select_in_order(
     is_selected = select_ascending(batches.take(valid), is_joined, announced, lowest)
     keep[valid[~is_selected]] = False
     damaged = np.flatnonzero(~is_valid)
-    keep[damaged[_fit_between(batches, keep, damaged)]] = True
+    keep[damaged] = are_between(batches[keep], batches[damaged], 0, HIGHEST_OFFSET)
     return keep
 
 
-def _fit_between(
-    batches: BatchTable, keep: NDArray[np.bool_], rows: NDArray[np.intp]
+def fitting(
+    batches: BatchTable, others: BatchTable, lowest: int, highest: int
 ) -> NDArray[np.bool_]:
-    """Return which rows have offsets between those of the selected rows around them."""
-    selected = np.flatnonzero(keep)
-    following = np.searchsorted(selected, rows)
-    first, last = batches["base_offset"], last_offset(batches)
-    ends = np.concatenate([[np.int64(-1)], last[selected]])
-    starts = np.append(first[selected], np.iinfo(np.int64).max)
-    is_between = (ends[following] < first[rows]) & (last[rows] < starts[following])
-    result: NDArray[np.bool_] = is_between & (first[rows] <= last[rows])
-    return result
+    """Select other batches that fit between these, as many as their offsets permit."""
+    fits = are_between(batches, others, lowest, highest)
+    first, last = others["base_offset"][fits], last_offset(others)[fits]
+    fits[fits] = heaviest_ascending(first, last, np.ones(len(first), np.int64))
+    return fits
 
 
-# ---- chains -----------------------------------------------------------------------------------
-
-
-def are_joined(start: int, batches: BatchTable, damaged: list[DamagedRange]) -> NDArray[np.bool_]:
-    """Return which batches follow the previous one without bytes whose extent is unknown."""
-    framed_sizes = np.zeros(len(batches) + 1, np.int64)
-    framed = [one for one in damaged if one.is_framed]
-    rows = np.searchsorted(batches["position"], [one.start for one in framed])
-    np.add.at(framed_sizes, rows, [one.stop - one.start for one in framed])
-    stops = batches["position"] + size_in_bytes(batches)
-    joined: NDArray[np.bool_] = batches["position"] == (
-        np.append(start, stops[:-1]) + framed_sizes[:-1]
-    )
-    joined[:1] &= framed_sizes[0] == 0
-    return joined
-
-
-def announced_offset(
-    source: Source, batches: BatchTable, damaged: list[DamagedRange]
-) -> int | None:
-    """Return the offset after the first damaged batch of unknown extent, as its header has it."""
-    one = next((one for one in damaged if not one.is_framed), None)
-    if one is None or one.error.symbol not in ("BAD_LENGTH", "TORN_TAIL"):
-        return None  # its length shows where batches within it end
-    header = read_bytes(source, one.start, BATCH_HEADER_SIZE)
-    if len(header) < BATCH_HEADER_SIZE:
-        return None
-    fields = np.frombuffer(header, BATCH_HEADER)[0]
-    before = batches[: int(np.searchsorted(batches["position"], one.start))]
-    after = int(last_offset(before)[-1]) if len(before) else -1
-    first, delta = int(fields["base_offset"]), max(0, int(fields["last_offset_delta"]))
-    is_next = after < first <= _HIGHEST_OFFSET - SEGMENT_OFFSETS
-    return first + delta + 1 if is_next and fields["magic"] == 2 else None
+def are_between(
+    batches: BatchTable, others: BatchTable, lowest: int, highest: int
+) -> NDArray[np.bool_]:
+    """Return which other batches have offsets between those of the batches around them."""
+    following = np.searchsorted(batches["position"], others["position"])
+    low = np.append(np.int64(lowest - 1), last_offset(batches))[following]
+    high = np.append(batches["base_offset"] - 1, np.int64(highest))[following]
+    first, last = others["base_offset"], last_offset(others)
+    are: NDArray[np.bool_] = (low < first) & (first <= last) & (last <= high)
+    return are

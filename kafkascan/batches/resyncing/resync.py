@@ -20,15 +20,19 @@ from kafkascan.batches.columns import (
     size_in_bytes,
 )
 from kafkascan.batches.parallel_walk import collect_in_parts
-from kafkascan.batches.resyncing.batch_search import HIGHEST_OFFSET, BatchSearch
-from kafkascan.batches.resyncing.gaps import Gap, gaps_between
-from kafkascan.batches.resyncing.offset_chains import (
-    SEGMENT_OFFSETS,
+from kafkascan.batches.resyncing.batch_search import BatchSearch
+from kafkascan.batches.resyncing.gaps import (
     DamagedRange,
+    Gap,
     announced_offset,
+    are_joined,
+    gaps_between,
+)
+from kafkascan.batches.resyncing.offset_chains import (
+    HIGHEST_OFFSET,
+    SEGMENT_OFFSETS,
     are_ascending,
     are_copies,
-    are_joined,
     select_in_order,
 )
 from kafkascan.batches.screening import OFFSETS, screen
@@ -56,8 +60,9 @@ class ResyncScan:
     ----------
     batches : ndarray of BATCH_DTYPE
     dropped : ndarray of BATCH_DTYPE
-        Other batches with valid checksums, whose offsets contradict these. Copies of these, with
-        the same leader epoch, are not among them.
+        Other batches with valid checksums, whose offsets contradict these.
+    copies : ndarray of BATCH_DTYPE
+        Copies of these batches, with the same leader epoch, at other positions.
     gaps : list of Gap
         The gaps and the batches tile ``[start, position)``.
     position : int
@@ -72,6 +77,7 @@ class ResyncScan:
 
     batches: BatchTable
     dropped: BatchTable
+    copies: BatchTable
     gaps: list[Gap]
     position: int
     end: ScanEnd
@@ -120,7 +126,7 @@ def scan_with_resync(
         walk.advance()
     batches = walk.tables[0] if len(walk.tables) == 1 else join_tables(walk.tables)
     walk.tables.clear()  # kept until the end, they would cost fresh pages in the next scan
-    damaged, dropped = walk.damaged, batches[:0]
+    damaged, dropped, copies = walk.damaged, batches[:0], batches[:0]
     is_within = (batches["base_offset"] >= lowest) & (last_offset(batches) <= highest)
     if (walk.has_damage() or verify) and not (is_within.all() and are_ascending(batches)):
         is_valid = is_within if verify else is_within & verify_rows(source, batches)
@@ -130,11 +136,13 @@ def scan_with_resync(
         damaged += [_out_of_order(source, batches, row) for row in np.flatnonzero(~keep).tolist()]
         damaged.sort(key=lambda one: one.start)
         kept, dropped = batches[is_valid & keep], batches[is_valid & ~keep]
-        dropped = dropped[~are_copies(dropped, kept, ("partition_leader_epoch",))]
+        is_copy = are_copies(dropped, kept, ("partition_leader_epoch",))
+        copies, dropped = dropped[is_copy], dropped[~is_copy]
         batches = batches[keep]
     return ResyncScan(
         batches=batches,
         dropped=dropped,
+        copies=copies,
         gaps=gaps_between(batches, damaged),
         position=walk.position,
         end=walk.end,
@@ -234,8 +242,9 @@ class _ResyncWalk:
         # No batch follows the last one that would confirm its length.
         suspects = np.array([len(table) - 1])
         if screen(table) & OFFSETS:
-            has_offset_gap = table["base_offset"][1:] != next_offset(table)[:-1]
-            suspects = np.append(np.flatnonzero(has_offset_gap), suspects)
+            gaps = np.flatnonzero(table["base_offset"][1:] != next_offset(table)[:-1])
+            falls = gaps[table["base_offset"][gaps + 1] <= last_offset(table.take(gaps))]
+            suspects = np.unique(np.concatenate([gaps, falls + 1, suspects]))
         wrong = suspects[~self._verified(table.take(suspects), run.limit)]
         if len(wrong):
             return int(wrong[0])

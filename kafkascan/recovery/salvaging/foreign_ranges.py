@@ -8,7 +8,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_tables, last_offset
+from kafkascan.batches.columns import BatchTable, join_tables
+from kafkascan.batches.resyncing.gaps import DamagedRange
 from kafkascan.batches.resyncing.kept_ranges import (
     NEIGHBOURS,
     KeptRange as KeptRange,
@@ -16,7 +17,7 @@ from kafkascan.batches.resyncing.kept_ranges import (
     kept_ranges,
     of_same_producer,
 )
-from kafkascan.batches.resyncing.offset_chains import DamagedRange, heaviest_ascending
+from kafkascan.batches.resyncing.offset_chains import fitting
 from kafkascan.format.errors import record_error
 from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source
@@ -32,7 +33,7 @@ def without_foreign(
     kept, foreign = list[KeptRange](), list[DamagedRange]()
     is_kept = np.ones(len(log.batches), np.bool_)
     is_in_prefix = True  # Kafka's recovery keeps the first batches
-    ranges = kept_ranges(source, 0, log.batches, log.damaged, log.dropped)
+    ranges = kept_ranges(source, 0, log.batches, log.damaged, log.dropped, log.copies)
     is_sure = ~are_doubtful(log.batches, ranges)
     stop = 0
     for one in ranges:
@@ -55,16 +56,7 @@ def without_foreign(
 
 def with_fitting(log: RepairedLog, lowest: int, highest: int) -> RepairedLog | None:
     """Add the dropped batches that nothing contradicts any more; return None without any."""
-    first, last = log.batches["base_offset"], last_offset(log.batches)
-    rows = np.searchsorted(log.batches["position"], log.dropped["position"])
-    low = np.append(np.int64(lowest), last + 1)[rows]
-    high = np.append(first - 1, np.int64(highest))[rows]
-    fits = (low <= log.dropped["base_offset"]) & (last_offset(log.dropped) <= high)
-    fits &= last_offset(log.dropped) >= log.dropped["base_offset"]
-    candidates = log.dropped[fits]
-    fits[fits] = heaviest_ascending(
-        candidates["base_offset"], last_offset(candidates), np.ones(len(candidates), np.int64)
-    )
+    fits = fitting(log.batches, log.dropped, lowest, highest)
     if not fits.any():
         return None
     batches = join_tables([log.batches, log.dropped[fits]])

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
-from kafkascan.batches.resyncing.offset_chains import DamagedRange, are_copies, heaviest_ascending
+from kafkascan.batches.columns import BatchTable, join_tables, size_in_bytes
+from kafkascan.batches.resyncing.gaps import DamagedRange
+from kafkascan.batches.resyncing.offset_chains import are_copies, fitting, heaviest_ascending
 from kafkascan.batches.resyncing.resync import ResyncScan, torn_error
 from kafkascan.batches.verify import crc_of_bytes
 from kafkascan.batches.walks import read_bytes, row_of_header
@@ -41,11 +42,13 @@ _MOST_JOINED = 8
 _FRAMED_SYMBOLS = ("CHECKSUM_MISMATCH",)
 _OUT_OF_ORDER = "OFFSETS_NOT_ASCENDING"
 _ATTRIBUTES_END = 2 * DELETE_HORIZON_BIT  # above all attributes that Kafka sets
-# Two batches that contradict each other do not show which of them is damaged. An epoch that only
-# one batch has may be damaged itself, so that it is less evidence.
-_CONFIRMED = 2
+# Evidence of a batch whose leader epoch no other batch has, one other, or several others, or the
+# checkpoint. An epoch that few batches have may be damaged itself: of two batches that contradict a
+# third one, both may have the same flipped bit.
+_SINGLE, _PAIR, _CONFIRMED = 2, 3, 4
 _FEWEST_CONTRADICTING = 2 * _CONFIRMED
 _UNCOVERED = ("base_offset", "batch_length", "partition_leader_epoch", "magic")
+_FROM_NEIGHBOURS = ("base_offset", "partition_leader_epoch")
 _BEFORE_CRC = np.dtype([(name, BATCH_HEADER[name]) for name in _UNCOVERED])
 
 
@@ -65,7 +68,8 @@ class FieldRepair:
     is_certain : bool
         False if the neighbouring batches do not determine the value: a leader epoch between two
         different ones, an offset at the end of the log, where the batch is assumed to follow
-        without a gap, and an offset whose stored value a lost batch may have had.
+        without a gap, an offset whose stored value a lost batch may have had, and both in a range
+        that is doubtful.
     """
 
     position: int
@@ -138,10 +142,11 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
     rows = [row for found, _ in matched for row in found]
     if not rows:
         return RepairedLog(batches, unmatched, [])
-    is_in_order = {one.start for one in damaged if one.error.symbol == _OUT_OF_ORDER}
+    out_of_order = {one.start for one in damaged if one.error.symbol == _OUT_OF_ORDER}
     found = join_tables(rows)
-    is_dropped = np.isin(found["position"], list(is_in_order))
-    batches, dropped = _insert_fitting(batches, found, is_dropped, lowest, highest)
+    fits = ~np.isin(found["position"], list(out_of_order))
+    fits[fits] = fitting(batches, found[fits], lowest, highest)
+    batches, dropped = _sorted(join_tables([batches, found[fits]])), found[~fits]
     is_copy = are_copies(dropped, batches)
     placement = OffsetRepair(batches, dropped[~is_copy], unmatched, lowest, highest).place()
     batches = _sorted(join_tables([batches, placement.batches]))
@@ -247,33 +252,6 @@ def _matching_batch(source: Source, start: int, stop: int) -> BatchTable | None:
 # ---- rows ------------------------------------------------------------------------------------
 
 
-def _insert_fitting(
-    batches: BatchTable,
-    found: BatchTable,
-    is_dropped: NDArray[np.bool_],
-    lowest: int,
-    highest: int,
-) -> tuple[BatchTable, BatchTable]:
-    """
-    Add batches with a repaired length or magic byte whose offsets are between their neighbours'.
-
-    Returns
-    -------
-    BatchTable
-        The batches of the log, sorted.
-    BatchTable
-        The other found batches.
-    """
-    following = np.searchsorted(batches["position"], found["position"])
-    low = np.concatenate([[lowest], last_offset(batches) + 1])[following]
-    high = np.append(batches["base_offset"] - 1, highest)[following]
-    first, last = found["base_offset"], last_offset(found)
-    fits = ~is_dropped & (low <= first) & (first <= last) & (last <= high)
-    rows = np.flatnonzero(fits)
-    fits[rows] = heaviest_ascending(first[rows], last[rows], np.ones(len(rows), np.int64))
-    return _sorted(join_tables([batches, found[fits]])), found[~fits]
-
-
 def _sorted(batches: BatchTable) -> BatchTable:
     result: BatchTable = batches[np.argsort(batches["position"], kind="stable")]
     return result
@@ -316,7 +294,7 @@ def repair_epochs(
     """
     Reconstruct damaged leader epochs, which never decrease in a log.
 
-    An epoch is damaged if at least two batches contradict it, or if one does and the checkpoint
+    An epoch is damaged if enough batches contradict it, or if one does and the checkpoint
     lacks it, or if the checkpoint lacks it although it has lower and higher ones.
 
     Parameters
@@ -374,9 +352,22 @@ def have_contested_epochs(log: RepairedLog) -> NDArray[np.bool_]:
     is_same = are_copies(log.copies, log.batches, ("partition_leader_epoch",))
     contested = np.isin(log.batches["base_offset"], log.copies["base_offset"][~is_same])
     rows = np.flatnonzero(log.batches["magic"] == 2)
-    falls = np.flatnonzero(np.diff(log.batches["partition_leader_epoch"][rows]) < 0)
+    epochs = log.batches["partition_leader_epoch"][rows]
+    falls = np.flatnonzero(epochs[1:] < epochs[:-1])
     contested[rows[falls]] = contested[rows[falls + 1]] = True
     return contested
+
+
+def with_doubts(log: RepairedLog, is_doubtful: NDArray[np.bool_]) -> RepairedLog:
+    """Mark repairs of doubtful batches as uncertain, unless the checksum proves the value."""
+    doubtful = set(log.batches["position"][is_doubtful].tolist())
+    repairs = [
+        replace(one, is_certain=False)
+        if one.position in doubtful and one.field in _FROM_NEIGHBOURS
+        else one
+        for one in log.repairs
+    ]
+    return replace(log, repairs=repairs)
 
 
 def _are_enclosed(batches: BatchTable) -> NDArray[np.bool_]:
@@ -416,10 +407,13 @@ def _are_missing(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray
 def _are_contradicted(
     epochs: NDArray[np.int64], is_trusted: NDArray[np.bool_], known: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Return which epochs are impossible, or contradict at least two trusted ones."""
+    """Return which epochs are impossible, or contradict trusted ones that are enough evidence."""
     trusted = epochs[is_trusted]
     _, value_of, counts = np.unique(trusted, return_inverse=True, return_counts=True)
-    weight = np.where((counts[value_of] > 1) | np.isin(trusted, known), _CONFIRMED, 1)
+    weights = np.array([_SINGLE, _PAIR, _CONFIRMED])
+    weight = np.where(
+        np.isin(trusted, known), _CONFIRMED, weights[np.minimum(counts, 3) - 1][value_of]
+    )
     sums = np.append(0, np.cumsum(weight))
     before: NDArray[np.int64] = np.cumsum(is_trusted) - is_trusted
     not_higher = np.minimum(before, np.searchsorted(trusted, epochs, "right"))

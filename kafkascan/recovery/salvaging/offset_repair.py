@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
-from kafkascan.batches.resyncing.offset_chains import DamagedRange
+from kafkascan.batches.resyncing.gaps import DamagedRange
 
 # Batches at the end of a log whose offsets show whether the log has gaps.
 _AT_END = 8
@@ -184,9 +184,10 @@ class OffsetRepair:
         ):
             return True
         is_free = low == high
+        if is_free and low < len(self._first):
+            return True  # it may have been moved here from a gap in the offsets
         is_twin = not is_free and self._first[low] == first and self._last[low] == last
-        is_in_gap = is_free and low < len(self._first)
-        if (is_twin or is_in_gap) and (first ^ offset).bit_count() > 1:
+        if is_twin and (first ^ offset).bit_count() > 1:
             return True  # it may have been moved here, and the one of its offsets is damaged
         if not is_free and self._is_damaged_between(row, low):
             return True  # the one of its offsets may be of another log

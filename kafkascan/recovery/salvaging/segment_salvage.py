@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kafkascan.batches.columns import last_offset, size_in_bytes
-from kafkascan.batches.resyncing.batch_search import HIGHEST_OFFSET
+from kafkascan.batches.resyncing.gaps import DamagedRange
 from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, header_at, kept_ranges
-from kafkascan.batches.resyncing.offset_chains import DamagedRange
+from kafkascan.batches.resyncing.offset_chains import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.batches.walks import read_bytes
 from kafkascan.format.layout import ScanEnd
@@ -26,6 +26,7 @@ from kafkascan.recovery.salvaging.header_repair import (
     have_contested_epochs,
     repair_epochs,
     repair_headers,
+    with_doubts,
 )
 
 # Damage after which the bytes are not a header.
@@ -203,7 +204,10 @@ def salvage_segment(
     log = repair_epochs(log, known_epochs, are_doubtful(log.batches, kept))
     is_contested = have_contested_epochs(log)
     if is_contested.any():
-        kept = kept_ranges(source, 0, log.batches, log.damaged, log.dropped, is_contested)
+        kept = kept_ranges(
+            source, 0, log.batches, log.damaged, log.dropped, log.copies, is_contested
+        )
+    log = with_doubts(log, are_doubtful(log.batches, kept))
     counts = log.batches["records_count"]
     result = SegmentSalvage(
         name,

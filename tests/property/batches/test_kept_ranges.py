@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from hypothesis import given, strategies as st
+from numpy.typing import NDArray
 
 import kafkascan as ks
 from kafkascan.batches.columns import BatchTable, last_offset
+from kafkascan.batches.resyncing.gaps import DamagedRange
 from kafkascan.batches.resyncing.kept_ranges import kept_ranges
-from kafkascan.batches.resyncing.offset_chains import DamagedRange, are_copies
+from kafkascan.batches.resyncing.offset_chains import are_copies
 from kafkascan.format.errors import CorruptBatchError
 
 SIZE = 100
+
+Row: TypeAlias = tuple[int, int, int]
+Positions: TypeAlias = NDArray[np.int64]
 
 rows_of_a_log = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), max_size=30)
 rows_elsewhere = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 8)), max_size=6)
@@ -26,27 +33,37 @@ def table(rows: list[tuple[int, int, int]]) -> BatchTable:
     return batches
 
 
-@given(rows_of_a_log, rows_elsewhere, st.data())
+@given(rows_of_a_log, rows_elsewhere, st.integers(0, 4), st.data())
 def test_batches_with_rivals(
-    kept: list[tuple[int, int]], other: list[tuple[int, int]], data: st.DataObject
+    kept: list[tuple[int, int]],
+    other: list[tuple[int, int]],
+    copies: int,
+    data: st.DataObject,
 ) -> None:
     """A dropped batch, or those between the same two kept ones, against what they contradict."""
-    order = data.draw(st.permutations([*[True] * len(kept), *[False] * len(other)]))
-    offset, log, dropped, places = 0, [], [], []
-    inner, outer = iter(kept), iter(other)
-    for row, is_kept in enumerate(order):
-        if is_kept:
-            gap, delta = next(inner)
-            log.append((row * SIZE, offset + gap, delta))
-            offset += gap + delta + 1
-        else:
+    copied = data.draw(st.lists(st.integers(0, len(kept) - 1), max_size=copies)) if kept else []
+    kinds = [*["kept"] * len(kept), *["dropped"] * len(other), *["copy"] * len(copied)]
+    offset, log, dropped, again = 0, list[Row](), list[Row](), list[Row]()
+    order, places = data.draw(st.permutations(kinds)), list[int]()
+    ranges = [(offset := offset + gap, offset := offset + delta) for gap, delta in kept]
+    inner, outer, twins = iter(ranges), iter(other), iter(copied)
+    for row, kind in enumerate(order):
+        if kind == "kept":
+            first, last = next(inner)
+            log.append((row * SIZE, len(log) + first, last - first))
+        elif kind == "dropped":
             first, delta = next(outer)
             dropped.append((row * SIZE, first, delta))
             places.append(len(log))
+        else:
+            at = next(twins)
+            first, last = ranges[at]
+            again.append((row * SIZE, at + first, last - first))
     groups = [[one] for one in range(len(dropped))]
     groups += [[one for one in range(len(dropped)) if places[one] == at] for at in set(places)]
     expected = set[int]()
     for group in groups:
+        spared = spared_rows(log, dropped, again, places, places[group[0]])
         against: set[int] = set()
         for one in group:
             _, first, delta = dropped[one]
@@ -56,31 +73,49 @@ def test_batches_with_rivals(
                 if (row < places[one] and low + size >= first)
                 or (row >= places[one] and low <= first + delta)
             }
-        if len(against) <= 8 * len(group):
-            expected |= against
-    for _, first, delta in dropped:
+        if len(against - spared) <= 8 * len(group):
+            expected |= against - spared
+    for place, (_, first, delta) in zip(places, dropped, strict=True):
         same = {
             row
             for row, (_, low, size) in enumerate(log)
             if low <= first + delta and low + size >= first
         }
+        same -= spared_rows(log, dropped, again, places, place)
         if len(same) <= 8:
             expected |= same
-    found = doubtful_rows(table(log), table(dropped))
+    found = doubtful_rows(table(log), table(dropped), table(again))
     if len(log) < 9:  # the last offset of a longer log may be odd, too
         assert found == expected
     assert found - {len(log) - 1} == expected - {len(log) - 1}
 
 
-def doubtful_rows(batches: BatchTable, dropped: BatchTable) -> set[int]:
+def spared_rows(
+    log: list[Row], dropped: list[Row], copies: list[Row], places: list[int], place: int
+) -> set[int]:
+    """Return the rows with a copy at a place that is in order with all batches dropped there."""
+    here = [one for one, at in zip(dropped, places, strict=True) if at == place]
+    found = set[int]()
+    for position, first, delta in copies:
+        if sum(at < position for at, _, _ in log) == place and all(
+            other + size < first if at < position else other > first + delta
+            for at, other, size in here
+        ):
+            found |= {row for row, one in enumerate(log) if one[1] == first}
+    return found
+
+
+def doubtful_rows(batches: BatchTable, dropped: BatchTable, copies: BatchTable) -> set[int]:
     error = CorruptBatchError("log", 0, None, "out of order", "OFFSETS_NOT_ASCENDING")
     noise = [DamagedRange(int(at), int(at) + SIZE, error) for at in dropped["position"]]
     empty = batches.copy()  # without bytes between batches, only rivals make one doubtful
     empty["position"] = np.arange(len(batches)) * SIZE
-    places = np.searchsorted(batches["position"], dropped["position"])
-    moved = dropped.copy()
-    moved["position"] = places * SIZE
-    ranges = kept_ranges(ks.Source(bytes(SIZE * 50)), 0, empty, noise, moved)
+    # Those at a place are between the first bytes of the batch after it and the batch before.
+    moved, twins = (
+        between(batches, one, np.concatenate([dropped["position"], copies["position"]]))
+        for one in (dropped, copies)
+    )
+    ranges = kept_ranges(ks.Source(bytes(SIZE * 50)), 0, empty, noise, moved, twins)
     starts = np.cumsum([0, *(one.batches for one in ranges)]).tolist()
     assert starts[-1] == len(batches)
     return {
@@ -89,6 +124,15 @@ def doubtful_rows(batches: BatchTable, dropped: BatchTable) -> set[int]:
         for row in range(start, start + one.batches)
         if one.is_doubtful
     }
+
+
+def between(batches: BatchTable, others: BatchTable, all_positions: Positions) -> BatchTable:
+    """Move batches to the end of the batch before them, in their order."""
+    places = np.searchsorted(batches["position"], others["position"])
+    moved = others.copy()
+    ranks = np.searchsorted(np.sort(all_positions), others["position"])
+    moved["position"] = places * SIZE - SIZE + 1 + ranks
+    return moved
 
 
 @given(rows_elsewhere, rows_elsewhere)

@@ -300,6 +300,29 @@ def test_one_wrong_offset_is_outweighed() -> None:
         assert kept(bytes(log)) == without(30, row, 6, 7)
 
 
+def test_a_damaged_batch_after_a_wrong_offset() -> None:
+    """Its header looks intact, and its offset continues the wrong one's neighbours."""
+    damaged = bytearray(batch_v2(b"a" * 20 + batch_v2(base_offset=2) + b"b" * 20, base_offset=3))
+    damaged[-1] ^= 1
+    log = b"\1" * 8 + batch_v2(base_offset=2**60) + damaged + dense(10, 4).log
+    assert kept(log) == [2, *range(4, 14)]
+
+
+def test_a_run_that_one_batch_contradicts_keeps_what_fits() -> None:
+    """The prefix stays, with 45, which was moved there from the end of the run."""
+    other = batch_v2(b"another value", base_offset=45)
+    log = dense(30).log + dense(1, 45).log + b"\1" * 8 + dense(14, 31).log + other
+    assert kept(log + dense(4, 46).log) == [*range(30), *range(45, 50)]
+
+
+def test_an_offset_that_the_segment_cannot_have_outweighs_nothing() -> None:
+    noise = b"\1" * 8
+    far = dense(1, 2**50).log
+    assert kept(dense(5).log + noise + far + noise + dense(1, 7).log) == [*range(5), 7]
+    assert kept(dense(5).log + noise + far + far + noise + dense(1, 7).log) == [*range(5), 7]
+    assert kept(dense(5).log + noise + far) == [*range(5), 2**50]
+
+
 def dense(count: int, first: int = 0) -> Rig:
     rig = Rig()
     for row in range(count):

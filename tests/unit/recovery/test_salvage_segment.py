@@ -220,3 +220,35 @@ def test_two_copies_of_a_batch_are_not_repaired() -> None:
     segment, found = salvaged(rig.log)
     assert segment.repairs == []
     assert offsets(found) == [1, 2, 3, 4, *range(6, 20)]
+
+
+def test_a_batch_that_fits_a_gap_elsewhere_keeps_its_offset() -> None:
+    """11 is 3 with one flipped bit, or a batch from between 9 and 13 that was moved."""
+    rig = dense(10, 0).batch(base_offset=13).set(3, "base_offset", 11)
+    segment, found = salvaged(rig.log)
+    assert segment.repairs == []
+    assert offsets(found) == [0, 1, 2, 4, 5, 6, 7, 8, 9, 13]
+    assert [one.claimed_first_offset for one in segment.losses] == [11]
+
+
+def test_a_repair_within_a_doubtful_range_is_not_certain() -> None:
+    tail = dense(30, 1040).set(17, "base_offset", 1057 ^ 1 << 40)
+    segment, found = salvaged(dense(5).log + b"\1" * 8 + tail.log, 1000)
+    assert offsets(found) == [*range(1000, 1005), *range(1040, 1070)]
+    assert [(one.new, one.is_certain) for one in segment.repairs] == [(1057, False)]
+    length = dense(30, 1040).set(17, "batch_length", 2**30)
+    (repair,) = salvaged(dense(5).log + b"\1" * 8 + length.log, 1000)[0].repairs
+    assert (repair.field, repair.is_certain) == ("batch_length", True)
+
+
+def test_two_equal_epochs_do_not_change_a_third_one() -> None:
+    """Either one epoch has a flipped bit, or two have the same one."""
+    segment, _ = salvaged(epochs(8192, 8192, 0).log)
+    assert segment.repairs == []
+    assert [one.batches for one in segment.pieces if one.is_doubtful] == [2]
+    assert [one.new for one in salvaged(epochs(5, 5, 5, 4).log)[0].repairs] == [5]
+
+
+def test_the_lowest_epoch_contradicts_the_one_before() -> None:
+    segment, _ = salvaged(epochs(0, 512, -(2**31)).log)
+    assert [one.batches for one in segment.pieces if one.is_doubtful] == [2]

@@ -42,7 +42,8 @@ EXCEPTIONS = {
     "within the length of a damaged batch": (
         "A valid batch follows where a damaged header says that its batch ends, so the length is"
         " right, and what is within looks like the content of its records, as in a topic that has"
-        " copies of logs in its values. All of these bytes are in a reported gap or loss."
+        " copies of logs in its values. All of these bytes are in a reported gap or loss, or in a"
+        " row of a resync scan whose checksum is wrong."
     ),
     "one batch of the prefix against one after it": (
         "Two valid batches contradict each other, and one of them has a wrong offset. The kept one"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -98,7 +99,15 @@ class Oracle:
         return all(
             one.is_doubtful
             for one in kept
-            if any(_contradict(at, batch, one) for at, batch in lost)
+            if any(self._is_against(at, batch, one) for at, batch in lost)
+        )
+
+    def _is_against(self, position: int, batch: KnownBatch, kept: Kept) -> bool:
+        """Return whether a kept batch contradicts another one, and all copies of it do."""
+        return _contradict(position, batch, kept) and all(
+            _contradict(position, batch, dataclasses.replace(kept, position=at))
+            for at, row in self.instances.items()
+            if row == kept.row
         )
 
     def _left_out(self, kept: list[Kept]) -> list[tuple[int, KnownBatch]]:
@@ -146,7 +155,7 @@ class Oracle:
 
         Copies of batches in the value of a record are, too.
         """
-        stops = [0, *(one.stop for one in kept)]
+        stops = [0, *(one.stop for one in kept), *(one.position for one in kept)]
         stops += [at + len(self.log.batches[row].data) for at, row in self.instances.items()]
         frames = [frame for one in stops for frame in self._frames(one)]
         return sum(
@@ -187,7 +196,7 @@ class Oracle:
             one
             for one in kept
             if any(
-                row in missing and _contradict(at, self.log.batches[row], one)
+                row in missing and self._is_against(at, self.log.batches[row], one)
                 for at, row in self.instances.items()
             )
         ]
