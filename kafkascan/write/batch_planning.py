@@ -301,19 +301,13 @@ def iter_built_batches(
     """
     Encode columns of records as batches, one by one.
 
-    Parameters
-    ----------
-    See `build_batches`.
+    Takes the arguments of `build_batches`, and raises what it raises, before the iterator is
+    returned.
 
     Returns
     -------
     iterator of bytes-like
-        One batch each; about a megabyte is encoded ahead. Invalid records raise before the
-        iterator is returned.
-
-    Raises
-    ------
-    As `build_batches`.
+        One batch each; about a megabyte is encoded ahead.
     """
     what = batch_fields(fields)
     columns = record_columns(records, offset, timestamp, key, value, headers)

@@ -1,6 +1,6 @@
-"""The console blocks of README.md: commands and their output.
+"""What README.md and docs/ show of commands: their output, and the table of commands.
 
-`python -m tests.house.readme` runs the commands and updates README.md.
+`python -m tests.house.readme` runs the commands and updates the documents.
 """
 
 from __future__ import annotations
@@ -11,14 +11,32 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kafkascan.cli.verb_table import VERBS_BY_TASK
+
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-_BLOCK = re.compile(r"```console\n\$ (?P<command>.*)\n(?P<output>(?:.*\n)*?)```\n")
+DOCUMENTS = (README, *sorted((ROOT / "docs").rglob("*.md")))
+_BLOCK = re.compile(
+    r"(?P<indent> *)```console\n *\$ (?P<command>.*)\n(?P<output>(?:.*\n)*?)(?P=indent)```\n"
+)
+_SNIPPET = re.compile(r"(?P<indent> *)```python\n(?P<code>(?:.*\n)*?)(?P=indent)```\n")
+_TABLE = re.compile(r"\| task \| command \| what it does \|\n(?:\|.*\n)*")
 
 
-def blocks() -> list[tuple[str, str]]:
-    """Return the commands of README.md with the output that it shows."""
-    return [(match["command"], match["output"]) for match in _BLOCK.finditer(README.read_text())]
+def blocks(document: Path) -> list[tuple[str, str]]:
+    """Return the commands of a document with the output that it shows."""
+    return [
+        (match["command"], _without(match["indent"], match["output"]))
+        for match in _BLOCK.finditer(document.read_text())
+    ]
+
+
+def snippets(document: Path) -> list[str]:
+    """Return the Python code of a document."""
+    return [
+        _without(match["indent"], match["code"])
+        for match in _SNIPPET.finditer(document.read_text())
+    ]
 
 
 def output_of(command: str) -> str:
@@ -35,13 +53,38 @@ def output_of(command: str) -> str:
     return result.stdout + result.stderr
 
 
-def main() -> None:
-    """Write the current output of all commands into README.md."""
+def table_of_commands() -> str:
+    """Return the table of all commands."""
+    rows = ["| task | command | what it does |", "|---|---|---|"]
+    for task, verbs in VERBS_BY_TASK.items():
+        for verb in verbs:
+            rows.append(f"| {task} | `{verb.name}` | {verb.summary} |")
+            task = ""
+    return "".join(f"{row}\n" for row in rows)
+
+
+def updated(text: str) -> str:
+    """Return a document with the current output of its commands, and the table of commands."""
 
     def shown(match: re.Match[str]) -> str:
-        return f"```console\n$ {match['command']}\n{output_of(match['command'])}```\n"
+        lines = [f"```console\n$ {match['command']}\n", output_of(match["command"]), "```\n"]
+        return _with(match["indent"], "".join(lines))
 
-    README.write_text(_BLOCK.sub(shown, README.read_text()))
+    return _TABLE.sub(lambda _: table_of_commands(), _BLOCK.sub(shown, text))
+
+
+def _with(indent: str, text: str) -> str:
+    return "".join(f"{indent}{line}" for line in text.splitlines(keepends=True))
+
+
+def _without(indent: str, text: str) -> str:
+    return "".join(line.removeprefix(indent) for line in text.splitlines(keepends=True))
+
+
+def main() -> None:
+    """Update all documents."""
+    for document in DOCUMENTS:
+        document.write_text(updated(document.read_text()))
 
 
 if __name__ == "__main__":

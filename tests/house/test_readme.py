@@ -1,38 +1,98 @@
-"""README.md shows the real output of commands, and its links exist."""
+"""README.md and docs/ show the real output of commands, code that runs, and links that exist."""
 
 from __future__ import annotations
 
 import re
-import shlex
+from pathlib import Path
 
+import click
 import pytest
 
-from tests.house.readme import README, ROOT, blocks, output_of
-from tests.support.warm_process import run_warm
+import kafkascan as ks
+from kafkascan.cli import commands
+from tests.house.readme import (
+    DOCUMENTS,
+    README,
+    ROOT,
+    blocks,
+    output_of,
+    snippets,
+    table_of_commands,
+)
 
-_KAFKASCAN = "import sys; from kafkascan.cli import main; sys.exit(main())"
+MAX_README_LINES = 150
+# Their code needs a cluster, or is about files that are not there.
+NOT_RUN = ("spark.md", "salvage.md", "performance.md")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
-def _output(command: str) -> str:
-    """Run commands of a shell as they are, and others in a warm process."""
-    program, *arguments = shlex.split(command)
-    if program != "kafkascan" or set(command) & set("|&;<>$"):
-        return output_of(command)
-    done = run_warm(_KAFKASCAN, *arguments, folder=ROOT)
-    return done.stdout + done.stderr
+def named(found: list[tuple[Path, str]]) -> list[object]:
+    return [
+        pytest.param(document, *rest, id=f"{document.relative_to(ROOT)}-{rest[0][:30]}")
+        for document, *rest in found
+    ]
 
 
-@pytest.mark.parametrize(("command", "output"), blocks(), ids=lambda value: value[:40])
-def test_console_blocks(command: str, output: str) -> None:
-    assert _output(command) == output
+@pytest.mark.parametrize(
+    ("document", "command", "output"),
+    named([(document, *block) for document in DOCUMENTS for block in blocks(document)]),
+)
+def test_console_blocks(document: Path, command: str, output: str) -> None:
+    assert output_of(command) == output
     assert output.count("\n") >= 2
 
 
-def test_readme_has_console_blocks() -> None:
-    assert len(blocks()) >= 4
+@pytest.mark.parametrize(
+    ("document", "code"),
+    named([
+        (document, code)
+        for document in DOCUMENTS
+        if document.name not in NOT_RUN
+        for code in snippets(document)
+    ]),
+)  # fmt: skip
+def test_python_blocks_run(
+    document: Path, code: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    exec(compile(code, str(document), "exec"), {})
+
+
+def test_documents_have_blocks() -> None:
+    assert len(blocks(README)) >= 3
+    assert sum(len(blocks(document)) for document in DOCUMENTS) >= 10
+    assert sum(len(snippets(document)) for document in DOCUMENTS) >= 8
+
+
+def test_readme_is_short_and_lists_all_commands() -> None:
+    text = README.read_text()
+    assert text.count("\n") <= MAX_README_LINES
+    assert table_of_commands() in text
 
 
 def test_links_exist() -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", README.read_text())
-    assert len(links) >= 6
-    assert [link for link in links if not (ROOT / link).exists()] == []
+    found = [
+        (document, link) for document in DOCUMENTS for link in LINK.findall(document.read_text())
+    ]
+    assert len(found) >= 30
+    assert [
+        (document.name, link) for document, link in found if not (document.parent / link).exists()
+    ] == []
+
+
+def test_every_public_name_is_in_the_api_reference() -> None:
+    listed = set(re.findall(r"^::: kafkascan\.(\w+)$", (ROOT / "docs/api.md").read_text(), re.M))
+    assert listed == set(ks.__all__) - {"__version__"}
+
+
+def test_the_reference_of_commands_has_all_of_them() -> None:
+    """It is generated from this group, subcommands included."""
+    page = (ROOT / "docs/commands.md").read_text()
+    assert ":module: kafkascan.cli.commands" in page
+    assert ":command: cli" in page
+    context = click.Context(commands.cli)
+    for name in commands.cli.list_commands(context):
+        command = commands.cli.get_command(context, name)
+        assert command is not None
+        assert command.help, name
