@@ -17,7 +17,7 @@ GOLDEN = tests/golden
 export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: docs docs-serve picture demo test test-slow lint bench bench-spark asan fuzz oracle golden clean
+.PHONY: docs docs-serve picture demo test test-slow lint bench bench-spark asan fuzz arm oracle golden clean
 
 demo: $(VENV)/.compiled $(VENV)/.demo
 	@echo "Running examples/demo.py"
@@ -35,7 +35,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint kafkascan
-	$(BIN)/clang-format --dry-run --Werror csrc/*.[ch] tests/fuzz/*.[ch]
+	$(BIN)/clang-format --dry-run --Werror csrc/*.[ch] tests/fuzz/*.[ch] tests/arm/*.c tests/arm/macos/sys/*.h
 	$(BIN)/mypy
 	@echo $(BIN)/lint-imports
 	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
@@ -73,6 +73,11 @@ asan: $(VENV)/.dev
 FUZZ_S ?= 60
 fuzz: $(VENV)/.compiled $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_S)
+
+# ARM, cross-compiled and emulated: the C kernels, then ARM_TESTS of the package (may be empty).
+ARM_TESTS ?= tests/unit tests/native tests/damage
+arm: $(VENV)/.compiled $(VENV)/.dev
+	$(BIN)/python -m tests.arm.run --tests $(ARM_TESTS)
 
 # The pages of docs/ as a site, in build/docs; every warning is an error.
 docs: $(VENV)/.compiled $(VENV)/.docs

@@ -40,16 +40,20 @@ C_HEADERS = [
     "csrc/batch_chains.h",
     "csrc/batch_row.h",
     "csrc/batch_search.h",
+    "csrc/bytes_16.h",
     "csrc/cold_reads.h",
     "csrc/compressed.h",
     "csrc/crc32c.h",
+    "csrc/crc_arm.h",
     "csrc/crc_kernels.h",
     "csrc/crc_ranges.h",
+    "csrc/crc_streams.h",
     "csrc/crc_x86.h",
     "csrc/fault_guard.h",
     "csrc/kafka_layout.h",
     "csrc/kafka_status.h",
     "csrc/large_pages.h",
+    "csrc/little_endian.h",
     "csrc/record.h",
     "csrc/result_blocks.h",
     "csrc/varint.h",
@@ -71,6 +75,8 @@ if os.environ.get("KAFKASCAN_SANITIZE"):
 
 if sys.platform == "win32":
     raise SystemExit("kafkascan does not build on Windows: its C needs GCC or Clang, and POSIX")
+if sys.byteorder == "big":
+    raise SystemExit("kafkascan does not support big-endian CPUs")
 
 # Processes that translate import this file, where the platform does not fork.
 if __name__ == "__main__":

@@ -6,12 +6,9 @@
 #ifndef KAFKASCAN_BATCH_ROW_H
 #define KAFKASCAN_BATCH_ROW_H
 
+#include "bytes_16.h"
 #include "kafka_layout.h"
 #include "kafka_status.h"
-
-#if defined(__SSSE3__)
-#include <tmmintrin.h>
-#endif
 
 /* The smallest batch_length of a format; magic must be 0, 1 or 2. */
 static inline int32_t ks_min_length(int8_t magic) {
@@ -44,7 +41,7 @@ static inline int ks_frame_batch(const uint8_t *p, int64_t left, int64_t *size) 
 }
 
 /* Magic 2: every field, in native byte order. */
-#if defined(__SSSE3__)
+#if defined(KS_HAS_BYTES_16)
 
 /* A row is a header with byte-swapped fields, so one shuffle decodes 16 bytes. Byte i of the row's
  * header is byte ks_swapped[i] of the header in the file. */
@@ -58,24 +55,20 @@ static const int8_t ks_swapped[KS_BATCH_HEADER_SIZE] = {KS_BATCH_HEADER(KS_SWAP)
 
 /* Swaps the fields that are completely in bytes [from, from + 16) of a header; the values of the
  * other fields are wrong. */
-static inline __m128i ks_swapped_16(const uint8_t *p, int from) {
+static inline ks_bytes_16 ks_swapped_16(const uint8_t *p, int from) {
     int8_t order[16];
     for (int i = 0; i < 16; i++) order[i] = (int8_t)(ks_swapped[from + i] - from);
-    __m128i shuffle = _mm_loadu_si128((const __m128i *)order);
-    __m128i bytes = _mm_loadu_si128((const __m128i *)(p + from));
-    return _mm_shuffle_epi8(bytes, shuffle);
+    return ks_reorder_16(ks_load_bytes_16(p + from), ks_load_bytes_16(order));
 }
 
 /* Writes them to a row; the next call overwrites the wrong values. */
 static inline void ks_swap_16(uint8_t *row, const uint8_t *p, int from) {
-    _mm_storeu_si128((__m128i *)(row + from), ks_swapped_16(p, from));
+    ks_store_bytes_16(row + from, ks_swapped_16(p, from));
 }
 
 /* Whether bytes [from, stop) of a row are those of a header; both are ends of fields. */
 static inline int ks_equals_16(const uint8_t *row, const uint8_t *p, int from, int stop) {
-    __m128i of_row = _mm_loadu_si128((const __m128i *)(row + from));
-    int equal = _mm_movemask_epi8(_mm_cmpeq_epi8(of_row, ks_swapped_16(p, from)));
-    return (~equal & ((1 << (stop - from)) - 1)) == 0;
+    return ks_begin_equally(ks_load_bytes_16(row + from), ks_swapped_16(p, from), stop - from);
 }
 
 static inline void ks_read_header_v2(const uint8_t *p, ks_batch_row *row) {

@@ -4,6 +4,8 @@
 
 #if defined(__x86_64__)
 #include "crc_x86.h"
+#elif defined(__aarch64__)
+#include "crc_arm.h"
 #endif
 
 static ks_slicing_table castagnoli_table;
@@ -42,8 +44,12 @@ static uint32_t crc32_pclmul(uint32_t crc, const uint8_t *data, size_t size) {
 const ks_crc_kernel ks_crc32c_kernels[] = {
     {"portable", crc32c_portable, always},
 #if defined(__x86_64__)
-    {"sse4.2", ks_crc32c_sse42, ks_has_sse42},
+    {"sse4.2", ks_castagnoli_streams, ks_has_sse42},
     {"avx512", ks_crc32c_avx512, ks_has_avx512},
+#elif defined(__aarch64__)
+    {"arm-crc32", ks_crc32c_arm_crc32, ks_has_arm_crc32},
+    {"arm-pmull", ks_castagnoli_streams, ks_has_arm_pmull},
+    {"arm-sha3", ks_crc32c_arm_sha3, ks_has_arm_sha3},
 #endif
 };
 
@@ -51,6 +57,10 @@ const ks_crc_kernel ks_crc32_kernels[] = {
     {"portable", crc32_portable, always},
 #if defined(__x86_64__)
     {"pclmul", crc32_pclmul, ks_has_sse42},
+#elif defined(__aarch64__)
+    {"arm-crc32", ks_crc32_arm_crc32, ks_has_arm_crc32},
+    {"arm-pmull", ks_ieee_streams, ks_has_arm_pmull},
+    {"arm-sha3", ks_crc32_arm_sha3, ks_has_arm_sha3},
 #endif
 };
 
@@ -62,6 +72,8 @@ void ks_crc_init(void) {
     fill_table(ieee_table, KS_IEEE);
 #if defined(__x86_64__)
     ks_init_x86();
+#elif defined(__aarch64__)
+    ks_init_arm();
 #endif
 }
 

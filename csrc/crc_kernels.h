@@ -1,4 +1,4 @@
-/* Shared by the kernels of all CPU families: polynomials, tables, powers of x.
+/* Shared by the kernels of all CPU families: polynomials, tables, powers of x, prefetches.
  *
  * All CRCs are reflected: bit 31 of a register represents x^0.
  */
@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "little_endian.h"
 
 #define KS_CASTAGNOLI 0x82F63B78u
 #define KS_IEEE 0xEDB88320u
@@ -25,9 +27,6 @@ static inline uint32_t ks_power_of_x(uint32_t polynomial, unsigned n) {
 static inline uint64_t ks_load_little_u64(const uint8_t *p) {
     uint64_t v;
     memcpy(&v, p, sizeof v);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    v = __builtin_bswap64(v);
-#endif
     return v;
 }
 
@@ -43,6 +42,34 @@ static inline uint32_t ks_slice_by_8(const ks_slicing_table t, uint32_t crc, con
     for (; size > 0; p++, size--) crc = (crc >> 8) ^ t[0][(crc ^ *p) & 0xff];
     return crc;
 }
+
+/* ---- three streams (crc_streams.h) ----------------------------------------------------- */
+
+enum { LONG_STRETCH = 256, SHORT_STRETCH = 128 };
+
+typedef struct ks_joiner {
+    uint32_t one_stretch, two_stretches; /* x^(8 n - 33) mod P for n bytes */
+} ks_joiner;
+
+static inline ks_joiner ks_joiner_for(uint32_t polynomial, unsigned stretch) {
+    return (ks_joiner){ks_power_of_x(polynomial, 8 * stretch - 33),
+                       ks_power_of_x(polynomial, 16 * stretch - 33)};
+}
+
+/* Messages are mostly summed in the order of a file. For some bytes of a message, this prefetches
+ * as many bytes after them: the CPU's own prefetchers lose track where three stretches are read in
+ * parallel, and where loads are masked. `size` is a constant, because a loop over the size of a
+ * message mispredicts its end; USUAL_REST stands for the end of a message. A prefetch never faults.
+ */
+enum { SUM_AHEAD = 4096, CACHE_LINE = 64, USUAL_REST = 256 };
+
+static inline __attribute__((always_inline)) void ks_prefetch_sums(const uint8_t *p, int size) {
+#pragma GCC unroll 12
+    for (int i = 0; i < size; i += CACHE_LINE)
+        __builtin_prefetch((const void *)((uintptr_t)p + SUM_AHEAD + (uintptr_t)i));
+}
+
+/* ---- carry-less multiplication --------------------------------------------------------- */
 
 /* Factors that move a 16-byte sum over the next `bytes` bytes: one for its first eight bytes, one
  * for its last eight. Carry-less products of reflected numbers are one bit too low, hence the

@@ -43,38 +43,7 @@ static void ks_fill_factors(ks_x86_factors *f, uint32_t polynomial) {
     f->lanes[3] = f->registers[3] = (ks_fold){0, 0};
 }
 
-/* ---- memory ------------------------------------------------------------------------- */
-
-/* Messages are mostly summed in the order of a file. For some bytes of a message, this prefetches
- * as many bytes after them: the CPU's own prefetchers lose track where three stretches are read in
- * parallel, and where loads are masked. `size` is a constant, because a loop over the size of a
- * message mispredicts its end; USUAL_REST stands for the end of a message. A prefetch never faults.
- */
-enum { SUM_AHEAD = 4096, CACHE_LINE = 64, USUAL_REST = 256 };
-
-static inline __attribute__((always_inline)) void ks_prefetch_sums(const uint8_t *p, int size) {
-#pragma GCC unroll 12
-    for (int i = 0; i < size; i += CACHE_LINE)
-        __builtin_prefetch((const void *)((uintptr_t)p + SUM_AHEAD + (uintptr_t)i));
-}
-
 /* ---- CRC-32C by the crc32 instruction ---------------------------------------------- */
-
-/* One crc32 sums 8 bytes and has a latency of 3 cycles, but one can start in every cycle. Three
- * neighbouring stretches are summed in parallel and joined by multiplying the first two with the
- * power of x that represents the bytes after them. */
-enum { LONG_STRETCH = 256, SHORT_STRETCH = 128 };
-
-typedef struct ks_joiner {
-    uint32_t one_stretch, two_stretches; /* x^(8 n - 33) mod P for n bytes */
-} ks_joiner;
-
-static ks_joiner ks_long_joiner, ks_short_joiner;
-
-static ks_joiner ks_joiner_for(unsigned stretch) {
-    return (ks_joiner){ks_power_of_x(KS_CASTAGNOLI, 8 * stretch - 33),
-                       ks_power_of_x(KS_CASTAGNOLI, 16 * stretch - 33)};
-}
 
 SSE42 static inline uint64_t ks_times(uint32_t crc, uint32_t power) {
     __m128i product =
@@ -82,68 +51,16 @@ SSE42 static inline uint64_t ks_times(uint32_t crc, uint32_t power) {
     return (uint64_t)_mm_cvtsi128_si64(product);
 }
 
-SSE42 static inline uint32_t ks_three_stretches(uint32_t crc, const uint8_t *p, size_t stretch,
-                                                const ks_joiner *join) {
-    uint64_t a = crc, b = 0, c = 0;
-    const uint8_t *end = p + stretch - 8;
-    for (; p < end; p += 8) {
-        a = _mm_crc32_u64(a, ks_load_little_u64(p));
-        b = _mm_crc32_u64(b, ks_load_little_u64(p + stretch));
-        c = _mm_crc32_u64(c, ks_load_little_u64(p + 2 * stretch));
-    }
-    a = _mm_crc32_u64(a, ks_load_little_u64(p));
-    b = _mm_crc32_u64(b, ks_load_little_u64(p + stretch));
-    uint64_t joined =
-        ks_times((uint32_t)a, join->two_stretches) ^ ks_times((uint32_t)b, join->one_stretch);
-    return (uint32_t)_mm_crc32_u64(c, ks_load_little_u64(p + 2 * stretch) ^ joined);
-}
-
-/* The remaining bytes, up to some hundred. */
-SSE42 static inline uint32_t ks_crc32c_tail(uint32_t crc, const uint8_t *p, size_t size) {
-    for (; size >= 8; p += 8, size -= 8) crc = (uint32_t)_mm_crc32_u64(crc, ks_load_little_u64(p));
-    uint64_t v = 0;
-    if (size & 4) {
-        memcpy(&v, p, 4);
-        crc = _mm_crc32_u32(crc, (uint32_t)v);
-        p += 4;
-    }
-    if (size & 2) {
-        uint16_t w;
-        memcpy(&w, p, 2);
-        crc = _mm_crc32_u16(crc, w);
-        p += 2;
-    }
-    return size & 1 ? _mm_crc32_u8(crc, *p) : crc;
-}
-
-/* Less than some hundred bytes. Leading zeros do not change the sum of a message from a register of
- * 0, so the first word is padded to 8 bytes at its start, instead of a tail at the end of the
- * message: only one branch depends on the size. The register is added to the first four bytes. */
-SSE42 static inline uint32_t ks_crc32c_words(uint32_t crc, const uint8_t *p, size_t size) {
-    if (size < 8) return ks_crc32c_tail(crc, p, size);
-    unsigned head = (unsigned)((size - 1) % 8 + 1), bits = 8 * head;
-    uint64_t first = (ks_load_little_u64(p) ^ crc) << (64 - bits);
-    uint64_t sum = _mm_crc32_u64(0, first) ^ (uint64_t)crc >> (bits - 8) >> 8;
-    for (const uint8_t *end = p + size, *q = p + head; q < end; q += 8)
-        sum = _mm_crc32_u64(sum, ks_load_little_u64(q));
-    return (uint32_t)sum;
-}
-
-SSE42 static uint32_t ks_crc32c_sse42(uint32_t crc, const uint8_t *p, size_t size) {
-    crc = ~crc;
-    for (; size >= 3 * LONG_STRETCH; p += 3 * LONG_STRETCH, size -= 3 * LONG_STRETCH) {
-        ks_prefetch_sums(p, 3 * LONG_STRETCH);
-        crc = ks_three_stretches(crc, p, LONG_STRETCH, &ks_long_joiner);
-    }
-    if (size >= 3 * SHORT_STRETCH) {
-        ks_prefetch_sums(p, 3 * SHORT_STRETCH);
-        crc = ks_three_stretches(crc, p, SHORT_STRETCH, &ks_short_joiner);
-        p += 3 * SHORT_STRETCH;
-        size -= 3 * SHORT_STRETCH;
-    }
-    ks_prefetch_sums(p, USUAL_REST);
-    return ~ks_crc32c_words(crc, p, size);
-}
+#define KS_NAMED(name) ks_castagnoli_##name
+#define KS_SUM_TARGET SSE42
+#define KS_JOIN_TARGET SSE42
+#define KS_SUM uint64_t
+#define KS_SUM_8 _mm_crc32_u64
+#define KS_SUM_4 _mm_crc32_u32
+#define KS_SUM_2 _mm_crc32_u16
+#define KS_SUM_1 _mm_crc32_u8
+#define KS_TIMES ks_times
+#include "crc_streams.h"
 
 /* ---- any CRC-32 by carry-less multiplication, 16 bytes per register ----------------- */
 
@@ -164,7 +81,7 @@ static const uint8_t ks_to_end[32] = {
     0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,   14,   15};
 
 /* Folds at least 16 bytes into 16 bytes with the same CRC, from a register of 0. As in
- * ks_crc32c_words, the first block is padded at its start, so that no tail remains. */
+ * ks_castagnoli_words, the first block is padded at its start, so that no tail remains. */
 SSE42 static inline __m128i ks_fold_all_16(uint32_t crc, const uint8_t *p, size_t size,
                                            const ks_x86_factors *f) {
     size_t head = (size - 1) % 16 + 1;
@@ -258,11 +175,11 @@ AVX512 static inline __m128i ks_fold_message(uint32_t crc, const uint8_t *data, 
 enum { SMALLEST_FOLDED = 96 };
 
 AVX512 static uint32_t ks_crc32c_avx512(uint32_t crc, const uint8_t *p, size_t size) {
-    if (size < SMALLEST_FOLDED) return ks_crc32c_sse42(crc, p, size);
+    if (size < SMALLEST_FOLDED) return ks_castagnoli_streams(crc, p, size);
     crc = ~crc;
     size_t head = size % 256;
     if (head < 4) { /* too short to add the register */
-        crc = ks_crc32c_tail(crc, p, head);
+        crc = ks_castagnoli_tail(crc, p, head);
         p += head;
         size -= head;
     }
@@ -286,8 +203,7 @@ static void ks_init_x86(void) {
     ks_fill_factors(&ks_ieee_factors, KS_IEEE);
     memset(ks_is_message + 256, 0xff, 256);
     memset(ks_is_first + 256, 0xff, 4);
-    ks_long_joiner = ks_joiner_for(LONG_STRETCH);
-    ks_short_joiner = ks_joiner_for(SHORT_STRETCH);
+    ks_castagnoli_init_streams(KS_CASTAGNOLI);
 }
 
 #endif /* KAFKASCAN_CRC_X86_H */

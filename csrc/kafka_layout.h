@@ -15,6 +15,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "little_endian.h"
+
 /* Field types: C type, NumPy code, and how to load one from big-endian bytes. */
 #define KS_CTYPE_i8 int8_t
 #define KS_CTYPE_i16 int16_t
@@ -224,19 +226,13 @@ typedef struct ks_field {
 static inline uint64_t ks_load_u64(const uint8_t *p) {
     uint64_t v;
     memcpy(&v, p, sizeof v);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    v = __builtin_bswap64(v);
-#endif
-    return v;
+    return __builtin_bswap64(v);
 }
 
 static inline uint32_t ks_load_u32(const uint8_t *p) {
     uint32_t v;
     memcpy(&v, p, sizeof v);
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    v = __builtin_bswap32(v);
-#endif
-    return v;
+    return __builtin_bswap32(v);
 }
 
 static inline uint16_t ks_load_u16(const uint8_t *p) { return (uint16_t)((p[0] << 8) | p[1]); }
@@ -248,16 +244,12 @@ static inline int8_t ks_load_i8(const uint8_t *p) { return (int8_t)*p; }
 
 /* Unaligned big-endian stores. */
 static inline void ks_store_u64(uint8_t *p, uint64_t v) {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     v = __builtin_bswap64(v);
-#endif
     memcpy(p, &v, sizeof v);
 }
 
 static inline void ks_store_u32(uint8_t *p, uint32_t v) {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     v = __builtin_bswap32(v);
-#endif
     memcpy(p, &v, sizeof v);
 }
 
