@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import tempfile
 from collections.abc import Generator
 
 import numpy as np
@@ -23,6 +24,17 @@ settings.register_profile(
     derandomize="CI" in os.environ,
 )
 settings.load_profile("kafkascan")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_files_are_removed(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """Let the programs that tests start keep temporary files below the folder of pytest."""
+    folder = str(tmp_path_factory.mktemp("temporary"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", folder)
+        patch.setenv("TMPDIR", folder)
+        patch.setenv("SPARK_LOCAL_DIRS", folder)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

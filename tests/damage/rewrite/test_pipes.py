@@ -13,13 +13,13 @@ import pytest
 import kafkascan as ks
 from tests.support.files import contents
 from tests.support.paths import GOLDEN
+from tests.support.waiting import HANG_SECONDS
 
 _PARTITION = GOLDEN / "kafka-4.4.0/data/transactions-0"
 _NAMES = [
     f"{5:020}.log", f"{5:020}.index", f"{5:020}.timeindex", f"{5:020}.txnindex",
     f"{5:020}.snapshot", f"{41:020}.snapshot", "leader-epoch-checkpoint", "partition.metadata",
 ]  # fmt: skip
-_SECONDS = 60
 
 
 def _convert(folder: Path, target: Path | None) -> object:
@@ -59,7 +59,7 @@ def test_a_pipe_is_refused(
             target=_refuse, args=(rewrite, folder, target)
         )
         process.start()
-        process.join(_SECONDS)
+        process.join(HANG_SECONDS)
         process.kill()
         process.join()
         assert process.exitcode == 0, name

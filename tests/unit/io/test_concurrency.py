@@ -90,7 +90,7 @@ def test_an_interrupt_while_a_thread_starts_leaves_no_thread(
     with pytest.raises(KeyboardInterrupt):
         list(map_ordered(range(10), lambda job: [job], 4))
     for thread in started:
-        thread.join(10)
+        thread.join(HANG_SECONDS)
         assert not thread.is_alive()
 
 
