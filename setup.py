@@ -11,10 +11,12 @@ from setuptools import Extension, setup
 MODULES: dict[str, list[str]] = {
     "batches": [],
     "census": [],
+    "checkpoint_lines": [],
     "checksums": ["csrc/crc32c.c"],
     "cold_reads": [],
     "encoding": [],
     "fingerprints": [],
+    "gzip_members": [],
     "guard": ["csrc/fault_guard.c"],
     "indexes": [],
     "items": [],
@@ -56,6 +58,8 @@ C_HEADERS = [
     "csrc/little_endian.h",
     "csrc/record.h",
     "csrc/result_blocks.h",
+    "csrc/small_blocks.h",
+    "csrc/small_members.h",
     "csrc/varint.h",
     "csrc/write_batch.h",
 ]

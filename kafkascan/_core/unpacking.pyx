@@ -1,11 +1,16 @@
 """Decompress batches of the form that Kafka's writers produce, many in one loop.
 
 The framing of compressed blocks is parsed here without Python objects; libraries decompress the
-blocks. Unusual data (several members or frames, dependent blocks, magic 0 and 1) and damaged data
+blocks, except small ones, for which a call takes longer than the work. Unusual data (several members or frames, dependent blocks, magic 0 and 1) and damaged data
 are left to `kafkascan.records.decompression`, the only judge of errors. For usual data, both return
 the same bytes (tests/property/records/test_unpacking.py).
 """
 
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING,
+    PyByteArray_FromStringAndSize,
+    PyByteArray_Resize,
+)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -45,6 +50,13 @@ cdef extern from "compressed.h" nogil:
     int32_t ks_load_i32(const uint8_t *p)
     const int KS_XERIAL_HEADER_SIZE
     int ks_zstd_bounds(const uint8_t *data, int64_t size, int64_t *least, int64_t *most)
+
+
+cdef extern from "small_blocks.h" nogil:
+    const int KS_SMALL_BLOCK
+    const int KS_SMALL_OUTPUT
+    int64_t ks_decode_small_lz4(const uint8_t *data, int64_t size, uint8_t *out, int64_t room)
+    int64_t ks_decode_small_snappy(const uint8_t *data, int64_t size, uint8_t *out, int64_t room)
 
 
 # Size of the pieces of an arena: large enough for large pages, small enough for the allocator to
@@ -298,7 +310,7 @@ cdef class Unpacker:
 
         Returns
         -------
-        output : memoryview
+        output : bytearray
             About 1 MiB, unless blocks are larger; empty before an unusual block.
         at : int
             Position of the next block.
@@ -306,17 +318,19 @@ cdef class Unpacker:
         cdef ks_blocks blocks
         cdef ks_block block
         cdef int64_t count, total = 0, room
-        cdef uint8_t[::1] output
+        cdef bytearray output
+        cdef uint8_t *to
         if not 0 <= at < data.shape[0]:
-            return memoryview(b""), at
+            return bytearray(), at
         blocks.at = &data[at]
         blocks.limit = &data[0] + data.shape[0]
         blocks.lz4_block_size = lz4_block_size
         blocks.lz4_flags = lz4_flags
         blocks.is_one_block = False
         room = room_of_run(blocks, limit)
-        made = bytearray(room)
-        output = made
+        # Not initialized: blocks need much less than their room, and fresh pages cost time.
+        output = PyByteArray_FromStringAndSize(NULL, room)
+        to = <uint8_t *>PyByteArray_AS_STRING(output)
         while True:
             if not find_block(&blocks, &block):
                 break
@@ -324,7 +338,7 @@ cdef class Unpacker:
                 blocks.at = block.data - BLOCK_HEADER_SIZE
                 break
             try:
-                count = self._unpack_block(&block, lz4_block_size > 0, &output[total])
+                count = self._unpack_block(&block, lz4_block_size > 0, to + total)
             except Exception:  # the caller finds out why
                 count = 0
             if not 0 < count <= block.room:
@@ -332,22 +346,40 @@ cdef class Unpacker:
                 break
             total += count
             room -= block.room - count
-        return memoryview(made)[:total], blocks.at - &data[0]
+        PyByteArray_Resize(output, total)
+        return output, blocks.at - &data[0]
 
     cdef int64_t _unpack_block(
         self, const ks_block *block, bint is_lz4, uint8_t *to
     ) except -1:
         """Decompress a block of LZ4 or snappy; return its size, or 0 if its checksum is wrong."""
-        data = readable(block.data, block.size)
+        cdef int64_t count
         if block.checksum != NULL:
-            if <uint32_t>self._xxh32(data) != ks_load_little(block.checksum, 4):
+            found = self._xxh32(readable(block.data, block.size))
+            if <uint32_t>found != ks_load_little(block.checksum, 4):
                 return 0
-        if block.is_stored:
-            memcpy(to, block.data, block.size)
-            return block.size
+        count = decode_small(block, is_lz4, to)
+        if count >= 0:
+            return count
+        data = readable(block.data, block.size)
         if is_lz4:
             return self._lz4_into(data, writable(to, block.room), block.room)
         return self._snappy_into(data, writable(to, block.room))
+
+
+cdef int64_t decode_small(const ks_block *block, bint is_lz4, uint8_t *to) noexcept nogil:
+    """Decompress a stored or a small block; return -1 if a library must do it."""
+    cdef int64_t room = min(block.room, KS_SMALL_OUTPUT)
+    if block.is_stored:
+        memcpy(to, block.data, block.size)
+        return block.size
+    if block.size > KS_SMALL_BLOCK:
+        return -1
+    if is_lz4:
+        return ks_decode_small_lz4(block.data, block.size, to, room)
+    if block.room > KS_SMALL_OUTPUT:
+        return -1
+    return ks_decode_small_snappy(block.data, block.size, to, room)
 
 
 cdef bint find_block(ks_blocks *blocks, ks_block *block) noexcept nogil:

@@ -137,10 +137,10 @@ class DiskFolder:
         return f"DiskFolder({str(self.path)!r})"
 
 
-def require_side_file_size(size: int, path: str) -> None:
-    """Raise `SideFileTooLargeError` for a file that is too large to be read into memory."""
-    if size > _LARGEST_SIDE_FILE:
-        raise SideFileTooLargeError(path, size, _LARGEST_SIDE_FILE)
+def require_side_file_size(size: int, path: str, limit: int = _LARGEST_SIDE_FILE) -> None:
+    """Raise `SideFileTooLargeError` for a file that is too large to be read."""
+    if size > limit:
+        raise SideFileTooLargeError(path, size, limit)
 
 
 def read_regular(path: str | os.PathLike[str]) -> bytes:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import struct
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +25,7 @@ import xxhash
 import zstandard
 from isal import igzip_lib, isal_zlib
 
+from kafkascan._core.gzip_members import decompress_small_members
 from kafkascan._core.unpacking import Unpacker, zstd_bounds
 from kafkascan.format.layout import CompressionType
 
@@ -105,9 +105,8 @@ def _limited(parts: Iterator[Buffer], limit: int) -> Iterator[Buffer]:
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_WINDOW_BITS = 31
 _SMALLEST_GZIP_MEMBER = 20
-_SMALL_GZIP_MEMBER = 1 << 8
-# The library copies unused input.
-_FED = 1 << 16
+# The library copies unused input, and many members may be small.
+_FED_FIRST, _FED = 1 << 12, 1 << 16
 
 
 def _gzip(data: Buffer, _magic: int, _limit: int) -> Iterator[Buffer]:
@@ -116,19 +115,19 @@ def _gzip(data: Buffer, _magic: int, _limit: int) -> Iterator[Buffer]:
     if data[:2] != _GZIP_MAGIC[:2]:
         raise CodecError("gzip: the data does not begin with a gzip header")
     while True:
-        member = isal_zlib.decompressobj(_GZIP_WINDOW_BITS)
+        member, fed = isal_zlib.decompressobj(_GZIP_WINDOW_BITS), _FED_FIRST
         while not member.eof:
             if at == len(view):
                 raise CodecError("gzip: the data is truncated")
-            part = view[at : at + _FED]
+            part, fed = view[at : at + fed], _FED
             at += len(part)
             yield from _gzip_output(member, part)
         at -= len(member.unused_data)
         while _is_gzip_member(view, at):
-            output, end = _small_gzip_members(view, at)
-            yield output
+            output, end = decompress_small_members(view, at)
             if end == at:
                 break
+            yield output
             at = end
         else:
             return
@@ -136,28 +135,6 @@ def _gzip(data: Buffer, _magic: int, _limit: int) -> Iterator[Buffer]:
 
 def _is_gzip_member(data: memoryview, at: int) -> bool:
     return len(data) - at >= _SMALLEST_GZIP_MEMBER and data[at : at + 3] == _GZIP_MAGIC
-
-
-def _small_gzip_members(data: memoryview, at: int) -> tuple[bytearray, int]:
-    """
-    Decompress consecutive members of at most 256 bytes.
-
-    zlib takes less time for each than isal, and small inputs are copied faster if most of it is
-    unused.
-    """
-    output = bytearray()
-    while len(output) < _PART and _is_gzip_member(data, at):
-        member = zlib.decompressobj(_GZIP_WINDOW_BITS)
-        part = data[at : at + _SMALL_GZIP_MEMBER]
-        try:
-            found = member.decompress(part, _PART)
-        except zlib.error:  # the caller finds the reason
-            break
-        if not member.eof:
-            break
-        output += found
-        at += len(part) - len(member.unused_data)
-    return output, at
 
 
 def _gzip_output(member: Any, data: Buffer) -> Iterator[bytes]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import kafkascan as ks
@@ -28,10 +31,21 @@ def write_corpora(folder: Path) -> None:
     found: Inputs = {name: set() for name in TARGETS}
     for log in sorted(GOLDEN.glob("kafka-*/data/*/*.log")):
         _add_log(log, found)
+    found["compressed"].update(_small_inputs())
     for name, inputs in found.items():
         (folder / name).mkdir(parents=True)
         for number, data in enumerate(sorted(inputs)):
             (folder / name / f"golden-{number}").write_bytes(data)
+
+
+def _small_inputs() -> Iterator[bytes]:
+    """Yield gzip members with each kind of block; the blocks of golden files are all dynamic."""
+    contents = (b"x" * 300, bytes(range(200)), b"key-1 value-1 key-2 value-2 " * 9)
+    for content, level, strategy in itertools.product(
+        contents, (0, 9), (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED)
+    ):
+        deflate = zlib.compressobj(level, zlib.DEFLATED, 31, 8, strategy)
+        yield b"\0" + 2 * (deflate.compress(content) + deflate.flush())
 
 
 def _add_log(log: Path, found: Inputs) -> None:

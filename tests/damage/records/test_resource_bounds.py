@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import struct
 import subprocess
-import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from kafkascan.records.decompression import CodecError, decompress
 from tests.support.segments import batch_v2
 from tests.support.waiting import IS_SANITIZED
 from tests.support.warm_process import run_warm
+from tests.support.work import count_calls, require_linear_time
 
 LIMIT = 1 << 24
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -137,21 +137,34 @@ TINY_PIECES: dict[str, tuple[int, Callable[[int], bytes]]] = {
 
 @pytest.mark.parametrize("case", TINY_PIECES)
 def test_tiny_pieces_take_linear_time(case: str) -> None:
-    """Four times the pieces take four times as long; with quadratic time, sixteen times."""
     codec, build = TINY_PIECES[case]
+    small, large = build(SMALL), build(LARGE)
 
-    def shortest(data: bytes) -> float:
-        times = []
-        for _ in range(3):
-            before = time.process_time()
-            with contextlib.suppress(CodecError):
-                assert sum(map(len, decompress(codec, 2, data, LIMIT))) <= LARGE
-            times.append(time.process_time() - before)
-        return min(times)
+    def read(data: bytes) -> None:
+        with contextlib.suppress(CodecError):
+            assert sum(map(len, decompress(codec, 2, data, LIMIT))) <= LARGE
 
-    small, large = shortest(build(SMALL)), shortest(build(LARGE))
-    # The sanitizer keeps freed memory for a while, which slows down many allocations.
-    assert large < 10 * max(small, 0.01) or IS_SANITIZED
+    require_linear_time(lambda: read(small), lambda: read(large))
+
+
+@pytest.mark.parametrize("case", TINY_PIECES)
+def test_tiny_pieces_are_read_without_a_call_each(case: str) -> None:
+    codec, build = TINY_PIECES[case]
+    data = build(LARGE)
+
+    def read() -> None:
+        with contextlib.suppress(CodecError):
+            decompress(codec, 2, data, LIMIT)
+
+    assert count_calls(read) < LARGE // 500
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_tiny_batches_are_read_without_a_call_each(codec: str) -> None:
+    batch = ks.build_batches({"value": [b""]}, compression_type=codec)
+    data = batch * (LARGE // len(batch))
+    ks.read_records(data)  # imports
+    assert count_calls(lambda: ks.read_records(data)) < LARGE // 500
 
 
 # ---- headers of records -----------------------------------------------------------------------
@@ -236,29 +249,51 @@ def test_a_hole_as_a_side_file_in_a_tar(tmp_path: Path, name: str) -> None:
 
 
 CHECKPOINT_SIZE = 1 << 22
-CHECKPOINTS = {
-    "read_offset_checkpoint": b"t 1 1\n",
-    "read_partition_metadata": b"a:b\n",
+
+
+@pytest.mark.parametrize("end", [b"", b"damaged\n", b"\xff"])
+def test_lines_of_checkpoints_cost_no_memory_each(tmp_path: Path, end: bytes) -> None:
+    """The bytes of the file, and what is kept of its lines: here nothing."""
+    count = CHECKPOINT_SIZE // 6
+    path = tmp_path / "checkpoint"
+    path.write_bytes(b"0\n%d\n" % count + b"t 1 1\n" * count + end)
+    read = "ks.broker_state.read_offset_checkpoint(sys.argv[1])"
+    program = f'require_error(lambda: {read}, "[BAD_CHECKPOINT]")' if end else read
+    run_limited(path, 4 * CHECKPOINT_SIZE, program)
+
+
+# By reader: many lines, each as short as can be.
+SHORT_LINES: dict[str, tuple[str, Callable[[int], bytes]]] = {
+    "leader epochs": ("read_leader_epochs", lambda n: b"0\n%d\n" % n + b"1 1\n" * n),
+    "offsets": ("read_offset_checkpoint", lambda n: b"0\n%d\n" % n + b"t 1 1\n" * n),
+    "spaced offsets": ("read_offset_checkpoint", lambda n: b"0\n%d\n" % n + b"t  1\t1 \r" * n),
+    "metadata": ("read_partition_metadata", lambda n: b":\n" * n),
+    "properties": ("read_meta_properties", lambda n: b"=\n" * n),
+    "comments": ("read_meta_properties", lambda n: b"#\n" * n),
+    "lists": ("read_clean_shutdown", lambda n: b"[" * n),
+    "empty lines": ("read_clean_shutdown", lambda n: b"\n" * n),
 }
 
 
-@pytest.mark.parametrize(
-    ("reader", "end"),
-    [
-        ("read_offset_checkpoint", b"damaged\n"),
-        ("read_partition_metadata", b""),
-        pytest.param("read_offset_checkpoint", b"", marks=pytest.mark.slow),
-        pytest.param("read_offset_checkpoint", b"\xff", marks=pytest.mark.slow),
-        pytest.param("read_partition_metadata", b"damaged\n", marks=pytest.mark.slow),
-        pytest.param("read_partition_metadata", b"\xff", marks=pytest.mark.slow),
-    ],
-)
-def test_lines_of_checkpoints_cost_no_memory_each(tmp_path: Path, reader: str, end: bytes) -> None:
-    """The bytes of the file, and what is kept of its lines: here nothing."""
-    count = CHECKPOINT_SIZE // len(CHECKPOINTS[reader])
+@pytest.mark.parametrize("case", SHORT_LINES)
+def test_lines_of_checkpoints_are_read_without_a_call_each(tmp_path: Path, case: str) -> None:
+    name, build = SHORT_LINES[case]
     path = tmp_path / "checkpoint"
-    path.write_bytes(b"0\n%d\n" % count * ("offset" in reader) + CHECKPOINTS[reader] * count + end)
-    read = f"ks.broker_state.{reader}(sys.argv[1])"
-    is_error = end or "metadata" in reader
-    program = f'require_error(lambda: {read}, "[BAD_CHECKPOINT]")' if is_error else read
-    run_limited(path, 4 * CHECKPOINT_SIZE, program)
+    path.write_bytes(build(LARGE // 4))
+    reader = getattr(ks.broker_state, name)
+
+    def read() -> None:
+        with contextlib.suppress(ks.format.KafkaScanError):
+            reader(path)
+
+    read()  # imports
+    assert count_calls(read) < LARGE // 500
+
+
+def test_memory_of_leader_epochs(tmp_path: Path) -> None:
+    """`read_leader_epochs` states its bound: 30 bytes for each byte of the file."""
+    path = tmp_path / "checkpoint"
+    count = CHECKPOINT_SIZE // 8
+    path.write_bytes(b"0\n%d\n" % count + b"999 999\n" * count)
+    read = "assert len(ks.broker_state.read_leader_epochs(sys.argv[1])) > 1"
+    run_limited(path, 30 * CHECKPOINT_SIZE, read)

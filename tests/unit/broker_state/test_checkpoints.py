@@ -94,6 +94,19 @@ def test_empty_files_are_empty(tmp_path: Path) -> None:
     assert ks.broker_state.read_clean_shutdown(tmp_path / ".kafka_cleanshutdown").broker_epoch == -1
 
 
+def test_lines_are_split_as_by_java(tmp_path: Path) -> None:
+    """``readLine``, ``split("\\s+")``, ``parseInt`` and ``parseLong``."""
+    path = tmp_path / "checkpoint"
+    longest = "-9223372036854775808"
+    path.write_bytes(f"0\r\n4\r0  1\n+2\t0005 \x0b\r\n-2147483648 {longest}\r3 7".encode())
+    epochs = ks.broker_state.read_leader_epochs(path)
+    assert epochs == [(0, 1), (2, 5), (-(1 << 31), -(1 << 63)), (3, 7)]
+    assert {type(one) for one in epochs} == {ks.broker_state.LeaderEpoch}
+    path.write_bytes("0\n2\nß 0 1\na\xa0b  +1  9223372036854775807 ".encode())
+    offsets = ks.broker_state.read_offset_checkpoint(path)
+    assert offsets == {("ß", 0): 1, ("a\xa0b", 1): (1 << 63) - 1}
+
+
 @pytest.mark.parametrize(
     ("read", "text", "position"),
     [
@@ -103,6 +116,13 @@ def test_empty_files_are_empty(tmp_path: Path) -> None:
         (ks.broker_state.read_leader_epochs, "0\n1\n5 x\n", 4),
         (ks.broker_state.read_leader_epochs, "0\n1\n5 1_0\n", 4),
         (ks.broker_state.read_leader_epochs, "0\n2\n5 6\n", 2),
+        (ks.broker_state.read_leader_epochs, "0\n2\n5 6\n 5 6\n", 8),
+        (ks.broker_state.read_leader_epochs, "0\n2\n5 6\n\n", 8),
+        (ks.broker_state.read_leader_epochs, "0\n1\n5 6 7\n", 4),
+        (ks.broker_state.read_leader_epochs, "0\n1\n+ 6\n", 4),
+        (ks.broker_state.read_leader_epochs, "0\n1\n5 9223372036854775808\n", 4),
+        (ks.broker_state.read_offset_checkpoint, "0\n1\n t 1 5\n", 4),
+        (ks.broker_state.read_offset_checkpoint, "0\n2\nt 1 5\r\nt 1\n", 11),
         (ks.broker_state.read_leader_epochs, "0\n1\n" + "9" * 5000 + " 6\n", 4),
         (ks.broker_state.read_leader_epochs, "0\n1\n2147483648 6\n", 4),
         (ks.broker_state.read_offset_checkpoint, "0\n1\nt 1 9223372036854775808\n", 4),

@@ -1,0 +1,3 @@
+from typing import Any
+
+def decompress_small_members(data: Any, at: int) -> tuple[bytearray, int]: ...
