@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         batches as batches,
         broker_state as broker_state,
         format as format,
+        internal_topics as internal_topics,
         io as io,
         logs as logs,
         records as records,
@@ -96,6 +97,9 @@ if TYPE_CHECKING:
         ScanEnd as ScanEnd,
         TimestampType as TimestampType,
     )
+    from kafkascan.internal_topics.consumer_groups import (
+        read_groups as read_groups,
+    )
     from kafkascan.io.sources import (
         Source as Source,
     )
@@ -168,6 +172,7 @@ else:
             "batches",
             "broker_state",
             "format",
+            "internal_topics",
             "io",
             "logs",
             "records",
@@ -216,6 +221,7 @@ else:
                 "TIME_INDEX_ENTRY",
                 "TimestampType",
             ],
+            "internal_topics.consumer_groups": ["read_groups"],
             "io.sources": ["Source"],
             "logs.log_dir": ["open_log_dir"],
             "logs.log_table": ["LogBatches", "scan_log_dir"],

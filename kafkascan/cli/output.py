@@ -165,6 +165,14 @@ class RowOutput:
             return columns.narrow, columns.details
         return columns.names, ()
 
+    def write_text(self, text: str) -> None:
+        """Write a text as it is."""
+        if self.path is None:
+            sys.stdout.write(text)
+            return
+        with AtomicFile(self.path) as file:
+            file.stream.write(text.encode("utf-8", "backslashreplace"))
+
     def write_columns(self, columns: Columns) -> None:
         """Write columns as one table."""
         with self.open(list(columns)) as writer:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import click
+import numpy as np
 
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.cli.inputs import SegmentPaths
@@ -53,6 +54,21 @@ class NameList(click.ParamType):  # type: ignore[type-arg]  # subscripted from c
                 hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(self.known)}"
                 self.fail(f"there is no column {one!r}; {hint}", param, context)
         return tuple(names)
+
+
+class OffsetOrTime(click.ParamType):  # type: ignore[type-arg]  # as `InputPath`
+    """An offset, or a point in time in ISO 8601 (UTC without a zone)."""
+
+    name = "offset|time"
+
+    def convert(self, value: Any, param: Any, context: Any) -> int | np.datetime64:
+        """Return an offset as an integer, and a time as a datetime64."""
+        if not isinstance(value, str):
+            return int(value) if isinstance(value, int) else np.datetime64(value)
+        if value.isascii() and value.isdecimal():
+            return int(value)
+        milliseconds = Time().convert(value, param, context)
+        return np.datetime64(milliseconds, "ms")
 
 
 class InputPath(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
@@ -256,6 +272,10 @@ ALL_OFFSETS = click.option(
 THREADS = click.option(
     "--threads", type=click.IntRange(min=1), metavar="N", show_default="CPU count",
     help="Number of threads.",
+)  # fmt: skip
+AS_OF = click.option(
+    "--as-of", type=OffsetOrTime(), metavar="OFFSET|TIME", show_default="the end of the log",
+    help="Show the state before OFFSET, or at TIME (ISO 8601).",
 )  # fmt: skip
 NOW = click.option(
     "--now", "now_ms", type=Time(), help="Evaluate ages relative to TIME instead of now."

@@ -27,6 +27,9 @@ TIME_COLUMNS = frozenset(
         "first_timestamp",
         "last_timestamp",
         "age_at",
+        "commit_timestamp",
+        "expire_timestamp",
+        "state_timestamp",
     }
 )
 # Columns of bytes that a table shows in kB, MB, and so on. Positions and sizes that somebody

@@ -40,6 +40,10 @@ VERBS_BY_TASK = {
         Verb("dump-log", "segment_commands",
              "Print files as Kafka's kafka-dump-log does, line for line."),
     ),
+    "Ask": (
+        Verb("groups", "state_commands",
+             "List committed offsets, groups and members from __consumer_offsets."),
+    ),
     "Check": (
         Verb("verify", "segment_commands", "Verify the checksum of every batch in segment files."),
         Verb("audit", "log_commands", "Check logs for damage, inconsistencies and risks."),

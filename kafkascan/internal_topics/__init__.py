@@ -1,1 +1,28 @@
 """Kafka's own topics: what their records say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkascan.format.lazy_names import attach
+
+if TYPE_CHECKING:
+    from kafkascan.internal_topics.consumer_groups import (
+        Groups as Groups,
+        read_groups as read_groups,
+    )
+    from kafkascan.internal_topics.state_tables import (
+        StateTable as StateTable,
+    )
+    from kafkascan.internal_topics.topic_replay import (
+        ReplayedLog as ReplayedLog,
+    )
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        names={
+            "consumer_groups": ["Groups", "read_groups"],
+            "state_tables": ["StateTable"],
+            "topic_replay": ["ReplayedLog"],
+        },
+    )

@@ -1,9 +1,10 @@
-"""Kafka's own tools against a running broker: kafka-transactions and kafka-get-offsets."""
+"""Kafka's own tools against a running broker: transactions, offsets, consumer groups."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -37,6 +38,19 @@ def end_offsets(class_paths: ClassPaths, servers: str, topic: str) -> dict[Parti
     )
     rows = [line.split(":") for line in printed.splitlines()]
     return {(name, int(partition)): int(offset) for name, partition, offset in rows}
+
+
+def reset_offsets(class_paths: ClassPaths, servers: str, groups: Sequence[str], plan: Path) -> str:
+    """Run kafka-consumer-groups --reset-offsets --from-file; return what it prints."""
+    names = [argument for group in groups for argument in ("--group", group)]
+    return _run(
+        class_paths,
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        [
+            "--bootstrap-server", servers, "--reset-offsets", *names, "--from-file", str(plan),
+            "--execute",
+        ],
+    )  # fmt: skip
 
 
 def last_stable_offsets(servers: str, partitions: Sequence[Partition]) -> dict[Partition, int]:

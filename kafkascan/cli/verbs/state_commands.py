@@ -1,0 +1,144 @@
+"""Commands about Kafka's own topics: groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+import kafkascan as ks
+from kafkascan.cli.run import FindingReport, Run
+from kafkascan.cli.shared_options import (
+    AS_OF,
+    PATHS,
+    Command,
+    NameList,
+    extend_help,
+    with_run,
+)
+from kafkascan.cli.shown_columns import ShownColumns
+from kafkascan.internal_topics.state_tables import StateTable
+
+OFFSETS_COLUMNS = (
+    "group", "topic", "partition", "offset", "log_end_offset", "lag", "leader_epoch", "metadata",
+    "commit_timestamp", "is_exact",
+)  # fmt: skip
+_GROUP_COLUMNS: dict[str, Sequence[str]] = {
+    "offsets": OFFSETS_COLUMNS,
+    "pending": OFFSETS_COLUMNS,
+    "groups": (
+        "group", "type", "state", "protocol", "epoch", "assignment_epoch", "members", "leader",
+        "state_timestamp", "is_exact",
+    ),
+    "members": (
+        "group", "type", "member_id", "client_id", "client_host", "epoch", "state", "assignment",
+    ),
+    "unknown": ("partition", "offset", "type", "reason"),
+}  # fmt: skip
+
+_DIRS_HELP = """
+PATHS are a broker's data directories, partition directories, or tar archives of directories. Only
+the segments that a broker would load are read.
+"""
+
+State = TypeVar("State", bound="ks.internal_topics.Groups")
+
+
+def _state_command(tables: Iterable[str], default: str) -> Callable[[Command], click.Command]:
+    """Declare a command that shows one of several tables of state."""
+
+    def decorate(command: Command) -> click.Command:
+        extend_help(command, _DIRS_HELP)
+        show = click.option(
+            "--show", type=click.Choice(list(tables)), default=default, show_default=True,
+            help="Table to show.",
+        )  # fmt: skip
+        columns = click.option(
+            "--columns", metavar="NAMES",
+            help="Columns to write, separated by commas, or `all`. An unknown name lists them.",
+        )  # fmt: skip
+        run = with_run(parquet=True, to_file=True, is_narrow=True)
+        declared: click.Command = click.command()(PATHS(run(show(columns(AS_OF(command))))))
+        return declared
+
+    return decorate
+
+
+def _read(
+    run: Run,
+    paths: list[Path],
+    read: Callable[[Path], State],
+    warnings: Callable[[State], list[str]],
+) -> list[State]:
+    """Read each path; warnings about the answer are findings."""
+
+    def work(path: Path, report: FindingReport) -> State:
+        try:
+            found = read(path)
+        except ValueError as error:
+            if isinstance(error, ks.KafkaScanError):
+                raise
+            raise click.UsageError(str(error)) from None
+        for message in warnings(found):
+            report.add(message)
+        return found
+
+    return run.each(paths, work)
+
+
+def _write(
+    run: Run, tables: Sequence[StateTable], columns: str | None, narrow: Sequence[str]
+) -> None:
+    """Write tables with the requested columns as one table."""
+    kinds = tables[0].kinds if tables else dict.fromkeys(narrow, "string")
+    if columns is not None:
+        run.output = replace(run.output, columns=_names(columns, tuple(kinds)))
+    run.output.write_tables(ShownColumns(tuple(kinds), tuple(narrow)), tables)
+
+
+def _names(columns: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    if columns == "all":
+        return known
+    try:
+        return NameList(known).convert(columns, None, None)
+    except click.BadParameter as error:
+        raise click.UsageError(error.message) from None
+
+
+@_state_command(_GROUP_COLUMNS, "offsets")
+@click.option(
+    "--group", "selected", multiple=True, metavar="GROUP",
+    help="Show only this group; may be given several times.",
+)  # fmt: skip
+def groups(
+    run: Run,
+    paths: list[Path],
+    show: str,
+    columns: str | None,
+    selected: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """List committed offsets, groups and members from __consumer_offsets.
+
+    --show offsets lists committed offsets, with the lag where the log of the topic is in the same
+    directory; offsets committed in a transaction count after its commit. --show pending lists the
+    offsets of open transactions, --show unknown the records of unknown types and versions.
+
+    With --format csv and without --columns, offsets are written as kafka-consumer-groups
+    --reset-offsets --from-file reads them: group,topic,partition,offset, without a header.
+
+    A row with is_exact false, or without an offset, may lack what compaction has removed. Exit
+    code 1: the answer is not complete, because of damage, compaction or unknown records.
+    """
+    found = _read(
+        run, paths, lambda path: ks.read_groups(path, **options), lambda one: one.warnings
+    )
+    if selected:
+        found = [one.select(selected) for one in found]
+    if show == "offsets" and run.output.output_format == "csv" and columns is None:
+        run.output.write_text("".join(one.reset_plan() for one in found))
+        return
+    _write(run, [getattr(one, show) for one in found], columns, _GROUP_COLUMNS[show])

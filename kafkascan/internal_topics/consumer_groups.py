@@ -1,0 +1,319 @@
+"""Committed offsets, groups and members from ``__consumer_offsets``."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.schemas.message_decoder import NO_UUID
+from kafkascan.format.schemas.message_json import uuid_text
+from kafkascan.internal_topics.coordinator_records import (
+    DecodedRecord,
+    UnknownRecord,
+    decode_records,
+    unknown_table,
+)
+from kafkascan.internal_topics.group_members import GROUP_KINDS, MEMBER_KINDS, GroupRecords
+from kafkascan.internal_topics.state_tables import StateTable
+from kafkascan.internal_topics.topic_ids import topic_names
+from kafkascan.internal_topics.topic_messages import COORDINATOR_RECORDS
+from kafkascan.internal_topics.topic_replay import (
+    AsOf,
+    ReplayedLog,
+    StoredRecord,
+    open_topic,
+    replay_all,
+)
+from kafkascan.logs.log_dir import LogDir, PartitionDir
+
+GROUPS_TOPIC = "__consumer_offsets"
+_OFFSET_COMMITS = (0, 1)
+
+OFFSET_KINDS = {
+    "group": "string", "topic": "string", "partition": "int32", "offset": "int64",
+    "leader_epoch": "int32", "metadata": "string", "commit_timestamp": "time",
+    "expire_timestamp": "time", "topic_id": "string", "log_end_offset": "int64", "lag": "int64",
+    "producer_id": "int64", "coordinator_partition": "int32", "record_offset": "int64",
+    "is_exact": "bool",
+}  # fmt: skip
+"""Columns of `Groups.offsets` and `Groups.pending`. ``producer_id`` is that of the transaction that
+committed the offset, otherwise -1. ``log_end_offset`` and ``lag`` are None if the topic's log is
+not in the directory, and in answers as of an earlier point. ``coordinator_partition`` and
+``record_offset`` are the place of the record in ``__consumer_offsets``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """
+    Groups and their committed offsets; result of `read_groups`.
+
+    Attributes
+    ----------
+    offsets : StateTable
+        Committed offsets; `OFFSET_KINDS` are the columns. A row without an offset
+        (``is_exact`` is false) stands for a commit that may have been removed by compaction.
+    groups : StateTable
+        `GROUP_KINDS` are the columns.
+    members : StateTable
+        `MEMBER_KINDS` are the columns.
+    pending : StateTable
+        Offsets of transactions that are open, with the columns of `offsets`. They do not count.
+    unknown : StateTable
+        Records of unknown types and versions, with their bytes.
+    logs : list of ReplayedLog
+        The partitions of ``__consumer_offsets`` that were read.
+    warnings : list of str
+        Sentences about everything that makes the answer incomplete.
+    """
+
+    offsets: StateTable
+    groups: StateTable
+    members: StateTable
+    pending: StateTable
+    unknown: StateTable
+    logs: list[ReplayedLog]
+    warnings: list[str]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the answer is complete for the partitions that were read."""
+        return all(log.is_exact for log in self.logs) and not len(self.unknown)
+
+    def reset_plan(self) -> str:
+        """
+        Return the offsets as the file of ``kafka-consumer-groups --reset-offsets --from-file``.
+
+        Returns
+        -------
+        str
+            Lines of group, topic, partition and offset, separated by commas, without a header.
+
+        Raises
+        ------
+        ValueError
+            If the name of a group contains a line break, which the tool cannot read.
+        """
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        names = ("group", "topic", "partition", "offset")
+        for row in zip(*(self.offsets[name] for name in names), strict=True):
+            if row[3] is None:
+                continue
+            if "\n" in row[0] or "\r" in row[0]:
+                raise ValueError(f"group {row[0]!r} contains a line break")
+            writer.writerow(row)
+        return text.getvalue()
+
+    def select(self, groups: Iterable[str]) -> Groups:
+        """Return the answer for some groups."""
+        wanted = set(groups)
+
+        def of(table: StateTable) -> StateTable:
+            rows = (row for row in table.rows() if row["group"] in wanted)
+            return StateTable.of_rows(table.name, table.kinds, rows)
+
+        return Groups(
+            of(self.offsets), of(self.groups), of(self.members), of(self.pending), self.unknown,
+            self.logs, self.warnings,
+        )  # fmt: skip
+
+    def __repr__(self) -> str:
+        exact = "exact" if self.is_exact else "not exact"
+        return (
+            f"<Groups: {len(self.groups):,} groups, {len(self.members):,} members,"
+            f" {len(self.offsets):,} offsets, {exact}>"
+        )
+
+
+def read_groups(path: str | os.PathLike[str], /, *, as_of: AsOf | None = None) -> Groups:
+    """
+    Read groups and committed offsets from ``__consumer_offsets``.
+
+    Parameters
+    ----------
+    path : path
+        A broker's data dir, the folder of a partition of ``__consumer_offsets``, or a tar of them.
+    as_of : int, mapping, str, datetime or numpy.datetime64, optional
+        The answer before this offset of each partition, or before the offsets of a mapping of
+        partitions; a datetime or a text in ISO 8601 is a time: records up to the first one with
+        a later timestamp count. By default, all records count.
+
+    Returns
+    -------
+    Groups
+        As a coordinator loads it: offsets committed in a transaction count after its COMMIT
+        marker.
+
+    Raises
+    ------
+    NoLogsError
+        If there is no partition of ``__consumer_offsets``.
+    ValueError
+        If `as_of` is an offset after the end of all partitions, or no time.
+    As `open_log_dir`.
+
+    Notes
+    -----
+    Compaction keeps the last commit of a partition only. An answer as of an offset before the one
+    in ``cleaner-offset-checkpoint`` contains what compaction has left: its rows are true, but rows
+    may be missing. Rows without an offset name those of which a later record exists. With several
+    brokers, each data dir has the groups whose coordinator partition it has.
+    """
+    log_dir, logs = open_topic(path, GROUPS_TOPIC)
+    return _GroupsBuilder(log_dir, lag=as_of is None).build(replay_all(logs, as_of))
+
+
+class _GroupsBuilder:
+    """Builds the tables of `Groups` from the records of all partitions."""
+
+    def __init__(self, log_dir: LogDir, *, lag: bool) -> None:
+        self._ends = LogEnds(log_dir) if lag else None
+        self._log_dir = log_dir
+        self._unknown: list[UnknownRecord] = []
+        self._warnings: list[str] = []
+        self._groups: dict[str, GroupRecords] = {}
+        self._exact: dict[str, bool] = {}
+
+    def build(self, logs: list[ReplayedLog]) -> Groups:
+        offsets = [row for log in logs for row in self._committed(log)]
+        pending = [row for log in logs for row in self._pending(log)]
+        names = topic_names(self._log_dir)
+        groups = sorted(self._groups.values(), key=lambda one: one.group)
+        of_groups = [one.group_row() | self._exactness(one) for one in groups]
+        of_members = [
+            row | self._exactness(one)
+            for one in groups
+            for row in one.member_rows(names, self._warnings.append)
+        ]
+        self._warn_about(logs)
+        return Groups(
+            _offset_table("offsets", offsets),
+            StateTable.of_rows("groups", GROUP_KINDS, of_groups),
+            StateTable.of_rows("members", MEMBER_KINDS, of_members),
+            _offset_table("pending", pending),
+            unknown_table(self._unknown),
+            logs,
+            self._warnings,
+        )
+
+    def _committed(self, log: ReplayedLog) -> Iterator[dict[str, Any]]:
+        found: dict[tuple[str, str, int], DecodedRecord] = {}
+        for record in self._decode(log, log.records.values()):
+            if record.key.type not in _OFFSET_COMMITS:
+                self._group(record, log).add(record)
+                continue
+            partition = _committed_partition(record)
+            known = found.get(partition)
+            # Keys of types 0 and 1 stand for the same partition.
+            if known is None or known.stored.offset < record.stored.offset:
+                found[partition] = record
+        for record in found.values():
+            self._group(record, log)
+            yield self._offset_row(record, is_exact=not log.errors)
+        yield from self._unsettled(log, found)
+
+    def _pending(self, log: ReplayedLog) -> Iterator[dict[str, Any]]:
+        for transaction in log.pending.values():
+            for record in self._decode(log, transaction.values()):
+                self._group(record, log)
+                if record.key.type in _OFFSET_COMMITS:
+                    yield self._offset_row(record, is_exact=not log.errors)
+
+    def _unsettled(
+        self, log: ReplayedLog, found: dict[tuple[str, str, int], DecodedRecord]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield rows of partitions whose commit before the limit may have been removed."""
+        ignored: list[UnknownRecord] = []
+        schemas = COORDINATOR_RECORDS[GROUPS_TOPIC]
+        for record in decode_records(schemas, log, log.unsettled.values(), ignored):
+            if record.key.type in _OFFSET_COMMITS and _committed_partition(record) not in found:
+                row = self._offset_row(record, is_exact=False)
+                known = ("group", "topic", "partition", "coordinator_partition", "is_exact")
+                yield dict.fromkeys(OFFSET_KINDS) | {name: row[name] for name in known}
+
+    def _decode(self, log: ReplayedLog, records: Iterable[StoredRecord]) -> Iterator[DecodedRecord]:
+        return decode_records(COORDINATOR_RECORDS[GROUPS_TOPIC], log, records, self._unknown)
+
+    def _group(self, record: DecodedRecord, log: ReplayedLog) -> GroupRecords:
+        key = record.key.fields
+        name: str = key["group"] if "group" in key else key["group_id"]
+        self._exact[name] = log.is_exact
+        return self._groups.setdefault(name, GroupRecords(name, record.partition))
+
+    def _exactness(self, group: GroupRecords) -> dict[str, bool]:
+        return {"is_exact": self._exact[group.group]}
+
+    def _offset_row(self, record: DecodedRecord, *, is_exact: bool) -> dict[str, Any]:
+        key, value = record.key.fields, record.value.fields
+        end = None if self._ends is None else self._ends.of(key["topic"], key["partition"])
+        topic_id = value.get("topic_id", NO_UUID)
+        return {
+            "group": key["group"],
+            "topic": key["topic"],
+            "partition": key["partition"],
+            "offset": value["offset"],
+            "leader_epoch": value.get("leader_epoch", -1),
+            "metadata": value["metadata"],
+            "commit_timestamp": value["commit_timestamp"],
+            "expire_timestamp": value.get("expire_timestamp", -1),
+            "topic_id": None if topic_id == NO_UUID else uuid_text(topic_id),
+            "log_end_offset": end,
+            "lag": None if end is None else end - value["offset"],
+            "producer_id": record.stored.producer_id,
+            "coordinator_partition": record.partition,
+            "record_offset": record.stored.offset,
+            "is_exact": is_exact,
+        }
+
+    def _warn_about(self, logs: list[ReplayedLog]) -> None:
+        for log in logs:
+            self._warnings += [f"{log.log.name}: {error}" for error in log.errors]
+            if log.inexactness is not None:
+                self._warnings.append(log.inexactness)
+        self._warnings += [f"{GROUPS_TOPIC}: {one.message}" for one in self._unknown]
+
+
+def _committed_partition(record: DecodedRecord) -> tuple[str, str, int]:
+    key = record.key.fields
+    return key["group"], key["topic"], key["partition"]
+
+
+def _offset_table(name: str, rows: list[dict[str, Any]]) -> StateTable:
+    rows.sort(key=lambda row: (row["group"], row["topic"], row["partition"]))
+    return StateTable.of_rows(name, OFFSET_KINDS, rows)
+
+
+class LogEnds:
+    """
+    End offsets of the logs of a data dir, each read once.
+
+    Parameters
+    ----------
+    log_dir : LogDir
+    """
+
+    def __init__(self, log_dir: LogDir) -> None:
+        self._partitions: dict[tuple[str | None, int | None], PartitionDir] = {
+            (one.topic, one.partition): one for one in log_dir.partitions if one.state is None
+        }
+        self._known: dict[tuple[str, int], int | None] = {}
+
+    def of(self, topic: str, partition: int) -> int | None:
+        """Return the end offset of a log; None if it is not here, or cannot be read."""
+        if (topic, partition) not in self._known:
+            self._known[topic, partition] = self._read(topic, partition)
+        return self._known[topic, partition]
+
+    def _read(self, topic: str, partition: int) -> int | None:
+        found = self._partitions.get((topic, partition))
+        if found is None:
+            return None
+        try:
+            return found.find_end_offset()
+        except (KafkaScanError, OSError):
+            return None

@@ -1,0 +1,117 @@
+"""Decode the latest records of a coordinator's topic, and keep those that are not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from kafkascan.format.schemas.message_decoder import SchemaError
+from kafkascan.internal_topics.state_tables import StateTable
+from kafkascan.internal_topics.topic_messages import (
+    CoordinatorSchemas,
+    Message,
+    UnknownRecordTypeError,
+    decode_coordinator_record,
+)
+from kafkascan.internal_topics.topic_replay import ReplayedLog, StoredRecord
+
+UNKNOWN_KINDS = {
+    "partition": "int32", "offset": "int64", "type": "int16", "reason": "string",
+    "key": "binary", "value": "binary",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DecodedRecord:
+    """A record of a coordinator's topic with its decoded key and value."""
+
+    stored: StoredRecord
+    partition: int | None
+    key: Message
+    value: Message
+
+
+@dataclass(frozen=True)
+class UnknownRecord:
+    """
+    A record that this version of kafkascan does not know, with its bytes.
+
+    Attributes
+    ----------
+    partition : int or None
+    offset : int
+    type : int or None
+        Kafka's number of the type; None if the key has none.
+    reason : str
+    key, value : bytes
+    """
+
+    partition: int | None
+    offset: int
+    type: int | None
+    reason: str
+    key: bytes
+    value: bytes
+
+    @property
+    def message(self) -> str:
+        """A sentence with partition, offset and reason."""
+        where = f"partition {self.partition}, offset {self.offset}"
+        return f"{where}: the record is ignored: {self.reason}"
+
+
+def unknown_table(records: Iterable[UnknownRecord]) -> StateTable:
+    """Return unknown records as a table."""
+    return StateTable.of_rows("unknown", UNKNOWN_KINDS, (vars(one) for one in records))
+
+
+def decode_records(
+    schemas: CoordinatorSchemas,
+    log: ReplayedLog,
+    records: Iterable[StoredRecord],
+    unknown: list[UnknownRecord],
+) -> Iterator[DecodedRecord]:
+    """
+    Yield decoded records.
+
+    Parameters
+    ----------
+    schemas : mapping
+        One of `COORDINATOR_RECORDS`.
+    log : ReplayedLog
+        Contains the records.
+    records : iterable of StoredRecord
+    unknown : list of UnknownRecord
+        Receives the records of other types and of later versions, and damaged ones.
+    """
+    for stored in records:
+        try:
+            key, value = decode_coordinator_record(schemas, stored.key, stored.value)
+            assert value is not None  # tombstones are not stored
+            require_known_version(value)
+        except SchemaError as error:
+            code = int.from_bytes(stored.key[:2], "big", signed=True)
+            is_type = len(stored.key) > 1 or isinstance(error, UnknownRecordTypeError)
+            unknown.append(
+                UnknownRecord(
+                    log.partition, stored.offset, code if is_type else None, str(error),
+                    stored.key, stored.value,
+                )
+            )  # fmt: skip
+            continue
+        yield DecodedRecord(stored, log.partition, key, value)
+
+
+def require_known_version(message: Message) -> None:
+    """
+    Refuse a message of a version that the schema does not describe, as Kafka does.
+
+    Raises
+    ------
+    SchemaError
+    """
+    if not 0 <= message.version <= message.schema.newest:
+        raise SchemaError(
+            f"version {message.version} of {message.schema.name} is not known, only 0 to"
+            f" {message.schema.newest}"
+        )

@@ -1,0 +1,88 @@
+"""`kafkascan groups`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import DATA, LEGACY, rows, run
+from tests.support.internal_topics import TopicLog, commit
+
+TABLES = {"groups": ("offsets", "pending", "groups", "members", "unknown")}
+
+
+def test_groups() -> None:
+    found = rows("groups", DATA)
+    assert [(row["group"], row["offset"], row["lag"]) for row in found] == [
+        ("oracle-java-classic", 10, 0),
+        ("oracle-java-consumer", 10, 0),
+        ("oracle-java-transactional", 7, 3),
+        ("oracle-librdkafka", 10, 0),
+    ]
+    (found,) = rows("groups", DATA, "--group", "oracle-librdkafka", "--as-of", 18)
+    assert found["record_offset"] == 17
+    (found,) = rows("groups", DATA, "--show", "members", "--as-of", "2026-11-21T03:05:37.100")
+    assert found["assignment"] == [{"topic": "consumed", "topic_id": None, "partitions": [0]}]
+    assert len(rows("groups", DATA, "--show", "groups")) == 4
+
+
+def test_offsets_as_csv_are_a_plan_to_reset_them(tmp_path: Path) -> None:
+    plan = run("groups", DATA, "--format", "csv").stdout
+    assert plan.splitlines()[2] == "oracle-java-transactional,consumed,0,7"
+    assert len(plan.splitlines()) == 4
+    file = tmp_path / "plan.csv"
+    assert run("groups", DATA, DATA, "--output", file).returncode == 0
+    assert file.read_text() == plan + plan
+    table = run("groups", DATA, "--format", "csv", "--columns", "group,lag").stdout
+    assert list(csv.reader(io.StringIO(table)))[:2] == [
+        ["group", "lag"],
+        ["oracle-java-classic", "0"],
+    ]
+
+
+@pytest.mark.parametrize(("verb", "table"), [(v, t) for v, ts in TABLES.items() for t in ts])
+def test_formats(verb: str, table: str, tmp_path: Path) -> None:
+    import pyarrow.parquet
+
+    shown = (verb, DATA, "--show", table)
+    expected = rows(*shown)
+    lines = run(*shown, "--format", "jsonl").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == expected
+    text = run(*shown, "--columns", "all", "--format", "csv").stdout
+    assert len(list(csv.DictReader(io.StringIO(text)))) == len(expected)
+    assert len(run(*shown).stdout.splitlines()) == len(expected) + 1
+    output = tmp_path / "rows.parquet"
+    assert run(verb, DATA, DATA, "--show", table, "--output", output).returncode == 0
+    assert pyarrow.parquet.read_table(output).num_rows == 2 * len(expected)
+
+
+def test_incomplete_answers_are_findings(tmp_path: Path) -> None:
+    topic = TopicLog(tmp_path / "__consumer_offsets-0").add(commit("a", 0, 1), commit("a", 0, 2))
+    topic.add((b"\0\x40g", b"\0\0")).without([0]).write()
+    (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\n__consumer_offsets 0 2\n")
+    done = run("groups", tmp_path, "--as-of", 1)
+    assert done.returncode == 1
+    assert "the state before offset 1 is not exact" in done.stderr
+    done = run("groups", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "__consumer_offsets: partition 0, offset 2: the record is ignored: unknown record type 64\n"
+    )
+    (found,) = rows("groups", tmp_path, "--show", "unknown", code=1)
+    assert (found["type"], found["key"], found["value"]) == (64, "004067", "0000")
+
+
+def test_wrong_usage_and_unreadable_inputs(tmp_path: Path) -> None:
+    assert run("groups", LEGACY).returncode == 3
+    assert run("groups", tmp_path / "nothing").returncode == 3
+    assert run("groups", DATA, "--as-of", "yesterday").returncode == 2
+    done = run("groups", DATA, "--as-of", 10**12)
+    assert done.returncode == 2
+    assert "after the last offset, 21" in done.stderr
+    done = run("groups", DATA, "--columns", "lagg")
+    assert done.returncode == 2
+    assert "lag" in done.stderr

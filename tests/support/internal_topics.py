@@ -1,0 +1,89 @@
+"""Logs of Kafka's own topics, record by record."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kafkascan.format.schemas.message_encoder import encode
+from kafkascan.internal_topics.topic_messages import COORDINATOR_RECORDS
+from tests.support.logs import COMMIT, TRANSACTIONAL, marker
+from tests.support.records import RecordV2, batch_of
+from tests.support.segments import T0
+
+KeyValue = tuple[bytes, bytes | None]
+
+
+def coordinator_record(
+    topic: str, code: int, key: Mapping[str, Any], value: Mapping[str, Any] | None, version: int = 0
+) -> KeyValue:
+    """Return the key and value of a record of a coordinator's topic; None is a tombstone."""
+    of_key, of_value = COORDINATOR_RECORDS[topic][code]
+    data = struct.pack(">h", code) + encode(of_key, key, 0)
+    if value is None:
+        return data, None
+    return data, struct.pack(">h", version) + encode(of_value, value, version)
+
+
+def commit(
+    group: str, partition: int, offset: int | None, *, topic: str = "orders", version: int = 4
+) -> KeyValue:
+    """Return a committed offset, or its tombstone."""
+    key = {"group": group, "topic": topic, "partition": partition}
+    value = {"offset": offset, "leader_epoch": 3, "metadata": "m", "commit_timestamp": T0}
+    if version == 1:
+        value["expire_timestamp"] = T0 + 5
+    return coordinator_record(
+        "__consumer_offsets", 1, key, None if offset is None else value, version
+    )
+
+
+@dataclass
+class TopicLog:
+    """
+    The log of a partition of one of Kafka's own topics.
+
+    Every record has a batch and the timestamp T0 plus its offset.
+    """
+
+    folder: Path
+    offset: int = 0
+    batches: list[bytes] = field(default_factory=list)
+
+    def add(self, *records: KeyValue, producer_id: int = -1) -> TopicLog:
+        """Append records, in a transaction of a producer if it is given."""
+        for key, value in records:
+            fields = self._fields()
+            if producer_id >= 0:
+                fields |= {"attributes": TRANSACTIONAL, "producer_id": producer_id}
+                fields |= {"producer_epoch": 0, "base_sequence": 0}
+            self.batches.append(batch_of([RecordV2(key=key, value=value)], **fields))
+            self.offset += 1
+        return self
+
+    def end(self, producer_id: int, kind: int = COMMIT) -> TopicLog:
+        """Append a transaction marker."""
+        self.batches.append(marker(kind, producer_id=producer_id, **self._fields()))
+        self.offset += 1
+        return self
+
+    def without(self, offsets: Iterable[int]) -> TopicLog:
+        """Remove records, as the cleaner does."""
+        removed = set(offsets)
+        self.batches = [
+            batch for batch in self.batches if int.from_bytes(batch[:8], "big") not in removed
+        ]
+        return self
+
+    def write(self) -> Path:
+        """Write the segment; return the folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / f"{0:020}.log").write_bytes(b"".join(self.batches))
+        return self.folder
+
+    def _fields(self) -> dict[str, int]:
+        time = T0 + self.offset
+        return {"base_offset": self.offset, "base_timestamp": time, "max_timestamp": time}
