@@ -42,7 +42,7 @@ VERBS_BY_TASK = {
     ),
     "Ask": (
         Verb("groups", "state_commands",
-             "List committed offsets, groups and members from __consumer_offsets."),
+             "List committed offsets, consumer groups and members."),
     ),
     "Check": (
         Verb("verify", "segment_commands", "Verify the checksum of every batch in segment files."),

@@ -172,7 +172,7 @@ class _GroupsBuilder:
     """Builds the tables of `Groups` from the records of all partitions."""
 
     def __init__(self, log_dir: LogDir, *, lag: bool) -> None:
-        self._ends = LogEnds(log_dir) if lag else None
+        self._ends = TopicEnds(log_dir) if lag else None
         self._log_dir = log_dir
         self._unknown: list[UnknownRecord] = []
         self._warnings: list[str] = []
@@ -288,7 +288,7 @@ def _offset_table(name: str, rows: list[dict[str, Any]]) -> StateTable:
     return StateTable.of_rows(name, OFFSET_KINDS, rows)
 
 
-class LogEnds:
+class TopicEnds:
     """
     End offsets of the logs of a data dir, each read once.
 

@@ -166,7 +166,7 @@ class PartitionRecords:
     errors : list of Exception
         Damaged batches, which are skipped, and the error that ended the log.
     end_offset : int
-        After the last record that was yielded by `before_limit`, or of the first after it.
+        After the last record that was yielded by `before_limit`, or at the limit.
     is_gapless : bool
         Whether no offset before `end_offset` lacks a record.
     """
@@ -190,7 +190,7 @@ class PartitionRecords:
                 self._advance(applied)
             if count < len(table):
                 self._after = table[count:]
-                self.end_offset = int(table["offset"][count])
+                self._reach(int(table["offset"][count]))
                 return
 
     def after_limit(self) -> Iterator[RecordTable]:
@@ -198,6 +198,12 @@ class PartitionRecords:
         if self._after is not None:
             yield self._after
             yield from self._tables
+
+    def _reach(self, next_offset: int) -> None:
+        """Move the end to the limit; there may have been records between it and the last one."""
+        end = next_offset if self._limit.offset is None else self._limit.offset
+        self.is_gapless &= end == self.end_offset
+        self.end_offset = end
 
     def _advance(self, table: RecordTable) -> None:
         offsets = table["offset"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +46,8 @@ class Live:
     broker: KafkaBroker
     moments: list[Moment] = field(default_factory=list)
 
-    @property
+    # It answers only while it is referred to.
+    @functools.cached_property
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": 0})
 

@@ -121,7 +121,7 @@ def groups(
     selected: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """List committed offsets, groups and members from __consumer_offsets.
+    """List committed offsets, consumer groups and members.
 
     --show offsets lists committed offsets, with the lag where the log of the topic is in the same
     directory; offsets committed in a transaction count after its commit. --show pending lists the
