@@ -78,7 +78,11 @@ def reported_offsets(admin: AdminClient) -> Offsets:
 
 def read_offsets(groups: ks.internal_topics.Groups) -> Offsets:
     return {
-        (row["group"], row["topic"], row["partition"]): (row["offset"], row["metadata"])
+        # librdkafka commits metadata with its terminator, and reads texts up to it.
+        (row["group"], row["topic"], row["partition"]): (
+            row["offset"],
+            row["metadata"].rstrip("\0"),
+        )
         for row in groups.offsets.rows()
     }
 
