@@ -31,6 +31,7 @@ MODULES: dict[str, list[str]] = {
     "result_blocks": [],
     "screening": [],
     "search": [],
+    "text_lines": [],
     "unpacking": [],
 }
 
@@ -52,6 +53,7 @@ C_HEADERS = [
     "csrc/crc_streams.h",
     "csrc/crc_x86.h",
     "csrc/fault_guard.h",
+    "csrc/java_text.h",
     "csrc/kafka_layout.h",
     "csrc/kafka_status.h",
     "csrc/large_pages.h",

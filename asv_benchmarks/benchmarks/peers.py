@@ -122,9 +122,9 @@ def dump_log_is_there() -> bool:
     return (DUMP / "oracle-dump.jar").exists() and shutil.which("java") is not None
 
 
-def dump_log(path: Path) -> None:
-    """Print batch headers with kafka-dump-log, which walks with `FileRecords`."""
-    command = ["java", "-cp", f"{DUMP}/lib/*", "org.apache.kafka.tools.DumpLogSegments"]
+def dump_log(path: Path, *options: str) -> None:
+    """Run kafka-dump-log; without options, it prints batch headers, which `FileRecords` reads."""
+    command = ["java", "-cp", f"{DUMP}/lib/*", "org.apache.kafka.tools.DumpLogSegments", *options]
     subprocess.run([*command, "--files", str(path)], stdout=subprocess.DEVNULL, check=True)
 
 

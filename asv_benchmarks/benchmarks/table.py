@@ -34,6 +34,7 @@ from . import (
     cold,
     compiled_peers,
     corpora,
+    dump_log,
     logs,
     peers,
     records,
@@ -199,6 +200,22 @@ def decode(codec: str) -> None:
         seconds |= compiled_peers.franz_go(path) | compiled_peers.kafka_protocol(path)
     title = f"decode records: {count:,} of about 170 bytes, {codec}, warm"
     show(title, seconds, "ns/record", count, bound)
+
+
+def dump(codec: str) -> None:
+    """The dump of a segment as text; start-up included."""
+    path = dump_log.segment(codec, corpora.SIZE)
+    alone = "cat | wc -l (yardstick)"
+    contenders: Contenders = {
+        alone: lambda: dump_log.copy(path),
+        "kafkascan dump-log": lambda: dump_log.dump(path),
+    }
+    seconds = medians(contenders, rounds=3)
+    if peers.dump_log_is_there():
+        kafka: Contenders = {"kafka-dump-log": lambda: peers.dump_log(path, *dump_log.ARGUMENTS)}
+        seconds |= medians(kafka, rounds=1)
+    title = f"dump-log --deep-iteration --print-data-log: batches of 16 KB, {codec}"
+    show(title, seconds, "GB/s", path.stat().st_size, alone)
 
 
 def build(codec: str, given: building.Input) -> None:
@@ -396,6 +413,8 @@ def main() -> None:
         rewrite_headers(batch_size)
     for codec in corpora.RECORD_CODECS:
         decode(codec)
+    for codec in ("none", "lz4"):
+        dump(codec)
     given = building.Input()
     for codec in corpora.RECORD_CODECS:
         build(codec, given)

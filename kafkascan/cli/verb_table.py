@@ -37,7 +37,7 @@ VERBS_BY_TASK = {
              "List producers: volume, batching, compression, sequence errors."),
         Verb("advise", "log_commands",
              "Estimate the saving of other codecs by compressing samples."),
-        Verb("dump-log", "segment_commands",
+        Verb("dump-log", "dump_commands",
              "Print files as Kafka's kafka-dump-log does, line for line."),
     ),
     "Ask": (

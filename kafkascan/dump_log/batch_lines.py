@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
+from kafkascan._core.text_lines import NAME, NUMBER, LineForm
 from kafkascan.batches.columns import (
     BatchTable,
     compression_type,
@@ -26,22 +28,37 @@ from kafkascan.format.layout import (
 )
 from kafkascan.io.sources import Source
 
-_TIMESTAMP_TYPES = {kind.value: kind.display_name for kind in TimestampType}
-_CODECS = {kind.value: kind.display_name for kind in CompressionType}
-_BOOLEANS = {False: "false", True: "true"}
+_TIMESTAMP_TYPES = tuple(kind.display_name.encode() for kind in TimestampType)
+_CODECS = tuple(kind.display_name.encode() for kind in CompressionType)
+BOOLEANS = (b"false", b"true")
 _MAGIC_V2 = 2
 # The checksum of a batch of magic 2 covers what follows it.
 _COVERED_FROM, _CRC_SIZE = 21, 4
 
+Part = tuple[object, ...]
+Lines = tuple[tuple[LineForm, ...], NDArray[np.uint8]]
+"""Forms of lines, and the form of each line."""
 
-def timestamp_types(batches: BatchTable) -> list[str]:
-    """Return the names of timestamp types."""
-    return [_TIMESTAMP_TYPES[kind] for kind in timestamp_type(batches).tolist()]
+
+def number_part(literal: bytes, values: NDArray[np.generic]) -> Part:
+    """Return a part that prints a column of numbers."""
+    return NUMBER, literal, values.astype(np.int64)
 
 
-def batch_lines(source: Source, batches: BatchTable, frame: Frame | None = None) -> list[str]:
+def name_part(literal: bytes, values: NDArray[np.generic], names: tuple[bytes, ...]) -> Part:
+    """Return a part that prints one of some names for each number."""
+    return NAME, literal, values.astype(np.int64), names
+
+
+def timestamp_type_part(batches: BatchTable, of_line: NDArray[np.int32] | None = None) -> Part:
+    """Return a part that prints the timestamp types of batches, or of each line's batch."""
+    kinds = timestamp_type(batches) - min(TimestampType)
+    return name_part(b" ", kinds if of_line is None else kinds[of_line], _TIMESTAMP_TYPES)
+
+
+def batch_lines(source: Source, batches: BatchTable, frame: Frame | None = None) -> Lines:
     """
-    Return the lines of batches, without their ends.
+    Return the lines of batches.
 
     Parameters
     ----------
@@ -52,30 +69,23 @@ def batch_lines(source: Source, batches: BatchTable, frame: Frame | None = None)
 
     Returns
     -------
-    list of str
+    Lines
     """
-    heads = _legacy_heads(batches)
-    is_v2 = batches["magic"] >= _MAGIC_V2
-    if is_v2.any():
-        rows = np.flatnonzero(is_v2)
-        for row, head in zip(rows.tolist(), _v2_heads(batches[rows]), strict=True):
-            heads[row] = head
-    return [
-        f"{head} position: {position} {kind}: {timestamp} size: {size} magic: {magic}"
-        f" compresscodec: {_CODECS[codec]} crc: {crc} isvalid: {_BOOLEANS[valid]}"
-        for head, position, kind, timestamp, size, magic, codec, crc, valid in zip(
-            heads,
-            batches["position"].tolist(),
-            timestamp_types(batches),
-            batches["max_timestamp"].tolist(),
-            size_in_bytes(batches).tolist(),
-            batches["magic"].tolist() if frame is None else [frame.magic],
-            compression_type(batches).tolist(),
-            batches["crc"].tolist(),
-            verify_rows(source, batches).tolist() if frame is None else [_is_valid(source, frame)],
-            strict=True,
-        )
+    magic = batches["magic"] if frame is None else np.array([frame.magic])
+    valid = verify_rows(source, batches) if frame is None else np.array([_is_valid(source, frame)])
+    common = [
+        number_part(b" position: ", batches["position"]),
+        timestamp_type_part(batches),
+        number_part(b": ", batches["max_timestamp"]),
+        number_part(b" size: ", size_in_bytes(batches)),
+        number_part(b" magic: ", magic),
+        name_part(b" compresscodec: ", compression_type(batches), _CODECS),
+        number_part(b" crc: ", batches["crc"]),
+        name_part(b" isvalid: ", valid, BOOLEANS),
     ]
+    legacy = [number_part(b"offset: ", last_offset(batches))]
+    forms = LineForm(legacy + common), LineForm(_v2_parts(batches) + common)
+    return forms, (batches["magic"] >= _MAGIC_V2).astype(np.uint8)
 
 
 def _is_valid(source: Source, frame: Frame) -> bool:
@@ -86,34 +96,24 @@ def _is_valid(source: Source, frame: Frame) -> bool:
     return crc_of_bytes(source, start, stop, _MAGIC_V2) == stored
 
 
-def _legacy_heads(batches: BatchTable) -> list[str]:
-    return [f"offset: {offset}" for offset in last_offset(batches).tolist()]
-
-
-def _v2_heads(batches: BatchTable) -> list[str]:
+def _v2_parts(batches: BatchTable) -> list[Part]:
+    horizons = delete_horizon_ms(batches)
+    # Few batches have one.
+    found, horizon_of = np.unique(horizons, return_inverse=True)
+    texts = tuple(optional_long(one).encode() for one in found.tolist())
     return [
-        f"baseOffset: {base} lastOffset: {last} count: {count} baseSequence: {sequence}"
-        f" lastSequence: {last_of} producerId: {producer} producerEpoch: {producer_epoch}"
-        f" partitionLeaderEpoch: {epoch} isTransactional: {_BOOLEANS[transactional]}"
-        f" isControl: {_BOOLEANS[control]} deleteHorizonMs: {optional_long(horizon)}"
-        for (
-            base, last, count, sequence, last_of, producer, producer_epoch, epoch, transactional,
-            control, horizon,
-        ) in zip(
-            batches["base_offset"].tolist(),
-            last_offset(batches).tolist(),
-            batches["records_count"].tolist(),
-            batches["base_sequence"].tolist(),
-            last_sequence(batches).tolist(),
-            batches["producer_id"].tolist(),
-            batches["producer_epoch"].tolist(),
-            batches["partition_leader_epoch"].tolist(),
-            is_transactional(batches).tolist(),
-            is_control(batches).tolist(),
-            delete_horizon_ms(batches).tolist(),
-            strict=True,
-        )
-    ]  # fmt: skip
+        number_part(b"baseOffset: ", batches["base_offset"]),
+        number_part(b" lastOffset: ", last_offset(batches)),
+        number_part(b" count: ", batches["records_count"]),
+        number_part(b" baseSequence: ", batches["base_sequence"]),
+        number_part(b" lastSequence: ", last_sequence(batches)),
+        number_part(b" producerId: ", batches["producer_id"]),
+        number_part(b" producerEpoch: ", batches["producer_epoch"]),
+        number_part(b" partitionLeaderEpoch: ", batches["partition_leader_epoch"]),
+        name_part(b" isTransactional: ", is_transactional(batches), BOOLEANS),
+        name_part(b" isControl: ", is_control(batches), BOOLEANS),
+        name_part(b" deleteHorizonMs: ", horizon_of, texts),
+    ]
 
 
 def optional_long(value: int) -> str:

@@ -13,10 +13,11 @@ from kafkascan.dump_log.index_dump import (
     time_index_lines,
     transaction_index_lines,
 )
-from kafkascan.dump_log.log_dump import OffsetGaps, log_lines
+from kafkascan.dump_log.line_output import LineOutput
+from kafkascan.dump_log.log_dump import OffsetGaps, dump_log
 from kafkascan.format.errors import CorruptSnapshotError
 
-Write = Callable[[str], object]
+Complain = Callable[[str], object]
 
 
 class _Complaints:
@@ -53,7 +54,12 @@ def _listed(title: str, row: str, pairs: Iterable[tuple[int, int]]) -> list[str]
     return [title, *found] if found else []
 
 
-def dump_files(files: Iterable[str], options: DumpOptions, write: Write, complain: Write) -> None:
+def dump_files(
+    files: Iterable[str],
+    options: DumpOptions,
+    write: Callable[[memoryview], object],
+    complain: Complain,
+) -> None:
     """
     Dump files in turn.
 
@@ -62,7 +68,7 @@ def dump_files(files: Iterable[str], options: DumpOptions, write: Write, complai
     files : iterable of str
     options : DumpOptions
     write : callable
-        Takes text for the standard output, whole lines.
+        Takes pieces of the standard output, in UTF-8, each valid during the call only.
     complain : callable
         Takes text for the standard error: what the tool complains about, after the last file.
 
@@ -73,15 +79,23 @@ def dump_files(files: Iterable[str], options: DumpOptions, write: Write, complai
         tool's are.
     """
     complaints = _Complaints()
-    for name in files:
-        path = Path(name)
-        write(f"Dumping {path}\n")
-        _dump_file(path, options, complaints, write, complain)
+    output = LineOutput(write)
+    try:
+        for name in files:
+            path = Path(name)
+            output.add([f"Dumping {path}"])
+            _dump_file(path, options, complaints, output, complain)
+    finally:
+        output.flush()
     complain(complaints.text())
 
 
 def _dump_file(
-    path: Path, options: DumpOptions, complaints: _Complaints, write: Write, complain: Write
+    path: Path,
+    options: DumpOptions,
+    complaints: _Complaints,
+    output: LineOutput,
+    complain: Complain,
 ) -> None:
     _, dot, ending = path.name.rpartition(".")
     if not dot:
@@ -89,25 +103,24 @@ def _dump_file(
     suffix = dot + ending
     if suffix in (".log", ".checkpoint"):
         gaps = complaints.gaps.setdefault(path.absolute(), OffsetGaps())
-        _write_all(log_lines(path, options, gaps), write)
+        dump_log(path, options, gaps, output)
     elif suffix == ".index":
         found = complaints.indexes.setdefault(path.absolute(), IndexComplaints())
-        _write_all(offset_index_lines(path, options, found), write)
+        _add_all(offset_index_lines(path, options, found), output)
     elif suffix == ".timeindex":
         found = complaints.indexes.setdefault(path.absolute(), IndexComplaints())
-        _write_all(time_index_lines(path, options, found), write)
+        _add_all(time_index_lines(path, options, found), output)
     elif suffix == ".txnindex":
-        _write_all([transaction_index_lines(path)], write)
+        output.add(transaction_index_lines(path))
     elif suffix == ".snapshot":
         try:
-            _write_all([snapshot_lines(path)], write)
+            output.add(snapshot_lines(path))
         except CorruptSnapshotError as error:
             complain(f"{error}\n")
     else:
         complain(f"Ignoring unknown file {path}\n")
 
 
-def _write_all(parts: Iterable[list[str]], write: Write) -> None:
+def _add_all(parts: Iterable[list[str]], output: LineOutput) -> None:
     for lines in parts:
-        if lines:
-            write("\n".join(lines) + "\n")
+        output.add(lines)

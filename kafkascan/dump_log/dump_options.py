@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafkascan.dump_log.record_decoders import RecordDecoder, java_text, plain_decoder
+from kafkascan.dump_log.item_decoders import PRINT_TEXT, ItemDecoder, RecordDecoder
 
 MAX_INT = 2**31 - 1
-PRINT_TEXT = plain_decoder(java_text, java_text)
+TOPIC_OPTIONS = (
+    "offsets-decoder", "transaction-log-decoder", "cluster-metadata-decoder",
+    "remote-log-metadata-decoder", "share-group-state-decoder",
+)  # fmt: skip
+"""Options of decoders of Kafka's own topics; the first one that is set counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +33,10 @@ class DumpOptions:
         Bytes from the position of an index entry on in which its batch has to be.
     max_bytes : int
         Bytes of each log that are read.
-    decode : callable
-        Decodes keys and values.
+    decode : callable or None
+        Decodes the records of one of Kafka's own topics.
+    key, value : ItemDecoder
+        Decode keys and values, without `decode`.
     """
 
     is_deep: bool = False
@@ -40,4 +46,6 @@ class DumpOptions:
     checks_index_only: bool = False
     max_message_size: int = 5 * 1024 * 1024
     max_bytes: int = MAX_INT
-    decode: RecordDecoder = PRINT_TEXT
+    decode: RecordDecoder | None = None
+    key: ItemDecoder = PRINT_TEXT
+    value: ItemDecoder = PRINT_TEXT

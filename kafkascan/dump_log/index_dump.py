@@ -8,7 +8,6 @@ from pathlib import Path
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset
 from kafkascan.broker_state.indexes import IndexEntries, entries_of, floor_entry
-from kafkascan.broker_state.producer_snapshots import read_producer_snapshot
 from kafkascan.dump_log.batch_lines import optional_long
 from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.file_numbers import offset_of_name
@@ -198,6 +197,9 @@ def snapshot_lines(path: Path) -> list[str]:
     ------
     CorruptSnapshotError, OSError
     """
+    # Imports the state of producers, which no other file needs.
+    from kafkascan.broker_state.producer_snapshots import read_producer_snapshot
+
     lines = []
     for entry in read_producer_snapshot(path):
         line = (

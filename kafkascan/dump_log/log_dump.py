@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, compression_type, size_in_bytes
-from kafkascan.dump_log.batch_lines import batch_lines
+from kafkascan.dump_log.batch_lines import Lines, batch_lines
 from kafkascan.dump_log.dump_options import MAX_INT, DumpOptions
 from kafkascan.dump_log.file_numbers import offset_of_name
+from kafkascan.dump_log.line_output import LineOutput
 from kafkascan.dump_log.log_frames import Frame, framed_batches, read_frame
 from kafkascan.dump_log.record_lines import record_lines
 from kafkascan.format.errors import UnsupportedCompressionError
@@ -22,6 +22,9 @@ from kafkascan.logs.reading import iter_records
 from kafkascan.records.record_table import RecordTable
 
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+# So many records, and their bytes, stay in the CPU's caches.
+_RECORDS_PER_TABLE = 8192
+_NO_LINES: Lines = ((), np.empty(0, np.uint8))
 _BOOTSTRAP = "bootstrap.checkpoint"
 
 
@@ -57,9 +60,9 @@ def title_of_log(path: Path) -> str:
     return f"Snapshot end offset: {int(offset)}, epoch: {int(epoch)}"
 
 
-def log_lines(path: Path, options: DumpOptions, gaps: OffsetGaps) -> Iterator[list[str]]:
+def dump_log(path: Path, options: DumpOptions, gaps: OffsetGaps, output: LineOutput) -> None:
     """
-    Yield the lines of a log or snapshot.
+    Write the lines of a log or snapshot.
 
     Parameters
     ----------
@@ -67,46 +70,50 @@ def log_lines(path: Path, options: DumpOptions, gaps: OffsetGaps) -> Iterator[li
     options : DumpOptions
     gaps : OffsetGaps
         Receives the offsets of records.
-
-    Yields
-    ------
-    list of str
+    output : LineOutput
 
     Raises
     ------
     CorruptBatchError
         Where the tool ends: at the first batch whose size is impossible, or whose records cannot
-        be read. The lines before it were yielded.
+        be read. The lines before it were added to the output.
     OSError
     """
-    yield [title_of_log(path)]
+    output.add([title_of_log(path)])
     source = Source(path)  # closed with the last view of it
     stop = min(source.size, options.max_bytes)
     position = 0
     for batches, frame in framed_batches(source, 0, stop):
-        yield from _lines_of(source, batches, frame, options, gaps)
+        _dump_batches(source, batches, frame, options, gaps, output)
         position = int(batches["position"][-1] + size_in_bytes(batches[-1:])[0])
     if position < stop and options.max_bytes == MAX_INT:
-        yield [f"Found {stop - position} invalid bytes at the end of {path.name}"]
+        output.add([f"Found {stop - position} invalid bytes at the end of {path.name}"])
 
 
-def _lines_of(
+def _dump_batches(
     source: Source,
     batches: BatchTable,
     frame: Frame | None,
     options: DumpOptions,
     gaps: OffsetGaps,
-) -> Iterator[list[str]]:
+    output: LineOutput,
+) -> None:
     printed = _before_unknown_codec(batches)
-    heads = batch_lines(source, printed, frame)
-    if not options.is_deep:
-        yield heads
-    elif frame is None:
-        yield from _deep_lines(source, printed, heads, options, gaps)
+    if options.is_deep:
+        dump = _DeepDump(source, frame, options, gaps, output)
+        dump.add(printed)
     else:
-        yield from _deep_lines(*read_frame(source, printed, frame), heads, options, gaps)
+        _add_heads(source, printed, frame, output)
     if len(printed) < len(batches):
         raise _unknown_codec(source, batches[len(printed) :][:1])
+
+
+def _add_heads(
+    source: Source, batches: BatchTable, frame: Frame | None, output: LineOutput
+) -> None:
+    """Add the lines of batches without records."""
+    heads = batch_lines(source, batches, frame)
+    output.add_lines(source, heads, _NO_LINES, np.zeros(len(batches) + 1, np.int64))
 
 
 def _before_unknown_codec(batches: BatchTable) -> BatchTable:
@@ -121,63 +128,79 @@ def _unknown_codec(source: Source, batch: BatchTable) -> UnsupportedCompressionE
     return UnsupportedCompressionError(source.path, position, base_offset, reason, symbol)
 
 
-def _deep_lines(
-    source: Source,
-    batches: BatchTable,
-    heads: list[str],
-    options: DumpOptions,
-    gaps: OffsetGaps,
-) -> Iterator[list[str]]:
-    """Yield the lines of batches, each followed by those of its records."""
-    row = 0
-    tables = iter_records(source, batches, columns=_COLUMNS, control="include")
-    while True:
+@dataclass(frozen=True)
+class _DeepDump:
+    """Adds batches, each followed by its records."""
+
+    source: Source
+    frame: Frame | None
+    options: DumpOptions
+    gaps: OffsetGaps
+    output: LineOutput
+
+    def add(self, batches: BatchTable) -> None:
+        """Add batches; raise the error of the first one that cannot be read."""
+        row = 0
+        readable = self.source, batches
+        if self.frame is not None:
+            readable = read_frame(self.source, batches, self.frame)
+        tables = iter_records(
+            *readable, columns=_COLUMNS, control="include", batch_size=_RECORDS_PER_TABLE
+        )
+        positions = readable[1]["position"]
+        while True:
+            try:
+                table = next(tables, None)
+            except ValueError:
+                self._add_heads(batches[row : row + 1])
+                raise
+            if table is None:
+                break
+            self.gaps.add(table.columns["offset"])
+            stop = row + int(np.searchsorted(positions[row:], _last_position(table), "right"))
+            self._add_table(readable[0], batches[row:stop], positions[row:stop], table)
+            row = stop
+        self._add_heads(batches[row:])
+
+    def _add_heads(self, batches: BatchTable) -> None:
+        _add_heads(self.source, batches, self.frame, self.output)
+
+    def _add_table(
+        self, source: Source, batches: BatchTable, positions: NDArray[np.int64], table: RecordTable
+    ) -> None:
         try:
-            table = next(tables, None)
+            lines = record_lines(table, self.options)
         except ValueError:
-            yield heads[row : row + 1]
+            first = self._first_unprintable(table)
+            heads = int(np.searchsorted(positions, _last_position(table[: first + 1]), "right"))
+            lines = record_lines(table[:first], self.options)
+            self._add_lines(source, batches[:heads], positions[:heads], table[:first], lines)
             raise
-        if table is None:
-            break
-        gaps.add(table.columns["offset"])
-        lines = _readable_lines(table, options)
-        stop = row + int(np.searchsorted(batches["position"][row:], _last_position(table), "right"))
-        yield _merged(batches["position"][row:stop], heads[row:stop], table, lines)
-        if len(lines) < len(table):
-            record_lines(table[len(lines) :], options)  # raises the error
-        row = stop
-    yield heads[row:]
+        self._add_lines(source, batches, positions, table, lines)
+
+    def _first_unprintable(self, table: RecordTable) -> int:
+        for row in range(len(table)):
+            try:
+                record_lines(table[row : row + 1], self.options)
+            except ValueError:
+                return row
+        return len(table)
+
+    def _add_lines(
+        self,
+        source: Source,
+        batches: BatchTable,
+        positions: NDArray[np.int64],
+        table: RecordTable,
+        lines: Lines,
+    ) -> None:
+        """Add the lines of batches, each before those of its records."""
+        of_record = table.batches["position"][table.columns["batch"]]
+        after = np.searchsorted(of_record, positions, "right")
+        first_line = np.concatenate([[0], after]).astype(np.int64)
+        heads = batch_lines(self.source, batches, self.frame)
+        self.output.add_lines(source, heads, lines, first_line)
 
 
 def _last_position(table: RecordTable) -> int:
     return int(table.batches["position"][table.columns["batch"][-1]])
-
-
-def _merged(
-    positions: NDArray[np.int64], heads: list[str], table: RecordTable, lines: list[str]
-) -> list[str]:
-    """Return the lines of batches, each before those of its records."""
-    of_record = table.batches["position"][table.columns["batch"]]
-    # The number of the line in front of which each batch belongs.
-    before = np.searchsorted(of_record, positions).tolist()
-    merged: list[str] = []
-    at = 0
-    for head, first in zip(heads, before, strict=True):
-        if first > len(lines):
-            break
-        merged += lines[at:first]
-        merged.append(head)
-        at = first
-    return merged + lines[at:]
-
-
-def _readable_lines(table: RecordTable, options: DumpOptions) -> list[str]:
-    """Return the lines of records up to one that cannot be printed."""
-    try:
-        return record_lines(table, options)
-    except ValueError:
-        lines: list[str] = []
-        with suppress(ValueError):
-            for row in range(len(table)):
-                lines += record_lines(table[row : row + 1], options)
-        return lines

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan._core.text_lines import NOTHING, TEXT, TEXTS, LineForm
 from kafkascan.batches.columns import is_control
-from kafkascan.dump_log.batch_lines import timestamp_types
+from kafkascan.dump_log.batch_lines import (
+    BOOLEANS,
+    Lines,
+    Part,
+    name_part,
+    number_part,
+    timestamp_type_part,
+)
 from kafkascan.dump_log.dump_options import DumpOptions
-from kafkascan.dump_log.record_decoders import java_text
+from kafkascan.dump_log.item_decoders import RecordDecoder, RecordText
 from kafkascan.format.schemas.message_decoder import Schema
 from kafkascan.format.schemas.message_json import jackson_text, json_of
 from kafkascan.records.control import (
@@ -24,11 +31,14 @@ from kafkascan.records.control import (
 from kafkascan.records.record_table import RecordTable
 
 _MAGIC_V2 = 2
+# The forms of lines with metadata, and without.
+_V2, _CONTROL, _LEGACY = 0, 1, 2
+_WITH_KEY, _WITHOUT_KEY, _EMPTY = 0, 1, 2
 
 
-def record_lines(table: RecordTable, options: DumpOptions) -> list[str]:
+def record_lines(table: RecordTable, options: DumpOptions) -> Lines:
     """
-    Return the lines of records, without their ends.
+    Return the lines of records.
 
     Parameters
     ----------
@@ -38,67 +48,113 @@ def record_lines(table: RecordTable, options: DumpOptions) -> list[str]:
 
     Returns
     -------
-    list of str
+    Lines
         Empty lines where nothing is printed.
+
+    Raises
+    ------
+    ValueError
+        If a record cannot be printed.
     """
+    is_of_control = is_control(table.batches)[table.columns["batch"]]
+    key, value = _items(table, options, ~is_of_control) if options.prints_data else (None, None)
+    if options.skips_metadata:
+        return _lines_of_data(len(table), is_of_control, key, value)
+    contents: list[Part] = []
+    if key is not None and value is not None:
+        contents = [key.part(b" key: "), value.part(b" payload: ")]
+    metadata = _metadata(table)
+    is_legacy = (table.batches["magic"] < _MAGIC_V2)[table.columns["batch"]]
+    sequences = [number_part(b" sequence: ", table["sequence"]), *_header_keys(table)]
+    forms = (
+        LineForm([*metadata, *sequences, *contents]),
+        LineForm([*metadata, *sequences, *_control_texts(table, is_of_control)]),
+        LineForm([*metadata, *_checksums(table, is_legacy), *contents]),
+    )
+    form_of = np.where(is_legacy, _LEGACY, np.where(is_of_control, _CONTROL, _V2))
+    return forms, form_of.astype(np.uint8)
+
+
+class _Items(NamedTuple):
+    """Keys or values as they are printed: kind of a part, addresses, sizes, and their owner."""
+
+    kind: int
+    addresses: NDArray[np.uintp]
+    sizes: NDArray[np.int32]
+    owner: object
+
+    def part(self, literal: bytes) -> Part:
+        return self.kind, literal, self.addresses, self.sizes, self.owner
+
+
+def _lines_of_data(
+    count: int, is_of_control: NDArray[np.bool_], key: _Items | None, value: _Items | None
+) -> Lines:
+    """Return lines without metadata: the bar is before what is printed first."""
+    empty = LineForm([])
+    if key is None or value is None:
+        return (empty,), np.zeros(count, np.uint8)
+    forms = (
+        LineForm([key.part(b"| key: "), value.part(b" payload: ")]),
+        LineForm([value.part(b"| payload: ")]),
+        empty,
+    )
+    form_of = np.where(is_of_control, _EMPTY, np.where(key.sizes < 0, _WITHOUT_KEY, _WITH_KEY))
+    return forms, form_of.astype(np.uint8)
+
+
+def _items(
+    table: RecordTable, options: DumpOptions, is_data: NDArray[np.bool_]
+) -> tuple[_Items, _Items]:
+    """Return keys and values of records of data as they are printed."""
+    if options.decode is not None:
+        return _decoded_items(table, options.decode, is_data)
+    found = []
+    for name, decoder in (("key", options.key), ("value", options.value)):
+        addresses, sizes = table.addresses(name)
+        decoder.require_decodable(sizes[is_data])
+        found.append(_Items(decoder.kind, addresses, sizes, table))
+    return found[0], found[1]
+
+
+def _decoded_items(
+    table: RecordTable, decode: RecordDecoder, is_data: NDArray[np.bool_]
+) -> tuple[_Items, _Items]:
     keys, values = table.items("key"), table.items("value")
-    lines = [""] * len(table) if options.skips_metadata else _metadata(table, keys, values)
-    if options.prints_data:
-        is_data = ~is_control(table.batches)[table.columns["batch"]]
-        prefix = "| " if options.skips_metadata else " "
-        offsets = table.columns["offset"].tolist()
-        for row in np.flatnonzero(is_data).tolist():
-            text = options.decode(offsets[row], keys[row], values[row])
-            lines[row] += _contents(text.key, text.value, prefix)
-    return lines
+    texts = [RecordText(None, None)] * len(table)
+    offsets = table.columns["offset"].tolist()
+    for row in np.flatnonzero(is_data).tolist():
+        texts[row] = decode(offsets[row], keys[row], values[row])
+    return _texts([one.key for one in texts]), _texts([one.value for one in texts])
 
 
-def _contents(key: str | None, value: str | None, prefix: str) -> str:
-    if key is None:
-        return "" if value is None else f"{prefix}payload: {value}"
-    return f"{prefix}key: {key}" + ("" if value is None else f" payload: {value}")
+def _texts(texts: list[str | None]) -> _Items:
+    """Return texts as items; None is a null."""
+    encoded = [None if one is None else one.encode("utf-8", "replace") for one in texts]
+    joined = np.frombuffer(b"".join(one for one in encoded if one), np.uint8)
+    sizes = np.array([-1 if one is None else len(one) for one in encoded], np.int32)
+    starts = np.zeros(len(texts), np.uintp)
+    np.cumsum(np.maximum(sizes[:-1], 0), out=starts[1:])
+    address = joined.__array_interface__["data"][0]
+    return _Items(TEXT, starts + np.uintp(address), sizes, joined)
 
 
-def _metadata(
-    table: RecordTable, keys: list[bytes | None], values: list[bytes | None]
-) -> list[str]:
-    columns, batches = table.columns, table.batches
-    row_types = timestamp_types(batches)
-    lines = [
-        f"| offset: {offset} {row_types[batch]}: {timestamp} keySize: {key} valueSize: {value}"
-        for offset, batch, timestamp, key, value in zip(
-            columns["offset"].tolist(),
-            columns["batch"].tolist(),
-            columns["timestamp"].tolist(),
-            columns["key_size"].tolist(),
-            columns["value_size"].tolist(),
-            strict=True,
-        )
+def _metadata(table: RecordTable) -> list[Part]:
+    columns = table.columns
+    return [
+        number_part(b"| offset: ", columns["offset"]),
+        timestamp_type_part(table.batches, columns["batch"]),
+        number_part(b": ", columns["timestamp"]),
+        number_part(b" keySize: ", columns["key_size"]),
+        number_part(b" valueSize: ", columns["value_size"]),
     ]
-    is_v2 = (batches["magic"] >= _MAGIC_V2)[columns["batch"]]
-    _extend(lines, np.flatnonzero(is_v2), _sequence_texts(table))
-    _extend(lines, np.flatnonzero(~is_v2), lambda row: _checksum_text(table, row))
-    controls = np.flatnonzero(is_control(batches)[columns["batch"]])
-    _extend(lines, controls, lambda row: control_text(keys[row], values[row]))
-    return lines
 
 
-def _extend(lines: list[str], rows: NDArray[np.intp], text_of: Callable[[int], str]) -> None:
-    for row in rows.tolist():
-        lines[row] += text_of(row)
-
-
-def _sequence_texts(table: RecordTable) -> Callable[[int], str]:
-    sequences = table["sequence"].tolist()
+def _header_keys(table: RecordTable) -> list[Part]:
     if not table.columns["headers_count"].any():
-        return lambda row: f" sequence: {sequences[row]} headerKeys: []"
-    headers = table.to_numpy()["headers"]
-
-    def text(row: int) -> str:
-        names = ",".join(java_text(key) for key, _ in headers[row])
-        return f" sequence: {sequences[row]} headerKeys: [{names}]"
-
-    return text
+        return [(NOTHING, b" headerKeys: []")]
+    starts, (addresses, sizes), _ = table.header_addresses()
+    return [(TEXTS, b" headerKeys: [", addresses, sizes, starts, table), (NOTHING, b"]")]
 
 
 # ---- messages of magic 0 and 1 ---------------------------------------------------------------
@@ -110,8 +166,19 @@ _CRC = struct.Struct(">I")
 _SIZE = 4
 
 
-def _checksum_text(table: RecordTable, row: int) -> str:
-    """Return the checksum of a message, also of one in a compressed wrapper."""
+def _checksums(table: RecordTable, is_legacy: NDArray[np.bool_]) -> list[Part]:
+    """Return the checksums of messages, also of those in compressed wrappers."""
+    stored, computed = np.zeros((2, len(table)), np.int64)
+    for row in np.flatnonzero(is_legacy).tolist():
+        stored[row], computed[row] = _checksum(table, row)
+    return [
+        name_part(b" isValid: ", stored == computed, BOOLEANS),
+        number_part(b" crc: ", stored),
+    ]
+
+
+def _checksum(table: RecordTable, row: int) -> tuple[int, int]:
+    """Return the stored and the computed checksum of a message."""
     columns, buffers = table.columns, table.buffers
     batch = int(columns["batch"][row])
     key, key_size = int(columns["key_position"][row]), max(0, int(columns["key_size"][row]))
@@ -119,8 +186,7 @@ def _checksum_text(table: RecordTable, row: int) -> str:
     start = key - _BEFORE_KEY[int(table.batches["magic"][batch])]
     data = buffers.bytes_of(batch, start, key - start + key_size + _SIZE + value_size) or b""
     (stored,) = _CRC.unpack_from(data)
-    is_valid = zlib.crc32(data[_CRC.size :]) == stored
-    return f" isValid: {str(is_valid).lower()} crc: {stored}"
+    return stored, zlib.crc32(data[_CRC.size :])
 
 
 # ---- control records -------------------------------------------------------------------------
@@ -133,6 +199,18 @@ _NAMES = {
     ControlRecordType.KRAFT_VERSION: "KRaftVersion",
     ControlRecordType.KRAFT_VOTERS: "KRaftVoters",
 }
+
+
+def _control_texts(table: RecordTable, is_of_control: NDArray[np.bool_]) -> list[Part]:
+    texts: list[str | None] = [None] * len(table)
+    rows = np.flatnonzero(is_of_control)
+    if not len(rows):
+        return []
+    controls = table[rows]
+    items = zip(rows.tolist(), controls.items("key"), controls.items("value"), strict=True)
+    for row, key, value in items:
+        texts[row] = control_text(key, value)
+    return [_texts(texts).part(b"")]
 
 
 def control_text(key: bytes | None, value: bytes | None) -> str:

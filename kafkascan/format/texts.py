@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+from kafkascan._core.text_lines import java_text
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -55,3 +57,11 @@ def _escaped(character: str) -> str:
     if "\udc80" <= character <= "\udcff":
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode()
+
+
+def java_string(data: bytes) -> str:
+    """Decode UTF-8 as ``new String(bytes, UTF_8)`` of Java does: malformed bytes are replaced."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return java_text(data).decode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,13 +9,12 @@ from numpy.typing import NDArray
 
 from kafkascan._core import items as _core
 from kafkascan.batches.arrow import require_pyarrow
+from kafkascan.format.texts import java_string
 from kafkascan.io import result_memory
 from kafkascan.records.buffers import Buffers, Gathered
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 _LARGEST_BINARY = 2**31 - 1
 # Items that are Python objects at a time.
@@ -62,11 +60,6 @@ def _replaced_utf8(raw: pa.Array) -> pa.Array:
     if sum(piece.nbytes for piece in pieces) > _LARGEST_BINARY:
         pieces = [piece.cast(pa.large_string()) for piece in pieces]
     return pa.concat_arrays(pieces)
-
-
-def java_string(item: bytes) -> str:
-    """Decode UTF-8 as Java does: an encoded surrogate gives one replacement character."""
-    return _SURROGATE.sub(b"\xff", item).decode("utf-8", "replace")
 
 
 def headers_column(starts: NDArray[np.int64], keys: pa.Array, values: pa.Array) -> pa.Array:

@@ -227,6 +227,8 @@ class RecordTable(TableExports):
     def _sequences(self) -> NDArray[np.int32]:
         """Return sequence numbers as ``DefaultRecord.readFrom`` computes them, with wrap-around."""
         batch = self.columns["batch"]
+        if (self.batches["base_sequence"] < 0).all():
+            return np.full(len(batch), NO_SEQUENCE, np.int32)
         base = self.batches["base_sequence"][batch].astype(np.int64)
         delta = self.columns["offset"] - self.batches["base_offset"][batch]
         wrapped = delta - (_MAX_SEQUENCE - base) - 1

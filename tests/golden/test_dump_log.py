@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
 
 from kafkascan.dump_log.dump_files import dump_files
 from kafkascan.dump_log.dump_options import DumpOptions
-from kafkascan.dump_log.record_decoders import TOPIC_DECODERS
+from kafkascan.dump_log.topic_decoders import TOPIC_DECODERS
 from kafkascan.format.errors import CorruptLogError
 
 _GOLDEN = Path(__file__).parent
@@ -44,15 +45,15 @@ def options_for(partition: str) -> DumpOptions:
 def test_same_lines(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = dump.parents[2]
     monkeypatch.chdir(data)
-    out, err = [], []
+    out, err = io.BytesIO(), []
     file = f"data/{dump.parent.name}/{dump.stem}"
     complaints = dump.with_suffix(".stderr.txt")
     expected = complaints.read_text() if complaints.exists() else ""
     if expected.startswith("Exception"):
         with pytest.raises(CorruptLogError):
-            dump_files([file], options_for(dump.parent.name), out.append, err.append)
+            dump_files([file], options_for(dump.parent.name), out.write, err.append)
         expected = ""
     else:
-        dump_files([file], options_for(dump.parent.name), out.append, err.append)
-    assert "".join(out) == dump.read_text("utf-8")
+        dump_files([file], options_for(dump.parent.name), out.write, err.append)
+    assert out.getvalue() == dump.read_bytes()
     assert "".join(err).replace(f"{data}/", "") == expected

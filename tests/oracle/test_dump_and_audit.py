@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import io
 import random
 import shutil
 from collections import Counter
@@ -395,10 +396,10 @@ def our_dump(dump: Dump) -> tuple[str, str, bool]:
         verifies_index_only="--verify-index-only" in dump.mode,
         checks_index_only="--index-sanity-check" in dump.mode,
     )
-    out: list[str] = []
+    out = io.BytesIO()
     err: list[str] = []
     try:
-        dump_files([str(dump.file)], options, out.append, err.append)
+        dump_files([str(dump.file)], options, out.write, err.append)
     except (ks.format.KafkaScanError, OSError, ValueError):
-        return "".join(out), "".join(err), True
-    return "".join(out), "".join(err), False
+        return out.getvalue().decode(), "".join(err), True
+    return out.getvalue().decode(), "".join(err), False

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import kafkascan
-from kafkascan.records.arrow_binary import java_string
+from kafkascan.format.texts import java_string
 from tests.support.compare import TIMESTAMP_TYPES, assert_same_end
 
 _MAX_SHOWN = 20

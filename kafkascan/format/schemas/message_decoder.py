@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from kafkascan.format.texts import java_string
+
 
 class SchemaError(ValueError):
     """The bytes do not encode the message; the error text contains the reason and position."""
@@ -280,7 +282,7 @@ class _Reader:
 
     def read_string(self, name: str) -> str | None:
         size = self.size("int16", name)
-        return None if size is None else self.take(size, name).decode("utf-8", "replace")
+        return None if size is None else java_string(self.take(size, name))
 
     def read_bytes(self, name: str) -> bytes | None:
         size = self.size("int32", name)

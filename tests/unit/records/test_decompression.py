@@ -9,7 +9,7 @@ import lz4.frame
 import pytest
 import snappy
 
-from kafkascan.records.arrow_binary import java_string
+from kafkascan.format.texts import java_string
 from kafkascan.records.decompression import CodecError, decompress
 
 GZIP, SNAPPY, LZ4 = 1, 2, 3

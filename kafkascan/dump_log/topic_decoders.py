@@ -1,12 +1,12 @@
-"""Keys and values of records as text, as ``DumpLogSegments`` prints them."""
+"""Records of Kafka's own topics as text, as ``DumpLogSegments`` prints them."""
 
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+from kafkascan.dump_log.item_decoders import RecordDecoder, RecordText, UndecodableRecordError
 from kafkascan.format.schemas.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from kafkascan.format.schemas.message_decoder import Schema, SchemaError, decode
 from kafkascan.format.schemas.message_json import jackson_text, json_of, uuid_text
@@ -20,69 +20,6 @@ from kafkascan.internal_topics.topic_messages import (
     decode_coordinator_record,
     decode_framed_message,
 )
-
-
-class RecordText(NamedTuple):
-    """Key and value of a record as they are printed; None for what is left out."""
-
-    key: str | None
-    value: str | None
-
-
-RecordDecoder = Callable[[int, "bytes | None", "bytes | None"], RecordText]
-"""Takes the offset, the key and the value of a record."""
-
-# ``String(bytes, UTF_8)`` has one replacement for an encoded surrogate, Python has three.
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-_REPLACEMENT = "\ufffd".encode()
-
-
-class UndecodableRecordError(ValueError):
-    """A record that makes ``DumpLogSegments`` end."""
-
-
-def java_text(data: bytes) -> str:
-    """Return a text as Java decodes UTF-8."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return _SURROGATE.sub(_REPLACEMENT, data).decode(errors="replace")
-
-
-def _number(kind: struct.Struct, name: str) -> Callable[[bytes], str]:
-    def text(data: bytes) -> str:
-        if len(data) != kind.size:
-            raise UndecodableRecordError(
-                f"the {name} decoder needs {kind.size} bytes, not {len(data)}"
-            )
-        return str(kind.unpack(data)[0])
-
-    return text
-
-
-BYTES_DECODERS: dict[str, Callable[[bytes], str]] = {
-    "StringDecoder": java_text,
-    "LongDecoder": _number(struct.Struct(">q"), "long"),
-    "IntegerDecoder": _number(struct.Struct(">i"), "integer"),
-    # Kafka prints the address of an array here, which says nothing.
-    "DefaultDecoder": bytes.hex,
-}
-"""Decoders of keys and values by the last part of the name of their class."""
-
-
-def plain_decoder(
-    decode_key: Callable[[bytes], str], decode_value: Callable[[bytes], str]
-) -> RecordDecoder:
-    """Return a decoder that prints keys and values with decoders of bytes."""
-
-    def text(offset: int, key: bytes | None, value: bytes | None) -> RecordText:
-        return RecordText(
-            None if key is None else decode_key(key),
-            None if value is None else decode_value(value),
-        )
-
-    return text
-
 
 # ---- topics of coordinators ------------------------------------------------------------------
 
@@ -240,4 +177,4 @@ TOPIC_DECODERS: dict[str, RecordDecoder] = {
     "remote-log-metadata-decoder": _remote_log_text,
     "share-group-state-decoder": _coordinator_decoder("__share_group_state"),
 }
-"""Decoders of Kafka's own topics by the tool's options; the first one that is set counts."""
+"""Decoders of Kafka's own topics by `TOPIC_OPTIONS`."""

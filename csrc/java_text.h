@@ -1,0 +1,160 @@
+/* UTF-8 as `new String(bytes, UTF_8)` decodes it, and decimal numbers.
+ *
+ * Each malformed sequence becomes one U+FFFD. Which bytes belong to it is what `String.decodeUTF8`
+ * says: the longest prefix of a valid sequence, and an encoded surrogate as one.
+ */
+#ifndef KAFKASCAN_JAVA_TEXT_H
+#define KAFKASCAN_JAVA_TEXT_H
+
+#include <stdint.h>
+#include <string.h>
+
+enum { KS_BLOCK = 32, KS_MAX_SEQUENCE = 4, KS_REPLACEMENT_SIZE = 3, KS_MAX_DIGITS = 20 };
+
+static inline int ks_is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
+
+/* Whether a second byte may follow the first one of a sequence of 3 or 4 bytes. An encoded
+ * surrogate (0xed, 0xa0 and more) may: Java finds it when it has all three bytes. */
+static inline int ks_may_follow(uint8_t first, uint8_t second) {
+    if (!ks_is_continuation(second)) return 0;
+    if (first == 0xe0) return second >= 0xa0;
+    if (first == 0xf0) return second >= 0x90;
+    if (first == 0xf4) return second < 0x90;
+    return first <= 0xf4;
+}
+
+/* The bytes of the sequence at p, which is not ASCII: at least one; *is_valid says whether they
+ * encode a character. */
+static inline int64_t ks_java_sequence(const uint8_t *p, const uint8_t *limit, int *is_valid) {
+    uint8_t first = p[0];
+    int64_t size = first < 0xc2 || first > 0xf4 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    *is_valid = 0;
+    if (size == 1 || limit - p < 2) return 1;
+    if (size == 2) {
+        *is_valid = ks_is_continuation(p[1]);
+        return *is_valid ? 2 : 1;
+    }
+    if (!ks_may_follow(first, p[1])) return 1;
+    for (int64_t i = 2; i < size; i++) {
+        if (i >= limit - p || !ks_is_continuation(p[i])) return i;
+    }
+    *is_valid = !(first == 0xed && p[1] >= 0xa0);
+    return size;
+}
+
+/* Copies 8 bytes; returns the number of ASCII bytes before the first other one. */
+static inline int ks_copy_ascii(const uint8_t *p, uint8_t *out) {
+    uint64_t word;
+    memcpy(&word, p, sizeof word);
+    memcpy(out, &word, sizeof word);
+    word &= 0x8080808080808080u;
+    if (word == 0) return 8;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return __builtin_ctzll(word) / 8;
+#else
+    return __builtin_clzll(word) / 8;
+#endif
+}
+
+/* Copies a block if all of it is ASCII. */
+static inline int ks_copy_ascii_block(const uint8_t *p, uint8_t *out) {
+    uint64_t words[KS_BLOCK / 8];
+    memcpy(words, p, sizeof words);
+    memcpy(out, words, sizeof words);
+    return ((words[0] | words[1] | words[2] | words[3]) & 0x8080808080808080u) == 0;
+}
+
+/* Copies the sequence at *in, which is not ASCII, or its replacement; both pointers are moved. */
+static inline void ks_copy_java_sequence(const uint8_t **in, const uint8_t *limit, uint8_t **out) {
+    static const uint8_t replacement[KS_REPLACEMENT_SIZE] = {0xef, 0xbf, 0xbd};
+    int is_valid;
+    int64_t size = ks_java_sequence(*in, limit, &is_valid);
+    if (is_valid) {
+        for (int64_t i = 0; i < size; i++) (*out)[i] = (*in)[i];
+        *out += size;
+    } else {
+        memcpy(*out, replacement, sizeof replacement);
+        *out += sizeof replacement;
+    }
+    *in += size;
+}
+
+/* Copies text from *in up to `limit`, or until the next sequence may not fit into *out up to
+ * `room`; both are moved. */
+static inline void ks_copy_java_text(const uint8_t **in, const uint8_t *limit, uint8_t **out,
+                                     const uint8_t *room) {
+    const uint8_t *p = *in;
+    uint8_t *q = *out;
+    while (limit - p >= KS_BLOCK && room - q >= KS_BLOCK + KS_MAX_SEQUENCE) {
+        if (ks_copy_ascii_block(p, q)) {
+            p += KS_BLOCK;
+            q += KS_BLOCK;
+            continue;
+        }
+        int size;
+        while ((size = ks_copy_ascii(p, q)) == 8) {
+            p += size;
+            q += size;
+        }
+        p += size;
+        q += size;
+        ks_copy_java_sequence(&p, limit, &q);
+    }
+    while (p < limit && room - q >= KS_MAX_SEQUENCE) {
+        if (*p < 0x80) {
+            *q++ = *p++;
+        } else {
+            ks_copy_java_sequence(&p, limit, &q);
+        }
+    }
+    *in = p;
+    *out = q;
+}
+
+/* The size of a text after malformed sequences are replaced. */
+static inline int64_t ks_java_text_size(const uint8_t *p, const uint8_t *limit) {
+    int64_t size = 0;
+    while (p < limit) {
+        if (limit - p >= 8) {
+            uint64_t word;
+            memcpy(&word, p, sizeof word);
+            if ((word & 0x8080808080808080u) == 0) {
+                p += sizeof word;
+                size += sizeof word;
+                continue;
+            }
+        }
+        int is_valid = 1;
+        int64_t some = *p < 0x80 ? 1 : ks_java_sequence(p, limit, &is_valid);
+        size += is_valid ? some : KS_REPLACEMENT_SIZE;
+        p += some;
+    }
+    return size;
+}
+
+/* Writes a number of at most KS_MAX_DIGITS characters; returns its end. */
+static inline uint8_t *ks_write_decimal(uint8_t *out, int64_t number) {
+    static const char pairs[] =
+        "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+        "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+        "8081828384858687888990919293949596979899";
+    uint64_t n = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    uint8_t digits[KS_MAX_DIGITS];
+    int at = KS_MAX_DIGITS;
+    if (number < 0) *out++ = '-';
+    while (n >= 100) {
+        at -= 2;
+        memcpy(digits + at, pairs + n % 100 * 2, 2);
+        n /= 100;
+    }
+    if (n >= 10) {
+        at -= 2;
+        memcpy(digits + at, pairs + n * 2, 2);
+    } else {
+        digits[--at] = (uint8_t)('0' + n);
+    }
+    memcpy(out, digits + at, (size_t)(KS_MAX_DIGITS - at));
+    return out + (KS_MAX_DIGITS - at);
+}
+
+#endif /* KAFKASCAN_JAVA_TEXT_H */

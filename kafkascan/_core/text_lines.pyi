@@ -1,0 +1,28 @@
+from collections.abc import Sequence
+from typing import Any
+
+NOTHING: int
+NUMBER: int
+NAME: int
+TEXT: int
+HEX: int
+BIG_ENDIAN: int
+TEXTS: int
+
+class LineForm:
+    def __init__(self, parts: Sequence[tuple[Any, ...]]) -> None: ...
+
+class LineWriter:
+    end: int
+    def __init__(
+        self,
+        head_forms: tuple[LineForm, ...],
+        head_form: Any,
+        line_forms: tuple[LineForm, ...],
+        line_form: Any,
+        first_line: Any,
+        source: Any,
+    ) -> None: ...
+    def fill(self, out: Any, start: int) -> tuple[int, int]: ...
+
+def java_text(data: Any) -> bytes: ...
