@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "little_endian.h"
+
 enum { KS_BLOCK = 32, KS_MAX_SEQUENCE = 4, KS_REPLACEMENT_SIZE = 3, KS_MAX_DIGITS = 20 };
 
 static inline int ks_is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
@@ -49,11 +51,7 @@ static inline int ks_copy_ascii(const uint8_t *p, uint8_t *out) {
     memcpy(out, &word, sizeof word);
     word &= 0x8080808080808080u;
     if (word == 0) return 8;
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     return __builtin_ctzll(word) / 8;
-#else
-    return __builtin_clzll(word) / 8;
-#endif
 }
 
 /* Copies a block if all of it is ASCII. */
