@@ -104,7 +104,7 @@ class TransactionFollower:
         row, known_rows = 0, len(batches)
         ended = []
         if known_rows:
-            self._latest_ms = max(self._latest_ms, int(batches["max_timestamp"][-1]))
+            self._latest_ms = max(self._latest_ms, int(batches["max_timestamp"].max()))
         for stop, inspect in (*pauses, (len(batches), None)):
             known, spans = self._apply(batches[row:stop], control.between(row, stop), flags)
             ended.append(spans)

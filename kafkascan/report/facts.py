@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, compression_type, size_in_bytes
+from kafkascan.batches.columns import BatchTable, compression_type, is_control, size_in_bytes
 from kafkascan.batches.summary import BatchSummary
 from kafkascan.format.layout import CompressionType
 from kafkascan.format.times import milliseconds_or_now
@@ -84,7 +84,12 @@ class Timeline:
         self._seen = 0
 
     def add(self, batches: BatchTable) -> None:
-        """Add batches that follow those added before."""
+        """
+        Add batches that follow those added before.
+
+        A marker has the time of its coordinator, between records with the times of a producer.
+        """
+        batches = batches[~is_control(batches)]
         first = -self._seen % self._every
         self._seen += len(batches)
         sampled = batches[first :: self._every]

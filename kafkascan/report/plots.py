@@ -7,9 +7,10 @@ in the SVG, and names are escaped.
 from __future__ import annotations
 
 import datetime
+import html
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,10 @@ _STYLE: dict[str, Any] = {
     "legend.fontsize": 9,
 }
 _SIZE = (4.7, 3.0)
+# The colour and the pattern of each codec, the same in all plots.
+_CODECS = {"none": "", "gzip": "////", "snappy": "....", "lz4": "\\\\\\\\", "zstd": "xxxx"}
+# Bars whose lengths differ more than this get a logarithmic axis.
+_MANY_DECADES = 1000
 _MAX_SERIES = len(_SERIES) - 1
 
 
@@ -86,7 +91,7 @@ def draw(facts: Facts, producers: dict[str, list[Any]]) -> list[tuple[str, str, 
         ),
     ]
     return [
-        (title, sentence, _svg(title, paint))
+        (title, sentence, _svg(title, sentence, paint))
         for title, sentence, paint in plots
         if paint is not None
     ]
@@ -99,7 +104,7 @@ def _left_out(facts: Facts) -> str:
     return f" {count:,} batches without a plausible timestamp are left out."
 
 
-def _svg(title: str, paint: Callable[[Any], object]) -> str:
+def _svg(title: str, sentence: str, paint: Callable[[Any], object]) -> str:
     import matplotlib
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -111,15 +116,17 @@ def _svg(title: str, paint: Callable[[Any], object]) -> str:
         paint(figure.add_subplot())
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return _embeddable(out.getvalue(), title)
+    return _embeddable(out.getvalue(), title, sentence)
 
 
-def _embeddable(svg: str, title: str) -> str:
+def _embeddable(svg: str, title: str, sentence: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     # The page sets the size; a prefix makes ids unique among the plots.
+    label = html.escape(f"{title}: {sentence}")
     svg = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>',
-                 r'<svg viewBox="\1" role="img" xmlns:xlink="http://www.w3.org/1999/xlink">',
+                 r'<svg viewBox="\1" role="img" xmlns:xlink="http://www.w3.org/1999/xlink"'
+                 rf' aria-label="{label}"><title>{html.escape(title)}</title>',
                  svg, count=1)  # fmt: skip
     prefix = re.sub(r"\W", "-", title.lower())
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", svg)
@@ -160,8 +167,9 @@ def _over_time(facts: Facts) -> Callable[[Any], object] | None:
         times = _dates(np.arange(first, last + 2) * width)
         bottom = np.zeros(last - first + 1)
         for color, (name, count) in zip(_SERIES, shown, strict=False):
-            axes.stairs(bottom + count, times, baseline=bottom, fill=True, color=color,
-                        label=_short(name))  # fmt: skip
+            # A border keeps a bin visible that is narrower than a pixel.
+            axes.stairs(bottom + count, times, baseline=bottom, fill=True, facecolor=color,
+                        edgecolor=color, linewidth=0.5, label=_short(name))  # fmt: skip
             bottom += count
         axes.set_xlim(times[0], times[-1])
         axes.set_ylim(0)
@@ -211,7 +219,8 @@ def _time_axis(axis: Any) -> None:
 
 
 def _batch_sizes(facts: Facts) -> Callable[[Any], object] | None:
-    found = {name: count for name, count in sorted(facts.sizes.items()) if count.any()}
+    found = {name: facts.sizes[name] for name in _codec_order(facts.sizes)}
+    found = {name: count for name, count in found.items() if count.any()}
     if not found:
         return None
     used = np.flatnonzero(np.sum(list(found.values()), axis=0))
@@ -220,9 +229,9 @@ def _batch_sizes(facts: Facts) -> Callable[[Any], object] | None:
     def paint(axes: Any) -> None:
         edges = 2.0 ** (np.append(bins, bins[-1] + 1) / 2)
         bottom = np.zeros(len(bins))
-        for color, (name, count) in zip(_SERIES, found.items(), strict=False):
-            axes.stairs(bottom + count[bins], edges, baseline=bottom, fill=True, color=color,
-                        label=name)  # fmt: skip
+        for name, count in found.items():
+            axes.stairs(bottom + count[bins], edges, baseline=bottom, fill=True, label=name,
+                        **_codec_style(name))  # fmt: skip
             bottom += count[bins]
         axes.set_xscale("log", base=2)
         axes.set_ylim(0)
@@ -239,18 +248,35 @@ def _codecs(facts: Facts) -> Callable[[Any], object] | None:
     if not totals:
         return None
     topics = [name for name, _ in sorted(totals.items(), key=lambda one: -one[1])[:10]]
-    codecs = sorted({codec for topic in topics for codec in codec_sizes[topic]})
+    codecs = _codec_order({codec for topic in topics for codec in codec_sizes[topic]})
 
     def paint(axes: Any) -> None:
         places, left = np.arange(len(topics)), np.zeros(len(topics))
-        for color, codec in zip(_SERIES, codecs, strict=False):
+        for codec in codecs:
             sizes = np.array([codec_sizes[topic][codec] for topic in topics], float)
-            axes.barh(places, sizes, left=left, color=color, label=codec, height=0.7)
+            axes.barh(places, sizes, left=left, label=codec, height=0.7, **_codec_style(codec))
             left += sizes
         _bars(axes, topics)
         _legend(axes, len(codecs))
 
     return paint
+
+
+def _codec_order(names: Iterable[str]) -> list[str]:
+    """Return codecs in the order of their codes, unknown ones last."""
+    known = list(_CODECS)
+    return sorted(names, key=lambda name: (known.index(name) if name in known else 9, name))
+
+
+def _codec_style(name: str) -> dict[str, Any]:
+    """Return the colour and the pattern of a codec."""
+    number = list(_CODECS).index(name) if name in _CODECS else len(_SERIES) - 1
+    return {
+        "facecolor": _SERIES[number],
+        "edgecolor": _PAPER,
+        "hatch": _CODECS.get(name, "||"),
+        "linewidth": 0,
+    }
 
 
 # ---- producers -------------------------------------------------------------------------------
@@ -265,6 +291,11 @@ def _producers(columns: dict[str, list[Any]]) -> Callable[[Any], object] | None:
     def paint(axes: Any) -> None:
         values = [size for _, size in shown]
         axes.barh(np.arange(len(shown)), values, color=_SERIES[0], height=0.7)
+        smallest = max(1, min(values))
+        if max(values) > _MANY_DECADES * smallest:
+            axes.set_xscale("log", base=2)
+            axes.set_xlim(smallest / 2)
+            axes.set_xlabel("bytes, logarithmic")
         _bars(axes, [name for name, _ in shown])
 
     return paint

@@ -40,9 +40,12 @@ def test_audit(partition: HealthyPartition) -> None:
 
 
 def test_txns() -> None:
-    (found,) = rows("txns", DATA)  # a copy, in which nothing was written after the transaction
-    assert (found["state"], found["first_offset"], found["is_hanging"]) == ("open", 37, False)
-    assert (found["clock"], found["age_ms"]) == ("latest_write", 0)
+    (found,) = rows("txns", DATA, code=1)  # a copy: the clock is its latest timestamp, a marker's
+    assert (found["state"], found["first_offset"], found["is_hanging"]) == ("open", 37, True)
+    assert found["clock"] == "latest_write"
+    (audited,) = [row for row in rows("audit", DATA, code=1)
+                  if row["symbol"] == "HANGING_TRANSACTION"]  # fmt: skip
+    assert f"{found['age_ms'] / 60_000:,.0f} minutes at the latest write" in audited["message"]
     assert str(found["command"]).endswith("--partition 0 --start-offset 37")
     (found,) = rows("txns", DATA, *NOW, code=1)
     assert (found["clock"], found["is_hanging"]) == ("now", True)
@@ -51,8 +54,8 @@ def test_txns() -> None:
     assert found["age_ms"] == 199_999
     assert rows("txns", DATA, "--state", "hanging", "--timeout-ms", 10**14) == []
     assert len(rows("txns", DATA, "--state", "aborted", *NOW, code=1)) == 5
-    assert len(rows("txns", DATA, "--state", "empty")) == 1
-    assert len(rows("txns", DATA, "--state", "all")) == 13
+    assert len(rows("txns", DATA, "--state", "empty", code=1)) == 1
+    assert len(rows("txns", DATA, "--state", "all", code=1)) == 13
     assert run("txns", DATA, *NOW).stderr == "transactions-0: a transaction hangs\n"
 
 
@@ -79,7 +82,7 @@ def test_count() -> None:
 def test_formats(verb: str, tmp_path: Path) -> None:
     import pyarrow.parquet
 
-    code = 1 if verb == "audit" else 0
+    code = 1 if verb in ("audit", "txns") else 0
     expected = rows(verb, DATA, code=code)
     text = run(verb, DATA, "--format", "csv").stdout
     listed = list(csv.DictReader(io.StringIO(text)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import kafkascan as ks
 from tests.support.logs import WrittenLog
+from tests.support.paths import GOLDEN
 
 pytestmark = pytest.mark.oracle
 
@@ -50,7 +52,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize("width", [360, 500, 1280])
 def test_the_page(browser: Any, page_file: Path, scheme: str, width: int) -> None:
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = context.new_page()
@@ -87,6 +89,28 @@ def test_the_page(browser: Any, page_file: Path, scheme: str, width: int) -> Non
     is_dark = [sum(map(int, _numbers(color))) < 384 for color in colors]
     assert is_dark == ([True, False] if scheme == "dark" else [False, True])
     context.close()
+
+
+@pytest.mark.parametrize("width", [500, 1280])
+def test_no_column_is_out_of_sight(browser: Any, page_file: Path, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto(page_file.as_uri())
+    page.evaluate("() => document.querySelectorAll('details').forEach(one => one.open = true)")
+    clipped = page.evaluate(
+        "() => [...document.querySelectorAll('.scroll')].filter("
+        "one => one.scrollWidth > one.clientWidth + 1).length"
+    )
+    assert clipped == 0
+    page.close()
+
+
+def test_the_golden_logs_print_on_few_pages(browser: Any, tmp_path: Path) -> None:
+    ks.build_report(GOLDEN / "kafka-4.4.0" / "data").write(tmp_path / "page.html")
+    page = browser.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    printed = page.pdf(format="A4")
+    assert 1 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 5
+    page.close()
 
 
 def _numbers(color: str) -> list[str]:

@@ -49,6 +49,56 @@ def test_the_page_of_real_logs() -> None:
     assert re.search(r"#0102\w\w", report.html) is None
 
 
+def test_plots_say_what_they_show_and_codecs_look_the_same_everywhere() -> None:
+    page = ks.build_report(DATA).html
+    plots = re.findall(r"<svg .*?</svg>", page, re.DOTALL)
+    assert len(plots) == 6
+    assert all(re.search(r' aria-label="[^"]+"><title>', plot) for plot in plots)
+    sizes, codecs = (
+        next(plot for plot in plots if f'aria-label="{title}' in plot)
+        for title in ("Batch sizes", "Codecs")
+    )
+    for plot in (sizes, codecs):
+        for number in range(1, 6):
+            assert f"var(--series-{number})" in plot
+        assert plot.count("<pattern ") >= 4, "codecs differ without colours, too"
+
+
+def test_topics_come_first_and_their_partitions_are_folded() -> None:
+    page = ks.build_report(DATA).html
+    headings = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
+    assert headings == ["Findings", "Plots", "Topics", "Open transactions", "Producers"]
+    targets = re.findall(r'<a href="#([^"]*)">', page)
+    assert len(targets) == len(headings)
+    assert all(f'id="{target}"' in page for target in targets)
+    folded = re.findall(r"<summary>([^<]*)</summary>", page)
+    assert "partitions: 3 partitions, 724 B" in folded
+    assert folded[-1] == "27 rows, one for each producer and log"
+    # Every log is listed once.
+    facts = gather(DATA)
+    for log in facts.logs:
+        assert (
+            page.count(f'data-label="Log">{log.name}</td><td class="number" data-label="Size"') == 1
+        )
+
+
+def test_a_list_that_is_cut_says_how_many_are_left_out(tmp_path: Path) -> None:
+    log = b"".join(
+        batch_v2(b"payload", base_offset=row, producer_id=row, producer_epoch=0, base_sequence=0)
+        for row in range(250)
+    )
+    (tmp_path / "wide-0").mkdir()
+    (tmp_path / "wide-0" / f"{0:020}.log").write_bytes(log)
+    page = ks.build_report(tmp_path).html
+    assert "<summary>250 rows, one for each producer and log</summary>" in page
+    assert '<p class="more">and 50 more</p>' in page
+
+
+def test_markers_make_no_saw_of_a_timeline() -> None:
+    transactions = next(log for log in gather(DATA).logs if log.topic == "transactions")
+    assert max(transactions.timeline.times) < 1_714_100_000_000, "markers have later times"
+
+
 def test_names_are_escaped(tmp_path: Path) -> None:
     names = ("<script>alert(1)<!--", "$\\frac{1}{0}$", "\"'><img src=x onerror=alert(1)>",
              "]]><![CDATA[&amp;", "\x1b[31m\u202e", "_x", "\udcff")  # fmt: skip
