@@ -100,6 +100,9 @@ if TYPE_CHECKING:
     from kafkascan.internal_topics.consumer_groups import (
         read_groups as read_groups,
     )
+    from kafkascan.internal_topics.transaction_states import (
+        read_transaction_state as read_transaction_state,
+    )
     from kafkascan.io.sources import (
         Source as Source,
     )
@@ -222,6 +225,7 @@ else:
                 "TimestampType",
             ],
             "internal_topics.consumer_groups": ["read_groups"],
+            "internal_topics.transaction_states": ["read_transaction_state"],
             "io.sources": ["Source"],
             "logs.log_dir": ["open_log_dir"],
             "logs.log_table": ["LogBatches", "scan_log_dir"],

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
         RecordCounts as RecordCounts,
         count_records as count_records,
     )
+    from kafkascan.analysis.transaction_contradictions import (
+        find_contradictions as find_contradictions,
+    )
     from kafkascan.analysis.transactions import (
         Transactions as Transactions,
         read_transactions as read_transactions,
@@ -68,6 +71,7 @@ else:
                 "read_producers",
             ],
             "record_counts": ["RecordCounts", "count_records"],
+            "transaction_contradictions": ["find_contradictions"],
             "transactions": ["Transactions", "read_transactions"],
         },
     )

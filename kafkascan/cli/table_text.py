@@ -30,6 +30,8 @@ TIME_COLUMNS = frozenset(
         "commit_timestamp",
         "expire_timestamp",
         "state_timestamp",
+        "start_timestamp",
+        "update_timestamp",
     }
 )
 # Columns of bytes that a table shows in kB, MB, and so on. Positions and sizes that somebody

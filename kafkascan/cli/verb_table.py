@@ -43,6 +43,8 @@ VERBS_BY_TASK = {
     "Ask": (
         Verb("groups", "state_commands",
              "List committed offsets, consumer groups and members."),
+        Verb("txn-state", "state_commands",
+             "List transactional ids and the state of their transactions."),
     ),
     "Check": (
         Verb("verify", "segment_commands", "Verify the checksum of every batch in segment files."),

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from kafkascan.internal_topics.topic_replay import (
         ReplayedLog as ReplayedLog,
     )
+    from kafkascan.internal_topics.transaction_states import (
+        TransactionStates as TransactionStates,
+        read_transaction_state as read_transaction_state,
+    )
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -24,5 +28,6 @@ else:
             "consumer_groups": ["Groups", "read_groups"],
             "state_tables": ["StateTable"],
             "topic_replay": ["ReplayedLog"],
+            "transaction_states": ["TransactionStates", "read_transaction_state"],
         },
     )

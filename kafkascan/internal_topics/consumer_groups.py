@@ -28,6 +28,7 @@ from kafkascan.internal_topics.topic_replay import (
     StoredRecord,
     open_topic,
     replay_all,
+    warnings_about,
 )
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 
@@ -190,7 +191,8 @@ class _GroupsBuilder:
             for one in groups
             for row in one.member_rows(names, self._warnings.append)
         ]
-        self._warn_about(logs)
+        self._warnings += warnings_about(logs)
+        self._warnings += [f"{GROUPS_TOPIC}: {one.message}" for one in self._unknown]
         return Groups(
             _offset_table("offsets", offsets),
             StateTable.of_rows("groups", GROUP_KINDS, of_groups),
@@ -269,13 +271,6 @@ class _GroupsBuilder:
             "record_offset": record.stored.offset,
             "is_exact": is_exact,
         }
-
-    def _warn_about(self, logs: list[ReplayedLog]) -> None:
-        for log in logs:
-            self._warnings += [f"{log.log.name}: {error}" for error in log.errors]
-            if log.inexactness is not None:
-                self._warnings.append(log.inexactness)
-        self._warnings += [f"{GROUPS_TOPIC}: {one.message}" for one in self._unknown]
 
 
 def _committed_partition(record: DecodedRecord) -> tuple[str, str, int]:

@@ -276,6 +276,16 @@ def replay_all(logs: Sequence[Log], as_of: AsOf | None) -> list[ReplayedLog]:
     return replayed
 
 
+def warnings_about(logs: Sequence[ReplayedLog]) -> list[str]:
+    """Return sentences about damage, and about states that are not exact."""
+    found = []
+    for log in logs:
+        found += [f"{log.log.name}: {error}" for error in log.errors]
+        if log.inexactness is not None:
+            found.append(log.inexactness)
+    return found
+
+
 def require_reached(as_of: AsOf | None, end_offsets: Sequence[int]) -> None:
     """
     Refuse an offset after the end of all logs.

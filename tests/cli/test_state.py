@@ -1,4 +1,4 @@
-"""`kafkascan groups`."""
+"""`kafkascan groups` and `txn-state`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import DATA, LEGACY, rows, run
-from tests.support.internal_topics import TopicLog, commit
+from tests.support.internal_topics import TopicLog, commit, transaction
 
-TABLES = {"groups": ("offsets", "pending", "groups", "members", "unknown")}
+TABLES = {
+    "groups": ("offsets", "pending", "groups", "members", "unknown"),
+    "txn-state": ("transactions", "contradictions", "unknown"),
+}
 
 
 def test_groups() -> None:
@@ -86,3 +89,25 @@ def test_wrong_usage_and_unreadable_inputs(tmp_path: Path) -> None:
     done = run("groups", DATA, "--columns", "lagg")
     assert done.returncode == 2
     assert "lag" in done.stderr
+
+
+def test_txn_state() -> None:
+    found = rows("txn-state", DATA)
+    assert [row["transactional_id"] for row in found if row["status"] == "Ongoing"] == ["left-open"]
+    assert rows("txn-state", DATA, "--show", "contradictions") == []
+    assert len(rows("txn-state", DATA, "--as-of", 1)) == 1
+    assert run("txn-state", DATA, "--as-of", 1, "--show", "contradictions").returncode == 2
+
+
+def test_transactions_that_nobody_will_end_are_findings(tmp_path: Path) -> None:
+    topic = TopicLog(tmp_path / "__transaction_state-0")
+    topic.add(transaction("t", 8, "Empty")).write()
+    TopicLog(tmp_path / "orders-0").add((b"k", b"v"), producer_id=8).write()
+    done = run("txn-state", tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "orders-0: the transaction of producer 8 is open since offset 0, but 't' has the state"
+        " Empty\n"
+    )
+    (found,) = rows("txn-state", tmp_path, "--show", "contradictions", code=1)
+    assert found["symbol"] == "TRANSACTION_ENDED"

@@ -18,7 +18,7 @@ from tests.oracle.brokers import KafkaBroker
 from tests.oracle.build import ClassPaths
 from tests.oracle.clients import JavaClients
 from tests.oracle.jvm import wait_until
-from tests.oracle.live_tools import reset_offsets
+from tests.oracle.live_tools import reset_offsets, transactions_tool
 from tests.oracle.stage import Stage, messages
 from tests.support.command_line import run
 from tests.support.waiting import HANG_SECONDS
@@ -202,6 +202,21 @@ def test_groups_and_members(live: Live) -> None:
 def _member_of(row: dict[str, Any]) -> tuple[object, ...]:
     owned = [(one["topic"], number) for one in row["assignment"] for number in one["partitions"]]
     return row["member_id"], row["client_id"], row["client_host"], sorted(owned)
+
+
+def test_transactional_ids(live: Live, class_paths: ClassPaths) -> None:
+    found = ks.read_transaction_state(live.broker.data_dir)
+    expected = transactions_tool(class_paths, live.broker.bootstrap_servers, "list")
+    rows = found.transactions.rows()
+    assert [(row["transactional_id"], str(row["producer_id"]), row["status"]) for row in rows] == (
+        sorted((row["TransactionalId"], row["ProducerId"], row["TransactionState"])
+               for row in expected)
+    )  # fmt: skip
+    assert [row["status"] for row in rows] == ["CompleteAbort", "Ongoing"]
+    assert rows[1]["partitions"] == [{"topic": GROUPS_TOPIC, "topic_id": None, "partitions": [0]}]
+    transactions = ks.read_transactions(live.broker.data_dir)
+    assert transactions.is_open.sum() == 1
+    assert len(ks.analysis.find_contradictions(found, transactions)) == 0
 
 
 def test_offsets_are_restored_into_another_cluster(

@@ -14,6 +14,12 @@ from tests.support.logs import COMMIT, TRANSACTIONAL, marker
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0
 
+TRANSACTION_STATUSES = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+    "PrepareEpochFence",
+)  # fmt: skip
+"""The states of transactions by Kafka's numbers (``TransactionState``)."""
+
 KeyValue = tuple[bytes, bytes | None]
 
 
@@ -39,6 +45,21 @@ def commit(
     return coordinator_record(
         "__consumer_offsets", 1, key, None if offset is None else value, version
     )
+
+
+def transaction(
+    name: str, producer_id: int, status: str, *partitions: tuple[str, int], epoch: int = 0
+) -> KeyValue:
+    """Return the state of a transactional id."""
+    value = {
+        "producer_id": producer_id, "producer_epoch": epoch, "transaction_timeout_ms": 60_000,
+        "transaction_status": TRANSACTION_STATUSES.index(status),
+        "transaction_partitions": [
+            {"topic": topic, "partition_ids": [number]} for topic, number in partitions
+        ],
+        "transaction_last_update_timestamp_ms": T0, "transaction_start_timestamp_ms": T0 - 1,
+    }  # fmt: skip
+    return coordinator_record("__transaction_state", 0, {"transactional_id": name}, value, 1)
 
 
 @dataclass

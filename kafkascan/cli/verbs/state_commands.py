@@ -1,4 +1,4 @@
-"""Commands about Kafka's own topics: groups."""
+"""Commands about Kafka's own topics: groups, txn-state."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ OFFSETS_COLUMNS = (
     "group", "topic", "partition", "offset", "log_end_offset", "lag", "leader_epoch", "metadata",
     "commit_timestamp", "is_exact",
 )  # fmt: skip
+_UNKNOWN = ("partition", "offset", "type", "reason")
 _GROUP_COLUMNS: dict[str, Sequence[str]] = {
     "offsets": OFFSETS_COLUMNS,
     "pending": OFFSETS_COLUMNS,
@@ -36,7 +37,7 @@ _GROUP_COLUMNS: dict[str, Sequence[str]] = {
     "members": (
         "group", "type", "member_id", "client_id", "client_host", "epoch", "state", "assignment",
     ),
-    "unknown": ("partition", "offset", "type", "reason"),
+    "unknown": _UNKNOWN,
 }  # fmt: skip
 
 _DIRS_HELP = """
@@ -44,7 +45,19 @@ PATHS are a broker's data directories, partition directories, or tar archives of
 the segments that a broker would load are read.
 """
 
-State = TypeVar("State", bound="ks.internal_topics.Groups")
+_TRANSACTION_COLUMNS: dict[str, Sequence[str]] = {
+    "transactions": (
+        "transactional_id", "producer_id", "producer_epoch", "status", "partitions",
+        "start_timestamp", "update_timestamp",
+    ),
+    "contradictions": (
+        "symbol", "topic", "partition", "producer_id", "first_offset", "transactional_id",
+        "status",
+    ),
+    "unknown": _UNKNOWN,
+}  # fmt: skip
+
+State = TypeVar("State", bound="ks.internal_topics.Groups | ks.internal_topics.TransactionStates")
 
 
 def _state_command(tables: Iterable[str], default: str) -> Callable[[Command], click.Command]:
@@ -142,3 +155,35 @@ def groups(
         run.output.write_text("".join(one.reset_plan() for one in found))
         return
     _write(run, [getattr(one, show) for one in found], columns, _GROUP_COLUMNS[show])
+
+
+@_state_command(_TRANSACTION_COLUMNS, "transactions")
+def txn_state(run: Run, paths: list[Path], show: str, columns: str | None, as_of: Any) -> None:
+    """List transactional ids and the state of their transactions.
+
+    The rows come from __transaction_state. At the end of the log, they are compared with the open
+    transactions of all logs in the same directory: --show contradictions lists transactions that
+    no marker will end, because the coordinator has forgotten or ended them.
+
+    Exit code 1: there are contradictions, or the answer is not complete, because of damage,
+    compaction or unknown records.
+    """
+    contradictions: list[StateTable] = []
+
+    def read(path: Path) -> ks.internal_topics.TransactionStates:
+        found = ks.read_transaction_state(path, as_of=as_of)
+        if as_of is None:
+            contradictions.append(
+                ks.analysis.find_contradictions(found, ks.read_transactions(path))
+            )
+        return found
+
+    def warnings(found: ks.internal_topics.TransactionStates) -> list[str]:
+        messages = contradictions[-1]["message"] if as_of is None else []
+        return [*found.warnings, *messages]
+
+    if show == "contradictions" and as_of is not None:
+        raise click.UsageError("contradictions are known at the end of the log only")
+    found = _read(run, paths, read, warnings)
+    tables = contradictions if show == "contradictions" else [getattr(one, show) for one in found]
+    _write(run, tables, columns, _TRANSACTION_COLUMNS[show])

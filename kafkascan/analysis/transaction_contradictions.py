@@ -1,0 +1,100 @@
+"""Compare the open transactions of logs with what their coordinator has recorded."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from kafkascan.analysis.transactions import Transactions
+from kafkascan.internal_topics.state_tables import PARTITIONS, StateTable
+from kafkascan.internal_topics.transaction_states import ONGOING, TransactionStates
+
+CONTRADICTION_KINDS = {
+    "symbol": "string", "topic": "string", "partition": "int32", "producer_id": "int64",
+    "producer_epoch": "int16", "first_offset": "int64", "last_timestamp": "time",
+    "transactional_id": "string", "status": "string", "message": "string",
+}  # fmt: skip
+"""Columns of `find_contradictions`."""
+
+# A marker is on its way to the partition.
+_ENDING = ("PrepareCommit", "PrepareAbort")
+
+
+def find_contradictions(states: TransactionStates, transactions: Transactions) -> StateTable:
+    """
+    Return the open transactions of logs that contradict the state of their coordinator.
+
+    Parameters
+    ----------
+    states : TransactionStates
+        With all partitions of ``__transaction_state``; a missing one makes producers unknown.
+    transactions : Transactions
+
+    Returns
+    -------
+    StateTable
+        `CONTRADICTION_KINDS` are the columns. The symbols are
+
+        - ``UNKNOWN_PRODUCER``: no transactional id has the producer id.
+        - ``TRANSACTION_ENDED``: the transaction has ended, or none has begun.
+        - ``PARTITION_NOT_ADDED``: the partition does not belong to the current transaction.
+        - ``OTHER_EPOCH``: the current transaction is one of another producer epoch.
+
+    Notes
+    -----
+    ``kafka-transactions find-hanging`` reports open transactions with one of the first three, once
+    they are older than the longest transaction timeout. No marker will end such a transaction.
+    """
+    owners: dict[int, dict[str, Any]] = {
+        row["producer_id"]: row for row in states.transactions.rows() if row["status"] is not None
+    }
+    rows = []
+    for span in transactions.spans[transactions.is_open]:
+        partition = transactions.logs[span["log"]].partition
+        owner = owners.get(int(span["producer_id"]))
+        found = _contradiction(owner, partition.topic, partition.partition, span)
+        if found is None:
+            continue
+        symbol, reason = found
+        log = transactions.logs[span["log"]].name
+        rows.append(
+            {
+                "symbol": symbol,
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "producer_id": int(span["producer_id"]),
+                "producer_epoch": int(span["producer_epoch"]),
+                "first_offset": int(span["first_offset"]),
+                "last_timestamp": int(span["last_timestamp"]),
+                "transactional_id": None if owner is None else owner["transactional_id"],
+                "status": None if owner is None else owner["status"],
+                "message": f"{log}: the transaction of producer {span['producer_id']} is open"
+                f" since offset {span['first_offset']}, but {reason}",
+            }
+        )
+    return StateTable.of_rows("contradictions", CONTRADICTION_KINDS, rows)
+
+
+def _contradiction(
+    owner: dict[str, Any] | None, topic: str | None, partition: int | None, span: Any
+) -> tuple[str, str] | None:
+    if owner is None:
+        return "UNKNOWN_PRODUCER", "no transactional id has this producer id"
+    name, epoch = owner["transactional_id"], owner["producer_epoch"]
+    if owner["status"] not in (ONGOING, *_ENDING):
+        return "TRANSACTION_ENDED", f"{name!r} has the state {owner['status']}"
+    added: defaultdict[str, set[int]] = defaultdict(set)
+    for one in owner[PARTITIONS]:
+        added[one["topic"]].update(one[PARTITIONS])
+    if partition not in added[topic or ""]:
+        return (
+            "PARTITION_NOT_ADDED",
+            f"the transaction of {name!r} ({owner['status']}) does not contain the partition",
+        )
+    # A coordinator that aborts a timed out transaction raises the epoch first.
+    if owner["status"] == ONGOING and span["producer_epoch"] != epoch:
+        return (
+            "OTHER_EPOCH",
+            f"{name!r} has the epoch {epoch}, not {span['producer_epoch']}",
+        )
+    return None

@@ -1,0 +1,149 @@
+"""States of transactional ids from ``__transaction_state``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kafkascan.internal_topics.coordinator_records import (
+    DecodedRecord,
+    UnknownRecord,
+    decode_records,
+    unknown_table,
+)
+from kafkascan.internal_topics.state_tables import PARTITIONS, StateTable
+from kafkascan.internal_topics.topic_messages import COORDINATOR_RECORDS
+from kafkascan.internal_topics.topic_replay import (
+    AsOf,
+    ReplayedLog,
+    open_topic,
+    replay_all,
+    warnings_about,
+)
+
+TRANSACTIONS_TOPIC = "__transaction_state"
+ONGOING = "Ongoing"
+_STATUSES = (
+    "Empty", ONGOING, "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead",
+    "PrepareEpochFence",
+)  # fmt: skip
+
+TRANSACTION_KINDS = {
+    "transactional_id": "string", "producer_id": "int64", "producer_epoch": "int16",
+    "status": "string", PARTITIONS: PARTITIONS, "timeout_ms": "int32", "start_timestamp": "time",
+    "update_timestamp": "time", "previous_producer_id": "int64", "next_producer_id": "int64",
+    "next_producer_epoch": "int16", "client_transaction_version": "int16",
+    "coordinator_partition": "int32", "record_offset": "int64", "is_exact": "bool",
+}  # fmt: skip
+"""Columns of `TransactionStates.transactions`. ``status`` is Kafka's name of the state;
+``partitions`` are those of the current transaction, and empty after its end. An id or epoch is -1
+if there is none."""
+
+
+@dataclass(frozen=True, eq=False)
+class TransactionStates:
+    """
+    The states of transactional ids; result of `read_transaction_state`.
+
+    Attributes
+    ----------
+    transactions : StateTable
+        A row per transactional id; `TRANSACTION_KINDS` are the columns.
+    unknown : StateTable
+        Records of unknown types and versions, with their bytes.
+    logs : list of ReplayedLog
+        The partitions of ``__transaction_state`` that were read.
+    warnings : list of str
+        Sentences about everything that makes the answer incomplete.
+    """
+
+    transactions: StateTable
+    unknown: StateTable
+    logs: list[ReplayedLog]
+    warnings: list[str]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the answer is complete for the partitions that were read."""
+        return all(log.is_exact for log in self.logs) and not len(self.unknown)
+
+    def __repr__(self) -> str:
+        exact = "exact" if self.is_exact else "not exact"
+        return f"<TransactionStates: {len(self.transactions):,} transactional ids, {exact}>"
+
+
+def read_transaction_state(
+    path: str | os.PathLike[str], /, *, as_of: AsOf | None = None
+) -> TransactionStates:
+    """
+    Read the states of transactional ids from ``__transaction_state``.
+
+    Parameters
+    ----------
+    path : path
+        A broker's data dir, the folder of a partition of ``__transaction_state``, or a tar of
+        them.
+    as_of : int, mapping, str, datetime or numpy.datetime64, optional
+        As in `read_groups`.
+
+    Returns
+    -------
+    TransactionStates
+        As a coordinator loads it.
+
+    Raises
+    ------
+    NoLogsError
+        If there is no partition of ``__transaction_state``.
+    ValueError
+        If `as_of` is an offset after the end of all partitions, or no time.
+    As `open_log_dir`.
+    """
+    _, logs = open_topic(path, TRANSACTIONS_TOPIC)
+    replayed = replay_all(logs, as_of)
+    unknown: list[UnknownRecord] = []
+    rows = [row for log in replayed for row in _rows(log, unknown)]
+    rows.sort(key=lambda row: str(row["transactional_id"]))
+    warnings = warnings_about(replayed)
+    warnings += [f"{TRANSACTIONS_TOPIC}: {one.message}" for one in unknown]
+    table = StateTable.of_rows("transactions", TRANSACTION_KINDS, rows)
+    return TransactionStates(table, unknown_table(unknown), replayed, warnings)
+
+
+def _rows(log: ReplayedLog, unknown: list[UnknownRecord]) -> Iterator[dict[str, Any]]:
+    schemas = COORDINATOR_RECORDS[TRANSACTIONS_TOPIC]
+    for record in decode_records(schemas, log, log.records.values(), unknown):
+        yield _row(record) | {"is_exact": not log.errors}
+    for record in decode_records(schemas, log, log.unsettled.values(), []):
+        yield dict.fromkeys(TRANSACTION_KINDS) | {
+            "transactional_id": record.key.fields["transactional_id"],
+            "coordinator_partition": record.partition,
+            "is_exact": False,
+        }
+
+
+def _row(record: DecodedRecord) -> dict[str, Any]:
+    value = record.value.fields
+    added = value["transaction_partitions"] or []
+    status = value["transaction_status"]
+    return {
+        "transactional_id": record.key.fields["transactional_id"],
+        "producer_id": value["producer_id"],
+        "producer_epoch": value["producer_epoch"],
+        "status": _STATUSES[status] if 0 <= status < len(_STATUSES) else f"unknown({status})",
+        PARTITIONS: [
+            {"topic": one["topic"], "topic_id": None, PARTITIONS: one["partition_ids"]}
+            for one in added
+        ],
+        "timeout_ms": value["transaction_timeout_ms"],
+        "start_timestamp": value["transaction_start_timestamp_ms"],
+        "update_timestamp": value["transaction_last_update_timestamp_ms"],
+        "previous_producer_id": value["previous_producer_id"],
+        "next_producer_id": value["next_producer_id"],
+        "next_producer_epoch": value["next_producer_epoch"],
+        "client_transaction_version": value["client_transaction_version"],
+        "coordinator_partition": record.partition,
+        "record_offset": record.stored.offset,
+    }
