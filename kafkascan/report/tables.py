@@ -23,7 +23,7 @@ Rows = list[list[str]]
 
 
 @dataclass(frozen=True)
-class Column:
+class PageColumn:
     """A column of a table."""
 
     title: str
@@ -38,7 +38,7 @@ class PageTable:
     Attributes
     ----------
     title : str
-    columns : list of Column
+    columns : list of PageColumn
     rows : list of list of str
     count : int
         Number of rows that there are; `rows` has at most `MAX_ROWS` of them.
@@ -49,7 +49,7 @@ class PageTable:
     """
 
     title: str
-    columns: list[Column]
+    columns: list[PageColumn]
     rows: Rows
     count: int
     summary: str = ""
@@ -77,7 +77,7 @@ def page_tables(
 def _table(title: str, columns: dict[str, bool], rows: Rows, *, noun: str = "") -> PageTable:
     """Return a table; `columns` maps titles to whether the column contains numbers."""
     summary = f"{len(rows):,} {noun}" if noun and len(rows) > _MAX_UNFOLDED else ""
-    named = [Column(name, is_number) for name, is_number in columns.items()]
+    named = [PageColumn(name, is_number) for name, is_number in columns.items()]
     return PageTable(title, named, rows[:MAX_ROWS], len(rows), summary)
 
 
