@@ -217,11 +217,12 @@ class _Evidence:
         batches, searched = self._batches, max(0, start - _SEARCHED)
         sure = searched + np.flatnonzero(self.is_sure[searched:start])[-NEIGHBOURS:]
         inside = batches[start : min(stop, start + NEIGHBOURS)]
-        if _continues_sequences(batches[sure], inside):
+        before = batches[max(0, start - 1) : start]
+        # A history that was truncated has such sequences, too, but a lower leader epoch.
+        if _continues_sequences(batches[sure], inside) and not _falls(before, inside):
             return True
         if start > 0 and not self.is_sure[start - 1]:
             return False
-        before = batches[max(0, start - 1) : start]
         is_next = bool((last_offset(before) + 1 == inside["base_offset"][0]).any())
         end = int((before["position"] + size_in_bytes(before)).max(initial=0))
         position = int(inside["position"][0])
@@ -253,6 +254,12 @@ def _continues_sequences(before: BatchTable, inside: BatchTable) -> bool:
             records = int(one["base_sequence"]) - int(mine["base_sequence"][-1])
             return 0 < records <= offsets <= _MOST_PRODUCERS * records
     return False
+
+
+def _falls(before: BatchTable, inside: BatchTable) -> bool:
+    """Return whether the leader epoch of the first batch in a range is below that before it."""
+    last, first = (one["partition_leader_epoch"][one["magic"] == 2] for one in (before, inside[:1]))
+    return bool((first < last).any()) if len(first) and len(last) else False
 
 
 def of_same_producer(batches: BatchTable, one: np.void) -> BatchTable:

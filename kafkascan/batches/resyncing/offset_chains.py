@@ -165,7 +165,7 @@ def _agreeing(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Select from runs that agree with the selection; return the batches of other runs, too."""
     keep = _heaviest(batches, weight, links * is_linked, is_possible)
-    is_foreign = ~_are_of_own_runs(batches, keep, links)
+    is_foreign = ~_are_of_own_runs(batches, keep, links, is_linked)
     if is_foreign.any():
         keep = _heaviest(batches, weight, links, is_possible & ~is_foreign)
     return keep, is_foreign
@@ -245,18 +245,22 @@ def are_copies(
 
 
 def _are_of_own_runs(
-    batches: BatchTable, keep: NDArray[np.bool_], links: NDArray[np.int64]
+    batches: BatchTable,
+    keep: NDArray[np.bool_],
+    links: NDArray[np.int64],
+    is_linked: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
     """
     Return which batches are in runs of linked batches that mostly agree with the selection.
 
     A copy of a selected batch does not contradict it. A run that is as large as all other selected
-    batches is no smaller evidence than these, nor is one that fewer batches contradict: they are
-    selected for another reason.
+    batches is no smaller evidence than these, nor is one that fewer batches contradict, or as many
+    if none of them are pinned: they are selected for another reason.
     """
     kept, others, sizes = _counts_of_runs(batches, keep, links)
     is_large = (sizes >= kept.sum() - kept) | (kept == 0)
-    is_large |= others > _count_against_runs(batches, keep, sizes)
+    is_tie_own = is_linked[np.cumsum(sizes) - sizes]
+    is_large |= others + is_tie_own > _count_against_runs(batches, keep, sizes)
     is_own: NDArray[np.bool_] = np.repeat(is_large | (kept >= others), sizes)
     return is_own
 

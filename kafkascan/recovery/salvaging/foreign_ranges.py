@@ -17,11 +17,16 @@ from kafkascan.batches.resyncing.kept_ranges import (
     kept_ranges,
     of_same_producer,
 )
-from kafkascan.batches.resyncing.offset_chains import fitting
+from kafkascan.batches.resyncing.offset_chains import are_copies, fitting
 from kafkascan.format.errors import record_error
 from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source
-from kafkascan.recovery.salvaging.header_repair import RepairedLog
+from kafkascan.recovery.salvaging.header_repair import (
+    RepairedLog,
+    are_as_stored,
+    misplaced,
+    sorted_by_position,
+)
 
 Doubtful: TypeAlias = Literal["keep", "drop"]
 
@@ -33,7 +38,7 @@ def without_foreign(
     kept, foreign = list[KeptRange](), list[DamagedRange]()
     is_kept = np.ones(len(log.batches), np.bool_)
     is_in_prefix = True  # Kafka's recovery keeps the first batches
-    ranges = kept_ranges(source, 0, log.batches, log.damaged, log.dropped, log.copies)
+    ranges = ranges_of(log, source)
     is_sure = ~are_doubtful(log.batches, ranges)
     stop = 0
     for one in ranges:
@@ -51,7 +56,31 @@ def without_foreign(
     dropped = set(log.batches["position"][~is_kept].tolist())
     damaged = sorted([*log.damaged, *foreign], key=lambda one: one.start)
     repairs = [one for one in log.repairs if one.position not in dropped]
-    return replace(log, batches=log.batches[is_kept], damaged=damaged, repairs=repairs), kept
+    log = replace(log, batches=log.batches[is_kept], damaged=damaged, repairs=repairs)
+    return _without_orphans(log, source), kept
+
+
+def ranges_of(
+    log: RepairedLog, source: Source, is_contested: NDArray[np.bool_] | None = None
+) -> list[KeptRange]:
+    """Return the kept ranges of a log; `is_contested` has batches that are doubtful anyway."""
+    copies = log.copies[are_as_stored(source, log.copies)]
+    tables = log.batches, log.damaged, log.dropped, copies
+    return kept_ranges(source, 0, *tables, is_contested)
+
+
+def _without_orphans(log: RepairedLog, source: Source) -> RepairedLog:
+    """Count copies of batches that are no longer kept as dropped."""
+    is_copy = are_copies(log.copies, log.batches)
+    orphans = log.copies[~is_copy]
+    damaged = [*log.damaged, *(misplaced(source, row) for row in orphans)]
+    dropped = join_tables([log.dropped, orphans[are_as_stored(source, orphans)]])
+    return replace(
+        log,
+        damaged=sorted(damaged, key=lambda one: one.start),
+        copies=log.copies[is_copy],
+        dropped=sorted_by_position(dropped),
+    )
 
 
 def with_fitting(log: RepairedLog, lowest: int, highest: int) -> RepairedLog | None:
@@ -63,7 +92,7 @@ def with_fitting(log: RepairedLog, lowest: int, highest: int) -> RepairedLog | N
     restored = set(log.dropped["position"][fits].tolist())
     return replace(
         log,
-        batches=batches[np.argsort(batches["position"], kind="stable")],
+        batches=sorted_by_position(batches),
         damaged=[one for one in log.damaged if one.start not in restored],
         dropped=log.dropped[~fits],
     )

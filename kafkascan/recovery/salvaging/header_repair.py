@@ -47,6 +47,8 @@ _ATTRIBUTES_END = 2 * DELETE_HORIZON_BIT  # above all attributes that Kafka sets
 # third one, both may have the same flipped bit.
 _SINGLE, _PAIR, _CONFIRMED = 2, 3, 4
 _FEWEST_CONTRADICTING = 2 * _CONFIRMED
+# Epochs of later leaders are greater by less than this.
+_LATER_EPOCHS = 64
 _UNCOVERED = ("base_offset", "batch_length", "partition_leader_epoch", "magic")
 _FROM_NEIGHBOURS = ("base_offset", "partition_leader_epoch")
 _BEFORE_CRC = np.dtype([(name, BATCH_HEADER[name]) for name in _UNCOVERED])
@@ -146,23 +148,23 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
     found = join_tables(rows)
     fits = ~np.isin(found["position"], list(out_of_order))
     fits[fits] = fitting(batches, found[fits], lowest, highest)
-    batches, dropped = _sorted(join_tables([batches, found[fits]])), found[~fits]
+    batches, dropped = sorted_by_position(join_tables([batches, found[fits]])), found[~fits]
     is_copy = are_copies(dropped, batches)
     placement = OffsetRepair(batches, dropped[~is_copy], unmatched, lowest, highest).place()
-    batches = _sorted(join_tables([batches, placement.batches]))
+    batches = sorted_by_position(join_tables([batches, placement.batches]))
     changed = np.isin(batches["position"], found["position"])
     repairs = [
         replace(repair, is_certain=repair.field != "base_offset" or placement.is_certain(row))
         for row in batches[changed]
         for repair in _field_repairs(source, row)
     ]
-    misplaced = [_misplaced(source, row) for row in placement.dropped]
+    out_of_place = [misplaced(source, row) for row in placement.dropped]
     return RepairedLog(
         batches=batches,
-        damaged=sorted([*unmatched, *misplaced], key=lambda one: one.start),
+        damaged=sorted([*unmatched, *out_of_place], key=lambda one: one.start),
         repairs=sorted(repairs, key=lambda one: one.position),
         copies=dropped[is_copy],
-        dropped=placement.dropped[_are_as_stored(source, placement.dropped)],
+        dropped=placement.dropped[are_as_stored(source, placement.dropped)],
     )
 
 
@@ -175,7 +177,8 @@ def _damaged_ranges(source: Source, scan: ResyncScan) -> list[DamagedRange]:
     return sorted(damaged, key=lambda one: one.start)
 
 
-def _misplaced(source: Source, row: np.void) -> DamagedRange:
+def misplaced(source: Source, row: np.void) -> DamagedRange:
+    """Return the range of a batch whose offsets contradict the log."""
     start = int(row["position"])
     error = record_error(_OUT_OF_ORDER, source.path, row)
     return DamagedRange(start, start + LOG_OVERHEAD + int(row["batch_length"]), error)
@@ -252,12 +255,13 @@ def _matching_batch(source: Source, start: int, stop: int) -> BatchTable | None:
 # ---- rows ------------------------------------------------------------------------------------
 
 
-def _sorted(batches: BatchTable) -> BatchTable:
+def sorted_by_position(batches: BatchTable) -> BatchTable:
+    """Return batches in the order of the file."""
     result: BatchTable = batches[np.argsort(batches["position"], kind="stable")]
     return result
 
 
-def _are_as_stored(source: Source, batches: BatchTable) -> NDArray[np.bool_]:
+def are_as_stored(source: Source, batches: BatchTable) -> NDArray[np.bool_]:
     """Return which rows have no repaired field."""
     return np.array([not any(_field_repairs(source, row)) for row in batches], np.bool_)
 
@@ -295,7 +299,8 @@ def repair_epochs(
     Reconstruct damaged leader epochs, which never decrease in a log.
 
     An epoch is damaged if enough batches contradict it, or if one does and the checkpoint
-    lacks it, or if the checkpoint lacks it although it has lower and higher ones.
+    lacks it, or if the checkpoint lacks it although it has lower and higher ones. A slightly higher
+    one that the checkpoint has, or that no checkpoint denies, stays.
 
     Parameters
     ----------
@@ -317,6 +322,7 @@ def repair_epochs(
     if len(rows) < 2:
         return log
     known = np.unique(np.array(list(known_epochs), np.int64))
+    is_possible = _are_possible(epochs, known)
     is_trusted = _trusted(epochs, known)
     is_damaged = ~is_trusted & _are_contradicted(epochs, is_trusted, known)
     trusted = np.flatnonzero(is_trusted)
@@ -332,6 +338,8 @@ def repair_epochs(
         around |= {one for one in known_epochs if min(around) < one < max(around)}
         batch, old = batches[rows[row]], int(epochs[row])
         new = min(around, key=lambda epoch: _bits_between(old, epoch))
+        if is_possible[row] and 0 < old - new < _LATER_EPOCHS:
+            continue  # it may be the next leader's, and what follows may be of an older history
         is_alone = not (is_damaged[row - 1 : row].any() or is_damaged[row + 1 : row + 2].any())
         if _bits_between(old, new) > 1 and not (is_alone and following < len(trusted)):
             continue  # several batches in a row rather are of another log
@@ -395,6 +403,12 @@ def _trusted(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.
     if len(known):
         keep &= ~_are_missing(epochs, known) | (counts > 1)[value_of]
     return keep
+
+
+def _are_possible(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which epochs a leader may have had, if the checkpoint has all of them."""
+    are: NDArray[np.bool_] = epochs >= NO_PARTITION_LEADER_EPOCH
+    return are & np.isin(epochs, known) if len(known) else are
 
 
 def _are_missing(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kafkascan.batches.columns import last_offset, size_in_bytes
 from kafkascan.batches.resyncing.gaps import DamagedRange
-from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, header_at, kept_ranges
+from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, header_at
 from kafkascan.batches.resyncing.offset_chains import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.batches.walks import read_bytes
@@ -17,6 +17,7 @@ from kafkascan.format.layout import ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.recovery.salvaging.foreign_ranges import (
     Doubtful,
+    ranges_of,
     with_fitting,
     without_foreign,
 )
@@ -204,9 +205,7 @@ def salvage_segment(
     log = repair_epochs(log, known_epochs, are_doubtful(log.batches, kept))
     is_contested = have_contested_epochs(log)
     if is_contested.any():
-        kept = kept_ranges(
-            source, 0, log.batches, log.damaged, log.dropped, log.copies, is_contested
-        )
+        kept = ranges_of(log, source, is_contested)
     log = with_doubts(log, are_doubtful(log.batches, kept))
     counts = log.batches["records_count"]
     result = SegmentSalvage(

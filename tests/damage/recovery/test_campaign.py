@@ -11,20 +11,23 @@ import kafkascan as ks
 from kafkascan.recovery.salvaging.header_repair import FieldRepair
 from tests.damage.recovery.campaign.damage_kinds import KINDS
 from tests.damage.recovery.campaign.known_logs import TrackedBytes
+from tests.damage.recovery.campaign.more_damage import MORE_KINDS
+from tests.damage.recovery.campaign.more_logs import FIRST_NUMBER
 from tests.damage.recovery.campaign.oracle import Oracle
 from tests.damage.recovery.campaign.runs import Campaign, damaged_log
 
 # Logs that were salvaged wrongly once.
 _ONCE_WRONG = [
-    2352, 405461, 1004255, 1004450, 1004601, 2002919, 2003066, 2005504, 6010261, 6010830, 70000185,
-    71000724, 71001770, 71002899, 72001513, 72002497, 72002790, 75001245, 77001392, 200001754,
-    230001240, 230002873, 230003089, 230014875, 300000381,
-    320008821, 340008031, 86001291, 86001462, 87000017, 90104488, 90207595, 90502607, 91102537,
-    91103810, 91206420, 91207104, 91400099, 91501410, 91506121, 91508849, 96000076,
+    2352, 405461, 1004255, 1004450, 1004601, 2002919, 2003066, 2005504, 6010261, 6010830,
+    70000185, 71000724, 71001770, 71002899, 72001513, 72002497, 72002790, 75001245, 77001392,
+    200001754, 230001240, 230002873, 230003089, 230014875, 300000381, 320008821, 340008031,
+    86001291, 86001462, 87000017, 90104488, 90207595, 90502607, 91102537, 91103810, 91206420,
+    91207104, 91400099, 91501410, 91506121, 91508849, 95031690, 96000076, 1000007261,
+    1000012756, 1000022379, 1000031274,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("start", [1, 1001, 2001, 3001])
+@pytest.mark.parametrize("start", [1, 1001, FIRST_NUMBER, FIRST_NUMBER + 1000])
 def test_salvage_of_damaged_logs(start: int, tmp_path: Path) -> None:
     campaign = Campaign(tmp_path)
     for number in range(start, start + 75):
@@ -41,8 +44,9 @@ def test_logs_that_were_salvaged_wrongly(number: int, tmp_path: Path) -> None:
 
 
 def test_all_kinds_of_damage_occur() -> None:
-    seen = {kind for number in range(300) for kind in damaged_log(number)[2]}
-    assert seen == set(KINDS)
+    for start, kinds in ((0, KINDS), (FIRST_NUMBER, MORE_KINDS)):
+        seen = {kind for number in range(start, start + 400) for kind in damaged_log(number)[2]}
+        assert seen == set(kinds)
 
 
 def test_the_oracle_notices_a_lost_batch_and_a_changed_one() -> None:

@@ -252,3 +252,44 @@ def test_two_equal_epochs_do_not_change_a_third_one() -> None:
 def test_the_lowest_epoch_contradicts_the_one_before() -> None:
     segment, _ = salvaged(epochs(0, 512, -(2**31)).log)
     assert [one.batches for one in segment.pieces if one.is_doubtful] == [2]
+
+
+def test_the_copy_of_a_batch_that_is_dropped_is_kept() -> None:
+    """The stale range has more batches, and the epochs show afterwards that it is stale."""
+    rig, stale, end = Rig(), Rig(), Rig()
+    for row in range(8):
+        rig.batch(bytes([row]) * 20, base_offset=row, partition_leader_epoch=3)
+    for row in range(19, 25):
+        stale.batch(bytes([row]) * 20, base_offset=row, partition_leader_epoch=0)
+    for row in range(20, 25):
+        end.batch(bytes([row]) * 20, base_offset=row, partition_leader_epoch=4)
+    noise = b"\1" * 8
+    segment, found = salvaged(rig.log + noise + stale.log + noise + end.log)
+    assert offsets(found) == [*range(8), *range(20, 25)]
+    assert found.batches["partition_leader_epoch"].tolist() == [3] * 8 + [4] * 5
+    assert segment.duplicates == []
+    assert [one.symbol for one in segment.losses] == ["BAD_LENGTH", "NESTED", "BAD_LENGTH"]
+
+
+def test_sequences_of_a_lower_epoch_confirm_nothing() -> None:
+    """What a leader wrote before it was fenced, in a tail: its followers truncated it."""
+    log, tail = Rig(), Rig()
+    for row, epoch in enumerate([0, 0, 1, 1, 2, 1, 1, 1]):
+        rig = log if row < 5 else tail
+        producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": row}
+        rig.batch(bytes([row]), base_offset=row, partition_leader_epoch=epoch, **producer)
+    segment, _ = salvaged(log.log + b"\1" * 8 + tail.log)
+    assert segment.repairs == []
+    doubtful = [one.batches for one in segment.pieces if one.is_doubtful]
+    assert (segment.pieces[0].batches, sum(doubtful)) == (4, 4)
+
+
+def test_an_epoch_that_the_next_leader_may_have_had_stays() -> None:
+    """The tail may be what the previous leader wrote before it was fenced."""
+    log = epochs(5, 5, 5, 6, 5, 5, 5).log
+    segment, _ = salvaged(log)
+    assert segment.repairs == []
+    assert [one.batches for one in segment.pieces if one.is_doubtful] == [2]
+    assert salvaged(log, known_epochs={5, 6})[0].repairs == []
+    assert [one.new for one in salvaged(log, known_epochs={5})[0].repairs] == [5]
+    assert [one.new for one in salvaged(epochs(5, 5, 5, 69, 5, 5, 5).log)[0].repairs] == [5]

@@ -27,7 +27,7 @@ def flipped(field: str) -> Damage:
 
     def damage(choice: random.Random, log: KnownLog, bytes_: TrackedBytes) -> None:
         start = choice.choice(log.batches).position + at
-        _flip(choice, bytes_, start, start + size)
+        flip(choice, bytes_, start, start + size)
 
     return damage
 
@@ -41,12 +41,12 @@ def flipped_low(choice: random.Random, log: KnownLog, bytes_: TrackedBytes) -> N
 def flipped_at_end(choice: random.Random, log: KnownLog, bytes_: TrackedBytes) -> None:
     """One bit in one of the last headers, where no batch follows that would contradict it."""
     start = choice.choice(log.batches[-3:]).position
-    _flip(choice, bytes_, start, start + 17)
+    flip(choice, bytes_, start, start + 17)
 
 
 def flipped_anywhere(choice: random.Random, log: KnownLog, bytes_: TrackedBytes) -> None:
     for _ in range(choice.choice([1, 1, 3])):
-        _flip(choice, bytes_, 0, len(bytes_.data))
+        flip(choice, bytes_, 0, len(bytes_.data))
 
 
 def overwritten_offset(choice: random.Random, log: KnownLog, bytes_: TrackedBytes) -> None:
@@ -202,7 +202,8 @@ KINDS: dict[str, Damage] = {
 }
 
 
-def _flip(choice: random.Random, bytes_: TrackedBytes, start: int, stop: int) -> None:
+def flip(choice: random.Random, bytes_: TrackedBytes, start: int, stop: int) -> None:
+    """Flip one bit in a range of bytes."""
     stop = min(stop, len(bytes_.data))
     if start < stop:
         at = choice.randrange(start, stop)

@@ -42,7 +42,8 @@ class KnownLog:
     An undamaged log.
 
     `older` has the batches of an earlier generation of the log: those that compaction removed
-    since, and those that are still there.
+    since, and those that are still there. `cut` has those that another leader wrote from row
+    `cut_row` on, before a truncation. `highest` is the last offset before the next segment.
     """
 
     base_offset: int
@@ -51,6 +52,9 @@ class KnownLog:
     epochs: set[int] = field(default_factory=set)
     zero_tail: int = 0
     is_dense: bool = True
+    cut: list[KnownBatch] = field(default_factory=list)
+    cut_row: int = 0
+    highest: int = 2**63 - 1
 
 
 def random_log(choice: random.Random) -> KnownLog:
@@ -207,16 +211,17 @@ def read_batch(data: bytes, position: int) -> ReadBatch | None:
     return ReadBatch(position, stop - position, first, first + delta)
 
 
-def valid_prefix(data: bytes, base_offset: int) -> list[ReadBatch]:
+def valid_prefix(data: bytes, base_offset: int, highest: int) -> list[ReadBatch]:
     """
     Return the batches before the first one that is invalid or whose offsets do not ascend.
 
-    `LogSegment.recover` keeps them.
+    `LogSegment.recover` keeps them, also beyond `highest`, where the next segment begins; a log
+    cannot have these offsets twice.
     """
     found: list[ReadBatch] = []
     position, lowest = 0, base_offset
     while (one := read_batch(data, position)) is not None:
-        if one.first < lowest or one.last > base_offset + 2**31 - 1:
+        if one.first < lowest or one.last > min(highest, base_offset + 2**31 - 1):
             break
         found.append(one)
         position, lowest = position + one.size, one.last + 1

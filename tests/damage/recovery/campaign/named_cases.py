@@ -45,6 +45,11 @@ EXCEPTIONS = {
         " copies of logs in its values. All of these bytes are in a reported gap or loss, or in a"
         " row of a resync scan whose checksum is wrong."
     ),
+    "begins in the last bytes of another valid batch": (
+        "Of two valid batches that overlap, at most one was written there. The search never looks"
+        " within a valid batch, as values may contain batches, so it finds the first one; if that"
+        " is misplaced, its bytes are a reported gap or loss, with what follows them."
+    ),
     "one batch of the prefix against one after it": (
         "Two valid batches contradict each other, and one of them has a wrong offset. The kept one"
         " is marked."

@@ -26,6 +26,8 @@ from tests.support.segments import V2_FIELDS
 _COVERED = {0: 16, 1: 16, 2: 21}
 
 
+# Larger than any batch of these logs.
+_MOST_BYTES = 4000
 # Batches that are so many times as many as those that they contradict need no mark.
 CLEAR_MAJORITY = 8
 
@@ -57,8 +59,8 @@ class Oracle:
         self.instances = damaged.instances(log.batches)
         self.row_of = {(one.first, one.data): row for row, one in enumerate(log.batches)}
         self.starts = [one.position for one in log.batches]
-        self.older = {one.data[_COVERED[one.data[16]] :]: one for one in log.older}
-        self.prefix = valid_prefix(self.data, log.base_offset)
+        self.older = {one.data[_COVERED[one.data[16]] :]: one for one in [*log.cut, *log.older]}
+        self.prefix = valid_prefix(self.data, log.base_offset, log.highest)
 
     # ---- what must be kept ------------------------------------------------------------------
 
@@ -87,6 +89,9 @@ class Oracle:
             name, doubtful = "contradict the first chain", self._is_marked(kept, rows)
         elif found + self._within_lengths(kept, rows) >= most:
             yield "within the length of a damaged batch"
+            return
+        elif found + self._overlapped(rows) >= most:
+            yield "begins in the last bytes of another valid batch"
             return
         else:
             yield f"VIOLATION lost: {most - len(rows)} undisturbed batches, {len(rivals)} rivals"
@@ -162,6 +167,17 @@ class Oracle:
             any(start < at < stop for start, stop in frames)
             for at, row in self.instances.items()
             if row not in rows
+        )
+
+    def _overlapped(self, rows: set[int]) -> int:
+        """Return how many lost batches begin within a valid batch that ends within them."""
+        return sum(
+            any(
+                one is not None and at < start + one.size < at + len(batch.data)
+                for start in range(max(0, at - _MOST_BYTES), at)
+                for one in [read_batch(self.data, start)]
+            )
+            for at, batch in self._lost(rows)
         )
 
     def _frames(self, position: int) -> Iterator[tuple[int, int]]:

@@ -14,6 +14,8 @@ import kafkascan as ks
 from kafkascan.recovery.salvaging.segment_salvage import salvage_segment
 from tests.damage.recovery.campaign.damage_kinds import KINDS
 from tests.damage.recovery.campaign.known_logs import KnownLog, TrackedBytes, random_log
+from tests.damage.recovery.campaign.more_damage import MORE_KINDS
+from tests.damage.recovery.campaign.more_logs import FIRST_NUMBER, log_of_more_shapes
 from tests.damage.recovery.campaign.named_cases import require_named
 from tests.damage.recovery.campaign.oracle import Oracle, crcs_are_valid
 
@@ -24,11 +26,13 @@ _MOST_KINDS = (1, 1, 1, 2, 2, 3)
 def damaged_log(number: int) -> tuple[KnownLog, TrackedBytes, list[str]]:
     """Return a log, its damaged bytes, and the kinds of its damage."""
     choice = random.Random(number)
-    log = random_log(choice)
+    has_more = number >= FIRST_NUMBER
+    log = log_of_more_shapes(choice) if has_more else random_log(choice)
+    known = MORE_KINDS if has_more else KINDS
     damaged = TrackedBytes.of(log)
-    kinds = choice.choices(list(KINDS), k=choice.choice(_MOST_KINDS))
+    kinds = choice.choices(list(known), k=choice.choice(_MOST_KINDS))
     for kind in kinds:
-        KINDS[kind](choice, log, damaged)
+        known[kind](choice, log, damaged)
     damaged.insert(len(damaged.data), bytes(log.zero_tail))
     return log, damaged, kinds
 
@@ -73,7 +77,11 @@ class Campaign:
         found = ks.scan_batches(oracle.data, on_corrupt="resync")
         yield from (f"resync, {one}" for one in oracle.losses(oracle.rows_of_scan(found)))
         segment, repaired = salvage_segment(
-            source, "0.log", log.base_offset, known_epochs=log.epochs if knows_epochs else ()
+            source,
+            "0.log",
+            log.base_offset,
+            highest=log.highest,
+            known_epochs=log.epochs if knows_epochs else (),
         )
         kept = oracle.rows_of_salvage(segment, repaired)
         yield from (f"salvage, {one}" for one in oracle.losses(kept))
