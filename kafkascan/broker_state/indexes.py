@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import indexes as _core
-from kafkascan.batches.columns import BatchTable, require_batch_table
+from kafkascan.batches.columns import BatchTable, last_offset, require_batch_table
 from kafkascan.format.errors import (
     SENTENCES,
     STATUS,
@@ -28,7 +29,7 @@ IndexEntries: TypeAlias = "NDArray[np.void]"
 DEFAULT_INTERVAL_BYTES = 4096
 """Kafka's ``index.interval.bytes``."""
 
-_LARGEST_INTERVAL = 2**63 - 1
+_LARGEST_NUMBER = 2**63 - 1
 _DTYPES = {
     "index": OFFSET_INDEX_ENTRY,
     "timeindex": TIME_INDEX_ENTRY,
@@ -64,7 +65,9 @@ def build_offset_index(
     BatchTableError
         If offsets do not ascend.
     ValueError
-        If `interval_bytes` is negative, or needs more than 64 bits.
+        If `interval_bytes` or `base_offset` is negative, or needs more than 64 bits.
+    TypeError
+        If they are not integers.
 
     Notes
     -----
@@ -99,11 +102,17 @@ def build_time_index(
 
 def require_interval_bytes(interval_bytes: int) -> int:
     """Return `interval_bytes`; raise `ValueError` if it is negative or needs more than 64 bits."""
-    if interval_bytes < 0:
-        raise ValueError("interval_bytes must not be negative")
-    if interval_bytes > _LARGEST_INTERVAL:
-        raise ValueError(f"interval_bytes {interval_bytes} needs more than 64 bits")
-    return interval_bytes
+    return _require_64_bits("interval_bytes", interval_bytes)
+
+
+def _require_64_bits(name: str, number: int) -> int:
+    if not isinstance(number, SupportsIndex):
+        raise TypeError(f"{name} must be an integer, not {type(number).__name__}")
+    if operator.index(number) < 0:
+        raise ValueError(f"{name} must not be negative")
+    if number > _LARGEST_NUMBER:
+        raise ValueError(f"{name} {number} needs more than 64 bits")
+    return number
 
 
 def build_indexes(
@@ -116,6 +125,7 @@ def build_indexes(
     """
     batches = require_batch_table(batches)
     require_interval_bytes(interval_bytes)
+    _require_64_bits("base_offset", base_offset)
     offsets = np.empty((len(batches) + 1, 2), np.int64)
     times = np.empty((len(batches) + 1, 2), np.int64)
     status, row, offset_count, time_count = _core.build_into(
@@ -124,12 +134,20 @@ def build_indexes(
     if status != STATUS["OK"]:
         position = None if path is None else int(batches["position"][row])
         if status == STATUS["OFFSET_OVERFLOW"]:
-            raise IndexOverflowError(row, status, path, position)
+            raise IndexOverflowError(row, status, path, position, _below(batches[row], base_offset))
         raise BatchTableError(path or "<batches>", row, status, position)
     return (
         _entries(offsets[:offset_count], OFFSET_INDEX_ENTRY),
         _entries(times[:time_count], TIME_INDEX_ENTRY),
     )
+
+
+def _below(batch: np.void, base_offset: int) -> str | None:
+    """Return what is wrong with an offset before those of the index, if it is one."""
+    last = int(last_offset(np.array([batch]))[0])
+    if last >= base_offset:
+        return None
+    return f"the last offset {last} is below the segment's base offset {base_offset}"
 
 
 def _entries(values: NDArray[np.int64], dtype: np.dtype[Any]) -> IndexEntries:

@@ -16,6 +16,11 @@ _PROPERTY = re.compile(
 )
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+# A file without any of them is another file: a broker needs some of them to start.
+_OF_BROKERS = (
+    "broker.id", "controller.", "listeners", "log.", "metadata.log.", "node.id", "process.roles",
+    "producer.id.", "remote.log.", "zookeeper.connect",
+)  # fmt: skip
 _DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 
 
@@ -65,11 +70,15 @@ def read_server_properties(path: str | os.PathLike[str], /) -> ServerProperties:
     Raises
     ------
     CorruptCheckpointError
-        If a setting is not a number where Kafka requires one.
+        If a setting is not a number where Kafka requires one, or the file has no setting of a
+        broker: it is another file.
     OSError
     """
     # Kafka loads the file as a stream of bytes, which Java reads as Latin-1.
     found = parse_properties(read_regular(path).decode("latin-1"))
+    if not any(name.startswith(_OF_BROKERS) for name in found):
+        reason = "no setting of a broker is in the file, such as node.id or log.dirs"
+        raise CorruptCheckpointError(os.fspath(path), 0, None, reason, "NOT_PROPERTIES")
     dirs = found.get("log.dirs", "").strip() or found.get("log.dir", _DEFAULT_LOG_DIR)
     metadata_dir = found.get("metadata.log.dir", "").strip()
     return ServerProperties(

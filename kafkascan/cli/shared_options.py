@@ -83,6 +83,32 @@ class InputPath(click.ParamType):  # type: ignore[type-arg]  # subscripted from 
         return Path(value)
 
 
+class RenamedOption(click.Option):
+    """
+    An option that also has the name of earlier versions, which the help does not list.
+
+    Parameters
+    ----------
+    declarations : list of str
+    old_name : str
+    **attributes
+        See `click.Option`.
+    """
+
+    def __init__(self, declarations: list[str], *, old_name: str, **attributes: Any) -> None:
+        super().__init__([*declarations, old_name], **attributes)
+        self.old_name = old_name
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the names and the text of the help."""
+        known = self.opts
+        self.opts = [name for name in known if name != self.old_name]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = known
+
+
 def declare(command: Command, *options: Decorator) -> Command:
     """Apply decorators; the help text lists them in this order."""
     for option in reversed(options):
@@ -250,6 +276,8 @@ def with_run(
 def check_ranges(**bounds: Any) -> None:
     """
     Refuse ranges that end before they begin: they select nothing, which looks like an answer.
+
+    Ends are exclusive, as Kafka's end offsets are.
 
     Parameters
     ----------

@@ -126,14 +126,19 @@ class IndexOverflowError(KafkaScanError, OverflowError):
     """
 
     def __init__(
-        self, row: int, status: int, path: str | None = None, position: int | None = None
+        self,
+        row: int,
+        status: int,
+        path: str | None = None,
+        position: int | None = None,
+        reason: str | None = None,
     ) -> None:
-        super().__init__(row, status, path, position)
+        super().__init__(row, status, path, position, reason)
         self.row = row
         self.symbol = SYMBOLS[status]
         self.path = path
         self.position = position
-        self._sentence = SENTENCES[status]
+        self._sentence = SENTENCES[status] if reason is None else reason
 
     def __str__(self) -> str:
         where = "" if self.path is None else f"{self.path}: position {self.position}: "

@@ -147,6 +147,12 @@ def restamp_log(
 def _require_shiftable(source: Source, batches: BatchTable, offset_shift: int) -> None:
     if not -(1 << 63) <= offset_shift < 1 << 63:
         raise ValueError(f"offset_shift must fit into 64 bits: {offset_shift}")
+    if len(batches):
+        highest = int(last_offset(batches).max()) + offset_shift
+        if highest >= (1 << 63) - 1:
+            raise ValueError(
+                f"{source.path}: the last offset would be {highest}; it must be below 2**63 - 1"
+            )
     is_wrapper = compression_type_of(batches) != CompressionType.NONE
     rows = np.flatnonzero((batches["magic"] == 0) & is_wrapper)
     if offset_shift and len(rows):

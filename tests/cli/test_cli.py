@@ -101,13 +101,14 @@ def test_formats_agree(log: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "offsets"),
     [
-        (["--head", "3"], [0, 1, 2]),
-        (["--head", "0"], []),
+        (["--limit", "3"], [0, 1, 2]),
+        (["--head", "3"], [0, 1, 2]),  # its earlier name
+        (["--limit", "0"], []),
         (["--tail", "2"], [8, 9]),
         (["--tail", "0"], []),
         (["--tail", "99"], list(range(10))),
         (["--from-offset", "4", "--to-offset", "6"], [4, 5]),
-        (["--from-offset", "4", "--head", "1"], [4]),
+        (["--from-offset", "4", "--limit", "1"], [4]),
         (["--from-offset", "99"], []),
     ],
 )
@@ -173,8 +174,8 @@ def test_unreadable_inputs_exit_3_after_the_readable_ones(tmp_path: Path, log: P
     "arguments",
     [
         [], ["info"], ["scan", "x"], ["info", "x", "--format", "xml"],
-        ["batches", "x", "--columns", "max_timestam"], ["batches", "x", "--head", "-1"],
-        ["batches", "x", "--head", "1", "--tail", "1"], ["batches", "x", "--from-time", "soon"],
+        ["batches", "x", "--columns", "max_timestam"], ["batches", "x", "--limit", "-1"],
+        ["batches", "x", "--limit", "1", "--tail", "1"], ["batches", "x", "--from-time", "soon"],
         ["batches", "x", "--from-time", "²"], ["batches", "x", "--from-time=--5"],
         ["verify", "x", "--threads", "0"],
     ],

@@ -27,10 +27,10 @@ COMMANDS = (
     "recover LOGS",
     "salvage LOGS",
     "salvage LOGS OUT",
-    "convert LOGS --compression-type gzip --out OUT",
+    "convert LOGS --compression-type gzip --output OUT",
     "convert LOGS --compression-type gzip --in-place",
-    "restamp LOGS --partition-leader-epoch 3 --out OUT",
-    "scrub LOGS --from-offset 7 --to-offset 8 --out OUT",
+    "restamp LOGS --partition-leader-epoch 3 --output OUT",
+    "scrub LOGS --from-offset 7 --to-offset 8 --output OUT",
     "scrub LOGS --key k7 --in-place",
 )
 FIRST, SECOND, THIRD, LAST = (f"{base:020}.log" for base in (0, 100, 200, 300))

@@ -292,7 +292,7 @@ def test_one_small_batch_of_many_records(tmp_path: Path) -> None:
     packed = zstandard.compress(one * 150_000)
     path.write_bytes(batch_v2(packed, records_count=150_000, attributes=4))
     out = tmp_path / "out.csv"
-    assert run("records", path, "--format", "csv", "--output", out, "--key", "x").returncode == 0
+    assert run("records", path, "--format", "csv", "--output", out, "--key", "x").returncode == 1
     assert run("records", path, "--format", "csv", "--output", out).returncode == 0
     assert len(out.read_text().splitlines()) == 150_001
 
@@ -356,3 +356,19 @@ def test_folders_whose_names_are_not_utf8(log: Path, tmp_path: Path) -> None:
             json.loads(line)
     report = ks.salvage(folder, tmp_path / "copy").to_json()
     assert json.loads(report)["path"].endswith(r"dir-\xff")
+
+
+def test_a_key_that_no_record_has_is_a_finding(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(ks.build_batches(key=[b"a", b"b"], value=[b"1", b"2"]))
+    found = run("records", log, "--key", "a", "--columns", "offset")
+    assert (found.returncode, found.stderr) == (0, "")
+    for options in (
+        ["--key", "c"],
+        ["--key", "b", "--to-offset", "1"],
+        ["--key", "c", "--limit", 1],
+    ):
+        missing = run("records", log, *options)
+        assert missing.returncode == 1
+        assert f"no selected record has the key {options[1]!r} [KEY_NOT_FOUND]" in missing.stderr
+    assert run("records", log, "--key", "c", "--limit", "0").returncode == 0

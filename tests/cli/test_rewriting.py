@@ -29,7 +29,7 @@ def keys(folder: Path) -> list[bytes | None]:
 def test_convert(partition: Path, tmp_path: Path) -> None:
     before = contents(partition)
     target = tmp_path / "converted-0"
-    result = run("convert", partition, "--out", target, "--compression-type", "zstd",
+    result = run("convert", partition, "--output", target, "--compression-type", "zstd",
                  "--format", "jsonl")  # fmt: skip
     assert (result.returncode, result.stderr) == (0, "")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
@@ -38,7 +38,7 @@ def test_convert(partition: Path, tmp_path: Path) -> None:
     assert contents(partition) == before
     assert keys(target) == keys(partition)
     assert run("verify", target).returncode == 0
-    again = run("convert", partition, "--out", target, "--compression-type", "zstd")
+    again = run("convert", partition, "--output", target, "--compression-type", "zstd")
     assert again.returncode == 3
     assert "the target already exists" in again.stderr
 
@@ -72,6 +72,9 @@ def test_a_key_that_is_not_found_is_a_finding(partition: Path) -> None:
     assert "no record has the key b'Zo\\xc3\\xab' [KEY_NOT_FOUND]" in result.stderr
     empty = run("scrub", partition, "--in-place", "--from-offset", "7", "--to-offset", "6")
     assert empty.returncode == 2
+    same = run("scrub", partition, "--in-place", "--from-offset", "7", "--to-offset", "7")
+    assert same.returncode == 2
+    assert "no offset is between --from-offset 7 and --to-offset 7" in same.stderr
     none = run("scrub", partition, "--in-place", "--from-offset", "1000000")
     assert none.returncode == 1
     assert "no record was selected; none was removed [NOTHING_REMOVED]" in none.stderr
@@ -81,14 +84,14 @@ def test_keys_from_a_file(partition: Path, tmp_path: Path) -> None:
     listed = tmp_path / "keys"
     listed.write_bytes(b"a\nc\n")
     target = tmp_path / "out-0"
-    assert run("scrub", partition, "--out", target, "--keys-from", listed).returncode == 0
+    assert run("scrub", partition, "--output", target, "--keys-from", listed).returncode == 0
     gone = {b"a", b"c"}
     assert [key for key in keys(partition) if key not in gone] == keys(target)
 
 
 def test_restamp(partition: Path, tmp_path: Path) -> None:
     target = tmp_path / "moved-0"
-    result = run("restamp", partition, "--out", target, "--offset-shift", "100",
+    result = run("restamp", partition, "--output", target, "--offset-shift", "100",
                  "--log-append-time", "2024-01-01T00:00:00")  # fmt: skip
     assert result.returncode == 0, result.stderr
     log = min(target.glob("*.log"))
@@ -102,7 +105,7 @@ def test_restamp(partition: Path, tmp_path: Path) -> None:
     "arguments",
     [
         ["convert", "--in-place"],
-        ["convert", "--in-place", "--out", "x", "--to-magic", "2"],
+        ["convert", "--in-place", "--output", "x", "--to-magic", "2"],
         ["convert", "--in-place", "--to-magic", "1", "--compression-type", "zstd"],
         ["restamp", "--in-place"],
         ["restamp", "--in-place", "--offset-shift", "5"],
@@ -150,7 +153,7 @@ def test_out_must_not_be_inside_the_source(partition: Path) -> None:
         ("restamp", "--offset-shift", "1"),
         ("scrub", "--key", "a"),
     ):
-        result = run(verb, partition, "--out", partition / "new", *options)
+        result = run(verb, partition, "--output", partition / "new", *options)
         assert result.returncode == 2
         assert "inside" in result.stderr
     assert contents(partition) == before
@@ -172,7 +175,7 @@ def test_a_data_dir_in_use_is_refused(partition: Path) -> None:
     [
         ["convert", "--compression-type", "gzip"],
         ["restamp", "--partition-leader-epoch", "1"],
-        ["scrub", "--from-offset", "1", "--to-offset", "1"],
+        ["scrub", "--from-offset", "1", "--to-offset", "2"],
     ],
 )
 def test_the_expiration_of_producers_is_an_option(arguments: list[str], tmp_path: Path) -> None:
@@ -194,3 +197,16 @@ def test_the_expiration_of_producers_is_an_option(arguments: list[str], tmp_path
         snapshot = ks.broker_state.read_producer_snapshot(folder / f"{2:020}.snapshot")
         counts.append(len(snapshot))
     assert counts == [1, 0]
+
+
+@pytest.mark.parametrize("name", ["--output", "--out"])
+def test_the_end_of_a_range_is_exclusive(partition: Path, tmp_path: Path, name: str) -> None:
+    """As in `kafkascan records`; the earlier name of the option still works."""
+    before = ks.read_records(partition)["offset"].tolist()
+    target = tmp_path / "out-0"
+    ends = ("--from-offset", before[1], "--to-offset", before[3])
+    assert run("scrub", partition, name, target, *ends).returncode == 0
+    assert ks.read_records(target)["offset"].tolist() == [before[0], *before[3:]]
+    shown = run("records", partition, *ends, "--columns", "offset", "--format", "json")
+    assert [row["offset"] for row in json.loads(shown.stdout)] == before[1:3]
+    assert "--out " not in run("scrub", "--help").stdout

@@ -35,9 +35,9 @@ COMMANDS: dict[str, tuple[list[object], ShownColumns]] = {
     "salvage": (["salvage", KILLED], shown_columns.SALVAGE),
     "index check": (["index", "check", TRANSACTIONS], shown_columns.INDEX_CHECK),
     "index build": (["index", "build", TRANSACTIONS], shown_columns.INDEX_BUILD),
-    "convert": (["convert", TRANSACTIONS, "--to-magic", 2, "--out"], shown_columns.CONVERT),
-    "restamp": (["restamp", TRANSACTIONS, "--offset-shift", 1, "--out"], shown_columns.RESTAMP),
-    "scrub": (["scrub", TRANSACTIONS, "--to-offset", 9, "--out"], shown_columns.SCRUB),
+    "convert": (["convert", TRANSACTIONS, "--to-magic", 2, "--output"], shown_columns.CONVERT),
+    "restamp": (["restamp", TRANSACTIONS, "--offset-shift", 1, "--output"], shown_columns.RESTAMP),
+    "scrub": (["scrub", TRANSACTIONS, "--to-offset", 9, "--output"], shown_columns.SCRUB),
 }
 VERBS = pytest.mark.parametrize("verb", COMMANDS)
 # A table whose names and codecs are long may exceed 100 characters by that much.
@@ -47,7 +47,7 @@ WIDEST = 125
 def arguments_of(verb: str, tmp_path: Path) -> list[object]:
     arguments = COMMANDS[verb][0]
     number = len(list(tmp_path.iterdir()))
-    return [*arguments, tmp_path / f"{number}-0"] if arguments[-1] == "--out" else [*arguments]
+    return [*arguments, tmp_path / f"{number}-0"] if arguments[-1] == "--output" else [*arguments]
 
 
 def test_every_set_of_columns_belongs_to_a_command_here() -> None:

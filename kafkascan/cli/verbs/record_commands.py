@@ -139,6 +139,18 @@ def _read_batches(
     )
 
 
+def _reporting_none(run: Run, found: Found, key: str) -> Found:
+    """Yield the records with a key; if there are none, that is a finding."""
+    is_empty = True
+    for one, table in found:
+        is_empty = False
+        yield one, table
+    if is_empty:
+        report = FindingReport()
+        report.add(f"no selected record has the key {key!r} [KEY_NOT_FOUND]")
+        run.print_report(report)
+
+
 def _first_records(found: Found, count: int) -> Found:
     """Yield the first records, and read no further."""
     if count == 0:
@@ -296,7 +308,7 @@ def records(
 
     A batch that cannot be read is skipped and reported on stderr. If there are several files,
     the columns topic, partition and segment come first, and --limit applies to all files
-    together.
+    together. The end of a range is exclusive. That no record has the --key is a finding.
     """
     check_ranges(**options)
     inputs = run.find_segments(segments)
@@ -304,6 +316,8 @@ def records(
         columns = tuple(dict.fromkeys((*SEGMENT_COLUMNS, *columns)))
     query = RecordQuery(columns, key=None if key is None else os.fsencode(key), **options)
     found = _select(run, inputs, query)
+    if key is not None and limit != 0:
+        found = _reporting_none(run, found, key)
     if limit is not None:
         found = _first_records(found, limit)
     path, total = run.output.path, sum(one.size for one in inputs)

@@ -17,6 +17,7 @@ from kafkascan.cli.shared_options import (
     Command,
     Decorator,
     InputPath,
+    RenamedOption,
     Time,
     check_ranges,
     declare,
@@ -34,7 +35,8 @@ def with_target(columns: ShownColumns) -> Decorator:
     options: list[Decorator] = [
         PATH,
         click.option(
-            "--out", "target", type=InputPath(), metavar="TARGET",
+            "--output", "target", cls=RenamedOption, old_name="--out", type=InputPath(),
+            metavar="TARGET",
             help="Write the new log to TARGET, which must not exist: a directory if PATH is a"
             " directory, a file if PATH is a file.",
         ),
@@ -60,7 +62,7 @@ def with_target(columns: ShownColumns) -> Decorator:
         @functools.wraps(command)
         def call(target: Path | None, in_place: bool, **arguments: Any) -> None:
             if in_place == (target is not None):
-                raise click.UsageError("give --out TARGET or --in-place")
+                raise click.UsageError("give --output TARGET or --in-place")
             command(target=target, in_place=in_place, **arguments)
 
         return declare(call, *options)
@@ -147,7 +149,7 @@ def restamp(
               help="Remove records with the keys in FILE, one per line.")  # fmt: skip
 @click.option("--from-offset", type=int, metavar="OFFSET", help="Remove records from OFFSET on.")
 @click.option("--to-offset", type=int, metavar="OFFSET",
-              help="Remove records up to and including OFFSET.")  # fmt: skip
+              help="Remove records up to OFFSET, which stays.")  # fmt: skip
 @THREADS
 def scrub(
     run: Run,
@@ -175,12 +177,16 @@ def scrub(
     if bool(names) == by_offset:
         raise click.UsageError("give the keys or the offsets of the records to remove")
     check_ranges(from_offset=from_offset, to_offset=to_offset)
+    if to_offset is not None and from_offset == to_offset:
+        raise click.UsageError(
+            f"no offset is between --from-offset {from_offset} and --to-offset {to_offset},"
+            " which is exclusive"
+        )
+    last = None if to_offset is None else to_offset - 1
 
     def scrub_it() -> ks.rewrite.LogRewrite[ks.rewrite.FilterReport]:
         keep = (
-            ks.rewrite.without_offsets(from_offset, to_offset)
-            if by_offset
-            else ks.without_keys(names)
+            ks.rewrite.without_offsets(from_offset, last) if by_offset else ks.without_keys(names)
         )
         return ks.scrub_log(path, target, keep=keep, in_place=in_place, **options)
 

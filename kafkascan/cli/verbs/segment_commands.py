@@ -18,7 +18,14 @@ from kafkascan.batches.scan import BatchIterator
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
 from kafkascan.cli.row_writers import Columns
 from kafkascan.cli.run import FindingReport, Run, scan
-from kafkascan.cli.shared_options import THREADS, Time, check_ranges, with_run, with_segments
+from kafkascan.cli.shared_options import (
+    THREADS,
+    RenamedOption,
+    Time,
+    check_ranges,
+    with_run,
+    with_segments,
+)
 from kafkascan.cli.shown_columns import BATCHES, INFO, VERIFY, ShownColumns
 from kafkascan.logs.log_chunks import end_of
 
@@ -168,7 +175,8 @@ class BatchFilter(NamedTuple):
     help="Columns to show, separated by commas, or 'all'. Known columns:"
     f" {', '.join(LISTED_COLUMNS)}.",
 )  # fmt: skip
-@click.option("--head", type=click.IntRange(min=0), metavar="N", help="Show the first N batches.")
+@click.option("--limit", cls=RenamedOption, old_name="--head", type=click.IntRange(min=0),
+              metavar="N", help="Show at most N batches: the first ones.")  # fmt: skip
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Show the last N batches.")
 @click.option("--from-offset", type=int, metavar="OFFSET",
               help="Skip batches that end before OFFSET.")  # fmt: skip
@@ -185,18 +193,18 @@ def batches(
     run: Run,
     segments: SegmentPaths,
     columns: tuple[str, ...] | None,
-    head: int | None,
+    limit: int | None,
     tail: int | None,
     verify: bool,
     **conditions: int | None,
 ) -> None:
     """List the batches of segment files, a row per batch header.
 
-    --head and --tail apply last, to the selected batches of all PATHS together. If there are
+    --limit and --tail apply last, to the selected batches of all PATHS together. If there are
     several files, the columns topic, partition and segment come first.
     """
-    if head is not None and tail is not None:
-        raise click.UsageError("--head and --tail cannot be combined")
+    if limit is not None and tail is not None:
+        raise click.UsageError("--limit and --tail cannot be combined")
     check_ranges(**conditions)
     inputs = run.find_segments(segments)
     shown = BATCHES if columns is None else ShownColumns(columns, columns)
@@ -205,8 +213,8 @@ def batches(
     if verify:
         shown = shown.with_last(CRC_COLUMN)
     found = _select(run, inputs, BatchFilter(**conditions))
-    if head is not None:
-        found = _first_rows(found, head)
+    if limit is not None:
+        found = _first_rows(found, limit)
     if tail is not None:
         found = _last_rows(found, tail)
     total = sum(one.size for one in inputs)

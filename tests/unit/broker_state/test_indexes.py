@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -66,8 +67,10 @@ def test_offsets_that_do_not_fit() -> None:
     batches = ks.scan_batches(example()).batches
     with pytest.raises(ks.IndexOverflowError, match=r"batches\[0\].*OFFSET_OVERFLOW"):
         ks.build_offset_index(batches, base_offset=2000)
+    far = batches.copy()
+    far["base_offset"] += 2**31
     with pytest.raises(OverflowError):
-        ks.build_time_index(batches, base_offset=-(2**31))
+        ks.build_time_index(far, base_offset=0)
     swapped = batches[[0, 1, 2, 7, 5, 6, 3, 4]].copy()
     swapped["position"] = batches["position"]
     with pytest.raises(ks.format.BatchTableError, match="OFFSETS_NOT_ASCENDING"):
@@ -99,3 +102,28 @@ def test_write_and_read(tmp_path: Path) -> None:
     assert len(ks.read_index(tmp_path / f"{NAME}.index")) == 0
     nothing = ks.build_time_index(batches[:0], base_offset=0)
     assert nothing.tobytes() == b""
+
+
+def test_a_base_offset_that_cannot_be_the_segments() -> None:
+    batches = ks.scan_batches(ks.build_batches(value=[b"a", b"b"], offset=3)).batches
+    for build in (ks.build_offset_index, ks.broker_state.build_time_index):
+        with pytest.raises(ks.format.IndexOverflowError) as refused:
+            build(batches, base_offset=5)
+        assert "the last offset 4 is below the segment's base offset 5" in str(refused.value)
+        assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+        with pytest.raises(ks.format.IndexOverflowError, match="exceeds the 31 bits"):
+            build(restamped(batches, 1 << 40), base_offset=0)
+        for wrong in (-1, 1 << 63):
+            with pytest.raises(ValueError, match="base_offset"):
+                build(batches, base_offset=wrong)
+        for odd in (0.5, "x", None):
+            with pytest.raises(TypeError, match="base_offset must be an integer"):
+                build(batches, base_offset=odd)
+            with pytest.raises(TypeError, match="interval_bytes must be an integer"):
+                build(batches, base_offset=0, interval_bytes=odd)
+
+
+def restamped(batches: ks.BatchTable, offset: int) -> ks.BatchTable:
+    moved = batches.copy()
+    moved["base_offset"] = offset
+    return moved

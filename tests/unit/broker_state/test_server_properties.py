@@ -61,8 +61,17 @@ def test_settings_that_are_missing(tmp_path: Path) -> None:
     assert found.metadata_dir is found.interval_bytes is found.producer_expiration_ms is None
     assert not found.is_compacted
     assert not found.has_remote_storage
-    path.write_text("")
+    path.write_text("node.id=1")
     assert read_server_properties(path).log_dirs == [Path("/tmp/kafka-logs")]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# log.dirs=/a", "log4j.rootLogger=INFO", "PK\3\4"])
+def test_other_files(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text(text)
+    with pytest.raises(ks.format.CorruptCheckpointError, match="no setting of a broker") as refused:
+        read_server_properties(path)
+    assert "[NOT_PROPERTIES]" in str(refused.value)
 
 
 @pytest.mark.parametrize("value", ["", "-1", "many", "1.5", "2147483648", "9" * 5000, "\u0661"])

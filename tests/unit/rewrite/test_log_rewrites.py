@@ -423,3 +423,12 @@ def test_producers_expire_after_the_given_time(
         ks.scrub_log(folder, keep=ks.rewrite.without_offsets(1, 1), **options)
     snapshot = ks.broker_state.read_producer_snapshot(folder / f"{2:020}.snapshot")
     assert len(snapshot) == count
+
+
+def test_offsets_that_no_log_can_contain(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(ks.build_batches(value=[b"a", b"b"]))
+    for shift in ((1 << 63) - 2, (1 << 63) - 1):
+        with pytest.raises(ValueError, match=f"the last offset would be {shift + 1}; it must be"):
+            ks.restamp_log(log, tmp_path / "moved.log", offset_shift=shift)
+        assert not (tmp_path / "moved.log").exists()
