@@ -115,6 +115,7 @@ def count_records(
     deep: bool = False,
     log_start_offset: int | None = None,
     threads: int | None = None,
+    keep_cache: bool = False,
 ) -> RecordCounts:
     """
     Count the records of logs from batch headers and markers.
@@ -131,6 +132,8 @@ def count_records(
     threads : int, optional
         Segments that are read concurrently; by default one per CPU. Small segments are read
         sequentially.
+    keep_cache : bool, default False
+        Leave everything in the page cache; see `audit`.
 
     Returns
     -------
@@ -152,7 +155,8 @@ def count_records(
     counters: dict[int, _Counter] = {}
     errors: dict[int, Exception] = {}
     overlaps: dict[int, list[SegmentOverlap]] = {}
-    for log_slice in LogWalk(opened, threads, DeepInspector if deep else ControlInspector):
+    open_inspector = DeepInspector if deep else ControlInspector
+    for log_slice in LogWalk(opened, threads, open_inspector, keep_cache=keep_cache):
         number = log_slice.log
         counter = counters.get(number)
         if counter is None:

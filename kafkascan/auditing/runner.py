@@ -280,13 +280,12 @@ def _audit_log(
 
     def open_inspector(segment: SegmentFile) -> AuditInspector:
         indexes = read_indexes(segment, names)
-        return AuditInspector(
-            segment, indexes, limits, largest, verify=verify, deep=deep, keep_cache=keep_cache
-        )
+        return AuditInspector(segment, indexes, limits, largest, verify=verify, deep=deep)
 
     # Side files are read before the log: a broker may write both meanwhile.
     current = start_log_audit(one, limits, names)
-    for part in LogWalk([one.log], share.threads, open_inspector, once=False):
+    walk = LogWalk([one.log], share.threads, open_inspector, once=False, keep_cache=keep_cache)
+    for part in walk:
         current.add(part)
         ends = part.chunk.ends
         yield _Step(share.job, len(part.batches), len(ends), sum(end.size for end in ends))

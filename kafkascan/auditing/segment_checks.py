@@ -30,7 +30,6 @@ from kafkascan.broker_state.markers import (
 from kafkascan.format.errors import CorruptIndexError, KafkaScanError
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
-from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_walk import ScreenedTable
 from kafkascan.logs.segment import SegmentFile
@@ -163,8 +162,6 @@ class AuditInspector:
         Whether to compare checksums.
     deep : bool
         Whether to decode records.
-    keep_cache : bool
-        Whether to leave in the page cache what was not there before.
     """
 
     def __init__(
@@ -176,7 +173,6 @@ class AuditInspector:
         *,
         verify: bool,
         deep: bool,
-        keep_cache: bool,
     ) -> None:
         self._segment = segment
         self._indexes = indexes
@@ -187,13 +183,10 @@ class AuditInspector:
         self._largest = largest
         self._verify = verify
         self._deep = deep
-        self._keep_cache = keep_cache
-        self._behind: DropBehind | None = None
 
     def open(self, source: Source) -> None:
         """Take the source of the segment."""
         self._source = source
-        self._behind = None if self._keep_cache else DropBehind(source)
 
     def table(self, batches: BatchTable) -> TableChecks:
         """Check the next batches."""
@@ -267,8 +260,6 @@ class AuditInspector:
             except (OSError, KafkaScanError) as error:  # the file changed since it was read
                 finding = Finding("UNREADABLE", Severity.ERROR, str(error), None, None)
                 found.append((self._segment.path.name, Counted(finding, 1)))
-        if self._behind is not None:
-            self._behind.drop()
         return SegmentChecks(found, self._indexes.aborted)
 
     def _check_indexes(self, screen: IndexScreen) -> list[tuple[str, Counted]]:

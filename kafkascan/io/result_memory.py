@@ -12,6 +12,7 @@ of it.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -104,6 +105,28 @@ def fitted(array: NDArray[Scalar], count: int) -> NDArray[Scalar]:
     if isinstance(array.base, memoryview) and isinstance(array.base.obj, _core.Block):
         array.base.obj.forget_rest(size)
     return array[:count]
+
+
+def read_file(descriptor: int, position: int, size: int) -> bytes | memoryview:
+    """
+    Read bytes of a file, like `os.pread`; large reads fill blocks.
+
+    Parameters
+    ----------
+    descriptor, position : int
+    size : int
+        The result may be shorter.
+
+    Returns
+    -------
+    bytes or memoryview
+        Read-only.
+    """
+    block = _take(size) if hasattr(os, "preadv") else None
+    if block is None:
+        return os.pread(descriptor, size, position)
+    count = os.preadv(descriptor, [block], position)
+    return block[:count].toreadonly()
 
 
 def _take(size: int) -> memoryview | None:

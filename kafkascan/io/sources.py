@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core.cold_reads import LogFile
 from kafkascan.format.errors import SourceInUseError, SourceReadError
+from kafkascan.io import result_memory
 from kafkascan.io.source_protocols import (
     OPEN_FLAGS,
     FileRange,
@@ -228,8 +229,8 @@ class Source:
                 return self._view[position : position + size]
         return memoryview(self._read(position, size))
 
-    def _read(self, position: int, size: int) -> bytes:
-        parts: list[bytes] = []
+    def _read(self, position: int, size: int) -> bytes | memoryview:
+        parts: list[bytes | memoryview] = []
         missing = size
         while missing > 0:
             part = self._read_once(position + size - missing, missing)
@@ -239,11 +240,11 @@ class Source:
             missing -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _read_once(self, position: int, size: int) -> bytes:
+    def _read_once(self, position: int, size: int) -> bytes | memoryview:
         if self._reader is not None:
             return self._reader.read_at(position, size)
         with self.borrowed_descriptor() as descriptor:
-            return os.pread(descriptor, size, self.file_start + position)
+            return result_memory.read_file(descriptor, self.file_start + position, size)
 
     @contextmanager
     def borrowed_descriptor(self) -> Iterator[int]:

@@ -21,6 +21,7 @@ from kafkascan.format.errors import KafkaScanError, SourceInUseError, detached
 from kafkascan.format.layout import BATCH_DTYPE, LOG_OVERHEAD, MIN_BATCH_LENGTH, ScanEnd
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import are_small, group_by_bytes, require_threads
+from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.segment import SegmentFile
@@ -222,6 +223,8 @@ def read_chunks(
     job: Iterable[int],
     rows: int,
     position: int | None = None,
+    *,
+    keep_cache: bool = True,
 ) -> Iterator[LogChunk]:
     """
     Yield the batches of segments of one partition in chunks.
@@ -236,8 +239,10 @@ def read_chunks(
     position : int, optional
         The end of the segments before them: each segment is read from the end of the earlier ones
         on. By default, all batches are read.
+    keep_cache : bool, default True
+        Whether to leave in the page cache what was not there before.
     """
-    return inspect_chunks(segments, job, rows, _NoInspector, position)
+    return inspect_chunks(segments, job, rows, _NoInspector, position, keep_cache=keep_cache)
 
 
 def inspect_chunks(
@@ -246,12 +251,15 @@ def inspect_chunks(
     rows: int,
     open_inspector: OpenInspector[Checks, EndChecks],
     position: int | None = None,
+    *,
+    keep_cache: bool = True,
 ) -> Iterator[InspectedChunk[Checks, EndChecks]]:
     """Yield chunks as `read_chunks` does, with the results of an inspector for each segment."""
     pending: _PendingChunk[Checks, EndChecks] = _PendingChunk()
     for index in job:
         segment = segments[index][1]
-        for part in _read_segment(segment, index, rows, open_inspector, position or 0):
+        read = _read_segment(segment, index, rows, open_inspector, position or 0, keep_cache)
+        for part in read:
             if pending.count and pending.count + len(part.batches) > rows:
                 yield pending.take()
             pending.add(index, part)
@@ -314,6 +322,7 @@ def _read_segment(
     rows: int,
     open_inspector: OpenInspector[Checks, EndChecks],
     position: int,
+    keep_cache: bool,
 ) -> Iterator[_Part[Checks, EndChecks]]:
     """Yield the tables of a segment, without the batches at its start that end before an offset."""
     try:
@@ -324,11 +333,14 @@ def _read_segment(
         yield _Part(np.empty(0, BATCH_DTYPE), end=end)
         return
     source = borrowed.__enter__()
+    behind = None if keep_cache else DropBehind(source)
     try:
         inspector.open(source)
         walk = BatchWalk(source, 0, source.size)
         yield from _parts(walk, index, rows, inspector, position)
     finally:
+        if behind is not None:
+            behind.drop()
         # Views of the bytes that are still alive keep them, and release them later.
         with contextlib.suppress(SourceInUseError):
             borrowed.__exit__()

@@ -66,6 +66,7 @@ class LogBatches(TableExports):
         threads: int,
         starts: Mapping[int, int],
         once: bool,
+        keep_cache: bool,
     ) -> None:
         self.segments = segments
         self.column_names = column_names
@@ -75,6 +76,7 @@ class LogBatches(TableExports):
         self._threads = threads
         self._starts = starts
         self._once = once
+        self._keep_cache = keep_cache
 
     def __iter__(self) -> Iterator[LogChunk]:
         self.ends, self.overlaps = [], []
@@ -84,7 +86,14 @@ class LogBatches(TableExports):
             yield chunk
 
     def _chunks(self, rows: int, threads: int) -> Iterator[tuple[LogChunk, list[SegmentOverlap]]]:
-        return chunks_from(self.segments, self._starts, threads, rows, once=self._once)
+        return chunks_from(
+            self.segments,
+            self._starts,
+            threads,
+            rows,
+            once=self._once,
+            keep_cache=self._keep_cache,
+        )
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's PyCapsule stream, one record batch per chunk."""
@@ -154,6 +163,7 @@ def scan_log_dir(
     threads: int | None = None,
     include: Include = "log",
     log_start_offset: int | None = None,
+    keep_cache: bool = True,
 ) -> LogBatches:
     """
     Read the batch headers of a whole data directory as one table.
@@ -179,6 +189,10 @@ def scan_log_dir(
         has it: the base offset of the first segment, or the offset in the data dir's
         ``log-start-offset-checkpoint`` if it is higher. A broker returns the first batch
         completely; consumers skip its records before this offset.
+    keep_cache : bool, default True
+        Leave in the page cache what was not there before, because every iteration and every export
+        reads the segments again. False drops it after each segment, in pieces of 4 MiB, so that
+        reading cold files once evicts no other ones.
 
     Returns
     -------
@@ -211,7 +225,8 @@ def scan_log_dir(
     if not segments:
         raise no_logs(opened.path, opened.partitions)
     once = include != "all"
-    return LogBatches(segments, names, rows, threads_for(segments, threads), starts, once)
+    count = threads_for(segments, threads)
+    return LogBatches(segments, names, rows, count, starts, once, keep_cache)
 
 
 def _no_batches() -> LogChunk:

@@ -224,6 +224,8 @@ class LogWalk(Generic[Screened, EndChecks]):
     once : bool, default True
         Whether each offset is read once; see `OffsetCursor`. Otherwise, all batches are read, and
         overlaps are not found.
+    keep_cache : bool, default True
+        Whether to leave in the page cache what was not there before.
 
     Attributes
     ----------
@@ -238,6 +240,7 @@ class LogWalk(Generic[Screened, EndChecks]):
         open_inspector: OpenInspector[Screened, EndChecks],
         *,
         once: bool = True,
+        keep_cache: bool = True,
     ) -> None:
         self.segments = [(log.partition, segment) for log in logs for segment in log.segments]
         self._logs = logs
@@ -246,11 +249,18 @@ class LogWalk(Generic[Screened, EndChecks]):
         self._threads = threads_for(self.segments, threads)
         self._open_inspector = open_inspector
         self._once = once
+        self._keep_cache = keep_cache
 
     def __iter__(self) -> Iterator[InspectedSlice[Screened, EndChecks]]:
         def read(job: range, position: int | None) -> Iterator[InspectedChunk[Screened, EndChecks]]:
-            inspector = self._open_inspector
-            return inspect_chunks(self.segments, job, DEFAULT_ROWS, inspector, position)
+            return inspect_chunks(
+                self.segments,
+                job,
+                DEFAULT_ROWS,
+                self._open_inspector,
+                position,
+                keep_cache=self._keep_cache,
+            )
 
         jobs = self._jobs()
         chunks = ordered_chunks(self.segments, jobs, read, self._threads, once=self._once)

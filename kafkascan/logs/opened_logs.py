@@ -334,11 +334,16 @@ def chunks_from(
     rows: int,
     *,
     once: bool = True,
+    keep_cache: bool = True,
 ) -> Iterator[tuple[LogChunk, list[SegmentOverlap]]]:
-    """Yield the chunks of segments that reach the start offsets of `start_offsets`."""
+    """
+    Yield the chunks of segments that reach the start offsets of `start_offsets`.
+
+    See `ordered_chunks` and `read_chunks`.
+    """
 
     def read(job: range, position: int | None) -> Iterator[LogChunk]:
-        return read_chunks(segments, job, rows, position)
+        return read_chunks(segments, job, rows, position, keep_cache=keep_cache)
 
     jobs = group_segments(segments)
     for chunk, overlaps in ordered_chunks(segments, jobs, read, threads, once=once):

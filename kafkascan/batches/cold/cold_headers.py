@@ -36,6 +36,8 @@ _ROWS_AT_ONCE = 1 << 14
 _WAITS_AT_ONCE = 1 << 8
 # Headers from an index that are requested together; as many more are requested meanwhile.
 _HINTS_AT_ONCE = 512
+# Entries from which on an index tells the size of batches before any of them is read.
+_FEWEST_HINTS = 4
 # An index is dense if it contains at least 2 of 3 batches: waiting for the others is cheap.
 _BATCHES_PER_HINT = 1.5
 # Chains in flight, the steps of each that pay for its guess, and the bytes to divide at a time.
@@ -129,6 +131,9 @@ class ColdHeaders:
         known = known_starts(self._source.path) if self._source.is_file else None
         if known is not None:
             self._hints = known
+            if self._batch_size == 0 and len(known) >= _FEWEST_HINTS:
+                # Batches are at most as far apart; this is corrected after the first ones.
+                self._batch_size = int(known[-1] - known[0]) // (len(known) - 1)
 
     def _request(self, file: LogFile, position: int, stop: int, rows: int) -> int:
         """Request the next headers; return the position up to which to walk over them."""

@@ -204,6 +204,7 @@ def producers(run: Run, paths: list[Path], **options: Any) -> None:
     "--deep", is_flag=True,
     help="Decompress messages of magic 0 and 1, whose headers do not contain a record count.",
 )  # fmt: skip
+@KEEP_CACHE
 def count(run: Run, paths: list[Path], **options: Any) -> None:
     """Count records: all, committed, aborted, in open transactions.
 

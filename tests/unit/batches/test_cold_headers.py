@@ -49,6 +49,27 @@ def test_bytes_between_headers_are_not_read(
     assert bytes_read() - before < 0.25 * path.stat().st_size
 
 
+def test_an_index_tells_the_size_of_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All headers are requested before the first of them is read."""
+    path = write_log(tmp_path, with_index=True)
+    monkeypatch.setattr(ks.Source, "is_cached", lambda *piece: False)
+    monkeypatch.setattr(cold_headers, "_FIRST_ROWS", COUNT // 2)
+    scanned: list[int] = []
+    scan = cold_headers.ColdHeaders.scan
+
+    def count(self: cold_headers.ColdHeaders, *arguments: object) -> tuple[int, int, int]:
+        result = scan(self, *arguments)  # type: ignore[arg-type]
+        scanned.append(result[1])
+        return result
+
+    monkeypatch.setattr(cold_headers.ColdHeaders, "scan", count)
+    with ks.Source(path) as source:
+        assert len(collect(BatchWalk(source, 0, source.size))) == COUNT
+    assert scanned == [COUNT]
+
+
 def test_a_cached_file_is_read_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_log(tmp_path, with_index=True)
     path.read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -74,14 +75,29 @@ def test_bytes_in_memory_have_no_cache() -> None:
         assert source.is_cached(0, 100)
 
 
+def audit(folder: Path, keep_cache: bool) -> object:
+    return ks.audit(folder, keep_cache=keep_cache)
+
+
+def count(folder: Path, keep_cache: bool) -> object:
+    return ks.count_records(folder, keep_cache=keep_cache)
+
+
+def scan(folder: Path, keep_cache: bool) -> object:
+    return list(ks.scan_log_dir(folder, keep_cache=keep_cache))
+
+
 @pytest.mark.parametrize("keep_cache", [True, False])
-def test_an_audit_of_cold_files(path: Path, tmp_path: Path, keep_cache: bool) -> None:
+@pytest.mark.parametrize("read", [audit, count, scan])
+def test_a_read_of_cold_files(
+    path: Path, tmp_path: Path, read: Callable[[Path, bool], object], keep_cache: bool
+) -> None:
     folder = tmp_path / "topic-0"
     folder.mkdir()
     log = folder / "00000000000000000000.log"
-    parts = [batch_v2(bytes(99_000), base_offset=number) for number in range(100)]
+    parts = [batch_v2(bytes(3_000), base_offset=number) for number in range(3_000)]
     log.write_bytes(b"".join(parts))
     evict(log)
-    ks.audit(folder, keep_cache=keep_cache)
+    read(folder, keep_cache)
     with ks.Source(log) as source:
         assert source.is_cached(0, source.size, 2) == keep_cache

@@ -469,3 +469,15 @@ except MemoryError:
     print(len(held))
 """
     assert int(run_warm(script).stdout) >= 2
+
+
+@pytest.mark.parametrize("size", [100, result_memory.MIN_BLOCK_SIZE, 3 << 20])
+def test_bytes_of_a_file(tmp_path: Path, size: int) -> None:
+    content = os.urandom(2 << 20)
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with open(path, "rb") as file:
+        data = memoryview(result_memory.read_file(file.fileno(), 7, size))
+        assert bytes(data) == content[7 : 7 + size]
+        assert data.readonly
+        assert len(result_memory.read_file(file.fileno(), len(content), size)) == 0
