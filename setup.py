@@ -6,6 +6,7 @@ import sys
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 # The modules of kafkascan._core, and the C files that one of them is linked with.
 MODULES: dict[str, list[str]] = {
@@ -84,6 +85,19 @@ if sys.platform == "win32":
 if sys.byteorder == "big":
     raise SystemExit("kafkascan does not support big-endian CPUs")
 
+
+class CountingBuild(build_ext):
+    """Compiles, and counts the modules on a terminal: they take a minute."""
+
+    def build_extension(self, ext: Extension) -> None:
+        super().build_extension(ext)
+        self.compiled = getattr(self, "compiled", 0) + 1
+        if sys.stderr.isatty():
+            is_last = self.compiled == len(self.extensions)
+            print(f"\r  {self.compiled} of {len(self.extensions)} modules", file=sys.stderr,
+                  end="\n" if is_last else "", flush=True)  # fmt: skip
+
+
 # Processes that translate import this file, where the platform does not fork.
 if __name__ == "__main__":
     extensions = [
@@ -120,5 +134,6 @@ if __name__ == "__main__":
                 "freethreading_compatible": True,
             },
         ),
+        cmdclass={"build_ext": CountingBuild},
         options={"build_ext": {"parallel": processes}},
     )

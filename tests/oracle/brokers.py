@@ -49,7 +49,7 @@ class Broker(ABC):
         self.directory = directory
         self.data_dir = directory / "data"
         self.log_file = directory / "broker.log"
-        self.bootstrap_servers = f"{_HOST}:{_free_port()}"
+        self.bootstrap_servers = f"{_HOST}:{_reserve_port()}"
         self._class_paths = class_paths
         self._config = dict(config or {})
         self._process: JavaProcess | None = None
@@ -138,7 +138,7 @@ class KafkaBroker(Broker):
     ) -> None:
         super().__init__(directory, class_paths, config)
         self._class_path = class_paths.broker
-        self._controller = f"{_HOST}:{_free_port()}"
+        self._controller = f"{_HOST}:{_reserve_port()}"
 
     def _own_config(self) -> dict[str, str]:
         return {
@@ -210,7 +210,7 @@ class LegacyBroker(Broker):
         self, directory: Path, class_paths: ClassPaths, config: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(directory, class_paths, config)
-        self._zookeeper_port = _free_port()
+        self._zookeeper_port = _reserve_port()
         self._zookeeper: JavaProcess | None = None
 
     def _own_config(self) -> dict[str, str]:
@@ -262,8 +262,19 @@ def _log4j(directory: Path) -> dict[str, str]:
     return {"log4j.configuration": path.as_uri()}
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+_reserved: list[socket.socket] = []
+
+
+def _reserve_port() -> int:
+    """
+    Return a port that nobody else gets before the broker takes it, nor while it restarts.
+
+    The system gives a port that is bound to no other process, but a JVM may listen on it: it
+    permits the reuse of addresses, as this socket does.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind((_HOST, 0))
+    _reserved.append(holder)
+    port: int = holder.getsockname()[1]
+    return port

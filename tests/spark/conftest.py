@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -57,18 +56,7 @@ def java_home() -> str:
 
 
 @pytest.fixture(scope="session")
-def connect_port() -> int:
-    """The port of the Spark Connect server, which runs in the session's JVM."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@pytest.fixture(scope="session")
-def spark(
-    java_home: str, connect_port: int, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SparkSession]:
+def spark(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A classic session; all tests of a process share its JVM."""
     from pyspark.sql import SparkSession
 
@@ -79,13 +67,21 @@ def spark(
     conf = LOCAL | kafkascan_spark.recommended_conf()
     conf["spark.sql.warehouse.dir"] = str(folder / "warehouse")
     conf |= {"spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin"}
-    conf |= {"spark.connect.grpc.binding.port": str(connect_port)}
+    conf |= {"spark.connect.grpc.binding.port": "0"}
     for name, value in conf.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     kafkascan_spark.register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_port(spark: SparkSession) -> int:
+    """The port of the Spark Connect server, which runs in the session's JVM."""
+    services = spark._jvm.org.apache.spark.sql.connect.service
+    port: int = services.SparkConnectService.localPort()
+    return port
 
 
 @pytest.fixture(scope="session")

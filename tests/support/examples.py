@@ -13,3 +13,8 @@ _LEAST = 25
 def examples(count: int) -> settings:
     """Return settings for `count` examples in `make test-slow`, and a sixth of them otherwise."""
     return settings(max_examples=max(count // _FEWER, min(count, _LEAST)))
+
+
+def seeds(count: int) -> range:
+    """Return as many seeds as `examples` tries examples."""
+    return range(max(count // _FEWER, min(count, _LEAST // 5)))

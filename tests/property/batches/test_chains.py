@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 import kafkascan as ks
 from kafkascan._core import batches as core
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY
-from tests.support.examples import examples
+from tests.support.examples import examples, seeds
 from tests.support.segments import batch_v2, message_v0, message_v1
 
 # Small enough for chains to be placed again and again in small logs.
@@ -82,7 +82,7 @@ def test_sizes_that_change(largest: int) -> None:
     assert walk(log, 20_000, in_chains=True) == walk(log, 20_000)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_undamaged_logs(seed: int) -> None:
     rng = np.random.default_rng(seed)
     log = b"".join(honest_log(rng, int(rng.integers(100, 3000))))
@@ -90,7 +90,7 @@ def test_undamaged_logs(seed: int) -> None:
         assert_chains_are_plain(log, rows)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_payloads_that_hold_batches(seed: int) -> None:
     """Guesses land in payloads, chains grow there, and some join the sequential walk."""
     rng = np.random.default_rng(1000 + seed)
@@ -105,7 +105,7 @@ def test_payloads_that_hold_batches(seed: int) -> None:
     assert_chains_are_plain(log, 50)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_damaged_and_mixed_logs(seed: int) -> None:
     rng = np.random.default_rng(2000 + seed)
     parts = honest_log(rng, 800)
@@ -126,7 +126,7 @@ def test_damaged_and_mixed_logs(seed: int) -> None:
     assert_chains_are_plain(data, len(data), stop=int(rng.integers(0, len(data) + 1)))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_starts_from_an_index_that_may_be_wrong(seed: int) -> None:
     """Indexes of another log, stale ones, positions in payloads, random, or outside of the log."""
     rng = np.random.default_rng(3000 + seed)

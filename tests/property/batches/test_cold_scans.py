@@ -20,7 +20,7 @@ from kafkascan.format.layout import OFFSET_INDEX_ENTRY
 from kafkascan.io.source_protocols import FileRange
 from tests.property.batches.test_chains import fake_batches, honest_log
 from tests.support.cold_files import treat_as_cold
-from tests.support.examples import examples
+from tests.support.examples import examples, seeds
 from tests.support.segments import batch_v2, message_v0, message_v1
 
 NAME = "00000000000000000000"
@@ -87,7 +87,7 @@ def random_log(rng: np.random.Generator) -> list[bytes]:
     return parts
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_logs_with_and_without_an_index(folder: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     parts = random_log(rng) if seed % 2 else honest_log(rng, 400, 1 << int(rng.integers(5, 12)))
@@ -102,7 +102,7 @@ def test_logs_with_and_without_an_index(folder: Path, seed: int) -> None:
     assert_cold_is_warm(folder, log[: int(rng.integers(0, len(log)))], 33)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_damaged_logs(folder: Path, seed: int) -> None:
     rng = np.random.default_rng(500 + seed)
     parts = random_log(rng)

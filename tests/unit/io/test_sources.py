@@ -250,7 +250,7 @@ def test_closing_while_another_thread_reads(path: Path, memory_map: bool) -> Non
         except ValueError as error:
             outcomes.add(str(error).rsplit(": ", 1)[-1])
 
-    for _ in range(30):
+    for _ in range(10):
         source = ks.Source(path, memory_map=memory_map)
         reader = threading.Thread(target=read, args=(source,))
         reader.start()
