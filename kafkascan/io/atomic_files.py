@@ -7,8 +7,8 @@ import fcntl
 import itertools
 import os
 import re
+import secrets
 import stat
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from typing import IO, Self
 _SYNCED_TOGETHER = 64
 # Opening a FIFO must not wait for a writer.
 _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # The name of a temporary file.
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[^.]+\.part", re.DOTALL)
 # Read once: the umask cannot be read without changing it for all threads.
@@ -48,15 +49,20 @@ class AtomicFile:
         self.stream: IO[bytes]
 
     def __enter__(self) -> Self:
+        # A signal may raise an exception as soon as the file exists, so its name is known before.
+        name = f".{self._path.name}.{secrets.token_hex(4)}.part"
+        self._temporary = str(self._path.parent / name)
         try:
-            descriptor, self._temporary = tempfile.mkstemp(
-                prefix=f".{self._path.name}.", suffix=".part", dir=self._path.parent
-            )
+            descriptor = os.open(self._temporary, _NEW_FILE, 0o600)
+            self.stream = os.fdopen(descriptor, "wb")
+            try_lock(descriptor)  # for `remove_abandoned_files`
         except OSError as error:
             error.filename = str(self._path)  # users do not know the temporary name
             raise
-        self.stream = os.fdopen(descriptor, "wb")
-        try_lock(descriptor)  # for `remove_abandoned_files`
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._temporary)
+            raise
         return self
 
     def __exit__(

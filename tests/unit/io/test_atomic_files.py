@@ -6,9 +6,11 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from kafkascan.io import atomic_files
 from kafkascan.io.atomic_files import AtomicFile, holds, read_up_to, replace_files
 from tests.support.permissions import folder_for_all
 
@@ -106,3 +108,18 @@ def test_who_cannot_give_files_away_leaves_them_to_their_group() -> None:
         status = (folder / "old").stat()
         assert (folder / "old").read_bytes() == b"new"
         assert (status.st_gid, status.st_mode & 0o777) == (4321, 0o664)
+
+
+def test_a_signal_after_the_file_is_created_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_interrupted(path: str, flags: int, mode: int) -> int:
+        os.close(os.open(path, flags, mode))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        interrupted = SimpleNamespace(**vars(os) | {"open": open_interrupted})
+        patch.setattr(atomic_files, "os", interrupted)
+        with pytest.raises(KeyboardInterrupt), AtomicFile(tmp_path / "file"):
+            pass
+    assert list(tmp_path.iterdir()) == []
