@@ -1,4 +1,4 @@
-"""What README.md and docs/ show of commands: their output, and the table of commands.
+"""What README.md and docs/ show: the output of commands, and lists of commands and names.
 
 `python -m tests.house.readme` runs the commands and updates the documents.
 """
@@ -9,13 +9,21 @@ import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
+import kafkascan
 from kafkascan.cli.verb_table import VERBS_BY_TASK
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 DOCUMENTS = (README, *sorted((ROOT / "docs").rglob("*.md")))
+API = ROOT / "docs" / "api.md"
+_API_HEAD = """# Python API
+
+`import kafkascan as ks`: these are the names that most programs need, by the sub-package that
+defines them. The sub-packages have more. Everything is imported when it is first used.
+"""
 _BLOCK = re.compile(
     r"(?P<indent> *)```console\n *\$ (?P<command>.*)\n(?P<output>(?:.*\n)*?)(?P=indent)```\n"
 )
@@ -63,6 +71,19 @@ def table_of_commands() -> str:
     return "".join(f"{row}\n" for row in rows)
 
 
+def api_reference() -> str:
+    """Return the page about the public names, by sub-package."""
+    rooms = defaultdict(list)
+    for name in sorted(set(kafkascan.__all__) - {"__version__"}):
+        module = str(getattr(getattr(kafkascan, name), "__module__", None))
+        is_ours = module.startswith("kafkascan.") and not module.startswith("kafkascan._core")
+        rooms[module.split(".")[1] if is_ours else "format"].append(name)
+    parts = [_API_HEAD]
+    for room, names in sorted(rooms.items()):
+        parts += [f"\n## {room}\n", *(f"\n::: kafkascan.{name}\n" for name in names)]
+    return "".join(parts)
+
+
 def updated(text: str) -> str:
     """Return a document with the current output of its commands, and the table of commands."""
 
@@ -85,6 +106,7 @@ def main() -> None:
     """Update all documents."""
     for document in DOCUMENTS:
         document.write_text(updated(document.read_text()))
+    API.write_text(api_reference())
 
 
 if __name__ == "__main__":
