@@ -100,6 +100,9 @@ if TYPE_CHECKING:
     from kafkascan.internal_topics.consumer_groups import (
         read_groups as read_groups,
     )
+    from kafkascan.internal_topics.metadata.metadata_reading import (
+        read_metadata as read_metadata,
+    )
     from kafkascan.internal_topics.transaction_states import (
         read_transaction_state as read_transaction_state,
     )
@@ -225,6 +228,7 @@ else:
                 "TimestampType",
             ],
             "internal_topics.consumer_groups": ["read_groups"],
+            "internal_topics.metadata.metadata_reading": ["read_metadata"],
             "internal_topics.transaction_states": ["read_transaction_state"],
             "io.sources": ["Source"],
             "logs.log_dir": ["open_log_dir"],

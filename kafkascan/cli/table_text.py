@@ -32,6 +32,8 @@ TIME_COLUMNS = frozenset(
         "state_timestamp",
         "start_timestamp",
         "update_timestamp",
+        "issue_timestamp",
+        "expiration_timestamp",
     }
 )
 # Columns of bytes that a table shows in kB, MB, and so on. Positions and sizes that somebody

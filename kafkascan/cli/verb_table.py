@@ -45,6 +45,8 @@ VERBS_BY_TASK = {
              "List committed offsets, consumer groups and members."),
         Verb("txn-state", "state_commands",
              "List transactional ids and the state of their transactions."),
+        Verb("metadata", "state_commands",
+             "List brokers, topics, partitions, settings and ACLs of the cluster."),
     ),
     "Check": (
         Verb("verify", "segment_commands", "Verify the checksum of every batch in segment files."),

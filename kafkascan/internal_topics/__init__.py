@@ -11,6 +11,14 @@ if TYPE_CHECKING:
         Groups as Groups,
         read_groups as read_groups,
     )
+    from kafkascan.internal_topics.metadata.metadata_image import (
+        MetadataImage as MetadataImage,
+    )
+    from kafkascan.internal_topics.metadata.metadata_reading import (
+        Metadata as Metadata,
+        diff_metadata as diff_metadata,
+        read_metadata as read_metadata,
+    )
     from kafkascan.internal_topics.state_tables import (
         StateTable as StateTable,
     )
@@ -26,6 +34,8 @@ else:
         __name__,
         names={
             "consumer_groups": ["Groups", "read_groups"],
+            "metadata.metadata_image": ["MetadataImage"],
+            "metadata.metadata_reading": ["Metadata", "diff_metadata", "read_metadata"],
             "state_tables": ["StateTable"],
             "topic_replay": ["ReplayedLog"],
             "transaction_states": ["TransactionStates", "read_transaction_state"],

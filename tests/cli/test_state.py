@@ -1,4 +1,4 @@
-"""`kafkascan groups` and `txn-state`."""
+"""`kafkascan groups`, `txn-state` and `metadata`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from kafkascan.internal_topics.metadata.metadata_tables import TABLE_KEYS
 from tests.support.command_line import DATA, LEGACY, rows, run
 from tests.support.internal_topics import TopicLog, commit, transaction
 
 TABLES = {
     "groups": ("offsets", "pending", "groups", "members", "unknown"),
+    "metadata": (*TABLE_KEYS, "unknown"),
     "txn-state": ("transactions", "contradictions", "unknown"),
 }
 
@@ -111,3 +113,18 @@ def test_transactions_that_nobody_will_end_are_findings(tmp_path: Path) -> None:
     )
     (found,) = rows("txn-state", tmp_path, "--show", "contradictions", code=1)
     assert found["symbol"] == "TRANSACTION_ENDED"
+
+
+def test_metadata(tmp_path: Path) -> None:
+    assert len(rows("metadata", DATA)) == 15
+    assert len(rows("metadata", DATA, "--as-of", 31)) == 7
+    found = rows("metadata", DATA, "--diff", 31, 61, "--columns", "table,key,change")
+    assert {"table": "topics", "key": "consumed f6X7Jkr1S_GbfkXcalRjQw", "change": "added"} in found
+    assert rows("metadata", DATA, DATA, "--show", "changes") == []
+    assert run("metadata", DATA, "--show", "changes").returncode == 2
+    assert run("metadata", DATA, "--diff", 1, 2, "--as-of", 1).returncode == 2
+    assert run("metadata", LEGACY).returncode == 3
+    log = TopicLog(tmp_path / "__cluster_metadata-0").add((None, b"\x01\x6f\x00"))
+    done = run("metadata", log.write().parent)
+    assert done.returncode == 1
+    assert "unknown record type 111" in done.stderr

@@ -20,7 +20,7 @@ TRANSACTION_STATUSES = (
 )  # fmt: skip
 """The states of transactions by Kafka's numbers (``TransactionState``)."""
 
-KeyValue = tuple[bytes, bytes | None]
+KeyValue = tuple[bytes | None, bytes | None]
 
 
 def coordinator_record(

@@ -16,6 +16,16 @@ TOPIC, BROKER = 2, 4
 _TOPIC_RECORD, _CONFIG_RECORD = 2, 4
 
 
+def metadata_record(kind: str, version: int = 0, /, **fields: object) -> bytes:
+    """Return a record of the metadata log; ``kind`` is its type without ``Record``."""
+    code, schema = next(
+        (code, one)
+        for code, one in messages.METADATA_RECORDS.items()
+        if one.name == f"{kind}Record"
+    )
+    return bytes([1, code, version]) + encode(schema, fields, version)
+
+
 def write_configs(
     data_dir: Path,
     *configs: tuple[int, str, str, str | None],

@@ -1,9 +1,10 @@
-"""Commands about Kafka's own topics: groups, txn-state."""
+"""Commands about Kafka's own topics: groups, txn-state, metadata."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from kafkascan.cli.shared_options import (
     PATHS,
     Command,
     NameList,
+    OffsetOrTime,
     extend_help,
     with_run,
 )
@@ -57,7 +59,31 @@ _TRANSACTION_COLUMNS: dict[str, Sequence[str]] = {
     "unknown": _UNKNOWN,
 }  # fmt: skip
 
-State = TypeVar("State", bound="ks.internal_topics.Groups | ks.internal_topics.TransactionStates")
+_METADATA_COLUMNS: dict[str, Sequence[str]] = {
+    "topics": ("topic", "topic_id", "partitions", "replication_factor"),
+    "partitions": (
+        "topic", "partition", "leader", "replicas", "isr", "leader_epoch", "partition_epoch",
+        "eligible_leader_replicas",
+    ),
+    "brokers": ("broker_id", "broker_epoch", "rack", "fenced", "endpoints", "log_dirs"),
+    "controllers": ("controller_id", "endpoints"),
+    "configs": ("resource_type", "resource", "name", "value"),
+    "features": ("feature", "level"),
+    "scram": ("user", "mechanism", "iterations"),
+    "acls": (
+        "principal", "host", "operation", "permission", "resource_type", "resource", "pattern",
+    ),
+    "quotas": ("entity", "quota", "value"),
+    "tokens": ("token_id", "owner", "renewers", "expiration_timestamp"),
+    "changes": ("table", "key", "change", "column", "left", "right"),
+    "unknown": _UNKNOWN,
+}  # fmt: skip
+
+State = TypeVar(
+    "State",
+    bound="ks.internal_topics.Groups | ks.internal_topics.TransactionStates"
+    " | ks.internal_topics.Metadata",
+)
 
 
 def _state_command(tables: Iterable[str], default: str) -> Callable[[Command], click.Command]:
@@ -187,3 +213,50 @@ def txn_state(run: Run, paths: list[Path], show: str, columns: str | None, as_of
     found = _read(run, paths, read, warnings)
     tables = contradictions if show == "contradictions" else [getattr(one, show) for one in found]
     _write(run, tables, columns, _TRANSACTION_COLUMNS[show])
+
+
+@_state_command(_METADATA_COLUMNS, "topics")
+@click.option(
+    "--diff", type=OffsetOrTime(), nargs=2, metavar="A B",
+    help="Show what changed from A to B, two offsets or times (ISO 8601).",
+)  # fmt: skip
+@click.option(
+    "--secrets", is_flag=True,
+    help="Also show the keys of SCRAM credentials, and the values of secret settings.",
+)  # fmt: skip
+def metadata(
+    run: Run,
+    paths: list[Path],
+    show: str,
+    columns: str | None,
+    as_of: Any,
+    diff: tuple[Any, Any] | None,
+    secrets: bool,
+) -> None:
+    """List brokers, topics, partitions, settings and ACLs of the cluster.
+
+    The rows come from __cluster_metadata: from the last snapshot and the records after it, as a
+    controller loads them. --diff A B shows what changed between two moments. With two PATHS,
+    --show changes shows how the second directory differs from the first.
+
+    Exit code 1: the answer is not complete, because of damage, a missing snapshot or unknown
+    records.
+    """
+    moments = [as_of] if diff is None else list(diff)
+    if diff is not None and (as_of is not None or len(paths) != 1):
+        raise click.UsageError("--diff needs one path, and excludes --as-of")
+    if diff is None and show == "changes" and len(paths) != 2:
+        raise click.UsageError("changes need --diff A B, or two paths")
+
+    def read(moment: Any, path: Path) -> ks.internal_topics.Metadata:
+        return ks.read_metadata(path, as_of=moment, secrets=secrets)
+
+    found: list[ks.internal_topics.Metadata] = []
+    for moment in moments:
+        found += _read(run, paths, partial(read, moment), lambda one: one.warnings)
+    if diff is not None or show == "changes":
+        tables = [ks.internal_topics.diff_metadata(*found)] if len(found) == 2 else []
+        show = "changes"
+    else:
+        tables = [one.unknown if show == "unknown" else one[show] for one in found]
+    _write(run, tables, columns, _METADATA_COLUMNS[show])

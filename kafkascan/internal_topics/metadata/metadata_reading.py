@@ -1,0 +1,286 @@
+"""Read the cluster's metadata from its snapshots and log, now or as of an earlier moment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
+from kafkascan.format.schemas.message_decoder import SchemaError
+from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
+from kafkascan.internal_topics.coordinator_records import (
+    UnknownRecord,
+    require_known_version,
+    unknown_table,
+)
+from kafkascan.internal_topics.metadata.metadata_image import MetadataImage
+from kafkascan.internal_topics.metadata.metadata_tables import TABLE_KEYS, build_tables
+from kafkascan.internal_topics.state_tables import StateTable
+from kafkascan.internal_topics.topic_messages import (
+    Message,
+    UnknownRecordTypeError,
+    decode_framed_message,
+)
+from kafkascan.internal_topics.topic_replay import (
+    AsOf,
+    PartitionRecords,
+    ReplayLimit,
+    open_topic,
+    require_reached,
+)
+from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.reading import iter_records
+from kafkascan.logs.segment import SegmentFile
+from kafkascan.records.control import ControlRecordType, decode_control_record
+from kafkascan.records.record_table import RecordTable
+
+METADATA_TOPIC = "__cluster_metadata"
+_NEVER = 2**63 - 1
+_COLUMNS = ("offset", "timestamp", "key", "value", "is_control")
+
+CHANGE_KINDS = {
+    "table": "string", "key": "string", "change": "string", "column": "string", "left": "string",
+    "right": "string",
+}  # fmt: skip
+"""Columns of `diff_metadata`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Metadata:
+    """
+    The cluster's metadata as tables; result of `read_metadata`.
+
+    Attributes
+    ----------
+    image : MetadataImage
+        With secrets.
+    tables : dict of str to StateTable
+        ``brokers``, ``controllers``, ``topics``, ``partitions``, ``configs``, ``features``,
+        ``scram``, ``acls``, ``quotas``, ``tokens``. Each is an item of this object, too:
+        ``metadata["topics"]``.
+    unknown : StateTable
+        Records of unknown types and versions, with their bytes.
+    end_offset : int
+        The first offset that was not applied.
+    snapshot_offset : int or None
+        The end offset of the snapshot with which the replay began.
+    is_exact : bool
+        Whether no record before `end_offset` is missing, damaged or unknown.
+    warnings : list of str
+        Sentences about everything that makes the answer incomplete.
+    """
+
+    image: MetadataImage
+    tables: dict[str, StateTable]
+    unknown: StateTable
+    end_offset: int
+    snapshot_offset: int | None
+    is_exact: bool
+    warnings: list[str]
+
+    def __getitem__(self, name: str) -> StateTable:
+        return self.tables[name]
+
+    def __repr__(self) -> str:
+        exact = "exact" if self.is_exact else "not exact"
+        return (
+            f"<Metadata: {len(self.image.brokers):,} brokers, {len(self.image.topics):,} topics,"
+            f" {len(self.image.partitions):,} partitions, before offset {self.end_offset}, {exact}>"
+        )
+
+
+def read_metadata(
+    path: str | os.PathLike[str], /, *, as_of: AsOf | None = None, secrets: bool = False
+) -> Metadata:
+    """
+    Read the cluster's metadata from ``__cluster_metadata``.
+
+    Parameters
+    ----------
+    path : path
+        A data dir of a controller or broker, the folder ``__cluster_metadata-0``, or a tar of them.
+    as_of : int, str, datetime or numpy.datetime64, optional
+        The metadata before this offset; a datetime or a text in ISO 8601 is a time. By default,
+        at the end of the log.
+    secrets : bool, default False
+        Whether tables contain the keys of SCRAM credentials and the values of secret settings.
+
+    Returns
+    -------
+    Metadata
+        As a controller loads it: from the last snapshot before `as_of`, and the records after it.
+        Records of a metadata transaction count after its end (KIP-868).
+
+    Raises
+    ------
+    NoLogsError
+        If there is no metadata log.
+    ValueError
+        If `as_of` is an offset after the end of the log, or no time.
+    As `open_log_dir`.
+
+    Notes
+    -----
+    The last records of a log may not be committed: which they are is known to the quorum only.
+    """
+    _, (log, *_) = open_topic(path, METADATA_TOPIC)
+    limit = ReplayLimit.of(as_of, log.partition.partition)
+    replay = _MetadataLoader(log, limit)
+    replay.load()
+    require_reached(as_of, [replay.end_offset])
+    return replay.result(secrets=secrets)
+
+
+def diff_metadata(left: Metadata, right: Metadata, /) -> StateTable:
+    """
+    Return the differences between two states of metadata.
+
+    Returns
+    -------
+    StateTable
+        `CHANGE_KINDS` are the columns: ``change`` is ``added``, ``removed`` or ``changed``, and a
+        changed row has a row for each ``column``.
+    """
+    rows: list[dict[str, Any]] = []
+    for name, keys in TABLE_KEYS.items():
+        before, after = (_by_key(one[name], keys) for one in (left, right))
+        for key in dict.fromkeys((*before, *after)):
+            changed = _changes(before.get(key), after.get(key), keys)
+            rows += [{"table": name, "key": key} | one for one in changed]
+    return StateTable.of_rows("changes", CHANGE_KINDS, rows)
+
+
+def _by_key(table: StateTable, keys: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    return {" ".join(str(row[key]) for key in keys): row for row in table.rows()}
+
+
+def _changes(
+    before: dict[str, Any] | None, after: dict[str, Any] | None, keys: tuple[str, ...]
+) -> Iterator[dict[str, Any]]:
+    if before is None or after is None:
+        change = "added" if before is None else "removed"
+        yield {"change": change, "column": None, "left": None, "right": None}
+        return
+    for column, value in before.items():
+        if column not in keys and value != after[column]:
+            yield {
+                "change": "changed",
+                "column": column,
+                "left": str(value),
+                "right": str(after[column]),
+            }
+
+
+class _MetadataLoader:
+    """Applies a snapshot and the log after it."""
+
+    def __init__(self, log: Log, limit: ReplayLimit) -> None:
+        self.end_offset = 0
+        self._log = log
+        self._limit = limit
+        self._image = MetadataImage()
+        self._errors: list[Exception] = []
+        self._unknown: list[UnknownRecord] = []
+        self._snapshot: int | None = None
+        self._is_complete = True
+        self._transaction: list[Message] | None = None
+
+    def load(self) -> None:
+        snapshot = self._last_snapshot()
+        if snapshot is not None:
+            self._snapshot = self.end_offset = snapshot.name.base_offset or 0
+            for table in self._records_of(snapshot):
+                self._apply(table)
+        self._is_complete = self._log.start_offset <= self.end_offset
+        start = max(self._log.start_offset, self.end_offset)
+        records = PartitionRecords(replace(self._log, start_offset=start), self._limit)
+        for table in records.before_limit():
+            self._apply(table)
+        self.end_offset = records.end_offset
+        self._errors += records.errors
+
+    def result(self, *, secrets: bool) -> Metadata:
+        name = self._log.name
+        warnings = [f"{name}: {error}" for error in self._errors]
+        if not self._is_complete:
+            warnings.append(
+                f"{name}: no snapshot is left from before offset {self._log.start_offset}, the"
+                " beginning of the log"
+            )
+        warnings += [f"{name}: {one.message}" for one in self._unknown]
+        return Metadata(
+            self._image, build_tables(self._image, secrets=secrets), unknown_table(self._unknown),
+            self.end_offset, self._snapshot, not warnings, warnings,
+        )  # fmt: skip
+
+    def _last_snapshot(self) -> SegmentFile | None:
+        """Return the last snapshot before the limit."""
+        for snapshot in reversed(self._log.partition.kraft_snapshots):
+            offset = snapshot.name.base_offset
+            if offset is None or (self._limit.offset is not None and offset > self._limit.offset):
+                continue
+            if self._limit.time_ms is not None and self._time_of(snapshot) > self._limit.time_ms:
+                continue
+            return snapshot
+        return None
+
+    def _time_of(self, snapshot: SegmentFile) -> int:
+        """Return the timestamp of the last record in a snapshot; `_NEVER` if it is not known."""
+        for table in self._records_of(snapshot):
+            for record in table[table["is_control"]]:
+                try:
+                    kind, _, _, header = decode_control_record(record.key, record.value)
+                except SchemaError as error:
+                    self._errors.append(error)
+                    return _NEVER
+                if kind is ControlRecordType.SNAPSHOT_HEADER and header is not None:
+                    time: int = header["last_contained_log_timestamp"]
+                    return time
+        return _NEVER
+
+    def _records_of(self, snapshot: SegmentFile) -> Iterator[RecordTable]:
+        def add(error: CorruptBatchError) -> None:
+            self._errors.append(detached(error))
+
+        try:
+            yield from iter_records(
+                snapshot, columns=_COLUMNS, control="include", verify=True, on_damage=add
+            )
+        except (KafkaScanError, OSError) as error:
+            self._errors.append(detached(error))
+
+    def _apply(self, table: RecordTable) -> None:
+        rows = table[~table["is_control"]]
+        for offset, value in zip(rows["offset"].tolist(), rows.items("value"), strict=True):
+            message = self._decode(offset, value or b"")
+            if message is not None:
+                self._take(message)
+
+    def _take(self, message: Message) -> None:
+        """Apply a message, or keep it until the end of its transaction."""
+        name = message.schema.name
+        if name == "BeginTransactionRecord":
+            self._transaction = []
+        elif name == "AbortTransactionRecord":
+            self._transaction = None
+        elif name == "EndTransactionRecord":
+            ended, self._transaction = self._transaction or [], None
+            for one in ended:
+                self._image.apply(one.schema.name, one.fields)
+        elif self._transaction is not None:
+            self._transaction.append(message)
+        else:
+            self._image.apply(name, message.fields)
+
+    def _decode(self, offset: int, value: bytes) -> Message | None:
+        try:
+            message = decode_framed_message(METADATA_RECORDS, value)
+            require_known_version(message)
+        except SchemaError as error:
+            code = error.code if isinstance(error, UnknownRecordTypeError) else None
+            partition = self._log.partition.partition
+            self._unknown.append(UnknownRecord(partition, offset, code, str(error), b"", value))
+            return None
+        return message
