@@ -27,10 +27,16 @@ settings.load_profile("kafkascan")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def temporary_files_are_removed(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
-    """Let the programs that tests start keep temporary files below the folder of pytest."""
-    folder = str(tmp_path_factory.mktemp("temporary"))
-    with pytest.MonkeyPatch.context() as patch:
+def temporary_files_are_removed() -> Generator[None]:
+    """
+    Let the programs that tests start keep their temporary files in a folder that is removed.
+
+    Its path is short: Spark creates sockets there, whose paths have at most 103 bytes.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="ks-", ignore_cleanup_errors=True) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setattr(tempfile, "tempdir", folder)
         patch.setenv("TMPDIR", folder)
         patch.setenv("SPARK_LOCAL_DIRS", folder)
