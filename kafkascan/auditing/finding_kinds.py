@@ -77,7 +77,11 @@ FINDING_KINDS: dict[str, FindingKind] = {
         WARNING, "Records may have been lost. Compare this log with another replica."
     ),
     "OFFSET_OVERLAP": FindingKind(
-        ERROR, f"A broker that recovers this log empties the segment. {_REPLICA}."
+        ERROR,
+        "At the start of a segment: one of the segments is a stale copy. A broker loads both, and"
+        " which one a consumer reads depends on the offset at which it starts; move the stale one"
+        " away. Inside a segment: a broker that recovers the segment may empty it."
+        f" {_REPLICA}.",
     ),
     "OFFSET_OUT_OF_SEGMENT": FindingKind(
         ERROR,

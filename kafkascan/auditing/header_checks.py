@@ -92,6 +92,10 @@ def size_limit(limits: Limits, config: TopicConfig) -> SizeLimit:
     return SizeLimit(DEFAULT_MAX_MESSAGE_BYTES, "Kafka's default")
 
 
+# Offsets that a segment can contain: its indexes have 31 bits for them.
+_MOST_OFFSETS = 1 << 31
+
+
 def screen_headers(batches: BatchTable, limits: Limits, largest: int) -> int:
     """Return the flags of `screen` for batches, within the limits."""
     return screen(
@@ -184,6 +188,7 @@ class HeaderChecks:
     _expected_offset: int = -1  # -1 if it is not known
     _epoch: int = -1
     _last_segment: int = -1  # with batches
+    _reached: int = -1  # the highest end of the segments before that one
 
     def add(
         self,
@@ -219,8 +224,9 @@ class HeaderChecks:
         if self.next_offset < 0:  # a log begins at the offset in the name of its first file
             named, stored = int(self.base_offsets[0]), int(batches["base_offset"][0])
             self._expected_offset = min(named, stored)
-        flags |= self._screen_starts(batches, starts)
-        found = [*self._check_offsets(batches, segment, flags, starts, is_bad)]
+        reached = self._reached_before(batches, segment, starts, is_bad)
+        flags |= self._screen_starts(batches, starts, reached)
+        found = [*self._check_offsets(batches, segment, flags, starts, reached, is_bad)]
         self._expected_offset = self.next_offset = int(next_offset(batches[-1:])[0])
         self._epoch = int(batches["partition_leader_epoch"][-1])
         self._last_segment = int(segment[-1])
@@ -242,10 +248,33 @@ class HeaderChecks:
                 found += check(batches, segment)
         return flags, found
 
-    def _screen_starts(self, batches: BatchTable, starts: list[int]) -> int:
+    def _reached_before(
+        self,
+        batches: BatchTable,
+        segment: NDArray[np.int32],
+        starts: list[int],
+        is_bad: NDArray[np.bool_] | None,
+    ) -> NDArray[np.int64]:
+        """Return the highest end of all earlier segments at each start; -1 inside a segment."""
+        before = [row - 1 for row in starts[1:]]
+        ends = np.append(self._expected_offset, next_offset(batches.take(before)))
+        if is_bad is not None:
+            ends[1:][is_bad[before]] = -1
+        earlier = np.append(self._last_segment, segment[before])
+        is_first = segment[starts] != earlier
+        # No checksum covers offsets: one that no segment could contain says nothing of its end.
+        ends[~is_first | (ends - self.base_offsets[earlier] > _MOST_OFFSETS)] = -1
+        reached = np.maximum.accumulate(np.append(self._reached, ends))[1:]
+        self._reached = int(reached[-1])
+        return np.where(is_first, reached, -1)
+
+    def _screen_starts(
+        self, batches: BatchTable, starts: list[int], reached: NDArray[np.int64]
+    ) -> int:
         """Return the flags for the boundaries between screened tables."""
         heads, before = batches.take(starts), batches.take([row - 1 for row in starts[1:]])
         expected = np.append(self._expected_offset, next_offset(before))
+        expected = np.where(expected < 0, -1, np.maximum(expected, reached))
         epochs = np.append(self._epoch, before["partition_leader_epoch"])
         flags = 0
         if ((heads["base_offset"] != expected) & (expected >= 0)).any():
@@ -260,10 +289,11 @@ class HeaderChecks:
         segment: NDArray[np.int32],
         flags: int,
         starts: list[int],
+        reached: NDArray[np.int64],
         is_bad: NDArray[np.bool_] | None,
     ) -> Iterator[HeaderFindings]:
         if flags & screening.OFFSETS or is_bad is not None:
-            yield from self._check_order(batches, segment, is_bad)
+            yield from self._check_order(batches, segment, starts, reached, is_bad)
         # Offsets that ascend are outside their segment only if those at a start are.
         elif not (last_offset(batches.take(starts)) < self.base_offsets[segment[starts]]).any():
             return
@@ -272,7 +302,12 @@ class HeaderChecks:
         yield from _where("OFFSET_OUT_OF_SEGMENT", batches, segment, is_before, message)
 
     def _check_order(
-        self, batches: BatchTable, segment: NDArray[np.int32], is_bad: NDArray[np.bool_] | None
+        self,
+        batches: BatchTable,
+        segment: NDArray[np.int32],
+        starts: list[int],
+        reached: NDArray[np.int64],
+        is_bad: NDArray[np.bool_] | None,
     ) -> Iterator[HeaderFindings]:
         bases = batches["base_offset"].astype(np.int64)
         expected = np.empty(len(batches), np.int64)
@@ -280,6 +315,7 @@ class HeaderChecks:
         expected[1:] = last_offset(batches)[:-1] + 1
         if is_bad is not None:  # the end of a damaged batch is not known
             expected[1:][is_bad[:-1]] = -1
+        expected[starts] = np.where(expected[starts] < 0, -1, np.maximum(expected[starts], reached))
         # Of a compressed message of magic 0 and 1, only the last offset is known.
         is_wrapper = (batches["magic"] < 2) & (batches["records_count"] < 0)
         is_known = expected >= 0
