@@ -429,7 +429,7 @@ def main() -> None:
     search()
     for size in (1_024, 16_384, 1 << 20):
         kernels(size)
-    sweep.show(list(sweep.sweep()))
+    sweep.show(sweep.sweep())
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ from kafkascan._core import result_blocks as _core
 MIN_BLOCK_SIZE = 1 << 20
 """Bytes of the smallest result in a block; smaller ones are allocated as usual."""
 
+# A smaller result leaves its block, for memory that has to be faulted in.
+_LEAST_OF_BLOCK = MIN_BLOCK_SIZE // 2
 # Columns start at different positions in a page and in the sets of a CPU's caches, because they
 # are written side by side.
 _COLUMN_SHIFT = 7 * 64
@@ -100,7 +102,7 @@ def fitted(array: NDArray[Scalar], count: int) -> NDArray[Scalar]:
         array.resize(count, refcheck=False)
         return array
     size = count * array.itemsize
-    if size < MIN_BLOCK_SIZE:
+    if size < _LEAST_OF_BLOCK:
         return array[:count].copy()
     if isinstance(array.base, memoryview) and isinstance(array.base.obj, _core.Block):
         array.base.obj.forget_rest(size)

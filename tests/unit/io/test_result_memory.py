@@ -199,6 +199,16 @@ def test_fitted_arrays_begin_with_the_same_items(room: int, count: int) -> None:
 
 
 @needs_blocks
+def test_a_result_a_little_below_the_size_of_blocks_is_not_copied() -> None:
+    """The copy would take as long as the work, in fresh memory."""
+    room = result_memory.empty(result_memory.MIN_BLOCK_SIZE, np.uint8)
+    start = room.ctypes.data
+    array = result_memory.fitted(room, result_memory.MIN_BLOCK_SIZE * 3 // 4)
+    assert array.ctypes.data == start
+    assert array.size == result_memory.MIN_BLOCK_SIZE * 3 // 4
+
+
+@needs_blocks
 def test_a_fitted_array_keeps_no_more_than_it_needs() -> None:
     array = result_memory.empty(10 * LARGE_PAGE, np.uint8)
     array[:] = 1
