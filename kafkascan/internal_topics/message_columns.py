@@ -5,18 +5,25 @@ For one record, see `topic_messages`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan._core import message_columns as _core
 from kafkascan.batches.arrow import require_pyarrow
+from kafkascan.format.errors import STATUS
 from kafkascan.format.schemas.message_decoder import Array, Field, Schema, SchemaError, Type
+from kafkascan.internal_topics.message_program import (
+    NO_MESSAGE,
+    MessageColumn,
+    MessagePrograms,
+    compile_message,
+)
 from kafkascan.internal_topics.topic_messages import (
     CoordinatorSchemas,
-    Message,
     decode_coordinator_record,
     decode_framed_message,
 )
@@ -24,6 +31,9 @@ from kafkascan.records.record_table import RecordTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_LARGEST_ARRAY = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -93,12 +103,25 @@ def decode_coordinator_columns(schemas: CoordinatorSchemas, records: RecordTable
     >>> commits = decoded.messages[1]
     >>> commits.keys.field("group"), commits.values.field("offset"), table["offset"][commits.rows]
     """
-    keys, values = records.items("key"), records.items("value")
+    keys, values = _Messages.of(records, "key"), _Messages.of(records, "value")
+    types = keys.numbers
+    # The int16 of a value is its version.
+    values = values._replace(versions=np.where(values.sizes < 0, NO_MESSAGE, values.numbers))
+    keys = keys._replace(versions=np.zeros_like(types))
+    is_readable = (keys.starts > 0) & ((values.starts > 0) | (values.sizes < 0))
 
-    def decode(row: int) -> tuple[Message | None, Message | None]:
-        return decode_coordinator_record(schemas, keys[row] or b"", values[row])
+    def decode(row: int) -> object:
+        key, value = records[row].key, records[row].value
+        return decode_coordinator_record(schemas, key or b"", value)
 
-    return _decode_rows(len(records), decode, schemas)
+    decoded = DecodedTopic()
+    for code, rows in _rows_by_type(types, is_readable, schemas):
+        of_key, of_value = schemas[code]
+        parts = [(of_key, keys.take(rows)), (of_value, values.take(rows))]
+        done, (key, value) = _decode(parts, records, must_end=False)
+        _add(decoded, code, rows[done], key, value, parts[1][1].versions[done])
+    _add_errors(decoded, len(records), decode)
+    return decoded
 
 
 def decode_framed_columns(schemas: Mapping[int, Schema], records: RecordTable) -> DecodedTopic:
@@ -118,66 +141,190 @@ def decode_framed_columns(schemas: Mapping[int, Schema], records: RecordTable) -
     -------
     DecodedTopic
     """
-    values = records.items("value")
+    values = _Messages.of(records, "value", is_framed=True)
 
-    def decode(row: int) -> tuple[Message | None, Message | None]:
-        return None, decode_framed_message(schemas, values[row] or b"")
+    def decode(row: int) -> object:
+        return decode_framed_message(schemas, records[row].value or b"")
 
-    pairs = {code: (None, schema) for code, schema in schemas.items()}
-    return _decode_rows(len(records), decode, pairs)
-
-
-def _decode_rows(
-    count: int,
-    decode: Callable[[int], tuple[Message | None, Message | None]],
-    schemas: Mapping[int, tuple[Schema | None, Schema]],
-) -> DecodedTopic:
     decoded = DecodedTopic()
-    found: dict[int, list[tuple[int, Message | None, Message | None]]] = {}
-    for row in range(count):
-        try:
-            key, value = decode(row)
-        except SchemaError as error:
-            decoded.errors[row] = error
-            continue
-        one = key or value
-        assert one is not None
-        found.setdefault(one.type, []).append((row, key, value))
-    for code, messages in sorted(found.items()):
-        of_key, of_value = schemas[code]
-        decoded.messages[code] = _columns_of(messages, of_key, of_value)
+    for code, rows in _rows_by_type(values.numbers, values.starts > 0, schemas):
+        messages = values.take(rows)
+        done, (value,) = _decode([(schemas[code], messages)], records, must_end=True)
+        _add(decoded, code, rows[done], None, value, messages.versions[done])
+    _add_errors(decoded, len(records), decode)
     return decoded
 
 
-def _columns_of(
-    messages: list[tuple[int, Message | None, Message | None]],
-    of_key: Schema | None,
-    of_value: Schema,
-) -> MessageColumns:
-    return MessageColumns(
-        np.array([row for row, _, _ in messages], np.int64),
-        None if of_key is None else _structs([key for _, key, _ in messages], of_key),
-        _structs([value for _, _, value in messages], of_value),
-        np.array([-1 if one is None else one.version for _, _, one in messages], np.int16),
-    )
+def _rows_by_type(
+    types: NDArray[np.int32], is_readable: NDArray[np.bool_], schemas: Mapping[int, object]
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Yield each known type with its rows."""
+    for code in np.unique(types[is_readable]).tolist():
+        if code in schemas:
+            yield code, np.flatnonzero(is_readable & (types == code))
 
 
-def _structs(messages: list[Message | None], schema: Schema) -> pa.StructArray:
+def _add(
+    decoded: DecodedTopic,
+    code: int,
+    rows: NDArray[np.int64],
+    keys: pa.StructArray | None,
+    values: pa.StructArray,
+    versions: NDArray[np.int32],
+) -> None:
+    if len(rows):
+        printed = np.where(versions == NO_MESSAGE, -1, versions).astype(np.int16)
+        decoded.messages[code] = MessageColumns(rows, keys, values, printed)
+
+
+def _add_errors(decoded: DecodedTopic, count: int, decode: Callable[[int], object]) -> None:
+    """Add the reasons why the other rows cannot be decoded, from the decoder for one record."""
+    is_left = np.ones(count, np.bool_)
+    for one in decoded.messages.values():
+        is_left[one.rows] = False
+    for row in np.flatnonzero(is_left).tolist():
+        try:
+            decode(row)
+        except SchemaError as error:
+            decoded.errors[row] = error
+        else:
+            decoded.errors[row] = SchemaError("the bytes of the record changed while it was read")
+
+
+class _Messages(NamedTuple):
+    """Encoded messages: addresses and sizes, and what precedes each."""
+
+    addresses: NDArray[np.uintp]
+    sizes: NDArray[np.int32]
+    numbers: NDArray[np.int32]
+    versions: NDArray[np.int32]
+    starts: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, records: RecordTable, name: str, *, is_framed: bool = False) -> _Messages:
+        addresses, sizes = records.addresses(name)
+        numbers, versions, starts = np.empty((3, len(sizes)), np.int32)
+        outcome = _core.frames_into(
+            records.buffers.source_bytes, addresses, sizes, is_framed, numbers, versions, starts
+        )
+        records.buffers.require_done(outcome)
+        return cls(addresses, sizes, numbers, versions, starts)
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> _Messages:
+        return _Messages(
+            self.addresses[rows],
+            self.sizes[rows],
+            self.numbers[rows],
+            self.versions[rows],
+            self.starts[rows],
+        )
+
+
+def _decode(
+    parts: list[tuple[Schema, _Messages]], records: RecordTable, *, must_end: bool
+) -> tuple[NDArray[np.bool_], list[pa.StructArray]]:
+    """
+    Decode the messages of records: their keys and values, or their values.
+
+    Returns
+    -------
+    is_done : array of bool
+        Whether all messages of a record could be decoded.
+    columns : list of pyarrow.StructArray
+        The messages of those records.
+    """
+    jobs = [_Job(compile_message(schema), one, records, must_end) for schema, one in parts]
+    counted = [job.count() for job in jobs]
+    is_done = np.logical_and.reduce([done for done, _ in counted])
+    if is_done.all():
+        return is_done, [job.fill(sizes) for job, (_, sizes) in zip(jobs, counted, strict=True)]
+    jobs = [replace(job, messages=job.messages.take(is_done)) for job in jobs]
+    return is_done, [job.fill(job.count()[1]) for job in jobs]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Messages of one schema that are decoded in two passes: the first one counts values."""
+
+    programs: MessagePrograms
+    messages: _Messages
+    records: RecordTable
+    must_end: bool
+
+    def count(self) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        return self._run(None)
+
+    def fill(self, counts: NDArray[np.int64]) -> pa.StructArray:
+        if counts[1].max() > _LARGEST_ARRAY:
+            raise OverflowError("the messages are too large for an array: decode fewer records")
+        buffers = [
+            _ColumnBuffers.empty(column, int(count), int(size))
+            for column, count, size in zip(self.programs.root, *counts, strict=True)
+        ]
+        done, filled = self._run([one.outputs for one in buffers])
+        if not done.all() or not np.array_equal(filled, counts):
+            self.records.buffers.require_done((STATUS["ROW_MISMATCH"], 0))
+        return _arrow_array(self.programs.root, buffers)
+
+    def _run(self, outputs: list[_Outputs] | None) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        done = np.empty(len(self.messages.sizes), np.uint8)
+        counts = np.zeros((2, sum(1 for _ in self.programs.root)), np.int64)
+        buffers = self.records.buffers
+        outcome = self.programs.decoder(must_end=self.must_end).decode(
+            buffers.source_bytes, self.messages.addresses, self.messages.sizes,
+            self.messages.starts, self.programs.numbers_of(self.messages.versions),
+            done, counts, outputs,
+        )  # fmt: skip
+        buffers.require_done(outcome)
+        return done.astype(np.bool_), counts
+
+
+# ---- Arrow's arrays ----------------------------------------------------------------------------
+
+_Bytes = NDArray[np.uint8]
+_Outputs = tuple[_Bytes | None, NDArray[np.int32] | None, _Bytes | None, _Bytes]
+
+
+class _ColumnBuffers(NamedTuple):
+    """Buffers of a column: numbers, starts of items, bytes of items, a byte of validity each."""
+
+    values: _Bytes | None
+    starts: NDArray[np.int32] | None
+    data: _Bytes | None
+    is_valid: _Bytes
+
+    @classmethod
+    def empty(cls, column: MessageColumn, count: int, size: int) -> _ColumnBuffers:
+        values = starts = data = None
+        if column.width:
+            values = np.empty(count * column.width, np.uint8)
+        elif not isinstance(column.type, Schema):
+            starts = np.zeros(count + 1, np.int32)
+        if column.type in ("string", "bytes"):
+            data = np.empty(size + _core.SLACK, np.uint8)
+        return cls(values, starts, data, np.empty(count, np.uint8))
+
+    @property
+    def outputs(self) -> _Outputs:
+        """What a decoder fills: the end of each item instead of its start."""
+        ends = None if self.starts is None else self.starts[1:]
+        return self.values, ends, self.data, self.is_valid
+
+
+def _arrow_array(column: MessageColumn, buffers: list[_ColumnBuffers]) -> pa.Array:
     pa = require_pyarrow()
-    kind = message_type(schema)
-    return pa.array([one and _plain(one.fields, kind) for one in messages], kind)
-
-
-def _plain(value: object, kind: pa.DataType) -> object:
-    """Return a value as pyarrow takes it: an id is 16 bytes."""
-    pa = require_pyarrow()
-    if value is None:
-        return None
-    if pa.types.is_struct(kind):
-        return {one.name: _plain(value[one.name], one.type) for one in kind}  # type: ignore[index]
-    if pa.types.is_list(kind):
-        return [_plain(one, kind.value_type) for one in value]  # type: ignore[attr-defined]
-    return value.bytes if pa.types.is_fixed_size_binary(kind) else value  # type: ignore[attr-defined]
+    one = buffers[column.number]
+    children = [_arrow_array(child, buffers) for child in column.children]
+    validity = None
+    if not one.is_valid.all():
+        validity = pa.py_buffer(np.packbits(one.is_valid, bitorder="little"))
+    values = one.values
+    if values is not None and column.type == "bool":
+        values = np.packbits(values, bitorder="little")
+    given = (values, one.starts, one.data)
+    parts = [validity, *(pa.py_buffer(some) for some in given if some is not None)]
+    kind = _arrow_type(column.type)
+    return pa.Array.from_buffers(kind, len(one.is_valid), parts, children=children)
 
 
 def message_type(schema: Schema) -> pa.StructType:
