@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
+from kafkascan.format.errors import NoLogsError
 from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import (
@@ -46,6 +47,8 @@ class SegmentPaths:
     drop_cache : bool or None
         Whether to drop the pages of each file from the page cache after it was read; None: those
         that were not there before.
+    topics : frozenset of str
+        The topics to read in directories and archives; all if it is empty.
     """
 
     paths: list[Path]
@@ -53,6 +56,7 @@ class SegmentPaths:
     log_start_offset: int | None
     memory_map: bool
     drop_cache: bool | None
+    topics: frozenset[str] = frozenset()
 
     def from_first_offset(self) -> SegmentPaths:
         """Return the paths of the same files, and of those before the log start offset."""
@@ -104,6 +108,8 @@ class SegmentPaths:
             return
         is_empty, checkpoints = True, CheckpointReader()
         for partition in log_dir.partitions:
+            if self.topics and partition.topic not in self.topics:
+                continue
             try:
                 segments = select_segments(partition, log_dir.kinds(self.include))
             except OSError as error:
@@ -118,7 +124,10 @@ class SegmentPaths:
             for segment in wanted:
                 is_empty = False
                 yield partition, segment, start
-        if is_empty:
+        if is_empty and self.topics:
+            names = ", ".join(sorted(self.topics))
+            on_unreadable(str(path), NoLogsError(str(path), f"no partitions of {names} here"))
+        elif is_empty:
             on_unreadable(str(path), no_logs(path, log_dir.partitions))
 
 

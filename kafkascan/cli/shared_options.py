@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,20 +18,30 @@ from kafkascan.cli.inputs import SegmentPaths
 from kafkascan.cli.output import FORMATS, RowOutput, format_by_extension
 from kafkascan.cli.run import Run
 from kafkascan.cli.shown_columns import ShownColumns
-from kafkascan.format.times import to_milliseconds
+from kafkascan.format.times import milliseconds_or_now, to_milliseconds
 from kafkascan.logs.log_dir import SegmentKinds
+
+_AGO = re.compile(r"-(?P<count>[0-9]{1,9})(?P<unit>[smhd])")
+_UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 Command: TypeAlias = Callable[..., Any]
 Decorator: TypeAlias = Callable[[Command], Command]
 
 
 class Time(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
-    """A point in time: milliseconds since the epoch, or ISO 8601 (UTC without a zone)."""
+    """
+    A point in time: milliseconds since the epoch, or ISO 8601 (UTC without a zone).
+
+    ``-90s``, ``-15m``, ``-1h`` and ``-7d`` are times before now.
+    """
 
     name = "time"
 
     def convert(self, value: Any, param: Any, context: Any) -> int:
         """Return milliseconds since the epoch."""
+        ago = _AGO.fullmatch(value) if isinstance(value, str) else None
+        if ago is not None:
+            return milliseconds_or_now() - int(ago["count"]) * _UNITS[ago["unit"]]
         try:
             return to_milliseconds(value)
         except ValueError as error:
@@ -152,12 +163,20 @@ KEEP_CACHE = click.option(
 )  # fmt: skip
 
 
+_TOPIC = click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC",
+    help="Read only the partitions of TOPIC in directories and archives; may be given several"
+    " times.",
+)  # fmt: skip
+
+
 def with_segments(command: Command) -> Command:
     """Declare the options of a command that reads segment files, passed as `SegmentPaths`."""
 
     @functools.wraps(command)
     def call(
         paths: Sequence[Path],
+        topics: tuple[str, ...],
         all_files: bool,
         memory_map: bool,
         drop_cache: bool | None,
@@ -165,11 +184,13 @@ def with_segments(command: Command) -> Command:
     ) -> None:
         include = SegmentKinds.ALL if all_files else SegmentKinds.LOG
         start = 0 if all_files else None
-        segments = SegmentPaths(list(paths), include, start, memory_map, drop_cache)
+        segments = SegmentPaths(
+            list(paths), include, start, memory_map, drop_cache, frozenset(topics)
+        )
         command(segments=segments, **arguments)
 
     extend_help(call, _FILES_HELP)
-    return declare(call, PATHS, _ALL_FILES, _MEMORY_MAP, _DROP_CACHE)
+    return declare(call, PATHS, _TOPIC, _ALL_FILES, _MEMORY_MAP, _DROP_CACHE)
 
 
 def with_logs(command: Command) -> Command:

@@ -46,7 +46,7 @@ VERBS_BY_TASK = {
         Verb("txn-state", "state_commands",
              "List transactional ids and the state of their transactions."),
         Verb("metadata", "state_commands",
-             "List brokers, topics, partitions, settings and ACLs of the cluster."),
+             "List the brokers, topics and settings of the cluster."),
     ),
     "Check": (
         Verb("verify", "segment_commands", "Verify the checksum of every batch in segment files."),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,10 +20,18 @@ from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.batches.columns import BatchTable, next_offset
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
 from kafkascan.cli.output import ParquetOutput
+from kafkascan.cli.record_cells import (
+    DECODERS,
+    decode_control_records,
+    decode_headers,
+    decode_items,
+    decode_messages,
+)
 from kafkascan.cli.row_writers import Columns
 from kafkascan.cli.run import FindingReport, Run, scan
 from kafkascan.cli.shared_options import Decorator, Time, check_ranges, with_run, with_segments
 from kafkascan.io.concurrency import group_by_bytes
+from kafkascan.logs.reading import Isolation
 from kafkascan.records.record_table import RecordTable, stored_columns
 
 DEFAULT_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
@@ -54,8 +63,11 @@ class RecordQuery:
     from_time: int | None
     to_time: int | None
     key: bytes | None
+    grep: re.Pattern[bytes] | None
+    isolation: Isolation
     verify: bool
     max_decompressed_size: int
+    decodes: bool
 
     def from_start(self, offset: int) -> RecordQuery:
         """Return the conditions on the records of a log that starts at an offset."""
@@ -87,15 +99,26 @@ class RecordQuery:
             mask &= table["key_size"] == len(self.key)
             candidates = np.flatnonzero(mask)
             mask[candidates] = [key == self.key for key in table[candidates].items("key")]
+        if self.grep is not None:
+            candidates = np.flatnonzero(mask)
+            mask[candidates] = self._matches(table[candidates], self.grep)
         return table if mask.all() else table[mask]
+
+    @staticmethod
+    def _matches(table: RecordTable, pattern: re.Pattern[bytes]) -> list[bool]:
+        return [
+            any(item is not None and pattern.search(item) for item in (key, value))
+            for key, value in zip(table.items("key"), table.items("value"), strict=True)
+        ]
 
     @property
     def read_columns(self) -> list[str]:
         """The columns to read: those that are shown, and those of the conditions."""
         shown = [name for name in self.columns if name not in SEGMENT_COLUMNS]
         needed = ["offset", "timestamp", *(["key"] if self.key is not None else [])]
-        if self.control != "skip":
-            needed += ["key", "value"]  # a control record is decoded from both
+        # A control record is decoded from both.
+        if self.control != "skip" or self.grep is not None or self.decodes:
+            needed += ["key", "value"]
         return list(dict.fromkeys((*shown, *needed)))
 
 
@@ -104,13 +127,15 @@ Found = Iterator[tuple[SegmentInput, RecordTable]]
 
 def _select(run: Run, inputs: Sequence[SegmentInput], query: RecordQuery) -> Found:
     """Yield the records that meet the conditions; a batch that cannot be read is a finding."""
+    visible = _Visibility(query.isolation)
 
     def read(
         wanted: RecordQuery, ends: list[int], source: ks.Source, report: FindingReport
     ) -> Iterator[RecordTable]:
         for batches in report.tables(source, scan(source)):
             ends.append(int(next_offset(batches[-1:])[0]))
-            for table in _read_batches(source, wanted.select_batches(batches), wanted, report):
+            selected_batches = visible.select(one, source, wanted.select_batches(batches))
+            for table in _read_batches(source, selected_batches, wanted, report):
                 selected = wanted.select_records(table)
                 if len(selected):
                     yield selected
@@ -122,6 +147,44 @@ def _select(run: Run, inputs: Sequence[SegmentInput], query: RecordQuery) -> Fou
         for table in run.stream(one, partial(read, wanted, ends)):
             yield one, table
         run.print_overlaps(cursor.add(one, ends[-1] if ends else None))
+
+
+class _Visibility:
+    """
+    Selects the batches that a consumer sees; the transactions of each log are read once.
+
+    Parameters
+    ----------
+    isolation : str
+    """
+
+    def __init__(self, isolation: Isolation) -> None:
+        self._is_committed = isolation == "read_committed"
+        self._views: dict[Path, ks.logs.CommittedView] = {}
+
+    def select(self, one: SegmentInput, source: ks.Source, batches: BatchTable) -> BatchTable:
+        """Return the visible batches of a segment."""
+        if not self._is_committed or not len(batches):
+            return batches
+        path = one.partition.path if one.is_served else one.path
+        if path not in self._views:
+            log = one.partition if one.is_served else source
+            self._views[path] = ks.logs.read_committed_view(log)
+        return batches[self._views[path].mask(batches)]
+
+
+def _last_records(found: Found, count: int) -> Found:
+    """Yield the last records."""
+    kept: deque[tuple[SegmentInput, RecordTable]] = deque()
+    surplus = -count
+    for one, table in found:
+        kept.append((one, table))
+        surplus += len(table)
+        while kept and len(kept[0][1]) <= surplus:
+            surplus -= len(kept.popleft()[1])
+    for one, table in kept:
+        yield one, table[max(0, surplus) :]
+        surplus = 0
 
 
 def _read_batches(
@@ -173,70 +236,20 @@ def _chunks(found: Found, max_records: int, max_bytes: int) -> Found:
             yield one, table[group]
 
 
-# ---- how keys and values are shown -----------------------------------------------------------
-
-
-Decode = Callable[[bytes], Any]
-
-
-def _text(data: bytes) -> str:
-    # The output escapes bytes that are not UTF-8, in a way that text cannot imitate.
-    return data.decode("utf-8", "surrogateescape")
-
-
-def _json(data: bytes) -> Any:
-    """Return the value of a JSON text; the text itself if it is not JSON that can be written."""
-    try:
-        value = json.loads(data)
-        json.dumps([[[value]]], allow_nan=False)  # as deeply nested as in a row
-    except (ValueError, RecursionError):
-        return _text(data)
-    return value
-
-
-DECODERS: dict[str, Decode] = {
-    "text": _text,
-    "hex": bytes.hex,
-    "base64": lambda data: base64.b64encode(data).decode(),
-    "json": _json,
-}
-
-
-def decode_items(items: list[bytes | None], decoder: str) -> list[Any]:
-    """Decode each item; None is a null and stays None."""
-    decode = DECODERS[decoder]
-    return [None if item is None else decode(item) for item in items]
-
-
-def decode_headers(headers: list[tuple[bytes, bytes | None]], decoder: str) -> list[dict[str, Any]]:
-    """Decode headers; their keys are always UTF-8."""
-    decode = DECODERS[decoder]
-    return [
-        {"key": _text(key), "value": None if value is None else decode(value)}
-        for key, value in headers
-    ]
-
-
-def decode_control(key: bytes | None, value: bytes | None) -> tuple[str, Any]:
-    """Return the type of a control record, and its message by field names."""
-    try:
-        kind, code, _, message = ks.records.decode_control_record(key, value)
-    except ValueError as error:
-        return "INVALID", str(error)
-    name = ks.records.ControlRecordType.UNKNOWN.name
-    return (f"{name}({code})" if kind.name == name else kind.name), _to_json(message)
-
-
-def _to_json(message: Any) -> Any:
-    """Return a message made of the types that JSON has."""
-    if isinstance(message, dict):
-        return {name: _to_json(value) for name, value in message.items()}
-    if isinstance(message, list):
-        return [_to_json(value) for value in message]
-    return message if isinstance(message, (int, float, str, type(None))) else str(message)
-
-
 # ---- the command -----------------------------------------------------------------------------
+
+
+class BytesPattern(click.ParamType):  # type: ignore[type-arg]  # as `NameList`
+    """A regular expression that is searched in bytes."""
+
+    name = "regex"
+
+    def convert(self, value: Any, param: Any, context: Any) -> re.Pattern[bytes]:
+        """Return the compiled expression."""
+        try:
+            return re.compile(os.fsencode(value), re.DOTALL)
+        except re.error as error:
+            self.fail(f"not a regular expression: {error}", param, context)
 
 
 class RecordColumnList(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
@@ -281,7 +294,23 @@ def _decoding_option(item: str) -> Decorator:
 @click.option("--from-time", type=Time(), help="Skip records with a timestamp before TIME.")
 @click.option("--to-time", type=Time(), help="Skip records with a timestamp of TIME or later.")
 @click.option("--key", help="Show only records with this key (UTF-8).")
+@click.option(
+    "--grep", type=BytesPattern(), metavar="REGEX",
+    help="Show only records whose key or value contains a match of REGEX (bytes, as in Python).",
+)  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Show at most N records.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Show the last N records.")
+@click.option(
+    "--isolation", type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted", show_default=True,
+    help="read_committed shows what a consumer with this isolation.level gets: no records of"
+    " aborted transactions, and none from the first open transaction on.",
+)  # fmt: skip
+@click.option(
+    "--decode", type=click.Choice(["auto", "none"]), default="auto", show_default=True,
+    help="Decode the records of Kafka's own topics (auto), or show their bytes (none). A record"
+    " that cannot be decoded is shown as its bytes.",
+)  # fmt: skip
 @click.option(
     "--control", type=click.Choice(["skip", "only", "include"]), default="skip",
     show_default=True,
@@ -302,24 +331,31 @@ def records(
     value_as: str,
     key: str | None,
     limit: int | None,
+    tail: int | None,
+    decode: str,
     **options: Any,
 ) -> None:
     """List records: offset, timestamp, key, value and headers.
 
     A batch that cannot be read is skipped and reported on stderr. If there are several files,
-    the columns topic, partition and segment come first, and --limit applies to all files
+    the columns topic, partition and segment come first, and --limit and --tail apply to all files
     together. The end of a range is exclusive. That no record has the --key is a finding.
     """
+    if limit is not None and tail is not None:
+        raise click.UsageError("--limit and --tail cannot be combined")
     check_ranges(**options)
     inputs = run.find_segments(segments)
     if len(inputs) > 1:
         columns = tuple(dict.fromkeys((*SEGMENT_COLUMNS, *columns)))
+    options["decodes"] = decode == "auto" and run.output.output_format != "parquet"
     query = RecordQuery(columns, key=None if key is None else os.fsencode(key), **options)
     found = _select(run, inputs, query)
     if key is not None and limit != 0:
         found = _reporting_none(run, found, key)
     if limit is not None:
         found = _first_records(found, limit)
+    if tail is not None:
+        found = _last_records(found, tail)
     path, total = run.output.path, sum(one.size for one in inputs)
     # On a terminal, the rows show the progress.
     with run.progress("bytes", total, is_shown=path is not None or not sys.stdout.isatty()):
@@ -352,16 +388,8 @@ def _to_columns(
             columns[name] = [NAMED_CODES[name][0].name_of(code) for code in numpy[name].tolist()]
         else:
             columns[name] = numpy[name].tolist()
+    if query.decodes:
+        decode_messages(one.partition.topic, table, columns, {"key": key_as, "value": value_as})
     if query.control != "skip":
-        _decode_control(table, columns)
+        decode_control_records(table, columns)
     return columns
-
-
-def _decode_control(table: RecordTable, columns: dict[str, list[Any]]) -> None:
-    """Replace key and value of control records by their type and message."""
-    numpy = table.to_numpy()
-    for index in np.flatnonzero(table["is_control"]).tolist():
-        kind, message = decode_control(numpy["key"][index], numpy["value"][index])
-        for name, decoded in (("key", kind), ("value", message)):
-            if name in columns:
-                columns[name][index] = decoded

@@ -233,7 +233,7 @@ def metadata(
     diff: tuple[Any, Any] | None,
     secrets: bool,
 ) -> None:
-    """List brokers, topics, partitions, settings and ACLs of the cluster.
+    """List the brokers, topics and settings of the cluster.
 
     The rows come from __cluster_metadata: from the last snapshot and the records after it, as a
     controller loads them. --diff A B shows what changed between two moments. With two PATHS,

@@ -1,0 +1,103 @@
+"""Keys, values and headers of records as cells: text, hex, base64, JSON, or decoded messages."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import kafkascan as ks
+from kafkascan.format.schemas.message_decoder import SchemaError
+from kafkascan.internal_topics.record_words import DECODED_TOPICS, describe_record
+from kafkascan.records.record_table import RecordTable
+
+Decode = Callable[[bytes], Any]
+
+
+def _text(data: bytes) -> str:
+    # The output escapes bytes that are not UTF-8, in a way that text cannot imitate.
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _json(data: bytes) -> Any:
+    """Return the value of a JSON text; the text itself if it is not JSON that can be written."""
+    try:
+        value = json.loads(data)
+        json.dumps([[[value]]], allow_nan=False)  # as deeply nested as in a row
+    except (ValueError, RecursionError):
+        return _text(data)
+    return value
+
+
+DECODERS: dict[str, Decode] = {
+    "text": _text,
+    "hex": bytes.hex,
+    "base64": lambda data: base64.b64encode(data).decode(),
+    "json": _json,
+}
+
+
+def decode_items(items: list[bytes | None], decoder: str) -> list[Any]:
+    """Decode each item; None is a null and stays None."""
+    decode = DECODERS[decoder]
+    return [None if item is None else decode(item) for item in items]
+
+
+def decode_headers(headers: list[tuple[bytes, bytes | None]], decoder: str) -> list[dict[str, Any]]:
+    """Decode headers; their keys are always UTF-8."""
+    decode = DECODERS[decoder]
+    return [
+        {"key": _text(key), "value": None if value is None else decode(value)}
+        for key, value in headers
+    ]
+
+
+def decode_control(key: bytes | None, value: bytes | None) -> tuple[str, Any]:
+    """Return the type of a control record, and its message by field names."""
+    try:
+        kind, code, _, message = ks.records.decode_control_record(key, value)
+    except ValueError as error:
+        return "INVALID", str(error)
+    name = ks.records.ControlRecordType.UNKNOWN.name
+    return (f"{name}({code})" if kind.name == name else kind.name), _to_json(message)
+
+
+def _to_json(message: Any) -> Any:
+    """Return a message made of the types that JSON has."""
+    if isinstance(message, dict):
+        return {name: _to_json(value) for name, value in message.items()}
+    if isinstance(message, list):
+        return [_to_json(value) for value in message]
+    return message if isinstance(message, (int, float, str, type(None))) else str(message)
+
+
+def decode_messages(
+    topic: str | None, table: RecordTable, columns: dict[str, list[Any]], formats: dict[str, str]
+) -> None:
+    """Replace keys and values of Kafka's own topics that are shown as text by their messages."""
+    if topic not in DECODED_TOPICS:
+        return
+    shown = [name for name in ("key", "value") if name in columns and formats[name] == "text"]
+    if not shown:
+        return
+    keys, values = table.items("key"), table.items("value")
+    for index, (key, value) in enumerate(zip(keys, values, strict=True)):
+        try:
+            words = dict(zip(("key", "value"), describe_record(topic, key, value), strict=True))
+        except SchemaError:
+            continue
+        for name in shown:
+            columns[name][index] = words[name]
+
+
+def decode_control_records(table: RecordTable, columns: dict[str, list[Any]]) -> None:
+    """Replace key and value of control records by their type and message."""
+    numpy = table.to_numpy()
+    for index in np.flatnonzero(table["is_control"]).tolist():
+        kind, message = decode_control(numpy["key"][index], numpy["value"][index])
+        for name, decoded in (("key", kind), ("value", message)):
+            if name in columns:
+                columns[name][index] = decoded

@@ -1,0 +1,68 @@
+"""Keys and values of Kafka's own topics as plain objects, for people and for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafkascan.format.schemas.message_decoder import Schema
+from kafkascan.format.schemas.message_json import json_of
+from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
+from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
+from kafkascan.internal_topics.coordinator_records import require_known_version
+from kafkascan.internal_topics.topic_messages import (
+    COORDINATOR_RECORDS,
+    Message,
+    decode_coordinator_record,
+    decode_framed_message,
+)
+
+_FRAMED: Mapping[str, Mapping[int, Schema]] = {
+    "__cluster_metadata": METADATA_RECORDS,
+    "__remote_log_metadata": REMOTE_LOG_RECORDS,
+}
+
+DECODED_TOPICS = frozenset({*COORDINATOR_RECORDS, *_FRAMED})
+"""Topics whose records `describe_record` decodes."""
+
+
+def describe_record(
+    topic: str, key: bytes | None, value: bytes | None
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """
+    Return the key and value of a record as plain objects.
+
+    Parameters
+    ----------
+    topic : str
+        One of `DECODED_TOPICS`.
+    key, value : bytes or None
+
+    Returns
+    -------
+    key, value : dict or None
+        With ``type``, ``version`` and Kafka's JSON of the message, whose names are in camel case.
+        The value of a tombstone is None, and so is a key that the topic does not use.
+
+    Raises
+    ------
+    SchemaError
+        If the type or version is not known, or the bytes do not encode a message.
+    """
+    if topic in _FRAMED:
+        message = decode_framed_message(_FRAMED[topic], value or b"")
+        require_known_version(message)
+        return None, _words(message)
+    of_key, of_value = decode_coordinator_record(COORDINATOR_RECORDS[topic], key or b"", value)
+    if of_value is None:
+        return _words(of_key), None
+    require_known_version(of_value)
+    return _words(of_key), _words(of_value)
+
+
+def _words(message: Message) -> dict[str, Any]:
+    return {
+        "type": message.schema.name,
+        "version": message.version,
+        "data": json_of(message.schema, message.fields, message.version),
+    }

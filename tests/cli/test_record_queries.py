@@ -1,0 +1,113 @@
+"""`kafkascan records` and `batches`: topics, last records, patterns, isolation, relative times."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import kafkascan as ks
+from tests.support.command_line import DATA, rows, run
+from tests.support.internal_topics import TopicLog
+from tests.support.records import RecordV2, batch_of
+
+
+def test_topics() -> None:
+    found = rows("records", DATA, "--topic", "headers", "--topic", "idempotent")
+    assert {row["topic"] for row in found} == {"headers", "idempotent"}
+    assert {row["topic"] for row in rows("batches", DATA, "--topic", "partitions")} == {
+        "partitions"
+    }
+    assert {row["topic"] for row in rows("info", DATA, "--topic", "partitions")} == {"partitions"}
+    done = run("records", DATA, "--topic", "nothing")
+    assert done.returncode == 3
+    assert "no partitions of nothing here" in done.stderr
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 1000])
+def test_tail(count: int) -> None:
+    found = rows("records", DATA / "small-segments-0", "--tail", count)
+    everything = rows("records", DATA / "small-segments-0")
+    assert found == (everything[-count:] if count else [])
+    assert run("records", DATA, "--tail", 1, "--limit", 1).returncode == 2
+
+
+def test_grep_searches_keys_and_values() -> None:
+    log = DATA / "transactions-0"
+    keys = [row["key"] for row in rows("records", log, "--grep", "^key-[12]$")]
+    assert len(keys) > 4
+    assert set(keys) == {"key-1", "key-2"}
+    (value, *_) = rows("records", log, "--limit", 1)
+    found = rows("records", log, "--grep", value["value"], "--columns", "offset")
+    assert {"topic", "partition", "segment", "offset"} == set(found[0])
+    assert value["offset"] in [row["offset"] for row in found]
+    assert run("records", log, "--grep", "(").returncode == 2
+
+
+def test_bytes_are_searched_too(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020}.log"
+    records = [RecordV2(value=b"\xff\x00a\nb"), RecordV2(value=None, key=b"x", offset_delta=1)]
+    path.write_bytes(batch_of(records))
+    assert [row["offset"] for row in rows("records", path, "--grep", r"\xff.a.b")] == [0]
+    assert [row["offset"] for row in rows("records", path, "--grep", "x")] == [1]
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_isolation(isolation: str) -> None:
+    log = DATA / "transactions-0"
+    expected = ks.read_records(log, columns=("offset",), isolation=isolation)["offset"].tolist()
+    found = rows("records", log, "--isolation", isolation)
+    assert [row["offset"] for row in found] == expected
+    # Of one file, the transactions of its own bytes are known.
+    file = log / f"{5:020}.log"
+    found = rows("records", file, "--isolation", isolation)
+    assert [row["offset"] for row in found] == [one for one in expected if one >= 5]
+
+
+def test_relative_times(tmp_path: Path) -> None:
+    path, now = tmp_path / f"{0:020}.log", time.time_ns() // 1_000_000
+    ages = [3 * 86_400_000, 7_200_000, 1_800_000]
+    records = [
+        RecordV2(offset_delta=n, timestamp_delta=ages[0] - age) for n, age in enumerate(ages)
+    ]
+    first = now - ages[0]
+    path.write_bytes(batch_of(records, base_timestamp=first, max_timestamp=now - ages[-1]))
+    for since, offsets in (("-1h", [2]), ("-180m", [1, 2]), ("-4d", [0, 1, 2]), ("-9s", [])):
+        found = rows("records", path, "--from-time", since)
+        assert [row["offset"] for row in found] == offsets
+    assert [row["offset"] for row in rows("records", path, "--to-time", "-2d")] == [0]
+    assert run("records", path, "--from-time", "-1y").returncode == 2
+
+
+def test_own_topics_are_decoded() -> None:
+    (found,) = rows("records", DATA, "--topic", "__consumer_offsets", "--from-offset", 19)
+    assert found["key"] == {
+        "type": "OffsetCommitKey", "version": 0,
+        "data": {"group": "oracle-java-transactional", "topic": "consumed", "partition": 0},
+    }  # fmt: skip
+    assert found["value"]["data"]["offset"] == 7
+    (raw,) = rows(
+        "records", DATA, "--topic", "__consumer_offsets", "--from-offset", 19, "--decode", "none"
+    )
+    assert raw["key"].startswith("\x00\x01\x00\x19oracle-java")
+    (in_hex,) = rows(
+        "records", DATA, "--topic", "__consumer_offsets", "--from-offset", 19, "--key-as", "hex"
+    )
+    assert in_hex["key"].startswith("00010019")
+    assert in_hex["value"] == found["value"]
+    (metadata, *_) = rows("records", DATA, "--topic", "__cluster_metadata", "--limit", 3)
+    assert metadata["value"]["type"] == "BeginTransactionRecord"
+    # Only the shown columns are replaced.
+    (offset,) = rows(
+        "records", DATA, "--topic", "__consumer_offsets", "--tail", 1, "--columns", "offset"
+    )
+    assert offset["offset"] == 19
+    marker = rows("records", DATA, "--topic", "__consumer_offsets", "--control", "only")
+    assert [row["key"] for row in marker] == ["COMMIT"]
+
+
+def test_records_that_cannot_be_decoded_are_shown_as_bytes(tmp_path: Path) -> None:
+    log = TopicLog(tmp_path / "__consumer_offsets-0").add((b"\0\x63a", b"v"), (None, None))
+    found = rows("records", log.write())
+    assert [(row["key"], row["value"]) for row in found] == [("\0ca", "v"), (None, None)]
