@@ -95,13 +95,15 @@ def _unpack_root(environment: Environment, suite: str) -> None:
     Unpack Debian packages and what they depend on, without running their scripts.
 
     mmdebstrap chooses the mirror, as for any other root. It writes a tar, which any user can
-    unpack: its own folders may belong to other users.
+    unpack: its own folders may belong to other users. The modes that need no programs of the root
+    differ for root, to whom `chrootless` is forbidden.
     """
     shutil.rmtree(environment.root, ignore_errors=True)
     environment.root.mkdir(parents=True)
     tar = environment.folder / "root.tar"
-    command = ["mmdebstrap", "--quiet", "--arch=arm64", "--variant=extract", "--format=tar"]
-    command += [f"--include={','.join(DEBIAN_PACKAGES)}", suite, str(tar)]
+    mode = "root" if os.geteuid() == 0 else "chrootless"
+    command = ["mmdebstrap", "--quiet", f"--mode={mode}", "--arch=arm64", "--variant=extract"]
+    command += ["--format=tar", f"--include={','.join(DEBIAN_PACKAGES)}", suite, str(tar)]
     subprocess.run(command, check=True)
     unpack = ["tar", "xf", str(tar), "-C", str(environment.root)]
     subprocess.run([*unpack, "--exclude=./dev", "--no-same-owner"], check=True)
