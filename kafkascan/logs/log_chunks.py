@@ -200,7 +200,7 @@ def first_reaching(batches: BatchTable, offset: int) -> int:
     return int(np.argmax(reaching)) if reaching.any() else len(batches)
 
 
-def position_after(position: int, segment: SegmentFile, end_offset: int | None) -> int:
+def position_after(position: int, base_offset: int, end_offset: int | None) -> int:
     """
     Return the first offset that is read of the segments after a segment.
 
@@ -208,12 +208,13 @@ def position_after(position: int, segment: SegmentFile, end_offset: int | None) 
     ----------
     position : int
         The end of the segments before it.
-    segment : SegmentFile
+    base_offset : int
+        Of the segment.
     end_offset : int or None
         See `SegmentEnd`. An offset that is too large for the segment is damage, which must not
         hide the segments that follow.
     """
-    if end_offset is None or end_offset - (segment.base_offset or 0) > _MOST_OFFSETS:
+    if end_offset is None or end_offset - base_offset > _MOST_OFFSETS:
         return position
     return max(position, end_offset)
 
@@ -264,7 +265,7 @@ def inspect_chunks(
                 yield pending.take()
             pending.add(index, part)
             if part.end is not None and position is not None:
-                position = position_after(position, segment, part.end.end_offset)
+                position = position_after(position, segment.base_offset or 0, part.end.end_offset)
     if pending.parts or pending.ends:
         yield pending.take()
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -213,6 +213,18 @@ class SegmentOverlapWarning(UserWarning):
     """Segments of a log that was read contain the same offsets; see `SegmentOverlap`."""
 
 
+class PlacedSegment(Protocol):
+    """A segment by its place: the name of its file, and the offset in it."""
+
+    @property
+    def path(self) -> Path:
+        """The file of the segment."""
+
+    @property
+    def base_offset(self) -> int | None:
+        """The offset in its name."""
+
+
 class OffsetCursor:
     """
     The first offset that is read of each segment of a log: the end of the segments before it.
@@ -231,20 +243,21 @@ class OffsetCursor:
 
     def __init__(self) -> None:
         self.position = 0
-        self._reaching: tuple[SegmentFile, int] | None = None
+        self._reaching: tuple[PlacedSegment, int] | None = None
 
-    def add(self, segment: SegmentFile, end_offset: int | None) -> list[SegmentOverlap]:
+    def add(self, segment: PlacedSegment, end_offset: int | None) -> list[SegmentOverlap]:
         """
         Add the next segment of the log, and return its overlap with the segments before it.
 
         Parameters
         ----------
-        segment : SegmentFile
+        segment : PlacedSegment
+            Such as a `SegmentFile`.
         end_offset : int or None
             The offset after its last batch; None without batches.
         """
-        self.position = position_after(self.position, segment, end_offset)
         base_offset, before = segment.base_offset or 0, self._reaching
+        self.position = position_after(self.position, base_offset, end_offset)
         if before is None or (end_offset is not None and end_offset > before[1]):
             self._reaching = (segment, end_offset or 0)
         if before is None or before[1] <= base_offset:

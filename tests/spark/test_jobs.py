@@ -160,7 +160,7 @@ def test_producers_of_several_tables(tmp_path: Path) -> None:
     segment_path(tmp_path, "topic").write_bytes(log)
     (task,) = tasks(path=str(tmp_path), view="batches")
     found = list(producers_task(task, Options.parse({"view": "batches"})))
-    assert len(found) == 2, "two tables, joined by the job"
+    assert len(found) == 3, "several tables, joined by the job"
     counts = np.sum([batch["batches"].to_numpy() for batch in found], axis=0)
     assert counts.tolist() == [23_334, 23_333, 23_333]
 

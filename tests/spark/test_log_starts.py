@@ -199,8 +199,8 @@ def test_a_store_without_a_checkpoint(folder: Path) -> None:
 
 def test_producers(folder: Path) -> None:
     pytest.importorskip("pyspark")
-    from kafkascan.spark.jobs.fleet_jobs import parse_job_options
     from kafkascan.spark.jobs.header_tasks import producers_task
+    from kafkascan.spark.jobs.job_runs import parse_job_options
     from kafkascan.spark.planning.read_plan import plan_read
 
     for start in (None, 0):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkascan.batches.arrow import require_pyarrow
+from kafkascan.format.errors import CorruptBatchError
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.spark.jobs.output_folders import OutputFolder
 from kafkascan.spark.jobs.planned_outputs import (
@@ -37,6 +38,8 @@ WRITTEN_COLUMNS = (
     Column("output", "string"),
     Column("rows", "bigint"),
     Column("bytes", "bigint"),
+    Column("damagedBatches", "bigint"),
+    Column("error", "string", nullable=True),
 )
 
 
@@ -75,6 +78,15 @@ def write_outputs(task: OutputTask, target: ExportTarget) -> Iterator[pa.RecordB
     yield record_batch_of_rows(list(map_ordered(task.outputs, write, WRITERS)), WRITTEN_COLUMNS)
 
 
+def with_damage_apart(found: pa.Table) -> tuple[pa.Table, list[str]]:
+    """Return the rows of files that were written, and a finding for each file with damage."""
+    import pyarrow.compute
+
+    messages = found["error"].drop_null().to_pylist()
+    findings = [line for message in messages for line in message.split("\n")]
+    return found.filter(pyarrow.compute.greater(found["rows"], 0)), findings
+
+
 def with_finished(
     written: pa.Table, planned: Sequence[OutputTask], finished: Mapping[str, FinishedOutput]
 ) -> pa.Table:
@@ -91,27 +103,45 @@ def with_finished(
     return require_pyarrow().Table.from_batches([record_batch_of_rows(ordered, WRITTEN_COLUMNS)])
 
 
-def _written_row(output: PlannedOutput, rows: int, size: int) -> Row:
+def _written_row(
+    output: PlannedOutput, rows: int, size: int, damage: Sequence[CorruptBatchError] = ()
+) -> Row:
     """Return the manifest row of an output."""
     written: Row = {"output": output.name, "rows": rows, "bytes": size}
-    return file_values(output.task.ranges[0].file) | written
+    found: Row = {"damagedBatches": len(damage), "error": _message(damage)}
+    return file_values(output.task.ranges[0].file) | written | found
+
+
+def _message(damage: Sequence[CorruptBatchError]) -> str | None:
+    """Return a line for each damaged file."""
+    by_file: dict[str, list[CorruptBatchError]] = {}
+    for error in damage:
+        by_file.setdefault(error.path, []).append(error)
+    lines = [
+        f"{first} (the first of {1 + len(others)} damaged batches)" if others else str(first)
+        for first, *others in by_file.values()
+    ]
+    return "\n".join(lines) or None
 
 
 def _write_file(output: PlannedOutput, target: ExportTarget) -> Row | None:
     """
-    Write an output, and the record that it is finished; return None if there are no rows.
+    Write an output, and the record that it is finished; return None if there is nothing to say.
 
-    The name and content depend only on the plan, so a repeated attempt writes the same file.
+    The name and content depend only on the plan, so a repeated attempt writes the same file. An
+    output with damage has no record, so that a later run finds the damage again.
     """
-    batches = scan_task(output.task, target.options.but(prefetch=_ahead(output, target)))
+    damage: list[CorruptBatchError] = []
+    options = target.options.but(prefetch=_ahead(output, target))
+    batches = scan_task(output.task, options, damage.append)
     try:
         first = next(batches, None)
         rows, size = (0, 0) if first is None else _write_rows(output.name, first, batches, target)
     finally:
         batches.close()
-    if output.digest and _is_complete(output, rows, target):
+    if output.digest and not damage and _is_complete(output, rows, target):
         target.folder.mark(output.record(rows, size))
-    return _written_row(output, rows, size) if rows else None
+    return _written_row(output, rows, size, damage) if rows or damage else None
 
 
 def _ahead(output: PlannedOutput, target: ExportTarget) -> int:

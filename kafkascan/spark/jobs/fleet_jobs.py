@@ -7,18 +7,18 @@ atomically, so retries, speculative attempts and abandoned tasks are harmless.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
 from kafkascan.spark.jobs.export_tasks import (
     COMPRESSIONS,
     WRITTEN_COLUMNS,
     ExportTarget,
+    with_damage_apart,
     with_finished,
     write_outputs,
 )
@@ -32,6 +32,13 @@ from kafkascan.spark.jobs.header_tasks import (
     timestamps_task,
 )
 from kafkascan.spark.jobs.index_tasks import INDEX_COLUMNS, IndexTarget, rebuild_task
+from kafkascan.spark.jobs.job_runs import (
+    parsed_options,
+    planned_tasks,
+    run_tasks,
+    sums,
+    without_damage,
+)
 from kafkascan.spark.jobs.output_folders import (
     OutputFolder,
     finish_folder,
@@ -48,9 +55,10 @@ from kafkascan.spark.jobs.planned_outputs import (
 )
 from kafkascan.spark.options.option_values import parse_choice, parse_storage_options
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.options.view_schemas import Column, arrow_schema, ddl
+from kafkascan.spark.options.view_schemas import Row
 from kafkascan.spark.planning.read_plan import plan_read
-from kafkascan.spark.readers.frames import Argument, Task, Work, map_tasks
+from kafkascan.spark.planning.segment_ends import find_overlaps
+from kafkascan.spark.rows.damage_modes import OFFSET_OVERLAP
 from kafkascan.spark.rows.task_scan import scan_task
 
 if TYPE_CHECKING:
@@ -62,11 +70,6 @@ if TYPE_CHECKING:
 _HOUR_MS = 3_600_000
 # Log bytes of a task that writes Parquet.
 _TASK_BYTES = 1 << 29
-
-VERIFY_COLUMNS = (
-    "topic", "partition", "segment", "path", "size", "batches", "badChecksums", "endState",
-    "validBytes", "trailingBytes", "status", "error",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -120,21 +123,34 @@ def verify(spark: SparkSession, path: Paths, **options: Any) -> JobReport:
     Returns
     -------
     JobReport
-        A row per file. Findings are damage, wrong checksums and trailing bytes.
+        A row per file. Findings are damage, wrong checksums, trailing bytes, and offsets that
+        several segments of a log contain.
     """
-    parsed = _parsed("verify", path, options)
-    manifest = _run(spark, plan_read(parsed), scan_task, parsed, parsed.schema())
+    parsed = parsed_options("verify", path, options)
+    # The manifest shows all overlaps, not only those that the plan found.
+    tasks = plan_read(parsed, on_overlap=lambda overlap: None)
+    manifest = run_tasks(spark, tasks, scan_task, parsed, parsed.schema())
     rows = manifest.to_pylist()
-    findings = [row["error"] for row in rows if row["error"] is not None]
+    findings = [
+        row["error"] for row in rows if row["error"] is not None and row["status"] != OFFSET_OVERLAP
+    ]
+    findings += map(str, find_overlaps(_end_of(row) for row in rows))
     findings += [
         f"{row['path']}: position {row['validBytes']}: {row['trailingBytes']} bytes after the"
         f" last batch [{row['endState']}]"
         for row in rows
         if row["error"] is None and row["trailingBytes"] > 0
     ]
-    summary = _sums(manifest, "size", "batches", "badChecksums")
+    summary = sums(manifest, "size", "batches", "badChecksums")
     unread = sum(row["status"] == "UNREADABLE" for row in rows)
     return JobReport("verify", manifest, {"files": len(rows)} | summary, findings, unread)
+
+
+def _end_of(row: Row) -> tuple[str, int, int | None]:
+    path, base_offset, last = row["path"], row["segment"], row["lastOffset"]
+    assert isinstance(path, str)
+    assert isinstance(base_offset, int)
+    return path, base_offset, last + 1 if isinstance(last, int) else None
 
 
 def catalog(
@@ -175,7 +191,8 @@ def catalog(
     -------
     JobReport
         A row per written file; with `resume`, also of those that are kept, whose number is
-        ``summary["kept"]``.
+        ``summary["kept"]``. Findings are damage that did not fail the job, by the option
+        ``mode``, and offsets that several segments contain, which are written once.
 
     Raises
     ------
@@ -230,10 +247,11 @@ def _written(
 ) -> JobReport:
     if target.overwrite and target.resume:
         raise ValueError("overwrite and resume cannot be combined")
-    parsed = _parsed(job, path, options)
+    parsed = parsed_options(job, path, options)
     codec = parse_compression(target.compression)
     # Larger tasks than for rows, because the size of files depends on that of tasks.
-    tasks = plan_read(parsed.but(max_partition_bytes=parsed.max_partition_bytes or _TASK_BYTES))
+    sized = parsed.but(max_partition_bytes=parsed.max_partition_bytes or _TASK_BYTES)
+    tasks, findings = planned_tasks(sized)
     plan_outputs = plan_exports if job == "export" else plan_catalog
     planned = list(plan_outputs(tasks, parsed, codec))
     folder = target.folder(parsed)
@@ -244,13 +262,15 @@ def _written(
     else:
         prepare_folder(folder, overwrite=target.overwrite)
     left = list(without_finished(planned, finished))
-    written = _run(spark, left, write_outputs, ExportTarget(folder, parsed, codec), WRITTEN_COLUMNS)
+    outputs = ExportTarget(folder, parsed, codec)
+    found = run_tasks(spark, left, write_outputs, outputs, WRITTEN_COLUMNS)
+    written, damage = with_damage_apart(found)
     manifest = with_finished(written, planned, finished)
     finish_folder(folder, manifest["output"].to_pylist())
-    summary = {"files": len(manifest)} | _sums(manifest, "rows", "bytes")
+    summary = {"files": len(manifest)} | sums(manifest, "rows", "bytes")
     if target.resume:
         summary["kept"] = sum(one.rows > 0 for one in finished.values())
-    return JobReport(job, manifest, summary)
+    return JobReport(job, manifest, summary, findings + damage)
 
 
 def parse_compression(codec: str) -> str:
@@ -295,15 +315,16 @@ def rebuild_indexes(
     """
     if (target is None) != next_to_segments:
         raise ValueError("give either a target folder or next_to_segments=True")
-    parsed = _parsed("rebuild_indexes", path, options)
+    parsed = parsed_options("rebuild_indexes", path, options)
     folder = None if target is None else str(Path(target).absolute())
     argument = IndexTarget(folder, force, interval_bytes, parsed)
-    manifest = _run(spark, plan_read(parsed), rebuild_task, argument, INDEX_COLUMNS)
+    tasks, findings = planned_tasks(parsed)
+    manifest = run_tasks(spark, tasks, rebuild_task, argument, INDEX_COLUMNS)
     rows = manifest.to_pylist()
     remove_leftovers(Path(row["output"]) for row in rows if row["action"] == "WRITTEN")
     actions = [row["action"] for row in rows]
     summary = {name.lower(): actions.count(name) for name in dict.fromkeys(actions)}
-    findings = [row["error"] for row in rows if row["action"] == "DAMAGED"]
+    findings += [row["error"] for row in rows if row["action"] == "DAMAGED"]
     return JobReport("rebuild-indexes", manifest, {"indexes": len(rows)} | summary, findings)
 
 
@@ -320,16 +341,21 @@ def producer_stats(spark: SparkSession, path: Paths, **options: Any) -> JobRepor
     -------
     JobReport
         A row per topic, partition and producer ID; -1 stands for batches without a producer ID.
+        Findings are damage, which hides the batches after it in its segment, and offsets that
+        several segments contain.
     """
-    parsed = _parsed("producer_stats", path, options)
-    partial = _run(spark, plan_read(parsed), producers_task, parsed, PRODUCER_COLUMNS)
+    parsed = parsed_options("producer_stats", path, options)
+    tasks, findings = planned_tasks(parsed)
+    found = run_tasks(spark, tasks, producers_task, parsed, PRODUCER_COLUMNS)
+    partial, damage = without_damage(found)
     grouped = partial.group_by(list(PRODUCER_KEYS)).aggregate(list(PRODUCER_AGGREGATES.items()))
     names = {f"{name}_{how}": name for name, how in PRODUCER_AGGREGATES.items()}
     manifest = grouped.rename_columns([names.get(name, name) for name in grouped.column_names])
-    manifest = manifest.select([column.name for column in PRODUCER_COLUMNS])
+    manifest = manifest.select(partial.column_names)
     manifest = manifest.sort_by([(name, "ascending") for name in PRODUCER_KEYS])
-    summary = _sums(manifest, "batches", "records", "bytes")
-    return JobReport("producer-stats", manifest, {"producers": len(manifest)} | summary)
+    summary = sums(manifest, "batches", "records", "bytes")
+    summary = {"producers": len(manifest)} | summary
+    return JobReport("producer-stats", manifest, summary, findings + damage)
 
 
 def bad_timestamps(
@@ -355,73 +381,22 @@ def bad_timestamps(
     Returns
     -------
     JobReport
-        A row and a finding per range of a file with implausible timestamps.
+        A row and a finding per range of a file with implausible timestamps; also findings as in
+        `producer_stats`.
     """
-    parsed = _parsed("bad_timestamps", path, options)
+    parsed = parsed_options("bad_timestamps", path, options)
     latest_by_default = milliseconds_or_now() + _HOUR_MS
     latest = latest_by_default if latest_ms is None else to_milliseconds(latest_ms, "latest_ms")
     limits = TimeLimits(to_milliseconds(earliest_ms, "earliest_ms"), latest, parsed)
-    manifest = _run(spark, plan_read(parsed), timestamps_task, limits, TIMESTAMP_COLUMNS)
-    findings = [
+    tasks, findings = planned_tasks(parsed)
+    found = run_tasks(spark, tasks, timestamps_task, limits, TIMESTAMP_COLUMNS)
+    manifest, damage = without_damage(found)
+    findings += [
         f"{row['path']}: position {row['firstBadPosition']} (base_offset {row['firstBadOffset']}):"
         f" the first of {row['lateBatches']} late, {row['earlyBatches']} early and"
         f" {row['missingBatches']} missing timestamps"
         for row in manifest.to_pylist()
     ]
     counts = ("lateBatches", "earlyBatches", "missingBatches")
-    summary = {"segments": len(set(manifest["path"].to_pylist()))} | _sums(manifest, *counts)
-    return JobReport("bad-timestamps", manifest, summary, findings)
-
-
-# ---- execution -----------------------------------------------------------------------------
-
-
-def parse_job_options(job: str, options: Mapping[str, Any]) -> Options:
-    """
-    Parse the options of a job, which sets some of them itself.
-
-    Raises
-    ------
-    ValueError
-        If an option is unknown or invalid, or one that the job sets.
-    """
-    ours = _JOB_OPTIONS[job]
-    for name in options:
-        if name.lower() in ours:
-            raise ValueError(f"the job {job} does not take the option {name!r}")
-    return Options.parse({**ours, **options})
-
-
-_JOB_OPTIONS: dict[str, dict[str, Any]] = {
-    "verify": {"view": "segments", "columns": VERIFY_COLUMNS, "checkcrcs": True},
-    "catalog": {"view": "batches"},
-    "export": {"view": "records"},
-    # As in a broker's recovery: indexes of all bytes on disk.
-    "rebuild_indexes": {"view": "segments", "logstartoffset": 0},
-    "producer_stats": {"view": "batches"},
-    "bad_timestamps": {"view": "batches"},
-}
-
-
-def _parsed(job: str, path: Paths, options: dict[str, Any]) -> Options:
-    paths: Sequence[Any] = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    return parse_job_options(job, {"paths": [os.fspath(one) for one in paths]} | options)
-
-
-def _run(
-    spark: SparkSession,
-    tasks: Sequence[Task],
-    work: Work[Task, Argument],
-    argument: Argument,
-    columns: Sequence[Column],
-) -> pa.Table:
-    """Run the tasks of a job and return their rows."""
-    if not tasks:
-        return require_pyarrow().Table.from_batches([], arrow_schema(columns))
-    return map_tasks(spark, tasks, work, argument, ddl(columns)).toArrow()
-
-
-def _sums(manifest: pa.Table, *names: str) -> dict[str, int]:
-    import pyarrow.compute
-
-    return {name: pyarrow.compute.sum(manifest[name]).as_py() or 0 for name in names}
+    summary = {"segments": len(set(manifest["path"].to_pylist()))} | sums(manifest, *counts)
+    return JobReport("bad-timestamps", manifest, summary, findings + damage)

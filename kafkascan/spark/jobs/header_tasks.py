@@ -18,20 +18,18 @@ from kafkascan.batches.columns import (
     last_offset,
     size_in_bytes,
 )
-from kafkascan.io.concurrency import map_ordered
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import FILE_COLUMNS, Column, Row, arrow_schema, arrow_type
-from kafkascan.spark.planning.file_listing import open_file
-from kafkascan.spark.planning.range_walk import RangeWalk
-from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, concurrent_files, hints_of
-from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
+from kafkascan.spark.planning.task_plan import ScanTask, concurrent_files
+from kafkascan.spark.rows.arrow_columns import record_batch_of_rows, single_row
 from kafkascan.spark.rows.batch_rows import file_values
-from kafkascan.spark.rows.task_scan import selected_batches
+from kafkascan.spark.rows.task_scan import OpenRange, checked_batches, scan_ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROWS = 1 << 16
+ERROR = Column("error", "string", nullable=True)
+"""Damage, in a row of its own: the driver reports it apart from the results."""
 
 PRODUCER_COLUMNS = (
     Column("topic", "string"),
@@ -47,6 +45,7 @@ PRODUCER_COLUMNS = (
     Column("lastOffset", "bigint"),
     Column("minTimestampMs", "bigint"),
     Column("maxTimestampMs", "bigint"),
+    ERROR,
 )
 PRODUCER_KEYS = ("topic", "partition", "producerId")
 PRODUCER_AGGREGATES = {
@@ -66,34 +65,36 @@ PRODUCER_AGGREGATES = {
 def producers_task(task: ScanTask, options: Options) -> Iterator[pa.RecordBatch]:
     """Aggregate the batches of each producer; the driver merges these partial results."""
     files = concurrent_files(task, options)
-    return map_ordered(task.ranges, partial(_producer_batches, options), files)
+    return scan_ranges(task, options, _producer_batches, files)
 
 
-def _producer_batches(options: Options, one: ScanRange) -> Iterator[pa.RecordBatch]:
+def _producer_batches(opened: OpenRange) -> Iterator[pa.RecordBatch]:
     pa = require_pyarrow()
     schema = arrow_schema(PRODUCER_COLUMNS)
-    partition: Row = {"topic": one.file.topic, "partition": one.file.partition}
-    for batches in _tables(one, options):
+    file = opened.range.file
+    constants: Row = {"topic": file.topic, "partition": file.partition, ERROR.name: None}
+    for batches in _sound_batches(opened):
         sums = _by_producer(batches)
         count = len(sums["producerId"])
         arrays = [
-            pa.repeat(pa.scalar(partition[c.name], arrow_type(c.type)), count)
-            if c.name in partition
+            pa.repeat(pa.scalar(constants[c.name], arrow_type(c.type)), count)
+            if c.name in constants
             else pa.array(sums[c.name].astype(np.int32 if c.type == "int" else np.int64))
             for c in PRODUCER_COLUMNS
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    for error in opened.damage.take_kept():
+        yield single_row(schema, PRODUCER_COLUMNS, constants | {ERROR.name: str(error)})
 
 
-def _tables(one: ScanRange, options: Options) -> Iterator[BatchTable]:
-    source = open_file(one.file, options)
-    walk = RangeWalk(source, one.start, one.stop, hints=hints_of(one, options))
-    for table in walk.tables(_ROWS):
-        batches = selected_batches(table, one, options)
+def _sound_batches(opened: OpenRange) -> Iterator[BatchTable]:
+    """Yield the batches of a range; those with wrong checksums are damage, if they are verified."""
+    for batches, verdicts in checked_batches(opened, opened.walk(None)):
+        if verdicts is not None:
+            opened.report_bad(batches, verdicts)
+            batches = batches[verdicts]
         if len(batches):
             yield batches
-    if walk.error is not None and options.mode == "FAILFAST":
-        raise walk.error
 
 
 def _by_producer(batches: BatchTable) -> dict[str, NDArray[Any]]:
@@ -131,6 +132,7 @@ TIMESTAMP_COLUMNS = (
     Column("maxTimestampMs", "bigint"),
     Column("firstBadPosition", "bigint"),
     Column("firstBadOffset", "bigint"),
+    ERROR,
 )
 
 
@@ -153,19 +155,22 @@ class TimeLimits:
 def timestamps_task(task: ScanTask, limits: TimeLimits) -> Iterator[pa.RecordBatch]:
     """Count the batches with implausible timestamps, per range of a file."""
     files = concurrent_files(task, limits.options)
-    rows = list(map_ordered(task.ranges, partial(_timestamp_rows, limits), files))
+    # Retention by time uses the largest timestamp of complete segments.
+    ranges = [replace(one, start_offset=None, stop_offset=None) for one in task.ranges]
+    whole = replace(task, ranges=tuple(ranges))
+    rows = list(scan_ranges(whole, limits.options, partial(_timestamp_rows, limits), files))
     yield record_batch_of_rows(rows, TIMESTAMP_COLUMNS)
 
 
-def _timestamp_rows(limits: TimeLimits, one: ScanRange) -> Iterator[Row]:
-    """Yield the row of a range if it has batches with implausible timestamps."""
-    counts = _TimestampCounts()
-    # Retention by time uses the largest timestamp of complete segments.
-    whole = replace(one, start_offset=None, stop_offset=None)
-    for batches in _tables(whole, limits.options):
+def _timestamp_rows(limits: TimeLimits, opened: OpenRange) -> Iterator[Row]:
+    """Yield the row of a range if it has batches with implausible timestamps, and its damage."""
+    counts, place = _TimestampCounts(), file_values(opened.range.file)
+    for batches in _sound_batches(opened):
         counts.add(batches, limits)
     if counts.first_bad_position >= 0:
-        yield file_values(one.file) | counts.row()
+        yield place | counts.row()
+    for error in opened.damage.take_kept():
+        yield place | _TimestampCounts().row() | {ERROR.name: str(error)}
 
 
 @dataclass

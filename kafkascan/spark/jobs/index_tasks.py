@@ -16,11 +16,11 @@ from kafkascan.format.file_names import sibling_name
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import FILE_COLUMNS, Column, Row
-from kafkascan.spark.planning.file_listing import open_file
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
 from kafkascan.spark.rows.batch_rows import file_values
 from kafkascan.spark.rows.segment_rows import scan_segment
+from kafkascan.spark.rows.task_scan import open_present
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,9 @@ def _rebuild(one: ScanRange, target: IndexTarget) -> Iterator[Row]:
         yield row | {"action": "SKIPPED", "error": "the last segment of its log"}
         return
     tables: list[BatchTable] = []
-    source = open_file(one.file, target.options)
+    source = open_present(one, target.options)
+    if source is None:
+        return
     found = scan_segment(source, sums=False, on_table=tables.append, is_last=one.is_last)
     if found.error is not None:
         yield row | {"action": "DAMAGED", "error": str(found.error)}

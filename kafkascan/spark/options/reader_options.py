@@ -68,6 +68,8 @@ class Options:
         Such timestamps by topic and partition.
     log_start_offset : int or None
         First offset of each log. None means as a broker has it; 0 is what is on disk.
+    find_overlaps : bool
+        Look up the ends of all segments, to read offsets once that several contain.
     mode : str or None
         One of `MODES`. None means FAILFAST for records, PERMISSIVE for the other views.
     check_crcs : bool or None
@@ -96,6 +98,7 @@ class Options:
     ending_offsets_by_timestamp: dict[TopicPartition, int] | None = None
     starting_offsets_by_timestamp_strategy: str = "error"
     log_start_offset: int | None = None
+    find_overlaps: bool = False
     include_headers: bool = False
     include_control_records: bool = False
     isolation_level: str = "read_uncommitted"
@@ -278,6 +281,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "ending_offsets_by_timestamp": parse_timestamps,
     "starting_offsets_by_timestamp_strategy": parse_choice("error", "latest"),
     "log_start_offset": parse_number(0),
+    "find_overlaps": parse_flag,
     "include_headers": parse_flag,
     "include_control_records": parse_flag,
     "isolation_level": parse_choice("read_uncommitted", "read_committed"),

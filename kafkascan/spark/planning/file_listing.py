@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.format.errors import NoLogsError, SourceReadError
-from kafkascan.format.file_names import parse_segment_name, sibling_name
+from kafkascan.format.file_names import SegmentName, parse_segment_name, sibling_name
+from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_dir import open_log_dir, partition_dir
+from kafkascan.logs.log_dir import PartitionDir, open_log_dir, partition_dir
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.index_hints import IndexHints
 from kafkascan.spark.planning.log_starts import LogStarts
@@ -46,6 +47,12 @@ class FoundFile:
         file that is given as such, and for a log whose data dir has no such offset.
     etag : str
         The store's identifier of the content of an object, if it has one.
+    is_named : bool
+        Whether the file is given as such, and not found in a folder: all of it is read.
+    first_offset : int
+        Offsets before it are read from segments before this one; see `read_once`.
+    end_offset : int or None
+        The offset after the last batch, if the driver looked it up.
     """
 
     path: str
@@ -57,6 +64,9 @@ class FoundFile:
     index_size: int = 0
     log_start_offset: int = 0
     etag: str = ""
+    is_named: bool = False
+    first_offset: int = 0
+    end_offset: int | None = None
 
     @property
     def folder(self) -> str:
@@ -167,10 +177,10 @@ def _list_local(path: str, starts: LogStarts) -> Iterator[FoundFile]:
         if os.path.isdir(one):
             yield from _list_folder(one, starts)
         else:
-            folder = partition_dir(os.path.dirname(one))
-            status = os.stat(one)
-            place, times = (folder.topic, folder.partition), (status.st_size, status.st_mtime_ns)
-            yield _found(one, *place, *times, starts.of_named_file())
+            folder, status = partition_dir(os.path.dirname(one)), os.stat(one)
+            name = parse_segment_name(os.path.basename(one))
+            found = _found(one, folder, name, status.st_size, status.st_mtime_ns)
+            yield replace(found, log_start_offset=starts.of_named_file(), is_named=True)
 
 
 def _list_folder(path: str, starts: LogStarts) -> Iterator[FoundFile]:
@@ -187,30 +197,23 @@ def _list_folder(path: str, starts: LogStarts) -> Iterator[FoundFile]:
                     status = entry.stat()
                 except FileNotFoundError:  # deleted by a broker since the folder was read
                     continue
-                yield _found(
-                    entry.path,
-                    partition.topic,
-                    partition.partition,
-                    status.st_size,
-                    status.st_mtime_ns,
-                    log_start_offset,
-                )
+                times = (status.st_size, status.st_mtime_ns)
+                yield _found(entry.path, partition, name, *times, log_start_offset)
 
 
 def _found(
     path: str,
-    topic: str | None,
-    partition: int | None,
+    place: PartitionDir,
+    name: SegmentName | None,
     size: int,
     modified_ns: int | None,
-    log_start_offset: int,
+    log_start_offset: int = 0,
 ) -> FoundFile:
-    name = parse_segment_name(path.rpartition("/")[2])
     base_offset = None if name is None else name.base_offset
     return FoundFile(
         path,
-        NO_TOPIC if topic is None else topic,
-        NO_PARTITION if partition is None else partition,
+        NO_TOPIC if place.topic is None else place.topic,
+        NO_PARTITION if place.partition is None else place.partition,
         NO_BASE_OFFSET if base_offset is None else base_offset,
         size,
         modified_ns,
@@ -235,10 +238,9 @@ def _list_objects(url: str, options: Options, starts: LogStarts) -> Iterator[Fou
         is_live = parsed is not None and parsed.is_live and place.state is None
         if are_named or is_live:
             start = starts.of_named_file() if are_named else starts.of_objects(store, folder, place)
-            times = (one.size, one.modified_ns)
-            found = _found(one.url, place.topic, place.partition, *times, start)
+            found = _found(one.url, place, parsed, one.size, one.modified_ns, start)
             index_size = sizes.get(_index_of(one.url), 0)
-            yield replace(found, index_size=index_size, etag=one.etag)
+            yield replace(found, index_size=index_size, etag=one.etag, is_named=are_named)
 
 
 def _index_of(url: str) -> str:
@@ -247,16 +249,25 @@ def _index_of(url: str) -> str:
 
 
 def read_hints(file: FoundFile, options: Options) -> IndexHints | None:
-    """Read the index of an object; None if it has none, or one that is damaged."""
-    if not file.index_size or file.base_offset == NO_BASE_OFFSET:
+    """Read the index next to a file; None if it has none, or one that is damaged."""
+    if file.base_offset == NO_BASE_OFFSET:
         return None
-    index = _index_of(file.path)
     try:
-        reader = store_of(index, options).open(index, file.index_size, file.index_size)
-        data = Source(reader).window(0, file.index_size)
-    except OSError:  # deleted meanwhile: a walk from the beginning needs no index
+        data = _read_index(file, options)
+    except OSError:  # there is none, or no longer: a walk from the beginning needs no index
         return None
-    return IndexHints.parse(bytes(data), file.base_offset)
+    return IndexHints.parse(data, file.base_offset) if data else None
+
+
+def _read_index(file: FoundFile, options: Options) -> bytes | None:
+    index = _index_of(file.path)
+    if file.is_local:
+        folder, _, name = index.rpartition("/")
+        return DiskFolder(folder).read(name)
+    if not file.index_size:
+        return None
+    reader = store_of(index, options).open(index, file.index_size, file.index_size)
+    return bytes(Source(reader).window(0, file.index_size))
 
 
 def store_of(url: str, options: Options) -> ObjectStore:

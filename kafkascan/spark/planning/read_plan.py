@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from kafkascan.format.errors import NoLogsError
 from kafkascan.spark.options.option_values import TopicPartition
 from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.segment_ends import (
+    OnOverlap,
+    SegmentEnds,
+    read_once,
+    warn_of_overlap,
+)
 from kafkascan.spark.planning.task_plan import ScanTask, list_selected, plan
 from kafkascan.spark.planning.timestamp_lookups import resolve_times
 
@@ -14,9 +20,16 @@ from kafkascan.spark.planning.timestamp_lookups import resolve_times
 _NAMES_SHOWN = 5
 
 
-def plan_read(options: Options) -> list[ScanTask]:
+def plan_read(options: Options, on_overlap: OnOverlap = warn_of_overlap) -> list[ScanTask]:
     """
     List the files of a batch read and plan its tasks.
+
+    Parameters
+    ----------
+    options : Options
+    on_overlap : callable, optional
+        Called with segments that contain the same offsets; by default, this is a
+        `SegmentOverlapWarning`.
 
     Raises
     ------
@@ -35,6 +48,7 @@ def plan_read(options: Options) -> list[ScanTask]:
     if options.assign is not None and not options.ignore_missing_files:
         _require_partitions("assign", set(options.assign), partitions)
     require_partitions(partitions, options)
+    files = read_once(files, options, SegmentEnds(options), on_overlap)
     return plan(files, options, resolve_times(files, options))
 
 

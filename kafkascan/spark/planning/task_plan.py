@@ -45,8 +45,8 @@ class ScanRange:
         Byte positions.
     start_offset, stop_offset : int or None
         Only records in ``[start_offset, stop_offset)`` are requested; None is no limit.
-    is_last : bool
-        Whether the file is the last one of its log, which may have a torn tail.
+    next_base : int or None
+        Base offset of the next segment of the log; None for the last one.
     """
 
     file: FoundFile
@@ -54,7 +54,12 @@ class ScanRange:
     stop: int
     start_offset: int | None = None
     stop_offset: int | None = None
-    is_last: bool = True
+    next_base: int | None = None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the file is the last one of its log, which may have a torn tail."""
+        return self.next_base is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,29 +227,47 @@ def _bounded(files: Sequence[FoundFile], options: Options, times: Bounds) -> Ite
     """Yield whole files as ranges, except files that cannot contain requested offsets."""
     if options.starting_offsets == "latest" and not options.starts_at_times:
         raise ValueError("startingOffsets=latest requires a stream")
-    for file, follower in zip(files, [*files[1:], None], strict=False):
-        start, stop = times.get(file.folder) or bounds_of(options, (file.topic, file.partition))
-        if file.log_start_offset > max(file.base_offset, 0):
-            start = max(start or 0, file.log_start_offset)
-        next_base = None if follower is None else _next_base(file, follower)
-        if start is not None and next_base is not None and next_base <= start:
-            continue
-        if stop is not None and max(file.base_offset, start or 0) >= stop:
-            continue
-        values = {"topic": file.topic, "partition": file.partition, "segment": file.base_offset}
-        if options.where is not None and not options.where.may_match_file(values):
-            continue
-        yield ScanRange(file, 0, file.size, start, stop, next_base is None)
+    for folder, log in logs_of(files).items():
+        bounds = times.get(folder) or bounds_of(options, (log[0].topic, log[0].partition))
+        for file, follower in zip(log, [*log[1:], None], strict=True):
+            one = _bounded_file(file, _next_base(file, follower), bounds)
+            if one is not None and _may_match(file, options):
+                yield one
 
 
-def _next_base(file: FoundFile, follower: FoundFile) -> int | None:
+def _bounded_file(
+    file: FoundFile, next_base: int | None, bounds: tuple[int | None, int | None]
+) -> ScanRange | None:
+    """Return a file as a range; None if it cannot contain requested offsets."""
+    start, stop = bounds
+    if file.log_start_offset > max(file.base_offset, 0):
+        start = max(start or 0, file.log_start_offset)
+    if start is not None and next_base is not None:
+        end = next_base if file.end_offset is None else max(next_base, file.end_offset)
+        if end <= start:
+            return None
+    if file.first_offset:
+        start = max(start or 0, file.first_offset)
+    if stop is not None and max(file.base_offset, start or 0) >= stop:
+        return None
+    return ScanRange(file, 0, file.size, start, stop, next_base)
+
+
+def _may_match(file: FoundFile, options: Options) -> bool:
+    if options.where is None:
+        return True
+    values = {"topic": file.topic, "partition": file.partition, "segment": file.base_offset}
+    return options.where.may_match_file(values)
+
+
+def _next_base(file: FoundFile, follower: FoundFile | None) -> int | None:
     """
-    Return the base offset of the next segment of the same log, if `follower` is that.
+    Return the base offset of the next segment of a log, if `follower` is that.
 
     It is not if it is the same segment in another state, or if a name contains no offset.
     """
-    is_next = follower.folder == file.folder and 0 <= file.base_offset < follower.base_offset
-    return follower.base_offset if is_next else None
+    is_next = follower is not None and 0 <= file.base_offset < follower.base_offset
+    return follower.base_offset if follower is not None and is_next else None
 
 
 def _cut(ranges: list[ScanRange], options: Options) -> Iterator[ScanRange]:
@@ -278,6 +301,8 @@ def cut_range(one: ScanRange, max_bytes: int, options: Options) -> Iterator[Scan
 
 def hints_of(one: ScanRange, options: Options) -> IndexHints | None:
     """Return the index of an object, if a scan of the range does not begin at its first byte."""
+    if one.file.is_local:
+        return None
     starts_late = one.start_offset is not None and one.start_offset > one.file.base_offset
     is_part = one.start > 0 or one.stop < one.file.size
     return read_hints(one.file, options) if is_part or starts_late else None

@@ -88,8 +88,9 @@ def starting_offset_at(log: Sequence[FoundFile], timestamp: int, options: Option
 
 def first_offset_at(log: Sequence[FoundFile], timestamp: int, options: Options) -> int | None:
     """Return the offset of the first record at or after a timestamp; None if there is none."""
-    start = start_of(log)
+    log_start = start_of(log)
     for file in served_files(log):
+        start = max(log_start, file.first_offset)
         source = open_file(file, options)
         for table in RangeWalk(source, 0, source.size).tables(_ROWS):
             rows = table[(table["max_timestamp"] >= timestamp) & (last_offset(table) >= start)]

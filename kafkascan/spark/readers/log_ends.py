@@ -23,9 +23,10 @@ from kafkascan.spark.planning.file_listing import (
     open_current,
     read_hints,
 )
+from kafkascan.spark.planning.file_tails import position_near_end
 from kafkascan.spark.planning.range_walk import RangeWalk
+from kafkascan.spark.planning.segment_ends import SegmentEnds, read_once, warn_of_overlap
 from kafkascan.spark.planning.task_plan import logs_of, select_files, start_of
-from kafkascan.spark.readers.object_ends import position_near_end
 from kafkascan.spark.readers.stable_ends import StableEnds
 from kafkascan.spark.rows.damage_modes import logger
 
@@ -75,6 +76,7 @@ class LogEnds:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._ends: dict[str, FileEnd] = {}
+        self._segment_ends = SegmentEnds(options)
         self._stable_ends: StableEnds | None = None
         if options.isolation_level == "read_committed":
             self._stable_ends = StableEnds(options)
@@ -90,7 +92,9 @@ class LogEnds:
         """
         found: dict[TopicPartition, tuple[FoundFile, ...]] = {}
         files = list_files(self._options.but(ignore_missing_files=True))
-        for folder, log in logs_of(select_files(files, self._options)).items():
+        selected = select_files(files, self._options)
+        selected = read_once(selected, self._options, self._segment_ends, warn_of_overlap)
+        for folder, log in logs_of(selected).items():
             partition = (log[0].topic, log[0].partition)
             if log[0].partition == NO_PARTITION or log[0].base_offset == NO_BASE_OFFSET:
                 raise ValueError(f"{log[0].path}: a stream needs folders named topic-partition")
@@ -103,6 +107,7 @@ class LogEnds:
 
     def _forget(self, paths: set[str]) -> None:
         self._ends = {path: end for path, end in self._ends.items() if path in paths}
+        self._segment_ends.keep(paths)
         if self._stable_ends is not None:
             self._stable_ends.keep(paths)
 
@@ -120,7 +125,7 @@ class LogEnds:
         if self._stable_ends is not None:
             stable = self._stable_ends.view(log, file_end.position).last_stable_offset
             end = min(end, stable)
-        return max(end, start_of(log))
+        return max(end, start_of(log), log[-1].first_offset)
 
     def view_of(self, log: Sequence[FoundFile]) -> CommittedView | None:
         """Return how the transactions of a log ended; None unless the options need it."""
@@ -130,7 +135,7 @@ class LogEnds:
 
     def written_end_of(self, log: Sequence[FoundFile]) -> int:
         """Return the offset after the last complete batch."""
-        return self._file_end(log).next_offset
+        return max(self._file_end(log).next_offset, log[-1].first_offset)
 
     def _file_end(self, log: Sequence[FoundFile]) -> FileEnd:
         file = log[-1]
@@ -140,7 +145,10 @@ class LogEnds:
             return FileEnd(0, file.base_offset)
         known = self._ends.get(file.path)
         if known is None or not known.is_in(source):
-            known = FileEnd(position_near_end(file, source, self._options), file.base_offset)
+            # Damage before that position ends a stream in other modes without an error.
+            is_near = not file.is_local and self._options.fails_fast
+            position = position_near_end(file, source, self._options) if is_near else 0
+            known = FileEnd(position, file.base_offset)
             if self._stable_ends is not None:
                 self._stable_ends.forget(file)
         self._ends[file.path] = self._walk_on(source, known)
@@ -182,11 +190,12 @@ class LogEnds:
             if follower is not None and follower.base_offset <= start:
                 continue
             source = open_current(file, self._options)
-            hints = read_hints(file, self._options) if start > file.base_offset else None
+            is_hinted = start > file.base_offset and not file.is_local
+            hints = read_hints(file, self._options) if is_hinted else None
             position = 0 if hints is None else hints.position_of(start)
             walk = RangeWalk(source, position, source.size, _TABLE_BYTES, hints)
             for table in walk.tables(_ROWS):
-                batches = table[next_offset(table) > start]
+                batches = table[next_offset(table) > max(start, file.first_offset)]
                 if len(batches):
                     yield batches
 

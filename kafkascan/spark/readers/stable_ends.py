@@ -10,6 +10,7 @@ import numpy as np
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io.sources import Source
+from kafkascan.logs.log_chunks import rows_from
 from kafkascan.logs.read_committed import CommittedView, CommittedViewBuilder
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import FoundFile, open_current, open_file
@@ -88,18 +89,20 @@ class StableEnds:
             except FileNotFoundError:  # retention deleted it
                 continue
             stop = end if file is log[-1] else source.size
-            known.position = _read_on(known.builder, source, start, stop)
+            known.position = _read_on(known.builder, file, source, start, stop)
             known.path = file.path
         self._logs[folder] = known
         return known.builder.view()
 
 
-def _read_on(builder: CommittedViewBuilder, source: Source, start: int, stop: int) -> int:
+def _read_on(
+    builder: CommittedViewBuilder, file: FoundFile, source: Source, start: int, stop: int
+) -> int:
     """Add the batches that start in a range; return the position after the last one."""
     walk = BatchWalk(source, start, stop)
     while walk.end is None:
         table = np.empty(_ROWS, BATCH_DTYPE)
-        builder.add(source, table[: walk.fill(table)])
+        builder.add(source, rows_from(table[: walk.fill(table)], file.first_offset))
     if walk.error is not None:
         raise walk.error
     return walk.position

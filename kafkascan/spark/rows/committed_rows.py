@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from kafkascan.logs.log_chunks import rows_from
 from kafkascan.logs.read_committed import CommittedView, CommittedViewBuilder
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import FoundFile, open_file
@@ -47,7 +48,7 @@ def _read(log: Sequence[FoundFile], options: Options) -> CommittedView:
         source = open_file(file, options)
         walk = RangeWalk(source, 0, source.size)
         for table in walk.tables(_ROWS):
-            builder.add(source, table)
+            builder.add(source, rows_from(table, file.first_offset))
         if walk.error is not None:
             raise walk.error
     return builder.view()

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kafkascan.format.errors import CorruptBatchError
+from kafkascan.format.layout import ScanEnd
+from kafkascan.logs.log_chunks import position_after
 from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.range_walk import RangeWalk
+from kafkascan.spark.planning.task_plan import ScanRange
+
+OFFSET_OVERLAP = "OFFSET_OVERLAP"
 
 logger = logging.getLogger("kafkascan.spark")
+
+OnDamage = Callable[[CorruptBatchError], object]
+"""Called with damage that does not fail the read."""
 
 
 class DamageHandler:
@@ -18,6 +27,8 @@ class DamageHandler:
     Parameters
     ----------
     options : Options
+    on_damage : callable, optional
+        Called with each error that is kept or dropped.
 
     Attributes
     ----------
@@ -25,9 +36,10 @@ class DamageHandler:
         Number of damaged batches that were dropped.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, on_damage: OnDamage | None = None) -> None:
         self._fails_fast = options.fails_fast
         self._drops = options.mode == "DROPMALFORMED"
+        self._on_damage = on_damage
         self._kept: list[CorruptBatchError] = []
         self.dropped = 0
 
@@ -35,6 +47,8 @@ class DamageHandler:
         """Raise the error (FAILFAST), keep it (PERMISSIVE), or log and count it (DROPMALFORMED)."""
         if self._fails_fast:
             raise error
+        if self._on_damage is not None:
+            self._on_damage(error)
         if self._drops:
             self.dropped += 1
             logger.warning("dropped: %s", error)
@@ -45,6 +59,52 @@ class DamageHandler:
         """Return the errors kept since the last call."""
         errors, self._kept = self._kept, []
         return errors
+
+
+def range_errors(walk: RangeWalk, one: ScanRange) -> list[CorruptBatchError]:
+    """
+    Return what is wrong at the end of a range: damage, or an end that the plan did not expect.
+
+    Damage counts if it hides requested offsets; these are all offsets after it in the file.
+    """
+    reached = one.file.base_offset if walk.next_offset is None else walk.next_offset
+    damage = walk.damage(is_last=one.is_last)
+    found = [damage] if damage is not None and not _is_after(reached, one) else []
+    overlap = _unplanned_end(walk, one)
+    return found if overlap is None else [*found, overlap]
+
+
+def _is_after(offset: int, one: ScanRange) -> bool:
+    return one.stop_offset is not None and offset >= one.stop_offset
+
+
+def _unplanned_end(walk: RangeWalk, one: ScanRange) -> CorruptBatchError | None:
+    """Return an error if later segments were planned to be read from another offset."""
+    file = one.file
+    if walk.end is None or (walk.end is ScanEnd.CLEAN and one.stop < file.size):
+        return None  # the file does not end in this range
+    if file.end_offset is not None:
+        if walk.next_offset == file.end_offset:
+            return None
+        reason = (
+            f"the segment ends before offset {walk.next_offset}, but its last batches end before"
+            f" offset {file.end_offset}, from which later segments are read"
+        )
+        return _overlap_error(walk, one, reason)
+    end = position_after(0, file.base_offset, walk.next_offset)
+    if file.is_named or one.next_base is None or end <= one.next_base:
+        return None
+    if _is_after(one.next_base, one):
+        return None
+    reason = (
+        f"offsets {one.next_base} to {end - 1} may also be in the next segments: one of them is"
+        " stale; with findOverlaps=true, each offset is read once"
+    )
+    return _overlap_error(walk, one, reason)
+
+
+def _overlap_error(walk: RangeWalk, one: ScanRange, reason: str) -> CorruptBatchError:
+    return CorruptBatchError(one.file.path, walk.position, one.next_base, reason, OFFSET_OVERLAP)
 
 
 def log_dropped(handlers: Iterable[DamageHandler]) -> None:

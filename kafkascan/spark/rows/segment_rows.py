@@ -14,6 +14,7 @@ from kafkascan.batches.verify import verify_rows
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.sources import Source
+from kafkascan.logs.log_chunks import position_after
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column, Row
 from kafkascan.spark.planning.file_listing import FoundFile
@@ -21,6 +22,7 @@ from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
 from kafkascan.spark.rows.batch_rows import BAD_CHECKSUM, STATUS_OK, file_values
+from kafkascan.spark.rows.damage_modes import OFFSET_OVERLAP
 from kafkascan.spark.rows.index_state import UNKNOWN, IndexStates
 
 if TYPE_CHECKING:
@@ -32,8 +34,8 @@ _TABLE_BYTES = 3 << 20
 # Columns that need no `BatchSummary`.
 _NEED_NO_SUMMARY = {
     "topic", "partition", "segment", "path", "size", "modified", "batches", "endState",
-    "validBytes", "trailingBytes", "badChecksums", "indexState", "timeIndexState", "status",
-    "error",
+    "lastOffset", "validBytes", "trailingBytes", "badChecksums", "indexState", "timeIndexState",
+    "status", "error",
 }  # fmt: skip
 
 
@@ -53,6 +55,8 @@ class SegmentScan:
         The first batch whose checksum is wrong.
     error : CorruptBatchError or None
         Damage that ends the log.
+    next_offset : int or None
+        The offset after the last batch; None without batches.
     """
 
     summary: BatchSummary = field(default_factory=BatchSummary)
@@ -62,13 +66,14 @@ class SegmentScan:
     bad_checksums: int | None = None
     first_bad: np.void | None = None
     error: CorruptBatchError | None = None
+    next_offset: int | None = None
 
     @property
-    def status(self) -> str:
-        """``OK``, or the symbol of the damage."""
+    def damage(self) -> str | None:
+        """The symbol of the damage, if there is any."""
         if self.error is not None:
             return self.error.symbol
-        return BAD_CHECKSUM if self.bad_checksums else STATUS_OK
+        return BAD_CHECKSUM if self.bad_checksums else None
 
 
 def scan_segment(
@@ -113,6 +118,7 @@ def scan_segment(
     assert walk.end is not None
     found.end, found.error = walk.end, walk.damage(is_last=is_last)
     found.valid_bytes, found.trailing_bytes = walk.position, walk.trailing_bytes
+    found.next_offset = walk.next_offset
     source.require_unshrunk()
     return found
 
@@ -133,6 +139,7 @@ def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
     )
     summary = found.summary
     states = (UNKNOWN, UNKNOWN) if indexes is None else indexes.states(source)
+    overlap = _overlap(one, found)
     return file_values(file) | {
         "size": source.size,
         "modified": None if file.modified_ns is None else file.modified_ns // 1000,
@@ -140,7 +147,7 @@ def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
         "records": summary.records,
         "uncountedBatches": summary.uncounted_batches,
         "firstOffset": summary.first_offset,
-        "lastOffset": summary.last_offset,
+        "lastOffset": None if found.next_offset is None else found.next_offset - 1,
         "minTimestampMs": summary.first_timestamp,
         "maxTimestampMs": summary.max_timestamp,
         "codecs": dict(summary.codecs),
@@ -153,8 +160,8 @@ def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
         "badChecksums": found.bad_checksums,
         "indexState": states[0],
         "timeIndexState": states[1],
-        "status": found.status,
-        "error": _message(file, found),
+        "status": found.damage or (STATUS_OK if overlap is None else OFFSET_OVERLAP),
+        "error": _message(file, found) or overlap,
     }
 
 
@@ -168,6 +175,17 @@ def _message(file: FoundFile, found: SegmentScan) -> str | None:
             f" the first of {found.bad_checksums} wrong checksums [{BAD_CHECKSUM}]"
         )
     return None
+
+
+def _overlap(one: ScanRange, found: SegmentScan) -> str | None:
+    """Return a message if the segment contains offsets of the next ones."""
+    end = position_after(0, one.file.base_offset, found.next_offset)
+    if one.next_base is None or end <= one.next_base:
+        return None
+    return (
+        f"{one.file.path}: offsets {one.next_base} to {end - 1} may also be in the next segments:"
+        f" one of them is stale [{OFFSET_OVERLAP}]"
+    )
 
 
 def unreadable_row(file: FoundFile, error: Exception) -> Row:

@@ -27,13 +27,21 @@ from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, concurrent_files, hints_of
 from kafkascan.spark.rows.batch_rows import (
     BAD_CHECKSUM,
+    STATUS_OK,
     BatchRows,
     PendingRows,
     column_lookup,
     file_values,
 )
 from kafkascan.spark.rows.committed_rows import committed_view
-from kafkascan.spark.rows.damage_modes import DamageHandler, log_dropped, logger
+from kafkascan.spark.rows.damage_modes import (
+    OFFSET_OVERLAP,
+    DamageHandler,
+    OnDamage,
+    log_dropped,
+    logger,
+    range_errors,
+)
 from kafkascan.spark.rows.prefetch import prefetched
 from kafkascan.spark.rows.record_rows import RecordRows
 from kafkascan.spark.rows.segment_rows import segment_batches, segment_row, unreadable_row
@@ -51,7 +59,9 @@ _ROWS_OF_SEGMENTS = 256
 _TABLES_AHEAD = 2
 
 
-def scan_task(task: ScanTask, options: Options) -> Generator[pa.RecordBatch]:
+def scan_task(
+    task: ScanTask, options: Options, on_damage: OnDamage | None = None
+) -> Generator[pa.RecordBatch]:
     """
     Scan the ranges of a task.
 
@@ -59,6 +69,8 @@ def scan_task(task: ScanTask, options: Options) -> Generator[pa.RecordBatch]:
     ----------
     task : ScanTask
     options : Options
+    on_damage : callable, optional
+        Called with each damaged batch of records or batches that does not fail the read.
 
     Yields
     ------
@@ -78,15 +90,15 @@ def scan_task(task: ScanTask, options: Options) -> Generator[pa.RecordBatch]:
     if options.view == "segments":
         found = _scan_segments(task, options)
     elif options.view == "batches":
-        found = _scan_batches(task, options)
+        found = _scan_batches(task, options, on_damage)
     else:
         # One file at a time: a decoding thread is faster than the JVM thread that takes the rows.
-        found = _scan_ranges(task, options, partial(_record_batches, task), files=1)
+        found = scan_ranges(task, options, partial(_record_batches, task), 1, on_damage)
     return prefetched(found, options.prefetch)
 
 
 @dataclass(frozen=True, eq=False)
-class _OpenRange:
+class OpenRange:
     """A range of an open file, and the state of its scan."""
 
     range: ScanRange
@@ -100,12 +112,18 @@ class _OpenRange:
         one = self.range
         return RangeWalk(self.source, one.start, one.stop, table_bytes, self.hints)
 
+    def report_bad(self, batches: BatchTable, verdicts: NDArray[np.bool_]) -> None:
+        """Handle the batches whose checksums are wrong."""
+        for row in np.flatnonzero(~verdicts):
+            self.damage.handle(record_error(BAD_CHECKSUM, self.source.path, batches[row]))
 
-def _scan_ranges(
+
+def scan_ranges(
     task: ScanTask,
     options: Options,
-    scan: Callable[[_OpenRange], Iterator[Item]],
+    scan: Callable[[OpenRange], Iterator[Item]],
     files: int,
+    on_damage: OnDamage | None = None,
 ) -> Iterator[Item]:
     """Scan the ranges of a task, up to `files` concurrently; results are in the task's order."""
     handlers: list[DamageHandler] = []
@@ -114,19 +132,19 @@ def _scan_ranges(
         hints = hints_of(one, options)
         if hints is not None and one.start_offset is not None:
             one = replace(one, start=max(one.start, hints.position_of(one.start_offset)))
-        source = _open_present(one, options) if one.start < one.stop else None
+        source = open_present(one, options) if one.start < one.stop else None
         if source is None:
             return
-        damage = DamageHandler(options)
+        damage = DamageHandler(options, on_damage)
         handlers.append(damage)
-        yield from scan(_OpenRange(one, source, hints, options, damage))
+        yield from scan(OpenRange(one, source, hints, options, damage))
         source.require_unshrunk()
 
     yield from map_ordered(task.ranges, scan_range, files, _TABLES_AHEAD)
     log_dropped(handlers)
 
 
-def _open_present(one: ScanRange, options: Options) -> Source | None:
+def open_present(one: ScanRange, options: Options) -> Source | None:
     """Open the file of a range; return None if it is missing and missing files are ignored."""
     try:
         return open_file(one.file, options, one.stop if _reads_all(one, options) else 0)
@@ -157,7 +175,7 @@ def _scan_segments(task: ScanTask, options: Options) -> Iterator[pa.RecordBatch]
 
 def _segment_rows(options: Options, one: ScanRange) -> Iterator[Row]:
     try:
-        source = _open_present(one, options)
+        source = open_present(one, options)
         row = None if source is None else segment_row(one, source, options)
     except FileNotFoundError:
         raise
@@ -165,47 +183,68 @@ def _segment_rows(options: Options, one: ScanRange) -> Iterator[Row]:
         if options.fails_fast:
             raise
         row = unreadable_row(one.file, error)
-    if row is None or (row["status"] != "OK" and options.mode == "DROPMALFORMED"):
+    if row is None:
         return
-    if options.fails_fast and row["error"] is not None:
+    is_damaged = row["status"] not in (STATUS_OK, OFFSET_OVERLAP)
+    if is_damaged and options.fails_fast:
         raise ValueError(row["error"])
+    if is_damaged and options.mode == "DROPMALFORMED":
+        logger.warning("dropped: %s", row["error"])
+        return
     yield row
 
 
 # ---- batches -----------------------------------------------------------------------------
 
 
-def _scan_batches(task: ScanTask, options: Options) -> Iterator[pa.RecordBatch]:
+def _scan_batches(
+    task: ScanTask, options: Options, on_damage: OnDamage | None
+) -> Iterator[pa.RecordBatch]:
     """
     Scan headers and build their rows.
 
     Both take about as long as Spark takes for the rows, so the scan runs ahead in a thread.
     """
     files = concurrent_files(task, options)
-    pending = prefetched(_scan_ranges(task, options, _pending_rows, files), options.prefetch)
+    scanned = scan_ranges(task, options, _pending_rows, files, on_damage)
+    pending = prefetched(scanned, options.prefetch)
     with closing(pending):
         for rows in pending:
             yield rows.to_arrow()
 
 
-def _pending_rows(opened: _OpenRange) -> Iterator[PendingRows]:
-    one, source, options = opened.range, opened.source, opened.options
-    rows = BatchRows(one.file, options.schema())
-    walk = opened.walk(_TABLE_BYTES if options.verifies else None)
-    for table in _tables(walk, one, options):
-        batches = selected_batches(table, one, options)
-        verdicts = verify_rows(source, batches) if options.verifies else None
-        if verdicts is not None and options.mode not in (None, "PERMISSIVE"):
-            for row in np.flatnonzero(~verdicts):
-                opened.damage.handle(record_error(BAD_CHECKSUM, source.path, batches[row]))
-            batches, verdicts = batches[verdicts], verdicts[verdicts]
+def _pending_rows(opened: OpenRange) -> Iterator[PendingRows]:
+    rows = BatchRows(opened.range.file, opened.options.schema())
+    keeps_bad = opened.options.mode in (None, "PERMISSIVE")
+    walk = opened.walk(_TABLE_BYTES if opened.options.verifies else None)
+    for batches, verdicts in checked_batches(opened, walk):
+        if verdicts is not None:
+            opened.report_bad(batches, verdicts)
+            if keeps_bad:  # in their own rows, with a status
+                opened.damage.take_kept()
+            else:
+                batches, verdicts = batches[verdicts], verdicts[verdicts]
         if len(batches):
             yield PendingRows(rows, batches, verdicts)
-    damage = walk.damage(is_last=one.is_last)
-    if damage is not None and _hides_offsets(walk, one):
-        opened.damage.handle(damage)
-        for error in opened.damage.take_kept():
-            yield PendingRows(rows, error=error, trailing_bytes=walk.trailing_bytes)
+    for error in opened.damage.take_kept():
+        yield PendingRows(rows, error=error, trailing_bytes=walk.trailing_bytes)
+
+
+def checked_batches(
+    opened: OpenRange, walk: RangeWalk
+) -> Iterator[tuple[BatchTable, NDArray[np.bool_] | None]]:
+    """
+    Yield the requested batches of a range, with the verdicts on their checksums.
+
+    The verdicts are None if the options do not ask for them. What is wrong at the end of the range
+    is handled as the option ``mode`` demands.
+    """
+    one, options = opened.range, opened.options
+    for table in _tables(walk, one, options):
+        batches = selected_batches(table, one, options)
+        yield batches, verify_rows(opened.source, batches) if options.verifies else None
+    for error in range_errors(walk, one):
+        opened.damage.handle(error)
 
 
 def _tables(walk: RangeWalk, one: ScanRange, options: Options) -> Iterator[BatchTable]:
@@ -236,16 +275,10 @@ def _masked(batches: BatchTable, mask: NDArray[np.bool_]) -> BatchTable:
     return batches if mask.all() else batches.take(np.flatnonzero(mask))
 
 
-def _hides_offsets(walk: RangeWalk, one: ScanRange) -> bool:
-    """Whether damage hides requested offsets; these are all offsets after it in the file."""
-    offset = one.file.base_offset if walk.next_offset is None else walk.next_offset
-    return one.stop_offset is None or offset < one.stop_offset
-
-
 # ---- records -----------------------------------------------------------------------------
 
 
-def _record_batches(task: ScanTask, opened: _OpenRange) -> Iterator[pa.RecordBatch]:
+def _record_batches(task: ScanTask, opened: OpenRange) -> Iterator[pa.RecordBatch]:
     one, options, damage = opened.range, opened.options, opened.damage
     view = task.views.get(one.file.folder)
     if one.file.folder in task.logs:
@@ -257,11 +290,11 @@ def _record_batches(task: ScanTask, opened: _OpenRange) -> Iterator[pa.RecordBat
         for records in _decoded(batches, rows, opened):
             yield from rows.build(_in_offsets(records, one))
         yield from rows.build_damage(damage.take_kept())
-    error = walk.damage(is_last=one.is_last)
-    if error is not None and _hides_offsets(walk, one):
+    errors = range_errors(walk, one)
+    for error in errors:
         damage.handle(error)
-        yield from rows.build_damage(damage.take_kept())
-    elif task.has_stops:
+    yield from rows.build_damage(damage.take_kept())
+    if not errors and task.has_stops:
         _require_stop(walk, one, options)
 
 
@@ -277,21 +310,19 @@ def _require_stop(walk: RangeWalk, one: ScanRange, options: Options) -> None:
     logger.warning("%s: %s", one.file.path, reason)
 
 
-def _readable(batches: BatchTable, opened: _OpenRange) -> BatchTable:
+def _readable(batches: BatchTable, opened: OpenRange) -> BatchTable:
     """Return the batches that contain records and whose checksums are right."""
     if not opened.options.include_control_records:
         batches = _masked(batches, ~is_control(batches))
     if opened.options.verifies and len(batches):
         verdicts = verify_rows(opened.source, batches)
-        for row in np.flatnonzero(~verdicts):
-            error = record_error(BAD_CHECKSUM, opened.source.path, batches[row])
-            opened.damage.handle(error)
+        opened.report_bad(batches, verdicts)
         batches = _masked(batches, verdicts)
     # Compaction keeps batches without records, to preserve the state of their producers.
     return _masked(batches, (batches["magic"] < 2) | (batches["records_count"] != 0))
 
 
-def _decoded(batches: BatchTable, rows: RecordRows, opened: _OpenRange) -> Iterator[RecordTable]:
+def _decoded(batches: BatchTable, rows: RecordRows, opened: OpenRange) -> Iterator[RecordTable]:
     if not len(batches):
         return
     options = opened.options

@@ -1,4 +1,4 @@
-"""Find the last batches of an object without fetching all of it. Runs on the driver."""
+"""Find the last batches of a file without reading all of it. Runs on the driver."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ from kafkascan.io.sources import Source
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import FoundFile, read_hints
 
-# Bytes at the end of an object among which batches are searched.
+# Bytes at the end of a file among which batches are searched.
 _TAIL = 1 << 20
 
 
 def position_near_end(file: FoundFile, source: Source, options: Options) -> int:
     """
-    Return the position of a batch from which a walk soon arrives at the end of an object.
+    Return the position of a batch from which a walk soon arrives at the end of a file.
 
-    The tasks of a stream fetch all bytes, so the driver should not fetch them, too. It finds the
-    position by the object's index, or by batches with valid checksums that continue up to the
-    end of the object. Records can contain such batches, so tasks must check that their walk
-    arrives at the offset that was found (`ScanTask.has_stops`).
+    It is found by the file's index, or by batches with valid checksums that continue up to the end
+    of the file. Records can contain such batches, so tasks must check that their walk arrives at
+    the offset that was found.
 
     Returns
     -------
     int
-        0 if all of the object must be walked: local files, small objects, modes in which damage
-        before this position ends the stream without an error, and other ends than that of a batch.
+        0 if all of the file must be walked: small files, and other ends than that of a batch.
     """
-    if file.is_local or not options.fails_fast or source.size <= 2 * _TAIL:
+    if source.size <= 2 * _TAIL:
         return 0
     hints = read_hints(file, options)
     if hints is not None:

@@ -1,0 +1,186 @@
+"""Where segments end: by it, each offset of a log is read once. Runs on the driver."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from kafkascan.batches.columns import next_offset
+from kafkascan.batches.walks import BatchWalk
+from kafkascan.format.layout import BATCH_DTYPE
+from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap, SegmentOverlapWarning
+from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.planning.file_listing import NO_BASE_OFFSET, FoundFile, open_current
+from kafkascan.spark.planning.file_tails import position_near_end
+from kafkascan.spark.planning.task_plan import logs_of
+
+OnOverlap = Callable[[SegmentOverlap], object]
+"""Called with each pair of segments that contain the same offsets."""
+
+_THREADS = 8
+_ROWS = 1 << 10
+# Files that were modified so close to each other may have been copied in any order.
+_CLOSE_MS = 60_000
+# Such files whose ends are looked up: 0.1 s of planning.
+_MOST_CLOSE = 1000
+_NS_PER_MS = 1_000_000
+
+
+def warn_of_overlap(overlap: SegmentOverlap) -> None:
+    """Warn of two segments that contain the same offsets."""
+    warnings.warn(str(overlap), SegmentOverlapWarning, stacklevel=3)
+
+
+class SegmentEnds:
+    """
+    Looks up the offsets after the last batches of segments, once for each file and size.
+
+    Parameters
+    ----------
+    options : Options
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._known: dict[tuple[str, int, int | None, str], int | None] = {}
+
+    def look_up(self, files: Sequence[FoundFile]) -> None:
+        """Look up the ends of files concurrently."""
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(self.of, files))
+
+    def of(self, file: FoundFile) -> int | None:
+        """Return the offset after the last batch of a file; None without batches."""
+        key = (file.path, file.size, file.modified_ns, file.etag)
+        if key not in self._known:
+            self._known[key] = self._find(file)
+        return self._known[key]
+
+    def keep(self, paths: set[str]) -> None:
+        """Forget the ends of the files that are not among these paths."""
+        self._known = {key: end for key, end in self._known.items() if key[0] in paths}
+
+    def _find(self, file: FoundFile) -> int | None:
+        try:
+            source = open_current(file, self._options)
+        except FileNotFoundError:  # deleted since the listing: the task will say so
+            return None
+        walk = BatchWalk(source, position_near_end(file, source, self._options), source.size)
+        table, end = np.empty(_ROWS, BATCH_DTYPE), None
+        while walk.end is None:
+            count = walk.fill(table)
+            end = int(next_offset(table[count - 1 : count])[0]) if count else end
+        return end
+
+
+def read_once(
+    files: Sequence[FoundFile], options: Options, ends: SegmentEnds, on_overlap: OnOverlap
+) -> list[FoundFile]:
+    """
+    Return files with the first offset that is read of each: the end of the segments before it.
+
+    This is the rule of the library (`OffsetCursor`) for the segments of folders. Only the ends of
+    segments show that they overlap. Looking up all of them would take longer than the plan, so
+    this function looks at the times of modification. The segments of a log are modified one after
+    the other, but a stale segment is older than the one before it, which has replaced it. So the
+    ends of segments are looked up that are not older than a later one, and of a limited number of
+    local ones that are hardly older: they may have been copied. With the option ``findOverlaps``,
+    all ends are looked up. A task that finds an overlap of which the plan does not know reports it
+    as damage.
+
+    Parameters
+    ----------
+    files : sequence of FoundFile
+        Ordered by log and base offset.
+    options : Options
+    ends : SegmentEnds
+    on_overlap : callable
+    """
+    logs = [log for log in logs_of(files).values() if len(log) > 1 and _is_listed(log)]
+    doubtful = {one.path for one in _doubtful(logs, options)}
+    if not doubtful:
+        return list(files)
+    ends.look_up([file for log in logs for file in log if file.path in doubtful])
+    changed: dict[str, FoundFile] = {}
+    for log in logs:
+        if any(file.path in doubtful for file in log):
+            changed |= {file.path: file for file in _in_turn(log, doubtful, ends, on_overlap)}
+    return [changed.get(file.path, file) for file in files]
+
+
+def _is_listed(log: Sequence[FoundFile]) -> bool:
+    """Whether files are the live segments of a folder, of which a broker reads each offset once."""
+    return not any(file.is_named or file.base_offset == NO_BASE_OFFSET for file in log)
+
+
+def _doubtful(logs: Iterable[Sequence[FoundFile]], options: Options) -> Iterator[FoundFile]:
+    """Yield the segments that may contain offsets of later ones, by their times."""
+    left = _MOST_CLOSE
+    for log in logs:
+        following = _milliseconds(log[-1])
+        for file in reversed(log[:-1]):
+            modified = _milliseconds(file)
+            is_older = modified < following
+            is_close = file.is_local and following - modified < _CLOSE_MS and left > 0
+            if options.find_overlaps or not is_older:
+                yield file
+            elif is_close:
+                left -= 1
+                yield file
+            following = min(following, modified)
+
+
+def _milliseconds(file: FoundFile) -> int:
+    # The cleaner sets the times of segments in milliseconds.
+    return 0 if file.modified_ns is None else file.modified_ns // _NS_PER_MS
+
+
+def _in_turn(
+    log: Sequence[FoundFile], doubtful: set[str], ends: SegmentEnds, on_overlap: OnOverlap
+) -> Iterator[FoundFile]:
+    cursor = OffsetCursor()
+    for file in log:
+        first = cursor.position if cursor.position > file.base_offset else 0
+        end = ends.of(file) if first or file.path in doubtful else None
+        for overlap in cursor.add(_Place(file.path, file.base_offset), end):
+            on_overlap(overlap)
+        yield replace(file, first_offset=first, end_offset=end)
+
+
+def find_overlaps(ends: Iterable[tuple[str, int, int | None]]) -> Iterator[SegmentOverlap]:
+    """
+    Yield the overlaps of segments whose ends are known.
+
+    Parameters
+    ----------
+    ends : iterable of (str, int, int or None)
+        The path, the base offset and the offset after the last batch of each segment.
+    """
+    by_folder = sorted(ends, key=lambda one: (one[0].rpartition("/")[0], one[1]))
+    for _, log in itertools.groupby(by_folder, lambda one: one[0].rpartition("/")[0]):
+        cursor = OffsetCursor()
+        for path, base_offset, end in log:
+            if base_offset != NO_BASE_OFFSET:
+                yield from cursor.add(_Place(path, base_offset), end)
+
+
+class _Place:
+    """The path and base offset of a file, as `OffsetCursor` reads them."""
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        self.path = _UrlPath(path) if "://" in path else Path(path)
+        self.base_offset: int | None = base_offset
+
+
+class _UrlPath(type(Path())):  # type: ignore[misc]
+    """The URL of an object, with the name that a path has."""
+
+    def __str__(self) -> str:
+        scheme, _, rest = super().__str__().partition(":/")
+        return f"{scheme}://{rest}"
