@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kafkascan as ks
 from kafkascan.broker_state.indexes import build_offset_index
+from kafkascan.format.layout import OFFSET_INDEX_ENTRY
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.rows.task_scan import scan_task
@@ -128,15 +130,59 @@ def test_a_stream(reads: Reads, batches: tuple[int, int], index: bool) -> None:
     assert reads.size < 0.05 * size, "what was read is not fetched again"
 
 
-def test_a_stream_with_limits(reads: Reads) -> None:
-    """With an index, each trigger fetches its own part of an object."""
-    size = put(log_of(*SMALL), index=True)
-    stream = Follower(URL, prefetch="0", maxBytesPerTrigger="12m")  # type: ignore[arg-type]
+def followed(**options: str) -> list[int]:
+    """The offsets of a stream, trigger by trigger."""
+    stream = Follower(URL, prefetch="0", **options)  # type: ignore[arg-type]
     found = []
     while part := stream.read():
         found += [offset for _, _, offset in part]
-    assert found == list(range(SMALL[0]))
-    assert reads.size < 4 * size
+    return found
+
+
+@pytest.mark.parametrize(
+    ("batches", "limit", "index", "most"),
+    [
+        (SMALL, {"maxBytesPerTrigger": "12m"}, True, 1.1),
+        (SMALL, {"maxBytesPerTrigger": "3m"}, True, 1.6),
+        (SMALL, {"maxOffsetsPerTrigger": "700"}, True, 1.3),
+        (LARGE, {"maxBytesPerTrigger": "12m"}, True, 1.2),
+        (LARGE, {"maxOffsetsPerTrigger": "10"}, True, 1.2),
+        (SMALL, {"maxBytesPerTrigger": "3m"}, False, 2.4),
+        (LARGE, {"maxBytesPerTrigger": "12m"}, False, 1.9),
+    ],
+)
+def test_a_stream_with_limits(
+    reads: Reads, batches: tuple[int, int], limit: dict[str, str], index: bool, most: float
+) -> None:
+    """Each trigger fetches its own part; the driver finds limits by the index, or by a walk."""
+    size = put(log_of(*batches), index=index)
+    assert followed(**limit) == list(range(batches[0]))
+    assert reads.size < most * size
+
+
+@pytest.mark.parametrize("damage", ["sparse", "shifted", "later offsets"])
+def test_limits_by_an_index_that_is_wrong(reads: Reads, damage: str) -> None:
+    """Limits may differ, and records may not."""
+    log = log_of(400, 3000)
+    put(log, index=True)
+    path = LOG.replace(".log", ".index")
+    entries = np.frombuffer(fsspec.filesystem("memory").cat_file(path), OFFSET_INDEX_ENTRY).copy()
+    if damage == "sparse":
+        entries = entries[::40]
+    elif damage == "shifted":
+        entries["position"] += 7
+    else:
+        entries["relative_offset"] += 50
+    fsspec.filesystem("memory").pipe_file(path, entries.tobytes())
+    for limit in ({"maxBytesPerTrigger": "100k"}, {"maxOffsetsPerTrigger": "37"}):
+        assert followed(**limit) == list(range(400))
+
+
+def test_limits_without_an_index_in_a_compacted_log(reads: Reads) -> None:
+    """The batch after a limit begins later than the limit."""
+    offsets = [*range(0, 3000, 7)]
+    put(b"".join(plain_batch(offset, 1, 3000) for offset in offsets))
+    assert followed(maxBytesPerTrigger="100k") == offsets
 
 
 def test_the_end_of_an_object_in_a_stream(reads: Reads) -> None:

@@ -36,6 +36,10 @@ class RangeWalk:
         in the CPU cache when the caller reads them.
     hints : IndexHints, optional
         Positions from the index of an object.
+    first : int, default 0
+        A position of the hints before which the caller needs no batch.
+    pause : int, default 0
+        A position where a table ends: the caller may need nothing after it.
 
     Raises
     ------
@@ -64,6 +68,9 @@ class RangeWalk:
         stop: int,
         table_bytes: int | None = None,
         hints: IndexHints | None = None,
+        *,
+        first: int = 0,
+        pause: int = 0,
     ) -> None:
         self.source = source
         self.start = start
@@ -76,6 +83,7 @@ class RangeWalk:
         self._table_bytes = table_bytes
         self._window = LARGE_WINDOW
         self._hints = hints
+        self._first, self._pause = first, pause
         # Where the walk of the next range may start, so that this one must arrive there.
         self._hinted_stop = 0 if hints is None else hints.last_before(self.stop)
 
@@ -104,8 +112,10 @@ class RangeWalk:
 
     def _walk_to_start(self) -> bool:
         """Walk to the first batch of the range; return False if the file ends before it."""
-        if self.start == 0:
+        self.position = max(self.start, self._proven_first())
+        if self.start == 0 or self.position > self.start:
             return True
+        self.position = 0
         if self.start > self.source.size:
             return False
         walk = BatchWalk(self.source, self._proven_start(), self.start)
@@ -116,6 +126,12 @@ class RangeWalk:
                 self.next_offset = int(next_offset(skipped[count - 1 : count])[0])
         self.position = walk.position
         return walk.end is ScanEnd.CLEAN
+
+    def _proven_first(self) -> int:
+        """Return the position of a batch before which the caller needs none; 0 if unknown."""
+        if self._hints is None or self._first <= self.start:
+            return 0
+        return self._hints.proven_before(self.source, self._first)
 
     def _proven_start(self) -> int:
         """Return the position of a batch from which the walk to the range starts."""
@@ -137,6 +153,8 @@ class RangeWalk:
     def _next_tables(self, rows: int) -> Iterator[BatchTable]:
         is_before = self.position < self._hinted_stop
         stop = self._hinted_stop if is_before else self.stop
+        if self.position < self._pause:
+            stop = min(stop, self._pause)
         if self._table_bytes is not None:
             stop = min(stop, self.position + self._table_bytes)
         walk = BatchWalk(self.source, self.position, max(stop, self.position), self._window)

@@ -47,6 +47,8 @@ class ScanRange:
         Only records in ``[start_offset, stop_offset)`` are requested; None is no limit.
     next_base : int or None
         Base offset of the next segment of the log; None for the last one.
+    hints : IndexHints or None
+        Positions of batches that the driver found in an object without an index.
     """
 
     file: FoundFile
@@ -55,6 +57,7 @@ class ScanRange:
     start_offset: int | None = None
     stop_offset: int | None = None
     next_base: int | None = None
+    hints: IndexHints | None = None
 
     @property
     def is_last(self) -> bool:
@@ -305,7 +308,7 @@ def hints_of(one: ScanRange, options: Options) -> IndexHints | None:
         return None
     starts_late = one.start_offset is not None and one.start_offset > one.file.base_offset
     is_part = one.start > 0 or one.stop < one.file.size
-    return read_hints(one.file, options) if is_part or starts_late else None
+    return one.hints or (read_hints(one.file, options) if is_part or starts_late else None)
 
 
 def _task_bytes(ranges: list[ScanRange], options: Options) -> int:

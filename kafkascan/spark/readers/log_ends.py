@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +24,7 @@ from kafkascan.spark.planning.file_listing import (
     read_hints,
 )
 from kafkascan.spark.planning.file_tails import position_near_end
+from kafkascan.spark.planning.index_hints import IndexHints
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.segment_ends import SegmentEnds, read_once, warn_of_overlap
 from kafkascan.spark.planning.task_plan import logs_of, select_files, start_of
@@ -77,6 +78,8 @@ class LogEnds:
         self._options = options
         self._ends: dict[str, FileEnd] = {}
         self._segment_ends = SegmentEnds(options)
+        # Positions and offsets of the limits of the last two micro-batches, by path.
+        self._limits: dict[str, list[tuple[int, int]]] = {}
         self._stable_ends: StableEnds | None = None
         if options.isolation_level == "read_committed":
             self._stable_ends = StableEnds(options)
@@ -107,6 +110,7 @@ class LogEnds:
 
     def _forget(self, paths: set[str]) -> None:
         self._ends = {path: end for path, end in self._ends.items() if path in paths}
+        self._limits = {path: known for path, known in self._limits.items() if path in paths}
         self._segment_ends.keep(paths)
         if self._stable_ends is not None:
             self._stable_ends.keep(paths)
@@ -177,27 +181,50 @@ class LogEnds:
 
     def offset_after(self, log: Sequence[FoundFile], start: int, size: int) -> int:
         """Return the offset after the batches of about `size` bytes from `start`; at least one."""
-        for batches in self._batches_from(log, start):
-            sizes = np.cumsum(size_in_bytes(batches))
-            row = int(np.searchsorted(sizes, size))
-            if row < len(batches):
-                return int(next_offset(batches[row : row + 1])[0])
-            size -= int(sizes[-1])
-        return 2**63 - 1
-
-    def _batches_from(self, log: Sequence[FoundFile], start: int) -> Iterator[BatchTable]:
         for file, follower in zip(log, [*log[1:], None], strict=True):
             if follower is not None and follower.base_offset <= start:
                 continue
-            source = open_current(file, self._options)
-            is_hinted = start > file.base_offset and not file.is_local
-            hints = read_hints(file, self._options) if is_hinted else None
-            position = 0 if hints is None else hints.position_of(start)
-            walk = RangeWalk(source, position, source.size, _TABLE_BYTES, hints)
-            for table in walk.tables(_ROWS):
-                batches = table[next_offset(table) > max(start, file.first_offset)]
-                if len(batches):
-                    yield batches
+            begin = max(start, file.first_offset)
+            hints = None if file.is_local else read_hints(file, self._options)
+            if hints is None:
+                found, size = self._walk_after(file, begin, size)
+            else:
+                found = hints.offset_after(begin, size)
+                size -= file.size - hints.position_of(begin)
+            if found is not None:
+                return found
+            if size <= 0 and follower is not None:
+                return follower.base_offset
+        return 2**63 - 1
+
+    def _walk_after(self, file: FoundFile, start: int, size: int) -> tuple[int | None, int]:
+        """Return the offset after the batches of a size, if the file has as many; and the rest."""
+        source, hints = open_current(file, self._options), self.limits_in(file)
+        position = 0 if hints is None else hints.position_of(start)
+        table_bytes = min(size, _TABLE_BYTES)
+        walk = RangeWalk(source, 0, source.size, table_bytes, hints, first=position)
+        for table in walk.tables(_ROWS):
+            batches = table[next_offset(table) > start]
+            if not len(batches):
+                continue
+            sizes = np.cumsum(size_in_bytes(batches))
+            row = int(np.searchsorted(sizes, size))
+            if row < len(batches):
+                end = _end_of_batch(batches[row : row + 1])
+                known = self._limits.get(file.path, [])
+                # The next trigger starts at this limit, and ends at a later one.
+                self._limits[file.path] = [
+                    *(one for one in known[-1:] if one < (end.position, end.next_offset)),
+                    (end.position, end.next_offset),
+                ]
+                return end.next_offset, 0
+            size -= int(sizes[-1])
+        return None, size
+
+    def limits_in(self, file: FoundFile) -> IndexHints | None:
+        """Return the positions in an object without an index where micro-batches ended."""
+        known = self._limits.get(file.path)
+        return None if not known or file.is_local else IndexHints.of(known)
 
 
 def _end_of_batch(batch: BatchTable) -> FileEnd:

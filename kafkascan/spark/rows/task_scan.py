@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -104,13 +104,20 @@ class OpenRange:
     range: ScanRange
     source: Source
     hints: IndexHints | None
+    bulk_stop: int
     options: Options
     damage: DamageHandler
 
     def walk(self, table_bytes: int | None) -> RangeWalk:
         """Return a walk over the batches of the range."""
         one = self.range
-        return RangeWalk(self.source, one.start, one.stop, table_bytes, self.hints)
+        first = 0
+        if self.hints is not None and one.start_offset is not None:
+            first = self.hints.position_of(one.start_offset)
+        return RangeWalk(
+            self.source, one.start, one.stop, table_bytes, self.hints,
+            first=first, pause=self.bulk_stop,
+        )  # fmt: skip
 
     def report_bad(self, batches: BatchTable, verdicts: NDArray[np.bool_]) -> None:
         """Handle the batches whose checksums are wrong."""
@@ -130,24 +137,23 @@ def scan_ranges(
 
     def scan_range(one: ScanRange) -> Iterator[Item]:
         hints = hints_of(one, options)
-        if hints is not None and one.start_offset is not None:
-            one = replace(one, start=max(one.start, hints.position_of(one.start_offset)))
-        source = open_present(one, options) if one.start < one.stop else None
+        bulk_stop = _bulk_stop(one, options, hints)
+        source = open_present(one, options, bulk_stop) if one.start < one.stop else None
         if source is None:
             return
         damage = DamageHandler(options, on_damage)
         handlers.append(damage)
-        yield from scan(OpenRange(one, source, hints, options, damage))
+        yield from scan(OpenRange(one, source, hints, bulk_stop, options, damage))
         source.require_unshrunk()
 
     yield from map_ordered(task.ranges, scan_range, files, _TABLES_AHEAD)
     log_dropped(handlers)
 
 
-def open_present(one: ScanRange, options: Options) -> Source | None:
+def open_present(one: ScanRange, options: Options, bulk_stop: int = 0) -> Source | None:
     """Open the file of a range; return None if it is missing and missing files are ignored."""
     try:
-        return open_file(one.file, options, one.stop if _reads_all(one, options) else 0)
+        return open_file(one.file, options, bulk_stop)
     except FileNotFoundError:
         if not options.ignore_missing_files:
             raise
@@ -155,12 +161,24 @@ def open_present(one: ScanRange, options: Options) -> Source | None:
         return None
 
 
-def _reads_all(one: ScanRange, options: Options) -> bool:
-    """Whether a scan reads all bytes of a range, and not only headers or selected batches."""
-    is_selective = options.where is not None or one.stop_offset is not None
+def _bulk_stop(one: ScanRange, options: Options, hints: IndexHints | None = None) -> int:
+    """
+    Return the position up to which a scan reads all bytes; 0 if it may skip some.
+
+    It reads only headers, or selected batches; or nothing shows at which positions it starts and
+    ends.
+    """
+    if options.where is not None or not (options.view == "records" or options.verifies):
+        return 0
     starts_late = one.start_offset is not None and one.start_offset > one.file.base_offset
-    reads_batches = options.view == "records" or options.verifies
-    return reads_batches and not (is_selective or starts_late)
+    if hints is None:
+        return 0 if starts_late or one.stop_offset is not None else one.stop
+    if one.stop_offset is None:
+        return one.stop
+    is_exact = one.hints is not None
+    after = hints.position_of if is_exact else hints.position_after
+    stop = after(one.stop_offset)
+    return one.stop if stop is None else min(max(stop, one.start), one.stop)
 
 
 # ---- segments ----------------------------------------------------------------------------
@@ -175,7 +193,7 @@ def _scan_segments(task: ScanTask, options: Options) -> Iterator[pa.RecordBatch]
 
 def _segment_rows(options: Options, one: ScanRange) -> Iterator[Row]:
     try:
-        source = open_present(one, options)
+        source = open_present(one, options, _bulk_stop(one, options))
         row = None if source is None else segment_row(one, source, options)
     except FileNotFoundError:
         raise
