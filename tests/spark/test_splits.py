@@ -82,7 +82,9 @@ def test_damaged_logs(tmp_path: Path, damage: str, view: str) -> None:
     options = {"path": str(tmp_path), "view": view, "mode": "PERMISSIVE", "checkCrcs": "true"}
     expected = multiset(rows(**options))
     assert sum(expected.values()) >= 5
-    for size in (1, 60, 61, 100, 333, 1000):
+    # Both views find their batches by the same walk: one of them tries every cut.
+    smallest = 1 if view == "batches" else 20
+    for size in (smallest, 60, 61, 100, 333, 1000):
         cut = {"maxPartitionBytes": size}
         assert multiset(rows(**options, **NO_THREADS, **cut)) == expected, size
 

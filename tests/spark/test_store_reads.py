@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -69,6 +70,7 @@ def put(log: bytes, *, index: bool = False, url: str = LOG) -> int:
     return len(log)
 
 
+@functools.lru_cache(maxsize=4)
 def log_of(count: int, size: int) -> bytes:
     """A log of batches with one record of a size each."""
     return b"".join(plain_batch(n, 1, size) for n in range(count))
@@ -254,7 +256,7 @@ def test_parts_of_an_object(reads: Reads, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [DATA, OLD_DATA], ids=lambda path: path.parent.name)
-@pytest.mark.parametrize("size", [300, 3000])
+@pytest.mark.parametrize("size", [700, 3000])
 def test_logs_of_brokers(reads: Reads, data: Path, size: int) -> None:
     """With the indexes that brokers wrote: the rows of local files, wherever objects are cut."""
     fsspec.filesystem("memory").put(str(data), "/bucket/golden", recursive=True)
