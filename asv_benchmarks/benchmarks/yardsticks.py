@@ -18,11 +18,12 @@ ROW_SIZE = 80
 def _library() -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="kafkascan-yardsticks-") as folder:
         path = Path(folder) / "yardsticks.so"
-        command = ["cc", "-O3", "-march=native", "-shared", "-fPIC", "-o", path, SOURCE]
+        command = ["cc", "-O3", "-march=native", "-shared", "-fPIC", "-pthread", "-o", path, SOURCE]
         subprocess.run(command, check=True)
         library = ctypes.CDLL(str(path))
     library.plain_walk.restype = ctypes.c_int64
     library.touch.restype = ctypes.c_uint64
+    library.read_pages.restype = ctypes.c_int64
     return library
 
 
@@ -38,3 +39,16 @@ def plain_walk(data: np.ndarray, rows: np.ndarray) -> int:
 def touch(data: np.ndarray) -> int:
     """Read one word of every cache line."""
     return _library().touch(ctypes.c_void_p(data.ctypes.data), ctypes.c_int64(data.size))
+
+
+def read_pages(path: Path, positions: np.ndarray, in_flight: int) -> None:
+    """Read the page of each position of a file from its disk, several at a time."""
+    contiguous = np.ascontiguousarray(positions, np.int64)
+    failed = _library().read_pages(
+        str(path).encode(),
+        ctypes.c_void_p(contiguous.ctypes.data),
+        ctypes.c_int64(len(contiguous)),
+        ctypes.c_int(in_flight),
+    )
+    if failed:
+        raise OSError(f"{failed} pages of {path} cannot be read directly")
