@@ -14,6 +14,7 @@ from kafkascan.batches.resyncing.kept_ranges import (
     NEIGHBOURS,
     KeptRange as KeptRange,
     are_doubtful,
+    header_at,
     kept_ranges,
     of_same_producer,
 )
@@ -65,8 +66,11 @@ def ranges_of(
 ) -> list[KeptRange]:
     """Return the kept ranges of a log; `is_contested` has batches that are doubtful anyway."""
     copies = log.copies[are_as_stored(source, log.copies)]
-    tables = log.batches, log.damaged, log.dropped, copies
-    return kept_ranges(source, 0, *tables, is_contested)
+    # What an uncertain repair changed may be right, and its neighbours wrong.
+    guesses = [one for one in log.repairs if not one.is_certain and one.field == "base_offset"]
+    stored = [header_at(source, one.position) for one in guesses]
+    dropped = sorted_by_position(join_tables([log.dropped, *stored]))
+    return kept_ranges(source, 0, log.batches, log.damaged, dropped, copies, is_contested)
 
 
 def _without_orphans(log: RepairedLog, source: Source) -> RepairedLog:

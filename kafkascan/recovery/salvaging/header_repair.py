@@ -341,11 +341,11 @@ def repair_epochs(
         if is_possible[row] and 0 < old - new < _LATER_EPOCHS:
             continue  # it may be the next leader's, and what follows may be of an older history
         is_alone = not (is_damaged[row - 1 : row].any() or is_damaged[row + 1 : row + 2].any())
-        if _bits_between(old, new) > 1 and not (is_alone and following < len(trusted)):
+        if not is_alone or (_bits_between(old, new) > 1 and following == len(trusted)):
             continue  # several batches in a row rather are of another log
         position, base_offset = int(batch["position"]), int(batch["base_offset"])
         is_determined = len(around) == 1 and 0 < following < len(trusted)
-        is_flipped = is_alone and _bits_between(old, new) == 1
+        is_flipped = _bits_between(old, new) == 1
         is_certain = (
             is_determined and is_flipped and is_enclosed[rows[row]] and position not in uncertain
         )

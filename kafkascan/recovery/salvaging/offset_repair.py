@@ -180,7 +180,7 @@ class OffsetRepair:
         if not contradicting or (self._may_be_later(first) and not self._fits(batch, offset)):
             return True
         if len(contradicting) == 1 and not (
-            self._are_sure(row) and self._has_no_room(contradicting[0], first, last, row)
+            self._is_dense_around(row) and self._has_no_room(contradicting[0], first, last, row)
         ):
             return True
         is_free = low == high
@@ -209,6 +209,17 @@ class OffsetRepair:
         """Return whether bytes are damaged between the place before a row and another row."""
         between = slice(row + 1, other + 1) if other >= row else slice(other + 1, row)
         return bool(self._is_damaged_before[between].any())
+
+    def _is_dense_around(self, row: int) -> bool:
+        """
+        Return whether the batches before and from `row` on follow each other without gaps.
+
+        A run of batches whose offsets are all wrong by as much would begin or end with a gap.
+        """
+        start, stop = max(0, row - _AT_END), min(len(self._first), row + _AT_END)
+        is_start = start > 0 or row > _AT_END or bool(self._first[0] == self._lowest)
+        inner = [one for one in range(start + 1, stop) if one != row]
+        return is_start and row + 1 < stop and all(map(self._follows, inner))
 
     def _has_no_room(self, rival: int, first: int, last: int, row: int) -> bool:
         """Return whether a batch that contradicts these offsets could not have had others."""

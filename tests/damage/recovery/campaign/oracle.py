@@ -79,10 +79,13 @@ class Oracle:
         rivals_of_copies = self._rivals(kept, self._left_out(kept))
         found = len(rows) + len(rivals)
         if found >= most:
-            name, doubtful = "outweighed by batches", all(one.is_doubtful for one in rivals)
+            name, doubtful = (
+                "outweighed by batches",
+                self._are_marked(kept, rivals, self._lost(rows)),
+            )
         elif len(rows) + len(rivals_of_copies) >= most:
             name = "outweighed by batches that contradict copies"
-            doubtful = all(one.is_doubtful for one in rivals_of_copies)
+            doubtful = self._are_marked(kept, rivals_of_copies, self._left_out(kept))
         elif found >= self.most_after_prefix():
             name, doubtful = "contradict the prefix", self._is_marked(kept, rows)
         elif found + self._against_chain(kept, rows) >= most:
@@ -96,24 +99,45 @@ class Oracle:
         else:
             yield f"VIOLATION lost: {most - len(rows)} undisturbed batches, {len(rivals)} rivals"
             return
-        yield f"{name}, which are doubtful" if doubtful else f"VIOLATION unmarked: {name}"
+        if doubtful:
+            yield f"{name}, which are doubtful"
+        elif len(rows) + self._within_lengths(kept, rows) >= most:
+            yield "within the length of a damaged batch"
+        else:
+            yield f"VIOLATION unmarked: {name}"
 
     def _is_marked(self, kept: list[Kept], rows: set[int]) -> bool:
         """Return whether the kept batches that contradict lost ones are doubtful."""
-        lost = self._lost(rows)
-        return all(
-            one.is_doubtful
-            for one in kept
-            if any(self._is_against(at, batch, one) for at, batch in lost)
-        )
+        return self._are_marked(kept, kept, self._lost(rows))
+
+    def _are_marked(
+        self, kept: list[Kept], rivals: list[Kept], lost: list[tuple[int, KnownBatch]]
+    ) -> bool:
+        """
+        Return whether rivals that contradict lost batches are marked.
+
+        If far more kept batches contradict those at a place, they need no mark.
+        """
+        places = [sum(one.position < at for one in kept) for at, _ in lost]
+        for place, (at, batch) in zip(places, lost, strict=True):
+            against = [one for one in kept if self._is_against(at, batch, one)]
+            is_clear = len(against) > CLEAR_MAJORITY * places.count(place)
+            if not is_clear and not all(one.is_doubtful for one in against if one in rivals):
+                return False
+        return True
 
     def _is_against(self, position: int, batch: KnownBatch, kept: Kept) -> bool:
-        """Return whether a kept batch contradicts another one, and all copies of it do."""
+        """Return whether a kept batch contradicts another one, and all equal bytes do."""
         return _contradict(position, batch, kept) and all(
             _contradict(position, batch, dataclasses.replace(kept, position=at))
-            for at, row in self.instances.items()
-            if row == kept.row
+            for at in self._positions_of(self.data[kept.position : kept.stop])
         )
+
+    def _positions_of(self, data: bytes) -> Iterator[int]:
+        at = self.data.find(data)
+        while at >= 0:
+            yield at
+            at = self.data.find(data, at + 1)
 
     def _left_out(self, kept: list[Kept]) -> list[tuple[int, KnownBatch]]:
         """Return the intact batches that are not kept where they are, copies included."""
@@ -161,7 +185,8 @@ class Oracle:
         Copies of batches in the value of a record are, too.
         """
         stops = [0, *(one.stop for one in kept), *(one.position for one in kept)]
-        stops += [at + len(self.log.batches[row].data) for at, row in self.instances.items()]
+        valid = (read_batch(self.data, at) for at in range(len(self.data)))
+        stops += [one.position + one.size for one in valid if one is not None]
         frames = [frame for one in stops for frame in self._frames(one)]
         return sum(
             any(start < at < stop for start, stop in frames)
