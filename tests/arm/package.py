@@ -147,10 +147,18 @@ def compile_package(environment: Environment) -> None:
     command = [str(environment.python), "setup.py", "-q", "build"]
     command += ["--build-base", str(environment.folder / "base"), "--build-lib"]
     subprocess.run([*command, str(environment.run)], cwd=ROOT, env=os.environ | flags, check=True)
+    _write_metadata(environment)
     shutil.rmtree(environment.run / "tests", ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", "target", "node_modules")
     shutil.copytree(ROOT / "tests", environment.run / "tests", ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", environment.run)
+
+
+def _write_metadata(environment: Environment) -> None:
+    """Write what `importlib.metadata` finds in the folder, such as the version."""
+    command = [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", str(environment.run)]
+    without = os.environ | {"KAFKASCAN_NO_EXTENSIONS": "1"}
+    subprocess.run(command, cwd=ROOT, env=without, check=True)
 
 
 def run_tests(environment: Environment, tests: list[str], jobs: int) -> int:
