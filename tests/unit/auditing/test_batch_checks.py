@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan.auditing import batch_checks
 from tests.support.audit_damage import DAMAGE
 from tests.support.partitions import NOW, HealthyPartition
 from tests.support.paths import GOLDEN
+from tests.support.segments import batch_v2
 
 OF_HEADERS = {
     "OFFSET_OVERLAP", "OFFSET_GAP", "EPOCH_BACKWARDS", "FUTURE_TIMESTAMP", "PAST_TIMESTAMP",
@@ -73,3 +75,16 @@ def test_missing_offsets_are_named() -> None:
     assert (overlap.symbol, overlap.row) == ("OFFSET_OVERLAP", 2)
     with pytest.raises(TypeError, match="BATCH_DTYPE"):
         ks.check_batches(batches["base_offset"])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 7])
+def test_batches_are_checked_in_parts(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    """Signals are handled between parts; the findings are those of the whole table."""
+    batches = ks.scan_batches(b"".join(batch_v2(base_offset=one) for one in range(20))).batches
+    batches["base_offset"][[3, 4, 11]] = 9, 2, 1
+    batches["max_timestamp"][[5, 6, 13]] = 1 << 60
+    batches["partition_leader_epoch"][[2, 8]] = 7, 5
+    whole = ks.check_batches(batches)
+    assert {"OFFSET_OVERLAP", "OFFSET_GAP", "FUTURE_TIMESTAMP"} <= {one.symbol for one in whole}
+    monkeypatch.setattr(batch_checks, "_ROWS", rows)
+    assert ks.check_batches(batches) == whole
