@@ -13,6 +13,7 @@ import numpy as np
 from kafkascan.batches import arrow
 from kafkascan.batches.columns import BatchTable, compression_type, is_control, size_in_bytes
 from kafkascan.batches.walks import read_bytes
+from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.layout import (
     BATCH_HEADER_SIZE,
@@ -228,6 +229,7 @@ def advise(
     """
     if by not in ("topic", "producer"):
         raise ValueError(f"by must be 'topic' or 'producer', not {by!r}")
+    require_integers(sample=sample)
     if sample < 1:
         raise ValueError("sample must be at least 1")
     codecs = [_choice(one) for one in choices]

@@ -28,7 +28,7 @@ from kafkascan.broker_state.checkpoints import (
 )
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
-from kafkascan.format.arguments import require_not_negative
+from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
 from kafkascan.io.folders import DiskFolder
@@ -125,6 +125,7 @@ def audit(
     were killed; warnings and errors are not. Memory: at most ten chunks of 65,536 headers for
     each thread.
     """
+    require_integers(future_ms=future_ms, earliest_ms=earliest_ms)
     require_not_negative(
         timeout_ms=timeout_ms, expiration_ms=expiration_ms, max_message_bytes=max_message_bytes
     )

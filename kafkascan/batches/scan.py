@@ -28,6 +28,7 @@ from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.batches.summary import summarize
 from kafkascan.batches.table_exports import TableExports, display_column
 from kafkascan.batches.walks import BatchWalk
+from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import (
     BATCH_DTYPE,
@@ -391,6 +392,7 @@ def iter_batches(
     As `scan_batches`. With ``on_corrupt="raise"``, the iterator yields the rows before the
     damage, then raises.
     """
+    require_integers(rows=rows)
     if rows < 1:
         raise ValueError("rows must be at least 1")
     if on_corrupt == "resync":  # it needs all of the log

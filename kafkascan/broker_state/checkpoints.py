@@ -189,6 +189,8 @@ def write_offset_checkpoint(
     OSError
         If the file cannot be written; an existing file is unchanged.
     """
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"offsets must be a mapping, not {type(offsets).__name__}")
     lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
     data = _checkpoint_file(lines)
     parse_offset_checkpoint(data, os.fspath(path))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from pathlib import Path
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import indexes as _core
 from kafkascan.batches.columns import BatchTable, last_offset, require_batch_table
+from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.errors import (
     SENTENCES,
     STATUS,
@@ -29,7 +29,6 @@ IndexEntries: TypeAlias = "NDArray[np.void]"
 DEFAULT_INTERVAL_BYTES = 4096
 """Kafka's ``index.interval.bytes``."""
 
-_LARGEST_NUMBER = 2**63 - 1
 _DTYPES = {
     "index": OFFSET_INDEX_ENTRY,
     "timeindex": TIME_INDEX_ENTRY,
@@ -102,17 +101,9 @@ def build_time_index(
 
 def require_interval_bytes(interval_bytes: int) -> int:
     """Return `interval_bytes`; raise `ValueError` if it is negative or needs more than 64 bits."""
-    return _require_64_bits("interval_bytes", interval_bytes)
-
-
-def _require_64_bits(name: str, number: int) -> int:
-    if not isinstance(number, SupportsIndex):
-        raise TypeError(f"{name} must be an integer, not {type(number).__name__}")
-    if operator.index(number) < 0:
-        raise ValueError(f"{name} must not be negative")
-    if number > _LARGEST_NUMBER:
-        raise ValueError(f"{name} {number} needs more than 64 bits")
-    return number
+    require_integers(interval_bytes=interval_bytes)
+    require_not_negative(interval_bytes=interval_bytes)
+    return interval_bytes
 
 
 def build_indexes(
@@ -125,7 +116,8 @@ def build_indexes(
     """
     batches = require_batch_table(batches)
     require_interval_bytes(interval_bytes)
-    _require_64_bits("base_offset", base_offset)
+    require_integers(base_offset=base_offset)
+    require_not_negative(base_offset=base_offset)
     offsets = np.empty((len(batches) + 1, 2), np.int64)
     times = np.empty((len(batches) + 1, 2), np.int64)
     status, row, offset_count, time_count = _core.build_into(

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-import operator
+from typing import SupportsIndex
+
+_LARGEST = (1 << 63) - 1
+
+
+def require_integers(**numbers: object) -> None:
+    """
+    Refuse what is not an integer.
+
+    Parameters
+    ----------
+    **numbers : object
+        The arguments by their names.
+
+    Raises
+    ------
+    TypeError
+    """
+    for name, number in numbers.items():
+        if not isinstance(number, SupportsIndex):
+            raise TypeError(f"{name} must be an integer, not {type(number).__name__}")
 
 
 def require_not_negative(**numbers: int | None) -> None:
     """
-    Refuse numbers below 0.
+    Refuse numbers below 0, and those that need more than 64 bits.
 
     Parameters
     ----------
@@ -21,5 +41,10 @@ def require_not_negative(**numbers: int | None) -> None:
         If an argument is not an integer.
     """
     for name, number in numbers.items():
-        if number is not None and operator.index(number) < 0:
+        if number is None:
+            continue
+        require_integers(**{name: number})
+        if number < 0:
             raise ValueError(f"{name} must not be negative")
+        if number > _LARGEST:
+            raise ValueError(f"{name} {number} needs more than 64 bits")

@@ -12,6 +12,7 @@ import numpy as np
 from kafkascan.batches import arrow
 from kafkascan.batches.columns import COLUMN_NAMES, require_columns
 from kafkascan.batches.table_exports import TableExports, display_column
+from kafkascan.format.arguments import require_integers
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.logs.log_chunks import (
     LogChunk,
@@ -211,6 +212,7 @@ def scan_log_dir(
     """
     if include not in ("log", "all"):
         raise ValueError(f"include must be 'log' or 'all', not {include!r}")
+    require_integers(rows=rows)
     if rows < 1:
         raise ValueError("rows must be at least 1")
     names = (*PLACE_COLUMNS, *COLUMN_NAMES) if columns is None else tuple(dict.fromkeys(columns))

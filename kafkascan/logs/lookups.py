@@ -17,6 +17,7 @@ import numpy as np
 from kafkascan.batches.columns import BatchTable, last_offset, require_batch_table, size_in_bytes
 from kafkascan.batches.scan import iter_batches
 from kafkascan.broker_state.indexes import IndexEntries, read_index
+from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptIndexError
 from kafkascan.format.file_names import parse_segment_name, sibling_name
 from kafkascan.format.times import TimeLike, to_milliseconds
@@ -112,6 +113,7 @@ def lookup_offset(
         If a trusted index points to a position without a batch.
     As `scan_batches`.
     """
+    require_integers(offset=offset)
     if batches is not None:
         offset = max(offset, log_start_offset or 0)
         return _first_reaching(_path_of(source), require_batch_table(batches), offset)

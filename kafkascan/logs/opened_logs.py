@@ -14,6 +14,7 @@ import numpy as np
 from kafkascan.batches.walks import require_log
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
+from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.folders import SingleFileFolder
@@ -117,6 +118,7 @@ def open_logs(
             return [_one_file(path, damaged)]
         logs = open_log_dir(path)
     if isinstance(logs, LogDir):
+        require_not_negative(log_start_offset=log_start_offset)
         found = live_logs(logs, log_start_offset)
         if not found:
             raise no_logs(logs.path, logs.partitions)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, is_control
+from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.io.concurrency import require_threads
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
@@ -69,6 +70,9 @@ class ReadOptions:
         if self.control not in ("skip", "only", "include"):
             raise ValueError(f"control must be 'skip', 'only' or 'include', not {self.control!r}")
         require_threads(self.threads)
+        require_integers(
+            max_decompressed_size=self.max_decompressed_size, batch_size=self.batch_size
+        )
         if self.max_decompressed_size < 1:
             raise ValueError("max_decompressed_size must be at least 1")
         # Codecs count up to sys.maxsize, and are given one byte more than the limit.

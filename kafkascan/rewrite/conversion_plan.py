@@ -20,6 +20,7 @@ from kafkascan.batches.columns import (
     is_transactional,
     size_in_bytes,
 )
+from kafkascan.format.arguments import require_integers
 from kafkascan.format.layout import NO_TIMESTAMP, TIMESTAMP_TYPE_BIT, CompressionType
 from kafkascan.records.compression import compression
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
@@ -56,6 +57,7 @@ class ConversionOptions:
     def __post_init__(self) -> None:
         if self.to_magic not in (None, 0, 1, 2):
             raise ValueError(f"to_magic must be 0, 1 or 2, not {self.to_magic}")
+        require_integers(batch_size=self.batch_size)
         if self.batch_size < 1:
             raise ValueError("batch_size must be at least 1")
         if self.compression_type is None:

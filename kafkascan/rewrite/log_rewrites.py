@@ -16,6 +16,7 @@ from kafkascan.batches.columns import (
     size_in_bytes,
 )
 from kafkascan.batches.walks import read_into
+from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import RewriteError
 from kafkascan.format.layout import CompressionType, TimestampType
 from kafkascan.format.times import TimeLike, to_milliseconds
@@ -109,6 +110,7 @@ def restamp_log(
         and the log contains compressed messages of magic 0, which hold absolute offsets.
     As `scan_batches`.
     """
+    require_integers(offset_shift=offset_shift)
     time = (
         None
         if max_timestamp is None

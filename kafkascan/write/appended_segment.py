@@ -13,6 +13,7 @@ import numpy as np
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
 from kafkascan.batches.walks import read_bytes
 from kafkascan.broker_state.indexes import build_indexes, require_interval_bytes
+from kafkascan.format.arguments import require_integers
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkascan.io.sources import Source
 
@@ -32,6 +33,7 @@ class SegmentLimits:
     max_index_bytes: int
 
     def __post_init__(self) -> None:
+        require_integers(segment_bytes=self.segment_bytes, segment_ms=self.segment_ms)
         if not 0 < self.segment_bytes <= MAX_RELATIVE_OFFSET or self.segment_ms < 0:
             raise ValueError("segment limits are out of range: 1 <= segment_bytes < 2**31")
         require_interval_bytes(self.interval_bytes)

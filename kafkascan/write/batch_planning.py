@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import record_columns as _core
 from kafkascan.batches.columns import BatchTable
+from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import STATUS, RecordInputError, UnknownOptionError
 from kafkascan.format.layout import (
     BATCH_DTYPE,
@@ -337,6 +338,7 @@ def plan_batches(
     fields.require_producer()
     if max_records is not None and max_records < 1:
         raise ValueError("max_records must be positive")
+    require_integers(batch_size=batch_size)
     if batch_size < 0:
         raise ValueError(f"batch_size must not be negative: {batch_size}")
     is_message = fields.magic < 2 and not fields.is_compressed
