@@ -33,6 +33,7 @@ TIME_COLUMNS = frozenset(
         "start_timestamp",
         "update_timestamp",
         "issue_timestamp",
+        "event_timestamp",
         "expiration_timestamp",
     }
 )

@@ -30,11 +30,11 @@ VERBS_BY_TASK = {
         Verb("records", "record_commands",
              "List records: offset, timestamp, key, value and headers."),
         Verb("count", "log_commands",
-             "Count records: all, committed, aborted, in open transactions."),
+             "Count records: all, committed, aborted and open ones."),
         Verb("txns", "log_commands",
-             "List transactions: open, hanging, empty, aborted, committed."),
+             "List transactions: open, hanging, aborted, committed."),
         Verb("producers", "log_commands",
-             "List producers: volume, batching, compression, sequence errors."),
+             "List producers: volume, batching, codecs, sequence errors."),
         Verb("advise", "log_commands",
              "Estimate the saving of other codecs by compressing samples."),
         Verb("dump-log", "dump_commands",
@@ -47,6 +47,8 @@ VERBS_BY_TASK = {
              "List transactional ids and the state of their transactions."),
         Verb("metadata", "state_commands",
              "List the brokers, topics and settings of the cluster."),
+        Verb("remote-segments", "state_commands",
+             "List the segments in remote storage (tiered storage)."),
     ),
     "Check": (
         Verb("verify", "segment_commands", "Verify the checksum of every batch in segment files."),
@@ -72,7 +74,7 @@ VERBS_BY_TASK = {
     ),
     "Compare": (
         Verb("diff", "log_commands",
-             "Compare replicas, a backup or a mirror by their batch headers."),
+             "Compare replicas, a backup or a mirror by batch headers."),
     ),
     "Many brokers": (
         Verb("spark", "spark_commands", "Run jobs over the logs of many brokers on Spark."),

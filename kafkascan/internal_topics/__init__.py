@@ -19,6 +19,10 @@ if TYPE_CHECKING:
         diff_metadata as diff_metadata,
         read_metadata as read_metadata,
     )
+    from kafkascan.internal_topics.remote_segments import (
+        RemoteSegments as RemoteSegments,
+        read_remote_segments as read_remote_segments,
+    )
     from kafkascan.internal_topics.state_tables import (
         StateTable as StateTable,
     )
@@ -36,6 +40,7 @@ else:
             "consumer_groups": ["Groups", "read_groups"],
             "metadata.metadata_image": ["MetadataImage"],
             "metadata.metadata_reading": ["Metadata", "diff_metadata", "read_metadata"],
+            "remote_segments": ["RemoteSegments", "read_remote_segments"],
             "state_tables": ["StateTable"],
             "topic_replay": ["ReplayedLog"],
             "transaction_states": ["TransactionStates", "read_transaction_state"],

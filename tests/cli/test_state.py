@@ -12,6 +12,7 @@ import pytest
 from kafkascan.internal_topics.metadata.metadata_tables import TABLE_KEYS
 from tests.support.command_line import DATA, LEGACY, rows, run
 from tests.support.internal_topics import TopicLog, commit, transaction
+from tests.unit.internal_topics.test_remote_segments import ADDED, FINISHED
 
 TABLES = {
     "groups": ("offsets", "pending", "groups", "members", "unknown"),
@@ -128,3 +129,14 @@ def test_metadata(tmp_path: Path) -> None:
     done = run("metadata", log.write().parent)
     assert done.returncode == 1
     assert "unknown record type 111" in done.stderr
+
+
+def test_remote_segments(tmp_path: Path) -> None:
+    log = TopicLog(tmp_path / "__remote_log_metadata-0").add((None, ADDED), (None, FINISHED))
+    log.write()
+    (found,) = rows("remote-segments", tmp_path)
+    assert (found["topic"], found["state"]) == ("tiered.t-1", "COPY_SEGMENT_FINISHED")
+    assert rows("remote-segments", tmp_path, "--show", "deletions") == []
+    assert run("remote-segments", DATA).returncode == 3
+    log.add((None, b"\x01\x21\x00")).write()
+    assert run("remote-segments", tmp_path).returncode == 1

@@ -146,7 +146,7 @@ def _audit_exit_code(found: ks.auditing.Audit) -> int:
 @NOW
 @TIMEOUT
 def txns(run: Run, paths: list[Path], state: str, **options: Any) -> None:
-    """List transactions: open, hanging, empty, aborted, committed.
+    """List transactions: open, hanging, aborted, committed.
 
     A transaction hangs if it is open for longer than --timeout-ms, as in `kafka-transactions
     find-hanging`; the column `command` contains the command that aborts it. Ages are relative to
@@ -185,7 +185,7 @@ def _in_state(found: ks.analysis.Transactions, state: str) -> Any:
     help="Decompress N batches of each producer to compute its compression ratio.",
 )  # fmt: skip
 def producers(run: Run, paths: list[Path], **options: Any) -> None:
-    """List producers: volume, batching, compression, sequence errors.
+    """List producers: volume, batching, codecs, sequence errors.
 
     Prints a row per producer and partition. The producer_id -1 stands for all batches without
     a producer id.
@@ -206,7 +206,7 @@ def producers(run: Run, paths: list[Path], **options: Any) -> None:
 )  # fmt: skip
 @KEEP_CACHE
 def count(run: Run, paths: list[Path], **options: Any) -> None:
-    """Count records: all, committed, aborted, in open transactions.
+    """Count records: all, committed, aborted and open ones.
 
     Prints a row per partition. is_exact is false if the log contains compressed messages of magic
     0 or 1, whose records only --deep can count, or segments with the same offsets.
@@ -250,7 +250,7 @@ def diff(
     report: Path | None,
     **options: Any,
 ) -> None:
-    """Compare replicas, a backup or a mirror by their batch headers.
+    """Compare replicas, a backup or a mirror by batch headers.
 
     Prints a row per range of offsets that differs. Ranges that retention, replication lag or
     compaction explain do not count as differences (is_difference is false). Exit code 1: there

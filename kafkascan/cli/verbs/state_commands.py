@@ -1,4 +1,4 @@
-"""Commands about Kafka's own topics: groups, txn-state, metadata."""
+"""Commands about Kafka's own topics: groups, txn-state, metadata, remote-segments."""
 
 from __future__ import annotations
 
@@ -78,11 +78,19 @@ _METADATA_COLUMNS: dict[str, Sequence[str]] = {
     "changes": ("table", "key", "change", "column", "left", "right"),
     "unknown": _UNKNOWN,
 }  # fmt: skip
+_REMOTE_COLUMNS: dict[str, Sequence[str]] = {
+    "segments": (
+        "topic", "partition", "start_offset", "end_offset", "state", "size", "max_timestamp",
+        "leader_epochs", "segment_id",
+    ),
+    "deletions": ("topic", "partition", "state", "event_timestamp"),
+    "unknown": _UNKNOWN,
+}  # fmt: skip
 
 State = TypeVar(
     "State",
     bound="ks.internal_topics.Groups | ks.internal_topics.TransactionStates"
-    " | ks.internal_topics.Metadata",
+    " | ks.internal_topics.Metadata | ks.internal_topics.RemoteSegments",
 )
 
 
@@ -260,3 +268,22 @@ def metadata(
     else:
         tables = [one.unknown if show == "unknown" else one[show] for one in found]
     _write(run, tables, columns, _METADATA_COLUMNS[show])
+
+
+@_state_command(_REMOTE_COLUMNS, "segments")
+def remote_segments(
+    run: Run, paths: list[Path], show: str, columns: str | None, as_of: Any
+) -> None:
+    """List the segments in remote storage (tiered storage).
+
+    The rows come from __remote_log_metadata. Consumers read segments in the state
+    COPY_SEGMENT_FINISHED only. --show deletions lists partitions that are being deleted.
+
+    Exit code 1: the answer is not complete, because of damage or unknown records.
+    """
+
+    def read(path: Path) -> ks.internal_topics.RemoteSegments:
+        return ks.internal_topics.read_remote_segments(path, as_of=as_of)
+
+    found = _read(run, paths, read, lambda one: one.warnings)
+    _write(run, [getattr(one, show) for one in found], columns, _REMOTE_COLUMNS[show])

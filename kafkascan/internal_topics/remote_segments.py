@@ -1,0 +1,236 @@
+"""Segments in remote storage from ``__remote_log_metadata`` (KIP-405)."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkascan.format.schemas.message_decoder import SchemaError
+from kafkascan.format.schemas.message_json import uuid_text
+from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
+from kafkascan.internal_topics.coordinator_records import (
+    UnknownRecord,
+    require_known_version,
+    unknown_table,
+)
+from kafkascan.internal_topics.state_tables import StateTable
+from kafkascan.internal_topics.topic_messages import (
+    Message,
+    UnknownRecordTypeError,
+    decode_framed_message,
+)
+from kafkascan.internal_topics.topic_replay import (
+    AsOf,
+    PartitionRecords,
+    ReplayLimit,
+    open_topic,
+    require_reached,
+)
+from kafkascan.logs.opened_logs import Log
+
+REMOTE_TOPIC = "__remote_log_metadata"
+_ADDED, _UPDATED, _PARTITION_DELETED = range(3)
+_STATES = (
+    "COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED",
+    "DELETE_SEGMENT_FINISHED",
+)  # fmt: skip
+_GONE = 3
+_DELETE_STATES = (
+    "DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED",
+)  # fmt: skip
+
+SEGMENT_KINDS = {
+    "topic": "string", "partition": "int32", "start_offset": "int64", "end_offset": "int64",
+    "state": "string", "size": "int32", "max_timestamp": "time", "event_timestamp": "time",
+    "broker_id": "int32", "leader_epochs": "list<string>", "segment_id": "string",
+    "topic_id": "string", "custom_metadata": "binary", "has_transactions": "bool",
+    "metadata_partition": "int32", "record_offset": "int64",
+}  # fmt: skip
+"""Columns of `RemoteSegments.segments`. ``end_offset`` is the last offset of the segment, and
+``leader_epochs`` are pairs of epoch and first offset."""
+
+DELETION_KINDS = {
+    "topic": "string", "partition": "int32", "state": "string", "event_timestamp": "time",
+    "broker_id": "int32", "topic_id": "string",
+}  # fmt: skip
+"""Columns of `RemoteSegments.deletions`."""
+
+
+@dataclass(frozen=True, eq=False)
+class RemoteSegments:
+    """
+    The catalogue of segments in remote storage; result of `read_remote_segments`.
+
+    Attributes
+    ----------
+    segments : StateTable
+        `SEGMENT_KINDS` are the columns. Consumers read segments in the state
+        ``COPY_SEGMENT_FINISHED`` only; deleted ones are omitted.
+    deletions : StateTable
+        Partitions that are being deleted; `DELETION_KINDS` are the columns.
+    unknown : StateTable
+        Records of unknown types and versions, with their bytes.
+    warnings : list of str
+        Sentences about everything that makes the answer incomplete.
+    """
+
+    segments: StateTable
+    deletions: StateTable
+    unknown: StateTable
+    warnings: list[str]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the answer is complete for the partitions that were read."""
+        return not self.warnings
+
+    def __repr__(self) -> str:
+        exact = "exact" if self.is_exact else "not exact"
+        return f"<RemoteSegments: {len(self.segments):,} segments, {exact}>"
+
+
+def read_remote_segments(
+    path: str | os.PathLike[str], /, *, as_of: AsOf | None = None
+) -> RemoteSegments:
+    """
+    Read the catalogue of segments in remote storage from ``__remote_log_metadata``.
+
+    Parameters
+    ----------
+    path : path
+        A broker's data dir, the folder of a partition of ``__remote_log_metadata``, or a tar of
+        them.
+    as_of : int, mapping, str, datetime or numpy.datetime64, optional
+        As in `read_groups`.
+
+    Returns
+    -------
+    RemoteSegments
+
+    Raises
+    ------
+    NoLogsError
+        If there is no partition of ``__remote_log_metadata``.
+    ValueError
+        If `as_of` is an offset after the end of all partitions, or no time.
+    As `open_log_dir`.
+    """
+    _, logs = open_topic(path, REMOTE_TOPIC)
+    catalogue = _Catalogue()
+    ends = [catalogue.add_log(log, as_of) for log in logs]
+    require_reached(as_of, ends)
+    return catalogue.result()
+
+
+@dataclass
+class _Catalogue:
+    segments: dict[uuid.UUID, dict[str, Any]] = field(default_factory=dict)
+    deletions: dict[tuple[uuid.UUID, int], dict[str, Any]] = field(default_factory=dict)
+    unknown: list[UnknownRecord] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def add_log(self, log: Log, as_of: AsOf | None) -> int:
+        """Apply the records of a partition; return the first offset that was not applied."""
+        partition = log.partition.partition
+        records = PartitionRecords(log, ReplayLimit.of(as_of, partition))
+        for table in records.before_limit():
+            rows = table[~table["is_control"]]
+            values = zip(rows["offset"].tolist(), rows.items("value"), strict=True)
+            for offset, value in values:
+                self._apply(log, offset, value or b"")
+        self.warnings += [f"{log.name}: {error}" for error in records.errors]
+        if log.start_offset > 0:
+            self.warnings.append(f"{log.name}: the records before {log.start_offset} are deleted")
+        return records.end_offset
+
+    def result(self) -> RemoteSegments:
+        rows = sorted(
+            self.segments.values(),
+            key=lambda row: (row["topic"], row["partition"], row["start_offset"]),
+        )
+        warnings = self.warnings + [f"{REMOTE_TOPIC}: {one.message}" for one in self.unknown]
+        return RemoteSegments(
+            StateTable.of_rows("segments", SEGMENT_KINDS, rows),
+            StateTable.of_rows("deletions", DELETION_KINDS, self.deletions.values()),
+            unknown_table(self.unknown),
+            warnings,
+        )
+
+    def _apply(self, log: Log, offset: int, value: bytes) -> None:
+        try:
+            message = decode_framed_message(REMOTE_LOG_RECORDS, value)
+            require_known_version(message)
+        except SchemaError as error:
+            code = error.code if isinstance(error, UnknownRecordTypeError) else None
+            number = log.partition.partition
+            self.unknown.append(UnknownRecord(number, offset, code, str(error), b"", value))
+            return
+        if message.type == _ADDED:
+            row = _segment_row(message, log.partition.partition, offset)
+            self.segments[message.fields["remote_log_segment_id"]["id"]] = row
+        elif message.type == _UPDATED:
+            self._update(log, offset, message.fields)
+        elif message.type == _PARTITION_DELETED:
+            self._delete_partition(message.fields)
+
+    def _update(self, log: Log, offset: int, fields: dict[str, Any]) -> None:
+        segment_id = fields["remote_log_segment_id"]["id"]
+        row = self.segments.get(segment_id)
+        if row is None:
+            self.warnings.append(
+                f"{log.name}: offset {offset}: the segment {uuid_text(segment_id)} is not known"
+            )
+            return
+        state = fields["remote_log_segment_state"]
+        if state == _GONE:
+            del self.segments[segment_id]
+            return
+        row["state"] = _name(_STATES, state)
+        row["event_timestamp"] = fields["event_timestamp_ms"]
+        row["broker_id"] = fields["broker_id"]
+        row["record_offset"] = offset
+        if fields["custom_metadata"] is not None:
+            row["custom_metadata"] = fields["custom_metadata"]
+
+    def _delete_partition(self, fields: dict[str, Any]) -> None:
+        place = fields["topic_id_partition"]
+        self.deletions[place["id"], place["partition"]] = {
+            "topic": place["name"],
+            "partition": place["partition"],
+            "state": _name(_DELETE_STATES, fields["remote_partition_delete_state"]),
+            "event_timestamp": fields["event_timestamp_ms"],
+            "broker_id": fields["broker_id"],
+            "topic_id": uuid_text(place["id"]),
+        }
+
+
+def _segment_row(message: Message, partition: int | None, offset: int) -> dict[str, Any]:
+    fields = message.fields
+    segment = fields["remote_log_segment_id"]
+    place = segment["topic_id_partition"]
+    return {
+        "topic": place["name"],
+        "partition": place["partition"],
+        "start_offset": fields["start_offset"],
+        "end_offset": fields["end_offset"],
+        "state": _name(_STATES, fields["remote_log_segment_state"]),
+        "size": fields["segment_size_in_bytes"],
+        "max_timestamp": fields["max_timestamp_ms"],
+        "event_timestamp": fields["event_timestamp_ms"],
+        "broker_id": fields["broker_id"],
+        "leader_epochs": [
+            f"{one['leader_epoch']}:{one['offset']}" for one in fields["segment_leader_epochs"]
+        ],
+        "segment_id": uuid_text(segment["id"]),
+        "topic_id": uuid_text(place["id"]),
+        "custom_metadata": fields["custom_metadata"],
+        "has_transactions": not fields["txn_index_empty"],
+        "metadata_partition": partition,
+        "record_offset": offset,
+    }
+
+
+def _name(names: tuple[str, ...], code: int) -> str:
+    return names[code] if 0 <= code < len(names) else f"unknown({code})"

@@ -1,0 +1,98 @@
+"""The catalogue of remote segments, from bytes that a broker of 4.4.0 wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkascan as ks
+from kafkascan.format.schemas.message_encoder import encode
+from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
+from tests.support.internal_topics import TopicLog
+
+_SEGMENT = (
+    "0b746965726564 2e742d31 88f0ca17159d42c787299b03ed7cb405 00000000 00"
+    "861a36e361dd47fbbad7cdf6e761e3e8 00"
+)
+ADDED = bytes.fromhex(
+    f"010000 {_SEGMENT} 0000000000000000 00000000000004fc 00000001 000001a202708b90"
+    "000001a202708dc1 02 00000000 0000000000000000 00 000fded3 00 00 00"
+)
+FINISHED = bytes.fromhex(f"010100 {_SEGMENT} 00000001 000001a202708ea9 00 01 00")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> TopicLog:
+    return TopicLog(tmp_path / "__remote_log_metadata-2")
+
+
+def read(log: TopicLog, **options: Any) -> ks.internal_topics.RemoteSegments:
+    return ks.internal_topics.read_remote_segments(log.write().parent, **options)
+
+
+def update(state: int) -> bytes:
+    fields = ks_fields(FINISHED)
+    return bytes([1, 1, 0]) + encode(
+        REMOTE_LOG_RECORDS[1], fields | {"remote_log_segment_state": state}, 0
+    )
+
+
+def ks_fields(value: bytes) -> dict[str, Any]:
+    from kafkascan.internal_topics.topic_messages import decode_framed_message
+
+    return decode_framed_message(REMOTE_LOG_RECORDS, value).fields
+
+
+def test_sizes_are_those_of_the_broker() -> None:
+    assert (len(ADDED), len(FINISHED)) == (109, 67)
+
+
+def test_a_copied_segment(log: TopicLog) -> None:
+    log.add((None, ADDED), (None, FINISHED))
+    found = read(log)
+    assert found.segments.rows() == [
+        {
+            "topic": "tiered.t-1", "partition": 0, "start_offset": 0, "end_offset": 1276,
+            "state": "COPY_SEGMENT_FINISHED", "size": 1_040_083, "max_timestamp": 0x1A202708B90,
+            "event_timestamp": 0x1A202708EA9, "broker_id": 1, "leader_epochs": ["0:0"],
+            "segment_id": "hho242HdR_u6183252Hj6A", "topic_id": "iPDKFxWdQseHKZsD7Xy0BQ",
+            "custom_metadata": None, "has_transactions": True, "metadata_partition": 2,
+            "record_offset": 1,
+        }
+    ]  # fmt: skip
+    assert found.is_exact
+    assert read(log, as_of=1).segments["state"] == ["COPY_SEGMENT_STARTED"]
+    assert found.segments.to_arrow().num_rows == 1
+
+
+def test_deleted_segments_are_gone(log: TopicLog) -> None:
+    log.add((None, ADDED), (None, FINISHED), (None, update(2)), (None, update(3)))
+    assert len(read(log).segments) == 0
+    assert read(log, as_of=3).segments["state"] == ["DELETE_SEGMENT_STARTED"]
+
+
+def test_partitions_that_are_being_deleted(log: TopicLog) -> None:
+    place = ks_fields(ADDED)["remote_log_segment_id"]["topic_id_partition"]
+    fields = {
+        "topic_id_partition": place, "broker_id": 1, "event_timestamp_ms": 5,
+        "remote_partition_delete_state": 1,
+    }  # fmt: skip
+    log.add((None, bytes([1, 2, 0]) + encode(REMOTE_LOG_RECORDS[2], fields, 0)))
+    (row,) = read(log).deletions.rows()
+    assert (row["topic"], row["state"]) == ("tiered.t-1", "DELETE_PARTITION_STARTED")
+
+
+def test_what_does_not_fit_is_named(log: TopicLog) -> None:
+    log.add((None, FINISHED), (None, b"\x01\x21\x00x"), (None, ADDED + b"x"))
+    found = read(log)
+    assert found.warnings == [
+        "__remote_log_metadata-2: offset 0: the segment hho242HdR_u6183252Hj6A is not known",
+        "__remote_log_metadata: partition 2, offset 1: the record is ignored: unknown record type"
+        " 33",
+        "__remote_log_metadata: partition 2, offset 2: the record is ignored: 1 bytes follow the"
+        " message",
+    ]
+    assert found.unknown["value"] == [b"\x01\x21\x00x", ADDED + b"x"]
+    assert not found.is_exact
