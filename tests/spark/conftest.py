@@ -80,7 +80,8 @@ def spark(java_home: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def connect_port(spark: SparkSession) -> int:
     """The port of the Spark Connect server, which runs in the session's JVM."""
     services = spark._jvm.org.apache.spark.sql.connect.service
-    port: int = services.SparkConnectService.localPort()
+    # An object of Scala.
+    port: int = getattr(getattr(services, "SparkConnectService$"), "MODULE$").localPort()
     return port
 
 
