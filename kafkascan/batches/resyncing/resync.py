@@ -242,9 +242,12 @@ class _ResyncWalk:
         # No batch follows the last one that would confirm its length.
         suspects = np.array([len(table) - 1])
         if screen(table) & OFFSETS:
-            gaps = np.flatnonzero(table["base_offset"][1:] != next_offset(table)[:-1])
-            falls = gaps[table["base_offset"][gaps + 1] <= last_offset(table.take(gaps))]
-            suspects = np.unique(np.concatenate([gaps, falls + 1, suspects]))
+            starts, ends = table["base_offset"][1:], next_offset(table)[:-1]
+            gaps = np.flatnonzero(starts != ends)
+            suspects = np.append(gaps, suspects)
+            falls = gaps[starts[gaps] < ends[gaps]]
+            if len(falls):
+                suspects = np.unique(np.append(suspects, falls + 1))
         wrong = suspects[~self._verified(table.take(suspects), run.limit)]
         if len(wrong):
             return int(wrong[0])
