@@ -13,7 +13,7 @@ from kafkascan.batches import size_in_bytes
 from kafkascan.records.decompression import decompress
 from tests.support.paths import GOLDEN
 
-TARGETS = ("record", "compressed", "chains", "search")
+TARGETS = ("record", "compressed", "chains", "search", "messages")
 LARGEST = 16 << 10
 
 HEADER_SIZE = 61

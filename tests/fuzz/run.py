@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fuzz.corpus import TARGETS, write_corpora
+from tests.fuzz.message_inputs import write_header
 from tests.support.paths import ROOT
 
 HERE = Path(__file__).parent
@@ -74,7 +75,13 @@ def build(target: str, folder: Path, toolchain: Toolchain) -> None:
     else:
         sources.append(HERE / "standalone_driver.c")
     output = folder / f"{target}-fuzzer"
-    command = [toolchain.compiler, *FLAGS, f"-fsanitize={sanitizers}", *map(str, sources)]
+    command = [
+        toolchain.compiler,
+        *FLAGS,
+        f"-I{folder}",
+        f"-fsanitize={sanitizers}",
+        *map(str, sources),
+    ]
     subprocess.run([*command, "-o", str(output)], check=True)
 
 
@@ -126,6 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shutil.rmtree(options.build, ignore_errors=True)
     options.build.mkdir(parents=True)
     write_corpora(options.build / "corpus")
+    write_header(options.build / "message_programs.h")
     toolchain = find_toolchain(options.build)
     if options.standalone:
         toolchain = Toolchain(os.environ.get("CC", "cc"), has_libfuzzer=False)
