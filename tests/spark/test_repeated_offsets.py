@@ -147,6 +147,32 @@ def test_files_that_are_given_as_such_are_read_in_full(replaced: Path) -> None:
     assert overlaps == []
 
 
+def test_a_log_start_offset(folder: Path) -> None:
+    """Segments before it are not served, and do not hide offsets of later ones."""
+    for start in (50, 120, 250, 310):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SegmentOverlapWarning)
+            expected = ks.read_records(folder, log_start_offset=start)["offset"].tolist()
+        found, _ = read(folder, logStartOffset=start)
+        assert [row["offset"] for row in found] == expected
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError, PermissionError])
+def test_a_file_that_the_driver_cannot_read(
+    replaced: Path, error: type[OSError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan goes on; the task that reads it fails, or gives a row."""
+    from kafkascan.spark.planning import segment_ends
+
+    def refuse(file: Any, options: Any) -> Any:
+        raise error(file.path)
+
+    monkeypatch.setattr(segment_ends, "open_current", refuse)
+    with pytest.raises(ks.CorruptBatchError, match="OFFSET_OVERLAP"):
+        read(replaced)
+    assert len(read(replaced, view="segments")[0]) == 4
+
+
 def test_segments_are_complete(replaced: Path) -> None:
     for mode in ("FAILFAST", "PERMISSIVE", "DROPMALFORMED"):
         found, _ = read(replaced, view="segments", mode=mode)

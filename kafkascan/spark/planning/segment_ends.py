@@ -14,11 +14,12 @@ import numpy as np
 from kafkascan.batches.columns import next_offset
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.layout import BATCH_DTYPE
+from kafkascan.io.sources import Source
 from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap, SegmentOverlapWarning
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import NO_BASE_OFFSET, FoundFile, open_current
 from kafkascan.spark.planning.file_tails import position_near_end
-from kafkascan.spark.planning.task_plan import logs_of
+from kafkascan.spark.planning.task_plan import logs_of, served_files
 
 OnOverlap = Callable[[SegmentOverlap], object]
 """Called with each pair of segments that contain the same offsets."""
@@ -69,14 +70,19 @@ class SegmentEnds:
     def _find(self, file: FoundFile) -> int | None:
         try:
             source = open_current(file, self._options)
-        except FileNotFoundError:  # deleted since the listing: the task will say so
+            return _end_of(source, position_near_end(file, source, self._options))
+        except OSError:  # deleted, truncated or unreadable: the task that reads it will say so
             return None
-        walk = BatchWalk(source, position_near_end(file, source, self._options), source.size)
-        table, end = np.empty(_ROWS, BATCH_DTYPE), None
-        while walk.end is None:
-            count = walk.fill(table)
-            end = int(next_offset(table[count - 1 : count])[0]) if count else end
-        return end
+
+
+def _end_of(source: Source, position: int) -> int | None:
+    """Return the offset after the last batch of a file, by a walk from the position of a batch."""
+    walk = BatchWalk(source, position, source.size)
+    table, end = np.empty(_ROWS, BATCH_DTYPE), None
+    while walk.end is None:
+        count = walk.fill(table)
+        end = int(next_offset(table[count - 1 : count])[0]) if count else end
+    return end
 
 
 def read_once(
@@ -102,7 +108,7 @@ def read_once(
     ends : SegmentEnds
     on_overlap : callable
     """
-    logs = [log for log in logs_of(files).values() if len(log) > 1 and _is_listed(log)]
+    logs = [served_files(log) for log in logs_of(files).values() if _is_listed(log)]
     doubtful = {one.path for one in _doubtful(logs, options)}
     if not doubtful:
         return list(files)
@@ -116,7 +122,8 @@ def read_once(
 
 def _is_listed(log: Sequence[FoundFile]) -> bool:
     """Whether files are the live segments of a folder, of which a broker reads each offset once."""
-    return not any(file.is_named or file.base_offset == NO_BASE_OFFSET for file in log)
+    is_whole = len(log) > 1 and not any(file.is_named for file in log)
+    return is_whole and log[0].base_offset != NO_BASE_OFFSET
 
 
 def _doubtful(logs: Iterable[Sequence[FoundFile]], options: Options) -> Iterator[FoundFile]:

@@ -243,12 +243,13 @@ def _bounded_file(
 ) -> ScanRange | None:
     """Return a file as a range; None if it cannot contain requested offsets."""
     start, stop = bounds
+    if next_base is not None:
+        # A broker does not serve the segments before its log start offset, whatever they contain.
+        end = next_base if file.end_offset is None else max(next_base, file.end_offset)
+        if next_base <= file.log_start_offset or (start is not None and end <= start):
+            return None
     if file.log_start_offset > max(file.base_offset, 0):
         start = max(start or 0, file.log_start_offset)
-    if start is not None and next_base is not None:
-        end = next_base if file.end_offset is None else max(next_base, file.end_offset)
-        if end <= start:
-            return None
     if file.first_offset:
         start = max(start or 0, file.first_offset)
     if stop is not None and max(file.base_offset, start or 0) >= stop:
