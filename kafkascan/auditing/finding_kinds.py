@@ -80,7 +80,7 @@ FINDING_KINDS: dict[str, FindingKind] = {
         ERROR,
         "At the start of a segment: one of the segments is a stale copy. A broker loads both, and"
         " which one a consumer reads depends on the offset at which it starts; move the stale one"
-        " away. Inside a segment: a broker that recovers the segment may empty it."
+        " away. Inside a segment: a broker that recovers it may empty it, or fail."
         f" {_REPLICA}.",
     ),
     "OFFSET_OUT_OF_SEGMENT": FindingKind(

@@ -12,7 +12,7 @@ import pytest
 import kafkascan as ks
 from tests.oracle.build import ClassPaths
 from tests.oracle.rebuild import LoadArguments, Rebuild
-from tests.support.overlaps import HIDDEN_END, SHAPES, write_segments
+from tests.support.overlaps import HIDDEN_END, SHAPES, segment, write_segments
 
 pytestmark = pytest.mark.oracle
 
@@ -88,6 +88,28 @@ def test_lookups_find_the_batch_at_which_a_fetch_begins(
         assert (int(Path(found.path).stem), found.position) == (base_offset, position)
 
 
+# A broker takes the file's time of an empty segment, and ends the search there.
+_WITH_TIMES = [*(shape for shape in SHAPES if shape != "an empty one"), "hidden end"]
+
+
+@pytest.mark.parametrize("arguments", _STATES, ids=["clean", "recovered"])
+@pytest.mark.parametrize("shape", _WITH_TIMES)
+def test_lookups_of_timestamps(
+    shape: str, arguments: LoadArguments, rebuild: Rebuild, tmp_path: Path
+) -> None:
+    """``UnifiedLog.fetchOffsetByTimestamp``: the first segment that reaches the timestamp."""
+    folder = write_segments(tmp_path / "t-0", SHAPES.get(shape, HIDDEN_END))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        times = ks.read_records(folder)["timestamp"]
+    timestamps = range(int(times.min()) - 1, int(times.max()) + 2, 3)
+    answer = rebuild.lookup(folder, arguments, timestamps=timestamps)
+    for timestamp, expected in zip(timestamps, answer["timestamps"], strict=True):
+        found = ks.lookup_timestamp(folder, timestamp)
+        ours = None if found is None else [found.timestamp, found.offset]
+        assert ours == (None if expected is None else expected[:2]), timestamp
+
+
 @pytest.mark.parametrize("shape", [*SHAPES, "hidden end"])
 def test_a_salvaged_copy_is_served_alike_by_fetches_of_any_size(
     shape: str, rebuild: Rebuild, tmp_path: Path
@@ -103,3 +125,21 @@ def test_a_salvaged_copy_is_served_alike_by_fetches_of_any_size(
         assert shape == "part of a batch" or theirs(consumed) == expected
         assert [offset for offset, _ in theirs(consumed)] == [offset for offset, _ in expected]
         assert consumed["position"] == consumed["logEndOffset"]
+
+
+def test_recovery_keeps_segments_that_overlap(rebuild: Rebuild, tmp_path: Path) -> None:
+    """The advice of an audit: a broker loads both."""
+    segments = {0: segment("A", 0, 300), 100: segment("B", 100, 300)}
+    folder = write_segments(tmp_path / "t-0", segments)
+    files = rebuild.expected_after_load(folder, clean_shutdown=False)
+    assert {base: files[f"{base:020}.log"] for base in segments} == segments
+
+
+def test_recovery_fails_if_offsets_repeat_inside_a_segment(
+    rebuild: Rebuild, tmp_path: Path
+) -> None:
+    """The advice of an audit: here no index exists, and the broker does not load the log."""
+    repeated = segment("A", 0, 3000) + segment("B", 100, 3000)
+    folder = write_segments(tmp_path / "t-0", {0: repeated})
+    outcome = rebuild.outcome_of_load(folder, LoadArguments(clean_shutdown=False))
+    assert outcome.answer["exception"]["class"].endswith(".InvalidOffsetException")
