@@ -1,9 +1,10 @@
 """Decompress batches of the form that Kafka's writers produce, many in one loop.
 
 The framing of compressed blocks is parsed here without Python objects; libraries decompress the
-blocks, except small ones, for which a call takes longer than the work. Unusual data (several members or frames, dependent blocks, magic 0 and 1) and damaged data
-are left to `kafkascan.records.decompression`, the only judge of errors. For usual data, both return
-the same bytes (tests/property/records/test_unpacking.py).
+blocks, except small ones, for which a call takes longer than the work. Unusual data (several
+members or frames, dependent blocks, magic 0 and 1) and damaged data are left to
+`kafkascan.records.decompression`, the only judge of errors. For usual data, both return the same
+bytes (tests/property/records/test_unpacking.py).
 """
 
 from cpython.bytearray cimport (
