@@ -35,6 +35,7 @@ from . import (
     compiled_peers,
     corpora,
     dump_log,
+    growth,
     logs,
     peers,
     records,
@@ -430,6 +431,7 @@ def main() -> None:
     for size in (1_024, 16_384, 1 << 20):
         kernels(size)
     sweep.show(sweep.sweep())
+    growth.main([])
 
 
 if __name__ == "__main__":
