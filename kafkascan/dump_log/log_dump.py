@@ -112,6 +112,8 @@ def _add_heads(
     source: Source, batches: BatchTable, frame: Frame | None, output: LineOutput
 ) -> None:
     """Add the lines of batches without records."""
+    if not len(batches):
+        return
     heads = batch_lines(source, batches, frame)
     output.add_lines(source, heads, _NO_LINES, np.zeros(len(batches) + 1, np.int64))
 

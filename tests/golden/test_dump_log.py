@@ -57,3 +57,15 @@ def test_same_lines(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         dump_files([file], options_for(dump.parent.name), out.write, err.append)
     assert out.getvalue() == dump.read_bytes()
     assert "".join(err).replace(f"{data}/", "") == expected
+
+
+def test_a_batch_of_another_magic_is_printed_as_one_of_magic_2(tmp_path: Path) -> None:
+    file = "00000000000000000000.log"
+    data = (_GOLDEN / "kafka-4.4.0" / "data" / "consumed-0" / file).read_bytes()
+    dumped = []
+    for magic in (2, 7):
+        (tmp_path / file).write_bytes(data[:16] + bytes([magic]) + data[17:])
+        out = io.BytesIO()
+        dump_files([str(tmp_path / file)], options_for("consumed-0"), out.write, str)
+        dumped.append(out.getvalue())
+    assert dumped[1] == dumped[0].replace(b" magic: 2 ", b" magic: 7 ", 1)
