@@ -161,7 +161,7 @@ def test_iter_batches_rejects_bad_arguments_when_called() -> None:
 def test_many_batches_of_many_sizes(tmp_path: Path, memory_map: bool) -> None:
     """The table grows more than once; windows of an unmapped file end anywhere."""
     rng = np.random.default_rng(7)
-    sizes = np.concatenate([rng.integers(0, 40, 6000), rng.integers(0, 300_000, 40), [0] * 6000])
+    sizes = np.concatenate([rng.integers(0, 40, 3000), rng.integers(0, 300_000, 40), [0] * 3000])
     rig = Rig()
     for size in sizes:
         rig.batch(bytes(int(size)))
