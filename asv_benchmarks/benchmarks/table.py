@@ -431,7 +431,8 @@ def main() -> None:
     for size in (1_024, 16_384, 1 << 20):
         kernels(size)
     sweep.show(sweep.sweep())
-    growth.main([])
+    # 100 GB and 100,000 segments take hours: python -m benchmarks.growth
+    growth.main(["--gigabytes", "1", "10", "--segments", "100", "10000"])
 
 
 if __name__ == "__main__":
