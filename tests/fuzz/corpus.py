@@ -11,6 +11,7 @@ from pathlib import Path
 import kafkascan as ks
 from kafkascan.batches import size_in_bytes
 from kafkascan.records.decompression import decompress
+from tests.fuzz.message_inputs import message_inputs
 from tests.support.paths import GOLDEN
 
 TARGETS = ("record", "compressed", "chains", "search", "messages")
@@ -32,7 +33,9 @@ def write_corpora(folder: Path) -> None:
     for log in sorted(GOLDEN.glob("kafka-*/data/*/*.log")):
         _add_log(log, found)
     found["compressed"].update(_small_inputs())
+    found["messages"] = message_inputs()
     for name, inputs in found.items():
+        assert inputs, f"{name} has no inputs"
         (folder / name).mkdir(parents=True)
         for number, data in enumerate(sorted(inputs)):
             (folder / name / f"golden-{number}").write_bytes(data)

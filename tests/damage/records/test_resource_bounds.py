@@ -135,6 +135,7 @@ TINY_PIECES: dict[str, tuple[int, Callable[[int], bytes]]] = {
 }
 
 
+@pytest.mark.skipif(IS_SANITIZED, reason="the sanitizer's allocator takes most of the time")
 @pytest.mark.parametrize("case", TINY_PIECES)
 def test_tiny_pieces_take_linear_time(case: str) -> None:
     codec, build = TINY_PIECES[case]
