@@ -79,7 +79,7 @@ cdef inline void put(Writer *writer, const uint8_t *data, int64_t size) noexcept
 
 
 cdef bint put_text(Writer *writer, const uint8_t *data, int64_t size) noexcept nogil:
-    """Write what is left of a text; return False for a pause."""
+    """Write the rest of a text; return False for a pause."""
     cdef const uint8_t *p = data + writer.done
     ks_copy_java_text(&p, data + size, &writer.out, writer.room)
     writer.done = p - data
@@ -168,7 +168,7 @@ cdef bint put_part(Writer *writer, const Part *part, int64_t row) noexcept nogil
 
 
 cdef bint put_line(Writer *writer, int level, int64_t row) noexcept nogil:
-    """Write a line, or what is left of it; return False for a pause."""
+    """Write a line, or the rest of one; return False for a pause."""
     cdef uint8_t form = writer.form[level][row]
     cdef const Part *parts = writer.parts[level][form]
     cdef int64_t count = writer.parts_count[level][form]

@@ -11,6 +11,12 @@ if TYPE_CHECKING:
         Groups as Groups,
         read_groups as read_groups,
     )
+    from kafkascan.internal_topics.message_columns import (
+        DecodedTopic as DecodedTopic,
+        MessageColumns as MessageColumns,
+        decode_coordinator_columns as decode_coordinator_columns,
+        decode_framed_columns as decode_framed_columns,
+    )
     from kafkascan.internal_topics.metadata.metadata_image import (
         MetadataImage as MetadataImage,
     )
@@ -26,6 +32,9 @@ if TYPE_CHECKING:
     from kafkascan.internal_topics.state_tables import (
         StateTable as StateTable,
     )
+    from kafkascan.internal_topics.topic_messages import (
+        COORDINATOR_RECORDS as COORDINATOR_RECORDS,
+    )
     from kafkascan.internal_topics.topic_replay import (
         ReplayedLog as ReplayedLog,
     )
@@ -38,10 +47,17 @@ else:
         __name__,
         names={
             "consumer_groups": ["Groups", "read_groups"],
+            "message_columns": [
+                "DecodedTopic",
+                "MessageColumns",
+                "decode_coordinator_columns",
+                "decode_framed_columns",
+            ],
             "metadata.metadata_image": ["MetadataImage"],
             "metadata.metadata_reading": ["Metadata", "diff_metadata", "read_metadata"],
             "remote_segments": ["RemoteSegments", "read_remote_segments"],
             "state_tables": ["StateTable"],
+            "topic_messages": ["COORDINATOR_RECORDS"],
             "topic_replay": ["ReplayedLog"],
             "transaction_states": ["TransactionStates", "read_transaction_state"],
         },
