@@ -8,7 +8,7 @@ import kafkascan.format.checksums  # noqa: F401 - chooses the kernel
 from kafkascan._core import search as _core
 from kafkascan.batches.columns import size_in_bytes
 from kafkascan.batches.parallel_walk import collect_in_parts
-from kafkascan.batches.resyncing.offset_chains import HIGHEST_OFFSET
+from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.verify import verify_rows
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.errors import STATUS

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
-from kafkascan.batches.resyncing.offset_chains import HIGHEST_OFFSET, SEGMENT_OFFSETS
+from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET, SEGMENT_OFFSETS
 from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import BATCH_HEADER, BATCH_HEADER_SIZE

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import search as _core
-from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
-
-HIGHEST_OFFSET = (1 << 63) - 1
-SEGMENT_OFFSETS = 1 << 31
-"""Largest number of offsets in a segment: those in its indexes are relative, as int32."""
-
-# Evidence that decides between selections with the same number of batches: a batch of the valid
-# prefix, offsets that agree with the record counts of several batches, and a batch that follows
-# the previous one in bytes and in offsets. A batch of the prefix that one flipped bit explains has
-# less than any other evidence: it decides only if there is none.
-_IN_PREFIX = 1 << 10
-_MAY_BE_FLIPPED = 1
-_SUPPORTED = 1 << 9
-_FEWEST_IN_SUPPORT = 4
-_MOST_IN_SUPPORT = 1 << 7
-_LINKED = 1 << 7
+from kafkascan.batches.columns import BatchTable, last_offset
+from kafkascan.batches.resyncing.offset_evidence import (
+    HIGHEST_OFFSET,
+    SEGMENT_OFFSETS,
+    adjacent_count,
+    are_copies,
+    are_far,
+    link_weights,
+    prefix_count,
+    support,
+    support_of_prefix,
+)
 
 
 def heaviest_ascending(
@@ -109,25 +107,69 @@ def select_ascending(
     """
     if are_ascending(batches):
         return np.ones(len(batches), np.bool_)
-    links, heads = _links(batches), np.flatnonzero(~is_joined)
+    links, heads = link_weights(batches), np.flatnonzero(~is_joined)
     stop = (int(heads[0]) if len(heads) else len(batches)) if is_joined[0] else 0
-    evidence = np.append(_support_of_prefix(batches[:stop]), _support(batches[stop:]))
+    evidence = np.append(support_of_prefix(batches[:stop]), support(batches[stop:]))
     one = int(evidence.sum() + links.sum()) + 1  # the number of batches comes first
-    weight = np.maximum(1, evidence + one * ~_are_far(batches))
-    if stop:
-        keep = _heaviest(batches[:stop], weight[:stop], links[:stop])
-        if stop == len(batches):
-            return keep
-        pinned = np.flatnonzero(keep)
-        pinned = pinned[: len(pinned) - _contested_end(batches, pinned, stop, lowest)]
-        if announced is not None and announced > last_offset(batches)[pinned].max(initial=-1):
-            named = heads[batches["base_offset"][heads] == announced]
-            others = np.delete(batches, named)
-            named = named[~are_copies(batches.take(named), others)]
-            weight[named] += int(weight.sum())
-    else:
-        pinned = np.empty(0, np.intp)
-    has_copy = are_copies(batches.take(pinned), batches[stop:])
+    weight = np.maximum(1, evidence + one * ~are_far(batches))
+    if not stop:
+        return _select_beside(batches, np.empty(0, np.intp), weight, links)
+    chain = _heaviest(batches[:stop], weight[:stop], links[:stop])
+    if stop == len(batches):
+        return chain
+    bounds = _Bounds(stop, heads, announced, lowest)
+    keep = _select_after(batches, chain, bounds, weight, links)
+    if chain.all():
+        return keep
+    # Batches of the chain that have copies after it need no place within it.
+    lighter = np.where(are_copies(batches[:stop], batches[stop:]), 1, weight[:stop])
+    other_chain = _heaviest(batches[:stop], lighter, links[:stop])
+    other = _select_after(batches, other_chain, bounds, weight, links)
+    count = min(prefix_count(batches), adjacent_count(batches))
+    prefix = batches[:count][keep[:count]]
+    is_better = other.sum() > keep.sum() and are_copies(prefix, batches[other]).all()
+    return other if is_better else keep
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """
+    The end of the first chain, and what is known about the batches after it.
+
+    Attributes
+    ----------
+    stop : int
+        Number of batches of the first chain.
+    heads : ndarray of int
+        Rows of the first batch of each later chain.
+    announced : int or None
+    lowest : int
+    """
+
+    stop: int
+    heads: NDArray[np.intp]
+    announced: int | None
+    lowest: int
+
+
+def _select_after(
+    batches: BatchTable,
+    chain: NDArray[np.bool_],
+    bounds: _Bounds,
+    weight: NDArray[np.int64],
+    links: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Select batches whose offsets ascend, together with those selected of the first chain."""
+    pinned = np.flatnonzero(chain)
+    pinned = pinned[: len(pinned) - _contested_end(batches, pinned, bounds.stop, bounds.lowest)]
+    announced = bounds.announced
+    if announced is not None and announced > last_offset(batches)[pinned].max(initial=-1):
+        named = bounds.heads[batches["base_offset"][bounds.heads] == announced]
+        others = np.delete(batches, named)
+        named = named[~are_copies(batches.take(named), others)]
+        weight = weight.copy()
+        weight[named] += int(weight.sum())
+    has_copy = are_copies(batches.take(pinned), batches[bounds.stop :])
     keep = _select_beside(batches, pinned[~has_copy], weight, links)
     if not are_copies(batches.take(pinned), batches[keep]).all():
         keep = _select_beside(batches, pinned, weight, links)
@@ -183,21 +225,14 @@ def _contradict(batches: BatchTable, pinned: NDArray[np.intp]) -> NDArray[np.boo
     return contradict
 
 
-def _prefix_count(batches: BatchTable) -> int:
-    """Return the number of batches before the first one whose offset does not ascend."""
-    first, last = batches["base_offset"], last_offset(batches)
-    is_bad = last < first
-    is_bad[1:] |= first[1:] <= last[:-1]
-    return int(is_bad.argmax()) if is_bad.any() else len(batches)
-
-
 def _contested_end(batches: BatchTable, head: NDArray[np.intp], stop: int, lowest: int) -> int:
     """
     Return how many batches at the end of the first chain have offsets that may be wrong.
 
     Later batches contradict them, and they follow a gap in the offsets. They may be wrong if the
-    gap is greater than a segment can have, if the later batches were written after them, or if
-    one flipped bit explains the offset of the last.
+    gap is greater than a segment can have, if the later batches were written after them, if
+    damage separates them from the valid prefix and the later batches are more, or if one flipped
+    bit explains the offset of the last.
     """
     first, last, written = batches["base_offset"], last_offset(batches), batches["max_timestamp"]
     gaps = np.flatnonzero(first[head[1:]] != last[head[:-1]] + 1)
@@ -212,36 +247,19 @@ def _contested_end(batches: BatchTable, head: NDArray[np.intp], stop: int, lowes
     mine, theirs = written[head[start:]], written[rivals]
     if start and 0 <= mine.min() and mine.max() < theirs.min():
         return len(head) - start
+    is_after_damage = int(head[start]) >= adjacent_count(batches[:stop])
+    if is_after_damage and _count_ascending(batches.take(rivals)) > len(head) - start:
+        return len(head) - start
     if start < len(head) - 1 or len(gaps) > 1 or mine.min() > theirs.max():
         return 0
     offset, size = int(first[head[-1]]), end - int(first[head[-1]])
     return int(low + size < int(first[rivals].min()) and (offset ^ low).bit_count() == 1)
 
 
-def _are_far(batches: BatchTable) -> NDArray[np.bool_]:
-    """Return which batches have offsets that a segment with most of the others cannot have."""
-    first = batches["base_offset"].astype(np.float64)
-    far: NDArray[np.bool_] = np.abs(first - np.median(first)) >= SEGMENT_OFFSETS
-    return far
-
-
-def are_copies(
-    batches: BatchTable, others: BatchTable, names: tuple[str, ...] = ()
-) -> NDArray[np.bool_]:
-    """
-    Return which batches have the base offset, length and checksum of one of the others.
-
-    `names` are further columns with equal values.
-    """
-    if not len(batches):
-        return np.zeros(0, np.bool_)
-    others = others[np.isin(others["crc"], batches["crc"])]
-    is_copy = np.isin(batches["crc"], others["crc"])
-    rows = np.flatnonzero(is_copy)
-    columns = ["base_offset", "batch_length", "crc", *names]
-    known = set(others[columns].tolist())
-    is_copy[rows] = [one in known for one in batches[columns][rows].tolist()]
-    return is_copy
+def _count_ascending(batches: BatchTable) -> int:
+    """Return how many batches can be kept so that their offsets ascend."""
+    first, last = batches["base_offset"], last_offset(batches)
+    return int(heaviest_ascending(first, last, np.ones(len(first), np.int64)).sum())
 
 
 def _are_of_own_runs(
@@ -304,56 +322,6 @@ def _heaviest(
     links = np.where(np.append(False, keep[:-1]), links, 0)
     keep[keep] = heaviest_ascending(first[keep], last[keep], weight[keep], links[keep])
     return keep
-
-
-def _links(batches: BatchTable) -> NDArray[np.int64]:
-    """Return the weight of each batch that continues the previous one in bytes and offsets."""
-    links = np.zeros(len(batches), np.int64)
-    stops, ends = batches["position"] + size_in_bytes(batches), last_offset(batches)
-    is_next = (batches["position"][1:] == stops[:-1]) & (
-        batches["base_offset"][1:] == ends[:-1] + 1
-    )
-    links[1:][is_next & (ends[:-1] >= batches["base_offset"][:-1])] = _LINKED
-    return links
-
-
-def _support(batches: BatchTable) -> NDArray[np.int64]:
-    """Return more weight for batches whose offsets agree with the record counts around them."""
-    origin = _origins(batches)
-    _, origin_of, seen = np.unique(origin, return_inverse=True, return_counts=True)
-    seen = seen[origin_of]
-    support: NDArray[np.int64] = np.minimum(seen, _MOST_IN_SUPPORT)
-    is_near = np.zeros(len(batches), np.bool_)
-    for distance in (1, 2):
-        agrees = origin[distance:] == origin[:-distance]
-        is_near[distance:] |= agrees
-        is_near[:-distance] |= agrees
-    support[is_near & (seen >= _FEWEST_IN_SUPPORT)] += _SUPPORTED
-    return support
-
-
-def _support_of_prefix(batches: BatchTable) -> NDArray[np.int64]:
-    """
-    Return more weight for the valid prefix of a chain, and for batches that agree with it.
-
-    The prefix has less weight where one flipped bit explains a gap in its offsets.
-    """
-    count = _prefix_count(batches)
-    origin = _origins(batches)
-    values, seen = np.unique(origin[:count], return_counts=True)
-    frequent = values[seen >= _FEWEST_IN_SUPPORT]
-    support = np.where(np.isin(origin, frequent), np.int64(_SUPPORTED), np.int64(0))
-    changed = batches["base_offset"][1:count] ^ (last_offset(batches)[: max(0, count - 1)] + 1)
-    is_flipped = (changed != 0) & (changed & (changed - 1) == 0)
-    support[:count] += np.where(np.append(False, is_flipped)[:count], _MAY_BE_FLIPPED, _IN_PREFIX)
-    return support
-
-
-def _origins(batches: BatchTable) -> NDArray[np.int64]:
-    """Return the first offset of the log that follows from each base offset and record counts."""
-    counts = batches["last_offset_delta"].astype(np.int64) + 1
-    origins: NDArray[np.int64] = batches["base_offset"] - (np.cumsum(counts) - counts)
-    return origins
 
 
 def select_in_order(

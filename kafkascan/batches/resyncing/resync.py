@@ -28,13 +28,8 @@ from kafkascan.batches.resyncing.gaps import (
     are_joined,
     gaps_between,
 )
-from kafkascan.batches.resyncing.offset_chains import (
-    HIGHEST_OFFSET,
-    SEGMENT_OFFSETS,
-    are_ascending,
-    are_copies,
-    select_in_order,
-)
+from kafkascan.batches.resyncing.offset_chains import are_ascending, select_in_order
+from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET, SEGMENT_OFFSETS, are_copies
 from kafkascan.batches.screening import OFFSETS, screen
 from kafkascan.batches.verify import verify_crcs, verify_rows
 from kafkascan.batches.walks import is_all_zero, read_bytes

@@ -18,7 +18,8 @@ from kafkascan.batches.resyncing.kept_ranges import (
     kept_ranges,
     of_same_producer,
 )
-from kafkascan.batches.resyncing.offset_chains import are_copies, fitting
+from kafkascan.batches.resyncing.offset_chains import fitting
+from kafkascan.batches.resyncing.offset_evidence import are_copies
 from kafkascan.format.errors import record_error
 from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, size_in_bytes
 from kafkascan.batches.resyncing.gaps import DamagedRange
-from kafkascan.batches.resyncing.offset_chains import are_copies, fitting, heaviest_ascending
+from kafkascan.batches.resyncing.offset_chains import fitting, heaviest_ascending
+from kafkascan.batches.resyncing.offset_evidence import are_copies
 from kafkascan.batches.resyncing.resync import ResyncScan, torn_error
 from kafkascan.batches.verify import crc_of_bytes
 from kafkascan.batches.walks import read_bytes, row_of_header

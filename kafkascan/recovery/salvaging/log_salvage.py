@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from kafkascan.batches.columns import size_in_bytes
-from kafkascan.batches.resyncing.offset_chains import HIGHEST_OFFSET
+from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.walks import read_bytes
 from kafkascan.broker_state.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,

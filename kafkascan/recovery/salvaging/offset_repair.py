@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
 from kafkascan.batches.resyncing.gaps import DamagedRange
@@ -84,6 +85,7 @@ class OffsetRepair:
         names = ["base_offset", "batch_length", "crc"]
         _, batch_of, counts = np.unique(dropped[names], return_inverse=True, return_counts=True)
         self._repeated = dropped["position"][counts[batch_of] > 1]
+        self._contents = _contents(batches)
         # There may also be copies, and batches without a place.
         self._has_bytes_before = self._is_damaged_before.copy()
         self._has_bytes_before[:-1] |= self._starts != np.append(0, self._stops)[:-1]
@@ -243,7 +245,11 @@ class OffsetRepair:
         is_zeroed = stored == 0  # zeros over any value look like a flipped bit of some
         is_flipped = (stored ^ offset).bit_count() == 1 and not is_zeroed
         is_known = is_flipped and not self._may_be_later(stored) and self._are_sure(row)
-        return stored == offset or is_known
+        return stored == offset or (is_known and not self._has_equal(batch))
+
+    def _has_equal(self, batch: np.void) -> bool:
+        """Return whether the log has a batch with the same bytes, so that this may be a copy."""
+        return bool((self._contents == _contents(batch.reshape(1))).any())
 
     def _are_sure(self, row: int) -> bool:
         """
@@ -270,6 +276,12 @@ class OffsetRepair:
             return False
         before = self._batches["max_timestamp"][row - 1 : row]
         return bool(len(before)) and int(group["max_timestamp"].min()) < int(before[0])
+
+
+def _contents(batches: BatchTable) -> NDArray[np.int64]:
+    """Return a number per batch that is equal where lengths and checksums are."""
+    contents: NDArray[np.int64] = batches["crc"].astype(np.int64) << 32 | batches["batch_length"]
+    return contents
 
 
 def _offsets(batch: np.void) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
 from kafkascan.batches.resyncing.kept_ranges import KeptRange
-from kafkascan.batches.resyncing.offset_chains import HIGHEST_OFFSET
+from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.scan import scan_batches
 from kafkascan.batches.verify import verify_rows
 from kafkascan.format.errors import KafkaScanError

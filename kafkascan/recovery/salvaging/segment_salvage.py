@@ -10,7 +10,7 @@ import numpy as np
 from kafkascan.batches.columns import last_offset, size_in_bytes
 from kafkascan.batches.resyncing.gaps import DamagedRange
 from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, header_at
-from kafkascan.batches.resyncing.offset_chains import HIGHEST_OFFSET
+from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.batches.walks import read_bytes
 from kafkascan.format.layout import ScanEnd

@@ -12,7 +12,7 @@ import kafkascan as ks
 from kafkascan.batches.columns import BatchTable, last_offset
 from kafkascan.batches.resyncing.gaps import DamagedRange
 from kafkascan.batches.resyncing.kept_ranges import kept_ranges
-from kafkascan.batches.resyncing.offset_chains import are_copies
+from kafkascan.batches.resyncing.offset_evidence import are_copies
 from kafkascan.format.errors import CorruptBatchError
 
 SIZE = 100

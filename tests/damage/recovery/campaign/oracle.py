@@ -16,6 +16,7 @@ from kafkascan.recovery.salvaging.segment_salvage import SegmentSalvage
 from tests.damage.recovery.campaign.known_logs import (
     KnownBatch,
     KnownLog,
+    ReadBatch,
     TrackedBytes,
     read_batch,
     valid_prefix,
@@ -60,21 +61,44 @@ class Oracle:
         self.row_of = {(one.first, one.data): row for row, one in enumerate(log.batches)}
         self.starts = [one.position for one in log.batches]
         self.older = {one.data[_COVERED[one.data[16]] :]: one for one in [*log.cut, *log.older]}
-        self.prefix = valid_prefix(self.data, log.base_offset, log.highest)
 
     # ---- what must be kept ------------------------------------------------------------------
 
-    def losses(self, kept: list[Kept]) -> Iterator[str]:
-        """Yield violations and exceptions about batches that are not kept."""
-        rows = {one.row for one in kept if one.row is not None}
+    def losses(self, kept: list[Kept], highest: int) -> Iterator[str]:
+        """
+        Yield violations and exceptions about batches that are not kept.
+
+        `highest` is the last offset of the segment, as far as the reader knew it.
+        """
+        prefix = valid_prefix(self.data, self.log.base_offset, highest)
+        rows = self._kept_rows(kept)
         most = _most_in_order(
             [(at, self.log.batches[row]) for at, row in sorted(self.instances.items())]
         )
         if len(rows) < most:
-            yield from self._loss(kept, rows, most)
-        yield from self._prefix_losses(kept, rows)
+            yield from self._loss(kept, rows, most, prefix)
+        yield from self._prefix_losses(kept, rows, prefix)
 
-    def _loss(self, kept: list[Kept], rows: set[int], most: int) -> Iterator[str]:
+    def _kept_rows(self, kept: list[Kept]) -> set[int]:
+        """
+        Return the batches of the log that are kept.
+
+        One whose leader epoch is wrong counts if it is doubtful, and the bytes have it elsewhere:
+        the copies differ in the epoch only, and a reader keeps one of them.
+        """
+        known = set(self.instances.values())
+        rows = {one.row for one in kept if one.row is not None}
+        for one in kept:
+            origin = self.origin_of(one.position)
+            if one.row is None and one.is_doubtful and origin in known:
+                batch = self.log.batches[origin]
+                is_same = (one.first, one.size) == (batch.first, len(batch.data))
+                rows |= {origin} if is_same else set()
+        return rows
+
+    def _loss(
+        self, kept: list[Kept], rows: set[int], most: int, prefix: list[ReadBatch]
+    ) -> Iterator[str]:
         rivals = self._rivals(kept, self._lost(rows))
         rivals_of_copies = self._rivals(kept, self._left_out(kept))
         found = len(rows) + len(rivals)
@@ -86,7 +110,7 @@ class Oracle:
         elif len(rows) + len(rivals_of_copies) >= most:
             name = "outweighed by batches that contradict copies"
             doubtful = self._are_marked(kept, rivals_of_copies, self._left_out(kept))
-        elif found >= self.most_after_prefix():
+        elif found >= self._most_after(prefix):
             name, doubtful = "contradict the prefix", self._is_marked(kept, rows)
         elif found + self._against_chain(kept, rows) >= most:
             name, doubtful = "contradict the first chain", self._is_marked(kept, rows)
@@ -103,6 +127,8 @@ class Oracle:
             yield f"{name}, which are doubtful"
         elif len(rows) + self._within_lengths(kept, rows) >= most:
             yield "within the length of a damaged batch"
+        elif len(rows) + self._overlapped(rows) >= most:
+            yield "begins in the last bytes of another valid batch"
         else:
             yield f"VIOLATION unmarked: {name}"
 
@@ -151,12 +177,12 @@ class Oracle:
             (at, self.log.batches[row]) for at, row in self.instances.items() if row not in rows
         ]
 
-    def most_after_prefix(self) -> int:
+    def _most_after(self, prefix: list[ReadBatch]) -> int:
         """Return how many intact batches can be kept together with Kafka's valid prefix."""
-        if not self.prefix:
+        if not prefix:
             return len(self.instances)
-        end = self.prefix[-1]
-        return len(self._own_prefix()) + _most_in_order(
+        end = prefix[-1]
+        return len(self._own(prefix)) + _most_in_order(
             [
                 (at, self.log.batches[row])
                 for at, row in sorted(self.instances.items())
@@ -214,8 +240,8 @@ class Oracle:
             yield position, position + size
             position += size
 
-    def _own_prefix(self) -> set[int]:
-        positions = {one.position for one in self.prefix}
+    def _own(self, prefix: list[ReadBatch]) -> set[int]:
+        positions = {one.position for one in prefix}
         return {row for at, row in self.instances.items() if at in positions}
 
     def _rivals(self, kept: list[Kept], others: list[tuple[int, KnownBatch]]) -> list[Kept]:
@@ -228,11 +254,13 @@ class Oracle:
             and (one.is_repaired or read_batch(self.data, one.position) is not None)
         ]
 
-    def _prefix_losses(self, kept: list[Kept], rows: set[int]) -> Iterator[str]:
-        missing = self._own_prefix() - rows
+    def _prefix_losses(
+        self, kept: list[Kept], rows: set[int], prefix: list[ReadBatch]
+    ) -> Iterator[str]:
+        missing = self._own(prefix) - rows
         if not missing:
             return
-        pinned = self.most_after_prefix()
+        pinned = self._most_after(prefix)
         rivals = [
             one
             for one in kept

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import kafkascan as ks
+from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.recovery.salvaging.segment_salvage import salvage_segment
 from tests.damage.recovery.campaign.damage_kinds import KINDS
 from tests.damage.recovery.campaign.known_logs import KnownLog, TrackedBytes, random_log
@@ -75,7 +76,8 @@ class Campaign:
         oracle = Oracle(log, damaged)
         source = ks.Source(oracle.data)
         found = ks.scan_batches(oracle.data, on_corrupt="resync")
-        yield from (f"resync, {one}" for one in oracle.losses(oracle.rows_of_scan(found)))
+        rows = oracle.rows_of_scan(found)
+        yield from (f"resync, {one}" for one in oracle.losses(rows, HIGHEST_OFFSET))
         segment, repaired = salvage_segment(
             source,
             "0.log",
@@ -84,7 +86,7 @@ class Campaign:
             known_epochs=log.epochs if knows_epochs else (),
         )
         kept = oracle.rows_of_salvage(segment, repaired)
-        yield from (f"salvage, {one}" for one in oracle.losses(kept))
+        yield from (f"salvage, {one}" for one in oracle.losses(kept, log.highest))
         yield from (f"salvage, {one}" for one in oracle.strangers(kept, repaired.repairs))
         yield from (f"salvage, {one}" for one in oracle.changes(kept, repaired.repairs))
         if not crcs_are_valid(oracle.repaired(repaired), repaired.batches):

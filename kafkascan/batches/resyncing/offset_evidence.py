@@ -1,0 +1,124 @@
+"""Evidence about the offsets of valid batches: copies, links to neighbours, record counts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
+
+HIGHEST_OFFSET = (1 << 63) - 1
+SEGMENT_OFFSETS = 1 << 31
+"""Largest number of offsets in a segment: those in its indexes are relative, as int32."""
+
+# Evidence that decides between selections with the same number of batches: a batch of the valid
+# prefix, offsets that agree with the record counts of several batches, and a batch that follows
+# the previous one in bytes and in offsets. A batch of the prefix that one flipped bit explains has
+# less than any other evidence: it decides only if there is none.
+_IN_PREFIX = 1 << 10
+_MAY_BE_FLIPPED = 1
+_SUPPORTED = 1 << 9
+_FEWEST_IN_SUPPORT = 4
+_MOST_IN_SUPPORT = 1 << 7
+_LINKED = 1 << 7
+
+# A copy of a batch has its values.
+_COPY_COLUMNS = ["base_offset", "batch_length", "crc"]
+
+
+def are_copies(
+    batches: BatchTable, others: BatchTable, names: tuple[str, ...] = ()
+) -> NDArray[np.bool_]:
+    """
+    Return which batches have the base offset, length and checksum of one of the others.
+
+    `names` are further columns with equal values.
+    """
+    if not len(batches):
+        return np.zeros(0, np.bool_)
+    others = others[np.isin(others["crc"], batches["crc"])]
+    is_copy = np.isin(batches["crc"], others["crc"])
+    rows = np.flatnonzero(is_copy)
+    columns = [*_COPY_COLUMNS, *names]
+    known = set(others[columns].tolist())
+    is_copy[rows] = [one in known for one in batches[columns][rows].tolist()]
+    return is_copy
+
+
+def prefix_count(batches: BatchTable) -> int:
+    """Return the number of batches before the first one whose offset does not ascend."""
+    first, last = batches["base_offset"], last_offset(batches)
+    is_bad = last < first
+    is_bad[1:] |= first[1:] <= last[:-1]
+    return int(is_bad.argmax()) if is_bad.any() else len(batches)
+
+
+def adjacent_count(batches: BatchTable) -> int:
+    """Return the number of batches before the first one that does not follow in bytes."""
+    stops = batches["position"] + size_in_bytes(batches)
+    is_apart = batches["position"][1:] != stops[:-1]
+    return int(is_apart.argmax()) + 1 if is_apart.any() else len(batches)
+
+
+def are_far(batches: BatchTable) -> NDArray[np.bool_]:
+    """
+    Return which batches have offsets that a segment with most of the others cannot have.
+
+    Copies do not count. Of two sets of the same size, the one with higher offsets is far: most
+    wrong offsets are too high, because the highest bits of true ones are zero.
+    """
+    first = batches["base_offset"].astype(np.float64)
+    distinct = np.sort(np.unique(batches[_COPY_COLUMNS])["base_offset"])
+    middle = distinct[(len(distinct) - 1) // 2]
+    far: NDArray[np.bool_] = np.abs(first - middle) >= SEGMENT_OFFSETS
+    return far
+
+
+def link_weights(batches: BatchTable) -> NDArray[np.int64]:
+    """Return the weight of each batch that continues the previous one in bytes and offsets."""
+    links = np.zeros(len(batches), np.int64)
+    stops, ends = batches["position"] + size_in_bytes(batches), last_offset(batches)
+    is_next = (batches["position"][1:] == stops[:-1]) & (
+        batches["base_offset"][1:] == ends[:-1] + 1
+    )
+    links[1:][is_next & (ends[:-1] >= batches["base_offset"][:-1])] = _LINKED
+    return links
+
+
+def support(batches: BatchTable) -> NDArray[np.int64]:
+    """Return more weight for batches whose offsets agree with the record counts around them."""
+    origin = _origins(batches)
+    _, origin_of, seen = np.unique(origin, return_inverse=True, return_counts=True)
+    seen = seen[origin_of]
+    support: NDArray[np.int64] = np.minimum(seen, _MOST_IN_SUPPORT)
+    is_near = np.zeros(len(batches), np.bool_)
+    for distance in (1, 2):
+        agrees = origin[distance:] == origin[:-distance]
+        is_near[distance:] |= agrees
+        is_near[:-distance] |= agrees
+    support[is_near & (seen >= _FEWEST_IN_SUPPORT)] += _SUPPORTED
+    return support
+
+
+def support_of_prefix(batches: BatchTable) -> NDArray[np.int64]:
+    """
+    Return more weight for the valid prefix of a chain, and for batches that agree with it.
+
+    The prefix has less weight where one flipped bit explains a gap in its offsets.
+    """
+    count = prefix_count(batches)
+    origin = _origins(batches)
+    values, seen = np.unique(origin[:count], return_counts=True)
+    frequent = values[seen >= _FEWEST_IN_SUPPORT]
+    support = np.where(np.isin(origin, frequent), np.int64(_SUPPORTED), np.int64(0))
+    changed = batches["base_offset"][1:count] ^ (last_offset(batches)[: max(0, count - 1)] + 1)
+    is_flipped = (changed != 0) & (changed & (changed - 1) == 0)
+    support[:count] += np.where(np.append(False, is_flipped)[:count], _MAY_BE_FLIPPED, _IN_PREFIX)
+    return support
+
+
+def _origins(batches: BatchTable) -> NDArray[np.int64]:
+    """Return the first offset of the log that follows from each base offset and record counts."""
+    counts = batches["last_offset_delta"].astype(np.int64) + 1
+    origins: NDArray[np.int64] = batches["base_offset"] - (np.cumsum(counts) - counts)
+    return origins
