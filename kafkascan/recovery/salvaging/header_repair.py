@@ -339,14 +339,19 @@ def repair_epochs(
         around |= {one for one in known_epochs if min(around) < one < max(around)}
         batch, old = batches[rows[row]], int(epochs[row])
         new = min(around, key=lambda epoch: _bits_between(old, epoch))
-        if is_possible[row] and 0 < old - new < _LATER_EPOCHS:
-            continue  # it may be the next leader's, and what follows may be of an older history
+        is_last, is_flipped = following == len(trusted), _bits_between(old, new) == 1
+        # It may be the next leader's, and what follows may be of an older history.
+        is_later = is_possible[row] and 0 < old - new < _LATER_EPOCHS
+        # Several batches in a row rather are of another log.
         is_alone = not (is_damaged[row - 1 : row].any() or is_damaged[row + 1 : row + 2].any())
-        if not is_alone or (_bits_between(old, new) > 1 and following == len(trusted)):
-            continue  # several batches in a row rather are of another log
+        # Nothing after the last one shows whether it or the others are wrong.
+        is_guess = is_last and (not is_flipped or old in epochs[trusted])
+        # The checkpoint has it, and lacks those of the others.
+        is_known = len(known) > 0 and is_possible[row] and new not in known
+        if is_later or not is_alone or is_guess or is_known:
+            continue
         position, base_offset = int(batch["position"]), int(batch["base_offset"])
-        is_determined = len(around) == 1 and 0 < following < len(trusted)
-        is_flipped = _bits_between(old, new) == 1
+        is_determined = len(around) == 1 and 0 < following and not is_last
         is_certain = (
             is_determined and is_flipped and is_enclosed[rows[row]] and position not in uncertain
         )
