@@ -234,12 +234,12 @@ class _Evidence:
         Return whether the header of the damaged batch before a range claims to end where it starts.
 
         A batch of another log proves nothing, nor does a valid one that is not kept, unless it is
-        the only one since `end`, the end of the range before.
+        the only one since `end`, the end of the range before; 0 if there is none.
         """
         one = self._damaged_before.get(position)
         if one is None or one.error.symbol == "NESTED":
             return False
-        if one.error.symbol == "OFFSETS_NOT_ASCENDING" and one.start != end:
+        if one.error.symbol == "OFFSETS_NOT_ASCENDING" and (end == 0 or one.start != end):
             return False
         row = header_at(self._source, one.start)
         return bool(len(row)) and one.start + int(size_in_bytes(row)[0]) == position

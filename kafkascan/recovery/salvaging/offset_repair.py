@@ -193,7 +193,15 @@ class OffsetRepair:
             return True  # it may have been moved here, and the one of its offsets is damaged
         if not is_free and self._is_damaged_between(row, low):
             return True  # the one of its offsets may be of another log
+        if (first ^ offset).bit_count() > 1 and self._may_be_shifted(row, offset - first):
+            return True
         return is_free and (bool(self._has_bytes_before[low]) or len(self._dropped) > 1)
+
+    def _may_be_shifted(self, row: int, shift: int) -> bool:
+        """Return whether the batches before or from `row` on may be those with wrong offsets."""
+        before = np.append(np.int64(self._lowest - 1), self._last[:-1])
+        gaps = self._first - before - 1
+        return bool(((gaps[:row] >= shift) if shift > 0 else (gaps[row + 1 :] >= -shift)).any())
 
     def _may_be_later(self, first: int) -> bool:
         """Return whether the lost end of the log may have had an offset."""
