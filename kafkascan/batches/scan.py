@@ -410,8 +410,8 @@ def _require_range(
 ) -> tuple[int, int]:
     if on_corrupt not in ("raise", "stop", "resync"):
         raise ValueError(f"on_corrupt must be 'raise', 'stop' or 'resync', not {on_corrupt!r}")
-    start = operator.index(start)
-    stop = None if stop is None else operator.index(stop)
+    require_integers(start=start, **({} if stop is None else {"stop": stop}))
+    start, stop = operator.index(start), None if stop is None else operator.index(stop)
     if not 0 <= start <= source.size:
         raise ValueError(f"start {start} is not a position in a source of {source.size} bytes")
     if stop is not None and stop < start:

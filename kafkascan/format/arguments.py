@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable
 from typing import SupportsIndex
 
 _LARGEST = (1 << 63) - 1
@@ -9,7 +11,7 @@ _LARGEST = (1 << 63) - 1
 
 def require_integers(**numbers: object) -> None:
     """
-    Refuse what is not an integer.
+    Refuse what is not an integer of 64 bits.
 
     Parameters
     ----------
@@ -19,10 +21,37 @@ def require_integers(**numbers: object) -> None:
     Raises
     ------
     TypeError
+    ValueError
+        If an argument needs more than 64 bits.
     """
     for name, number in numbers.items():
         if not isinstance(number, SupportsIndex):
             raise TypeError(f"{name} must be an integer, not {type(number).__name__}")
+        if not -_LARGEST - 1 <= operator.index(number) <= _LARGEST:
+            raise ValueError(f"{name} {number} needs more than 64 bits")
+
+
+def require_strings(**lists: object) -> None:
+    """
+    Refuse what is not a collection of strings.
+
+    Parameters
+    ----------
+    **lists : object
+        The arguments by their names; None is accepted.
+
+    Raises
+    ------
+    TypeError
+    """
+    for name, strings in lists.items():
+        if strings is None:
+            continue
+        if isinstance(strings, (str, bytes)) or not isinstance(strings, Iterable):
+            raise TypeError(f"{name} must be a collection of str, not {type(strings).__name__}")
+        for one in strings:
+            if not isinstance(one, str):
+                raise TypeError(f"{name} must be a collection of str, not of {type(one).__name__}")
 
 
 def require_not_negative(**numbers: int | None) -> None:
@@ -46,5 +75,3 @@ def require_not_negative(**numbers: int | None) -> None:
         require_integers(**{name: number})
         if number < 0:
             raise ValueError(f"{name} must not be negative")
-        if number > _LARGEST:
-            raise ValueError(f"{name} {number} needs more than 64 bits")

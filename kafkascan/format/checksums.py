@@ -24,8 +24,16 @@ def crc32c(data: Any, value: int = 0, /) -> int:
     -------
     int
         In ``[0, 2**32)``.
+
+    Raises
+    ------
+    ValueError
+        If `value` is not in ``[0, 2**32)``.
     """
-    crc, fault = _core.crc32c(data, value)
+    try:
+        crc, fault = _core.crc32c(data, value)
+    except OverflowError:
+        raise ValueError(f"value {value} is not the CRC-32C of any bytes") from None
     if fault >= 0:
         raise SourceReadError("<buffer>", fault, "mapped bytes could not be read")
     return crc

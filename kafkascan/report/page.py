@@ -94,6 +94,8 @@ def build_report(
     Names of topics and directories are escaped. The page contains no scripts, and a content
     security policy that forbids them.
     """
+    if not isinstance(title, str | None):
+        raise TypeError(f"title must be str, not {type(title).__name__}")
     template = _template()
     facts = gather(logs, threads, log_start_offset)
     found = audit(logs, verify=verify, threads=threads)

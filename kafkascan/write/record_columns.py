@@ -343,11 +343,19 @@ def _headers_of_lists(records: Iterable[Any]) -> HeaderItems:
     counts: list[int] = [0]
     keys: list[Any] = []
     values: list[Any] = []
-    for headers in records:
+    if isinstance(records, (str, bytes)) or not isinstance(records, Iterable):
+        raise TypeError(f"headers must be a column, not {type(records).__name__}")
+    for row, headers in enumerate(records):
         pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
-        for key, value in pairs:
-            keys.append(key)
-            values.append(value)
+        try:
+            for key, value in pairs:
+                keys.append(key)
+                values.append(value)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"headers of record {row} must be pairs of key and value, or a mapping, not"
+                f" {headers!r:.100}"
+            ) from None
         counts.append(len(keys))
     starts = np.array(counts, np.int64)
     return HeaderItems(starts, items_of_objects(keys), items_of_objects(values))

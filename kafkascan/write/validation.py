@@ -127,7 +127,7 @@ def validate_batches(
     if origin not in _ORIGINS:
         raise ValueError(f"origin must be one of {', '.join(_ORIGINS)}, not {origin!r}")
     append = Append(
-        origin, as_append, compacted, TimestampType(timestamp_type), timestamp_before_max_ms,
+        origin, as_append, bool(compacted), TimestampType(timestamp_type), timestamp_before_max_ms,
         timestamp_after_max_ms, milliseconds_or_now(now_ms, "now_ms"),
         max_message_bytes, leader_epoch, to_magic, max_decompressed_size, threads,
     )  # fmt: skip

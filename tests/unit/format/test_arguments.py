@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,6 +23,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "sample": lambda odd: ks.advise(LOG, sample=odd),
     "base_offset": lambda odd: ks.build_offset_index(BATCHES, base_offset=odd),
     "interval_bytes": lambda odd: ks.build_offset_index(BATCHES, base_offset=0, interval_bytes=odd),
+    "start": lambda odd: ks.scan_batches(LOG, start=odd),
     "offset_shift": lambda odd: ks.restamp_log("x", "y", offset_shift=odd),
 }
 
@@ -32,6 +33,39 @@ CALLS: dict[str, Callable[[Any], object]] = {
 def test_what_is_not_an_integer(name: str, odd: object) -> None:
     with pytest.raises(TypeError, match=f"{name} must be an integer, not {type(odd).__name__}"):
         CALLS[name](odd)
+
+
+STRINGS: dict[str, Callable[[Any], object]] = {
+    "columns": lambda odd: list(ks.scan_log_dir(".", columns=odd)),
+    "choices": lambda odd: ks.advise(LOG, choices=odd),
+    "tiered_topics": lambda odd: ks.recover("x", tiered_topics=odd),
+}
+
+
+@pytest.mark.parametrize("odd", [5, "x", b"x", [5], (1,)], ids=repr)
+@pytest.mark.parametrize("name", STRINGS)
+def test_what_is_not_a_collection_of_strings(name: str, odd: object) -> None:
+    with pytest.raises(TypeError, match=f"{name} must be a collection of str, not"):
+        STRINGS[name](odd)
+
+
+@pytest.mark.parametrize("headers", [["x"], [5], [[5]], [[("k", "v", "w")]], 5, "x"], ids=repr)
+def test_what_are_not_headers(headers: object) -> None:
+    with pytest.raises(TypeError, match="headers"):
+        ks.build_batches(value=[b"a"], headers=headers)
+
+
+@pytest.mark.parametrize("value", [-1, 1 << 32, 1 << 80])
+def test_what_is_not_a_checksum(value: int) -> None:
+    with pytest.raises(ValueError, match=f"value {value} is not the CRC-32C"):
+        ks.crc32c(b"", value)
+
+
+def test_numbers_of_more_than_64_bits() -> None:
+    with pytest.raises(ValueError, match="earliest_ms 1208925819614629174706176 needs more than"):
+        ks.check_batches(BATCHES, earliest_ms=1 << 80)
+    with pytest.raises(TypeError, match="title must be str, not int"):
+        ks.build_report(LOG, title=cast("str", 5))
 
 
 def test_other_arguments(tmp_path: Path) -> None:
