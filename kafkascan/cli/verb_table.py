@@ -45,6 +45,8 @@ VERBS_BY_TASK = {
              "List committed offsets, consumer groups and members."),
         Verb("txn-state", "state_commands",
              "List transactional ids and the state of their transactions."),
+        Verb("share-state", "state_commands",
+             "List start offsets and delivery states of share groups."),
         Verb("metadata", "state_commands",
              "List the brokers, topics and settings of the cluster."),
         Verb("remote-segments", "state_commands",

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
         RemoteSegments as RemoteSegments,
         read_remote_segments as read_remote_segments,
     )
+    from kafkascan.internal_topics.share_groups.share_states import (
+        ShareState as ShareState,
+        read_share_state as read_share_state,
+    )
     from kafkascan.internal_topics.state_tables import (
         StateTable as StateTable,
     )
@@ -56,6 +60,7 @@ else:
             "metadata.metadata_image": ["MetadataImage"],
             "metadata.metadata_reading": ["Metadata", "diff_metadata", "read_metadata"],
             "remote_segments": ["RemoteSegments", "read_remote_segments"],
+            "share_groups.share_states": ["ShareState", "read_share_state"],
             "state_tables": ["StateTable"],
             "topic_messages": ["COORDINATOR_RECORDS"],
             "topic_replay": ["ReplayedLog"],

@@ -65,6 +65,17 @@ def unknown_table(records: Iterable[UnknownRecord]) -> StateTable:
     return StateTable.of_rows("unknown", UNKNOWN_KINDS, (vars(one) for one in records))
 
 
+def unknown_record(
+    partition: int | None, offset: int, key: bytes, value: bytes | None, error: SchemaError
+) -> UnknownRecord:
+    """Return the record of a coordinator's topic that could not be decoded."""
+    code = int.from_bytes(key[:2], "big", signed=True)
+    is_type = len(key) > 1 or isinstance(error, UnknownRecordTypeError)
+    return UnknownRecord(
+        partition, offset, code if is_type else None, str(error), key, value or b""
+    )
+
+
 def decode_records(
     schemas: CoordinatorSchemas,
     log: ReplayedLog,
@@ -90,14 +101,9 @@ def decode_records(
             assert value is not None  # tombstones are not stored
             require_known_version(value)
         except SchemaError as error:
-            code = int.from_bytes(stored.key[:2], "big", signed=True)
-            is_type = len(stored.key) > 1 or isinstance(error, UnknownRecordTypeError)
             unknown.append(
-                UnknownRecord(
-                    log.partition, stored.offset, code if is_type else None, str(error),
-                    stored.key, stored.value,
-                )
-            )  # fmt: skip
+                unknown_record(log.partition, stored.offset, stored.key, stored.value, error)
+            )
             continue
         yield DecodedRecord(stored, log.partition, key, value)
 

@@ -1,4 +1,4 @@
-"""`kafkascan groups`, `txn-state` and `metadata`."""
+"""`kafkascan groups`, `txn-state`, `share-state`, `metadata` and `remote-segments`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from kafkascan.internal_topics.metadata.metadata_tables import TABLE_KEYS
 from tests.support.command_line import DATA, LEGACY, rows, run
-from tests.support.internal_topics import TopicLog, commit, transaction
+from tests.support.internal_topics import TopicLog, commit, share_snapshot, transaction
 from tests.unit.internal_topics.test_remote_segments import ADDED, FINISHED
 
 TABLES = {
@@ -140,3 +140,20 @@ def test_remote_segments(tmp_path: Path) -> None:
     assert run("remote-segments", DATA).returncode == 3
     log.add((None, b"\x01\x21\x00")).write()
     assert run("remote-segments", tmp_path).returncode == 1
+
+
+def test_share_state(tmp_path: Path) -> None:
+    log = TopicLog(tmp_path / "__share_group_state-0")
+    log.add(share_snapshot("g", 0, start=5, batches=[(5, 9, 2, 1)]), share_snapshot("h", 1)).write()
+    (found,) = rows("share-state", tmp_path, "--group", "g")
+    assert (found["start_offset"], found["acknowledged"], found["archived"]) == (5, 5, 0)
+    (batch,) = rows("share-state", tmp_path, "--show", "batches")
+    assert (batch["last_offset"], batch["delivery_state"]) == (9, "Acknowledged")
+    assert len(rows("share-state", tmp_path, "--as-of", 1)) == 1
+    text = run("share-state", tmp_path, "--format", "csv").stdout.splitlines()
+    assert text[0].startswith("group,topic,partition,start_offset,")
+    output = tmp_path / "rows.parquet"
+    assert run("share-state", tmp_path, "--show", "batches", "--output", output).returncode == 0
+    assert run("share-state", DATA).returncode == 3
+    log.add((b"\0\x09", b"\0\0")).write()
+    assert run("share-state", tmp_path).returncode == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +61,48 @@ def transaction(
         "transaction_last_update_timestamp_ms": T0, "transaction_start_timestamp_ms": T0 - 1,
     }  # fmt: skip
     return coordinator_record("__transaction_state", 0, {"transactional_id": name}, value, 1)
+
+
+def share_snapshot(
+    group: str,
+    partition: int,
+    *,
+    start: int = 0,
+    batches: Iterable[tuple[int, int, int, int]] = (),
+    epoch: int = 0,
+    state_epoch: int = 0,
+    deleted: bool = False,
+) -> KeyValue:
+    """Return the state of a partition of a share group, or its tombstone."""
+    value = {
+        "snapshot_epoch": epoch, "state_epoch": state_epoch, "create_timestamp": T0,
+        "write_timestamp": T0 + 1, **_share_fields(start, batches),
+    }  # fmt: skip
+    return coordinator_record(
+        "__share_group_state", 0, _share_key(group, partition), None if deleted else value
+    )
+
+
+def share_update(
+    group: str,
+    partition: int,
+    *,
+    start: int = -1,
+    batches: Iterable[tuple[int, int, int, int]] = (),
+) -> KeyValue:
+    """Return a change of the state of a partition of a share group."""
+    value = {"snapshot_epoch": 0, **_share_fields(start, batches)}
+    return coordinator_record("__share_group_state", 1, _share_key(group, partition), value)
+
+
+def _share_key(group: str, partition: int) -> dict[str, Any]:
+    return {"group_id": group, "topic_id": uuid.UUID(int=7), "partition": partition}
+
+
+def _share_fields(start: int, batches: Iterable[tuple[int, int, int, int]]) -> dict[str, Any]:
+    names = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+    listed = [dict(zip(names, one, strict=True)) for one in batches]
+    return {"leader_epoch": 1, "start_offset": start, "state_batches": listed}
 
 
 @dataclass

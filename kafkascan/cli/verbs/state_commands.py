@@ -1,4 +1,4 @@
-"""Commands about Kafka's own topics: groups, txn-state, metadata, remote-segments."""
+"""Commands about Kafka's own topics: groups, txn-state, share-state, metadata, remote-segments."""
 
 from __future__ import annotations
 
@@ -87,10 +87,23 @@ _REMOTE_COLUMNS: dict[str, Sequence[str]] = {
     "unknown": _UNKNOWN,
 }  # fmt: skip
 
+_SHARE_COLUMNS: dict[str, Sequence[str]] = {
+    "partitions": (
+        "group", "topic", "partition", "start_offset", "available", "acknowledged", "archived",
+        "state_epoch", "leader_epoch", "is_exact",
+    ),
+    "batches": (
+        "group", "topic", "partition", "first_offset", "last_offset", "delivery_state",
+        "delivery_count", "is_exact",
+    ),
+    "unknown": _UNKNOWN,
+}  # fmt: skip
+
 State = TypeVar(
     "State",
     bound="ks.internal_topics.Groups | ks.internal_topics.TransactionStates"
-    " | ks.internal_topics.Metadata | ks.internal_topics.RemoteSegments",
+    " | ks.internal_topics.ShareState | ks.internal_topics.Metadata"
+    " | ks.internal_topics.RemoteSegments",
 )
 
 
@@ -221,6 +234,36 @@ def txn_state(run: Run, paths: list[Path], show: str, columns: str | None, as_of
     found = _read(run, paths, read, warnings)
     tables = contradictions if show == "contradictions" else [getattr(one, show) for one in found]
     _write(run, tables, columns, _TRANSACTION_COLUMNS[show])
+
+
+@_state_command(_SHARE_COLUMNS, "partitions")
+@click.option(
+    "--group", "selected", multiple=True, metavar="GROUP",
+    help="Show only this group; may be given several times.",
+)  # fmt: skip
+def share_state(
+    run: Run,
+    paths: list[Path],
+    show: str,
+    columns: str | None,
+    selected: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """List start offsets and delivery states of share groups.
+
+    The rows come from __share_group_state. available, acknowledged and archived count the offsets
+    from the start offset on that have this state; --show batches lists their ranges, with the
+    number of deliveries.
+
+    A row with is_exact false, or without a start offset, lacks records that have been deleted.
+    Exit code 1: the answer is not complete, because of damage, deleted or unknown records.
+    """
+    found = _read(
+        run, paths, lambda path: ks.read_share_state(path, **options), lambda one: one.warnings
+    )
+    if selected:
+        found = [one.select(set(selected)) for one in found]
+    _write(run, [getattr(one, show) for one in found], columns, _SHARE_COLUMNS[show])
 
 
 @_state_command(_METADATA_COLUMNS, "topics")

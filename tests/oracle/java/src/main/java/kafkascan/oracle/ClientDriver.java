@@ -32,6 +32,7 @@ public final class ClientDriver {
         new Topics(bootstrapServers).addCommandsTo(commands);
         new Producers(bootstrapServers).addCommandsTo(commands);
         new Groups(bootstrapServers).addCommandsTo(commands);
+        new ShareGroups(bootstrapServers).addCommandsTo(commands);
     }
 
     public static void main(String[] args) throws IOException {

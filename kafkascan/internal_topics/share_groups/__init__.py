@@ -1,0 +1,1 @@
+"""The state of share groups from ``__share_group_state``, as a share coordinator loads it."""

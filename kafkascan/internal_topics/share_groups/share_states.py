@@ -1,0 +1,341 @@
+"""Start offsets and delivery states of share groups from ``__share_group_state`` (KIP-932)."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from kafkascan.format.schemas.message_decoder import SchemaError
+from kafkascan.format.schemas.message_json import uuid_text
+from kafkascan.internal_topics.coordinator_records import (
+    UnknownRecord,
+    require_known_version,
+    unknown_record,
+    unknown_table,
+)
+from kafkascan.internal_topics.share_groups.delivery_states import (
+    StateBatch,
+    batches_from,
+    combine_batches,
+    delivery_state_name,
+)
+from kafkascan.internal_topics.state_tables import StateTable
+from kafkascan.internal_topics.topic_ids import topic_names
+from kafkascan.internal_topics.topic_messages import (
+    COORDINATOR_RECORDS,
+    Message,
+    decode_coordinator_record,
+)
+from kafkascan.internal_topics.topic_replay import (
+    AsOf,
+    PartitionRecords,
+    ReplayLimit,
+    open_topic,
+    require_reached,
+)
+from kafkascan.logs.opened_logs import Log
+from kafkascan.records.record_table import RecordTable
+
+SHARE_TOPIC = "__share_group_state"
+_SNAPSHOT = 0
+_MAX_INT64 = 2**63 - 1
+_COUNTED = {0: "available", 2: "acknowledged", 4: "archived"}
+
+SHARE_PARTITION_KINDS = {
+    "group": "string", "topic": "string", "partition": "int32", "start_offset": "int64",
+    "available": "int64", "acknowledged": "int64", "archived": "int64",
+    "delivery_complete_count": "int32", "state_epoch": "int32", "leader_epoch": "int32",
+    "snapshot_epoch": "int32", "create_timestamp": "time", "write_timestamp": "time",
+    "topic_id": "string", "coordinator_partition": "int32", "record_offset": "int64",
+    "is_exact": "bool",
+}  # fmt: skip
+"""Columns of `ShareState.partitions`. ``start_offset`` is -1 before the first fetch.
+``available``, ``acknowledged`` and ``archived`` are numbers of offsets from the start offset on
+with a stored state. ``topic`` is None if no partition of the topic is in the directory."""
+
+SHARE_BATCH_KINDS = {
+    "group": "string", "topic": "string", "partition": "int32", "first_offset": "int64",
+    "last_offset": "int64", "delivery_state": "string", "delivery_count": "int16",
+    "topic_id": "string", "is_exact": "bool",
+}  # fmt: skip
+"""Columns of `ShareState.batches`. Offsets after the start offset that no row contains have not
+been delivered, or their delivery has not been stored."""
+
+
+@dataclass(frozen=True, eq=False)
+class ShareState:
+    """
+    The state of share groups; result of `read_share_state`.
+
+    Attributes
+    ----------
+    partitions : StateTable
+        A row per group and partition; `SHARE_PARTITION_KINDS` are the columns. A row without a
+        start offset (``is_exact`` is false) stands for a state whose records have been deleted.
+    batches : StateTable
+        A row per range of offsets with the same state; `SHARE_BATCH_KINDS` are the columns.
+    unknown : StateTable
+        Records of unknown types and versions, with their bytes.
+    warnings : list of str
+        Sentences about everything that makes the answer incomplete.
+    """
+
+    partitions: StateTable
+    batches: StateTable
+    unknown: StateTable
+    warnings: list[str]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the answer is complete for the coordinator's partitions that were read."""
+        return not self.warnings
+
+    def select(self, groups: set[str]) -> ShareState:
+        """Return the answer for some groups."""
+
+        def of(table: StateTable) -> StateTable:
+            rows = (row for row in table.rows() if row["group"] in groups)
+            return StateTable.of_rows(table.name, table.kinds, rows)
+
+        return replace(self, partitions=of(self.partitions), batches=of(self.batches))
+
+    def __repr__(self) -> str:
+        exact = "exact" if self.is_exact else "not exact"
+        return (
+            f"<ShareState: {len(self.partitions):,} partitions, {len(self.batches):,} batches,"
+            f" {exact}>"
+        )
+
+
+def read_share_state(path: str | os.PathLike[str], /, *, as_of: AsOf | None = None) -> ShareState:
+    """
+    Read start offsets and delivery states of share groups from ``__share_group_state``.
+
+    Parameters
+    ----------
+    path : path
+        A broker's data dir, the folder of a partition of ``__share_group_state``, or a tar of them.
+    as_of : int, mapping, str, datetime or numpy.datetime64, optional
+        As in `read_groups`.
+
+    Returns
+    -------
+    ShareState
+        As a share coordinator loads it: from the last snapshot of each partition of a group, and
+        the updates after it. Adjacent batches of the same state are one row.
+
+    Raises
+    ------
+    NoLogsError
+        If there is no partition of ``__share_group_state``.
+    ValueError
+        If `as_of` is an offset after the end of all partitions, or no time.
+    As `open_log_dir`.
+
+    Notes
+    -----
+    Coordinators delete the records before the oldest snapshot that they need. An answer at the end
+    of the log needs none of them. An answer as of an earlier point names the partitions whose
+    snapshot has been deleted: their rows have ``is_exact`` false.
+    """
+    log_dir, logs = open_topic(path, SHARE_TOPIC)
+    names = topic_names(log_dir)
+    replays = [_ShareReplay(log, ReplayLimit.of(as_of, log.partition.partition)) for log in logs]
+    for one in replays:
+        one.load()
+    require_reached(as_of, [one.end_offset for one in replays])
+    states = sorted(
+        ((key, state, one.log) for one in replays for key, state in one.states.items()),
+        key=lambda item: (item[0].group, names.get(item[0].topic_id, ""), item[0]),
+    )
+    unknown = [record for one in replays for record in one.unknown]
+    warnings = [message for one in replays for message in one.warnings]
+    warnings += [f"{SHARE_TOPIC}: {one.message}" for one in unknown]
+    return ShareState(
+        StateTable.of_rows(
+            "partitions", SHARE_PARTITION_KINDS,
+            [_partition_row(key, state, names, log) for key, state, log in states],
+        ),
+        StateTable.of_rows(
+            "batches", SHARE_BATCH_KINDS,
+            [row for key, state, _ in states for row in _batch_rows(key, state, names)],
+        ),
+        unknown_table(unknown),
+        warnings,
+    )  # fmt: skip
+
+
+class _ShareKey(NamedTuple):
+    """A partition as a share group reads it."""
+
+    group: str
+    topic_id: uuid.UUID
+    partition: int
+
+
+@dataclass
+class _PartitionState:
+    """
+    The state of a partition of a group.
+
+    ``fields`` are those of the last snapshot with the changes of its updates; None if the state
+    existed, but its records have been deleted.
+    """
+
+    fields: dict[str, Any] | None
+    record_offset: int | None
+    is_exact: bool
+    batches: list[StateBatch] = field(default_factory=list)
+    _uncombined: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._uncombined = len(self.batches)
+
+    def update(self, changes: Mapping[str, Any], offset: int) -> None:
+        """Apply a later update record (``ShareCoordinatorShard.merge``)."""
+        assert self.fields is not None
+        start = self.fields["start_offset"]
+        for name in ("start_offset", "leader_epoch"):
+            if changes[name] != -1:
+                self.fields[name] = changes[name]
+        self.fields["delivery_complete_count"] = changes["delivery_complete_count"]
+        self.record_offset = offset
+        added = batches_from(_state_batches(changes), self.fields["start_offset"])
+        self.batches += added
+        self._uncombined += len(added)
+        has_moved = self.fields["start_offset"] != start
+        # Combining after every update would take quadratic time.
+        if has_moved or self._uncombined > len(self.batches) // 2:
+            self.combine()
+
+    def combine(self) -> None:
+        """Drop states before the start offset, and combine the others."""
+        if self.fields is not None:
+            self.batches = combine_batches(batches_from(self.batches, self.fields["start_offset"]))
+            self._uncombined = 0
+
+
+def _state_batches(fields: Mapping[str, Any]) -> list[StateBatch]:
+    return [
+        StateBatch(*(one[name] for name in StateBatch._fields)) for one in fields["state_batches"]
+    ]
+
+
+class _ShareReplay:
+    """Replays a partition of ``__share_group_state``."""
+
+    def __init__(self, log: Log, limit: ReplayLimit) -> None:
+        self.log = log
+        self.states: dict[_ShareKey, _PartitionState] = {}
+        self.unknown: list[UnknownRecord] = []
+        self.warnings: list[str] = []
+        self.end_offset = 0
+        self._limit = limit
+        self._deleted: set[_ShareKey] = set()
+
+    def load(self) -> None:
+        """Apply the records before the limit, and find states that they no longer contain."""
+        records = PartitionRecords(self.log, self._limit)
+        for table in records.before_limit():
+            for offset, key, value in self._decode(table):
+                self._apply(offset, key, value)
+        self.end_offset = records.end_offset
+        if self.log.start_offset > 0 and not self._limit.is_end:
+            self._add_deleted_states(records)
+        for state in self.states.values():
+            state.combine()
+            state.is_exact &= not records.errors
+        self.warnings += [f"{self.log.name}: {error}" for error in records.errors]
+        if any(not state.is_exact for state in self.states.values()):
+            self._warn("snapshots have been deleted, or the log is damaged")
+        elif self.end_offset <= self.log.start_offset > 0:
+            self._warn("the records before it have been deleted")
+
+    def _warn(self, reason: str) -> None:
+        self.warnings.append(
+            f"{self.log.name}: the state before offset {self.end_offset} is not exact, because"
+            f" {reason}"
+        )
+
+    def _apply(self, offset: int, key: Message, value: Message | None) -> None:
+        place = _ShareKey(*key.fields.values())
+        state = self.states.get(place)
+        if value is None:
+            self.states.pop(place, None)
+            self._deleted.add(place)
+        elif key.type == _SNAPSHOT:
+            batches = _state_batches(value.fields)
+            self.states[place] = _PartitionState(value.fields, offset, True, batches)
+        elif state is None:
+            missing = dict.fromkeys(("state_epoch", "create_timestamp", "write_timestamp"))
+            batches = _state_batches(value.fields)
+            fields = missing | value.fields
+            self.states[place] = _PartitionState(fields, offset, False, batches)
+        else:
+            state.update(value.fields, offset)
+
+    def _add_deleted_states(self, records: PartitionRecords) -> None:
+        """Add the partitions whose first record after the limit shows that they had a state."""
+        seen = self.states.keys() | self._deleted
+        for table in records.after_limit():
+            for _, key, value in self._decode(table):
+                place = _ShareKey(*key.fields.values())
+                if place in seen:
+                    continue
+                seen.add(place)
+                if value is None or value.fields["snapshot_epoch"] or key.type != _SNAPSHOT:
+                    self.states[place] = _PartitionState(None, None, False)
+
+    def _decode(self, table: RecordTable) -> Iterator[tuple[int, Message, Message | None]]:
+        rows = table[~table["is_control"]]
+        items = rows["offset"].tolist(), rows.items("key"), rows.items("value")
+        for offset, key, value in zip(*items, strict=True):
+            try:
+                yield offset, *_decode_share_record(key or b"", value)
+            except SchemaError as error:
+                self.unknown.append(
+                    unknown_record(self.log.partition.partition, offset, key or b"", value, error)
+                )
+
+
+def _decode_share_record(key: bytes, value: bytes | None) -> tuple[Message, Message | None]:
+    of_key, of_value = decode_coordinator_record(COORDINATOR_RECORDS[SHARE_TOPIC], key, value)
+    if of_value is not None:
+        require_known_version(of_value)
+    elif of_key.type != _SNAPSHOT:
+        raise SchemaError("only the key of a snapshot has tombstones")
+    return of_key, of_value
+
+
+def _place(key: _ShareKey, names: Mapping[uuid.UUID, str]) -> dict[str, Any]:
+    return {
+        "group": key.group, "topic": names.get(key.topic_id), "partition": key.partition,
+        "topic_id": uuid_text(key.topic_id),
+    }  # fmt: skip
+
+
+def _partition_row(
+    key: _ShareKey, state: _PartitionState, names: Mapping[uuid.UUID, str], log: Log
+) -> dict[str, Any]:
+    place = _place(key, names) | {"coordinator_partition": log.partition.partition}
+    place |= {"record_offset": state.record_offset, "is_exact": state.is_exact}
+    if state.fields is None:
+        return dict.fromkeys(SHARE_PARTITION_KINDS) | place
+    counts = dict.fromkeys(_COUNTED.values(), 0)
+    for one in state.batches:
+        if one.delivery_state in _COUNTED:
+            counts[_COUNTED[one.delivery_state]] += one.last_offset - one.first_offset + 1
+    # Offsets of damaged records may be negative.
+    counts = {name: min(count, _MAX_INT64) for name, count in counts.items()}
+    return state.fields | counts | place
+
+
+def _batch_rows(
+    key: _ShareKey, state: _PartitionState, names: Mapping[uuid.UUID, str]
+) -> Iterator[dict[str, Any]]:
+    for one in state.batches:
+        row = _place(key, names) | one._asdict() | {"is_exact": state.is_exact}
+        yield row | {"delivery_state": delivery_state_name(one.delivery_state)}
