@@ -16,6 +16,9 @@ CONTRADICTION_KINDS = {
 }  # fmt: skip
 """Columns of `find_contradictions`."""
 
+UNKNOWN_PRODUCER = "UNKNOWN_PRODUCER"
+"""Symbol of a contradiction: no transactional id has the producer id."""
+
 # A marker is on its way to the partition.
 _ENDING = ("PrepareCommit", "PrepareAbort")
 
@@ -45,14 +48,12 @@ def find_contradictions(states: TransactionStates, transactions: Transactions) -
     ``kafka-transactions find-hanging`` reports open transactions with one of the first three, once
     they are older than the longest transaction timeout. No marker will end such a transaction.
     """
-    owners: dict[int, dict[str, Any]] = {
-        row["producer_id"]: row for row in states.transactions.rows() if row["status"] is not None
-    }
+    by_producer = owners(states)
     rows = []
     for span in transactions.spans[transactions.is_open]:
         partition = transactions.logs[span["log"]].partition
-        owner = owners.get(int(span["producer_id"]))
-        found = _contradiction(owner, partition.topic, partition.partition, span)
+        owner = by_producer.get(int(span["producer_id"]))
+        found = contradiction(owner, partition.topic, partition.partition, span)
         if found is None:
             continue
         symbol, reason = found
@@ -75,11 +76,28 @@ def find_contradictions(states: TransactionStates, transactions: Transactions) -
     return StateTable.of_rows("contradictions", CONTRADICTION_KINDS, rows)
 
 
-def _contradiction(
+def owners(states: TransactionStates) -> dict[int, dict[str, Any]]:
+    """Return the rows of transactional ids by their producer ids."""
+    rows = states.transactions.rows()
+    return {row["producer_id"]: row for row in rows if row["status"] is not None}
+
+
+def contradiction(
     owner: dict[str, Any] | None, topic: str | None, partition: int | None, span: Any
 ) -> tuple[str, str] | None:
+    """
+    Return how an open transaction contradicts its coordinator: symbol and reason, or None.
+
+    Parameters
+    ----------
+    owner : dict or None
+        The row of its producer, one of `owners`.
+    topic, partition
+        The log of the transaction.
+    span : TRANSACTION
+    """
     if owner is None:
-        return "UNKNOWN_PRODUCER", "no transactional id has this producer id"
+        return UNKNOWN_PRODUCER, "no transactional id has this producer id"
     name, epoch = owner["transactional_id"], owner["producer_epoch"]
     if owner["status"] not in (ONGOING, *_ENDING):
         return "TRANSACTION_ENDED", f"{name!r} has the state {owner['status']}"

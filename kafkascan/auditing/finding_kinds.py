@@ -146,6 +146,21 @@ FINDING_KINDS: dict[str, FindingKind] = {
         "The broker does not start, or takes one of the logs for stray. Compare them with"
         " `kafkascan diff`, and move the one that ends earlier away.",
     ),
+    "UNASSIGNED_LOG": FindingKind(
+        WARNING,
+        "A broker renames the folder to a stray one when it starts, and does not serve it."
+        " Check that another replica has the records, and delete the folder.",
+    ),
+    "MISSING_LOG": FindingKind(
+        ERROR,
+        "A broker creates an empty log when it starts. If no other replica is in sync, the records"
+        " are lost: restore the folder from a backup before the start.",
+    ),
+    "COMMITTED_BEYOND_END": FindingKind(
+        WARNING,
+        "Records that the group has read are missing: the end of the log is lost, or the replica is"
+        " behind. Compare this log with another replica; the group's next fetch resets its offset.",
+    ),
     "TXN_INDEX_MISMATCH": FindingKind(ERROR, _REBUILD),
     "BAD_SNAPSHOT": FindingKind(ERROR, _REBUILD),
     "SNAPSHOT_MISMATCH": FindingKind(ERROR, _REBUILD),
@@ -176,6 +191,11 @@ FINDING_KINDS: dict[str, FindingKind] = {
         WARNING,
         "read_committed consumers and compaction stop at the transaction's first offset. If no"
         " transaction coordinator knows the transaction, abort it with the command in the message.",
+    ),
+    "FORGOTTEN_TRANSACTION": FindingKind(
+        WARNING,
+        "No marker will end the transaction: read_committed consumers and compaction stop at its"
+        " first offset. Abort it with kafka-transactions.sh abort.",
     ),
     "OPEN_TRANSACTION": FindingKind(
         NOTE,
@@ -269,6 +289,8 @@ class Audit:
         In the order of the logs.
     logs, segments, batches, size_in_bytes : int
         What was audited.
+    unchecked : list of str
+        Of a data dir: sentences about checks that it lacks topics of Kafka for.
     """
 
     path: Path
@@ -277,6 +299,7 @@ class Audit:
     segments: int = 0
     batches: int = 0
     size_in_bytes: int = 0
+    unchecked: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.findings)

@@ -14,6 +14,7 @@ from kafkascan.analysis.transaction_follower import (
     at_latest_write,
     is_empty,
 )
+from kafkascan.auditing.cluster.coordinator_checks import OpenTransaction
 from kafkascan.auditing.epoch_checks import EpochChecks, read_epoch_file
 from kafkascan.auditing.finding_kinds import NOTE, FoundInLog, LogFinding
 from kafkascan.auditing.header_checks import HeaderChecks, Limits, size_limit
@@ -136,6 +137,11 @@ class LogAudit:
     epochs : EpochChecks
     state : _StateChecks or None
         None for a KRaft snapshot.
+
+    Attributes
+    ----------
+    opened : list of OpenTransaction
+        The open transactions, after `finish`.
     """
 
     def __init__(
@@ -160,6 +166,7 @@ class LogAudit:
         self._sizes = [0] * len(self._log.segments)
         self._tombstones = self._empty_transactions = 0
         self._is_damaged = False
+        self.opened: list[OpenTransaction] = []
 
     def add(self, part: InspectedSlice[TableChecks, SegmentChecks]) -> None:
         """Check the next batches."""
@@ -318,8 +325,10 @@ class LogAudit:
         now_ms, clock = self._clock(follower)
         for one in opened:
             idle_ms = now_ms - int(one["last_timestamp"])
+            is_hanging = idle_ms > self._limits.timeout_ms
+            self.opened.append(OpenTransaction(self._log.partition, one, is_hanging))
             idle = f"has been idle for {idle_ms / 60_000:,.0f} minutes{clock}"
-            if idle_ms > self._limits.timeout_ms:
+            if is_hanging:
                 self._note_open("HANGING_TRANSACTION", one, idle + self._abort_command(one))
             elif clock:
                 self._note_open("OPEN_TRANSACTION", one, idle)

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkascan.analysis.transactions import TRANSACTION_TIMEOUT_MS
+from kafkascan.auditing.cluster.cluster_checks import ClusterChecks, check_cluster
+from kafkascan.auditing.cluster.coordinator_checks import OpenTransaction
 from kafkascan.auditing.finding_kinds import Audit, LogFinding, fold_padded
 from kafkascan.auditing.header_checks import (
     EARLIEST_MS,
@@ -154,18 +156,23 @@ def audit(
         _audit_log, audited, limits=limits, verify=verify, deep=deep, keep_cache=keep_cache
     )
     by_log: list[list[LogFinding]] = [[] for _ in audited]
+    opened: list[OpenTransaction] = []
     size = segments = batches = 0
     for step in map_unordered(shares, audit_log, at_once):
         size += step.size
         segments += step.segments
         batches += step.batches
         by_log[step.log] += step.findings
+        opened += step.opened
         if on_progress is not None:
             on_progress(size, total)
     placements = [*check_states(partitions), *check_duplicates(partitions)]
-    findings = fold_padded([*unread.findings, *placements, *itertools.chain(*by_log)], path)
+    cluster = check_cluster(logs, opened) if isinstance(logs, LogDir) else ClusterChecks()
+    of_logs = itertools.chain(*by_log)
+    found = [*unread.findings, *placements, *cluster.findings, *of_logs]
+    findings = fold_padded(found, path)
     count = sum(not one.is_snapshot for one in audited)
-    return Audit(path, findings, count, segments, batches, size)
+    return Audit(path, findings, count, segments, batches, size, cluster.unchecked)
 
 
 # ---- what is audited -------------------------------------------------------------------------
@@ -249,6 +256,7 @@ class _Step(NamedTuple):
     segments: int = 0
     size: int = 0
     findings: Sequence[LogFinding] = ()
+    opened: Sequence[OpenTransaction] = ()
 
 
 def _share_threads(
@@ -290,4 +298,4 @@ def _audit_log(
         current.add(part)
         ends = part.chunk.ends
         yield _Step(share.job, len(part.batches), len(ends), sum(end.size for end in ends))
-    yield _Step(share.job, findings=current.finish())
+    yield _Step(share.job, findings=current.finish(), opened=current.opened)

@@ -103,12 +103,16 @@ def audit(run: Run, paths: list[Path], alarms: bool, **options: Any) -> None:
     Prints a row per kind of finding and file, with the position and offset of the first finding.
     Side files (indexes, snapshots, checkpoints) are checked, too. If no broker has locked the data
     directory, open transactions are as old as they were at the latest write to their log, unless
-    --now is given. With several data directories of a broker, logs that two of them contain are
-    findings. Exit code 1: there are warnings or errors. Notes do not change the exit code.
+    --now is given. The logs of a data directory are compared with Kafka's own topics in it:
+    committed offsets, coordinators of transactions, assigned partitions. With several data
+    directories of a broker, logs that two of them contain are findings. Exit code 1: there are
+    warnings or errors. Notes do not change the exit code.
     """
 
     def work(path: Path, report: FindingReport) -> ks.auditing.Audit:
         found = ks.audit(path, on_progress=run.show_progress, **options)
+        for message in found.unchecked:
+            report.add(f"{path}: {message}", is_note=True)
         report.exit_code = _audit_exit_code(found)
         return found.only_alarms() if alarms else found
 

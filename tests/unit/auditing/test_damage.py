@@ -43,7 +43,8 @@ def test_every_finding_kind_is_tested() -> None:
     elsewhere = {
         "UNREADABLE", "DROPPED_LOG", "PADDED", "INCOMPLETE", "EMPTY_TRANSACTIONS",
         "MANY_PRODUCERS", "COMPACTION", "STALE", "OPEN_TRANSACTION", "FUTURE_LOG", "STRAY_LOG",
-        "DUPLICATE_LOG",
+        "DUPLICATE_LOG", "UNASSIGNED_LOG", "MISSING_LOG", "COMMITTED_BEYOND_END",
+        "FORGOTTEN_TRANSACTION",
     }  # fmt: skip
     assert set(FINDING_KINDS) <= tested | elsewhere
 

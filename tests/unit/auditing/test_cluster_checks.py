@@ -1,0 +1,175 @@
+"""Logs that contradict Kafka's own topics in the same data dir, and logs that do not."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafkascan as ks
+from tests.support.command_line import run
+from tests.support.internal_topics import KeyValue, TopicLog, commit, transaction
+from tests.support.metadata_logs import metadata_record
+from tests.support.paths import GOLDEN
+from tests.support.segments import T0
+
+_DIRECTORY = uuid.UUID(int=77)
+_ORDERS, _STATES = uuid.UUID(int=5), uuid.UUID(int=6)
+
+
+def cluster_alarms(path: Path, **options: Any) -> list[ks.auditing.LogFinding]:
+    symbols = {"UNASSIGNED_LOG", "MISSING_LOG", "COMMITTED_BEYOND_END", "FORGOTTEN_TRANSACTION"}
+    return [one for one in ks.audit(path, **options).alarms if one.symbol in symbols]
+
+
+def partition(
+    topic_id: uuid.UUID, number: int, replicas: tuple[int, ...] = (1,), **fields: object
+) -> KeyValue:
+    directories = fields.pop("directories", [_DIRECTORY for _ in replicas])
+    return None, metadata_record(
+        "Partition", 1, partition_id=number, topic_id=topic_id, replicas=list(replicas),
+        isr=list(replicas), removing_replicas=[], adding_replicas=[], leader=replicas[0],
+        leader_recovery_state=0, leader_epoch=0, partition_epoch=0, directories=directories,
+    )  # fmt: skip
+
+
+def topic_record(name: str, topic_id: uuid.UUID) -> KeyValue:
+    return None, metadata_record("Topic", name=name, topic_id=topic_id)
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> TopicLog:
+    (tmp_path / "meta.properties").write_text(
+        "version=1\nnode.id=1\ncluster.id=c\ndirectory.id=AAAAAAAAAAAAAAAAAAAATQ\n"
+    )
+    (tmp_path / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":3}')
+    log = TopicLog(tmp_path / "__cluster_metadata-0")
+    return log.add(topic_record("orders", _ORDERS), partition(_ORDERS, 0))
+
+
+def write_orders(data_dir: Path, count: int = 2, number: int = 0) -> Path:
+    log = TopicLog(data_dir / f"orders-{number}")
+    return log.add(*((b"k", b"v") for _ in range(count))).write()
+
+
+def test_healthy_data_dirs_have_no_finding(tmp_path: Path, metadata: TopicLog) -> None:
+    write_orders(tmp_path)
+    metadata.write()
+    TopicLog(tmp_path / "__consumer_offsets-0").add(commit("g", 0, 2)).write()
+    metadata.add(topic_record("__consumer_offsets", _STATES), partition(_STATES, 0)).write()
+    found = ks.audit(tmp_path)
+    assert found.alarms == []
+    (line,) = found.unchecked
+    assert "__transaction_state" in line
+    for golden in ("kafka-4.4.0", "kafka-4.4.0-killed"):
+        assert cluster_alarms(GOLDEN / golden / "data") == []
+    assert ks.audit(GOLDEN / "kafka-4.4.0" / "data").unchecked == []
+    assert len(ks.audit(GOLDEN / "kafka-2.8.2" / "data").unchecked) >= 1
+    assert ks.audit(tmp_path / "orders-0").unchecked == []
+
+
+def test_offsets_beyond_the_end(tmp_path: Path, metadata: TopicLog) -> None:
+    write_orders(tmp_path)
+    metadata.write()
+    commits = [commit("a", 0, 2), commit("b", 0, 3), commit("c", 0, 9), commit("d", 4, 9)]
+    TopicLog(tmp_path / "__consumer_offsets-0").add(*commits).write()
+    (found,) = (one for one in cluster_alarms(tmp_path) if one.symbol != "UNASSIGNED_LOG")
+    assert (found.symbol, found.topic, found.partition) == ("COMMITTED_BEYOND_END", "orders", 0)
+    assert (found.count, found.offset) == (2, 2)
+    assert "'c' has committed offset 9" in found.message
+    done = run("audit", tmp_path)
+    assert done.returncode == 1
+    assert "there is no partition of __transaction_state" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("status", "partitions", "is_found"),
+    [
+        ("Ongoing", (("orders", 0),), False),
+        ("PrepareAbort", (("orders", 0),), False),
+        ("CompleteCommit", (), True),
+        ("Ongoing", (("orders", 1),), True),
+        (None, (), True),
+    ],
+)
+def test_forgotten_transactions(
+    tmp_path: Path,
+    metadata: TopicLog,
+    status: str | None,
+    partitions: tuple[tuple[str, int], ...],
+    is_found: bool,
+) -> None:
+    metadata.add(topic_record("__transaction_state", _STATES), partition(_STATES, 0)).write()
+    TopicLog(tmp_path / "orders-0").add((b"k", b"v"), producer_id=8).write()
+    states = TopicLog(tmp_path / "__transaction_state-0").add(transaction("t", 3, "Empty"))
+    if status is not None:
+        states.add(transaction("u", 8, status, *partitions))
+    states.write()
+    found = cluster_alarms(tmp_path, now_ms=T0 + 10**9)
+    assert [one.symbol for one in found] == ["FORGOTTEN_TRANSACTION"] * is_found
+    # A copy may contain the files as of different moments.
+    assert cluster_alarms(tmp_path) == []
+    notes = {one.symbol for one in ks.audit(tmp_path).findings}
+    assert ("FORGOTTEN_TRANSACTION" in notes) == is_found
+
+
+def test_producers_of_coordinators_elsewhere_are_no_findings(
+    tmp_path: Path, metadata: TopicLog
+) -> None:
+    states = [partition(_STATES, number, (1, 2)[number:]) for number in range(2)]
+    metadata.add(topic_record("__transaction_state", _STATES), *states).write()
+    TopicLog(tmp_path / "orders-0").add((b"k", b"v"), producer_id=8).write()
+    TopicLog(tmp_path / "__transaction_state-0").add(transaction("t", 3, "Empty")).write()
+    assert cluster_alarms(tmp_path, now_ms=T0 + 10**9) == []
+
+
+def test_logs_that_the_metadata_does_not_assign(tmp_path: Path, metadata: TopicLog) -> None:
+    write_orders(tmp_path)
+    unknown = TopicLog(tmp_path / "gone-0").add((b"k", b"v")).write()
+    elsewhere = write_orders(tmp_path, number=1)
+    again = write_orders(tmp_path, number=2)
+    (again / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACQ\n")
+    metadata.add(partition(_ORDERS, 1, (2, 3)), partition(_ORDERS, 2)).write()
+    found = {one.path: one.message for one in cluster_alarms(tmp_path)}
+    assert found.keys() == {str(unknown), str(elsewhere), str(again)}
+    assert "does not know the topic gone" in found[str(unknown)]
+    assert "to broker 1" in found[str(elsewhere)]
+    assert "created again" in found[str(again)]
+
+
+def test_logs_that_are_missing(tmp_path: Path, metadata: TopicLog) -> None:
+    write_orders(tmp_path)
+    elsewhere = uuid.UUID(int=78)
+    metadata.add(partition(_ORDERS, 1), partition(_ORDERS, 2, (2,)))
+    metadata.add(partition(_ORDERS, 3, directories=[elsewhere])).write()
+    (found,) = cluster_alarms(tmp_path)
+    assert (found.symbol, found.topic, found.partition) == ("MISSING_LOG", "orders", 1)
+    assert found.severity is ks.Severity.ERROR
+    (tmp_path / f"orders-1.{'a' * 32}-future").mkdir()
+    assert cluster_alarms(tmp_path) == []
+
+
+def test_changes_of_the_last_minute_are_no_findings(tmp_path: Path, metadata: TopicLog) -> None:
+    write_orders(tmp_path)
+    metadata.write()
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    metadata.add(partition(_ORDERS, 1)).write()
+    assert cluster_alarms(tmp_path) == []
+    metadata.offset += 61_000
+    metadata.add(topic_record("later", _STATES)).write()
+    assert {one.symbol for one in cluster_alarms(tmp_path)} == {"MISSING_LOG"}
+
+
+def test_damaged_topics_are_not_compared(tmp_path: Path, metadata: TopicLog) -> None:
+    TopicLog(tmp_path / "gone-0").add((b"k", b"v")).write()
+    metadata.batches[0] = metadata.batches[0][:-1] + b"\xff"
+    metadata.write()
+    found = ks.audit(tmp_path)
+    assert {one.symbol for one in found.alarms} == {"BAD_CRC"}
+    assert any("assignment of partitions: not checked" in one for one in found.unchecked)
+    metadata.batches.clear()
+    (tmp_path / "meta.properties").unlink()
+    metadata.add(topic_record("orders", _ORDERS)).write()
+    assert any("meta.properties" in one for one in ks.audit(tmp_path).unchecked)
