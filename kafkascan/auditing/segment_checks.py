@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,8 +15,7 @@ from kafkascan.batches.verify import verify_rows
 from kafkascan.batches.walks import BatchWalk, collect
 from kafkascan.broker_state.index_checks import (
     IndexScreen,
-    fold_stale,
-    index_findings,
+    check_entries,
     is_padded,
     parse_index_file,
 )
@@ -269,24 +268,26 @@ class AuditInspector:
         for kind, entries in self._indexes.entries.items():
             name = self._segment.path.name.removesuffix("log") + kind
             if kind == "txnindex":
-                found = index_findings(entries, join_tables(self._markers), base_offset)
+                markers = join_tables(self._markers)
+                found = check_entries(entries, markers, base_offset).joined()
             elif (known := screen.findings(kind)) is not None:
-                found = iter(known)
+                found = known
             else:
                 if batches is None:  # read all headers once more
                     batches = collect(BatchWalk(self._source, 0, self._source.size))
-                found = index_findings(entries, batches, base_offset)
+                checks = check_entries(entries, batches, base_offset)
                 if is_padded(one.finding for file, one in self._indexes.found if file == name):
-                    found = iter(fold_stale(entries, found))
+                    checks = checks.without_stale()
+                found = checks.joined()
             result += [(name, one) for one in _count_by_kind(found)]
         return result
 
 
-def _count_by_kind(findings: Iterator[Finding]) -> list[Counted]:
+def _count_by_kind(findings: list[Finding]) -> list[Counted]:
     """Return the first finding of each kind and the number of findings."""
     first: dict[str, Finding] = {}
     counts: dict[str, int] = {}
     for one in findings:
         first.setdefault(one.symbol, one)
-        counts[one.symbol] = counts.get(one.symbol, 0) + 1
+        counts[one.symbol] = counts.get(one.symbol, 0) + one.count
     return [Counted(finding, counts[symbol]) for symbol, finding in first.items()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,9 @@ from kafkascan.format.layout import (
     TRANSACTION_INDEX_ENTRY,
 )
 from kafkascan.io.folders import read_regular
+
+# Findings of the same kind of error in one index, which are listed one by one.
+_MOST_LISTED = 1000
 
 _NO_BYTES = np.empty(0, np.uint8)
 
@@ -57,12 +61,14 @@ def check_index(
     Returns
     -------
     list of Finding
-        ``row`` is the index of the entry. Errors: ``OUT_OF_ORDER``, ``WRONG_POSITION`` (no batch
-        starts at the position, or a lookup would miss earlier records), ``OFFSET_NOT_IN_LOG``,
-        ``TIMESTAMP_MISMATCH``, ``TOO_LARGE`` (the position is after the end of the log),
-        ``ODD_INDEX_SIZE``, ``PRODUCER_MISMATCH``. Notes: ``PADDED`` (preallocated),
-        ``STALE`` (entries that a truncation of the log left in a preallocated file),
-        ``INCOMPLETE`` (the latest timestamp is missing, as in an active segment).
+        ``row`` is the index of the entry. At most 1001 findings have the same message: the last
+        one is about all remaining entries, and ``count`` is their number. Errors:
+        ``OUT_OF_ORDER``, ``WRONG_POSITION`` (no batch starts at the position, or a lookup would
+        miss earlier records), ``OFFSET_NOT_IN_LOG``, ``TIMESTAMP_MISMATCH``, ``TOO_LARGE`` (the
+        position is after the end of the log), ``ODD_INDEX_SIZE``, ``PRODUCER_MISMATCH``. Notes:
+        ``PADDED`` (preallocated), ``STALE`` (entries that a truncation of the log left in a
+        preallocated file), ``INCOMPLETE`` (the latest timestamp is missing, as in an active
+        segment).
 
     Raises
     ------
@@ -76,7 +82,7 @@ def check_index(
         return check_index_file(read_regular(path), path, batches, base_offset)
     if base_offset is None:
         base_offset = _first_offset(batches)
-    return list(index_findings(index, batches, base_offset))
+    return check_entries(index, batches, base_offset).findings()
 
 
 def check_index_file(
@@ -87,8 +93,8 @@ def check_index_file(
     if base_offset is None:
         digits = path.name.partition(".")[0]
         base_offset = int(digits) if digits.isdigit() else _first_offset(batches)
-    found = index_findings(entries, batches, base_offset)
-    return findings + (fold_stale(entries, found) if is_padded(findings) else list(found))
+    found = check_entries(entries, batches, base_offset)
+    return findings + (found.without_stale() if is_padded(findings) else found).findings()
 
 
 def _first_offset(batches: BatchTable) -> int:
@@ -100,35 +106,106 @@ def is_padded(findings: Iterable[Finding]) -> bool:
     return any(one.symbol == "PADDED" for one in findings)
 
 
-def fold_stale(entries: IndexEntries, findings: Iterable[Finding]) -> list[Finding]:
+@dataclass(frozen=True)
+class WrongEntries:
     """
-    Replace errors of the last entries of a preallocated index by one note.
+    Entries of an index with the same kind of error; at least one.
 
-    A truncation of the log moves the end of a mapped index (``AbstractIndex.truncateToEntries0``)
-    and leaves the entries after it in the file, until new entries replace them.
+    A finding for each entry costs a hundred times as much as the check, and every entry of a
+    forged index may be wrong, so findings are built for those that are shown.
+
+    Attributes
+    ----------
+    entries : array of entries
+        All entries of the index.
+    rows : array of int
+        The wrong ones, ascending.
+    symbol, message : str
+        Of a finding; the message has a placeholder for each field of an entry.
     """
-    found = list(findings)
-    wrong = {one.row for one in found if one.row is not None}
-    if len(entries) - 1 not in wrong:
-        return found
-    first = min(wrong)
-    message = f"{len(entries) - first} entries are left from before a truncation of the log"
-    position = first * entries.itemsize
-    stale = Finding("STALE", Severity.NOTE, message, first, position)
-    return [stale, *(one for one in found if one.row is None)]
+
+    entries: IndexEntries
+    rows: NDArray[np.intp]
+    symbol: str
+    message: str
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield a finding for each of the first entries, and one for the remaining ones."""
+        most = _MOST_LISTED if len(self.rows) > _MOST_LISTED + 1 else len(self.rows)
+        for row in self.rows[:most].tolist():
+            yield self._finding(row, 1)
+        if most < len(self.rows):
+            count = len(self.rows) - most
+            more = f", and {count - 1} later entries are wrong in the same way"
+            yield self._finding(int(self.rows[most]), count, more)
+
+    def joined(self) -> Finding:
+        """Return one finding about all of them, with the message of the first."""
+        return self._finding(int(self.rows[0]), len(self.rows))
+
+    def _finding(self, row: int, count: int, more: str = "") -> Finding:
+        message = self.message.format(*self.entries[row].tolist()) + more
+        position = row * self.entries.itemsize
+        return Finding(self.symbol, Severity.ERROR, message, row, position, count=count)
 
 
-def index_findings(
-    entries: IndexEntries, batches: BatchTable, base_offset: int
-) -> Iterator[Finding]:
-    """Compare entries with the batches of their segment; yield findings."""
+@dataclass(frozen=True)
+class EntryChecks:
+    """
+    The result of comparing the entries of an index with batches.
+
+    Attributes
+    ----------
+    entries : array of entries
+    wrong : list of WrongEntries
+    notes : list of Finding
+        Findings about the index, not about an entry.
+    """
+
+    entries: IndexEntries
+    wrong: list[WrongEntries]
+    notes: list[Finding]
+
+    def findings(self) -> list[Finding]:
+        """Return findings, of each kind of error the first ones and one for the others."""
+        return [one for wrong in self.wrong for one in wrong.findings()] + self.notes
+
+    def joined(self) -> list[Finding]:
+        """Return one finding for each kind of error, and the notes."""
+        return [wrong.joined() for wrong in self.wrong] + self.notes
+
+    def without_stale(self) -> EntryChecks:
+        """
+        Replace errors of the last entries of a preallocated index by one note.
+
+        A truncation of the log moves the end of a mapped index
+        (``AbstractIndex.truncateToEntries0``) and leaves the entries after it in the file, until
+        new entries replace them.
+        """
+        if len(self.entries) - 1 not in (int(one.rows[-1]) for one in self.wrong):
+            return self
+        first = min(int(one.rows[0]) for one in self.wrong)
+        count = len(self.entries) - first
+        message = f"{count} entries are left from before a truncation of the log"
+        position = first * self.entries.itemsize
+        stale = Finding("STALE", Severity.NOTE, message, first, position)
+        return EntryChecks(self.entries, [], [stale, *self.notes])
+
+
+def check_entries(entries: IndexEntries, batches: BatchTable, base_offset: int) -> EntryChecks:
+    """Compare entries with the batches of their segment."""
+    notes: list[Finding] = []
     if entries.dtype == OFFSET_INDEX_ENTRY:
-        return _check_offsets(entries, batches, base_offset)
-    if entries.dtype == TIME_INDEX_ENTRY:
-        return _check_times(entries, batches, base_offset)
-    if entries.dtype == TRANSACTION_INDEX_ENTRY:
-        return _check_transactions(entries, batches)
-    raise TypeError(f"not a dtype of index entries: {entries.dtype}")
+        wrong = _check_offsets(entries, batches, base_offset)
+    elif entries.dtype == TIME_INDEX_ENTRY:
+        wrong = _check_times(entries, batches, base_offset)
+        latest = int(batches["max_timestamp"].max()) if len(batches) else -1
+        notes = list(_incomplete(entries, latest)) if len(batches) else []
+    elif entries.dtype == TRANSACTION_INDEX_ENTRY:
+        wrong = _check_transactions(entries, batches)
+    else:
+        raise TypeError(f"not a dtype of index entries: {entries.dtype}")
+    return EntryChecks(entries, [one for one in wrong if len(one.rows)], notes)
 
 
 class IndexScreen:
@@ -162,7 +239,7 @@ class IndexScreen:
         )
 
     def findings(self, kind: str) -> list[Finding] | None:
-        """Return the findings; None if only `index_findings` can determine them."""
+        """Return the findings; None if only `check_entries` can determine them."""
         if kind == "index":
             return [] if self._are_offsets_right else None
         if self._times is None or not self._are_times_right:
@@ -189,11 +266,8 @@ def parse_index_file(data: bytes, path: Path) -> tuple[IndexEntries, list[Findin
 
 def _errors(
     entries: IndexEntries, is_wrong: NDArray[np.bool_], symbol: str, message: str
-) -> Iterator[Finding]:
-    for row in np.flatnonzero(is_wrong).tolist():
-        values = [int(entries[name][row]) for name in entries.dtype.names or ()]
-        detail = message.format(*values)
-        yield Finding(symbol, Severity.ERROR, detail, row, row * entries.itemsize)
+) -> WrongEntries:
+    return WrongEntries(entries, np.flatnonzero(is_wrong), symbol, message)
 
 
 def _not_ascending(values: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -202,7 +276,7 @@ def _not_ascending(values: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def _check_offsets(
     entries: IndexEntries, batches: BatchTable, base_offset: int
-) -> Iterator[Finding]:
+) -> Iterator[WrongEntries]:
     offsets = entries["relative_offset"].astype(np.int64) + base_offset
     positions = entries["position"].astype(np.int64)
     starts, ends = batches["position"], last_offset(batches)
@@ -216,26 +290,26 @@ def _check_offsets(
     is_known = (offsets >= _take_or(batches["base_offset"], row, 0)) & np.isin(
         offsets, np.concatenate([ends, batches["base_offset"]])
     )
-    yield from _errors(entries, out_of_order, "OUT_OF_ORDER", "offset +{0} follows a larger offset")
-    yield from _errors(
+    yield _errors(entries, out_of_order, "OUT_OF_ORDER", "offset +{0} follows a larger offset")
+    yield _errors(
         entries,
         too_large,
         "TOO_LARGE",
         f"position {{1}} is after the end of the log, {log_size} bytes",
     )
-    yield from _errors(
+    yield _errors(
         entries,
         ~too_large & ~is_start,
         "WRONG_POSITION",
         "no batch starts at position {1} of the log",
     )
-    yield from _errors(
+    yield _errors(
         entries,
         ~too_large & is_start & missed,
         "WRONG_POSITION",
         "offset +{0} is in a batch before position {1} of the log",
     )
-    yield from _errors(
+    yield _errors(
         entries,
         ~too_large & is_start & ~missed & ~is_known,
         "OFFSET_NOT_IN_LOG",
@@ -251,7 +325,9 @@ def _take_or(values: NDArray[np.int64], rows: NDArray[np.intp], default: int) ->
     return found
 
 
-def _check_times(entries: IndexEntries, batches: BatchTable, base_offset: int) -> Iterator[Finding]:
+def _check_times(
+    entries: IndexEntries, batches: BatchTable, base_offset: int
+) -> Iterator[WrongEntries]:
     timestamps = entries["timestamp"].astype(np.int64)
     offsets = entries["relative_offset"].astype(np.int64) + base_offset
     ends, latest = last_offset(batches), batches["max_timestamp"].astype(np.int64)
@@ -262,26 +338,24 @@ def _check_times(entries: IndexEntries, batches: BatchTable, base_offset: int) -
     is_missing = row >= len(batches)
     differs = _take_or(latest, row, -1) != timestamps
     is_late = _take_or(so_far, row - 1, -1) >= timestamps
-    yield from _errors(
+    yield _errors(
         entries, out_of_order, "OUT_OF_ORDER", "timestamp {0} or offset +{1} follows a larger value"
     )
-    yield from _errors(
+    yield _errors(
         entries, is_missing, "OFFSET_NOT_IN_LOG", "offset +{1} is after the end of the log"
     )
-    yield from _errors(
+    yield _errors(
         entries,
         ~is_missing & differs,
         "TIMESTAMP_MISMATCH",
         "the latest timestamp of the batch with offset +{1} is not {0}",
     )
-    yield from _errors(
+    yield _errors(
         entries,
         ~is_missing & ~differs & is_late,
         "TIMESTAMP_MISMATCH",
         "a batch before offset +{1} already has timestamp {0} or a later one",
     )
-    if len(batches):
-        yield from _incomplete(entries, int(so_far[-1]))
 
 
 def _incomplete(entries: IndexEntries, latest: int) -> Iterator[Finding]:
@@ -290,17 +364,17 @@ def _incomplete(entries: IndexEntries, latest: int) -> Iterator[Finding]:
         yield Finding("INCOMPLETE", Severity.NOTE, message, None, entries.nbytes)
 
 
-def _check_transactions(entries: IndexEntries, batches: BatchTable) -> Iterator[Finding]:
+def _check_transactions(entries: IndexEntries, batches: BatchTable) -> Iterator[WrongEntries]:
     markers = batches[is_control(batches) & (batches["producer_id"] >= 0)]
     ends = entries["last_offset"].astype(np.int64)
     row = np.searchsorted(markers["base_offset"], ends)
     is_there = _take_or(markers["base_offset"], row, -1) == ends
     differs = _take_or(markers["producer_id"], row, -1) != entries["producer_id"]
-    yield from _errors(
+    yield _errors(
         entries, _not_ascending(ends), "OUT_OF_ORDER", "offset {3} follows a larger offset"
     )
-    yield from _errors(entries, ~is_there, "OFFSET_NOT_IN_LOG", "no marker has offset {3}")
-    yield from _errors(
+    yield _errors(entries, ~is_there, "OFFSET_NOT_IN_LOG", "no marker has offset {3}")
+    yield _errors(
         entries,
         is_there & differs,
         "PRODUCER_MISMATCH",

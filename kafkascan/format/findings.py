@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class Severity(enum.StrEnum):
@@ -35,6 +35,8 @@ class Finding:
         Row of the table that was checked.
     position : int or None
         Byte position of that row in its file.
+    count : int
+        Number of rows that it is about.
     """
 
     symbol: str
@@ -42,6 +44,7 @@ class Finding:
     message: str
     row: int | None = None
     position: int | None = None
+    count: int = field(default=1, kw_only=True)
 
     def __str__(self) -> str:
         place = "" if self.position is None else f"position {self.position}: "
@@ -65,4 +68,3 @@ class BatchFinding(Finding):
 
     exception: str = ""
     offset: int | None = None
-    count: int = 1

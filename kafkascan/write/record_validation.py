@@ -59,7 +59,9 @@ def batch_finding(
 ) -> BatchFinding:
     """Return a finding about one row."""
     position = int(batches["position"][row])
-    return BatchFinding(symbol, Severity.ERROR, message, row, position, exception, offset, count)
+    return BatchFinding(
+        symbol, Severity.ERROR, message, row, position, exception, offset, count=count
+    )
 
 
 def record_findings(

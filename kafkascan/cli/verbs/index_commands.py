@@ -170,7 +170,7 @@ def _checked(
         report.add_unreadable(str(path), error)
         findings = []
     for finding in findings:
-        counts[finding.severity] += 1
+        counts[finding.severity] += finding.count
         if finding.severity is not ks.Severity.NOTE:
             report.add(f"{path}: {finding}")
     return {

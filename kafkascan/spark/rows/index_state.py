@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.walks import BatchWalk, collect
-from kafkascan.broker_state.index_checks import IndexScreen, index_findings, parse_index_file
+from kafkascan.broker_state.index_checks import IndexScreen, check_entries, parse_index_file
 from kafkascan.broker_state.indexes import IndexEntries
 from kafkascan.format.errors import CorruptIndexError
 from kafkascan.format.file_names import sibling_name
@@ -86,7 +86,8 @@ class IndexStates:
         found = self._screen.findings(kind)
         if found is None:
             batches = collect(BatchWalk(source, 0, source.size))
-            found = list(index_findings(self._entries[kind], batches, self._base_offset))
+            checks = check_entries(self._entries[kind], batches, self._base_offset)
+            return WRONG if checks.wrong else OK
         return WRONG if any(one.severity is Severity.ERROR for one in found) else OK
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import lz4.frame
+import numpy as np
 import pytest
 import snappy
 import xxhash
@@ -298,3 +299,37 @@ def test_memory_of_leader_epochs(tmp_path: Path) -> None:
     path.write_bytes(b"0\n%d\n" % count + b"999 999\n" * count)
     read = "assert len(ks.broker_state.read_leader_epochs(sys.argv[1])) > 1"
     run_limited(path, 30 * CHECKPOINT_SIZE, read)
+
+
+# ---- indexes ----------------------------------------------------------------------------------
+
+WRONG_ENTRIES = 50_000
+FORGED_INDEXES = {
+    "index": (ks.format.OFFSET_INDEX_ENTRY, 2),
+    "timeindex": (ks.format.TIME_INDEX_ENTRY, 2),
+    "txnindex": (ks.format.TRANSACTION_INDEX_ENTRY, 2),
+}
+
+
+@pytest.mark.parametrize("kind", FORGED_INDEXES)
+def test_an_index_of_wrong_entries_is_checked_without_a_finding_each(
+    tmp_path: Path, kind: str
+) -> None:
+    dtype, kinds = FORGED_INDEXES[kind]
+    entries = np.zeros(WRONG_ENTRIES, dtype)
+    entries[dtype.names[-1] if kind != "txnindex" else "last_offset"] = 1 << 30
+    entries["position" if kind == "index" else dtype.names[0]] = 7 if kind != "txnindex" else 0
+    path = tmp_path / f"{0:020}.{kind}"
+    path.write_bytes(entries.tobytes())
+    batches = ks.scan_batches(batch_v2(b"\x0e\0\0\0\1\2x\0")).batches
+    found = ks.check_index(path, batches)
+    assert count_calls(lambda: ks.check_index(path, batches)) < WRONG_ENTRIES // 2
+    errors = [one for one in found if one.severity is ks.Severity.ERROR]
+    assert len(errors) <= kinds * 1001
+    rows: dict[str, int] = {}
+    for one in errors:
+        rows[one.symbol] = rows.get(one.symbol, 0) + one.count
+    assert max(rows.values()) == WRONG_ENTRIES
+    last = next(one for one in errors if one.count > 1)
+    assert last.count == rows[last.symbol] - 1000
+    assert f"and {last.count - 1} later entries are wrong in the same way" in last.message
