@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
 
 from kafkascan.format.errors import NoLogsError
 from kafkascan.io.concurrency import group_by_bytes
@@ -84,16 +87,23 @@ class ScanTask:
     """
 
     ranges: tuple[ScanRange, ...]
-    logs: dict[str, tuple[FoundFile, ...]] = field(default_factory=dict)
-    views: Views = field(default_factory=dict)
+    logs: Logs = field(default_factory=lambda: _NO_LOGS)
+    views: Views = field(default_factory=lambda: _NO_VIEWS)
     has_stops: bool = False
 
 
 Bounds = dict[str, tuple["int | None", "int | None"]]
 """Start offset (inclusive) and stop offset (exclusive) of logs, by folder."""
 
-Views = dict[str, CommittedView]
+Logs: TypeAlias = "Mapping[str, tuple[FoundFile, ...]]"
+"""All files of logs, by folder."""
+
+Views: TypeAlias = "Mapping[str, CommittedView]"
 """How the transactions of logs ended, by folder."""
+
+# Shared, because plans have a hundred thousand tasks.
+_NO_LOGS: Logs = {}
+_NO_VIEWS: Views = {}
 
 
 def plan(
@@ -120,8 +130,8 @@ def plan(
     list of ScanTask
     """
     wanted = select_files(files, options)
-    ranges = list(_bounded(wanted, options, times or {}))
-    tasks = [ScanTask(tuple(one)) for one in _packed(_cut(ranges, options), options)]
+    ranges = list(_cut(list(_bounded(wanted, options, times or {})), options))
+    tasks = [ScanTask(one) for one in _packed(ranges, options)]
     if options.isolation_level == "read_committed":
         tasks = _with_logs(tasks, wanted, views or {})
     return tasks
@@ -312,7 +322,7 @@ def hints_of(one: ScanRange, options: Options) -> IndexHints | None:
     return one.hints or (read_hints(one.file, options) if is_part or starts_late else None)
 
 
-def _task_bytes(ranges: list[ScanRange], options: Options) -> int:
+def _task_bytes(ranges: Sequence[ScanRange], options: Options) -> int:
     """
     Return the bytes of a task, as Spark's file sources do (``FilePartition.maxSplitBytes``).
 
@@ -326,12 +336,12 @@ def _task_bytes(ranges: list[ScanRange], options: Options) -> int:
     return min(options.task_bytes, max(-(-total // wanted), smallest))
 
 
-def _packed(ranges: Iterable[ScanRange], options: Options) -> Iterator[list[ScanRange]]:
+def _packed(ranges: Sequence[ScanRange], options: Options) -> Iterator[tuple[ScanRange, ...]]:
     """Pack consecutive ranges into tasks."""
-    ranges = list(ranges)
-    costs = [one.stop - one.start + options.open_cost_in_bytes for one in ranges]
+    sizes = np.fromiter((one.stop - one.start for one in ranges), np.int64, len(ranges))
+    costs = sizes + options.open_cost_in_bytes
     for group in group_by_bytes(costs, _task_bytes(ranges, options)):
-        yield ranges[group]
+        yield tuple(ranges[group])
 
 
 def _with_logs(tasks: list[ScanTask], files: list[FoundFile], views: Views) -> list[ScanTask]:
