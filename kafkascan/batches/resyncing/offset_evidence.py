@@ -64,13 +64,13 @@ def are_far(batches: BatchTable) -> NDArray[np.bool_]:
     """
     Return which batches have offsets that a segment with most of the others cannot have.
 
-    Copies do not count. Of two sets of the same size, the one with higher offsets is far: most
-    wrong offsets are too high, because the highest bits of true ones are zero.
+    Copies do not count. Of two sets of the same size, none is far.
     """
     first = batches["base_offset"].astype(np.float64)
     distinct = np.sort(np.unique(batches[_COPY_COLUMNS])["base_offset"])
-    middle = distinct[(len(distinct) - 1) // 2]
-    far: NDArray[np.bool_] = np.abs(first - middle) >= SEGMENT_OFFSETS
+    far = np.ones(len(batches), np.bool_)
+    for middle in (distinct[(len(distinct) - 1) // 2], distinct[len(distinct) // 2]):
+        far &= np.abs(first - middle) >= SEGMENT_OFFSETS
     return far
 
 

@@ -24,6 +24,7 @@ from kafkascan.format.errors import record_error
 from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source
 from kafkascan.recovery.salvaging.header_repair import (
+    CLEARLY_MORE,
     RepairedLog,
     are_as_stored,
     misplaced,
@@ -58,7 +59,11 @@ def without_foreign(
     dropped = set(log.batches["position"][~is_kept].tolist())
     damaged = sorted([*log.damaged, *foreign], key=lambda one: one.start)
     repairs = [one for one in log.repairs if one.position not in dropped]
-    log = replace(log, batches=log.batches[is_kept], damaged=damaged, repairs=repairs)
+    others = log.batches[~is_kept]
+    others = sorted_by_position(join_tables([log.foreign, others[are_as_stored(source, others)]]))
+    log = replace(
+        log, batches=log.batches[is_kept], damaged=damaged, repairs=repairs, foreign=others
+    )
     return _without_orphans(log, source), kept
 
 
@@ -70,7 +75,9 @@ def ranges_of(
     # What an uncertain repair changed may be right, and its neighbours wrong.
     guesses = [one for one in log.repairs if not one.is_certain and one.field == "base_offset"]
     stored = [header_at(source, one.position) for one in guesses]
-    dropped = sorted_by_position(join_tables([log.dropped, *stored]))
+    # Batches that only foreign ones contradicted were restored; either may be the log's.
+    foreign = log.foreign[~are_copies(log.foreign, log.batches)]
+    dropped = sorted_by_position(join_tables([log.dropped, foreign, *stored]))
     return kept_ranges(source, 0, log.batches, log.damaged, dropped, copies, is_contested)
 
 
@@ -123,9 +130,9 @@ def _has_other_epochs(inside: BatchTable, before: BatchTable, after: BatchTable)
     mine, low, high = epochs(inside), epochs(before), epochs(after)
     if not len(mine):
         return False
-    # The epoch of a single batch may be the damaged one.
-    is_below = len(low) > 1 and int(mine.max()) < int(low.min())
-    is_above = len(high) > 1 and int(mine.min()) > int(high.max())
+    # The epochs of few batches may be the damaged ones.
+    is_below = len(low) >= CLEARLY_MORE and int(mine.max()) < int(low.min())
+    is_above = len(high) >= CLEARLY_MORE and int(mine.min()) > int(high.max())
     return bool(is_below or is_above)
 
 

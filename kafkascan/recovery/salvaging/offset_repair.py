@@ -179,8 +179,12 @@ class OffsetRepair:
         low = int(np.searchsorted(self._last, first))
         high = int(np.searchsorted(self._first, last, "right"))
         contradicting = [*range(low, row), *range(row, high)]
-        if not contradicting or (self._may_be_later(first) and not self._fits(batch, offset)):
+        is_flipped = (first ^ offset).bit_count() == 1
+        fits = is_flipped and self._has_fitting_epoch(batch)
+        if not contradicting or (self._may_be_later(first) and not fits):
             return True
+        if not (is_flipped or self._has_fitting_epoch(batch)):
+            return True  # two fields would be wrong; rather it is of another history
         if len(contradicting) == 1 and not (
             self._is_dense_around(row) and self._has_no_room(contradicting[0], first, last, row)
         ):
@@ -189,11 +193,11 @@ class OffsetRepair:
         if is_free and low < len(self._first):
             return True  # it may have been moved here from a gap in the offsets
         is_twin = not is_free and self._first[low] == first and self._last[low] == last
-        if is_twin and (first ^ offset).bit_count() > 1:
+        if is_twin and not is_flipped:
             return True  # it may have been moved here, and the one of its offsets is damaged
         if not is_free and self._is_damaged_between(row, low):
             return True  # the one of its offsets may be of another log
-        if (first ^ offset).bit_count() > 1 and self._may_be_shifted(row, offset - first):
+        if not is_flipped and self._may_be_shifted(row, offset - first):
             return True
         return is_free and (bool(self._has_bytes_before[low]) or len(self._dropped) > 1)
 
@@ -207,13 +211,12 @@ class OffsetRepair:
         """Return whether the lost end of the log may have had an offset."""
         return 0 < first - int(self._last[-1:].max(initial=-1)) < _LOST_OFFSETS
 
-    def _fits(self, batch: np.void, offset: int) -> bool:
-        """Return whether one flipped bit explains an offset, and the leader epoch fits."""
+    def _has_fitting_epoch(self, batch: np.void) -> bool:
+        """Return whether the leader epoch of a batch is between those of its new neighbours."""
         row = int(np.searchsorted(self._starts, batch["position"]))
         epochs = self._batches["partition_leader_epoch"][max(0, row - 1) : row + 1].tolist()
         epochs.insert(row > 0, int(batch["partition_leader_epoch"]))
-        is_flipped = (int(batch["base_offset"]) ^ offset).bit_count() == 1
-        return is_flipped and epochs == sorted(epochs)
+        return bool(epochs == sorted(epochs))
 
     def _is_damaged_between(self, row: int, other: int) -> bool:
         """Return whether bytes are damaged between the place before a row and another row."""

@@ -15,6 +15,7 @@ from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.batches.walks import read_bytes
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.sources import Source
+from kafkascan.recovery.salvaging.epoch_repair import have_contested_epochs, repair_epochs
 from kafkascan.recovery.salvaging.foreign_ranges import (
     Doubtful,
     ranges_of,
@@ -24,8 +25,6 @@ from kafkascan.recovery.salvaging.foreign_ranges import (
 from kafkascan.recovery.salvaging.header_repair import (
     FieldRepair,
     RepairedLog,
-    have_contested_epochs,
-    repair_epochs,
     repair_headers,
     with_doubts,
 )

@@ -12,7 +12,8 @@ from hypothesis import given, strategies as st
 import kafkascan as ks
 from kafkascan.batches.resyncing import batch_search
 from kafkascan.batches.resyncing.resync import ResyncScan, scan_with_resync
-from kafkascan.recovery.salvaging.header_repair import repair_epochs, repair_headers
+from kafkascan.recovery.salvaging.epoch_repair import repair_epochs
+from kafkascan.recovery.salvaging.header_repair import repair_headers
 from tests.support.examples import examples
 from tests.support.segments import V2_FIELDS, batch_v2, message_v0, message_v1
 

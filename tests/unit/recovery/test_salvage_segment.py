@@ -241,12 +241,14 @@ def test_a_repair_within_a_doubtful_range_is_not_certain() -> None:
     assert (repair.field, repair.is_certain) == ("batch_length", True)
 
 
-def test_two_equal_epochs_do_not_change_a_third_one() -> None:
-    """Either one epoch has a flipped bit, or two have the same one."""
-    segment, _ = salvaged(epochs(8192, 8192, 0).log)
-    assert segment.repairs == []
-    assert [one.batches for one in segment.pieces if one.is_doubtful] == [2]
-    assert [one.new for one in salvaged(epochs(5, 5, 5, 4).log)[0].repairs] == [5]
+def test_few_higher_epochs_do_not_change_one_after_them() -> None:
+    """Either one epoch has a flipped bit, or the others have the same one."""
+    for count in (2, 3):
+        segment, _ = salvaged(epochs(*[8193] * count, 1).log)
+        assert segment.repairs == []
+        assert [one.batches for one in segment.pieces if one.is_doubtful] == [2]
+    assert [one.new for one in salvaged(epochs(5, 5, 5, 5, 4).log)[0].repairs] == [5]
+    assert [one.new for one in salvaged(epochs(5, 133, 5, 5).log)[0].repairs] == [5]
 
 
 def test_the_lowest_epoch_contradicts_the_one_before() -> None:
