@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,38 @@ def _to_json(message: Any) -> Any:
     return message if isinstance(message, (int, float, str, type(None))) else str(message)
 
 
+DECODED_AS = {
+    "groups": "__consumer_offsets",
+    "txns": "__transaction_state",
+    "share": "__share_group_state",
+    "metadata": "__cluster_metadata",
+    "remote": "__remote_log_metadata",
+}
+"""Names of Kafka's own topics in the option --decode."""
+
+
+@dataclass
+class UndecodedRecords:
+    """The records that could not be decoded as those of a topic, if one was requested."""
+
+    topic: str | None
+    count: int = 0
+    first_offset: int = -1
+    reason: str = ""
+
+    def add(self, offset: int, error: SchemaError) -> None:
+        """Count a record."""
+        if not self.count:
+            self.first_offset, self.reason = offset, str(error)
+        self.count += 1
+
+
 def decode_messages(
-    topic: str | None, table: RecordTable, columns: dict[str, list[Any]], formats: dict[str, str]
+    topic: str | None,
+    table: RecordTable,
+    columns: dict[str, list[Any]],
+    formats: dict[str, str],
+    undecoded: UndecodedRecords,
 ) -> None:
     """Replace keys and values of Kafka's own topics that are shown as text by their messages."""
     if topic not in DECODED_TOPICS:
@@ -87,7 +118,9 @@ def decode_messages(
     for index, (key, value) in enumerate(zip(keys, values, strict=True)):
         try:
             words = dict(zip(("key", "value"), describe_record(topic, key, value), strict=True))
-        except SchemaError:
+        except SchemaError as error:
+            if not table["is_control"][index]:
+                undecoded.add(int(table["offset"][index]), error)
             continue
         for name in shown:
             columns[name][index] = words[name]

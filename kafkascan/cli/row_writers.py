@@ -58,22 +58,21 @@ class CsvWriter(Writer):
 class JsonLinesWriter(Writer):
     """One JSON object per line; times in milliseconds."""
 
-    prefix, separator = "", "\n"
+    def write(self, columns: Columns) -> None:
+        for row in self._rows(columns):
+            # With its end, so that a reader of a pipe gets each line as soon as it is flushed.
+            self.out.write(json_text(dict(zip(self.names, row, strict=True))) + "\n")
+
+
+class JsonWriter(Writer):
+    """One JSON array of objects, an object per line; times in milliseconds."""
+
+    prefix = "[\n"
 
     def write(self, columns: Columns) -> None:
         for row in self._rows(columns):
             self.out.write(self.prefix + json_text(dict(zip(self.names, row, strict=True))))
-            self.prefix = self.separator
-
-    def close(self) -> None:
-        if self.prefix:
-            self.out.write("\n")
-
-
-class JsonWriter(JsonLinesWriter):
-    """One JSON array of objects, an object per line; times in milliseconds."""
-
-    prefix, separator = "[\n", ",\n"
+            self.prefix = ",\n"
 
     def close(self) -> None:
         self.out.write("[]\n" if self.prefix == "[\n" else "\n]\n")

@@ -311,6 +311,41 @@ def check_ranges(**bounds: Any) -> None:
             raise click.UsageError(f"--to-{unit} is before --from-{unit}")
 
 
+def check_row_options(
+    *, limit: int | None, tail: int | None, around: object, is_followed: bool
+) -> None:
+    """Refuse options that contradict each other."""
+    if limit is not None and tail is not None:
+        raise click.UsageError("--limit and --tail cannot be combined")
+    if around is not None and (limit is not None or tail is not None or is_followed):
+        raise click.UsageError("--around cannot be combined with --limit, --tail and --follow")
+
+
+def with_around(rows: str, column: str) -> Decorator:
+    """Declare --around and --context, passed as ``around`` and ``context``."""
+
+    def decorate(command: Command) -> Command:
+        return declare(
+            command,
+            click.option(
+                "--around", type=OffsetOrTime(), metavar="OFFSET|TIME",
+                help=f"Show, of each log, the {rows} before and after OFFSET, or before and after"
+                f" the first one with a {column} of TIME or later.",
+            ),
+            click.option(
+                "--context", type=click.IntRange(min=0), default=5, show_default=True,
+                metavar="N", help=f"Show N {rows} before --around, and N from there on.",
+            ),
+        )  # fmt: skip
+
+    return decorate
+
+
+FOLLOW = click.option(
+    "--follow", "is_followed", is_flag=True,
+    help="Wait for what a broker appends to the logs, and show it; Ctrl-C ends the command.",
+)  # fmt: skip
+
 # ---- the rest --------------------------------------------------------------------------------
 
 ALL_OFFSETS = click.option(

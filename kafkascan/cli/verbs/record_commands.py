@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -17,21 +13,39 @@ import numpy as np
 
 import kafkascan as ks
 from kafkascan.batches.arrow import NAMED_CODES
-from kafkascan.batches.columns import BatchTable, next_offset
-from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
+from kafkascan.cli.inputs import SEGMENT_COLUMNS, SegmentInput, SegmentPaths
 from kafkascan.cli.output import ParquetOutput
+from kafkascan.cli.queries.following import require_followable
+from kafkascan.cli.queries.record_query import (
+    Found,
+    RecordQuery,
+    follow_records,
+    reporting_none,
+    select_records,
+)
+from kafkascan.cli.queries.row_selection import first_rows, last_rows, rows_around
 from kafkascan.cli.record_cells import (
+    DECODED_AS,
     DECODERS,
+    UndecodedRecords,
     decode_control_records,
     decode_headers,
     decode_items,
     decode_messages,
 )
 from kafkascan.cli.row_writers import Columns
-from kafkascan.cli.run import FindingReport, Run, scan
-from kafkascan.cli.shared_options import Decorator, Time, check_ranges, with_run, with_segments
+from kafkascan.cli.run import FindingReport, Run
+from kafkascan.cli.shared_options import (
+    FOLLOW,
+    Decorator,
+    Time,
+    check_ranges,
+    check_row_options,
+    with_around,
+    with_run,
+    with_segments,
+)
 from kafkascan.io.concurrency import group_by_bytes
-from kafkascan.logs.reading import Isolation
 from kafkascan.records.record_table import RecordTable, stored_columns
 
 DEFAULT_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
@@ -49,180 +63,7 @@ _EXPORTED_RECORDS, _EXPORTED_BYTES = 1 << 16, 1 << 26
 _HEADER_COST = 64
 
 
-# ---- which records ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class RecordQuery:
-    """Conditions on records, and the columns to read; None means no limit."""
-
-    columns: tuple[str, ...]
-    control: Any
-    from_offset: int | None
-    to_offset: int | None
-    from_time: int | None
-    to_time: int | None
-    key: bytes | None
-    grep: re.Pattern[bytes] | None
-    isolation: Isolation
-    verify: bool
-    max_decompressed_size: int
-    decodes: bool
-
-    def from_start(self, offset: int) -> RecordQuery:
-        """Return the conditions on the records of a log that starts at an offset."""
-        if offset <= max(0, self.from_offset or 0):
-            return self
-        return replace(self, from_offset=offset)
-
-    def select_batches(self, table: BatchTable) -> BatchTable:
-        """Return the batches that may contain records that meet the conditions."""
-        mask = ks.batches.select_offsets(table, self.from_offset, None)
-        mask &= ks.batches.select_times(table, self.from_time, None)
-        if self.to_offset is not None:
-            # The header of a compressed message of magic 0 or 1 contains its last offset only.
-            mask &= (table["base_offset"] < self.to_offset) | (table["records_count"] < 0)
-        return table if mask.all() else table.take(np.flatnonzero(mask))
-
-    def select_records(self, table: RecordTable) -> RecordTable:
-        """Return the records that meet the conditions."""
-        mask = np.ones(len(table), np.bool_)
-        for name, start, stop in (
-            ("offset", self.from_offset, self.to_offset),
-            ("timestamp", self.from_time, self.to_time),
-        ):
-            if start is not None:
-                mask &= table[name] >= start
-            if stop is not None:
-                mask &= table[name] < stop
-        if self.key is not None:
-            mask &= table["key_size"] == len(self.key)
-            candidates = np.flatnonzero(mask)
-            mask[candidates] = [key == self.key for key in table[candidates].items("key")]
-        if self.grep is not None:
-            candidates = np.flatnonzero(mask)
-            mask[candidates] = self._matches(table[candidates], self.grep)
-        return table if mask.all() else table[mask]
-
-    @staticmethod
-    def _matches(table: RecordTable, pattern: re.Pattern[bytes]) -> list[bool]:
-        return [
-            any(item is not None and pattern.search(item) for item in (key, value))
-            for key, value in zip(table.items("key"), table.items("value"), strict=True)
-        ]
-
-    @property
-    def read_columns(self) -> list[str]:
-        """The columns to read: those that are shown, and those of the conditions."""
-        shown = [name for name in self.columns if name not in SEGMENT_COLUMNS]
-        needed = ["offset", "timestamp", *(["key"] if self.key is not None else [])]
-        # A control record is decoded from both.
-        if self.control != "skip" or self.grep is not None or self.decodes:
-            needed += ["key", "value"]
-        return list(dict.fromkeys((*shown, *needed)))
-
-
-Found = Iterator[tuple[SegmentInput, RecordTable]]
-
-
-def _select(run: Run, inputs: Sequence[SegmentInput], query: RecordQuery) -> Found:
-    """Yield the records that meet the conditions; a batch that cannot be read is a finding."""
-    visible = _Visibility(query.isolation)
-
-    def read(
-        wanted: RecordQuery, ends: list[int], source: ks.Source, report: FindingReport
-    ) -> Iterator[RecordTable]:
-        for batches in report.tables(source, scan(source)):
-            ends.append(int(next_offset(batches[-1:])[0]))
-            selected_batches = visible.select(one, source, wanted.select_batches(batches))
-            for table in _read_batches(source, selected_batches, wanted, report):
-                selected = wanted.select_records(table)
-                if len(selected):
-                    yield selected
-
-    cursor = InputCursor()
-    for one in inputs:
-        ends: list[int] = []
-        wanted = query.from_start(cursor.start_of(one))
-        for table in run.stream(one, partial(read, wanted, ends)):
-            yield one, table
-        run.print_overlaps(cursor.add(one, ends[-1] if ends else None))
-
-
-class _Visibility:
-    """
-    Selects the batches that a consumer sees; the transactions of each log are read once.
-
-    Parameters
-    ----------
-    isolation : str
-    """
-
-    def __init__(self, isolation: Isolation) -> None:
-        self._is_committed = isolation == "read_committed"
-        self._views: dict[Path, ks.logs.CommittedView] = {}
-
-    def select(self, one: SegmentInput, source: ks.Source, batches: BatchTable) -> BatchTable:
-        """Return the visible batches of a segment."""
-        if not self._is_committed or not len(batches):
-            return batches
-        path = one.partition.path if one.is_served else one.path
-        if path not in self._views:
-            log = one.partition if one.is_served else source
-            self._views[path] = ks.logs.read_committed_view(log)
-        return batches[self._views[path].mask(batches)]
-
-
-def _last_records(found: Found, count: int) -> Found:
-    """Yield the last records."""
-    kept: deque[tuple[SegmentInput, RecordTable]] = deque()
-    surplus = -count
-    for one, table in found:
-        kept.append((one, table))
-        surplus += len(table)
-        while kept and len(kept[0][1]) <= surplus:
-            surplus -= len(kept.popleft()[1])
-    for one, table in kept:
-        yield one, table[max(0, surplus) :]
-        surplus = 0
-
-
-def _read_batches(
-    source: ks.Source, batches: BatchTable, query: RecordQuery, report: FindingReport
-) -> Iterator[RecordTable]:
-    return ks.iter_records(
-        source,
-        batches,
-        columns=query.read_columns,
-        control=query.control,
-        verify=query.verify,
-        max_decompressed_size=query.max_decompressed_size,
-        batch_size=8192,
-        on_damage=lambda error: report.add(str(error)),
-    )
-
-
-def _reporting_none(run: Run, found: Found, key: str) -> Found:
-    """Yield the records with a key; if there are none, that is a finding."""
-    is_empty = True
-    for one, table in found:
-        is_empty = False
-        yield one, table
-    if is_empty:
-        report = FindingReport()
-        report.add(f"no selected record has the key {key!r} [KEY_NOT_FOUND]")
-        run.print_report(report)
-
-
-def _first_records(found: Found, count: int) -> Found:
-    """Yield the first records, and read no further."""
-    if count == 0:
-        return
-    for one, table in found:
-        yield one, table[:count]
-        count -= len(table)
-        if count <= 0:
-            return
+# ---- chunks ----------------------------------------------------------------------------------
 
 
 def _chunks(found: Found, max_records: int, max_bytes: int) -> Found:
@@ -300,6 +141,8 @@ def _decoding_option(item: str) -> Decorator:
 )  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Show at most N records.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Show the last N records.")
+@with_around("records", "timestamp")
+@FOLLOW
 @click.option(
     "--isolation", type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted", show_default=True,
@@ -307,9 +150,13 @@ def _decoding_option(item: str) -> Decorator:
     " aborted transactions, and none from the first open transaction on.",
 )  # fmt: skip
 @click.option(
-    "--decode", type=click.Choice(["auto", "none"]), default="auto", show_default=True,
-    help="Decode the records of Kafka's own topics (auto), or show their bytes (none). A record"
-    " that cannot be decoded is shown as its bytes.",
+    "--decode", type=click.Choice(["auto", "none", *DECODED_AS]), default="auto",
+    show_default=True,
+    help="Decode the records of Kafka's own topics by the topic's name (auto), or show their bytes"
+    " (none). The other names stand for "
+    + ", ".join(f"{topic} ({name})" for name, topic in DECODED_AS.items())
+    + ", for files whose folder does not have the topic's name. A record that cannot be decoded is"
+    " shown as its bytes; with one of these names, it is a finding.",
 )  # fmt: skip
 @click.option(
     "--control", type=click.Choice(["skip", "only", "include"]), default="skip",
@@ -332,6 +179,9 @@ def records(
     key: str | None,
     limit: int | None,
     tail: int | None,
+    around: Any,
+    context: int,
+    is_followed: bool,
     decode: str,
     **options: Any,
 ) -> None:
@@ -340,25 +190,35 @@ def records(
     A batch that cannot be read is skipped and reported on stderr. If there are several files,
     the columns topic, partition and segment come first, and --limit and --tail apply to all files
     together. The end of a range is exclusive. That no record has the --key is a finding.
+
+    --follow shows the selected records, then those that a broker appends, until Ctrl-C. With
+    --isolation read_committed, it follows the last stable offset.
     """
-    if limit is not None and tail is not None:
-        raise click.UsageError("--limit and --tail cannot be combined")
+    check_row_options(limit=limit, tail=tail, around=around, is_followed=is_followed)
     check_ranges(**options)
     inputs = run.find_segments(segments)
     if len(inputs) > 1:
         columns = tuple(dict.fromkeys((*SEGMENT_COLUMNS, *columns)))
-    options["decodes"] = decode == "auto" and run.output.output_format != "parquet"
+    options["decodes"] = decode != "none" and run.output.output_format != "parquet"
     query = RecordQuery(columns, key=None if key is None else os.fsencode(key), **options)
-    found = _select(run, inputs, query)
-    if key is not None and limit != 0:
-        found = _reporting_none(run, found, key)
+    if is_followed:
+        require_followable(run.output, inputs)
+        found = follow_records(run, inputs, query, tail)
+    else:
+        found = select_records(run, inputs, query)
+    if key is not None and limit != 0 and not is_followed:
+        found = reporting_none(run, found, key)
     if limit is not None:
-        found = _first_records(found, limit)
-    if tail is not None:
-        found = _last_records(found, tail)
+        found = first_rows(found, limit)
+    elif around is not None:
+        found = rows_around(found, _reaching(around), context)
+    elif tail is not None and not is_followed:
+        found = last_rows(found, tail)
+    undecoded = UndecodedRecords(DECODED_AS.get(decode))
     path, total = run.output.path, sum(one.size for one in inputs)
+    is_shown = not is_followed and (path is not None or not sys.stdout.isatty())
     # On a terminal, the rows show the progress.
-    with run.progress("bytes", total, is_shown=path is not None or not sys.stdout.isatty()):
+    with run.progress("bytes", total, is_shown=is_shown):
         if run.output.output_format == "parquet":
             assert path is not None
             with ParquetOutput(path, columns) as parquet:
@@ -367,11 +227,35 @@ def records(
         else:
             with run.output.open(columns) as writer:
                 for one, table in _chunks(found, _SHOWN_RECORDS, _SHOWN_BYTES):
-                    writer.write(_to_columns(one, table, query, key_as, value_as))
+                    formats = {"key": key_as, "value": value_as}
+                    writer.write(_to_columns(one, table, query, formats, undecoded))
+    _report_undecoded(run, undecoded)
+
+
+def _reaching(around: int | np.datetime64) -> Callable[[RecordTable], Any]:
+    """Return a function that marks the records at an offset or a time, or after it."""
+    if isinstance(around, int):
+        return lambda table: table["offset"] >= around
+    time = int(around.astype(np.int64))
+    return lambda table: table["timestamp"] >= time
+
+
+def _report_undecoded(run: Run, undecoded: UndecodedRecords) -> None:
+    report = FindingReport()
+    if undecoded.topic is not None and undecoded.count:
+        report.add(
+            f"{undecoded.count} records are not those of {undecoded.topic}; the first is at offset"
+            f" {undecoded.first_offset}: {undecoded.reason} [UNDECODED]"
+        )
+    run.print_report(report)
 
 
 def _to_columns(
-    one: SegmentInput, table: RecordTable, query: RecordQuery, key_as: str, value_as: str
+    one: SegmentInput,
+    table: RecordTable,
+    query: RecordQuery,
+    formats: dict[str, str],
+    undecoded: UndecodedRecords,
 ) -> Columns:
     columns: dict[str, list[Any]] = {}
     numpy = table.to_numpy()
@@ -379,17 +263,16 @@ def _to_columns(
         if name in SEGMENT_COLUMNS:
             columns[name] = [one.labels[name]] * len(table)
         elif name in ("key", "value"):
-            columns[name] = decode_items(
-                numpy[name].tolist(), key_as if name == "key" else value_as
-            )
+            columns[name] = decode_items(numpy[name].tolist(), formats[name])
         elif name == "headers":
-            columns[name] = [decode_headers(headers, value_as) for headers in numpy[name]]
+            columns[name] = [decode_headers(headers, formats["value"]) for headers in numpy[name]]
         elif name in NAMED_CODES:
             columns[name] = [NAMED_CODES[name][0].name_of(code) for code in numpy[name].tolist()]
         else:
             columns[name] = numpy[name].tolist()
     if query.decodes:
-        decode_messages(one.partition.topic, table, columns, {"key": key_as, "value": value_as})
+        topic = undecoded.topic or one.partition.topic
+        decode_messages(topic, table, columns, formats, undecoded)
     if query.control != "skip":
         decode_control_records(table, columns)
     return columns

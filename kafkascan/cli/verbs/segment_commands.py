@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -13,16 +12,21 @@ from numpy.typing import NDArray
 
 import kafkascan as ks
 from kafkascan.batches.arrow import NAMED_CODES
-from kafkascan.batches.columns import BatchTable, require_columns
+from kafkascan.batches.columns import BatchTable, last_offset, require_columns
 from kafkascan.batches.scan import BatchIterator
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
+from kafkascan.cli.queries.following import follow, require_followable
+from kafkascan.cli.queries.row_selection import first_rows, last_rows, rows_around
 from kafkascan.cli.row_writers import Columns
 from kafkascan.cli.run import FindingReport, Run, scan
 from kafkascan.cli.shared_options import (
+    FOLLOW,
     THREADS,
     RenamedOption,
     Time,
     check_ranges,
+    check_row_options,
+    with_around,
     with_run,
     with_segments,
 )
@@ -178,6 +182,8 @@ class BatchFilter(NamedTuple):
 @click.option("--limit", cls=RenamedOption, old_name="--head", type=click.IntRange(min=0),
               metavar="N", help="Show at most N batches: the first ones.")  # fmt: skip
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Show the last N batches.")
+@with_around("batches", "max_timestamp")
+@FOLLOW
 @click.option("--from-offset", type=int, metavar="OFFSET",
               help="Skip batches that end before OFFSET.")  # fmt: skip
 @click.option("--to-offset", type=int, metavar="OFFSET",
@@ -195,16 +201,19 @@ def batches(
     columns: tuple[str, ...] | None,
     limit: int | None,
     tail: int | None,
+    around: Any,
+    context: int,
+    is_followed: bool,
     verify: bool,
     **conditions: int | None,
 ) -> None:
     """List the batches of segment files, a row per batch header.
 
     --limit and --tail apply last, to the selected batches of all PATHS together. If there are
-    several files, the columns topic, partition and segment come first.
+    several files, the columns topic, partition and segment come first. --follow shows the selected
+    batches, then those that a broker appends, until Ctrl-C.
     """
-    if limit is not None and tail is not None:
-        raise click.UsageError("--limit and --tail cannot be combined")
+    check_row_options(limit=limit, tail=tail, around=around, is_followed=is_followed)
     check_ranges(**conditions)
     inputs = run.find_segments(segments)
     shown = BATCHES if columns is None else ShownColumns(columns, columns)
@@ -212,15 +221,21 @@ def batches(
         shown = shown.with_first(*SEGMENT_COLUMNS)
     if verify:
         shown = shown.with_last(CRC_COLUMN)
-    found = _select(run, inputs, BatchFilter(**conditions))
+    if is_followed:
+        require_followable(run.output, inputs)
+        found = _follow(run, inputs, BatchFilter(**conditions), tail)
+    else:
+        found = _select(run, inputs, BatchFilter(**conditions))
     if limit is not None:
-        found = _first_rows(found, limit)
-    if tail is not None:
-        found = _last_rows(found, tail)
+        found = first_rows(found, limit)
+    elif around is not None:
+        found = rows_around(found, _reaching(around), context)
+    elif tail is not None and not is_followed:
+        found = last_rows(found, tail)
     total = sum(one.size for one in inputs)
     # On a terminal, the rows show the progress.
     with (
-        run.progress("bytes", total, is_shown=not sys.stdout.isatty()),
+        run.progress("bytes", total, is_shown=not (is_followed or sys.stdout.isatty())),
         run.output.open(shown) as writer,
     ):
         for one, rows in found:
@@ -245,29 +260,24 @@ def _select(run: Run, inputs: Iterable[SegmentInput], conditions: BatchFilter) -
         run.print_overlaps(cursor.add(one, end_offset))
 
 
-def _first_rows(found: Selected, count: int) -> Selected:
-    """Yield the first rows, and read no further."""
-    if count == 0:
-        return
-    for one, rows in found:
-        yield one, rows[:count]
-        count -= len(rows)
-        if count <= 0:
-            return
+def _follow(
+    run: Run, inputs: Sequence[SegmentInput], conditions: BatchFilter, tail: int | None
+) -> Selected:
+    """Yield the batches that meet the conditions, and those that are appended."""
+    for number, found in enumerate(follow(run, inputs, is_committed=False)):
+        selected = (
+            (one, conditions.from_start(one.start_offset).select(followed.batches))
+            for one, followed in found
+        )
+        yield from selected if tail is None or number else last_rows(selected, tail)
 
 
-def _last_rows(found: Selected, count: int) -> Selected:
-    """Yield the last rows."""
-    kept: deque[tuple[SegmentInput, BatchTable]] = deque()
-    surplus = -count
-    for one, rows in found:
-        kept.append((one, rows))
-        surplus += len(rows)
-        while kept and len(kept[0][1]) <= surplus:
-            surplus -= len(kept.popleft()[1])
-    for one, rows in kept:
-        yield one, rows[max(0, surplus) :]
-        surplus = 0
+def _reaching(around: int | np.datetime64) -> Callable[[BatchTable], NDArray[np.bool_]]:
+    """Return a function that marks the batches that reach an offset or a time."""
+    if isinstance(around, int):
+        return lambda rows: last_offset(rows) >= around
+    time = int(around.astype(np.int64))
+    return lambda rows: np.asarray(rows["max_timestamp"] >= time)
 
 
 def _to_columns(run: Run, one: SegmentInput, rows: BatchTable, names: Sequence[str]) -> Columns:

@@ -1,0 +1,1 @@
+"""Which batches and records the commands about files show."""

@@ -1,0 +1,1 @@
+"""Follow logs while a broker appends to them."""

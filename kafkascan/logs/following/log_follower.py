@@ -1,0 +1,175 @@
+"""Read the batches that a broker appends to a log, through rolls, retention and truncations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.scan import iter_batches
+from kafkascan.batches.verify import verify_rows
+from kafkascan.format.layout import ScanEnd
+from kafkascan.io.sources import Source
+from kafkascan.logs.log_chunks import end_of, rows_from
+from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.segment import SegmentFile
+
+_ROWS = 8192
+# Calls of `poll` without progress after which bytes at the end of a log count as damage. A batch
+# in a preallocated file has a wrong checksum, or no valid header, until all of it is written.
+_PATIENCE = 50
+
+
+@dataclass(frozen=True)
+class FollowedBatches:
+    """New batches of a log, with the segment that contains them."""
+
+    segment: SegmentFile
+    source: Source
+    batches: BatchTable
+
+
+class LogFollower:
+    """
+    Reads the batches of a log, and on every call of `poll` those that were appended since.
+
+    Parameters
+    ----------
+    partition : PartitionDir
+        On disk.
+    first_segment : int, optional
+        Base offset of the segment to begin with; by default the first one of the log.
+    memory_map : bool, default True
+        As in `Source`.
+
+    Attributes
+    ----------
+    messages : list of str
+        What happened to the log, such as the deletion of offsets before they were read. The caller
+        removes them.
+    is_ended : bool
+        Whether the log has been removed, or is damaged at its end: nothing more will be read.
+    """
+
+    def __init__(
+        self, partition: PartitionDir, first_segment: int | None = None, *, memory_map: bool = True
+    ) -> None:
+        self.messages: list[str] = []
+        self.is_ended = False
+        self._partition = partition
+        self._memory_map = memory_map
+        self._base = first_segment
+        self._position = 0
+        self._next_offset: int | None = None
+        self._stalled = 0
+
+    def poll(self) -> Iterator[FollowedBatches]:
+        """Yield the batches that have not been read so far, up to the end of the log now."""
+        while not self.is_ended:
+            # A broker appends to the last segment only: one that has a successor is complete.
+            segments = self._list()
+            current = self._find(segments)
+            if current is None:
+                return
+            following = [one for one in segments if _base_of(one) > _base_of(current)]
+            try:
+                source = current.open(memory_map=self._memory_map)
+            except FileNotFoundError:
+                continue  # retention has deleted it since it was listed
+            yield from self._read(current, source, is_last=not following)
+            if not following:
+                return
+            self._begin(following[0])
+
+    def _list(self) -> list[SegmentFile]:
+        try:
+            return self._partition.log_segments
+        except FileNotFoundError:
+            self._end(f"{self._partition.path}: the folder has been removed")
+            return []
+
+    def _end(self, message: str) -> None:
+        self.messages.append(message)
+        self.is_ended = True
+
+    def _begin(self, segment: SegmentFile) -> None:
+        self._base, self._position, self._stalled = _base_of(segment), 0, 0
+
+    def _find(self, segments: Sequence[SegmentFile]) -> SegmentFile | None:
+        """Return the segment to go on with: the current one, or the one that has replaced it."""
+        if not segments:
+            return None
+        for one in segments:
+            if _base_of(one) == self._base:
+                return one
+        expected = self._next_offset or 0
+        reaching = [one for one in segments if _base_of(one) <= expected]
+        found = reaching[-1] if reaching else segments[0]
+        if self._next_offset is not None and _base_of(found) > expected:
+            self.messages.append(
+                f"{self._partition.path}: the offsets {expected} to {_base_of(found) - 1} were"
+                " deleted before they were read"
+            )
+        self._begin(found)
+        return found
+
+    def _read(
+        self, segment: SegmentFile, source: Source, *, is_last: bool
+    ) -> Iterator[FollowedBatches]:
+        if source.size < self._position:
+            if not is_last:
+                return  # compaction has replaced it
+            self._rewind(segment, source)
+        if source.size == self._position:
+            return
+        before = self._position
+        headers = iter_batches(source, rows=_ROWS, start=self._position, on_corrupt="stop")
+        for table in headers:
+            settled = self._settled(source, table) if is_last else table
+            position = headers.position if len(settled) == len(table) else None
+            self._position = int(table["position"][len(settled)]) if position is None else position
+            rows = rows_from(settled, self._next_offset or 0)
+            if len(rows):
+                self._next_offset = end_of(rows)
+                yield FollowedBatches(segment, source, rows)
+            if position is None:
+                self._stalled += 1
+                return
+        self._stalled = 0 if self._position > before else self._stalled + 1
+        self._note_end(segment, headers.end, headers.error, is_last=is_last)
+
+    def _settled(self, source: Source, table: BatchTable) -> BatchTable:
+        """Return a table without its last batch, if a broker may still be writing that."""
+        if self._stalled >= _PATIENCE or verify_rows(source, table[-1:]).all():
+            return table
+        return table[:-1]
+
+    def _note_end(
+        self, segment: SegmentFile, end: ScanEnd | None, error: Exception | None, *, is_last: bool
+    ) -> None:
+        if is_last:
+            if end is ScanEnd.CORRUPT and self._stalled >= _PATIENCE:
+                self._end(str(error))
+        elif end is ScanEnd.CORRUPT:
+            self.messages.append(str(error))
+        elif end is ScanEnd.TORN_TAIL:
+            self.messages.append(
+                f"{segment.path}: position {self._position}: the last batch is incomplete"
+                " [TORN_TAIL]"
+            )
+
+    def _rewind(self, segment: SegmentFile, source: Source) -> None:
+        """Go back to the end of a segment that was truncated."""
+        headers = iter_batches(source, rows=_ROWS, on_corrupt="stop")
+        ends = [end_of(table) for table in headers]
+        self._position = headers.position
+        end = ends[-1] if ends else None
+        self._next_offset = min(self._base or 0 if end is None else end, self._next_offset or 0)
+        self.messages.append(
+            f"{segment.path}: position {self._position}: the log was truncated to offset"
+            f" {self._next_offset}"
+        )
+
+
+def _base_of(segment: SegmentFile) -> int:
+    return segment.base_offset or 0

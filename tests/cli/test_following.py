@@ -1,0 +1,183 @@
+"""`records` and `batches` with --follow, --around, and --decode with a name."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import DATA, rows, run
+from tests.support.internal_topics import TopicLog, commit
+from tests.support.logs import COMMIT
+from tests.support.segments import T0
+from tests.support.waiting import HANG_SECONDS
+from tests.unit.logs.test_log_follower import GrowingLog
+
+
+class FollowingCommand:
+    """A command in a process of its own, line by line."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self._unread = b""
+
+    def lines(self, count: int) -> list[str]:
+        """Wait for lines of the output."""
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + HANG_SECONDS
+        while self._unread.count(b"\n") < count:
+            ready, _, _ = select.select([self.process.stdout], [], [], 1)
+            if ready:
+                data = os.read(self.process.stdout.fileno(), 1 << 16)
+                assert data, self._unread
+                self._unread += data
+            assert time.monotonic() < deadline, self._unread
+        *found, self._unread = self._unread.split(b"\n", count)
+        return [line.decode() for line in found]
+
+    def offsets(self, count: int) -> list[int]:
+        """Wait for JSON lines; return their offsets."""
+        return [json.loads(line)["offset"] for line in self.lines(count)]
+
+    def interrupt(self) -> tuple[int, str]:
+        """Send SIGINT; return the exit code and the findings."""
+        self.process.send_signal(signal.SIGINT)
+        rest, errors = self.process.communicate(timeout=HANG_SECONDS)
+        assert self._unread + rest == b""
+        return self.process.returncode, errors.decode()
+
+
+@contextmanager
+def following(*arguments: object) -> Iterator[FollowingCommand]:
+    command = [sys.executable, "-m", "kafkascan", *map(str, arguments), "--follow"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            yield FollowingCommand(process)
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> GrowingLog:
+    return GrowingLog(tmp_path / "orders-0")
+
+
+def test_records_are_followed(log: GrowingLog) -> None:
+    log.append(5)
+    with following("records", log.folder, "--format", "jsonl", "--tail", 2) as command:
+        assert command.offsets(2) == [3, 4]
+        log.append()
+        assert command.offsets(1) == [5]
+        log.roll()
+        log.append(2)
+        assert command.offsets(2) == [6, 7]
+        assert command.interrupt() == (0, "")
+
+
+def test_committed_records_are_followed(log: GrowingLog) -> None:
+    log.append()
+    arguments = ("--format", "jsonl", "--isolation", "read_committed")
+    with following("records", log.folder, *arguments) as command:
+        assert command.offsets(1) == [0]
+        log.append(producer_id=7)
+        log.append()
+        log.end(7, COMMIT)
+        assert command.offsets(2) == [1, 2]
+        assert command.interrupt() == (0, "")
+
+
+@pytest.mark.parametrize("output_format", ["table", "csv", "jsonl"])
+def test_batches_are_followed(log: GrowingLog, output_format: str) -> None:
+    log.append(2)
+    with following("batches", log.file, "--format", output_format) as command:
+        command.lines(2 + (output_format != "jsonl"))
+        log.append()
+        command.lines(1)
+        assert command.interrupt() == (0, "")
+
+
+def test_findings_of_a_followed_log(log: GrowingLog) -> None:
+    log.append(2)
+    with following("records", log.folder, "--format", "jsonl", "--limit", 4) as command:
+        command.offsets(2)
+        first = log.file
+        log.append()
+        log.roll()
+        first.unlink()
+        log.append(2)
+        # The third record may have been read before its segment was deleted.
+        command.offsets(2)
+        command.process.wait(HANG_SECONDS)
+        assert command.process.returncode in (0, 1)
+
+
+def test_what_cannot_be_followed(tmp_path: Path, log: GrowingLog) -> None:
+    log.append()
+    assert run("records", log.folder, "--follow", "--output", tmp_path / "x.csv").returncode == 2
+    assert run("records", log.folder, "--follow", "--around", 3).returncode == 2
+    copy = tmp_path / "copy.bin"
+    copy.write_bytes(log.file.read_bytes())
+    done = run("batches", copy, "--follow")
+    assert done.returncode == 2
+    assert "is not a segment" in done.stderr
+
+
+def test_around(tmp_path: Path) -> None:
+    for number in range(2):
+        log = GrowingLog(tmp_path / f"orders-{number}")
+        log.append(20)
+        log.roll()
+        log.append(20)
+
+    def offsets(*arguments: object, verb: str = "records") -> list[tuple[int, int]]:
+        column = "offset" if verb == "records" else "base_offset"
+        found = rows(verb, tmp_path, "--columns", f"partition,{column}", *arguments)
+        return [(row["partition"], row[column]) for row in found]
+
+    both = [(number, offset) for number in range(2) for offset in range(17, 23)]
+    assert offsets("--around", 20, "--context", 3) == both
+    moment = datetime.fromtimestamp((T0 + 20) / 1000, UTC).isoformat()
+    assert offsets("--around", moment, "--context", 3) == both
+    assert offsets("--around", 20, "--context", 3, verb="batches") == both
+    assert len(offsets("--around", 20)) == 20
+    assert offsets("--around", 1, "--context", 2)[:3] == [(0, 0), (0, 1), (0, 2)]
+    assert offsets("--around", 99, "--context", 2) == [(0, 38), (0, 39), (1, 38), (1, 39)]
+    assert run("records", tmp_path, "--around", 1, "--tail", 1).returncode == 2
+
+
+DECODED = {
+    "groups": ("__consumer_offsets-0", "OffsetCommitValue"),
+    "txns": ("__transaction_state-0", "TransactionLogValue"),
+    "metadata": ("__cluster_metadata-0", "FeatureLevelRecord"),
+}
+
+
+@pytest.mark.parametrize("name", DECODED)
+def test_records_are_decoded_as_those_of_a_topic(name: str, tmp_path: Path) -> None:
+    folder, expected = DECODED[name]
+    copy = tmp_path / "copy.log"
+    copy.write_bytes((DATA / folder / f"{0:020}.log").read_bytes())
+    values = [row["value"] for row in rows("records", copy, "--decode", name)]
+    assert expected in {value["type"] for value in values if isinstance(value, dict)}
+    assert not any(isinstance(row["value"], dict) for row in rows("records", copy))
+
+
+def test_records_of_another_topic_are_findings(tmp_path: Path) -> None:
+    log = TopicLog(tmp_path / "orders-0").add(commit("g", 0, 1), (b"k", b"v"), (b"", b""))
+    done = run("records", log.write(), "--decode", "groups", "--format", "jsonl")
+    assert done.returncode == 1
+    assert len(done.stdout.splitlines()) == 3
+    assert "2 records are not those of __consumer_offsets; the first is at offset 1" in done.stderr
+    assert run("records", log.folder, "--decode", "auto").returncode == 0
+    for name in ("share", "remote", "txns", "metadata"):
+        assert run("records", log.folder, "--decode", name).returncode == 1

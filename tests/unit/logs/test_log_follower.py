@@ -1,0 +1,207 @@
+"""Logs that grow, roll, shrink and disappear while they are followed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkascan.logs.following.committed_follower import CommittedFollower
+from kafkascan.logs.following.log_follower import LogFollower
+from kafkascan.logs.log_dir import partition_dir
+from tests.support.internal_topics import TopicLog
+from tests.support.logs import ABORT, COMMIT
+
+_PATIENCE = 50
+
+
+class GrowingLog:
+    """A log whose segments a test writes byte by byte."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self.batches = TopicLog(folder)
+        self.base = 0
+        self.file.touch()
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"{self.base:020}.log"
+
+    def append(self, count: int = 1, producer_id: int = -1) -> None:
+        for _ in range(count):
+            self.batches.add((b"k", b"v"), producer_id=producer_id)
+            self.write(self.batches.batches[-1])
+
+    def end(self, producer_id: int, kind: int) -> None:
+        self.write(self.batches.end(producer_id, kind).batches[-1])
+
+    def write(self, data: bytes) -> None:
+        with self.file.open("ab") as file:
+            file.write(data)
+
+    def roll(self) -> None:
+        self.base = self.batches.offset
+        self.file.touch()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> GrowingLog:
+    return GrowingLog(tmp_path / "orders-0")
+
+
+@pytest.fixture
+def follower(log: GrowingLog) -> LogFollower:
+    return LogFollower(partition_dir(log.folder))
+
+
+def offsets(follower: LogFollower) -> list[int]:
+    return [int(one) for found in follower.poll() for one in found.batches["base_offset"]]
+
+
+def test_new_batches_are_read_once(log: GrowingLog, follower: LogFollower) -> None:
+    assert offsets(follower) == []
+    log.append(3)
+    assert offsets(follower) == [0, 1, 2]
+    assert offsets(follower) == []
+    log.append()
+    assert offsets(follower) == [3]
+
+
+def test_a_torn_tail_is_waited_for(log: GrowingLog, follower: LogFollower) -> None:
+    log.append()
+    batch = log.batches.add((b"k", b"v")).batches[-1]
+    log.write(batch[:20])
+    assert offsets(follower) == [0]
+    log.write(batch[20:-1])
+    for _ in range(2 * _PATIENCE):
+        assert offsets(follower) == []
+    log.write(batch[-1:])
+    assert offsets(follower) == [1]
+    assert follower.messages == []
+
+
+def test_batches_of_a_preallocated_file_are_read_when_they_are_complete(
+    log: GrowingLog, follower: LogFollower
+) -> None:
+    batch = log.batches.add((b"k", b"v" * 100)).batches[-1]
+    for written in (0, 8, 20, 70, len(batch) - 20):
+        log.file.write_bytes((batch[:written]).ljust(4096, b"\0"))
+        assert offsets(follower) == []
+    log.file.write_bytes(batch.ljust(4096, b"\0"))
+    assert offsets(follower) == [0]
+    assert follower.messages == []
+
+
+def test_rolled_segments_are_followed(log: GrowingLog, follower: LogFollower) -> None:
+    log.append(2)
+    assert offsets(follower) == [0, 1]
+    log.append()
+    log.roll()
+    log.append()
+    log.roll()
+    assert offsets(follower) == [2, 3]
+    log.append()
+    assert offsets(follower) == [4]
+
+
+def test_a_follower_may_begin_with_a_later_segment(log: GrowingLog) -> None:
+    log.append(2)
+    log.roll()
+    log.append()
+    assert offsets(LogFollower(partition_dir(log.folder), 2)) == [2]
+
+
+def test_retention_does_not_end_it(log: GrowingLog, follower: LogFollower) -> None:
+    log.append(2)
+    assert offsets(follower) == [0, 1]
+    first = log.file
+    log.roll()
+    log.append()
+    first.rename(first.with_name(first.name + ".deleted"))
+    assert offsets(follower) == [2]
+    assert follower.messages == []
+    log.append()
+    second = log.file
+    log.roll()
+    log.append()
+    second.unlink()
+    assert offsets(follower) == [4]
+    assert len(follower.messages) == 1
+    assert "the offsets 3 to 3 were deleted before they were read" in follower.messages[0]
+
+
+def test_truncated_offsets_are_read_again(log: GrowingLog, follower: LogFollower) -> None:
+    log.append(2)
+    size = log.file.stat().st_size
+    log.append(3)
+    assert offsets(follower) == [0, 1, 2, 3, 4]
+    with log.file.open("r+b") as file:
+        file.truncate(size)
+    assert offsets(follower) == []
+    assert "truncated to offset 2" in follower.messages[0]
+    log.write(log.batches.batches[2])
+    assert offsets(follower) == [2]
+
+
+def test_damage_ends_it_after_a_while(log: GrowingLog, follower: LogFollower) -> None:
+    log.append()
+    log.write(b"\xff" * 200)
+    seen = [offset for _ in range(_PATIENCE + 2) for offset in offsets(follower)]
+    assert seen == [0]
+    assert follower.is_ended
+    assert "position" in follower.messages[0]
+
+
+def test_damage_of_a_rolled_segment_is_passed(log: GrowingLog, follower: LogFollower) -> None:
+    log.append()
+    log.write(b"\1" * 7)
+    log.roll()
+    log.append()
+    assert offsets(follower) == [0, 1]
+    assert "[TORN_TAIL]" in follower.messages[0]
+
+
+def test_a_wrong_checksum_is_shown_after_a_while(log: GrowingLog, follower: LogFollower) -> None:
+    batch = log.batches.add((b"k", b"v")).batches[-1]
+    log.write(batch[:-1] + b"\xff")
+    assert offsets(follower) == []
+    assert [one for _ in range(_PATIENCE + 2) for one in offsets(follower)] == [0]
+
+
+def test_a_removed_folder_ends_it(log: GrowingLog, follower: LogFollower) -> None:
+    log.append()
+    assert offsets(follower) == [0]
+    shutil.rmtree(log.folder)
+    assert offsets(follower) == []
+    assert follower.is_ended
+    assert "has been removed" in follower.messages[0]
+
+
+def test_undecided_transactions_are_withheld(log: GrowingLog, follower: LogFollower) -> None:
+    committed = CommittedFollower()
+
+    def taken() -> list[int]:
+        found = []
+        for followed in follower.poll():
+            committed.add(followed)
+        for followed in committed.take():
+            found += followed.batches["base_offset"].tolist()
+        return found
+
+    log.append()
+    log.append(producer_id=7)
+    log.append(producer_id=8)
+    log.append()
+    assert taken() == [0]
+    log.end(8, ABORT)
+    assert taken() == []
+    log.end(7, COMMIT)
+    assert taken() == [1, 3, 4, 5]
+    log.append(producer_id=7)
+    assert taken() == []
+    log.roll()
+    log.end(7, ABORT)
+    assert taken() == [7]
