@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from kafkascan.batches.resyncing.kept_ranges import (
         KeptRange as KeptRange,
     )
+    from kafkascan.batches.rollup import (
+        ROLLUP_KEYS as ROLLUP_KEYS,
+        BatchRollup as BatchRollup,
+    )
     from kafkascan.batches.scan import (
         BatchIterator as BatchIterator,
         BatchScan as BatchScan,
@@ -66,6 +70,7 @@ else:
             ],
             "resyncing.gaps": ["Gap"],
             "resyncing.kept_ranges": ["KeptRange"],
+            "rollup": ["ROLLUP_KEYS", "BatchRollup"],
             "scan": ["BatchIterator", "BatchScan", "iter_batches", "scan_batches"],
             "summary": ["BatchSummary", "summarize"],
             "verify": ["verify_crcs"],

@@ -16,7 +16,7 @@ import pytest
 
 from kafkascan.cli import shown_columns
 from kafkascan.cli.shown_columns import ShownColumns
-from tests.support.command_line import DATA, KILLED, run
+from tests.support.command_line import DATA, KILLED, rows, run
 from tests.support.waiting import HANG_SECONDS
 
 TRANSACTIONS = DATA / "transactions-0"
@@ -145,3 +145,26 @@ def test_colours_say_what_is_wrong_on_a_terminal_only() -> None:
     shown = on_a_terminal("audit", "--alarms", DATA, columns=120)
     assert "\x1b[33mwarning" in shown
     assert "\x1b" not in run("audit", "--alarms", DATA).stdout
+
+
+def test_info_by_properties(tmp_path: Path) -> None:
+    plain = rows("info", DATA)
+    by_topic = rows("info", DATA, "--by", "topic")
+    assert {row["topic"] for row in by_topic} == {row["topic"] for row in plain}
+    for name in ("batches", "records"):
+        assert sum(row[name] for row in by_topic) == sum(row[name] for row in plain)
+    assert [row["size"] for row in by_topic] == sorted((r["size"] for r in by_topic), reverse=True)
+    codecs = rows("info", DATA, "--topic", "codecs-java", "--by", "codec,magic")
+    assert {row["codec"] for row in codecs} >= {"gzip", "zstd", "lz4", "snappy"}
+    assert list(codecs[0]) == [
+        "codec", "magic", "batches", "records", "uncounted_batches", "size", "share",
+    ]  # fmt: skip
+    shown = run("info", DATA, "--by", "partition,day", "--format", "csv").stdout.splitlines()
+    assert shown[0] == "partition,day,batches,records,uncounted_batches,size,share"
+    output = tmp_path / "totals.parquet"
+    assert run("info", DATA, "--by", "hour,producer", "--output", output).returncode == 0
+    expected = len(rows("info", DATA, "--by", "hour,producer"))
+    assert pq.read_table(output).num_rows == expected
+    for wrong in (("--by", "colour"), ("--by", "codec", "--columns", "size")):
+        assert run("info", DATA, *wrong).returncode == 2
+    assert run("info", DATA, "--output", tmp_path / "info.parquet").returncode == 2

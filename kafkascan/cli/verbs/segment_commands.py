@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 import kafkascan as ks
 from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.batches.columns import BatchTable, last_offset, require_columns
+from kafkascan.batches.rollup import ROLLUP_KEYS, TOTALS, BatchRollup, merge_rows
 from kafkascan.batches.scan import BatchIterator
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
 from kafkascan.cli.queries.following import follow, require_followable
@@ -22,6 +24,7 @@ from kafkascan.cli.run import FindingReport, Run, scan
 from kafkascan.cli.shared_options import (
     FOLLOW,
     THREADS,
+    NameList,
     RenamedOption,
     Time,
     check_ranges,
@@ -31,9 +34,15 @@ from kafkascan.cli.shared_options import (
     with_segments,
 )
 from kafkascan.cli.shown_columns import BATCHES, INFO, VERIFY, ShownColumns
+from kafkascan.internal_topics.state_tables import StateTable
 from kafkascan.logs.log_chunks import end_of
 
 CRC_COLUMN = "crc_is_valid"
+ROLLUP_NAMES = ("topic", "partition", "segment", *ROLLUP_KEYS)
+_ROLLUP_KINDS = {
+    "partition": "int32", "magic": "int8", "producer": "int64", "batches": "int64",
+    "records": "int64", "uncounted_batches": "int64", "size": "int64", "share": "float64",
+}  # fmt: skip
 LISTED_COLUMNS = (*SEGMENT_COLUMNS, *ks.batches.COLUMN_NAMES, CRC_COLUMN)
 
 
@@ -42,16 +51,29 @@ LISTED_COLUMNS = (*SEGMENT_COLUMNS, *ks.batches.COLUMN_NAMES, CRC_COLUMN)
 
 @click.command()
 @with_segments
-@with_run(INFO)
+@with_run(INFO, parquet=True, to_file=True)
 @THREADS
-def info(run: Run, segments: SegmentPaths, threads: int | None) -> None:
+@click.option(
+    "--by", type=NameList(ROLLUP_NAMES), metavar="NAMES",
+    help="Show totals by these properties instead, separated by commas:"
+    f" {', '.join(ROLLUP_NAMES)}. Days and hours are those of max_timestamp, in UTC.",
+)  # fmt: skip
+def info(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, ...] | None) -> None:
     """Summarize segment files from their batch headers.
 
     Prints a row per file: its size, batches, records, offsets, timestamps, codecs, message
     formats (magics), and how it ends. uncounted_batches counts compressed messages of old
     formats, whose headers do not contain the number of records. first_timestamp is the earliest
     timestamp of a batch's first record; later records of a batch may be earlier.
+
+    With --by, prints a row per value with its batches, records, bytes and their share of all bytes:
+    the largest first, or in the order of time if NAMES begin with day or hour.
     """
+    if by is not None:
+        _roll_up(run, segments, threads, by)
+        return
+    if run.output.output_format == "parquet":
+        raise click.UsageError("info writes parquet with --by only")
 
     def summarize(one: SegmentInput, source: ks.Source, report: FindingReport) -> dict[str, Any]:
         summary = ks.batches.BatchSummary()
@@ -67,6 +89,24 @@ def info(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     rows = run.map(inputs, summarize, threads)
     _report_overlaps(run, inputs, rows)
     run.output.write_rows(INFO, rows)
+
+
+def _roll_up(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, ...]) -> None:
+    """Write the totals of batches by properties of batches and segments."""
+    if run.output.columns is not None:
+        raise click.UsageError("--by and --columns cannot be combined")
+
+    def total(one: SegmentInput, source: ks.Source, report: FindingReport) -> list[dict[str, Any]]:
+        rollup = BatchRollup([name for name in by if name in ROLLUP_KEYS])
+        for table in report.tables(source, scan(source)):
+            rollup.add(table)
+        return [one.labels | row for row in rollup.rows()]
+
+    inputs = run.find_segments(segments)
+    rows = itertools.chain.from_iterable(run.map(inputs, total, threads))
+    kinds = {name: _ROLLUP_KINDS.get(name, "string") for name in (*by, *TOTALS, "share")}
+    table = StateTable.of_rows("totals", kinds, merge_rows(list(rows), by))
+    run.output.write_tables(ShownColumns(tuple(kinds), tuple(kinds)), [table])
 
 
 def _report_overlaps(
