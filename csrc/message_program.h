@@ -406,16 +406,23 @@ static inline int ks_read_message_prefix(const uint8_t *data, int64_t size, int3
     return 1;
 }
 
-/* The frame of a message of the metadata log; returns its size, or 0. */
+/* A number as Kafka's AbstractApiMessageSerde reads it: a negative int loses its upper bytes. */
+static inline int ks_message_short(ks_message_reader *r, int32_t *number) {
+    uint32_t n;
+    if (!ks_message_uvarint(r, &n) || (n > INT16_MAX && n <= INT32_MAX)) return 0;
+    *number = (int16_t)n;
+    return 1;
+}
+
+/* The frame of a message of the metadata log; returns its size, or 0. To Kafka's classes, a
+ * negative version has the fields of the first one. */
 static inline int64_t ks_read_message_frame(const uint8_t *data, int64_t size, int32_t *type,
                                             int32_t *version) {
     ks_message_reader r = {.at = data, .limit = data + size};
-    uint32_t frame_version, code, of_type;
-    if (!ks_message_uvarint(&r, &frame_version) || frame_version != 1) return 0;
-    if (!ks_message_uvarint(&r, &code) || !ks_message_uvarint(&r, &of_type)) return 0;
-    if (code > INT16_MAX || of_type > INT16_MAX) return 0;
-    *type = (int32_t)code;
-    *version = (int32_t)of_type;
+    int32_t frame_version;
+    if (!ks_message_short(&r, &frame_version) || frame_version != 1) return 0;
+    if (!ks_message_short(&r, type) || !ks_message_short(&r, version)) return 0;
+    if (*version < 0) *version = 0;
     return r.at - data;
 }
 

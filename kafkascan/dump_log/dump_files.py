@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -24,8 +26,8 @@ class _Complaints:
     """What is printed when all files are dumped, by the file."""
 
     def __init__(self) -> None:
-        self.indexes: dict[Path, IndexComplaints] = {}
-        self.gaps: dict[Path, OffsetGaps] = {}
+        self.indexes: dict[str, IndexComplaints] = {}
+        self.gaps: dict[str, OffsetGaps] = {}
 
     def text(self) -> str:
         lines: list[str] = []
@@ -82,34 +84,38 @@ def dump_files(
     output = LineOutput(write)
     try:
         for name in files:
-            path = Path(name)
-            output.add([f"Dumping {path}"])
-            _dump_file(path, options, complaints, output, complain)
+            shown = _shown_path(name)
+            output.add([f"Dumping {shown}"])
+            _dump_file(shown, options, complaints, output, complain)
     finally:
         output.flush()
     complain(complaints.text())
 
 
+def _shown_path(name: str) -> str:
+    """Return a path as Java's ``File`` prints it, which keeps ``.`` and ``..``."""
+    return re.sub("(?<=.)/$", "", re.sub("/+", "/", name))
+
+
 def _dump_file(
-    path: Path,
+    shown: str,
     options: DumpOptions,
     complaints: _Complaints,
     output: LineOutput,
     complain: Complain,
 ) -> None:
+    path, full_path = Path(shown), os.path.join(os.getcwd(), shown)
     _, dot, ending = path.name.rpartition(".")
-    if not dot:
-        raise ValueError(f"{path}: the name has no suffix")
     suffix = dot + ending
     if suffix in (".log", ".checkpoint"):
-        gaps = complaints.gaps.setdefault(path.absolute(), OffsetGaps())
+        gaps = complaints.gaps.setdefault(full_path, OffsetGaps())
         dump_log(path, options, gaps, output)
     elif suffix == ".index":
-        found = complaints.indexes.setdefault(path.absolute(), IndexComplaints())
-        _add_all(offset_index_lines(path, options, found), output)
+        found = complaints.indexes.setdefault(full_path, IndexComplaints())
+        _add_all(offset_index_lines(shown, options, found), output)
     elif suffix == ".timeindex":
-        found = complaints.indexes.setdefault(path.absolute(), IndexComplaints())
-        _add_all(time_index_lines(path, options, found), output)
+        found = complaints.indexes.setdefault(full_path, IndexComplaints())
+        _add_all(time_index_lines(shown, options, found), output)
     elif suffix == ".txnindex":
         output.add(transaction_index_lines(path))
     elif suffix == ".snapshot":
@@ -118,7 +124,7 @@ def _dump_file(
         except CorruptSnapshotError as error:
             complain(f"{error}\n")
     else:
-        complain(f"Ignoring unknown file {path}\n")
+        complain(f"Ignoring unknown file {shown}\n")
 
 
 def _add_all(parts: Iterable[list[str]], output: LineOutput) -> None:

@@ -38,7 +38,7 @@ class IndexComplaints:
 
 
 def offset_index_lines(
-    path: Path, options: DumpOptions, found: IndexComplaints
+    name: str, options: DumpOptions, found: IndexComplaints
 ) -> Iterator[list[str]]:
     """
     Yield the lines of an ``.index`` file.
@@ -49,16 +49,17 @@ def offset_index_lines(
         Where the tool ends: an entry leads out of the log, or to no batch.
     CorruptBatchError, OSError
     """
+    path = Path(name)
     base = offset_of_name(path)
     with Source(_sibling(path, ".log")) as log:
         entries = _whole_entries(path)
         if not len(entries):
-            yield [f"{path} is empty."]
+            yield [f"{name} is empty."]
             return
         offsets = (entries["relative_offset"].astype("i8") + base).tolist()
         if options.checks_index_only:
             _require_sane(path, offsets[-1] >= base)
-            yield [f"{path} passed sanity check."]
+            yield [f"{name} passed sanity check."]
             return
         lines: list[str] = []
         try:
@@ -88,7 +89,7 @@ def _last_offset_at(log: Source, path: Path, row: int, position: int, size: int)
 
 
 def time_index_lines(
-    path: Path, options: DumpOptions, found: IndexComplaints
+    name: str, options: DumpOptions, found: IndexComplaints
 ) -> Iterator[list[str]]:
     """
     Yield the lines of a ``.timeindex`` file.
@@ -97,6 +98,7 @@ def time_index_lines(
     ------
     CorruptIndexError, CorruptBatchError, OSError
     """
+    path = Path(name)
     base = offset_of_name(path)
     log = Source(_sibling(path, ".log"))  # closed with the last view of it
     positions = _whole_entries(_sibling(path, ".index"))
@@ -106,7 +108,7 @@ def time_index_lines(
     if options.checks_index_only:
         is_sane = not times or (times[-1] >= times[0] and offsets[-1] >= base)
         _require_sane(path, is_sane)
-        yield [f"{path} passed sanity check."]
+        yield [f"{name} passed sanity check."]
         return
     batches = _Batches(log, 0) if times else None
     lines: list[str] = []

@@ -35,15 +35,19 @@ class ItemDecoder(NamedTuple):
     kind : int
         What is printed: a kind of parts of `LineForm`.
     size : int or None
-        Bytes that the decoder needs; None for any.
+        Leading bytes that the decoder prints; None for all.
     """
 
     kind: int
     size: int | None = None
 
+    def printed_sizes(self, sizes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return how many bytes of each item are printed; -1 remains the null."""
+        return sizes if self.size is None else np.minimum(sizes, np.int32(self.size))
+
     def require_decodable(self, sizes: NDArray[np.int32]) -> None:
         """
-        Raise an error for items of another size than the decoder needs.
+        Raise an error for items that are shorter than the decoder needs.
 
         Raises
         ------
@@ -51,9 +55,9 @@ class ItemDecoder(NamedTuple):
         """
         if self.size is None:
             return
-        wrong = sizes[(sizes >= 0) & (sizes != self.size)]
-        if len(wrong):
-            raise UndecodableRecordError(f"the decoder needs {self.size} bytes, not {wrong[0]}")
+        short = sizes[(sizes >= 0) & (sizes < self.size)]
+        if len(short):
+            raise UndecodableRecordError(f"the decoder needs {self.size} bytes, not {short[0]}")
 
 
 PRINT_TEXT = ItemDecoder(TEXT)

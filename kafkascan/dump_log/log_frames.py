@@ -6,7 +6,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkascan.batches.columns import BatchTable
+import numpy as np
+
+from kafkascan.batches.columns import BatchTable, size_in_bytes
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.walks import read_bytes, row_of_header
 from kafkascan.format.errors import CorruptBatchError
@@ -101,12 +103,21 @@ def framed_batches(
     while True:
         tables = iter_batches(source, rows=_ROWS, start=position, stop=stop, on_corrupt="stop")
         for batches in tables:
-            yield batches, None
+            count = _count_up_to(stop, batches)
+            if count:
+                yield batches[:count], None
+            if count < len(batches):
+                return
         frame = frame_at(source, tables.position, stop)
         if frame is None:
             return
         yield _header_of(source, frame), frame
         position = frame.position + frame.size
+
+
+def _count_up_to(stop: int, batches: BatchTable) -> int:
+    """Return how many batches end at a position or before it; a scan also returns the next."""
+    return int(np.searchsorted(batches["position"] + size_in_bytes(batches), stop, "right"))
 
 
 def _header_of(source: Source, frame: Frame) -> BatchTable:

@@ -113,7 +113,7 @@ def _items(
     for name, decoder in (("key", options.key), ("value", options.value)):
         addresses, sizes = table.addresses(name)
         decoder.require_decodable(sizes[is_data])
-        found.append(_Items(decoder.kind, addresses, sizes, table))
+        found.append(_Items(decoder.kind, addresses, decoder.printed_sizes(sizes), table))
     return found[0], found[1]
 
 

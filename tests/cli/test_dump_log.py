@@ -22,7 +22,11 @@ def run(*arguments: str, folder: Path = _GOLDEN) -> Ended:
 
 def test_prints_the_lines_of_the_tool() -> None:
     expected = (_GOLDEN / "dump" / "consumed-0" / "00000000000000000000.log.txt").read_text("utf-8")
-    for arguments in (["--print-data-log", "--files", _LOG], [f"--files={_LOG}", "--print"]):
+    for arguments in (
+        ["--print-data-log", "--files", _LOG],
+        [f"--files={_LOG}", "-print-data-log=ignored", "also ignored"],
+        ["--files", f"{_LOG},", "--print-data-log", "--print-data-log", "--", "--unknown"],
+    ):
         done = run(*arguments)
         assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
 
@@ -49,7 +53,14 @@ def test_records_without_metadata() -> None:
     [
         ([], 'Missing required argument "[files]"'),
         (["--files", "0.log"], "No such file"),
-        (["--files", "00000000000000000000"], "the name has no suffix"),
+        (["--files", "0.log", "--files", "1.log"], "option files has 2 arguments, not one"),
+        (["--file", "0.log"], "file is not a recognized option"),
+        (["-f", "0.log"], "f is not a recognized option"),
+        (["--files"], "option files requires an argument"),
+        (["--max-bytes", "--files", "0.log"], 'Missing required argument "[files]"'),
+        (["--max-bytes", "0x10", "--files", "0.log"], "needs an integer of 32 bits, not '0x10'"),
+        (["--max-bytes", "99999999999", "--files", "0.log"], "needs an integer of 32 bits"),
+        (["--value-decoder-class", "no.Such", "--files", "0.log"], "cannot be loaded"),
         (["--files", "name.log"], "the name does not begin with an offset"),
     ],
 )
@@ -69,3 +80,49 @@ def test_what_comes_before_damage_is_printed(tmp_path: Path) -> None:
     shortened = run("--files", "00000000000000000000.log", "--max-bytes", str(len(data)),
                     folder=tmp_path)  # fmt: skip
     assert (shortened.returncode, shortened.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("files", "out", "err"),
+    [
+        ("", "Dumping \n", "Ignoring unknown file \n"),
+        (",", "", ""),
+        ("no-suffix", "Dumping no-suffix\n", "Ignoring unknown file no-suffix\n"),
+        (".//a.b/", "Dumping ./a.b\n", "Ignoring unknown file ./a.b\n"),
+        (",a", "Dumping \nDumping a\n", "Ignoring unknown file \nIgnoring unknown file a\n"),
+    ],
+)
+def test_names_of_files_are_split_and_printed_as_by_java(files: str, out: str, err: str) -> None:
+    done = run("--files", files)
+    assert (done.returncode, done.stdout, done.stderr) == (0, out, err)
+
+
+def test_values_count_only_for_files_that_need_them() -> None:
+    assert run("--max-message-size", "many", "--files", _LOG).returncode == 0
+    index = _LOG.replace(".log", ".index")
+    assert run("--max-bytes", "many", "--files", index).returncode == 0
+    assert run("--max-message-size", "many", "--files", index).returncode == 1
+
+
+def test_batches_beyond_max_bytes_are_not_printed() -> None:
+    size = (_GOLDEN / _LOG).stat().st_size
+    heads = ["Dumping", "Log starting offset"]
+    for count, is_printed in ((0, False), (100, False), (size - 1, False), (size, True)):
+        done = run("--max-bytes", str(count), "--files", _LOG)
+        assert done.returncode == 0
+        assert len(done.stdout.splitlines()) == len(heads) + is_printed
+
+
+def test_numbers_are_read_from_the_first_bytes() -> None:
+    package = "org.apache.kafka.tools.api"
+    done = run("--value-decoder-class", f"{package}.LongDecoder", "--files", _LOG)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[3].endswith(" key: key-0 payload: 3619031747661017698")
+    short = run("--key-decoder-class", f"{package}.LongDecoder", "--files", _LOG)
+    assert short.returncode == 1
+    assert "needs 8 bytes, not 5" in short.stderr
+
+
+def test_version_of_the_tool() -> None:
+    done = run("--version", "--files", _LOG)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "4.3.1\n", "")

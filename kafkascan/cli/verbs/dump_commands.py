@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import click
 
+from kafkascan.cli.verbs.java_options import (
+    Argument,
+    OptionsError,
+    ParsedOptions,
+    parse_options,
+)
 from kafkascan.dump_log.dump_files import dump_files
 from kafkascan.dump_log.dump_options import TOPIC_OPTIONS, DumpOptions
 from kafkascan.dump_log.item_decoders import (
@@ -18,21 +23,37 @@ from kafkascan.dump_log.item_decoders import (
 )
 from kafkascan.format.errors import KafkaScanError
 
-_DUMP_OPTIONS = (
-    "files", "deep-iteration", "print-data-log", "verify-index-only", "index-sanity-check",
-    "max-message-size", "max-bytes", "skip-record-metadata", "key-decoder-class",
-    "value-decoder-class", *TOPIC_OPTIONS, "help",
+_FLAGS = (
+    "deep-iteration", "print-data-log", "verify-index-only", "index-sanity-check",
+    "skip-record-metadata", *TOPIC_OPTIONS, "help", "version",
 )  # fmt: skip
+_OPTIONS = {
+    **dict.fromkeys(_FLAGS, Argument.NONE),
+    **dict.fromkeys(("files", "max-message-size", "max-bytes"), Argument.REQUIRED),
+    **dict.fromkeys(("key-decoder-class", "value-decoder-class"), Argument.OPTIONAL),
+}
+# The version of Kafka whose tool prints the same.
+_KAFKA_VERSION = "4.3.1"
+_DECODED = (".log", ".checkpoint")
 _STRING = "StringDecoder"
 # The tool's exit code wherever it ends early.
 _EXIT_ENDED_EARLY = 1
 
 
-def _whole_name(name: str) -> str:
-    """Return the option that a name begins, if it is only one, as the tool accepts it."""
-    found = [one for one in _DUMP_OPTIONS if one.startswith(name.lstrip("-"))]
-    dashes = name[: len(name) - len(name.lstrip("-"))]
-    return name if name.lstrip("-") in _DUMP_OPTIONS or len(found) != 1 else dashes + found[0]
+class _ToolCommand(click.Command):
+    """A command that reads its options as Kafka's tools do; click prints the help."""
+
+    def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+        """Parse the options of the tool; the help counts before all others."""
+        try:
+            options = parse_options(arguments, _OPTIONS)
+        except OptionsError as error:
+            context.params = {"options": error}
+            return []
+        if options.has("help"):
+            return super().parse_args(context, ["--help"])
+        context.params = {"options": options}
+        return []
 
 
 def _item_decoder(name: str | None) -> ItemDecoder:
@@ -41,12 +62,12 @@ def _item_decoder(name: str | None) -> ItemDecoder:
     decoder = ITEM_DECODERS.get(name.rpartition(".")[2])
     if decoder is None:
         known = ", ".join(ITEM_DECODERS)
-        raise click.UsageError(f"{name} cannot be loaded without Java; known are {known}")
+        raise OptionsError(f"{name} cannot be loaded without Java; known are {known}")
     return decoder
 
 
-def _topic_decoder(options: dict[str, Any]) -> RecordDecoder | None:
-    chosen = [name for name in TOPIC_OPTIONS if options[name.replace("-", "_")]]
+def _topic_decoder(options: ParsedOptions) -> RecordDecoder | None:
+    chosen = [name for name in TOPIC_OPTIONS if options.has(name)]
     if not chosen:
         return None
     from kafkascan.dump_log.topic_decoders import TOPIC_DECODERS  # with all schemas
@@ -62,10 +83,7 @@ def _topic_decoders(command: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-@click.command(
-    "dump-log",
-    context_settings={"token_normalize_func": _whole_name, "help_option_names": ["--help"]},
-)
+@click.command("dump-log", cls=_ToolCommand, context_settings={"help_option_names": ["--help"]})
 @click.option("--files", help="Files to dump, with commas between them.")
 @click.option("--deep-iteration", is_flag=True, help="Print the records of each batch.")
 @click.option("--print-data-log", is_flag=True, help="Print keys and values of records.")
@@ -105,40 +123,71 @@ def _topic_decoders(command: Callable[..., int]) -> Callable[..., int]:
     help="Decoder of values.",
 )
 @_topic_decoders
-def dump_log(files: str | None, **options: Any) -> int:
+@click.option("--version", is_flag=True, help="Print the version of Kafka's tool with this output.")
+def dump_log(options: ParsedOptions | OptionsError) -> int:
     """Print files as Kafka's kafka-dump-log does, line for line.
 
     Options, output and exit codes are the tool's: 0 also with findings, 1 where the tool
-    would end with an exception. A name of an option may be shortened.
+    would end with an exception, also for wrong options.
     """
-    if files is None:
-        print('Missing required argument "[files]"', file=sys.stderr)
-        return _EXIT_ENDED_EARLY
-    # Java writes UTF-8 and no carriage returns, whatever the terminal is.
-    output = sys.stdout.buffer
     try:
-        dump_files(files.split(","), _dump_options(options), output.write, sys.stderr.write)
+        if isinstance(options, OptionsError):
+            raise options
+        if options.has("version"):
+            print(_KAFKA_VERSION)
+            return 0
+        if not options.has("files"):
+            raise OptionsError('Missing required argument "[files]"')
+        files = _split(options.value("files") or "")
+        _dump(files, _dump_options(options, files))
     except (KafkaScanError, OSError, ValueError) as error:
-        output.flush()
         print(f"kafkascan: {error}", file=sys.stderr)
         return _EXIT_ENDED_EARLY
     return 0
 
 
-def _dump_options(options: dict[str, Any]) -> DumpOptions:
-    key, value = options["key_decoder_class"], options["value_decoder_class"]
+def _split(files: str) -> list[str]:
+    """Return the names of files, as Java's ``split`` does: without the last ones if empty."""
+    names = files.split(",")
+    while len(names) > 1 and not names[-1]:
+        names.pop()
+    return [] if names == [""] and files else names
+
+
+def _dump(files: list[str], options: DumpOptions) -> None:
+    # Java writes UTF-8 and no carriage returns, whatever the terminal is.
+    output = sys.stdout.buffer
+    try:
+        dump_files(files, options, output.write, sys.stderr.write)
+    finally:
+        output.flush()
+
+
+def _dump_options(options: ParsedOptions, files: list[str]) -> DumpOptions:
+    """Return what is printed; as in the tool, a value counts if a file needs it."""
+    has_log = any(name.endswith(_DECODED) for name in files)
+    has_index = any(name.endswith(".index") for name in files)
     decode = _topic_decoder(options)
-    has_decoder = decode is not None or (key, value) != (None, None)
-    prints_data = options["print_data_log"] or has_decoder
+    key, value = (
+        _item_decoder(options.value(name)) if has_log and decode is None else PRINT_TEXT
+        for name in ("key-decoder-class", "value-decoder-class")
+    )
+    max_bytes, max_message_size = DumpOptions.max_bytes, DumpOptions.max_message_size
+    if has_log:
+        max_bytes = options.integer("max-bytes", max_bytes)
+    if has_index:
+        max_message_size = options.integer("max-message-size", max_message_size)
+    printing = ("print-data-log", "key-decoder-class", "value-decoder-class", *TOPIC_OPTIONS)
+    prints_data = any(options.has(name) for name in printing)
     return DumpOptions(
-        is_deep=options["deep_iteration"] or prints_data,
+        is_deep=options.has("deep-iteration") or prints_data,
         prints_data=prints_data,
-        skips_metadata=options["skip_record_metadata"],
-        verifies_index_only=options["verify_index_only"],
-        checks_index_only=options["index_sanity_check"],
-        max_message_size=options["max_message_size"],
-        max_bytes=options["max_bytes"],
+        skips_metadata=options.has("skip-record-metadata"),
+        verifies_index_only=options.has("verify-index-only"),
+        checks_index_only=options.has("index-sanity-check"),
+        max_message_size=max_message_size,
+        max_bytes=max_bytes,
         decode=decode,
-        key=_item_decoder(key),
-        value=_item_decoder(value),
+        key=key,
+        value=value,
     )

@@ -108,6 +108,7 @@ NUMBERS: dict[str, struct.Struct] = {
 _MAX_UVARINT_SIZE = 5
 _FRAME_VERSION = 1
 _MAX_SHORT = 2**15 - 1
+_MAX_INT = 2**31 - 1
 
 
 class MessageFrame(NamedTuple):
@@ -145,16 +146,16 @@ def read_message_frame(value: bytes) -> MessageFrame:
     Raises
     ------
     SchemaError
-        If the frame is incomplete, its version is not 1, or a number exceeds an int16.
+        If the frame is incomplete, its version is not 1, or a number exceeds an int16, which
+        one of more than 31 bits does not: Kafka takes its lower 16 bits.
     """
     reader = _Reader(value, 0, is_flexible=True)
-    frame_version = reader.uvarint("the frame version")
+    frame_version = reader.short("the frame version")
     if frame_version != _FRAME_VERSION:
         raise SchemaError(f"the frame version is {frame_version}, not {_FRAME_VERSION}")
-    code, version = reader.uvarint("the type"), reader.uvarint("the version")
-    if max(code, version) > _MAX_SHORT:
-        raise SchemaError(f"type {code} or version {version} exceeds {_MAX_SHORT}")
-    return MessageFrame(code, version, reader.at)
+    code, version = reader.short("the type"), reader.short("the version")
+    # To Kafka's classes, a negative version has the fields of the first one.
+    return MessageFrame(code, max(0, version), reader.at)
 
 
 def decode(schema: Schema, data: bytes, version: int) -> dict[str, Any]:
@@ -302,6 +303,13 @@ class _Reader:
             if byte < 0x80:
                 return number & 0xFFFFFFFF
         raise SchemaError(f"{name}: varint is too long at byte {self.at}")
+
+    def short(self, name: str) -> int:
+        """Read a number as ``AbstractApiMessageSerde``: a negative int loses its upper bytes."""
+        number = self.uvarint(name)
+        if _MAX_SHORT < number <= _MAX_INT:
+            raise SchemaError(f"{name} {number} exceeds {_MAX_SHORT}")
+        return (number & 0xFFFF ^ 0x8000) - 0x8000
 
     def take(self, size: int, name: str) -> bytes:
         if size > len(self.data) - self.at:

@@ -14,6 +14,13 @@ from kafkascan.format.schemas.message_decoder import SchemaError, read_message_f
         # Kafka accepts varints that are longer than necessary.
         (b"\x81\x00\x82\x80\x00\x83\x01", (2, 131, 7)),
         (b"\x01\xff\xff\x01\x00", (32767, 0, 5)),
+        # The fifth byte's upper bits are lost; of a negative int, the lower 16 bits count.
+        (b"\x81\x80\x80\x80\x10\x0c\x00", (12, 0, 7)),
+        (b"\x81\x80\x80\x80\x0f\x0c\x00", (12, 0, 7)),
+        (b"\x01\xff\xff\xff\xff\x0f\x00", (-1, 0, 7)),
+        # Kafka reads version -1 with the fields of version 0.
+        (b"\x01\x0c\xff\xff\xff\xff\x0f", (12, 0, 7)),
+        (b"\x01\x0c\x82\x80\x80\x80\x08", (12, 2, 7)),
     ],
 )
 def test_frames(value: bytes, frame: tuple[int, int, int]) -> None:
@@ -29,8 +36,8 @@ def test_frames(value: bytes, frame: tuple[int, int, int]) -> None:
         (b"\x01\xff\xff\xff\xff\xff\x01", "the type: varint is too long at byte 6"),
         (b"\x00\x02\x00", "frame version is 0, not 1"),
         (b"\x02\x02\x00", "frame version is 2, not 1"),
-        (b"\x01\x80\x80\x02\x00", "type 32768 or version 0 exceeds"),
-        (b"\x01\x02\x80\x80\x02", "type 2 or version 32768 exceeds"),
+        (b"\x01\x80\x80\x02\x00", "the type 32768 exceeds"),
+        (b"\x01\x02\x80\x80\x02", "the version 32768 exceeds"),
     ],
 )
 def test_invalid_frames(value: bytes, reason: str) -> None:
