@@ -366,7 +366,7 @@ def _payloads(
     ordered = sorted(chosen, key=lambda one: (one[0], int(one[1]["position"])))
     for number, of_segment in itertools.groupby(ordered, key=lambda one: one[0]):
         segment = segments[number]
-        with borrowed_source(segment.folder.source(segment.path.name)) as source:
+        with borrowed_source(segment.folder.source(segment.file_name)) as source:
             for _, row in of_segment:
                 size = int(row["batch_length"]) + LOG_OVERHEAD
                 start = int(row["position"]) + BATCH_HEADER_SIZE

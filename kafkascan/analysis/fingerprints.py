@@ -210,7 +210,7 @@ def _of_log(log: Log) -> LogFingerprints:
     cursor, start_offset = OffsetCursor(), log.start_offset if log.has_deleted_offsets else 0
     for segment in log.served_segments:
         try:
-            scan = scan_batches(segment.folder.source(segment.path.name), on_corrupt="resync")
+            scan = scan_batches(segment.folder.source(segment.file_name), on_corrupt="resync")
         except OSError as error:
             unread.append(str(error))
             continue

@@ -106,7 +106,7 @@ def start_log_audit(audited: AuditedLog, limits: Limits, names: Collection[str])
     lowest = [-1 if base is None or audited.is_snapshot else base for base in bases]
     largest = size_limit(limits, audited.config)
     headers = HeaderChecks(limits, largest, np.array(lowest, np.int64))
-    files = [segment.path.name for segment in log.segments]
+    files = [segment.file_name for segment in log.segments]
     if audited.is_snapshot:
         return LogAudit(audited, limits, found, headers, EpochChecks(None, found, files), None)
     check_folder(log, names, found)
@@ -161,7 +161,7 @@ class LogAudit:
         self._headers = headers
         self._epochs = epochs
         self._state = state
-        self._names = [segment.path.name for segment in self._log.segments]
+        self._names = [segment.file_name for segment in self._log.segments]
         self._bases = [segment.base_offset for segment in self._log.segments]
         self._sizes = [0] * len(self._log.segments)
         self._tombstones = self._empty_transactions = 0

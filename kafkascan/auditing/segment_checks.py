@@ -120,7 +120,7 @@ def read_indexes(segment: SegmentFile, names: Collection[str]) -> SegmentIndexes
         Names of the files in its folder.
     """
     indexes = SegmentIndexes()
-    prefix = segment.path.name.removesuffix(".log")
+    prefix = segment.file_name.removesuffix(".log")
     for kind in _INDEXES:
         name = f"{prefix}.{kind}"
         if name not in names:
@@ -258,7 +258,7 @@ class AuditInspector:
                 found += self._check_indexes(self._screen)
             except (OSError, KafkaScanError) as error:  # the file changed since it was read
                 finding = Finding("UNREADABLE", Severity.ERROR, str(error), None, None)
-                found.append((self._segment.path.name, Counted(finding, 1)))
+                found.append((self._segment.file_name, Counted(finding, 1)))
         return SegmentChecks(found, self._indexes.aborted)
 
     def _check_indexes(self, screen: IndexScreen) -> list[tuple[str, Counted]]:
@@ -266,7 +266,7 @@ class AuditInspector:
         batches: BatchTable | None = None
         result = []
         for kind, entries in self._indexes.entries.items():
-            name = self._segment.path.name.removesuffix("log") + kind
+            name = self._segment.file_name.removesuffix("log") + kind
             if kind == "txnindex":
                 markers = join_tables(self._markers)
                 found = check_entries(entries, markers, base_offset).joined()

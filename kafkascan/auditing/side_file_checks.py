@@ -326,7 +326,7 @@ class AbortedCheck:
         if missing:
             marker, first = missing[0]
             message = f"the transaction from offset {first} aborted at {marker} is missing"
-            name = segment.path.name.removesuffix(".log") + ".txnindex"
+            name = segment.file_name.removesuffix(".log") + ".txnindex"
             self._found.add("TXN_INDEX_MISMATCH", name, message, offset=marker, count=len(missing))
 
 

@@ -16,7 +16,7 @@ _NAME = re.compile(
 INDEX_KINDS = ("index", "timeindex", "txnindex", "snapshot")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SegmentName:
     """
     The parts of the name of a segment file.

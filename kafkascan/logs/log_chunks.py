@@ -46,7 +46,7 @@ _Checks_co = TypeVar("_Checks_co", covariant=True)
 _EndChecks_co = TypeVar("_EndChecks_co", covariant=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SegmentEnd:
     """
     How a segment ends.

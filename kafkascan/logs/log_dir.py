@@ -206,8 +206,7 @@ def select_segments(
             base_offset = -1 if parsed.base_offset is None else parsed.base_offset
             found.append((parsed.kind != "log", base_offset, name, parsed))
     found.sort(key=lambda one: one[:3])
-    path, folder = partition.path, partition.folder
-    return [SegmentFile(path / name, parsed, folder) for *_, name, parsed in found]
+    return [SegmentFile(name, parsed, partition.folder) for *_, name, parsed in found]
 
 
 def require_segments(partition: PartitionDir) -> list[SegmentFile]:

@@ -149,7 +149,7 @@ class LogBatches(TableExports):
             return display_column(chunk.batches, name)
         segments = [self.segments[index] for index in chunk.segment.tolist()]
         if name == "segment":
-            return [segment.path.name for _, segment in segments]
+            return [segment.file_name for _, segment in segments]
         if name == "topic":
             return [partition.topic for partition, _ in segments]
         return [partition.partition for partition, _ in segments]
@@ -255,7 +255,7 @@ class _ArrowLocations:
 def _arrow_locations(segments: Sequence[tuple[PartitionDir, SegmentFile]]) -> _ArrowLocations:
     pa = arrow.require_pyarrow()
     topics = pa.array([partition.topic for partition, _ in segments], pa.string())
-    names = pa.array([segment.path.name for _, segment in segments], pa.string())
+    names = pa.array([segment.file_name for _, segment in segments], pa.string())
     return _ArrowLocations(
         partition=pa.array([partition.partition for partition, _ in segments], pa.int32()),
         topic=topics.dictionary_encode(),

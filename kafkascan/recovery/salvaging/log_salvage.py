@@ -249,11 +249,11 @@ def _copy_log(job: _CopyJob, doubtful: Doubtful) -> PartitionSalvage:
         reason = "another log was copied to this directory"
         result.destination, result.error = None, FileExistsError(f"{folder}: {reason}")
         return result
-    live = {segment.path.name for segment in log.segments}
+    live = {segment.file_name for segment in log.segments}
     result.left_out = [
-        segment.path.name
+        segment.file_name
         for segment in one.segments
-        if segment.path.name not in live and segment.name.kind == "log"
+        if segment.file_name not in live and segment.name.kind == "log"
     ]
     try:
         if folder is not None:
@@ -286,7 +286,7 @@ def _copy_segment(
     segment: SegmentFile, bounds: SegmentBounds, folder: Path | None, doubtful: Doubtful
 ) -> SegmentSalvage:
     """Copy the offsets of a segment that no earlier one keeps."""
-    name, base_offset = segment.path.name, segment.name.base_offset
+    name, base_offset = segment.file_name, segment.name.base_offset
     result = SegmentSalvage(name, base_offset)
     try:
         with segment.open() as source:

@@ -132,7 +132,7 @@ def _certain_end(source: Source, batches: BatchTable, base_offset: int, followin
 
 def covered(segment: SegmentFile, bounds: SegmentBounds) -> SegmentSalvage:
     """Return the result of a segment of which an earlier one keeps all offsets."""
-    name, base_offset = segment.path.name, segment.base_offset
+    name, base_offset = segment.file_name, segment.base_offset
     with segment.borrow() as source:
         scan = scan_batches(source, on_corrupt="stop", threads=1)
         result = SegmentSalvage(name, base_offset, size=source.size, end=scan.end)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
 
 import kafkascan as ks
 from kafkascan.logs import SegmentKinds, select_segments
+from kafkascan.logs.log_dir import partition_dir
 from tests.support.segments import Rig
 
 BASE = "00000000000000000170"
@@ -178,3 +180,15 @@ def test_no_log_dir(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(NotADirectoryError):
         ks.open_log_dir(tmp_path / "file")
+
+
+def test_many_segments_are_few_objects(tmp_path: Path) -> None:
+    """The garbage collector visits each again and again in a data dir with 100 000 of them."""
+    for number in range(500):
+        (tmp_path / f"{number:020}.log").touch()
+    partition = partition_dir(tmp_path)
+    gc.collect()
+    before = len(gc.get_objects())
+    segments = partition.log_segments
+    assert len(segments) == 500
+    assert len(gc.get_objects()) - before <= 2 * 500 + 20
