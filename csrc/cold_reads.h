@@ -57,6 +57,17 @@ static inline void ks_request(const ks_log_file *file, int64_t position, int64_t
 #endif
 }
 
+/* Requests a batch. A system with little read-ahead ignores all but the first bytes of a request,
+ * so each asks for a piece. The row may be wrong: nothing is requested outside of the log. */
+static inline void ks_request_batch(const ks_log_file *file, const ks_batch_row *row) {
+    enum { PIECE = 1 << 17 };
+    int64_t position = row->position, size = (int64_t)row->batch_length + KS_LOG_OVERHEAD;
+    if (position < 0 || position >= file->size) return;
+    size = ks_at_most(size, file->size - position);
+    for (; size > 0; position += PIECE, size -= PIECE)
+        ks_request(file, position, ks_at_most(PIECE, size));
+}
+
 /* Number of pages of a range of the file that are in the page cache; -1 if the system does not say.
  * Linux counts them since 6.5 (cachestat), for those who may write the file. */
 static inline int64_t ks_count_cached(const ks_log_file *file, int64_t position, int64_t size) {

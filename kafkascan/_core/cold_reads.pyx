@@ -21,6 +21,7 @@ cdef extern from "cold_reads.h" nogil:
         const ks_log_file *file, int64_t position, uint8_t *out, int64_t size
     )
     void ks_request(const ks_log_file *file, int64_t position, int64_t size)
+    void ks_request_batch(const ks_log_file *file, const ks_batch_row *row)
     int ks_is_cached(const ks_log_file *file, int64_t position)
     int64_t ks_count_cached(const ks_log_file *file, int64_t position, int64_t size)
     int ks_scan_file(
@@ -83,6 +84,13 @@ cdef class LogFile:
         """Request a range of bytes, without waiting for them."""
         with nogil:
             ks_request(&self.file, position, size)
+
+    def request_batches(self, const ks_batch_row[::1] rows not None):
+        """Request the bytes of batches, without waiting for them."""
+        cdef int64_t i
+        with nogil:
+            for i in range(rows.shape[0]):
+                ks_request_batch(&self.file, &rows[i])
 
     def request_headers(self, const int64_t[::1] positions not None):
         """Request the headers at positions, without waiting for them."""

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 import kafkascan.format.checksums  # noqa: F401 - chooses the kernel
 from kafkascan._core import checksums as _core
+from kafkascan.batches.cold.scattered_batches import requested_parts
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.errors import STATUS, BatchTableError
@@ -84,6 +85,14 @@ def verify_rows(source: Source, batches: BatchTable, first_row: int = 0) -> NDAr
     ndarray of bool, shape (n,)
     """
     verdicts = np.zeros(len(batches), np.uint8)
+    for part in requested_parts(source, batches):
+        _verify_part(source, batches[part], verdicts[part], first_row + part.start)
+    return verdicts.view(np.bool_)
+
+
+def _verify_part(
+    source: Source, batches: BatchTable, verdicts: NDArray[np.uint8], first_row: int
+) -> None:
     sizes = None if source.is_in_memory else _window_sizes(batches)
     row, pace = 0, Pace(_FIRST_BYTES)
     while row < len(batches):
@@ -102,7 +111,6 @@ def verify_rows(source: Source, batches: BatchTable, first_row: int = 0) -> NDAr
             # After its new end, a file that shrank contains zeros, which match no row.
             source.require_unshrunk()
             raise BatchTableError(source.path, first_row + row, status)
-    return verdicts.view(np.bool_)
 
 
 def _window(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from kafkascan._core import records as _core
+from kafkascan.batches.cold.scattered_batches import request_rows, requested_parts
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
 from kafkascan.batches.scan import iter_batches, scan_batches
 from kafkascan.batches.verify import verify_crcs
@@ -47,6 +48,7 @@ def decode_records(
             batches = scan_batches(owner, threads=options.threads).batches
             options.on_headers(batches)
         rows = options.select(require_batch_table(batches))
+        request_rows(owner, rows)
         if options.verify:
             _require_checksums(owner, rows, options.threads)
 
@@ -93,7 +95,7 @@ def _iter_tables(
 ) -> Iterator[RecordTable]:
     with borrowed_source(source, close=False) as owner:
         for table in _header_tables(owner, options) if batches is None else [batches]:
-            for group in _groups(options.select(table), options.batch_size):
+            for group in _groups(owner, options.select(table), options.batch_size):
                 for records in _decode_group(owner, group, options):
                     if len(records):
                         yield records
@@ -129,13 +131,15 @@ def _decode_group(
             first += len(records.batches)
 
 
-def _groups(batches: BatchTable, batch_size: int) -> Iterator[BatchTable]:
+def _groups(source: Source, batches: BatchTable, batch_size: int) -> Iterator[BatchTable]:
     """Split a table into groups of about `batch_size` records."""
-    first, most = 0, min(batch_size, sys.maxsize)
-    while first < len(batches):
-        last = _core.end_of_group(batches, first, _MAX_READ_PER_TABLE, most)
-        yield batches[first:last]
-        first = last
+    most = min(batch_size, sys.maxsize)
+    for part in requested_parts(source, batches):
+        rows, first = batches[part], 0
+        while first < len(rows):
+            last = _core.end_of_group(rows, first, _MAX_READ_PER_TABLE, most)
+            yield rows[first:last]
+            first = last
 
 
 def _require_checksums(source: Source, batches: BatchTable, threads: int | None) -> None:
