@@ -202,10 +202,16 @@ class OffsetRepair:
         return is_free and (bool(self._has_bytes_before[low]) or len(self._dropped) > 1)
 
     def _may_be_shifted(self, row: int, shift: int) -> bool:
-        """Return whether the batches before or from `row` on may be those with wrong offsets."""
+        """
+        Return whether the batches before or from `row` on may be those with wrong offsets.
+
+        They would end, or begin, with a gap, unless they are the last ones of the log.
+        """
         before = np.append(np.int64(self._lowest - 1), self._last[:-1])
         gaps = self._first - before - 1
-        return bool(((gaps[:row] >= shift) if shift > 0 else (gaps[row + 1 :] >= -shift)).any())
+        if shift > 0:
+            return bool((gaps[:row] >= shift).any())
+        return len(self._first) - row <= _AT_END or bool((gaps[row + 1 :] >= -shift).any())
 
     def _may_be_later(self, first: int) -> bool:
         """Return whether the lost end of the log may have had an offset."""

@@ -14,6 +14,7 @@ from tests.damage.recovery.campaign.known_logs import TrackedBytes
 from tests.damage.recovery.campaign.more_damage import MORE_KINDS
 from tests.damage.recovery.campaign.more_logs import FIRST_NUMBER
 from tests.damage.recovery.campaign.oracle import Oracle
+from tests.damage.recovery.campaign.rearrangements import FIRST_REARRANGED, REARRANGEMENTS
 from tests.damage.recovery.campaign.runs import Campaign, damaged_log
 
 # Logs that were salvaged wrongly once.
@@ -27,11 +28,13 @@ _ONCE_WRONG = [
     1001009803, 95203189, 1001012988, 1001017597, 1001021417, 1001026006, 95217055,
     97048813, 97067118, 97154413, 97063048, 97122976, 97094701, 1002100420,
     1003002180, 1003032598, 98031452, 1004001318, 1004012235, 1004023609, 1004026428,
-    1004028957, 1004045907, 1004047091, 1004047381,
+    1004028957, 1004045907, 1004047091, 1004047381, 1005021145,
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("start", [1, 1001, FIRST_NUMBER, FIRST_NUMBER + 1000])
+@pytest.mark.parametrize(
+    "start", [1, 1001, FIRST_NUMBER, FIRST_NUMBER + 1000, FIRST_REARRANGED, FIRST_REARRANGED + 1000]
+)
 def test_salvage_of_damaged_logs(start: int, tmp_path: Path) -> None:
     campaign = Campaign(tmp_path)
     for number in range(start, start + 75):
@@ -48,7 +51,8 @@ def test_logs_that_were_salvaged_wrongly(number: int, tmp_path: Path) -> None:
 
 
 def test_all_kinds_of_damage_occur() -> None:
-    for start, kinds in ((0, KINDS), (FIRST_NUMBER, MORE_KINDS)):
+    rearranged = MORE_KINDS | REARRANGEMENTS
+    for start, kinds in ((0, KINDS), (FIRST_NUMBER, MORE_KINDS), (FIRST_REARRANGED, rearranged)):
         seen = {kind for number in range(start, start + 400) for kind in damaged_log(number)[2]}
         assert seen == set(kinds)
 

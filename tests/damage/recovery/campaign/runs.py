@@ -19,6 +19,7 @@ from tests.damage.recovery.campaign.more_damage import MORE_KINDS
 from tests.damage.recovery.campaign.more_logs import FIRST_NUMBER, log_of_more_shapes
 from tests.damage.recovery.campaign.named_cases import require_named
 from tests.damage.recovery.campaign.oracle import Oracle, crcs_are_valid
+from tests.damage.recovery.campaign.rearrangements import FIRST_REARRANGED, rearranged
 
 _FILES_EVERY = 50
 _MOST_KINDS = (1, 1, 1, 2, 2, 3)
@@ -27,6 +28,12 @@ _MOST_KINDS = (1, 1, 1, 2, 2, 3)
 def damaged_log(number: int) -> tuple[KnownLog, TrackedBytes, list[str]]:
     """Return a log, its damaged bytes, and the kinds of its damage."""
     choice = random.Random(number)
+    if number >= FIRST_REARRANGED:
+        log = choice.choice([random_log, log_of_more_shapes])(choice)
+        damaged = TrackedBytes.of(log)
+        kinds = rearranged(choice, log, damaged)
+        damaged.insert(len(damaged.data), bytes(log.zero_tail))
+        return log, damaged, kinds
     has_more = number >= FIRST_NUMBER
     log = log_of_more_shapes(choice) if has_more else random_log(choice)
     known = MORE_KINDS if has_more else KINDS
