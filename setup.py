@@ -35,6 +35,7 @@ MODULES: dict[str, list[str]] = {
     "search": [],
     "text_lines": [],
     "unpacking": [],
+    "wrappers": [],
 }
 
 # Cython's code for memoryviews, compiled once instead of once per module: it would be two thirds

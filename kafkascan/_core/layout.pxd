@@ -77,6 +77,8 @@ cdef extern from "kafka_layout.h" nogil:
     const int KS_MARKER_AT_timestamp_delta
     const int KS_MARKER_AT_offset_delta
     const int KS_MARKER_AT_key_size
+    const int KS_V0_AT_key_size
+    const int KS_V1_AT_key_size
     const int KS_MARKER_AT_key_version
     const int KS_MARKER_AT_key_type
     const int KS_MARKER_AT_value_size

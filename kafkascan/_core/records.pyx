@@ -51,7 +51,6 @@ cdef extern from "record.h" nogil:
         const ks_payload *payload, const ks_batch_row *batch, int32_t batch_number,
         int64_t row, int64_t count, const ks_record_columns *columns
     )
-    int ks_count_entries(const ks_payload *payload, int64_t *count, int64_t *last_offset)
 
 
 min_record_size = KS_MIN_RECORD_SIZE
@@ -368,24 +367,3 @@ def decode_into(
     if fault >= 0:
         return KS_SOURCE_FAULT, job.batch, job.done, fault
     return job.status, job.batch, job.done, 0
-
-
-def count_entries(const uint8_t[::1] messages not None):
-    """
-    Count the messages in a wrapper of magic 0 or 1.
-
-    Returns
-    -------
-    status : int
-    count : int
-    """
-    cdef ks_payload payload
-    cdef int64_t count = 0, last_offset = 0
-    cdef int status
-    cdef uint8_t nothing = 0
-    payload.start = &messages[0] if messages.shape[0] else &nothing
-    payload.limit = payload.start + messages.shape[0]
-    payload.buffer = payload.start
-    with nogil:
-        status = ks_count_entries(&payload, &count, &last_offset)
-    return status, count

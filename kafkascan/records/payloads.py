@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan._core import records as _core
+from kafkascan._core import records as _core, wrappers as _wrappers
 from kafkascan._core.unpacking import Arena
 from kafkascan.batches.columns import BatchTable, join_tables
 from kafkascan.format.errors import STATUS, BatchTableError, record_error
@@ -23,6 +23,7 @@ from kafkascan.format.layout import (
 from kafkascan.io import result_memory
 from kafkascan.io.sources import Source
 from kafkascan.io.worker_threads import Pace
+from kafkascan.records.buffers import Buffers
 from kafkascan.records.decompression import (
     Buffer,
     CodecError,
@@ -34,7 +35,7 @@ from kafkascan.records.row_copies import copy_rows
 
 # Estimated ratio of decompressed to compressed size, for the first allocation of an arena.
 _ESTIMATED_RATIO = 4
-# A codec that the unpacker does not know: it leaves messages of magic 0 and 1 to `decompress`.
+# A codec that the unpacker does not know: it leaves the row to `_decompressed`.
 _NOT_UNPACKED = 255
 _LOCATION_DTYPES: dict[str, type[np.generic]] = {
     "buffer_index": np.int32,
@@ -127,9 +128,9 @@ def load_payloads(
     copies = copy_rows(source, loaded.position[rows], loaded.size[rows])
     done = _unpack(source, loaded, rows, codecs[rows], copies, arena, max_decompressed_size, enough)
     stop = len(batches) if done == len(rows) else int(rows[done])
-    for row in np.flatnonzero(loaded.is_wrapper[:stop]).tolist():
-        loaded.count[row] = _count_entries(source, loaded, row, arena)
     loaded = _first(loaded, stop, arena.pieces)
+    if loaded.is_wrapper.any():
+        _count_wrapped(source, loaded)
     _require_possible_counts(source, loaded)
     return loaded
 
@@ -167,27 +168,34 @@ def _unpack(
     """
     Decompress rows into an arena, set their locations in `loaded`, return how many are done.
 
-    The unpacker takes runs of rows in the form that Kafka's writers produce; `_decompressed`
-    takes every other row.
+    The unpacker takes runs of rows in the form that Kafka's writers produce, and the values of
+    compressed messages; `_decompressed` takes every other row.
     """
     unpack = unpacker().unpack
-    usual = np.where(loaded.batches["magic"][rows] == 2, codecs, _NOT_UNPACKED).astype(np.uint8)
+    is_wrapper = loaded.is_wrapper[rows].view(np.bool_)
+    is_unknown = is_wrapper & (codecs > CompressionType.LZ4)
+    usual = np.where(is_unknown, _NOT_UNPACKED, codecs).astype(np.uint8)
+    magic = np.where(is_wrapper, loaded.batches["magic"][rows], 2).astype(np.uint8)
     enough = sys.maxsize if enough is None else enough
     starts, sizes = loaded.position[rows], loaded.size[rows]
     piece = np.empty(len(rows), np.int32)
     position, size = np.empty((2, len(rows)), np.int64)
     row, pace = 0, Pace(_FIRST_ROWS)
     for last, start, data in copies:
+        copied, first = slice(row, last), row
+        at, length = starts[copied] - start, sizes[copied].copy()
+        _wrappers.locate_wrapped(data, magic[copied], at, length)
         while row < last and arena.size < enough:
             these = slice(row, min(last, row + pace.next_size()))
+            of_data = slice(these.start - first, these.stop - first)
             count = unpack(
-                data, starts[these] - start, sizes[these], usual[these], arena, limit, enough,
+                data, at[of_data], length[of_data], usual[these], arena, limit, enough,
                 piece[these], position[these], size[these],
             )  # fmt: skip
             row += count
             if count == 0:
-                at = int(starts[row]) - start
-                compressed = data.data[at : at + int(sizes[row])]
+                begin = int(starts[row]) - start
+                compressed = data.data[begin : begin + int(sizes[row])]
                 batch, codec = loaded.batches[rows[row]], int(codecs[row])
                 parts = _decompressed(source, batch, codec, compressed, limit)
                 piece[row], position[row], size[row] = arena.put(parts)
@@ -293,13 +301,15 @@ def _wrapper_value(source: Source, batch: np.void, message: memoryview) -> memor
     return message[value_at:at]
 
 
-def _count_entries(source: Source, loaded: Payloads, row: int, arena: Arena) -> int:
-    start, size = int(loaded.position[row]), int(loaded.size[row])
-    buffer = arena.pieces[int(loaded.buffer_index[row]) - 1]
-    status, count = _core.count_entries(buffer[start : start + size])
+def _count_wrapped(source: Source, loaded: Payloads) -> None:
+    """Count the messages of wrappers."""
+    buffers = Buffers(Source(b""), loaded.buffers, loaded.buffer_index)
+    status, row = _wrappers.count_wrapped(
+        buffers.addresses, buffers.sizes, loaded.buffer_index, loaded.position, loaded.size,
+        loaded.is_wrapper, loaded.count,
+    )  # fmt: skip
     if status != STATUS["OK"]:
         raise record_error(status, source.path, loaded.batches[row])
-    return count
 
 
 def _require_possible_counts(source: Source, loaded: Payloads) -> None:

@@ -19,7 +19,7 @@ import zstandard
 
 import kafkascan as ks
 from kafkascan.records.decompression import CodecError, decompress
-from tests.support.segments import batch_v2
+from tests.support.segments import batch_v2, message_v0, message_v1
 from tests.support.waiting import IS_SANITIZED
 from tests.support.warm_process import run_warm
 from tests.support.work import count_calls, require_linear_time
@@ -161,11 +161,24 @@ def test_tiny_pieces_are_read_without_a_call_each(case: str) -> None:
     assert count_calls(read) < LARGE // 500
 
 
+WRAPPED = {GZIP: gzip.compress, SNAPPY: snappy.compress, LZ4: lz4.frame.compress}
+
+
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_tiny_batches_are_read_without_a_call_each(codec: str) -> None:
     batch = ks.build_batches({"value": [b""]}, compression_type=codec)
     data = batch * (LARGE // len(batch))
     ks.read_records(data)  # imports
+    assert count_calls(lambda: ks.read_records(data)) < LARGE // 500
+
+
+@pytest.mark.parametrize("codec", WRAPPED)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_tiny_wrappers_are_read_without_a_call_each(magic: int, codec: int) -> None:
+    message = message_v1 if magic else message_v0
+    wrapper = message(None, WRAPPED[codec](message(None, b"")), attributes=codec)
+    data = wrapper * (LARGE // len(wrapper))
+    assert len(ks.read_records(data)) == LARGE // len(wrapper)
     assert count_calls(lambda: ks.read_records(data)) < LARGE // 500
 
 

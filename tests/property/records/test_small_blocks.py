@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 import zlib
 from collections.abc import Callable
 
 import cramjam
 import lz4.block
+import lz4.frame
 import pytest
 import snappy
 from hypothesis import example, given, strategies as st
 from isal import isal_zlib
 
+import kafkascan as ks
 from kafkascan._core.gzip_members import decompress_small_members
 from kafkascan._core.unpacking import Unpacker
-from kafkascan.records import decompression
+from kafkascan.records import decompression, payloads
+from tests.support.segments import message_v0, message_v1
 from tests.support.work import count_calls
 
 RUN = 1 << 20
@@ -35,7 +39,7 @@ EDITS = st.lists(st.tuples(st.integers(0, 80), st.integers(0, 255)), max_size=3)
 
 def damaged(data: bytes, edits: list[tuple[int, int]]) -> bytes:
     buffer = bytearray(data)
-    for at, value in edits:
+    for at, value in edits if data else []:
         buffer[at % len(buffer)] = value
     return bytes(buffer)
 
@@ -223,3 +227,58 @@ def test_members_cost_no_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = count_calls(lambda: decompression.decompress(1, 2, data, LIMIT))
     assert created == 1
     assert calls < 200
+
+
+# ---- compressed messages of magic 0 and 1 ------------------------------------------------------
+
+COMPRESSORS = {1: gzip.compress, 2: snappy.compress, 3: lz4.frame.compress, 4: bytes, 7: bytes}
+
+
+@st.composite
+def wrappers(draw: st.DrawFn) -> bytes:
+    message = message_v1 if draw(st.booleans()) else message_v0
+    codec = draw(st.sampled_from([0, *COMPRESSORS]))
+    inner = b"".join(message(key, b"v") for key in draw(st.lists(KEYS, max_size=3)))
+    value: bytes | None = damaged(COMPRESSORS.get(codec, bytes)(inner), draw(EDITS))
+    value = None if draw(st.sampled_from(range(9))) == 0 else value
+    wrapper = bytearray(message(draw(KEYS), value, attributes=codec))
+    size = draw(st.sampled_from([*[None] * 8, -2, -1, 1 << 20]))
+    if size is not None:  # of the key
+        struct.pack_into(">i", wrapper, 26 if message is message_v1 else 18, size)
+    return bytes(wrapper)
+
+
+KEYS = st.one_of(st.none(), st.binary(max_size=3))
+
+
+class Store:
+    """Bytes that are neither a file nor memory."""
+
+    path = "<bytes>"
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.size = data, len(data)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return self.data[position : position + size]
+
+
+def read(data: bytes, *, is_in_memory: bool) -> object:
+    try:
+        with ks.Source(data if is_in_memory else Store(data)) as source:
+            return ks.read_records(source, threads=1).to_arrow().to_pylist()
+    except ks.KafkaScanError as error:
+        return str(error)
+
+
+@given(st.lists(wrappers(), min_size=1, max_size=5).map(b"".join), st.booleans())
+def test_wrappers_as_one_by_one(data: bytes, is_in_memory: bool) -> None:
+    found = read(data, is_in_memory=is_in_memory)
+
+    class UnpacksNothing:
+        def unpack(self, *_: object) -> int:
+            return 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(payloads, "unpacker", UnpacksNothing)
+        assert read(data, is_in_memory=is_in_memory) == found
