@@ -25,6 +25,7 @@ MODULES: dict[str, list[str]] = {
     "markers": [],
     "message_columns": [],
     "packing": [],
+    "plain_batches": [],
     "producers": [],
     "record_columns": [],
     "record_headers": [],

@@ -36,15 +36,14 @@ static __attribute__((noinline, unused)) const uint8_t *ks_read_long_varint(cons
 /* Nearly all varints have one or two bytes, which are read without a loop. */
 static inline const uint8_t *ks_read_unsigned(const uint8_t *p, const uint8_t *limit, int max_size,
                                               uint64_t *number) {
-    if (limit - p >= 2) {
-        if (p[0] < 0x80) {
-            *number = p[0];
-            return p + 1;
-        }
-        if (p[1] < 0x80) {
-            *number = (p[0] & 0x7fu) | (uint32_t)p[1] << 7;
-            return p + 2;
-        }
+    ptrdiff_t left = limit - p;
+    if (left >= 1 && p[0] < 0x80) {
+        *number = p[0];
+        return p + 1;
+    }
+    if (left >= 2 && p[1] < 0x80) {
+        *number = (p[0] & 0x7fu) | (uint32_t)p[1] << 7;
+        return p + 2;
     }
     return ks_read_long_varint(p, limit, max_size, number);
 }

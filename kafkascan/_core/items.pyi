@@ -1,5 +1,6 @@
 from typing import Any
 
+def measure_items(size: Any) -> tuple[int, int]: ...
 def gather_into(
     addresses: Any,
     sizes: Any,

@@ -34,7 +34,8 @@ cdef inline const uint8_t *item_bytes(
 
 
 cdef void gather(void *context) noexcept nogil:
-    cdef Gathering *job = <Gathering *>context
+    # A copy stays in registers: the compiler need not assume that a write to `starts` changes it.
+    cdef Gathering job = (<Gathering *>context)[0]
     cdef const uint8_t *p
     cdef int64_t i, at = job.starts[0], size
     for i in range(job.count):
@@ -42,13 +43,30 @@ cdef void gather(void *context) noexcept nogil:
         size = job.size[i]
         if size <= 0:
             continue
-        p = item_bytes(job, i, size)
+        p = item_bytes(&job, i, size)
         if p == NULL or size > job.out_size - at:
-            job.failed = True
+            (<Gathering *>context).failed = True
             return
         memcpy(job.out + at, p, size)
         at += size
     job.starts[job.count] = at
+
+
+def measure_items(const int32_t[::1] size not None):
+    """
+    Return the total size of items, and how many of them are null.
+
+    Parameters
+    ----------
+    size : array of n
+        A negative size is a null.
+    """
+    cdef int64_t i, total = 0, nulls = 0
+    with nogil:
+        for i in range(size.shape[0]):
+            total += size[i] if size[i] > 0 else 0
+            nulls += size[i] < 0
+    return total, nulls
 
 
 cdef int start_gathering(

@@ -3,10 +3,18 @@
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 
 from kafkascan._core.buffers cimport Buffers, bytes_at
+from kafkascan._core.decoded_columns cimport (
+    are_read_in_full,
+    ks_decode_batch,
+    ks_payload,
+    ks_record_columns,
+    take_columns,
+)
 from kafkascan._core.guard cimport run_guarded
 from kafkascan._core.layout cimport (
     KS_BATCH_HEADER_SIZE,
     KS_COMPRESSION_MASK,
+    KS_CONTROL_BIT,
     KS_LOG_OVERHEAD,
     KS_MIN_RECORD_SIZE,
     KS_OK,
@@ -22,27 +30,6 @@ from kafkascan._core.row_checks cimport compare_row
 
 
 cdef extern from "record.h" nogil:
-    ctypedef struct ks_record_columns:
-        int32_t *batch
-        int64_t *offset
-        int64_t *timestamp
-        int64_t *key_position
-        int32_t *key_size
-        int64_t *value_position
-        int32_t *value_size
-        int64_t *headers_position
-        int32_t *headers_count
-
-    ctypedef struct ks_payload:
-        const uint8_t *start
-        const uint8_t *limit
-        const uint8_t *buffer
-
-    int ks_decode_batch(
-        const ks_payload *payload, const ks_batch_row *batch, int32_t batch_number,
-        int64_t row, int64_t count, int in_full, const ks_record_columns *columns,
-        int64_t *done
-    )
     int ks_decode_plain_message(
         const ks_payload *payload, const ks_batch_row *batch, int32_t batch_number,
         int64_t row, const ks_record_columns *columns
@@ -150,6 +137,22 @@ def end_of_group(
     return row
 
 
+def has_control_batches(const ks_batch_row[::1] rows not None):
+    """
+    Return whether control batches are among rows.
+
+    Parameters
+    ----------
+    rows : contiguous array of BATCH_DTYPE
+    """
+    cdef int64_t i
+    cdef int bits = 0
+    with nogil:
+        for i in range(rows.shape[0]):
+            bits |= rows[i].attributes & -(rows[i].magic == 2)
+    return bits & KS_CONTROL_BIT != 0
+
+
 # ---- locations of records ----------------------------------------------------------------
 
 def locate_payloads(
@@ -251,28 +254,6 @@ cdef void decode_batches(void *context) noexcept nogil:
         job.batch += 1
 
 
-cdef int64_t *longs(object column, int64_t capacity) except? NULL:
-    """Return the data of an int64 column, or NULL."""
-    cdef int64_t[::1] view
-    if column is None:
-        return NULL
-    view = column
-    if view.shape[0] != capacity:
-        raise ValueError("columns differ in length")
-    return &view[0] if capacity else NULL
-
-
-cdef int32_t *ints(object column, int64_t capacity) except? NULL:
-    """Return the data of an int32 column, or NULL."""
-    cdef int32_t[::1] view
-    if column is None:
-        return NULL
-    view = column
-    if view.shape[0] != capacity:
-        raise ValueError("columns differ in length")
-    return &view[0] if capacity else NULL
-
-
 def decode_into(
     const uintptr_t[::1] addresses not None,
     const int64_t[::1] sizes not None,
@@ -339,24 +320,8 @@ def decode_into(
     job.is_wrapper = &is_wrapper[0]
     job.count = stop_batch
     job.capacity = capacity
-    job.columns.batch = ints(columns["batch"], capacity)
-    job.columns.offset = longs(columns.get("offset"), capacity)
-    job.columns.timestamp = longs(columns.get("timestamp"), capacity)
-    job.columns.key_position = longs(columns.get("key_position"), capacity)
-    job.columns.key_size = ints(columns.get("key_size"), capacity)
-    job.columns.value_position = longs(columns.get("value_position"), capacity)
-    job.columns.value_size = ints(columns.get("value_size"), capacity)
-    job.columns.headers_position = longs(columns.get("headers_position"), capacity)
-    job.columns.headers_count = ints(columns.get("headers_count"), capacity)
-    for name in ("key_position", "value_position", "headers_position"):
-        pair = name.replace("headers_position", "headers_count").replace("_position", "_size")
-        if (columns.get(name) is None) != (columns.get(pair) is None):
-            raise ValueError(f"{name} needs {pair}")
-    job.in_full = (
-        job.columns.key_position != NULL
-        or job.columns.value_position != NULL
-        or job.columns.headers_position != NULL
-    )
+    take_columns(columns, capacity, &job.columns)
+    job.in_full = are_read_in_full(&job.columns)
     job.batch = first_batch
     job.done = 0
     job.status = KS_OK

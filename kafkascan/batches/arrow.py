@@ -71,7 +71,8 @@ def timestamp_column(milliseconds: NDArray[np.int64]) -> pa.Array:
     """Return ``timestamp[ms, tz=UTC]``, with null for -1."""
     pa = require_pyarrow()
     values = np.ascontiguousarray(milliseconds)
-    raw = pa.array(values, mask=values == NO_TIMESTAMP)
+    is_missing = values == NO_TIMESTAMP
+    raw = pa.array(values, mask=is_missing if is_missing.any() else None)
     return raw.cast(pa.timestamp("ms", tz="UTC"))
 
 

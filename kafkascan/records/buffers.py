@@ -102,8 +102,11 @@ class Buffers:
         self, batch: NDArray[np.int32], position: NDArray[np.int64], size: NDArray[np.int32]
     ) -> Gathered:
         """Copy items into one contiguous array."""
-        total = int(np.maximum(size, 0).sum(dtype=np.int64))
+        total, nulls = _core.measure_items(size)
+        is_null = size < 0 if nulls else None
         data = result_memory.empty(total, np.uint8)
+        if total == 0:
+            return Gathered(data, np.zeros(len(size) + 1, np.int32), is_null)
         starts = result_memory.empty(len(size) + 1, np.int64)
         starts[0] = 0
         for items in _pieces(len(size)):
@@ -114,8 +117,7 @@ class Buffers:
                     data, starts[items.start : items.stop + 1],
                 )
             )  # fmt: skip
-        is_null = size < 0
-        return Gathered(data, starts, is_null if is_null.any() else None)
+        return Gathered(data, starts, is_null)
 
 
 def _pieces(count: int) -> Iterator[slice]:

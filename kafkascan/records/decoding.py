@@ -9,10 +9,12 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kafkascan._core import records as _core
+from kafkascan._core import plain_batches as _plain, records as _core
 from kafkascan.batches.cold.scattered_batches import request_rows, requested_parts
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
 from kafkascan.batches.scan import iter_batches, scan_batches
@@ -58,7 +60,8 @@ def decode_records(
 
         threads = require_threads(options.threads)
         parts = split_by_bytes(size_in_bytes(rows), threads, _BYTES_PER_THREAD)
-        return _decode(owner, map_parts(parts, load), options)
+        records = _decode_plain(owner, rows, parts, options)
+        return _decode(owner, map_parts(parts, load), options) if records is None else records
 
 
 def decode_first(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
@@ -77,6 +80,9 @@ def decode_first(source: Source, batches: BatchTable, options: ReadOptions) -> R
     RecordTable
         Its `batches` are the decoded ones: at least one, unless there is none.
     """
+    records = _decode_plain(source, batches, [slice(0, len(batches))], options)
+    if records is not None:
+        return records
     loaded = load_payloads(
         source, batches, options.max_decompressed_size, enough=MAX_DECOMPRESSED_PER_TABLE
     )
@@ -148,16 +154,51 @@ def _require_checksums(source: Source, batches: BatchTable, threads: int | None)
         raise record_error("CHECKSUM_MISMATCH", source.path, batches[wrong[0]])
 
 
+def _decode_plain(
+    source: Source, batches: BatchTable, parts: list[slice], options: ReadOptions
+) -> RecordTable | None:
+    """Decode plain batches, each part in a thread; None if `_decode` must do it, or judge."""
+    if not source.is_in_memory:
+        return None
+    counts = [_plain.count_plain_records(batches[part], source.size) for part in parts]
+    if min(counts) < 0:
+        return None
+    columns = _empty_columns(sum(counts), options)
+    first_records = itertools.accumulate(counts, initial=0)
+
+    def decode(job: tuple[slice, int]) -> bool:
+        part, record = job
+        row, is_plain, pace = part.start, True, Pace(_FIRST_BATCHES)
+        with source.window(0, source.size) as window:
+            while is_plain and row < part.stop:
+                most = pace.next_size()
+                row, record, is_plain = _plain.decode_plain(
+                    window, batches, columns, row, min(part.stop, row + most), record, most
+                )
+        return is_plain
+
+    if not all(map_parts(list(zip(parts, first_records, strict=False)), decode)):
+        return None
+    source.require_unshrunk()
+    buffer_index = result_memory.empty(len(batches), np.int32)
+    buffer_index.fill(0)
+    return RecordTable(batches, options.names, columns, Buffers(source, [], buffer_index))
+
+
+def _empty_columns(count: int, options: ReadOptions) -> dict[str, NDArray[Any]]:
+    return result_memory.empty_columns(
+        count,
+        {name: np.int32 if name in _NARROW_COLUMNS else np.int64 for name in options.stored},
+    )
+
+
 def _decode(source: Source, parts: list[Payloads], options: ReadOptions) -> RecordTable:
     """Decode the records of loaded payloads, each part in a thread of its own."""
     loaded = join_payloads(parts)
     first_record = np.zeros(len(loaded.batches) + 1, np.int64)
     np.cumsum(loaded.count, out=first_record[1:])
     total = int(first_record[-1])
-    columns = result_memory.empty_columns(
-        total,
-        {name: np.int32 if name in _NARROW_COLUMNS else np.int64 for name in options.stored},
-    )
+    columns = _empty_columns(total, options)
     buffers = Buffers(source, loaded.buffers, loaded.buffer_index)
 
     def decode(part: slice) -> None:

@@ -57,6 +57,9 @@ class HeadersOfRecords:
             The first header of each record, and the number of all headers.
         keys, values : Gathered
         """
+        if not self.count.any():
+            nothing = Gathered(np.empty(0, np.uint8), _starts(0, 0), None)
+            return np.zeros(len(self.count) + 1, np.int64), nothing, nothing
         record_starts, measured, walk = self._record_starts(), self._walk(), self._walk()
         self._run(measured, measured.measure)
         count = measured.done

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan._core.records import has_control_batches
 from kafkascan.batches.columns import BatchTable, is_control
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptBatchError
@@ -83,7 +84,10 @@ class ReadOptions:
 
     def select(self, batches: BatchTable) -> BatchTable:
         """Return the batches to read: by `control`, and those that are `visible`."""
-        if self.control == "include" and self.visible is None:
+        if self.visible is None and (
+            self.control == "include"
+            or (self.control == "skip" and not has_control_batches(batches))
+        ):
             return batches
         is_wanted = (
             np.ones(len(batches), np.bool_) if self.visible is None else self.visible(batches)

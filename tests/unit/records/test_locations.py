@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
-from kafkascan._core import records as core
+from kafkascan._core import items, records as core
 from kafkascan.format.errors import STATUS
 from tests.support.segments import Rig, batch_v2, message_v0, message_v1
 
@@ -74,3 +74,21 @@ def test_a_row_that_reaches_a_limit_ends_its_group() -> None:
     assert core.end_of_group(rows, 5, 1, 1) == 5
     rows["batch_length"] = -(2**31)
     assert core.end_of_group(rows, 0, 1, sys.maxsize) == 5
+
+
+def test_control_batches_are_those_of_magic_2_with_the_bit() -> None:
+    rows = ks.scan_batches(mixed_log()).batches
+    assert not core.has_control_batches(rows)
+    assert not core.has_control_batches(rows[:0])
+    rows["attributes"][1] = 32  # a message of magic 0
+    assert not core.has_control_batches(rows)
+    rows["attributes"][-1] = 32
+    assert core.has_control_batches(rows)
+
+
+def test_sizes_of_items_are_added_without_nulls() -> None:
+    assert items.measure_items(np.array([3, -1, 0, 2**31 - 1, -(2**31)], np.int32)) == (
+        2**31 + 2,
+        2,
+    )
+    assert items.measure_items(np.empty(0, np.int32)) == (0, 0)
