@@ -188,7 +188,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--segments", type=int, nargs="*", default=SEGMENTS)
     parser.add_argument("--verbs", nargs="*", default=(*HEADERS, *CONTENT))
     parser.add_argument("--threads", type=int, nargs="*", default=(1, 2))
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=2, help="the first fills the page cache")
     options = parser.parse_args(arguments)
     calls = list(itertools.product(options.verbs, options.threads))
     for gigabytes in options.gigabytes:

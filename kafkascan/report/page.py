@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.resources import files
@@ -24,6 +26,9 @@ from kafkascan.report.plots import draw, human_size
 from kafkascan.report.tables import MAX_ROWS, page_tables, record_count, time_text
 
 _SEVERITIES = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
+# Findings of each kind that are listed if there are more than `MAX_ROWS`: a common kind must not
+# hide others.
+_MOST_OF_A_KIND = 10
 
 
 @dataclass(frozen=True)
@@ -118,12 +123,13 @@ def _page_of(
     producers: dict[str, list[Any]],
 ) -> dict[str, Any]:
     """Return the variables of the template, without its tables."""
+    listed = _listed(found.findings)
     return {
         "title": title,
         "written": f"read at {time_text(milliseconds_or_now())} UTC",
         "tiles": _tiles(facts, found, producers),
-        "findings": _findings(found)[:MAX_ROWS],
-        "more_findings": max(0, len(found) - MAX_ROWS),
+        "findings": [_finding(one) for one in listed],
+        "more_findings": _more_of_each_kind(found.findings, listed),
         "plots": _plots(facts, producers),
         "version": version("kafkascan"),
     }
@@ -181,21 +187,36 @@ def _tile(label: str, value: str, kind: str = "") -> dict[str, str]:
     return {"label": label, "value": value, "kind": kind}
 
 
-def _findings(found: Audit) -> list[dict[str, Any]]:
-    ordered = sorted(found.findings, key=lambda one: _SEVERITIES.index(one.severity))
-    return [
-        {
-            "severity": str(one.severity),
-            "symbol": one.symbol,
-            "message": printable(one.message),
-            "log": printable(_log_of(one)),
-            "file": "" if one.file is None else printable(one.file),
-            "position": "" if one.position is None else f"at {one.position:,}",
-            "count": f"{one.count:,}",
-            "advice": one.advice,
-        }
-        for one in ordered
-    ]
+def _listed(findings: Sequence[LogFinding]) -> list[LogFinding]:
+    """Return the findings to list, the worst first: of many, some of each kind."""
+    ordered = sorted(findings, key=lambda one: _SEVERITIES.index(one.severity))
+    if len(ordered) <= MAX_ROWS:
+        return ordered
+    listed, of_kind = [], Counter[str]()
+    for one in ordered:
+        of_kind[one.symbol] += 1
+        if of_kind[one.symbol] <= _MOST_OF_A_KIND:
+            listed.append(one)
+    return listed[:MAX_ROWS]
+
+
+def _more_of_each_kind(findings: Sequence[LogFinding], listed: Sequence[LogFinding]) -> str:
+    """Return the numbers of findings that are not listed; empty if all are."""
+    more = Counter(one.symbol for one in findings) - Counter(one.symbol for one in listed)
+    return ", ".join(f"{count:,} more {symbol}" for symbol, count in more.items())
+
+
+def _finding(one: LogFinding) -> dict[str, Any]:
+    return {
+        "severity": str(one.severity),
+        "symbol": one.symbol,
+        "message": printable(one.message),
+        "log": printable(_log_of(one)),
+        "file": "" if one.file is None else printable(one.file),
+        "position": "" if one.position is None else f"at {one.position:,}",
+        "count": f"{one.count:,}",
+        "advice": one.advice,
+    }
 
 
 def _log_of(one: LogFinding) -> str:

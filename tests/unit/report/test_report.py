@@ -94,6 +94,22 @@ def test_a_list_that_is_cut_says_how_many_are_left_out(tmp_path: Path) -> None:
     assert '<p class="more">and 50 more</p>' in page
 
 
+def test_a_common_finding_does_not_hide_others(tmp_path: Path) -> None:
+    log = batch_v2(b"payload")
+    for number in range(220):
+        folder = tmp_path / f"many-{number:03}"
+        folder.mkdir()
+        (folder / f"{0:020}.log").write_bytes(log)
+    (tmp_path / "many-219" / f"{7:020}.log.swap").write_bytes(b"")
+    report = ks.build_report(tmp_path, verify=False)
+    kinds = {one.symbol for one in report.audit.findings}
+    assert {"MISSING_INDEX", "LEFTOVER"} <= kinds
+    listed = re.findall(r'data-label="Finding">.*?<code class="soft">(\w+)</code>', report.html)
+    assert set(listed) == kinds
+    assert listed.count("MISSING_INDEX") == 10
+    assert "and 210 more MISSING_INDEX" in report.html
+
+
 def test_markers_make_no_saw_of_a_timeline() -> None:
     transactions = next(log for log in gather(DATA).logs if log.topic == "transactions")
     assert max(transactions.timeline.times) < 1_714_100_000_000, "markers have later times"
