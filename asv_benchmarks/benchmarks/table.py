@@ -49,6 +49,7 @@ from .start_up import PROGRAMS, start
 Contenders = dict[str, Callable[[], object]]
 
 WALK = "plain walk in C (yardstick)"
+KNOWN = "headers at known positions, in C (bound)"
 TOUCH = "touch every line (yardstick)"
 
 
@@ -86,11 +87,13 @@ def scan(batch_size: int, varied: bool) -> None:
     source, read = ks.Source(path), ks.Source(path, memory_map=False)
     data = source.as_array()
     yardsticks.touch(data)
-    count = len(ks.scan_batches(source))
+    positions = ks.scan_batches(source).batches["position"].copy()
+    count = len(positions)
     rows = np.ones((count + 1, yardsticks.ROW_SIZE), np.uint8)
     seconds = medians(
         {
             WALK: lambda: yardsticks.plain_walk(data, rows),
+            KNOWN: lambda: yardsticks.read_headers(data, positions, rows),
             "scan_batches": lambda: ks.scan_batches(source, threads=1),
             "iter_batches": lambda: [None for _ in ks.iter_batches(source)],
             "scan_batches, not mapped": lambda: ks.scan_batches(read, threads=1),
@@ -114,14 +117,25 @@ def scan(batch_size: int, varied: bool) -> None:
 def first_touch(batch_size: int) -> None:
     """Header scans over a map that is made for them."""
     path = corpora.segment(batch_size, varied=True)
-    count = len(ks.scan_batches(path))
+    positions = ks.scan_batches(path).batches["position"].copy()
+    count = len(positions)
     rows = np.ones((count + 1, yardsticks.ROW_SIZE), np.uint8)
 
     def plain_walk() -> None:
         with ks.Source(path) as source:
             yardsticks.plain_walk(source.as_array(), rows)
 
-    seconds = medians({WALK: plain_walk, "scan_batches": lambda: ks.scan_batches(path)})
+    def known_positions() -> None:
+        with ks.Source(path) as source:
+            yardsticks.read_headers(source.as_array(), positions, rows)
+
+    seconds = medians(
+        {
+            WALK: plain_walk,
+            KNOWN: known_positions,
+            "scan_batches": lambda: ks.scan_batches(path),
+        }
+    )
     title = f"scan headers, fresh map: {count:,} batches, {_sizes(batch_size, True)}"
     show(title, seconds, "ns/batch", count, WALK)
 

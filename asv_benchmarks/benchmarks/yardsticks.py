@@ -36,6 +36,20 @@ def plain_walk(data: np.ndarray, rows: np.ndarray) -> int:
     )
 
 
+def read_headers(
+    data: np.ndarray, positions: np.ndarray, rows: np.ndarray, ahead: int = 16
+) -> None:
+    """Read the headers at known positions into `rows`; each is requested so many before it."""
+    contiguous = np.ascontiguousarray(positions, np.int64)
+    _library().read_headers(
+        ctypes.c_void_p(data.ctypes.data),
+        ctypes.c_void_p(contiguous.ctypes.data),
+        ctypes.c_int64(len(contiguous)),
+        ctypes.c_int64(ahead),
+        ctypes.c_void_p(rows.ctypes.data),
+    )
+
+
 def touch(data: np.ndarray) -> int:
     """Read one word of every cache line."""
     return _library().touch(ctypes.c_void_p(data.ctypes.data), ctypes.c_int64(data.size))

@@ -31,8 +31,27 @@ static uint16_t load2(const uint8_t *p) {
     return __builtin_bswap16(v);
 }
 
+/* Writes one row of 80 bytes for a header, as a reader has to. */
+static inline void read_row(const uint8_t *p, int64_t position, row *r) {
+    r->wide[0] = position;
+    r->wide[1] = (int64_t)load8(p);
+    r->wide[2] = (int64_t)load8(p + 27);
+    r->wide[3] = (int64_t)load8(p + 35);
+    r->wide[4] = (int64_t)load8(p + 43);
+    r->wide[5] = r->wide[1] + (int32_t)load4(p + 23);
+    r->narrow[0] = (int32_t)load4(p + 8) + 12;
+    r->narrow[1] = (int32_t)load4(p + 12);
+    r->narrow[2] = (int32_t)load4(p + 17);
+    r->narrow[3] = (int32_t)load4(p + 23);
+    r->narrow[4] = (int32_t)load4(p + 53);
+    r->narrow[5] = (int32_t)load4(p + 57);
+    r->small[0] = (int16_t)load2(p + 21);
+    r->small[1] = (int16_t)load2(p + 51);
+    r->tiny[0] = (int8_t)p[16];
+}
+
 /* The plain dependent walk: what every reader does that chases one length after another.
- * Writes one row of 80 bytes per batch, as a reader has to; returns how many. */
+ * Returns the number of rows. */
 int64_t plain_walk(const uint8_t *data, int64_t size, void *out) {
     row *rows = out;
     int64_t position = 0, count = 0;
@@ -40,25 +59,25 @@ int64_t plain_walk(const uint8_t *data, int64_t size, void *out) {
         const uint8_t *p = data + position;
         int64_t batch_size = (int64_t)load4(p + 8) + 12;
         if (position + batch_size > size) break;
-        row *r = &rows[count++];
-        r->wide[0] = position;
-        r->wide[1] = (int64_t)load8(p);
-        r->wide[2] = (int64_t)load8(p + 27);
-        r->wide[3] = (int64_t)load8(p + 35);
-        r->wide[4] = (int64_t)load8(p + 43);
-        r->wide[5] = r->wide[1] + (int32_t)load4(p + 23);
-        r->narrow[0] = (int32_t)batch_size;
-        r->narrow[1] = (int32_t)load4(p + 12);
-        r->narrow[2] = (int32_t)load4(p + 17);
-        r->narrow[3] = (int32_t)load4(p + 23);
-        r->narrow[4] = (int32_t)load4(p + 53);
-        r->narrow[5] = (int32_t)load4(p + 57);
-        r->small[0] = (int16_t)load2(p + 21);
-        r->small[1] = (int16_t)load2(p + 51);
-        r->tiny[0] = (int8_t)p[16];
+        read_row(p, position, &rows[count++]);
         position += batch_size;
     }
     return count;
+}
+
+/* Headers at positions that are known, so that none waits for another: no reader that finds the
+ * positions out can be faster. Requests them `ahead` headers before it reads them. */
+void read_headers(const uint8_t *data, const int64_t *positions, int64_t count, int64_t ahead,
+                  void *out) {
+    row *rows = out;
+    for (int64_t i = 0; i < count; i++) {
+        if (i + ahead < count) {
+            const uint8_t *next = data + positions[i + ahead];
+            __builtin_prefetch(next);
+            __builtin_prefetch(next + 60);
+        }
+        read_row(data + positions[i], positions[i], &rows[i]);
+    }
 }
 
 /* One word of every cache line: the bandwidth at which one core can read memory once. */
