@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kafkascan.dump_log.log_frames import Frame, framed_batches, read_frame
 from kafkascan.dump_log.record_lines import record_lines
 from kafkascan.format.errors import UnsupportedCompressionError
 from kafkascan.format.layout import CompressionType
+from kafkascan.io.concurrency import are_small, map_ordered
 from kafkascan.io.sources import Source
 from kafkascan.logs.reading import iter_records
 from kafkascan.records.record_table import RecordTable
@@ -130,6 +132,18 @@ def _unknown_codec(source: Source, batch: BatchTable) -> UnsupportedCompressionE
     return UnsupportedCompressionError(source.path, position, base_offset, reason, symbol)
 
 
+def _decoded_ahead(source: Source, batches: BatchTable) -> Iterator[RecordTable]:
+    """Yield the records of batches; a thread decodes the next tables of a large log."""
+
+    def decode(batches: BatchTable) -> Iterator[RecordTable]:
+        return iter_records(
+            source, batches, columns=_COLUMNS, control="include", batch_size=_RECORDS_PER_TABLE
+        )
+
+    threads = 1 if are_small([int(size_in_bytes(batches).sum())]) else 2
+    return map_ordered([batches], decode, threads, results_ahead=1)
+
+
 @dataclass(frozen=True)
 class _DeepDump:
     """Adds batches, each followed by its records."""
@@ -146,9 +160,7 @@ class _DeepDump:
         readable = self.source, batches
         if self.frame is not None:
             readable = read_frame(self.source, batches, self.frame)
-        tables = iter_records(
-            *readable, columns=_COLUMNS, control="include", batch_size=_RECORDS_PER_TABLE
-        )
+        tables = _decoded_ahead(*readable)
         positions = readable[1]["position"]
         while True:
             try:

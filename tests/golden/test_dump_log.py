@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import random
 from pathlib import Path
 
 import pytest
 
+from kafkascan.dump_log import log_dump
 from kafkascan.dump_log.dump_files import dump_files
 from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.topic_decoders import TOPIC_DECODERS
@@ -69,3 +71,40 @@ def test_a_batch_of_another_magic_is_printed_as_one_of_magic_2(tmp_path: Path) -
         dump_files([str(tmp_path / file)], options_for("consumed-0"), out.write, str)
         dumped.append(out.getvalue())
     assert dumped[1] == dumped[0].replace(b" magic: 2 ", b" magic: 7 ", 1)
+
+
+_COPIES = 40
+
+
+def printed(log: Path) -> tuple[bytes, str, str]:
+    """Return the lines of a log, the complaints, and the error at the end."""
+    out, err, end = io.BytesIO(), [], ""
+    try:
+        dump_files([str(log)], options_for(log.parent.name), out.write, err.append)
+    except (CorruptLogError, ValueError) as error:
+        end = f"{type(error).__name__}: {error}"
+    return out.getvalue(), "".join(err), end
+
+
+def test_a_thread_that_decodes_ahead_changes_no_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies of golden logs, many damaged, give the same as small logs and as large ones."""
+    dice = random.Random(4)
+    logs = [one for one in sorted(_GOLDEN.glob("*/data/*/*.log")) if one.stat().st_size]
+    monkeypatch.setattr(log_dump, "_RECORDS_PER_TABLE", 3)
+    ends = set()
+    for log in dice.choices(logs, k=_COPIES):
+        data = bytearray(log.read_bytes())
+        for _ in range(dice.choice([0, 1, 2])):
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        copy = tmp_path / log.parent.name / log.name
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(data)
+        dumps = []
+        for is_small in (True, False):
+            monkeypatch.setattr(log_dump, "are_small", lambda sizes, small=is_small: small)
+            dumps.append(printed(copy))
+        assert dumps[0] == dumps[1]
+        ends.add(bool(dumps[0][2]))
+    assert ends == {True, False}
