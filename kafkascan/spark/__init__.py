@@ -4,8 +4,9 @@
 >>> kafkascan_spark.batches(spark, "/var/lib/kafka/data", columns=["topic", "recordCount"])
 
 `records`, `batches` and `segments` return DataFrames. `register` registers a data source for
-``spark.read.format("kafkascan")``, which returns the same rows more slowly. pyspark is imported
-when one of these functions is used.
+``spark.read.format("kafkascan")``, which returns the same rows more slowly. `groups`,
+`transaction_state`, `metadata`, `remote_segments` and `share_state` return the state that Kafka's
+own topics contain. pyspark is imported when one of these functions is used.
 """
 
 from __future__ import annotations
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
         records as records,
         segments as segments,
     )
+    from kafkascan.spark.readers.state_frames import (
+        groups as groups,
+        metadata as metadata,
+        remote_segments as remote_segments,
+        share_state as share_state,
+        transaction_state as transaction_state,
+    )
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -31,5 +39,12 @@ else:
             "options.spark_conf": ["recommended_conf"],
             "readers.frames": ["batches", "records", "segments"],
             "readers.data_source": ["register"],
+            "readers.state_frames": [
+                "groups",
+                "metadata",
+                "remote_segments",
+                "share_state",
+                "transaction_state",
+            ],
         },
     )

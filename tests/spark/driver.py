@@ -25,7 +25,7 @@ from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import ddl
 from kafkascan.spark.planning.file_listing import list_files
 from kafkascan.spark.planning.task_plan import plan
-from kafkascan.spark.readers import frames
+from kafkascan.spark.readers import frames, state_frames
 from kafkascan.spark.rows.task_scan import scan_task
 from tests.spark.logs import VIEWS, multiset
 
@@ -42,6 +42,12 @@ def views(spark: SparkSession, path: str) -> dict[str, Any]:
     report = jobs.verify(spark, path)
     found["verify"] = report.summary
     return found
+
+
+def state(spark: SparkSession, view: str, path: str, table: str) -> dict[str, int]:
+    """A table of Kafka's own topics, in the data dirs of a fleet."""
+    frame = getattr(state_frames, view)(spark, path, table=table)
+    return dict(multiset(frame.toArrow().to_pylist()))
 
 
 def export(spark: SparkSession, path: str, output: str, resume: bool = False) -> dict[str, Any]:
@@ -118,7 +124,7 @@ def job(spark: SparkSession, main: str, path: str) -> None:
 
 VERBS: dict[str, Callable[..., Any]] = {
     work.__name__: work
-    for work in (export, from_py_files, job, resumed, shipped, speculated, views)
+    for work in (export, from_py_files, job, resumed, shipped, speculated, state, views)
 }
 
 

@@ -80,6 +80,17 @@ def require_views(found: dict[str, Any]) -> None:
     assert found["verify"]["badChecksums"] == 0
 
 
+def fleet_of(folder: Path) -> Path:
+    """A folder with the data dirs of two brokers, and other folders."""
+    for name in ("east/broker-1", "east/broker-2"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).symlink_to(DATA)
+    (folder / "east" / "lost+found").mkdir()
+    (folder / "notes").mkdir()
+    (folder / "notes" / "readme.txt").write_text("nothing")
+    return folder
+
+
 def segment_path(folder: Path, topic: str, partition: int = 0, base_offset: int = 0) -> Path:
     path = folder / f"{topic}-{partition}" / f"{base_offset:020d}.log"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,10 +24,14 @@ pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: make 
 from kafkascan.spark import recommended_conf  # noqa: E402 - they need pyspark
 from kafkascan.spark.jobs.output_folders import LocalFolder  # noqa: E402
 from kafkascan.spark.jobs.planned_outputs import is_record  # noqa: E402
+from kafkascan.spark.options.state_schemas import STATE_VIEWS  # noqa: E402
+from kafkascan.spark.planning.data_dirs import find_data_dirs  # noqa: E402
+from kafkascan.spark.rows.state_rows import StateQuery, state_task  # noqa: E402
 from tests.spark.cluster import Cluster, running_cluster  # noqa: E402
 from tests.spark.conftest import LOCAL  # noqa: E402
 from tests.spark.logs import (  # noqa: E402
     DATA,
+    fleet_of,
     multiset,
     plain_batch,
     require_views,
@@ -89,6 +93,30 @@ def submitted(cluster: Cluster, folder: Path) -> Iterator[RemoteDriver]:
 
 def test_two_workers(driver: RemoteDriver) -> None:
     require_views(driver.ask("views", DATA))
+
+
+@pytest.mark.parametrize(
+    ("view", "table"),
+    [
+        ("groups", "offsets"),
+        ("groups", "members"),
+        ("transaction_state", "transactions"),
+        ("metadata", "partitions"),
+        ("metadata", "warnings"),
+    ],
+)
+def test_state_of_a_fleet(driver: RemoteDriver, tmp_path: Path, view: str, table: str) -> None:
+    """The rows of each data dir, as without Spark."""
+    fleet = fleet_of(tmp_path)
+    query = StateQuery(view, table, None)
+    expected = [
+        row
+        for data_dir in find_data_dirs([str(fleet)], STATE_VIEWS[view].topic)
+        for batch in state_task(data_dir, query)
+        for row in batch.to_pylist()
+    ]
+    assert table == "warnings" or len(expected) > 1
+    assert driver.ask("state", view, fleet, table) == multiset(expected)
 
 
 def test_settings_of_the_user_are_kept(cluster: Cluster, driver: RemoteDriver) -> None:

@@ -296,6 +296,9 @@ _TABLES: dict[str, tuple[Kinds, Callable[[MetadataImage], Rows]]] = {
     ),
 }  # fmt: skip
 
+TABLE_KINDS: Mapping[str, Kinds] = {name: kinds for name, (kinds, _) in _TABLES.items()}
+"""Columns of the tables of `Metadata`, by name of the table."""
+
 TABLE_NAMES: Sequence[str] = tuple(_TABLES)
 """Names of the tables of `Metadata`."""
 

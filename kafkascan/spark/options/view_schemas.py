@@ -57,12 +57,15 @@ class Column:
 def arrow_type(spark_type: str) -> pa.DataType:
     """Return the Arrow type that Spark requires for one of its types."""
     pa = require_pyarrow()
-    if spark_type == HEADERS:
-        pair = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-        return pa.list_(pa.field("element", pair))
-    if spark_type.startswith("map<"):
-        key, value = spark_type[4:-1].split(",")
+    container, _, inner = spark_type.removesuffix(">").partition("<")
+    if container == "array":
+        return pa.list_(pa.field("element", arrow_type(inner)))
+    if container == "map":
+        key, value = inner.split(",")
         return pa.map_(arrow_type(key), pa.field("value", arrow_type(value), True))
+    if container == "struct":
+        fields = [field.split(":", 1) for field in inner.split(",")]
+        return pa.struct([pa.field(name, arrow_type(kind)) for name, kind in fields])
     return {
         "string": pa.string(),
         "binary": pa.binary(),
@@ -71,6 +74,7 @@ def arrow_type(spark_type: str) -> pa.DataType:
         "smallint": pa.int16(),
         "int": pa.int32(),
         "bigint": pa.int64(),
+        "double": pa.float64(),
         "timestamp": pa.timestamp("us", tz="UTC"),
     }[spark_type]
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _MICROSECONDS = 1000
 # The range of times that microseconds in 64 bits can hold.
 _EARLIEST_MS = -(2**63 // _MICROSECONDS)
-_LATEST_MS = (2**63 - 1) // _MICROSECONDS
+LATEST_MS = (2**63 - 1) // _MICROSECONDS
+"""The latest time in milliseconds that Spark's microseconds can hold."""
 
 CODEC_NAMES = np.array([CompressionType.name_of(code) for code in range(8)])
 """Names of codecs, indexed by code."""
@@ -51,9 +52,9 @@ def timestamp_array(milliseconds: NDArray[np.int64]) -> pa.Array:
     mask = None
     if (
         len(milliseconds)
-        and not _EARLIEST_MS <= milliseconds.min() <= milliseconds.max() <= _LATEST_MS
+        and not _EARLIEST_MS <= milliseconds.min() <= milliseconds.max() <= LATEST_MS
     ):
-        mask = (milliseconds < _EARLIEST_MS) | (milliseconds > _LATEST_MS)
+        mask = (milliseconds < _EARLIEST_MS) | (milliseconds > LATEST_MS)
     with np.errstate(over="ignore"):
         microseconds = np.ascontiguousarray(milliseconds * _MICROSECONDS)
     raw = pa.array(microseconds, pa.int64(), mask=mask)

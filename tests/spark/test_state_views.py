@@ -1,0 +1,151 @@
+"""Views of Kafka's own topics: the rows of the library's tables, for each data dir of a fleet."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import kafkascan as ks
+from kafkascan.spark.options.state_schemas import STATE_VIEWS, spark_name, state_columns
+from kafkascan.spark.options.view_schemas import arrow_schema
+from kafkascan.spark.planning.data_dirs import find_data_dirs
+from kafkascan.spark.rows.state_rows import StateQuery, state_task
+from tests.spark.logs import DATA, fleet_of, plain_batch, segment_path
+from tests.support.internal_topics import TopicLog, commit
+from tests.unit.internal_topics.test_remote_segments import ADDED, FINISHED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+READERS: dict[str, Callable[..., Any]] = {
+    "groups": ks.read_groups,
+    "transaction_state": ks.read_transaction_state,
+    "metadata": ks.read_metadata,
+    "remote_segments": ks.internal_topics.read_remote_segments,
+    "share_state": ks.internal_topics.read_share_state,
+}
+TABLES = [(view, table) for view, known in STATE_VIEWS.items() for table in known.tables]
+
+
+def state_rows(data_dir: Path, view: str, table: str, as_of: Any = None) -> list[dict[str, Any]]:
+    query = StateQuery(view, table, as_of)
+    return [row for batch in state_task(str(data_dir), query) for row in batch.to_pylist()]
+
+
+def library_rows(answer: Any, table: str) -> list[dict[str, Any]]:
+    """The rows of a table of the library, by its own conversion to Arrow."""
+    if table == "warnings":
+        return [{"warning": one} for one in answer.warnings]
+    is_metadata = isinstance(answer, ks.internal_topics.Metadata) and table != "unknown"
+    found = answer[table] if is_metadata else getattr(answer, table)
+    return [in_spark(row) for row in found.to_arrow().to_pylist()]
+
+
+def in_spark(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {spark_name(name): in_spark(one) for name, one in value.items()}
+    return [in_spark(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(("view", "table"), TABLES)
+def test_columns_have_types_in_spark(view: str, table: str) -> None:
+    columns = state_columns(view, table)
+    assert len(arrow_schema(columns)) == len({column.name for column in columns})
+    assert [column.name for column in columns[:2]] == ["dataDir", "clusterId"]
+
+
+@pytest.mark.parametrize(
+    ("view", "table"),
+    [one for one in TABLES if one[0] in ("groups", "transaction_state", "metadata")],
+)
+def test_rows_are_those_of_the_library(view: str, table: str) -> None:
+    cluster = ks.broker_state.read_meta_properties(DATA / "meta.properties")["cluster.id"]
+    place = {"dataDir": str(DATA), "clusterId": cluster}
+    expected = [place | row for row in library_rows(READERS[view](DATA), table)]
+    assert state_rows(DATA, view, table) == expected
+
+
+def test_as_of(tmp_path: Path) -> None:
+    topic = TopicLog(tmp_path / "__consumer_offsets-3")
+    topic.add(commit("a", 0, 5))
+    topic.add(commit("a", 0, 7))
+    topic.write()
+    for as_of in (None, 1, {3: 1}, datetime.datetime(2100, 1, 1, tzinfo=datetime.UTC)):
+        expected = ks.read_groups(tmp_path, as_of=as_of).offsets["offset"]
+        found = state_rows(tmp_path, "groups", "offsets", as_of)
+        assert [row["offset"] for row in found] == expected
+        assert found[0]["clusterId"] is None, "no meta.properties"
+
+
+def test_remote_segments(tmp_path: Path) -> None:
+    log = TopicLog(tmp_path / "__remote_log_metadata-2")
+    log.add((None, ADDED), (None, FINISHED))
+    log.write()
+    expected = library_rows(READERS["remote_segments"](tmp_path), "segments")
+    (found,) = state_rows(tmp_path, "remote_segments", "segments")
+    assert [found] == [{"dataDir": str(tmp_path), "clusterId": None} | row for row in expected]
+    assert found["leaderEpochs"] == ["0:0"]
+
+
+def test_what_is_incomplete_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By a table, and in the log of the executor if the table has no rows."""
+    topic = TopicLog(tmp_path / "__consumer_offsets-3")
+    topic.add(commit("a", 0, 5))
+    path = next(topic.write().glob("*.log"))
+    path.write_bytes(path.read_bytes()[:-1] + b"\x00")
+    path.with_name(f"{1:020d}.log").write_bytes(b"\x07" * 200)
+    expected = ks.read_groups(tmp_path).warnings
+    assert expected
+    with caplog.at_level(logging.WARNING, "kafkascan.spark"):
+        found = state_rows(tmp_path, "groups", "warnings")
+    assert [row["warning"] for row in found] == expected
+    assert [f"{tmp_path}: {one}" for one in expected] == caplog.messages
+
+
+def test_a_damaged_meta_properties(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shutil.copytree(DATA / "__consumer_offsets-0", tmp_path / "__consumer_offsets-0")
+    (tmp_path / "meta.properties").write_bytes(bytes(100_000))
+    with caplog.at_level(logging.WARNING, "kafkascan.spark"):
+        found = state_rows(tmp_path, "groups", "offsets")
+    assert {row["clusterId"] for row in found} == {None}
+    assert any("the id of the cluster is not known" in one for one in caplog.messages)
+
+
+def test_data_dirs_of_a_fleet(tmp_path: Path) -> None:
+    fleet = fleet_of(tmp_path)
+    brokers = [str(fleet / "east" / f"broker-{number}") for number in (1, 2)]
+    segment_path(fleet / "west", "other").write_bytes(plain_batch(0))
+    topic = "__consumer_offsets"
+    assert find_data_dirs([str(fleet)], topic) == brokers
+    assert find_data_dirs([f"{fleet}/east/broker-*"], topic) == brokers
+    assert find_data_dirs([brokers[1], str(fleet)], topic) == brokers[::-1], "each once"
+    assert find_data_dirs([f"{DATA}/__consumer_offsets-0"], topic) == [f"{DATA}/{topic}-0"]
+    for path in (fleet / "west", fleet / "notes", fleet / "nothing-*"):
+        with pytest.raises(ks.format.NoLogsError, match=f"no data dir with partitions of {topic}"):
+            find_data_dirs([str(fleet), str(path)], topic)
+    with pytest.raises(FileNotFoundError):
+        find_data_dirs([str(fleet / "typo")], topic)
+    with pytest.raises(ValueError, match="local folders, not from object stores"):
+        find_data_dirs(["s3://bucket/data"], topic)
+
+
+def test_data_frames(spark: SparkSession, tmp_path: Path) -> None:
+    from kafkascan import spark as kspark
+
+    fleet = fleet_of(tmp_path)
+    found = kspark.groups(spark, fleet)
+    assert found.count() == 2 * len(ks.read_groups(DATA).offsets)
+    topics = kspark.metadata(spark, fleet, table="topics")
+    assert {row.dataDir.rpartition("/")[2] for row in topics.collect()} == {"broker-1", "broker-2"}
+    assert kspark.transaction_state(spark, [DATA]).count() > 0
+    with pytest.raises(ValueError, match=r"groups has no table 'ofsets'.*offsets"):
+        kspark.groups(spark, fleet, table="ofsets")
+    for view in (kspark.remote_segments, kspark.share_state):
+        with pytest.raises(ks.format.NoLogsError):
+            view(spark, fleet)
