@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from tests.spark.java import MISSING, find_java
 
@@ -37,6 +38,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark-cluster"))
         elif "spark" in fixtures or "store" in fixtures:
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+# Spark gives the worker of a stream 10 seconds to import its modules and connect, which no setting
+# changes. On a machine with many more processes than CPUs, this is not enough.
+_NO_WORKER = "Python worker failed to connect back"
+_MOST_RUNS = 3
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Run a test again, with new fixtures, if Spark did not wait for a worker of Python."""
+    if not {"spark", "driver", "connect_port"} & set(getattr(item, "fixturenames", ())):
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for _ in range(_MOST_RUNS):
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        if not any(report.failed and _NO_WORKER in report.longreprtext for report in reports):
+            break
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.fixture(scope="session")
