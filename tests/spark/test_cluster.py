@@ -99,7 +99,7 @@ def test_two_workers(driver: RemoteDriver) -> None:
     ("view", "table"),
     [
         ("groups", "offsets"),
-        ("groups", "members"),
+        ("groups", "groups"),
         ("transaction_state", "transactions"),
         ("metadata", "partitions"),
         ("metadata", "warnings"),
