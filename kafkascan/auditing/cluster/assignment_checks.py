@@ -27,7 +27,8 @@ from kafkascan.logs.reading import read_records
 
 # A broker creates and renames folders after it has read the records about them.
 _GRACE_MS = 60_000
-_UNASSIGNED_DIR = "AAAAAAAAAAAAAAAAAAAAAA"
+# The ids 0 and 1: a log of before Kafka 3.7, or one that its broker has not placed (`DirectoryId`).
+_ANY_DIR = ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
 _NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 Place = tuple[str, int]
@@ -108,10 +109,10 @@ class _Assignments:
         if self._owner.node_id not in row["replicas"]:
             return False
         at = row["replicas"].index(self._owner.node_id)
-        assigned = row["directories"][at] if at < len(row["directories"]) else _UNASSIGNED_DIR
+        assigned = row["directories"][at] if at < len(row["directories"]) else _ANY_DIR[0]
         if self._owner.directory_id is not None and assigned == self._owner.directory_id:
             return True
-        return assigned == _UNASSIGNED_DIR and self._has_one_dir
+        return assigned in _ANY_DIR and self._has_one_dir
 
     def foreign(self, place: Place, one: PartitionDir) -> str | None:
         """Return why a log of the data dir is not assigned to its broker, or None."""

@@ -147,11 +147,13 @@ class MetadataImage:
         self.partitions[key] = changed
 
     def clear_elr(self, record: Fields) -> None:
-        """Apply a ClearElrRecord, to one topic or to all."""
+        """Apply a ClearElrRecord, to one topic or to all, as ``TopicDelta.maybeClearElr``."""
         wanted = record["topic_name"]
         for key, partition in self.partitions.items():
-            if wanted in ("", self.topics.get(key[0])):
+            is_wanted = wanted in ("", self.topics.get(key[0]))
+            if is_wanted and (partition["eligible_leader_replicas"] or partition["last_known_elr"]):
                 cleared: Fields = {"eligible_leader_replicas": [], "last_known_elr": []}
+                cleared["partition_epoch"] = partition["partition_epoch"] + 1
                 self.partitions[key] = partition | cleared
 
     # ---- everything else ---------------------------------------------------------------------

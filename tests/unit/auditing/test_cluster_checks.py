@@ -143,12 +143,21 @@ def test_logs_that_are_missing(tmp_path: Path, metadata: TopicLog) -> None:
     write_orders(tmp_path)
     elsewhere = uuid.UUID(int=78)
     metadata.add(partition(_ORDERS, 1), partition(_ORDERS, 2, (2,)))
-    metadata.add(partition(_ORDERS, 3, directories=[elsewhere])).write()
+    unplaced = partition(_ORDERS, 4, directories=[uuid.UUID(int=1)])
+    metadata.add(partition(_ORDERS, 3, directories=[elsewhere]), unplaced).write()
+    # Where partition 4 belongs is not known: the metadata does not list the broker's directories.
     (found,) = cluster_alarms(tmp_path)
     assert (found.symbol, found.topic, found.partition) == ("MISSING_LOG", "orders", 1)
     assert found.severity is ks.Severity.ERROR
     (tmp_path / f"orders-1.{'a' * 32}-future").mkdir()
     assert cluster_alarms(tmp_path) == []
+    registered = metadata_record(
+        "RegisterBroker", 3, broker_id=1, is_migrating_zk_broker=False,
+        incarnation_id=uuid.UUID(int=3), broker_epoch=1, end_points=[], features=[], rack=None,
+        fenced=False, in_controlled_shutdown=False, log_dirs=[_DIRECTORY],
+    )  # fmt: skip
+    metadata.add((None, registered)).write()
+    assert [one.partition for one in cluster_alarms(tmp_path)] == [4]
 
 
 def test_changes_of_the_last_minute_are_no_findings(tmp_path: Path, metadata: TopicLog) -> None:

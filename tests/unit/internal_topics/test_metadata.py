@@ -102,7 +102,10 @@ def test_eligible_leaders_are_cleared_by_topic(log: TopicLog) -> None:
     )  # fmt: skip
     add(log, TOPIC, partition(), elr, metadata_record("ClearElr", topic_name="other"))
     assert read(log)["partitions"]["eligible_leader_replicas"] == [[2]]
+    epoch = read(log)["partitions"]["partition_epoch"][0]
     add(log, metadata_record("ClearElr", topic_name="orders"))
+    add(log, metadata_record("ClearElr", topic_name=""))
+    assert read(log)["partitions"]["partition_epoch"] == [epoch + 1]
     assert read(log)["partitions"]["eligible_leader_replicas"] == [[]]
     assert read(log, as_of=4)["partitions"]["last_known_elr"] == [[1]]
 
