@@ -19,6 +19,7 @@ from kafkascan.broker_state.producer_state import (
     ProducerState,
     empty_slots,
 )
+from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.errors import STATUS
 from kafkascan.format.layout import CompressionType
 from kafkascan.logs.log_walk import ControlInspector, LogWalk, producers_before
@@ -205,6 +206,8 @@ def read_producers(
     -----
     Memory: about 280 bytes per producer and log.
     """
+    require_integers(sample=sample, expiration_ms=expiration_ms)
+    require_not_negative(sample=sample, expiration_ms=expiration_ms)
     opened = open_logs(logs, log_start_offset)
     counters: dict[int, ProducerCounter] = {}
     done: list[tuple[int, NDArray[np.void]]] = []

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from kafkascan.analysis.transactions import Transactions
+from kafkascan.format.arguments import require_type
 from kafkascan.internal_topics.state_tables import PARTITIONS, StateTable
 from kafkascan.internal_topics.transaction_states import ONGOING, TransactionStates
 
@@ -48,6 +49,8 @@ def find_contradictions(states: TransactionStates, transactions: Transactions) -
     ``kafka-transactions find-hanging`` reports open transactions with one of the first three, once
     they are older than the longest transaction timeout. No marker will end such a transaction.
     """
+    require_type(TransactionStates, states=states)
+    require_type(Transactions, transactions=transactions)
     by_producer = owners(states)
     rows = []
     for span in transactions.spans[transactions.is_open]:

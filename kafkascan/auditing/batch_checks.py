@@ -16,7 +16,7 @@ from kafkascan.auditing.header_checks import (
     size_limit,
 )
 from kafkascan.batches.columns import BatchTable, require_batch_table
-from kafkascan.format.arguments import require_integers
+from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.findings import Finding
 from kafkascan.format.times import TimeLike, milliseconds_or_now
 from kafkascan.logs.metadata_log import TopicConfig
@@ -75,6 +75,7 @@ def check_batches(
     """
     batches = require_batch_table(batches)
     require_integers(future_ms=future_ms, earliest_ms=earliest_ms)
+    require_not_negative(max_message_bytes=max_message_bytes)
     limits = Limits(
         now_ms=milliseconds_or_now(now_ms, "now_ms"),
         future_ms=future_ms,

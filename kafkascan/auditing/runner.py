@@ -129,7 +129,10 @@ def audit(
     """
     require_integers(future_ms=future_ms, earliest_ms=earliest_ms)
     require_not_negative(
-        timeout_ms=timeout_ms, expiration_ms=expiration_ms, max_message_bytes=max_message_bytes
+        timeout_ms=timeout_ms,
+        expiration_ms=expiration_ms,
+        max_message_bytes=max_message_bytes,
+        many_producers=many_producers,
     )
     limits = Limits(
         now_ms=milliseconds_or_now(now_ms, "now_ms"),

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.format.arguments import require_strings
+from kafkascan.format.arguments import require_integers, require_strings
 from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.layout import (
     BATCH_DTYPE,
@@ -315,8 +315,10 @@ def select_offsets(
     """
     mask = np.ones(len(batches), np.bool_)
     if start is not None:
+        require_integers(start=start)
         mask &= last_offset(batches) >= start
     if stop is not None:
+        require_integers(stop=stop)
         mask &= batches["base_offset"] < stop
     return mask
 

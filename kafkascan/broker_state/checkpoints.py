@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkascan._core import checkpoint_lines as _core
+from kafkascan.format.arguments import require_items, require_strings, require_type
 from kafkascan.format.errors import CorruptCheckpointError
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.folders import read_regular, require_side_file_size
@@ -131,6 +132,7 @@ def write_leader_epochs(path: str | os.PathLike[str], epochs: Iterable[LeaderEpo
     OSError
         If the file cannot be written; an existing file is unchanged.
     """
+    require_items(tuple, epochs=(epochs := list(epochs)))
     data = leader_epochs_file(epochs)
     parse_leader_epochs(data, os.fspath(path))
     _write(Path(path), data)
@@ -287,6 +289,7 @@ def write_partition_metadata(path: str | os.PathLike[str], metadata: PartitionMe
 
 def partition_metadata_file(metadata: PartitionMetadata) -> bytes:
     """Return the bytes of the file; as `write_partition_metadata`."""
+    require_type(PartitionMetadata, metadata=metadata)
     if not isinstance(metadata.topic_id, str) or not _is_uuid(metadata.topic_id):
         raise ValueError(
             f"{metadata.topic_id!r} is not a topic id: 22 characters of URL-safe base64, not zero"
@@ -342,6 +345,8 @@ def write_meta_properties(path: str | os.PathLike[str], properties: Mapping[str,
     OSError
         If the file cannot be written; an existing file is unchanged.
     """
+    require_type(Mapping, properties=properties)
+    require_strings(properties=properties, values=properties.values())
     lines = (f"{_escaped(name)}={_escaped(value)}\n" for name, value in properties.items())
     _write(Path(path), "".join(lines).encode())
 
@@ -389,6 +394,7 @@ def write_clean_shutdown(path: str | os.PathLike[str], shutdown: CleanShutdown, 
 
 def clean_shutdown_file(shutdown: CleanShutdown) -> bytes:
     """Return the bytes of a ``.kafka_cleanshutdown`` file."""
+    require_type(CleanShutdown, shutdown=shutdown)
     content = {"version": shutdown.version, "brokerEpoch": shutdown.broker_epoch}
     return json.dumps(content, separators=(",", ":")).encode()
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from kafkascan.batches.columns import BatchTable, require_batch_table
 from kafkascan.broker_state.checkpoints import LeaderEpoch
+from kafkascan.format.arguments import require_items
 
 
 def build_leader_epochs(
@@ -35,6 +36,7 @@ def build_leader_epochs(
     """
     batches = require_batch_table(batches)
     entries = list(prior)
+    require_items(LeaderEpoch, prior=entries)
     if entries and not (batches["partition_leader_epoch"] > entries[-1].epoch).any():
         return entries
     epochs = np.where(batches["magic"] >= 2, batches["partition_leader_epoch"], -1)

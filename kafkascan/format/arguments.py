@@ -54,6 +54,48 @@ def require_strings(**lists: object) -> None:
                 raise TypeError(f"{name} must be a collection of str, not of {type(one).__name__}")
 
 
+def require_type(kind: type, **values: object) -> None:
+    """
+    Refuse what is not an instance of a type.
+
+    Parameters
+    ----------
+    kind : type
+    **values : object
+        The arguments by their names.
+
+    Raises
+    ------
+    TypeError
+    """
+    for name, value in values.items():
+        if not isinstance(value, kind):
+            found = type(value).__name__
+            raise TypeError(f"{name} must be of type {kind.__name__}, not {found}")
+
+
+def require_items(kind: type, **lists: Iterable[object]) -> None:
+    """
+    Refuse what is not a collection of instances of a type; an iterator is consumed.
+
+    Parameters
+    ----------
+    kind : type
+    **lists : iterable
+        The arguments by their names.
+
+    Raises
+    ------
+    TypeError
+    """
+    for name, items in lists.items():
+        require_type(Iterable, **{name: items})
+        for one in items:
+            if not isinstance(one, kind):
+                found = type(one).__name__
+                raise TypeError(f"{name} must contain values of type {kind.__name__}, not {found}")
+
+
 def require_not_negative(**numbers: int | None) -> None:
     """
     Refuse numbers below 0, and those that need more than 64 bits.

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias, TypeGuard
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import scan_batches
+from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
@@ -201,6 +202,7 @@ def _partition_log(
 ) -> Log | None:
     """Return the log of a partition; None for a single source."""
     if not _is_folder(source):
+        require_not_negative(log_start_offset=log_start_offset)
         return None
     if not isinstance(source, PartitionDir):
         log_dir = open_log_dir(os.fspath(source))

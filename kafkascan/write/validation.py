@@ -19,6 +19,7 @@ from kafkascan.batches.columns import (
 )
 from kafkascan.batches.scan import BatchScan, scan_batches
 from kafkascan.batches.verify import verify_crcs
+from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.errors import SENTENCES, STATUS
 from kafkascan.format.findings import BatchFinding, Severity
 from kafkascan.format.layout import (
@@ -126,6 +127,14 @@ def validate_batches(
     """
     if origin not in _ORIGINS:
         raise ValueError(f"origin must be one of {', '.join(_ORIGINS)}, not {origin!r}")
+    require_not_negative(
+        timestamp_before_max_ms=timestamp_before_max_ms,
+        timestamp_after_max_ms=timestamp_after_max_ms,
+        max_message_bytes=max_message_bytes,
+    )
+    require_integers(leader_epoch=-1 if leader_epoch is None else leader_epoch)
+    if to_magic not in (0, 1, 2):
+        raise ValueError(f"to_magic must be 0, 1 or 2, not {to_magic!r}")
     append = Append(
         origin, as_append, bool(compacted), TimestampType(timestamp_type), timestamp_before_max_ms,
         timestamp_after_max_ms, milliseconds_or_now(now_ms, "now_ms"),

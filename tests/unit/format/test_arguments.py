@@ -79,3 +79,64 @@ def test_other_arguments(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="offsets must be a mapping, not list"):
         ks.broker_state.write_offset_checkpoint(tmp_path / "file", [])
     assert not (tmp_path / "file").exists()
+
+
+NUMBERS: dict[str, Callable[[Any], object]] = {
+    "log_start_offset": lambda odd: ks.read_records(LOG, log_start_offset=odd),
+    "timestamp_before_max_ms": lambda odd: ks.write.validate_batches(
+        LOG, timestamp_before_max_ms=odd
+    ),
+    "timestamp_after_max_ms": lambda odd: ks.write.validate_batches(
+        LOG, timestamp_after_max_ms=odd
+    ),
+    "max_message_bytes": lambda odd: ks.write.validate_batches(LOG, max_message_bytes=odd),
+    "max_message_bytes ": lambda odd: ks.check_batches(BATCHES, max_message_bytes=odd),
+    "many_producers": lambda odd: ks.audit(".", many_producers=odd),
+    "sample": lambda odd: ks.read_producers(LOG, sample=odd),
+    "expiration_ms": lambda odd: ks.read_producers(LOG, expiration_ms=odd),
+    "log_start_offset ": lambda odd: list(ks.iter_records(LOG, log_start_offset=odd)),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_that_would_be_ignored(name: str) -> None:
+    for odd in (-1, 1 << 80):
+        with pytest.raises(ValueError, match=f"{name.strip()} (must not be negative|.* 64 bits)"):
+            NUMBERS[name](odd)
+    for other in (1.5, float("nan"), "x"):
+        with pytest.raises(TypeError, match=f"{name.strip()} must be an integer"):
+            NUMBERS[name](other)
+
+
+@pytest.mark.parametrize("odd", [1.5, float("nan"), "x"])
+def test_offsets_of_a_selection(odd: Any) -> None:
+    with pytest.raises(TypeError, match="leader_epoch must be an integer"):
+        ks.write.validate_batches(LOG, leader_epoch=odd)
+    with pytest.raises(TypeError, match="start must be an integer"):
+        ks.batches.select_offsets(BATCHES, odd)
+    with pytest.raises(TypeError, match="stop must be an integer"):
+        ks.batches.select_offsets(BATCHES, None, odd)
+
+
+@pytest.mark.parametrize("odd", [-1, 3, 1.5, "x"])
+def test_a_format_that_no_topic_has(odd: Any) -> None:
+    with pytest.raises(ValueError, match="to_magic must be 0, 1 or 2"):
+        ks.write.validate_batches(LOG, to_magic=odd)
+
+
+@pytest.mark.parametrize("odd", [5, "x", [5], None])
+def test_contents_of_files_that_have_another_type(tmp_path: Path, odd: Any) -> None:
+    state, path = ks.broker_state, tmp_path / "file"
+    for name, write in (
+        ("epochs", lambda: state.write_leader_epochs(path, odd if odd == "x" else [odd])),
+        ("properties", lambda: state.write_meta_properties(path, odd)),
+        ("properties", lambda: state.write_meta_properties(path, {5: "x"})),  # type: ignore[dict-item]
+        ("values", lambda: state.write_meta_properties(path, {"a": 5})),  # type: ignore[dict-item]
+        ("metadata", lambda: state.write_partition_metadata(path, odd)),
+        ("shutdown", lambda: state.write_clean_shutdown(path, odd)),
+        ("prior", lambda: state.build_leader_epochs(BATCHES, prior=[odd])),
+        ("states", lambda: ks.analysis.find_contradictions(odd, odd)),
+    ):
+        with pytest.raises(TypeError, match=f"{name} must"):
+            write()
+    assert not path.exists()
