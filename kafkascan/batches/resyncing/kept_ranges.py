@@ -86,6 +86,7 @@ def kept_ranges(
     """
     starts, stops = batches["position"], batches["position"] + size_in_bytes(batches)
     ends, is_odd = last_offset(batches), _are_rivalled(batches, dropped, copies)
+    is_odd |= _are_after_copies(batches, copies)
     is_odd[-1:] |= _has_odd_end(batches)
     if is_contested is not None:
         is_odd |= is_contested
@@ -170,6 +171,24 @@ def _are_in_order(
     lowest = np.minimum.accumulate((place + np.where(is_copy, count - 1, low))[::-1])[::-1]
     are: NDArray[np.bool_] = (highest < place + low) & (place + high < lowest)
     return are[is_copy]
+
+
+def _are_after_copies(batches: BatchTable, copies: BatchTable) -> NDArray[np.bool_]:
+    """
+    Return which batches follow copies of later ones that are not far fewer.
+
+    If the copy is where the batch was written, those between it and the kept one are not the log's.
+    """
+    row = np.searchsorted(batches["base_offset"], copies["base_offset"])
+    place = np.searchsorted(batches["position"], copies["position"])
+    _, group, sizes = np.unique(place, return_inverse=True, return_counts=True)
+    is_close = (place < row) & (row - place <= _CLEAR_MAJORITY * sizes[group])
+    changes = np.zeros(len(batches) + 1, np.int64)
+    np.add.at(changes, place[is_close], 1)
+    np.add.at(changes, row[is_close], -1)
+    are: NDArray[np.bool_] = np.cumsum(changes)[:-1] > 0
+    are[row[is_close]] = False
+    return are
 
 
 def _copied_rows(batches: BatchTable, copies: BatchTable) -> NDArray[np.int64]:

@@ -187,27 +187,29 @@ def _select_beside(
     # A run that contradicts pinned batches is no evidence for its other batches.
     _, impossible, sizes = _counts_of_runs(batches, is_possible, links)
     is_linked = np.repeat(impossible == 0, sizes)
-    keep, is_foreign = _agreeing(batches, weight, links, is_possible, is_linked)
+    keep, is_foreign = _agreeing(batches, pinned, weight, links, is_possible, is_linked)
     if not is_foreign.any():
         return keep
     # Without the rest of a run, fewer batches may be left than with it.
     runs = np.flatnonzero(_heaviest(batches, weight, links, is_possible & is_foreign))
     is_possible &= ~_contradict(batches, runs)
-    other, _ = _agreeing(batches, weight, links, is_possible, is_linked)
+    other, _ = _agreeing(batches, pinned, weight, links, is_possible, is_linked)
     is_larger = other.sum() > keep.sum() and weight[other].sum() > weight[keep].sum()
     return other if is_larger else keep
 
 
 def _agreeing(
     batches: BatchTable,
+    pinned: NDArray[np.intp],
     weight: NDArray[np.int64],
     links: NDArray[np.int64],
     is_possible: NDArray[np.bool_],
     is_linked: NDArray[np.bool_],
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Select from runs that agree with the selection; return the batches of other runs, too."""
+    """Select pinned batches and runs that agree; return the batches of other runs, too."""
     keep = _heaviest(batches, weight, links * is_linked, is_possible)
     is_foreign = ~_are_of_own_runs(batches, keep, links, is_linked)
+    is_foreign[pinned] = False
     if is_foreign.any():
         keep = _heaviest(batches, weight, links, is_possible & ~is_foreign)
     return keep, is_foreign

@@ -20,6 +20,8 @@ from kafkascan.batches.resyncing.gaps import DamagedRange
 
 # Batches at the end of a log whose offsets show whether the log has gaps.
 _AT_END = 8
+# If all of these but one are equal, two batches may be copies, and one of them damaged.
+_SIMILAR = ("batch_length", "base_timestamp", "max_timestamp", "base_sequence")
 # Offsets that the lost end of a log may have had.
 _LOST_OFFSETS = 1 << 20
 
@@ -262,11 +264,25 @@ class OffsetRepair:
         is_zeroed = stored == 0  # zeros over any value look like a flipped bit of some
         is_flipped = (stored ^ offset).bit_count() == 1 and not is_zeroed
         is_known = is_flipped and not self._may_be_later(stored) and self._are_sure(row)
-        return stored == offset or (is_known and not self._has_equal(batch))
+        is_known = is_known and not self._may_be_shifted(row, offset - stored)
+        return stored == offset or (is_known and not self._may_be_moved(batch, offset))
 
-    def _has_equal(self, batch: np.void) -> bool:
-        """Return whether the log has a batch with the same bytes, so that this may be a copy."""
-        return bool((self._contents == _contents(batch.reshape(1))).any())
+    def _may_be_moved(self, batch: np.void, offset: int) -> bool:
+        """
+        Return whether the log has the same bytes, or a batch with the stored offsets.
+
+        The second may be the damaged one if the times of both do not show their order.
+        """
+        if (self._contents == _contents(batch.reshape(1))).any():
+            return True
+        row = int(np.searchsorted(self._first, batch["base_offset"]))
+        twin = self._batches[row : row + 1]
+        if not len(twin) or _offsets(twin[0]) != _offsets(batch):
+            return False
+        if sum(twin[name][0] == batch[name] for name in _SIMILAR) >= len(_SIMILAR) - 1:
+            return True
+        is_later = int(batch["max_timestamp"]) - int(twin["max_timestamp"][0])
+        return is_later * (offset - int(batch["base_offset"])) <= 0
 
     def _are_sure(self, row: int) -> bool:
         """

@@ -7,7 +7,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.recovery.salvaging.header_repair import RepairedLog
 from kafkascan.recovery.salvaging.segment_salvage import salvage_segment
-from tests.support.segments import Rig, batch_v2
+from tests.support.segments import T0, Rig, batch_v2
 
 
 def salvaged(
@@ -21,10 +21,13 @@ def offsets(found: RepairedLog) -> list[int]:
     return kept
 
 
-def dense(count: int, first: int = 1000) -> Rig:
+def dense(count: int, first: int = 1000, step_ms: int = 1) -> Rig:
     rig = Rig()
     for row in range(count):
-        rig.batch(bytes([row]) * 20, base_offset=first + row)
+        time = T0 + step_ms * row
+        rig.batch(
+            bytes([row]) * 20, base_offset=first + row, base_timestamp=time, max_timestamp=time
+        )
     return rig
 
 
@@ -46,6 +49,12 @@ def test_a_wrong_offset_between_sure_neighbours_is_repaired() -> None:
     assert (repair.position, repair.old, repair.new) == (rig.position_of(17), 1019, 1017)
     assert repair.is_certain
     assert not any(one.is_doubtful for one in segment.pieces)
+
+
+def test_a_repair_is_not_certain_if_another_batch_with_its_offset_may_be_the_wrong_one() -> None:
+    """Without times, the batches may have changed places, and the other one lost a bit."""
+    segment, _ = salvaged(dense(30, step_ms=0).set(17, "base_offset", 1019).log, 1000)
+    assert [(one.new, one.is_certain) for one in segment.repairs] == [(1017, False)]
 
 
 def test_a_repair_at_the_end_is_not_certain() -> None:

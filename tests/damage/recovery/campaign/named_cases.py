@@ -89,6 +89,10 @@ EXCEPTIONS = {
         "The batch fills exactly the offsets between its new neighbours, one flipped bit explains"
         " its offset, and a batch with a valid checksum has its true place. It is marked."
     ),
+    "repair: moved batch whose offset a damaged one has, uncertain": (
+        "As above, where the offset of the other batch was changed to that of the moved one: one"
+        " flipped bit in either of them explains what is there. It is marked."
+    ),
     "repair: batch that the end of the log has lost, uncertain": (
         "The batch was moved from the end of the log, which is lost. It fills exactly the offsets"
         " between its new neighbours, one flipped bit explains its offset, and its epoch fits. It"

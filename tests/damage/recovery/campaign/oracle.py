@@ -25,8 +25,6 @@ from tests.support.segments import V2_FIELDS
 
 # Positions in a batch of bytes that its checksum covers, by magic.
 _COVERED = {0: 16, 1: 16, 2: 21}
-
-
 # Larger than any batch of these logs.
 _MOST_BYTES = 4000
 # Batches that are so many times as many as those that they contradict need no mark.
@@ -346,6 +344,8 @@ class Oracle:
                 is_end = one.field == "base_offset" and row not in rows and one.old > end
                 if row in self.damaged.resigned and not one.is_certain:
                     yield "repair: moved batch whose place has a re-signed one, uncertain"
+                elif self._has_twin(kept, one) and not one.is_certain:
+                    yield "repair: moved batch whose offset a damaged one has, uncertain"
                 elif is_end and not one.is_certain:
                     yield "repair: batch that the end of the log has lost, uncertain"
                 else:
@@ -361,6 +361,12 @@ class Oracle:
                 yield f"VIOLATION certain: {text}, was {expected}"
             else:
                 yield "repair: wrong, uncertain"
+
+    def _has_twin(self, kept: list[Kept], repair: FieldRepair) -> bool:
+        """Return whether a kept batch that is not the log's has the stored base offset."""
+        return repair.field == "base_offset" and any(
+            one.first == repair.old and one.row is None for one in kept
+        )
 
     def _value(self, batch: KnownBatch, repair: FieldRepair) -> int:
         at, code = V2_FIELDS[repair.field]
