@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_tables
+from kafkascan.batches.columns import BatchTable, join_tables, last_offset
 from kafkascan.batches.resyncing.gaps import DamagedRange
 from kafkascan.batches.resyncing.kept_ranges import (
     NEIGHBOURS,
@@ -18,8 +18,8 @@ from kafkascan.batches.resyncing.kept_ranges import (
     kept_ranges,
     of_same_producer,
 )
-from kafkascan.batches.resyncing.offset_chains import fitting
-from kafkascan.batches.resyncing.offset_evidence import are_copies
+from kafkascan.batches.resyncing.offset_chains import are_between, heaviest_ascending
+from kafkascan.batches.resyncing.offset_evidence import adjacent_count, are_copies
 from kafkascan.format.errors import record_error
 from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source
@@ -95,18 +95,34 @@ def _without_orphans(log: RepairedLog, source: Source) -> RepairedLog:
     )
 
 
-def with_fitting(log: RepairedLog, lowest: int, highest: int) -> RepairedLog | None:
-    """Add the dropped batches that nothing contradicts any more; return None without any."""
-    fits = fitting(log.batches, log.dropped, lowest, highest)
-    if not fits.any():
+def with_fitting(
+    log: RepairedLog, kept: list[KeptRange], source: Source, lowest: int, highest: int
+) -> RepairedLog | None:
+    """
+    Add the dropped batches that nothing contradicts any more; return None without any.
+
+    If foreign batches were dropped, doubtful ones give way to more of those that these outweighed,
+    except those that Kafka's recovery keeps.
+    """
+    is_open = are_doubtful(log.batches, kept) & are_as_stored(source, log.batches)
+    is_open &= len(log.foreign) > 0
+    is_open[: adjacent_count(log.batches)] = False
+    sure, others = log.batches[~is_open], join_tables([log.batches[is_open], log.dropped])
+    others = sorted_by_position(others)
+    is_kept = np.isin(others["position"], log.batches["position"][is_open])
+    fits = are_between(sure, others, lowest, highest)
+    first, last = others["base_offset"][fits], last_offset(others)[fits]
+    fits[fits] = heaviest_ascending(first, last, (len(others) + 1 + is_kept)[fits])
+    if not (fits & ~is_kept).any():
         return None
-    batches = join_tables([log.batches, log.dropped[fits]])
-    restored = set(log.dropped["position"][fits].tolist())
+    restored = set(others["position"][fits & ~is_kept].tolist())
+    damaged = [one for one in log.damaged if one.start not in restored]
+    damaged += [misplaced(source, row) for row in others[~fits & is_kept]]
     return replace(
         log,
-        batches=sorted_by_position(batches),
-        damaged=[one for one in log.damaged if one.start not in restored],
-        dropped=log.dropped[~fits],
+        batches=sorted_by_position(join_tables([sure, others[fits]])),
+        damaged=sorted(damaged, key=lambda one: one.start),
+        dropped=others[~fits],
     )
 
 

@@ -197,7 +197,7 @@ def salvage_segment(
     log = repair_headers(source, scan, lowest, highest)
     log, kept = without_foreign(log, source, doubtful=doubtful)
     for _ in range(_MOST_RESTORED):  # batches that only the foreign ones contradicted
-        restored = with_fitting(log, lowest, highest)
+        restored = with_fitting(log, kept, source, lowest, highest)
         if restored is None:
             break
         log, kept = without_foreign(restored, source, doubtful=doubtful)

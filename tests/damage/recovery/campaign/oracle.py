@@ -255,13 +255,13 @@ class Oracle:
     def _prefix_losses(
         self, kept: list[Kept], rows: set[int], prefix: list[ReadBatch]
     ) -> Iterator[str]:
-        missing = self._own(prefix) - rows
-        if not missing:
+        if not (missing := self._own(prefix) - rows):
             return
+        valid = [one for one in kept if one.is_repaired or read_batch(self.data, one.position)]
         pinned = self._most_after(prefix)
         rivals = [
             one
-            for one in kept
+            for one in valid
             if any(
                 row in missing and self._is_against(at, self.log.batches[row], one)
                 for at, row in self.instances.items()
