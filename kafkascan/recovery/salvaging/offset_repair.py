@@ -103,7 +103,8 @@ class OffsetRepair:
             placed.append(fitted)
             kept[rows] = True
             is_certain = [
-                self._is_certain(*pair) for pair in zip(group, fitted["base_offset"], strict=True)
+                self._is_certain(*pair)
+                for pair in zip(group, fitted["base_offset"].tolist(), strict=True)
             ]
             if all(is_certain):
                 certain.update(group["position"].tolist())
@@ -138,7 +139,9 @@ class OffsetRepair:
         is_last = row == len(self._first)
         end = self._highest + 1 if is_last else int(self._first[row])
         is_possible = int(counts.sum()) == end - low or (is_last and self._is_end(group, low))
-        is_moved = [self._may_be_intact(*pair) for pair in zip(group, offsets, strict=True)]
+        is_moved = [
+            self._may_be_intact(*pair) for pair in zip(group, offsets.tolist(), strict=True)
+        ]
         is_taken = self._is_claimed(group, low, int(offsets[-1] + counts[-1]))
         is_taken |= bool(np.isin(group["position"], self._repeated).any())
         if not is_possible or any(is_moved) or is_taken or self._has_wrong_times(group, row):

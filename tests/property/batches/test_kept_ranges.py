@@ -84,6 +84,7 @@ def test_batches_with_rivals(
         same -= spared_rows(log, dropped, again, places, place)
         if len(same) <= 8:
             expected |= same
+    expected |= after_copies(again, log)
     found = doubtful_rows(table(log), table(dropped), table(again))
     if len(log) < 9:  # the last offset of a longer log may be odd, too
         assert found == expected
@@ -103,6 +104,18 @@ def spared_rows(
         ):
             found |= {row for row, one in enumerate(log) if one[1] == first}
     return found
+
+
+def after_copies(copies: list[Row], log: list[Row]) -> set[int]:
+    """Return the rows between copies at a place and later rows with these batches."""
+    places = [sum(at < position for at, _, _ in log) for position, _, _ in copies]
+    rows = [next(row for row, one in enumerate(log) if one[1] == copy[1]) for copy in copies]
+    found, copied = set[int](), set[int]()
+    for place, row in zip(places, rows, strict=True):
+        if place < row <= place + 8 * places.count(place):
+            found |= set(range(place, row))
+            copied.add(row)
+    return found - copied
 
 
 def doubtful_rows(batches: BatchTable, dropped: BatchTable, copies: BatchTable) -> set[int]:

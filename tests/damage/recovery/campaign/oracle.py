@@ -25,10 +25,8 @@ from tests.support.segments import V2_FIELDS
 
 # Positions in a batch of bytes that its checksum covers, by magic.
 _COVERED = {0: 16, 1: 16, 2: 21}
-# Larger than any batch of these logs.
-_MOST_BYTES = 4000
-# Batches that are so many times as many as those that they contradict need no mark.
-CLEAR_MAJORITY = 8
+_MOST_BYTES = 4000  # larger than any batch of these logs
+CLEAR_MAJORITY = 8  # so many times as many as what they contradict need no mark
 
 
 @dataclass(frozen=True)
@@ -249,19 +247,21 @@ class Oracle:
             for one in kept
             if one.row is None
             and any(_contradict(at, batch, one) for at, batch in others)
-            and (one.is_repaired or read_batch(self.data, one.position) is not None)
+            and self._has_valid_crc(one)
         ]
+
+    def _has_valid_crc(self, one: Kept) -> bool:
+        return one.is_repaired or read_batch(self.data, one.position) is not None
 
     def _prefix_losses(
         self, kept: list[Kept], rows: set[int], prefix: list[ReadBatch]
     ) -> Iterator[str]:
         if not (missing := self._own(prefix) - rows):
             return
-        valid = [one for one in kept if one.is_repaired or read_batch(self.data, one.position)]
         pinned = self._most_after(prefix)
         rivals = [
             one
-            for one in valid
+            for one in kept
             if any(
                 row in missing and self._is_against(at, self.log.batches[row], one)
                 for at, row in self.instances.items()
@@ -271,7 +271,7 @@ class Oracle:
         is_clear = len(rivals) > CLEAR_MAJORITY * len(missing)
         if not is_clear and not all(one.is_doubtful for one in rivals):
             yield "VIOLATION unmarked: contradict the prefix"
-        elif len(missing) == 1 and len(rivals) == 1:
+        elif len(missing) == 1 and sum(self._has_valid_crc(one) for one in rivals) == 1:
             yield "one batch of the prefix against one after it"
         elif found <= pinned and found + self._against_chain(kept, rows) <= pinned:
             yield f"VIOLATION prefix: {len(missing)} batches of Kafka's recovery"
