@@ -168,11 +168,14 @@ def _names(columns: str, known: tuple[str, ...]) -> tuple[str, ...]:
         raise click.UsageError(error.message) from None
 
 
-@_state_command(_GROUP_COLUMNS, "offsets")
-@click.option(
+_SELECTED_GROUPS = click.option(
     "--group", "selected", multiple=True, metavar="GROUP",
     help="Show only this group; may be given several times.",
 )  # fmt: skip
+
+
+@_state_command(_GROUP_COLUMNS, "offsets")
+@_SELECTED_GROUPS
 def groups(
     run: Run,
     paths: list[Path],
@@ -237,10 +240,7 @@ def txn_state(run: Run, paths: list[Path], show: str, columns: str | None, as_of
 
 
 @_state_command(_SHARE_COLUMNS, "partitions")
-@click.option(
-    "--group", "selected", multiple=True, metavar="GROUP",
-    help="Show only this group; may be given several times.",
-)  # fmt: skip
+@_SELECTED_GROUPS
 def share_state(
     run: Run,
     paths: list[Path],
