@@ -8,11 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
-from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET, SEGMENT_OFFSETS
-from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import CorruptBatchError
-from kafkascan.format.layout import BATCH_HEADER, BATCH_HEADER_SIZE
-from kafkascan.io.sources import Source
 
 
 @dataclass(frozen=True)
@@ -102,21 +98,3 @@ def are_joined(start: int, batches: BatchTable, damaged: list[DamagedRange]) -> 
     )
     joined[:1] &= framed_sizes[0] == 0
     return joined
-
-
-def announced_offset(
-    source: Source, batches: BatchTable, damaged: list[DamagedRange]
-) -> int | None:
-    """Return the offset after the first damaged batch of unknown extent, as its header has it."""
-    one = next((one for one in damaged if not one.is_framed), None)
-    if one is None or one.error.symbol not in ("BAD_LENGTH", "TORN_TAIL"):
-        return None  # its length shows where batches within it end
-    header = read_bytes(source, one.start, BATCH_HEADER_SIZE)
-    if len(header) < BATCH_HEADER_SIZE:
-        return None
-    fields = np.frombuffer(header, BATCH_HEADER)[0]
-    before = batches[: int(np.searchsorted(batches["position"], one.start))]
-    after = int(last_offset(before)[-1]) if len(before) else -1
-    first, delta = int(fields["base_offset"]), max(0, int(fields["last_offset_delta"]))
-    is_next = after < first <= HIGHEST_OFFSET - SEGMENT_OFFSETS
-    return first + delta + 1 if is_next and fields["magic"] == 2 else None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,13 +10,12 @@ from kafkascan.batches.columns import BatchTable, last_offset
 from kafkascan.batches.resyncing.offset_evidence import (
     HIGHEST_OFFSET,
     SEGMENT_OFFSETS,
-    adjacent_count,
     are_copies,
     are_far,
     link_weights,
-    prefix_count,
     support,
     support_of_prefix,
+    valid_prefix_count,
 )
 
 
@@ -74,10 +71,7 @@ def are_ascending(batches: BatchTable) -> bool:
 
 
 def select_ascending(
-    batches: BatchTable,
-    is_joined: NDArray[np.bool_],
-    announced: int | None = None,
-    lowest: int = 0,
+    batches: BatchTable, is_joined: NDArray[np.bool_], start: int = 0, lowest: int = 0
 ) -> NDArray[np.bool_]:
     """
     Select batches whose offsets ascend, from batches that all have valid checksums.
@@ -88,9 +82,9 @@ def select_ascending(
         Sorted by position.
     is_joined : array of bool, shape (n,)
         Whether a batch follows the previous one, or the start of the log, without bytes whose
-        extent is unknown. Joined batches form a chain.
-    announced : int, optional
-        The offset after the damaged batch that follows the first chain, as its header has it.
+        extent is unknown.
+    start : int
+        Position at which the log begins.
     lowest : int
         First offset that the log may contain.
 
@@ -100,119 +94,28 @@ def select_ascending(
 
     Notes
     -----
-    The chain at the start of the log is what Kafka's recovery keeps, so chains after it do not
-    displace its batches, except for copies, and for batches at its end that have wrong offsets.
-    Besides, the selection keeps as many batches as possible. Of selections of the same size, the
-    one is preferred whose offsets agree with the record counts of the batches around them.
+    Kafka's recovery keeps the batches from the start of the log up to the first damage or the first
+    offset that does not ascend. They are kept, or copies of them are, except for those that have
+    wrong offsets. Besides, the selection keeps as many batches as possible. Of selections of the
+    same size, the one is preferred whose offsets agree with the record counts around them.
     """
     if are_ascending(batches):
         return np.ones(len(batches), np.bool_)
-    links, heads = link_weights(batches), np.flatnonzero(~is_joined)
-    stop = (int(heads[0]) if len(heads) else len(batches)) if is_joined[0] else 0
+    heads, links = np.flatnonzero(~is_joined), link_weights(batches)
+    stop = int(heads[0]) if len(heads) else len(batches)
     evidence = np.append(support_of_prefix(batches[:stop]), support(batches[stop:]))
     one = int(evidence.sum() + links.sum()) + 1  # the number of batches comes first
     weight = np.maximum(1, evidence + one * ~are_far(batches))
-    if not stop:
-        return _select_beside(batches, np.empty(0, np.intp), weight, links)
-    chain = _heaviest(batches[:stop], weight[:stop], links[:stop])
-    if stop == len(batches):
-        return chain
-    bounds = _Bounds(stop, heads, announced, lowest)
-    keep = _select_after(batches, chain, bounds, weight, links)
-    if chain.all():
+    # Damaged batches whose extent is known do not end the log: what follows them is evidence.
+    is_prefix = _heaviest(batches[:stop], weight[:stop], links[:stop])
+    prefix = np.flatnonzero(is_prefix[: valid_prefix_count(batches, start)])
+    prefix = prefix[: len(prefix) - _contested_end(batches, prefix, lowest)]
+    originals = batches.take(prefix)
+    pinned = prefix[~are_copies(originals, np.delete(batches, prefix))]
+    keep = _heaviest(batches, weight, links, ~_contradict(batches, pinned))
+    if are_copies(originals, batches[keep]).all():
         return keep
-    # Batches of the chain that have copies after it need no place within it.
-    lighter = np.where(are_copies(batches[:stop], batches[stop:]), 1, weight[:stop])
-    other_chain = _heaviest(batches[:stop], lighter, links[:stop])
-    other = _select_after(batches, other_chain, bounds, weight, links)
-    count = min(prefix_count(batches), adjacent_count(batches))
-    prefix = batches[:count][keep[:count]]
-    is_better = other.sum() > keep.sum() and are_copies(prefix, batches[other]).all()
-    return other if is_better else keep
-
-
-@dataclass(frozen=True)
-class _Bounds:
-    """
-    The end of the first chain, and what is known about the batches after it.
-
-    Attributes
-    ----------
-    stop : int
-        Number of batches of the first chain.
-    heads : ndarray of int
-        Rows of the first batch of each later chain.
-    announced : int or None
-    lowest : int
-    """
-
-    stop: int
-    heads: NDArray[np.intp]
-    announced: int | None
-    lowest: int
-
-
-def _select_after(
-    batches: BatchTable,
-    chain: NDArray[np.bool_],
-    bounds: _Bounds,
-    weight: NDArray[np.int64],
-    links: NDArray[np.int64],
-) -> NDArray[np.bool_]:
-    """Select batches whose offsets ascend, together with those selected of the first chain."""
-    pinned = np.flatnonzero(chain)
-    pinned = pinned[: len(pinned) - _contested_end(batches, pinned, bounds.stop, bounds.lowest)]
-    announced = bounds.announced
-    if announced is not None and announced > last_offset(batches)[pinned].max(initial=-1):
-        named = bounds.heads[batches["base_offset"][bounds.heads] == announced]
-        others = np.delete(batches, named)
-        named = named[~are_copies(batches.take(named), others)]
-        weight = weight.copy()
-        weight[named] += int(weight.sum())
-    has_copy = are_copies(batches.take(pinned), batches[bounds.stop :])
-    keep = _select_beside(batches, pinned[~has_copy], weight, links)
-    if not are_copies(batches.take(pinned), batches[keep]).all():
-        keep = _select_beside(batches, pinned, weight, links)
-    return keep
-
-
-def _select_beside(
-    batches: BatchTable,
-    pinned: NDArray[np.intp],
-    weight: NDArray[np.int64],
-    links: NDArray[np.int64],
-) -> NDArray[np.bool_]:
-    """Select batches whose offsets ascend, among those that pinned ones do not contradict."""
-    is_possible = ~_contradict(batches, pinned)
-    # A run that contradicts pinned batches is no evidence for its other batches.
-    _, impossible, sizes = _counts_of_runs(batches, is_possible, links)
-    is_linked = np.repeat(impossible == 0, sizes)
-    keep, is_foreign = _agreeing(batches, pinned, weight, links, is_possible, is_linked)
-    if not is_foreign.any():
-        return keep
-    # Without the rest of a run, fewer batches may be left than with it.
-    runs = np.flatnonzero(_heaviest(batches, weight, links, is_possible & is_foreign))
-    is_possible &= ~_contradict(batches, runs)
-    other, _ = _agreeing(batches, pinned, weight, links, is_possible, is_linked)
-    is_larger = other.sum() > keep.sum() and weight[other].sum() > weight[keep].sum()
-    return other if is_larger else keep
-
-
-def _agreeing(
-    batches: BatchTable,
-    pinned: NDArray[np.intp],
-    weight: NDArray[np.int64],
-    links: NDArray[np.int64],
-    is_possible: NDArray[np.bool_],
-    is_linked: NDArray[np.bool_],
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Select pinned batches and runs that agree; return the batches of other runs, too."""
-    keep = _heaviest(batches, weight, links * is_linked, is_possible)
-    is_foreign = ~_are_of_own_runs(batches, keep, links, is_linked)
-    is_foreign[pinned] = False
-    if is_foreign.any():
-        keep = _heaviest(batches, weight, links, is_possible & ~is_foreign)
-    return keep, is_foreign
+    return _heaviest(batches, weight, links, ~_contradict(batches, prefix))
 
 
 def _contradict(batches: BatchTable, pinned: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -227,88 +130,34 @@ def _contradict(batches: BatchTable, pinned: NDArray[np.intp]) -> NDArray[np.boo
     return contradict
 
 
-def _contested_end(batches: BatchTable, head: NDArray[np.intp], stop: int, lowest: int) -> int:
+def _contested_end(batches: BatchTable, prefix: NDArray[np.intp], lowest: int) -> int:
     """
-    Return how many batches at the end of the first chain have offsets that may be wrong.
+    Return how many batches at the end of the valid prefix have offsets that may be wrong.
 
     Later batches contradict them, and they follow a gap in the offsets. They may be wrong if the
-    gap is greater than a segment can have, if the later batches were written after them, if
-    damage separates them from the valid prefix and the later batches are more, or if one flipped
-    bit explains the offset of the last.
+    gap is greater than a segment can have, if the later batches were written after them, or if one
+    flipped bit explains the offset of the last.
     """
+    if not len(prefix):
+        return 0
     first, last, written = batches["base_offset"], last_offset(batches), batches["max_timestamp"]
-    gaps = np.flatnonzero(first[head[1:]] != last[head[:-1]] + 1)
+    gaps = np.flatnonzero(first[prefix[1:]] != last[prefix[:-1]] + 1)
     start = int(gaps[-1]) + 1 if len(gaps) else 0
-    low, end = (int(last[head[start - 1]]) + 1 if start else lowest), int(last[head[-1]])
-    rivals = stop + np.flatnonzero((first[stop:] >= low) & (first[stop:] <= end))
-    if not len(rivals) or (start == 0 and len(head) > 1):
+    low, end = (int(last[prefix[start - 1]]) + 1 if start else lowest), int(last[prefix[-1]])
+    behind = int(prefix[-1]) + 1
+    rivals = behind + np.flatnonzero((first[behind:] >= low) & (first[behind:] <= end))
+    if not len(rivals) or (start == 0 and len(prefix) > 1):
         return 0
     known = low if start else int(first[rivals].min())
-    if int(first[head[start]]) - known >= SEGMENT_OFFSETS:
-        return len(head) - start
-    mine, theirs = written[head[start:]], written[rivals]
+    if int(first[prefix[start]]) - known >= SEGMENT_OFFSETS:
+        return len(prefix) - start
+    mine, theirs = written[prefix[start:]], written[rivals]
     if start and 0 <= mine.min() and mine.max() < theirs.min():
-        return len(head) - start
-    is_after_damage = int(head[start]) >= adjacent_count(batches[:stop])
-    if is_after_damage and _count_ascending(batches.take(rivals)) > len(head) - start:
-        return len(head) - start
-    if start < len(head) - 1 or len(gaps) > 1 or mine.min() > theirs.max():
+        return len(prefix) - start
+    if start < len(prefix) - 1 or len(gaps) > 1 or mine.min() > theirs.max():
         return 0
-    offset, size = int(first[head[-1]]), end - int(first[head[-1]])
+    offset, size = int(first[prefix[-1]]), end - int(first[prefix[-1]])
     return int(low + size < int(first[rivals].min()) and (offset ^ low).bit_count() == 1)
-
-
-def _count_ascending(batches: BatchTable) -> int:
-    """Return how many batches can be kept so that their offsets ascend."""
-    first, last = batches["base_offset"], last_offset(batches)
-    return int(heaviest_ascending(first, last, np.ones(len(first), np.int64)).sum())
-
-
-def _are_of_own_runs(
-    batches: BatchTable,
-    keep: NDArray[np.bool_],
-    links: NDArray[np.int64],
-    is_linked: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
-    """
-    Return which batches are in runs of linked batches that mostly agree with the selection.
-
-    A copy of a selected batch does not contradict it. A run that is as large as all other selected
-    batches is no smaller evidence than these, nor is one that fewer batches contradict, or as many
-    if none of them are pinned: they are selected for another reason.
-    """
-    kept, others, sizes = _counts_of_runs(batches, keep, links)
-    is_large = (sizes >= kept.sum() - kept) | (kept == 0)
-    is_tie_own = is_linked[np.cumsum(sizes) - sizes]
-    is_large |= others + is_tie_own > _count_against_runs(batches, keep, sizes)
-    is_own: NDArray[np.bool_] = np.repeat(is_large | (kept >= others), sizes)
-    return is_own
-
-
-def _count_against_runs(
-    batches: BatchTable, keep: NDArray[np.bool_], sizes: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return for each run how many selected batches elsewhere have offsets that contradict it."""
-    stops = np.cumsum(sizes)
-    starts = stops - sizes
-    first, last = batches["base_offset"][keep], last_offset(batches)[keep]
-    before = np.append(0, np.cumsum(keep))
-    low = before[starts] - np.searchsorted(last, batches["base_offset"][starts])
-    high = np.searchsorted(first, last_offset(batches)[stops - 1], "right") - before[stops]
-    against: NDArray[np.int64] = np.maximum(0, low) + np.maximum(0, high)
-    return against
-
-
-def _counts_of_runs(
-    batches: BatchTable, keep: NDArray[np.bool_], links: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return for each run the numbers of selected batches, of others but copies, and of all."""
-    is_other = ~keep
-    is_other[is_other] = ~are_copies(batches[~keep], batches[keep])
-    starts = np.flatnonzero(links == 0)
-    kept = np.add.reduceat(keep.astype(np.int64), starts)
-    others = np.add.reduceat(is_other.astype(np.int64), starts)
-    return kept, others, np.diff(np.append(starts, len(batches)))
 
 
 def _heaviest(
@@ -330,7 +179,7 @@ def select_in_order(
     batches: BatchTable,
     is_valid: NDArray[np.bool_],
     is_joined: NDArray[np.bool_],
-    announced: int | None = None,
+    start: int = 0,
     lowest: int = 0,
 ) -> NDArray[np.bool_]:
     """
@@ -341,7 +190,7 @@ def select_in_order(
     batches : array of BATCH_DTYPE, shape (n,)
     is_valid : array of bool, shape (n,)
         Which batches have a valid checksum.
-    is_joined, announced, lowest
+    is_joined, start, lowest
         As in `select_ascending`.
 
     Returns
@@ -355,7 +204,7 @@ def select_in_order(
     # A valid batch is joined if all batches since the last valid one are.
     breaks = np.cumsum(~is_joined)[valid]
     is_joined = np.diff(breaks, prepend=0) == 0
-    is_selected = select_ascending(batches.take(valid), is_joined, announced, lowest)
+    is_selected = select_ascending(batches.take(valid), is_joined, start, lowest)
     keep[valid[~is_selected]] = False
     damaged = np.flatnonzero(~is_valid)
     keep[damaged] = are_between(batches[keep], batches[damaged], 0, HIGHEST_OFFSET)

@@ -60,6 +60,13 @@ def adjacent_count(batches: BatchTable) -> int:
     return int(is_apart.argmax()) + 1 if is_apart.any() else len(batches)
 
 
+def valid_prefix_count(batches: BatchTable, start: int) -> int:
+    """Return the number of valid batches that Kafka's recovery keeps of a log, from its start."""
+    if not len(batches) or int(batches["position"][0]) != start:
+        return 0
+    return min(prefix_count(batches), adjacent_count(batches))
+
+
 def are_far(batches: BatchTable) -> NDArray[np.bool_]:
     """
     Return which batches have offsets that a segment with most of the others cannot have.

@@ -24,7 +24,6 @@ from kafkascan.batches.resyncing.batch_search import BatchSearch
 from kafkascan.batches.resyncing.gaps import (
     DamagedRange,
     Gap,
-    announced_offset,
     are_joined,
     gaps_between,
 )
@@ -126,8 +125,7 @@ def scan_with_resync(
     if (walk.has_damage() or verify) and not (is_within.all() and are_ascending(batches)):
         is_valid = is_within if verify else is_within & verify_rows(source, batches)
         is_joined = are_joined(start, batches, damaged)
-        announced = announced_offset(source, batches, damaged)
-        keep = is_within & select_in_order(batches, is_valid, is_joined, announced, lowest)
+        keep = is_within & select_in_order(batches, is_valid, is_joined, start, lowest)
         damaged += [_out_of_order(source, batches, row) for row in np.flatnonzero(~keep).tolist()]
         damaged.sort(key=lambda one: one.start)
         kept, dropped = batches[is_valid & keep], batches[is_valid & ~keep]
