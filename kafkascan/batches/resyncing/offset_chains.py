@@ -12,6 +12,7 @@ from kafkascan.batches.resyncing.offset_evidence import (
     SEGMENT_OFFSETS,
     are_copies,
     are_far,
+    differ_in_one_bit,
     link_weights,
     support,
     support_of_prefix,
@@ -157,7 +158,7 @@ def _contested_end(batches: BatchTable, prefix: NDArray[np.intp], lowest: int) -
     if start < len(prefix) - 1 or len(gaps) > 1 or mine.min() > theirs.max():
         return 0
     offset, size = int(first[prefix[-1]]), end - int(first[prefix[-1]])
-    return int(low + size < int(first[rivals].min()) and (offset ^ low).bit_count() == 1)
+    return int(low + size < int(first[rivals].min()) and differ_in_one_bit(offset, low))
 
 
 def _heaviest(

@@ -60,6 +60,11 @@ def adjacent_count(batches: BatchTable) -> int:
     return int(is_apart.argmax()) + 1 if is_apart.any() else len(batches)
 
 
+def differ_in_one_bit(value: int, other: int) -> bool:
+    """Return whether one flipped bit of an int64 explains the difference of two values."""
+    return ((value ^ other) & ((1 << 64) - 1)).bit_count() == 1
+
+
 def valid_prefix_count(batches: BatchTable, start: int) -> int:
     """Return the number of valid batches that Kafka's recovery keeps of a log, from its start."""
     if not len(batches) or int(batches["position"][0]) != start:

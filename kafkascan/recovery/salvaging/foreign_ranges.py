@@ -19,7 +19,7 @@ from kafkascan.batches.resyncing.kept_ranges import (
     of_same_producer,
 )
 from kafkascan.batches.resyncing.offset_chains import are_between, heaviest_ascending
-from kafkascan.batches.resyncing.offset_evidence import adjacent_count, are_copies
+from kafkascan.batches.resyncing.offset_evidence import are_copies, valid_prefix_count
 from kafkascan.format.errors import record_error
 from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source
@@ -34,28 +34,23 @@ from kafkascan.recovery.salvaging.header_repair import (
 Doubtful: TypeAlias = Literal["keep", "drop"]
 
 
-def without_foreign(
-    log: RepairedLog, source: Source, *, doubtful: Doubtful
-) -> tuple[RepairedLog, list[KeptRange]]:
-    """Count ranges that do not belong to the log as damaged; return the kept ranges, too."""
-    kept, foreign = list[KeptRange](), list[DamagedRange]()
+def without_foreign(log: RepairedLog, source: Source, *, doubtful: Doubtful) -> RepairedLog:
+    """Count ranges that do not belong to the log as damaged."""
+    foreign = list[DamagedRange]()
     is_kept = np.ones(len(log.batches), np.bool_)
-    is_in_prefix = True  # Kafka's recovery keeps the first batches
+    prefix = valid_prefix_count(log.batches, 0)  # Kafka's recovery keeps these
     ranges = ranges_of(log, source)
     is_sure = ~are_doubtful(log.batches, ranges)
     stop = 0
     for one in ranges:
         start, stop = stop, stop + one.batches
-        is_in_prefix &= one.position == (kept[-1].position + kept[-1].size if kept else 0)
-        is_dropped = one.is_doubtful and not is_in_prefix
+        is_dropped = one.is_doubtful and start >= prefix
         if is_dropped and (doubtful == "drop" or _is_foreign(log.batches, is_sure, start, stop)):
             is_kept[start:stop] = False
             error = record_error("NESTED", source.path, log.batches[start])
             foreign.append(DamagedRange(one.position, one.position + one.size, error))
-        else:
-            kept.append(one)
     if not foreign:
-        return log, kept
+        return log
     dropped = set(log.batches["position"][~is_kept].tolist())
     damaged = sorted([*log.damaged, *foreign], key=lambda one: one.start)
     repairs = [one for one in log.repairs if one.position not in dropped]
@@ -64,7 +59,7 @@ def without_foreign(
     log = replace(
         log, batches=log.batches[is_kept], damaged=damaged, repairs=repairs, foreign=others
     )
-    return _without_orphans(log, source), kept
+    return _without_orphans(log, source)
 
 
 def ranges_of(
@@ -95,35 +90,42 @@ def _without_orphans(log: RepairedLog, source: Source) -> RepairedLog:
     )
 
 
-def with_fitting(
-    log: RepairedLog, kept: list[KeptRange], source: Source, lowest: int, highest: int
+def selected_again(
+    log: RepairedLog, source: Source, lowest: int, highest: int
 ) -> RepairedLog | None:
     """
-    Add the dropped batches that nothing contradicts any more; return None without any.
+    Select the largest set of batches once foreign ones are dropped; return None if it is the same.
 
-    If foreign batches were dropped, doubtful ones give way to more of those that these outweighed,
-    except those that Kafka's recovery keeps.
+    What Kafka's recovery keeps stays. Of sets of the same size, the one with more of the batches is
+    selected that are kept now.
     """
-    is_open = are_doubtful(log.batches, kept) & are_as_stored(source, log.batches)
-    is_open &= len(log.foreign) > 0
-    is_open[: adjacent_count(log.batches)] = False
-    sure, others = log.batches[~is_open], join_tables([log.batches[is_open], log.dropped])
-    others = sorted_by_position(others)
-    is_kept = np.isin(others["position"], log.batches["position"][is_open])
-    fits = are_between(sure, others, lowest, highest)
+    if not len(log.foreign):
+        return None
+    is_stored = are_as_stored(source, log.copies)
+    prefix = valid_prefix_count(log.batches, 0)
+    others = sorted_by_position(
+        join_tables([log.batches[prefix:], log.dropped, log.copies[is_stored]])
+    )
+    is_kept = np.isin(others["position"], log.batches["position"])
+    fits = are_between(log.batches[:prefix], others, lowest, highest)
     first, last = others["base_offset"][fits], last_offset(others)[fits]
     fits[fits] = heaviest_ascending(first, last, (len(others) + 1 + is_kept)[fits])
-    if not (fits & ~is_kept).any():
+    if np.array_equal(fits, is_kept):
         return None
-    restored = set(others["position"][fits & ~is_kept].tolist())
-    damaged = [one for one in log.damaged if one.start not in restored]
-    damaged += [misplaced(source, row) for row in others[~fits & is_kept]]
-    return replace(
+    batches, rest = join_tables([log.batches[:prefix], others[fits]]), others[~fits]
+    is_copy = are_copies(rest, batches)
+    moved, kept = set(others["position"].tolist()), set(batches["position"].tolist())
+    damaged = [one for one in log.damaged if one.start not in moved]
+    damaged += [misplaced(source, row) for row in rest[~is_copy]]
+    selected = replace(
         log,
-        batches=sorted_by_position(join_tables([sure, others[fits]])),
+        batches=batches,
         damaged=sorted(damaged, key=lambda one: one.start),
-        dropped=others[~fits],
+        repairs=[one for one in log.repairs if one.position in kept],
+        copies=sorted_by_position(join_tables([rest[is_copy], log.copies[~is_stored]])),
+        dropped=rest[~is_copy & are_as_stored(source, rest)],
     )
+    return _without_orphans(selected, source)
 
 
 def _is_foreign(batches: BatchTable, is_sure: NDArray[np.bool_], start: int, stop: int) -> bool:

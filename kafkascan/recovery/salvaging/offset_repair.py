@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
 from kafkascan.batches.resyncing.gaps import DamagedRange
+from kafkascan.batches.resyncing.offset_evidence import differ_in_one_bit
 
 # Batches at the end of a log whose offsets show whether the log has gaps.
 _AT_END = 8
@@ -108,6 +109,8 @@ class OffsetRepair:
             ]
             if all(is_certain):
                 certain.update(group["position"].tolist())
+        if not kept.all():  # the batches that contradict those without a place may be wrong
+            certain.clear()
         batches = join_tables(placed) if placed else self._dropped[:0]
         return Placement(batches, self._dropped[~kept], frozenset(certain))
 
@@ -157,7 +160,7 @@ class OffsetRepair:
         There, the last batches have to follow each other without gaps.
         """
         first = int(group["base_offset"][0])
-        is_flipped = (first ^ low).bit_count() == 1
+        is_flipped = differ_in_one_bit(first, low)
         is_dense = bool((self._first[1:][-_AT_END:] == self._last[:-1][-_AT_END:] + 1).all())
         contradicting = len(self._last) - int(np.searchsorted(self._last, first))
         return (
@@ -184,7 +187,7 @@ class OffsetRepair:
         low = int(np.searchsorted(self._last, first))
         high = int(np.searchsorted(self._first, last, "right"))
         contradicting = [*range(low, row), *range(row, high)]
-        is_flipped = (first ^ offset).bit_count() == 1
+        is_flipped = differ_in_one_bit(first, offset)
         fits = is_flipped and self._has_fitting_epoch(batch)
         if not contradicting or (self._may_be_later(first) and not fits):
             return True
@@ -217,6 +220,16 @@ class OffsetRepair:
         if shift > 0:
             return bool((gaps[:row] >= shift).any())
         return len(self._first) - row <= _AT_END or bool((gaps[row + 1 :] >= -shift).any())
+
+    def _has_unexplained_gap(self, row: int) -> bool:
+        """
+        Return whether offsets before a row have a gap where no bytes are damaged.
+
+        Compaction leaves such gaps; so does a change of all following offsets by as much.
+        """
+        before = np.append(np.int64(self._lowest - 1), self._last[:-1])
+        is_gap = (self._first > before + 1) & ~self._is_damaged_before[:-1]
+        return bool(is_gap[:row].any())
 
     def _may_be_later(self, first: int) -> bool:
         """Return whether the lost end of the log may have had an offset."""
@@ -265,9 +278,9 @@ class OffsetRepair:
         stored = int(batch["base_offset"])
         row = int(np.searchsorted(self._starts, batch["position"]))
         is_zeroed = stored == 0  # zeros over any value look like a flipped bit of some
-        is_flipped = (stored ^ offset).bit_count() == 1 and not is_zeroed
+        is_flipped = differ_in_one_bit(stored, offset) and not is_zeroed
         is_known = is_flipped and not self._may_be_later(stored) and self._are_sure(row)
-        is_known = is_known and not self._may_be_shifted(row, offset - stored)
+        is_known = is_known and not self._has_unexplained_gap(row)
         return stored == offset or (is_known and not self._may_be_moved(batch, offset))
 
     def _may_be_moved(self, batch: np.void, offset: int) -> bool:

@@ -19,7 +19,7 @@ from kafkascan.recovery.salvaging.epoch_repair import have_contested_epochs, rep
 from kafkascan.recovery.salvaging.foreign_ranges import (
     Doubtful,
     ranges_of,
-    with_fitting,
+    selected_again,
     without_foreign,
 )
 from kafkascan.recovery.salvaging.header_repair import (
@@ -34,8 +34,8 @@ _NO_HEADER = ("BAD_LENGTH", "BAD_MAGIC", "NOT_A_LOG")
 _PAGE = 512
 _MOST_OFFSETS = (1 << 31) - 1
 _READ_AT_ONCE = 1 << 22
-# Number of times that batches are restored, and checked again.
-_MOST_RESTORED = 8
+# Number of times that batches are selected, and checked for foreign ones.
+_MOST_SELECTIONS = 8
 
 
 @dataclass(frozen=True)
@@ -195,16 +195,14 @@ def salvage_segment(
         source, 0, source.size, threads, verify=True, lowest=lowest, highest=highest
     )
     log = repair_headers(source, scan, lowest, highest)
-    log, kept = without_foreign(log, source, doubtful=doubtful)
-    for _ in range(_MOST_RESTORED):  # batches that only the foreign ones contradicted
-        restored = with_fitting(log, kept, source, lowest, highest)
-        if restored is None:
+    log = without_foreign(log, source, doubtful=doubtful)
+    for _ in range(_MOST_SELECTIONS):  # foreign batches may have outweighed those of the log
+        selected = selected_again(log, source, lowest, highest)
+        if selected is None:
             break
-        log, kept = without_foreign(restored, source, doubtful=doubtful)
-    log = repair_epochs(log, known_epochs, are_doubtful(log.batches, kept))
-    is_contested = have_contested_epochs(log)
-    if is_contested.any():
-        kept = ranges_of(log, source, is_contested)
+        log = without_foreign(selected, source, doubtful=doubtful)
+    log = repair_epochs(log, known_epochs, are_doubtful(log.batches, ranges_of(log, source)))
+    kept = ranges_of(log, source, have_contested_epochs(log))
     log = with_doubts(log, are_doubtful(log.batches, kept))
     counts = log.batches["records_count"]
     result = SegmentSalvage(

@@ -138,20 +138,22 @@ def test_batches_within_a_damaged_value_are_not_rows(first: int) -> None:
 
 
 @pytest.mark.parametrize("first", [0, 3, 5, 7, 1000])
-def test_batches_within_a_value_without_a_header_are_not_rows(first: int) -> None:
-    """The end of the value is unknown, but the offsets contradict the following batches."""
+def test_batches_within_a_value_without_a_header_displace_none(first: int) -> None:
+    """The end of the value is unknown: what has a place between the batches is doubtful."""
     parts = log_with(nested(first))
     parts[4][8:12] = b"\xff" * 4
-    log = b"".join(parts)
-    assert ks.scan_batches(log, on_corrupt="resync").batches["base_offset"].tolist() == (
-        without(10, 4)
-    )
+    scan = ks.scan_batches(b"".join(parts), on_corrupt="resync")
+    assert set(without(10, 4)) <= set(scan.batches["base_offset"].tolist())
+    nested_rows = scan.batches["base_offset"] == 4
+    assert scan.is_doubtful[nested_rows].all()
 
 
-def test_the_chain_at_the_end_of_the_log_outweighs_nested_batches() -> None:
+def test_nested_batches_that_outweigh_the_end_of_the_log_are_doubtful() -> None:
     parts = log_with(nested(1000, count=200))[:6]
     parts[4][8:12] = b"\xff" * 4
-    assert kept(b"".join(parts)) == [0, 1, 2, 3, 5]
+    scan = ks.scan_batches(b"".join(parts), on_corrupt="resync")
+    assert scan.batches["base_offset"].tolist() == [0, 1, 2, 3, *range(1000, 1200)]
+    assert scan.is_doubtful.tolist() == [False] * 4 + [True] * 200
 
 
 # ---- sources ---------------------------------------------------------------------------------

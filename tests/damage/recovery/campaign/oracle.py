@@ -5,12 +5,8 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
-
-import numpy as np
 
 import kafkascan as ks
-from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
 from kafkascan.recovery.salvaging.header_repair import FieldRepair, RepairedLog
 from kafkascan.recovery.salvaging.segment_salvage import SegmentSalvage
 from tests.damage.recovery.campaign.known_logs import (
@@ -21,30 +17,18 @@ from tests.damage.recovery.campaign.known_logs import (
     read_batch,
     valid_prefix,
 )
+from tests.damage.recovery.campaign.results import (
+    Kept,
+    contradict,
+    most_in_order,
+    offsets_and_sizes,
+)
 from tests.support.segments import V2_FIELDS
 
 # Positions in a batch of bytes that its checksum covers, by magic.
 _COVERED = {0: 16, 1: 16, 2: 21}
 _MOST_BYTES = 4000  # larger than any batch of these logs
 CLEAR_MAJORITY = 8  # so many times as many as what they contradict need no mark
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A batch of a result. `row` is the batch of the undamaged log that it equals, or None."""
-
-    position: int
-    size: int
-    first: int
-    last: int
-    row: int | None
-    is_doubtful: bool = False
-    is_repaired: bool = False
-    epoch: int | None = None
-
-    @property
-    def stop(self) -> int:
-        return self.position + self.size
 
 
 class Oracle:
@@ -68,7 +52,7 @@ class Oracle:
         """
         prefix = valid_prefix(self.data, self.log.base_offset, highest)
         rows = self._kept_rows(kept)
-        most = _most_in_order(
+        most = most_in_order(
             [(at, self.log.batches[row]) for at, row in sorted(self.instances.items())]
         )
         if len(rows) < most:
@@ -150,8 +134,8 @@ class Oracle:
 
     def _is_against(self, position: int, batch: KnownBatch, kept: Kept) -> bool:
         """Return whether a kept batch contradicts another one, and all equal bytes do."""
-        return _contradict(position, batch, kept) and all(
-            _contradict(position, batch, dataclasses.replace(kept, position=at))
+        return contradict(position, batch, kept) and all(
+            contradict(position, batch, dataclasses.replace(kept, position=at))
             for at in self._positions_of(self.data[kept.position : kept.stop])
         )
 
@@ -178,7 +162,7 @@ class Oracle:
         if not prefix:
             return len(self.instances)
         end = prefix[-1]
-        return len(self._own(prefix)) + _most_in_order(
+        return len(self._own(prefix)) + most_in_order(
             [
                 (at, self.log.batches[row])
                 for at, row in sorted(self.instances.items())
@@ -195,7 +179,7 @@ class Oracle:
             end += 12 + length
         chain = [one for one in kept if one.position < end]
         return sum(
-            any(_contradict(at, self.log.batches[row], one) for one in chain)
+            any(contradict(at, self.log.batches[row], one) for one in chain)
             for at, row in self.instances.items()
             if row not in rows and at >= end
         )
@@ -246,7 +230,7 @@ class Oracle:
             one
             for one in kept
             if one.row is None
-            and any(_contradict(at, batch, one) for at, batch in others)
+            and any(contradict(at, batch, one) for at, batch in others)
             and self._has_valid_crc(one)
         ]
 
@@ -352,6 +336,8 @@ class Oracle:
                     yield f"VIOLATION changed: intact batch {text}"
                 continue
             batch = self._batch_at(one.position, stops[one.position])
+            if one.field in ("batch_length", "magic") and not self._has_bytes_of(batch, one, stops):
+                batch = None
             expected = None if batch is None else self._value(batch, one)
             if expected == one.new:
                 yield f"repair: right, {certainty}"
@@ -361,6 +347,14 @@ class Oracle:
                 yield f"VIOLATION certain: {text}, was {expected}"
             else:
                 yield "repair: wrong, uncertain"
+
+    def _has_bytes_of(
+        self, batch: KnownBatch | None, repair: FieldRepair, stops: dict[int, int]
+    ) -> bool:
+        """Return whether the bytes that a checksum covers are those of a batch."""
+        covered = _COVERED[batch.data[16]] if batch is not None else 0
+        found = self.data[repair.position + covered : stops[repair.position]]
+        return batch is not None and found == batch.data[covered:]
 
     def _has_twin(self, kept: list[Kept], repair: FieldRepair) -> bool:
         """Return whether a kept batch that is not the log's has the stored base offset."""
@@ -392,7 +386,7 @@ class Oracle:
         return [
             Kept(at, size, first, last, self.row_of.get((first, self.data[at : at + size])), mark)
             for (at, size, first, last), mark in zip(
-                _tuples(scan.batches), scan.is_doubtful.tolist(), strict=True
+                offsets_and_sizes(scan.batches), scan.is_doubtful.tolist(), strict=True
             )
         ]
 
@@ -407,7 +401,7 @@ class Oracle:
         patches = repaired.patches()
         doubtful = [piece for piece in segment.pieces if piece.is_doubtful]
         found = []
-        for at, size, first, last in _tuples(repaired.batches):
+        for at, size, first, last in offsets_and_sizes(repaired.batches):
             patch = patches.get(at, b"")
             data = patch + self.data[at + len(patch) : at + size]
             is_doubtful = any(one.position <= at < one.position + one.size for one in doubtful)
@@ -416,35 +410,3 @@ class Oracle:
             is_repaired = at in patches
             found.append(Kept(at, size, first, last, row, is_doubtful, is_repaired, epoch))
         return found
-
-
-def _tuples(batches: BatchTable) -> Iterator[tuple[int, int, int, int]]:
-    return zip(
-        batches["position"].tolist(),
-        size_in_bytes(batches).tolist(),
-        batches["base_offset"].tolist(),
-        last_offset(batches).tolist(),
-        strict=True,
-    )
-
-
-def _contradict(position: int, batch: KnownBatch, kept: Kept) -> bool:
-    if position < kept.position:
-        return batch.last >= kept.first or position + len(batch.data) > kept.position
-    return batch.first <= kept.last or position < kept.stop
-
-
-def _most_in_order(instances: list[tuple[int, KnownBatch]]) -> int:
-    """Return the size of the largest selection whose offsets ascend."""
-    ends: list[int] = []  # the lowest last offset of a selection of each size
-    for _, batch in instances:
-        at = bisect.bisect_left(ends, batch.first)
-        if at == len(ends):
-            ends.append(batch.last)
-        else:
-            ends[at] = min(ends[at], batch.last)
-    return len(ends)
-
-
-def crcs_are_valid(data: bytes, batches: BatchTable) -> bool:
-    return bool(np.all(ks.verify_crcs(data, batches))) if len(batches) else True

@@ -18,8 +18,9 @@ from tests.damage.recovery.campaign.known_logs import KnownLog, TrackedBytes, ra
 from tests.damage.recovery.campaign.more_damage import MORE_KINDS
 from tests.damage.recovery.campaign.more_logs import FIRST_NUMBER, log_of_more_shapes
 from tests.damage.recovery.campaign.named_cases import require_named
-from tests.damage.recovery.campaign.oracle import Oracle, crcs_are_valid
+from tests.damage.recovery.campaign.oracle import Oracle
 from tests.damage.recovery.campaign.rearrangements import FIRST_REARRANGED, rearranged
+from tests.damage.recovery.campaign.results import crcs_are_valid
 
 _FILES_EVERY = 50
 _MOST_KINDS = (1, 1, 1, 2, 2, 3)
