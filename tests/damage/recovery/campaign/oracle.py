@@ -243,13 +243,13 @@ class Oracle:
         if not (missing := self._own(prefix) - rows):
             return
         pinned = self._most_after(prefix)
+        lost = [
+            (one.position, self.log.batches[row])
+            for one in prefix
+            if (row := self.instances.get(one.position)) in missing and row is not None
+        ]
         rivals = [
-            one
-            for one in kept
-            if any(
-                row in missing and self._is_against(at, self.log.batches[row], one)
-                for at, row in self.instances.items()
-            )
+            one for one in kept if any(self._is_against(at, batch, one) for at, batch in lost)
         ]
         found = len(rows) + len(self._rivals(kept, self._lost(rows)))
         is_clear = len(rivals) > CLEAR_MAJORITY * len(missing)
@@ -398,13 +398,17 @@ class Oracle:
         return bytes(data)
 
     def rows_of_salvage(self, segment: SegmentSalvage, repaired: RepairedLog) -> list[Kept]:
+        """Return the batches of a salvage; an uncertain repair is a mark, too."""
         patches = repaired.patches()
         doubtful = [piece for piece in segment.pieces if piece.is_doubtful]
+        guesses = {one.position for one in segment.repairs if not one.is_certain}
         found = []
         for at, size, first, last in offsets_and_sizes(repaired.batches):
             patch = patches.get(at, b"")
             data = patch + self.data[at + len(patch) : at + size]
-            is_doubtful = any(one.position <= at < one.position + one.size for one in doubtful)
+            is_doubtful = at in guesses or any(
+                one.position <= at < one.position + one.size for one in doubtful
+            )
             row = self.row_of.get((first, data))
             epoch = int.from_bytes(data[12:16], signed=True) if data[16] == 2 else None
             is_repaired = at in patches
