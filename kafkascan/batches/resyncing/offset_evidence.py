@@ -116,7 +116,7 @@ def support_of_prefix(batches: BatchTable) -> NDArray[np.int64]:
     """
     Return more weight for the valid prefix of a chain, and for batches that agree with it.
 
-    The prefix has less weight where one flipped bit explains a gap in its offsets.
+    The prefix has less weight where one flipped bit explains the only gap in its offsets.
     """
     count = prefix_count(batches)
     origin = _origins(batches)
@@ -124,7 +124,7 @@ def support_of_prefix(batches: BatchTable) -> NDArray[np.int64]:
     frequent = values[seen >= _FEWEST_IN_SUPPORT]
     support = np.where(np.isin(origin, frequent), np.int64(_SUPPORTED), np.int64(0))
     changed = batches["base_offset"][1:count] ^ (last_offset(batches)[: max(0, count - 1)] + 1)
-    is_flipped = (changed != 0) & (changed & (changed - 1) == 0)
+    is_flipped = (changed != 0) & (changed & (changed - 1) == 0) & (np.count_nonzero(changed) == 1)
     support[:count] += np.where(np.append(False, is_flipped)[:count], _MAY_BE_FLIPPED, _IN_PREFIX)
     return support
 
