@@ -9,6 +9,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.recovery.salvaging.header_repair import FieldRepair
+from tests.damage.recovery.campaign.broker_logs import FIRST_OF_BROKERS
 from tests.damage.recovery.campaign.damage_kinds import KINDS
 from tests.damage.recovery.campaign.known_logs import TrackedBytes
 from tests.damage.recovery.campaign.more_damage import MORE_KINDS
@@ -35,7 +36,11 @@ _ONCE_WRONG = [
 
 
 @pytest.mark.parametrize(
-    "start", [1, 1001, FIRST_NUMBER, FIRST_NUMBER + 1000, FIRST_REARRANGED, FIRST_REARRANGED + 1000]
+    "start",
+    [
+        *(first + more for first in (1, FIRST_NUMBER, FIRST_REARRANGED) for more in (0, 1000)),
+        FIRST_OF_BROKERS,
+    ],
 )
 def test_salvage_of_damaged_logs(start: int, tmp_path: Path) -> None:
     campaign = Campaign(tmp_path)

@@ -51,7 +51,6 @@ class KnownLog:
     older: list[KnownBatch] = field(default_factory=list)
     epochs: set[int] = field(default_factory=set)
     zero_tail: int = 0
-    is_dense: bool = True
     cut: list[KnownBatch] = field(default_factory=list)
     cut_row: int = 0
     highest: int = 2**63 - 1
@@ -77,9 +76,8 @@ def random_log(choice: random.Random) -> KnownLog:
         data, records = _batch(choice, magic, offset, epoch, sizes, sequences, clock)
         one = KnownBatch(data, offset, offset + records - 1)
         log.older.append(one)
-        if is_compacted and log.batches and choice.random() < 0.3:
-            log.is_dense = False
-        else:
+        is_removed = is_compacted and log.batches and choice.random() < 0.3
+        if not is_removed:
             log.batches.append(KnownBatch(data, one.first, one.last, position))
             position += len(data)
             if magic == 2 and epoch >= 0:

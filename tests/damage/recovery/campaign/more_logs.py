@@ -98,7 +98,6 @@ def log_of_more_shapes(choice: random.Random) -> KnownLog:
         one = writer.write(step / count)
         log.older.append(one)
         if log.batches and choice.random() < removed:
-            log.is_dense = False
             continue
         log.batches.append(KnownBatch(one.data, one.first, one.last, position))
         position += len(one.data)

@@ -13,6 +13,7 @@ import numpy as np
 import kafkascan as ks
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.recovery.salvaging.segment_salvage import salvage_segment
+from tests.damage.recovery.campaign.broker_logs import FIRST_OF_BROKERS, log_of_a_broker
 from tests.damage.recovery.campaign.damage_kinds import KINDS
 from tests.damage.recovery.campaign.known_logs import KnownLog, TrackedBytes, random_log
 from tests.damage.recovery.campaign.more_damage import MORE_KINDS
@@ -29,14 +30,17 @@ _MOST_KINDS = (1, 1, 1, 2, 2, 3)
 def damaged_log(number: int) -> tuple[KnownLog, TrackedBytes, list[str]]:
     """Return a log, its damaged bytes, and the kinds of its damage."""
     choice = random.Random(number)
-    if number >= FIRST_REARRANGED:
+    if FIRST_REARRANGED <= number < FIRST_OF_BROKERS:
         log = choice.choice([random_log, log_of_more_shapes])(choice)
         damaged = TrackedBytes.of(log)
         kinds = rearranged(choice, log, damaged)
         damaged.insert(len(damaged.data), bytes(log.zero_tail))
         return log, damaged, kinds
     has_more = number >= FIRST_NUMBER
-    log = log_of_more_shapes(choice) if has_more else random_log(choice)
+    if number >= FIRST_OF_BROKERS:
+        log = log_of_a_broker(choice)
+    else:
+        log = log_of_more_shapes(choice) if has_more else random_log(choice)
     known = MORE_KINDS if has_more else KINDS
     damaged = TrackedBytes.of(log)
     kinds = choice.choices(list(known), k=choice.choice(_MOST_KINDS))
