@@ -110,7 +110,21 @@ def select_ascending(
     # Damaged batches whose extent is known do not end the log: what follows them is evidence.
     is_prefix = _heaviest(batches[:stop], weight[:stop], links[:stop])
     prefix = np.flatnonzero(is_prefix[: valid_prefix_count(batches, start)])
-    prefix = prefix[: len(prefix) - _contested_end(batches, prefix, lowest)]
+    keep = _select_with(batches, prefix, weight, links)
+    contested = _contested_end(batches, prefix, lowest)
+    if not contested:
+        return keep
+    other = _select_with(batches, prefix[:-contested], weight, links)
+    return other if other.sum() > keep.sum() else keep
+
+
+def _select_with(
+    batches: BatchTable,
+    prefix: NDArray[np.intp],
+    weight: NDArray[np.int64],
+    links: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Select batches, among them those of the prefix, or copies of these."""
     originals = batches.take(prefix)
     pinned = prefix[~are_copies(originals, np.delete(batches, prefix))]
     keep = _heaviest(batches, weight, links, ~_contradict(batches, pinned))
