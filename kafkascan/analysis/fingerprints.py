@@ -22,7 +22,7 @@ from kafkascan.batches import arrow
 from kafkascan.batches.columns import BatchTable, join_rows, require_batch_table
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT, LeaderEpoch
-from kafkascan.broker_state.leader_epochs import assign_epoch
+from kafkascan.broker_state.leader_epochs import loaded_epochs
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
 from kafkascan.format.texts import json_text
@@ -238,13 +238,11 @@ def _of_log(log: Log) -> LogFingerprints:
 
 def _epochs_of(partition: PartitionDir, damage: list[str]) -> list[LeaderEpoch]:
     """Return the entries of ``leader-epoch-checkpoint``, as a broker reads them."""
-    epochs: list[LeaderEpoch] = []
     try:
-        for entry in partition.leader_epochs or []:
-            assign_epoch(epochs, entry)
+        return loaded_epochs(partition.leader_epochs or [])
     except (OSError, CorruptCheckpointError) as error:
         damage.append(str(error))
-    return epochs
+        return []
 
 
 def fingerprint_batches(batches: BatchTable, /) -> FingerprintRows:

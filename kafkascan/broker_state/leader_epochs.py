@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 
@@ -60,6 +61,17 @@ def assign_epoch(entries: list[LeaderEpoch], new: LeaderEpoch) -> None:
     ):
         entries.pop()
     entries.append(new)
+
+
+def loaded_epochs(entries: list[LeaderEpoch]) -> list[LeaderEpoch]:
+    """Return the entries of a file that a broker keeps: it assigns one after the other."""
+    numbers = np.fromiter(chain.from_iterable(entries), np.int64, 2 * len(entries)).reshape(-1, 2)
+    is_valid = (numbers[:, 0] >= 0) & (numbers[:, 1] >= 0)
+    numbers[~is_valid] = np.iinfo(np.int64).max
+    # The least epoch and the least offset from each entry on, and after it.
+    least = np.minimum.accumulate(numbers[::-1])[::-1]
+    is_valid[:-1] &= (numbers[:-1] < least[1:]).all(axis=1)
+    return [entries[row] for row in np.flatnonzero(is_valid).tolist()]
 
 
 def truncated_from_end(entries: list[LeaderEpoch], end_offset: int) -> list[LeaderEpoch]:

@@ -286,8 +286,7 @@ class ProducerState:
         rows = np.flatnonzero(spans["state"] == TransactionState.OPEN)
         opened = spans.take(rows)
         opened["coordinator_epoch"] = self._entries()["coordinator_epoch"][rows]
-        by_offset: NDArray[np.void] = np.sort(opened, order=("first_offset", "producer_id"))
-        return by_offset
+        return opened[np.lexsort((opened["producer_id"], opened["first_offset"]))]
 
     def orders(self) -> NDArray[np.void]:
         """Return the PRODUCER_ORDER of each producer with batches in the log, if it is checked."""

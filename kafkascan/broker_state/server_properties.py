@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from kafkascan.format.errors import CorruptCheckpointError
-from kafkascan.io.folders import read_regular
+from kafkascan.io.folders import read_regular, require_side_file_size
 
-_PROPERTY = re.compile(
-    r"(?P<name>(?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL
+# Skips blank lines, and takes a comment or a logical line: one that ends with a backslash
+# continues in the next; before its first character, it may still become a comment. What a
+# pattern may skip or repeat is never tried again: linear time.
+_LINE = re.compile(
+    r"(?:[ \t\f\r\n]+|\\(?:\r\n|\r|\n))*"
+    r"(?:[#!][^\r\n]*|((?:[^\\\r\n]+|\\(?:\r\n|.|\Z))*))",
+    re.DOTALL,
 )
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
+_JOINED = re.compile(r"(\\[^\r\n])|\\(?:\r\n|\r|\n|\Z)[ \t\f]*", re.DOTALL)
+_PROPERTY = re.compile(r"((?:[^\\=: \t\f]+|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 # A file without any of them is another file: a broker needs some of them to start.
 _OF_BROKERS = (
     "broker.id", "controller.", "listeners", "log.", "metadata.log.", "node.id", "process.roles",
     "producer.id.", "remote.log.", "zookeeper.connect",
 )  # fmt: skip
+_LARGEST_FILE = 1 << 20
 _DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 
 
@@ -70,19 +77,26 @@ def read_server_properties(path: str | os.PathLike[str], /) -> ServerProperties:
     Raises
     ------
     CorruptCheckpointError
-        If a setting is not a number where Kafka requires one, or the file has no setting of a
-        broker: it is another file.
+        If a setting is not a number where Kafka requires one, no data directory is named, or
+        the file has no setting of a broker: it is another file.
     OSError
+        Also if the file has more than 1 MiB: it is another file.
     """
     # Kafka loads the file as a stream of bytes, which Java reads as Latin-1.
-    found = parse_properties(read_regular(path).decode("latin-1"))
+    data = read_regular(path)
+    require_side_file_size(len(data), os.fspath(path), _LARGEST_FILE)
+    found = parse_properties(data.decode("latin-1"))
     if not any(name.startswith(_OF_BROKERS) for name in found):
         reason = "no setting of a broker is in the file, such as node.id or log.dirs"
         raise CorruptCheckpointError(os.fspath(path), 0, None, reason, "NOT_PROPERTIES")
     dirs = found.get("log.dirs", "").strip() or found.get("log.dir", _DEFAULT_LOG_DIR)
+    log_dirs = [Path(one) for one in dict.fromkeys(map(str.strip, dirs.split(","))) if one]
+    if not log_dirs:
+        reason = "log.dirs or log.dir names no directory"
+        raise CorruptCheckpointError(os.fspath(path), 0, None, reason, "BAD_PROPERTY")
     metadata_dir = found.get("metadata.log.dir", "").strip()
     return ServerProperties(
-        log_dirs=[Path(one.strip()) for one in dirs.split(",") if one.strip()],
+        log_dirs=log_dirs,
         metadata_dir=Path(metadata_dir) if metadata_dir else None,
         interval_bytes=_number(found, "log.index.interval.bytes", path),
         producer_expiration_ms=_number(found, "producer.id.expiration.ms", path),
@@ -120,32 +134,26 @@ def parse_properties(text: str, /) -> dict[str, str]:
         Of a name that occurs repeatedly, the last value. An empty name is left out.
     """
     found = {}
-    for line in _logical_lines(text):
-        match = _PROPERTY.fullmatch(line)
+    for line in filter(None, _LINE.findall(text)):
+        match = _PROPERTY.fullmatch(_joined(line) if "\\" in line else line)
         assert match is not None  # the value takes any text
-        found[_unescaped(match["name"])] = _unescaped(match["value"])
+        name, value = match.groups()
+        found[_unescaped(name)] = _unescaped(value)
     found.pop("", None)
     return found
 
 
-def _logical_lines(text: str) -> Iterator[str]:
-    """Yield lines without comments; a line that ends with a backslash continues in the next."""
-    so_far = ""
-    for natural in re.split(r"\r\n|\r|\n", text):
-        line = natural.lstrip(" \t\f")
-        if not so_far and line.startswith(("#", "!")):
-            continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        is_continued = backslashes % 2 == 1
-        so_far += line[:-1] if is_continued else line
-        if so_far and not is_continued:
-            yield so_far
-            so_far = ""
-    if so_far:
-        yield so_far
+def _joined(line: str) -> str:
+    """Return a logical line without the ends, and the blanks at the start, of natural lines."""
+    if "\n" not in line and "\r" not in line and not line.endswith("\\"):
+        return line
+    return _JOINED.sub(lambda match: match[1] or "", line)
 
 
 def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+
     def character(match: re.Match[str]) -> str:
         escaped = match[1]
         if len(escaped) > 1:

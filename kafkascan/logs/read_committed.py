@@ -67,7 +67,7 @@ class CommittedView:
         marker_column : str
             Column with the offset of the marker.
         """
-        found = np.sort(aborted, order=("producer_id", "first_offset"))
+        found = aborted[np.lexsort((aborted["first_offset"], aborted["producer_id"]))]
         return cls(
             last_stable_offset,
             found["producer_id"].copy(),

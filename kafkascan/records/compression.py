@@ -158,6 +158,7 @@ def _codec(codec: CompressionType | str | int) -> CompressionType:
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _RAW_DEFLATE = -15
 _DEFLATE_MEMORY = 8
+_DEFLATED_AT_ONCE = 1 << 21
 
 
 def _gzip(level: int, _magic: int) -> Packer:
@@ -166,9 +167,14 @@ def _gzip(level: int, _magic: int) -> Packer:
 
 def _deflated(level: int, data: memoryview) -> list[Buffer]:
     deflate = zlib.compressobj(level, zlib.DEFLATED, _RAW_DEFLATE, _DEFLATE_MEMORY)
-    body, end = deflate.compress(data), deflate.flush()
-    trailer = struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF)
-    return [_GZIP_HEADER, body, end, trailer]
+    pieces: list[Buffer] = [_GZIP_HEADER]
+    crc = 0
+    # In pieces, so that Ctrl-C has an effect; deflate's output does not depend on them.
+    for start in range(0, len(data), _DEFLATED_AT_ONCE):
+        piece = data[start : start + _DEFLATED_AT_ONCE]
+        pieces.append(deflate.compress(piece))
+        crc = zlib.crc32(piece, crc)
+    return [*pieces, deflate.flush(), struct.pack("<II", crc, len(data) & 0xFFFFFFFF)]
 
 
 # ---- snappy ------------------------------------------------------------------------------

@@ -16,7 +16,11 @@ from kafkascan.broker_state.checkpoints import (
     parse_leader_epochs,
 )
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES, parse_index
-from kafkascan.broker_state.leader_epochs import truncated_from_end, truncated_from_start
+from kafkascan.broker_state.leader_epochs import (
+    loaded_epochs,
+    truncated_from_end,
+    truncated_from_start,
+)
 from kafkascan.broker_state.producer_state import (
     PRODUCER_EXPIRATION_MS,
 )
@@ -154,7 +158,7 @@ def _read_epochs(files: PlannedFiles) -> list[LeaderEpoch]:
     if LEADER_EPOCH_CHECKPOINT not in files:
         return []
     path = files.path(LEADER_EPOCH_CHECKPOINT)
-    return parse_leader_epochs(files.read(LEADER_EPOCH_CHECKPOINT), path)
+    return loaded_epochs(parse_leader_epochs(files.read(LEADER_EPOCH_CHECKPOINT), path))
 
 
 def _require_first_unstable(

@@ -8,6 +8,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.broker_state.server_properties import parse_properties, read_server_properties
+from tests.support.work import count_calls
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,8 @@ from kafkascan.broker_state.server_properties import parse_properties, read_serv
         ("\\", {}),
         ("=a", {}),
         ("\\\n\n#a=b\nc=d", {"c": "d"}),
+        ("\\\n#a=b", {}),
+        ("a\\\n  =\\\r\n  b\\\\\\\n c", {"a": "b\\c"}),
         ("", {}),
     ],
 )
@@ -72,6 +75,34 @@ def test_other_files(tmp_path: Path, text: str) -> None:
     with pytest.raises(ks.format.CorruptCheckpointError, match="no setting of a broker") as refused:
         read_server_properties(path)
     assert "[NOT_PROPERTIES]" in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["log.dirs=,", "log.dir=", "log.dirs= , ,"])
+def test_no_data_directory(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text(text)
+    with pytest.raises(ks.format.CorruptCheckpointError, match="names no directory"):
+        ks.recover(server_properties=path, dry_run=True)
+
+
+def test_a_directory_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("log.dirs=/a,/b, /a")
+    assert read_server_properties(path).log_dirs == [Path("/a"), Path("/b")]
+
+
+@pytest.mark.parametrize("piece", ["\n", " ", "\\\n ", "#", "[", "=", "a"])
+def test_text_of_one_piece_is_read_without_a_call_each(piece: str) -> None:
+    text = piece * 100_000
+    parse_properties(text)
+    assert count_calls(lambda: parse_properties(text)) < 1000
+
+
+def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("log.dirs=" + "/a," * 400_000)
+    with pytest.raises(OSError, match="SIDE_FILE_TOO_LARGE"):
+        read_server_properties(path)
 
 
 @pytest.mark.parametrize("value", ["", "-1", "many", "1.5", "2147483648", "9" * 5000, "\u0661"])

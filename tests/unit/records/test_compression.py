@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import struct
+import zlib
 
 import pytest
 import zstandard
@@ -12,6 +14,7 @@ from kafkascan._core.packing import Lz4Packer, Output, SnappyPacker
 from kafkascan.format.layout import CompressionType
 from kafkascan.records.compression import LEVELS, compression
 from kafkascan.records.decompression import decompress
+from tests.support.work import count_calls
 
 _CODECS = ("gzip", "snappy", "lz4", "zstd")
 _NOISE = random.Random(1).randbytes(200_000)
@@ -32,6 +35,18 @@ def test_compressed_data_round_trips(codec: str, data: bytes) -> None:
 
 def test_gzip_header_has_no_time_and_no_system() -> None:
     assert _compressed("gzip", b"x")[:10].hex() == "1f8b08000000000000ff"
+
+
+def test_a_large_gzip_batch_is_compressed_in_pieces_of_one_stream() -> None:
+    """Signals are handled between them; the stream is that of one call."""
+    data = _NOISE * 25
+    _compressed("gzip", data)
+    assert count_calls(lambda: _compressed("gzip", data)) > count_calls(
+        lambda: _compressed("gzip", data[:100])
+    )
+    whole = zlib.compressobj(-1, zlib.DEFLATED, -15, 8)
+    assert _compressed("gzip", data)[10:-8] == whole.compress(data) + whole.flush()
+    assert gzip.decompress(_compressed("gzip", data)) == data
 
 
 def test_snappy_comes_in_blocks_of_32_kib() -> None:
