@@ -234,19 +234,27 @@ class _Evidence:
     def confirms(self, start: int, stop: int) -> bool:
         """Return whether offsets, a header or sequences show that a range belongs to the log."""
         batches, searched = self._batches, max(0, start - _SEARCHED)
+        is_after_sure = start == 0 or bool(self.is_sure[start - 1])
+        if not (is_after_sure or self._have_sequences(start, stop)):
+            return False
         sure = searched + np.flatnonzero(self.is_sure[searched:start])[-NEIGHBOURS:]
         inside = batches[start : min(stop, start + NEIGHBOURS)]
         before = batches[max(0, start - 1) : start]
         # A history that was truncated has such sequences, too, but a lower leader epoch.
         if _continues_sequences(batches[sure], inside) and not _falls(before, inside):
             return True
-        if start > 0 and not self.is_sure[start - 1]:
+        if not is_after_sure:
             return False
         is_next = bool((last_offset(before) + 1 == inside["base_offset"][0]).any())
         end = int((before["position"] + size_in_bytes(before)).max(initial=0))
         position = int(inside["position"][0])
         has_noise = bool(np.diff(np.searchsorted(self._noise_starts, [end, position]))[0])
         return (is_next and not has_noise) or self._is_announced(position, end)
+
+    def _have_sequences(self, start: int, stop: int) -> bool:
+        """Return whether one of the first batches of a range is of an idempotent producer."""
+        producers = self._batches["producer_id"][start : min(stop, start + NEIGHBOURS)]
+        return bool((producers > NO_PRODUCER_ID).any())
 
     def _is_announced(self, position: int, end: int) -> bool:
         """

@@ -242,9 +242,7 @@ class _ResyncWalk:
             if len(falls):
                 suspects = np.unique(np.append(suspects, falls + 1))
         wrong = suspects[~self._verified(table.take(suspects), run.limit)]
-        if len(wrong):
-            return int(wrong[0])
-        return len(table) if run.end is ScanEnd.CLEAN else self._end_of_valid(run)
+        return int(wrong[0]) if len(wrong) else len(table)
 
     def _verified(self, table: BatchTable, limit: int) -> NDArray[np.bool_]:
         """
@@ -254,22 +252,14 @@ class _ResyncWalk:
         lengths. Their checksums come from the sums of the search, at the cost of one pass.
         """
         count = len(table)
-        while count and self._last_damage >= 0 and _stop_of(table[:count]) > limit:
-            count -= 1
-        near = verify_crcs(self._source, table[:count], threads=self._threads)
+        if self._last_damage >= 0:
+            count = int(np.searchsorted(table["position"] + size_in_bytes(table), limit, "right"))
+        if count <= _DAMAGED_IN_A_ROW:  # not worth a thread
+            near = verify_rows(self._source, table[:count])
+        else:
+            near = verify_crcs(self._source, table[:count], threads=self._threads)
         far = [self.search.has_valid_crc(int(at)) for at in table["position"][count:]]
         return np.append(near, np.array(far, np.bool_))
-
-    def _end_of_valid(self, run: _Run) -> int:
-        """Return the row after the last one that has a valid checksum."""
-        stop, at_once = len(run.batches), 1
-        while stop > 0:
-            start = max(0, stop - at_once)
-            valid = np.flatnonzero(self._verified(run.batches[start:stop], run.limit))
-            if len(valid):
-                return start + int(valid[-1]) + 1
-            stop, at_once = start, 2 * at_once
-        return 0
 
     # ---- skipping damage --------------------------------------------------------------------
 
