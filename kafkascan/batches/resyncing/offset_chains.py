@@ -19,6 +19,9 @@ from kafkascan.batches.resyncing.offset_evidence import (
     valid_prefix_count,
 )
 
+# Weights of whole selections are int64.
+_MOST_WEIGHT = 1 << 61
+
 
 def heaviest_ascending(
     first: NDArray[np.int64],
@@ -125,12 +128,13 @@ def _select_with(
     links: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
     """Select batches, among them those of the prefix, or copies of these."""
-    originals = batches.take(prefix)
-    pinned = prefix[~are_copies(originals, np.delete(batches, prefix))]
-    keep = _heaviest(batches, weight, links, ~_contradict(batches, pinned))
-    if are_copies(originals, batches[keep]).all():
-        return keep
-    return _heaviest(batches, weight, links, ~_contradict(batches, prefix))
+    has_copy = are_copies(batches.take(prefix), np.delete(batches, prefix))
+    more = int(weight.sum() + links.sum()) + 1  # outweighs any batches that are no such copies
+    if more * int(has_copy.sum()) > _MOST_WEIGHT:
+        has_copy[:] = False
+    is_copied = are_copies(batches, batches.take(prefix[has_copy]))
+    is_possible = ~_contradict(batches, prefix[~has_copy])
+    return _heaviest(batches, weight + more * is_copied, links, is_possible)
 
 
 def _contradict(batches: BatchTable, pinned: NDArray[np.intp]) -> NDArray[np.bool_]:

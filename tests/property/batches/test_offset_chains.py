@@ -6,7 +6,7 @@ import itertools
 from typing import TypeAlias
 
 import numpy as np
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 import kafkascan as ks
 from kafkascan.batches.columns import BatchTable
@@ -48,6 +48,7 @@ def contents(batches: BatchTable) -> set[tuple[int, int]]:
 
 
 @given(logs, st.integers(0, 5))
+@example([(1, 0, False), (0, 0, True), (1, 1, False), (1, 0, False)], 0)
 def test_the_selection_is_the_largest_one(log: list[Row], start: int) -> None:
     """It is at least as large as any other selection that contains the valid prefix."""
     batches = table(log, start)
