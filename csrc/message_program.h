@@ -220,8 +220,8 @@ static inline int ks_message_numbers(ks_message_reader *r, const ks_instruction 
     if (count > to->capacity - row) return 0;
     memset(to->is_valid + row, 1, (size_t)count);
     for (int64_t end = row + count; row < end; row++, p += i->width) {
-        int64_t bits = i->op == KS_OP_NUMBER ? ks_message_big_endian(p, i->width) : 0;
-        const void *value = i->op == KS_OP_NUMBER ? (const void *)&bits : p;
+        int64_t bits[2] = {i->op == KS_OP_NUMBER ? ks_message_big_endian(p, i->width) : 0, 0};
+        const void *value = i->op == KS_OP_NUMBER ? (const void *)bits : p;
         ks_message_copy(to->values + row * i->width, value, i->width);
     }
     return 1;
@@ -322,9 +322,9 @@ static inline int ks_message_number(ks_message_reader *r, const ks_instruction *
     const uint8_t *p;
     if (!ks_message_take(r, i->width, &p)) return 0;
     if (i->op == KS_OP_RAW) return ks_message_put_bits(r, i, 1, p, i->width);
-    int64_t bits = ks_message_big_endian(p, i->width);
-    if (i->op == KS_OP_BOOL) bits = bits != 0;
-    return ks_message_put_bits(r, i, 1, &bits, i->width);
+    int64_t bits[2] = {ks_message_big_endian(p, i->width), 0}; /* as wide as the widest copy */
+    if (i->op == KS_OP_BOOL) bits[0] = bits[0] != 0;
+    return ks_message_put_bits(r, i, 1, bits, i->width);
 }
 
 static inline int ks_message_default(ks_message_reader *r, const ks_instruction *i) {

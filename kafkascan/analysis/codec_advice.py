@@ -13,7 +13,7 @@ import numpy as np
 from kafkascan.batches import arrow
 from kafkascan.batches.columns import BatchTable, compression_type, is_control, size_in_bytes
 from kafkascan.batches.walks import read_bytes
-from kafkascan.format.arguments import require_integers, require_strings
+from kafkascan.format.arguments import require_integers, require_items
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.layout import (
     BATCH_HEADER_SIZE,
@@ -233,7 +233,7 @@ def advise(
     if sample < 1:
         raise ValueError("sample must be at least 1")
     choices = list(choices) if isinstance(choices, Iterator) else choices
-    require_strings(choices=choices)
+    require_items(str, choices=choices)
     codecs = [_choice(one) for one in choices]
     sampler = _Sampler(by, sample, seed)
     result = Advice([], 0)

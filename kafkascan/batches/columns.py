@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.format.arguments import require_integers, require_strings
+from kafkascan.format.arguments import require_integers, require_items
 from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.layout import (
     BATCH_DTYPE,
@@ -285,7 +285,7 @@ def column(batches: BatchTable, name: str) -> NDArray[Any]:
 
 def require_columns(names: list[str]) -> None:
     """Raise `UnknownColumnError` if a name is not the name of a column."""
-    require_strings(columns=names)
+    require_items(str, columns=names)
     for name in names:
         if name not in COLUMN_NAMES:
             hint = suggestion(name, COLUMN_NAMES)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkascan._core import checkpoint_lines as _core
-from kafkascan.format.arguments import require_items, require_strings, require_type
+from kafkascan.format.arguments import require_items, require_type
 from kafkascan.format.errors import CorruptCheckpointError
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.folders import read_regular, require_side_file_size
@@ -346,7 +346,7 @@ def write_meta_properties(path: str | os.PathLike[str], properties: Mapping[str,
         If the file cannot be written; an existing file is unchanged.
     """
     require_type(Mapping, properties=properties)
-    require_strings(properties=properties, values=properties.values())
+    require_items(str, properties=properties, values=properties.values())
     lines = (f"{_escaped(name)}={_escaped(value)}\n" for name, value in properties.items())
     _write(Path(path), "".join(lines).encode())
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import click
 import numpy as np
+from click.types import IntParamType
 
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.cli.inputs import SegmentPaths
@@ -46,6 +47,25 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # subscripted from click
             return to_milliseconds(value)
         except ValueError as error:
             self.fail(str(error), param, context)
+
+
+class _Of64Bits:
+    """Refuses what the functions behind the options refuse, before they run."""
+
+    def convert(self, value: Any, param: Any, context: Any) -> int:
+        """Return the number; one that needs more than 64 bits is an error."""
+        number: int = super().convert(value, param, context)  # type: ignore[misc]
+        if not -(1 << 63) <= number < 1 << 63:
+            self.fail(f"{value} needs more than 64 bits.", param, context)  # type: ignore[attr-defined]
+        return number
+
+
+class Integer(_Of64Bits, IntParamType):
+    """Any integer of 64 bits."""
+
+
+class IntegerRange(_Of64Bits, click.IntRange):
+    """Integers of 64 bits from a smallest one to a largest one."""
 
 
 class NameList(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
@@ -333,7 +353,7 @@ def with_around(rows: str, column: str) -> Decorator:
                 f" the first one with a {column} of TIME or later.",
             ),
             click.option(
-                "--context", type=click.IntRange(min=0), default=5, show_default=True,
+                "--context", type=IntegerRange(min=0), default=5, show_default=True,
                 metavar="N", help=f"Show N {rows} before --around, and N from there on.",
             ),
         )  # fmt: skip
@@ -354,7 +374,7 @@ ALL_OFFSETS = click.option(
     " (DeleteRecords).",
 )  # fmt: skip
 THREADS = click.option(
-    "--threads", type=click.IntRange(min=1), metavar="N", show_default="CPU count",
+    "--threads", type=IntegerRange(min=1), metavar="N", show_default="CPU count",
     help="Number of threads.",
 )  # fmt: skip
 AS_OF = click.option(
@@ -365,7 +385,7 @@ NOW = click.option(
     "--now", "now_ms", type=Time(), help="Evaluate ages relative to TIME instead of now."
 )
 TIMEOUT = click.option(
-    "--timeout-ms", type=click.IntRange(min=0), metavar="MS", default=900_000, show_default=True,
+    "--timeout-ms", type=IntegerRange(min=0), metavar="MS", default=900_000, show_default=True,
     help="Report transactions that are open for more than MS milliseconds as hanging. Set it to"
     " the broker's transaction.max.timeout.ms.",
 )  # fmt: skip
@@ -381,7 +401,7 @@ JSON_REPORT = click.option(
 def interval_bytes(default: str | None = None) -> Decorator:
     """Declare --interval-bytes; `default` describes a default that depends on the input."""
     return click.option(
-        "--interval-bytes", type=click.IntRange(0, 2**31 - 1), metavar="BYTES",
+        "--interval-bytes", type=IntegerRange(0, 2**31 - 1), metavar="BYTES",
         default=DEFAULT_INTERVAL_BYTES if default is None else None,
         show_default=True if default is None else default,
         help="Bytes of log between two index entries: the broker's index.interval.bytes.",

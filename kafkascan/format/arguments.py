@@ -31,29 +31,6 @@ def require_integers(**numbers: object) -> None:
             raise ValueError(f"{name} {number} needs more than 64 bits")
 
 
-def require_strings(**lists: object) -> None:
-    """
-    Refuse what is not a collection of strings.
-
-    Parameters
-    ----------
-    **lists : object
-        The arguments by their names; None is accepted.
-
-    Raises
-    ------
-    TypeError
-    """
-    for name, strings in lists.items():
-        if strings is None:
-            continue
-        if isinstance(strings, (str, bytes)) or not isinstance(strings, Iterable):
-            raise TypeError(f"{name} must be a collection of str, not {type(strings).__name__}")
-        for one in strings:
-            if not isinstance(one, str):
-                raise TypeError(f"{name} must be a collection of str, not of {type(one).__name__}")
-
-
 def require_type(kind: type, **values: object) -> None:
     """
     Refuse what is not an instance of a type.
@@ -74,26 +51,29 @@ def require_type(kind: type, **values: object) -> None:
             raise TypeError(f"{name} must be of type {kind.__name__}, not {found}")
 
 
-def require_items(kind: type, **lists: Iterable[object]) -> None:
+def require_items(kind: type, **lists: object) -> None:
     """
     Refuse what is not a collection of instances of a type; an iterator is consumed.
 
     Parameters
     ----------
     kind : type
-    **lists : iterable
-        The arguments by their names.
+    **lists : object
+        The arguments by their names; None is accepted. Text and bytes are no collections here.
 
     Raises
     ------
     TypeError
     """
     for name, items in lists.items():
-        require_type(Iterable, **{name: items})
+        if items is None:
+            continue
+        expected = f"{name} must be a collection of {kind.__name__}"
+        if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
+            raise TypeError(f"{expected}, not {type(items).__name__}")
         for one in items:
             if not isinstance(one, kind):
-                found = type(one).__name__
-                raise TypeError(f"{name} must contain values of type {kind.__name__}, not {found}")
+                raise TypeError(f"{expected}, not of {type(one).__name__}")
 
 
 def require_not_negative(**numbers: int | None) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from kafkascan.batches import arrow
 from kafkascan.batches.columns import COLUMN_NAMES, require_columns
 from kafkascan.batches.table_exports import TableExports, display_column
-from kafkascan.format.arguments import require_integers, require_strings
+from kafkascan.format.arguments import require_integers, require_items
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.logs.log_chunks import (
     LogChunk,
@@ -215,7 +215,7 @@ def scan_log_dir(
     require_integers(rows=rows)
     if rows < 1:
         raise ValueError("rows must be at least 1")
-    require_strings(columns=columns)
+    require_items(str, columns=columns)
     names = (*PLACE_COLUMNS, *COLUMN_NAMES) if columns is None else tuple(dict.fromkeys(columns))
     require_columns([name for name in names if name not in PLACE_COLUMNS])
     opened = log_dir if isinstance(log_dir, LogDir) else open_log_dir(log_dir)

@@ -18,7 +18,7 @@ from kafkascan.broker_state.checkpoints import (
 from kafkascan.broker_state.indexes import require_interval_bytes
 from kafkascan.broker_state.producer_state import PRODUCER_EXPIRATION_MS
 from kafkascan.broker_state.server_properties import ServerProperties, read_server_properties
-from kafkascan.format.arguments import require_not_negative, require_strings
+from kafkascan.format.arguments import require_items, require_not_negative
 from kafkascan.format.errors import LinkedFileError, NoLogsError, SourceReadError
 from kafkascan.format.times import TimeLike, milliseconds_or_now
 from kafkascan.io.atomic_files import AtomicFile
@@ -178,7 +178,7 @@ def recover(
         log_start_offset=log_start_offset,
         producer_expiration_ms=producer_expiration_ms,
     )
-    require_strings(tiered_topics=tiered_topics)
+    require_items(str, tiered_topics=tiered_topics)
     threads = require_threads(threads)
     properties = None if server_properties is None else read_server_properties(server_properties)
     targets = find_targets(_paths(paths, properties))

@@ -18,6 +18,7 @@ from kafkascan.cli.run import READ_ERRORS, FindingReport, Run, scan
 from kafkascan.cli.shared_options import (
     ALL_OFFSETS,
     PATH,
+    Integer,
     Time,
     interval_bytes,
     with_run,
@@ -258,7 +259,9 @@ def _built(
 
 @index.command()
 @PATH
-@click.option("--offset", type=int, help="Find the batch that contains OFFSET, or the next one.")
+@click.option(
+    "--offset", type=Integer(), help="Find the batch that contains OFFSET, or the next one."
+)
 @click.option("--timestamp", type=Time(), help="Find the first record at TIME or later.")
 @click.option(
     "--trust-index", is_flag=True,

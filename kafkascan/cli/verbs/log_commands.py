@@ -25,6 +25,8 @@ from kafkascan.cli.shared_options import (
     VERIFY,
     Command,
     InputPath,
+    Integer,
+    IntegerRange,
     with_logs,
     with_run,
 )
@@ -87,12 +89,12 @@ def _with_damage(
 @KEEP_CACHE
 @click.option("--alarms", is_flag=True, help="Show only warnings and errors, no notes.")
 @click.option(
-    "--max-message-bytes", type=click.IntRange(min=1), metavar="BYTES",
+    "--max-message-bytes", type=IntegerRange(min=1), metavar="BYTES",
     show_default="each topic's max.message.bytes, from the data directory's metadata log",
     help="Report batches larger than BYTES bytes.",
 )  # fmt: skip
 @click.option(
-    "--many-producers", type=click.IntRange(min=1), default=10_000, show_default=True,
+    "--many-producers", type=IntegerRange(min=1), default=10_000, show_default=True,
     metavar="N", help="Report partitions with more than N producers.",
 )  # fmt: skip
 @NOW
@@ -185,7 +187,7 @@ def _in_state(found: ks.analysis.Transactions, state: str) -> Any:
 @_log_command(PRODUCERS)
 @ALL_OFFSETS
 @click.option(
-    "--sample", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+    "--sample", type=IntegerRange(min=0), default=0, show_default=True, metavar="N",
     help="Decompress N batches of each producer to compute its compression ratio.",
 )  # fmt: skip
 def producers(run: Run, paths: list[Path], **options: Any) -> None:
@@ -350,11 +352,11 @@ def _truncation(one: ks.analysis.PartitionDiff) -> str:
     help="Sample batches per topic or per producer.",
 )  # fmt: skip
 @click.option(
-    "--sample", type=click.IntRange(min=1), default=100, show_default=True, metavar="N",
+    "--sample", type=IntegerRange(min=1), default=100, show_default=True, metavar="N",
     help="Number of batches to sample per topic or producer.",
 )  # fmt: skip
 @click.option(
-    "--seed", type=int, default=0, show_default=True,
+    "--seed", type=Integer(), default=0, show_default=True,
     help="Seed of the random selection of batches.",
 )  # fmt: skip
 @with_run(ADVICE, parquet=True, to_file=True)

@@ -38,6 +38,8 @@ from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
     FOLLOW,
     Decorator,
+    Integer,
+    IntegerRange,
     Time,
     check_ranges,
     check_row_options,
@@ -130,8 +132,8 @@ def _decoding_option(item: str) -> Decorator:
 )  # fmt: skip
 @_decoding_option("key")
 @_decoding_option("value")
-@click.option("--from-offset", type=int, metavar="OFFSET", help="Skip records before OFFSET.")
-@click.option("--to-offset", type=int, metavar="OFFSET", help="Skip records from OFFSET on.")
+@click.option("--from-offset", type=Integer(), metavar="OFFSET", help="Skip records before OFFSET.")
+@click.option("--to-offset", type=Integer(), metavar="OFFSET", help="Skip records from OFFSET on.")
 @click.option("--from-time", type=Time(), help="Skip records with a timestamp before TIME.")
 @click.option("--to-time", type=Time(), help="Skip records with a timestamp of TIME or later.")
 @click.option("--key", help="Show only records with this key (UTF-8).")
@@ -139,8 +141,8 @@ def _decoding_option(item: str) -> Decorator:
     "--grep", type=BytesPattern(), metavar="REGEX",
     help="Show only records whose key or value contains a match of REGEX (bytes, as in Python).",
 )  # fmt: skip
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Show at most N records.")
-@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Show the last N records.")
+@click.option("--limit", type=IntegerRange(min=0), metavar="N", help="Show at most N records.")
+@click.option("--tail", type=IntegerRange(min=0), metavar="N", help="Show the last N records.")
 @with_around("records", "timestamp")
 @FOLLOW
 @click.option(
@@ -166,7 +168,7 @@ def _decoding_option(item: str) -> Decorator:
 )  # fmt: skip
 @click.option("--verify", is_flag=True, help="Skip batches with a wrong checksum.")
 @click.option(
-    "--max-decompressed-size", type=click.IntRange(min=1), metavar="BYTES",
+    "--max-decompressed-size", type=IntegerRange(min=1), metavar="BYTES",
     default=1 << 28, show_default=True,
     help="Skip batches that decompress to more than BYTES bytes.",
 )  # fmt: skip

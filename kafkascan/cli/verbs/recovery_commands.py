@@ -16,6 +16,7 @@ from kafkascan.cli.shared_options import (
     PATH,
     THREADS,
     InputPath,
+    IntegerRange,
     interval_bytes,
     with_run,
 )
@@ -65,23 +66,23 @@ _Unmade: TypeAlias = list[tuple[Path, ks.recovery.Change]]
     " counted, with one example.",
 )  # fmt: skip
 @click.option(
-    "--broker-epoch", type=click.IntRange(min=-1), metavar="EPOCH",
+    "--broker-epoch", type=IntegerRange(min=-1), metavar="EPOCH",
     show_default="the one in the data directory's metadata log",
     help="Broker epoch that --mark-clean writes to .kafka_cleanshutdown.",
 )  # fmt: skip
 @click.option(
-    "--recovery-point", type=click.IntRange(min=0), metavar="OFFSET",
+    "--recovery-point", type=IntegerRange(min=0), metavar="OFFSET",
     show_default="the data directory's recovery-point-offset-checkpoint",
     help="Recover segments from OFFSET on; 0 recovers all of them.",
 )  # fmt: skip
 @click.option(
-    "--log-start-offset", type=click.IntRange(min=0), metavar="OFFSET",
+    "--log-start-offset", type=IntegerRange(min=0), metavar="OFFSET",
     show_default="the data directory's log-start-offset-checkpoint",
     help="First offset of the log.",
 )  # fmt: skip
 @interval_bytes("each topic's setting in the metadata log, or --broker-interval-bytes")
 @click.option(
-    "--broker-interval-bytes", type=click.IntRange(0, 2**31 - 1), metavar="BYTES",
+    "--broker-interval-bytes", type=IntegerRange(0, 2**31 - 1), metavar="BYTES",
     show_default=f"the setting in --server-properties, or {DEFAULT_INTERVAL_BYTES}",
     help="Bytes of log between two index entries for topics without a setting of their own: the"
     " broker's log.index.interval.bytes.",

@@ -17,6 +17,8 @@ from kafkascan.cli.shared_options import (
     Command,
     Decorator,
     InputPath,
+    Integer,
+    IntegerRange,
     RenamedOption,
     Time,
     check_ranges,
@@ -50,7 +52,7 @@ def with_target(columns: ShownColumns) -> Decorator:
             " is one; otherwise 4096"
         ),
         click.option(
-            "--producer-expiration-ms", type=click.IntRange(min=0), metavar="MS",
+            "--producer-expiration-ms", type=IntegerRange(min=0), metavar="MS",
             show_default="86400000, one day",
             help="Drop producers from rebuilt snapshots that were idle for more than MS"
             " milliseconds: the broker's producer.id.expiration.ms.",
@@ -72,17 +74,17 @@ def with_target(columns: ShownColumns) -> Decorator:
 
 @click.command()
 @with_target(CONVERT)
-@click.option("--to-magic", type=click.IntRange(0, 2),
+@click.option("--to-magic", type=IntegerRange(0, 2),
               help="Convert to message format 0, 1 or 2.")  # fmt: skip
 @click.option(
     "--compression-type", type=click.Choice([one.display_name for one in ks.CompressionType]),
     show_default="the codec of each batch", help="Compress all batches with this codec.",
 )  # fmt: skip
-@click.option("--compression-level", type=int, metavar="LEVEL",
+@click.option("--compression-level", type=Integer(), metavar="LEVEL",
               show_default="Kafka's default for the codec",
               help="Compression level.")  # fmt: skip
 @click.option(
-    "--batch-size", type=click.IntRange(min=1), default=16384, show_default=True,
+    "--batch-size", type=IntegerRange(min=1), default=16384, show_default=True,
     metavar="BYTES", help="Combine messages of magic 0 and 1 into batches of about BYTES bytes.",
 )  # fmt: skip
 @THREADS
@@ -103,10 +105,10 @@ def convert(run: Run, path: Path, target: Path | None, in_place: bool, **options
 @click.command()
 @with_target(RESTAMP)
 @click.option(
-    "--offset-shift", type=click.IntRange(-(2**63), 2**63 - 1), default=0, show_default=True,
+    "--offset-shift", type=IntegerRange(-(2**63), 2**63 - 1), default=0, show_default=True,
     metavar="N", help="Add N to all offsets.",
 )  # fmt: skip
-@click.option("--partition-leader-epoch", type=click.IntRange(-1, 2**31 - 1), metavar="EPOCH",
+@click.option("--partition-leader-epoch", type=IntegerRange(-1, 2**31 - 1), metavar="EPOCH",
               help="Set the partition_leader_epoch of all batches.")  # fmt: skip
 @click.option(
     "--log-append-time", type=Time(),
@@ -147,8 +149,10 @@ def restamp(
               help="Remove records with this key (UTF-8); may be given several times.")  # fmt: skip
 @click.option("--keys-from", type=click.File("rb"), metavar="FILE",
               help="Remove records with the keys in FILE, one per line.")  # fmt: skip
-@click.option("--from-offset", type=int, metavar="OFFSET", help="Remove records from OFFSET on.")
-@click.option("--to-offset", type=int, metavar="OFFSET",
+@click.option(
+    "--from-offset", type=Integer(), metavar="OFFSET", help="Remove records from OFFSET on."
+)
+@click.option("--to-offset", type=Integer(), metavar="OFFSET",
               help="Remove records up to OFFSET, which stays.")  # fmt: skip
 @THREADS
 def scrub(

@@ -24,6 +24,8 @@ from kafkascan.cli.run import FindingReport, Run, scan
 from kafkascan.cli.shared_options import (
     FOLLOW,
     THREADS,
+    Integer,
+    IntegerRange,
     NameList,
     RenamedOption,
     Time,
@@ -219,14 +221,14 @@ class BatchFilter(NamedTuple):
     help="Columns to show, separated by commas, or 'all'. Known columns:"
     f" {', '.join(LISTED_COLUMNS)}.",
 )  # fmt: skip
-@click.option("--limit", cls=RenamedOption, old_name="--head", type=click.IntRange(min=0),
+@click.option("--limit", cls=RenamedOption, old_name="--head", type=IntegerRange(min=0),
               metavar="N", help="Show at most N batches: the first ones.")  # fmt: skip
-@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Show the last N batches.")
+@click.option("--tail", type=IntegerRange(min=0), metavar="N", help="Show the last N batches.")
 @with_around("batches", "max_timestamp")
 @FOLLOW
-@click.option("--from-offset", type=int, metavar="OFFSET",
+@click.option("--from-offset", type=Integer(), metavar="OFFSET",
               help="Skip batches that end before OFFSET.")  # fmt: skip
-@click.option("--to-offset", type=int, metavar="OFFSET",
+@click.option("--to-offset", type=Integer(), metavar="OFFSET",
               help="Skip batches that start at OFFSET or after it.")  # fmt: skip
 @click.option("--from-time", type=Time(), help="Skip batches with a max_timestamp before TIME.")
 @click.option("--to-time", type=Time(),
