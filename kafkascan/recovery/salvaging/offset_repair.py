@@ -207,6 +207,8 @@ class OffsetRepair:
             return True  # the one of its offsets may be of another log
         if not is_flipped and self._may_be_shifted(row, offset - first):
             return True
+        if is_flipped and low == len(self._first):
+            return False  # too far after the log's end for an offset that it lost there
         return is_free and (bool(self._has_bytes_before[low]) or len(self._dropped) > 1)
 
     def _may_be_shifted(self, row: int, shift: int) -> bool:
@@ -223,12 +225,12 @@ class OffsetRepair:
 
     def _has_unexplained_gap(self, row: int) -> bool:
         """
-        Return whether offsets before a row have a gap where no bytes are damaged.
+        Return whether offsets before a row have a gap between two batches that touch each other.
 
         Compaction leaves such gaps; so does a change of all following offsets by as much.
         """
         before = np.append(np.int64(self._lowest - 1), self._last[:-1])
-        is_gap = (self._first > before + 1) & ~self._is_damaged_before[:-1]
+        is_gap = (self._first > before + 1) & ~self._has_bytes_before[:-1]
         return bool(is_gap[:row].any())
 
     def _may_be_later(self, first: int) -> bool:

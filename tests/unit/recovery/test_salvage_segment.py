@@ -51,6 +51,17 @@ def test_a_wrong_offset_between_sure_neighbours_is_repaired() -> None:
     assert not any(one.is_doubtful for one in segment.pieces)
 
 
+def test_several_offsets_that_are_too_high_for_the_log_are_repaired() -> None:
+    """Flipped bits give offsets that no lost end of this log had."""
+    rig = dense(60)
+    for row, bit in ((10, 30), (25, 21), (40, 29)):
+        rig.set(row, "base_offset", (1000 + row) ^ (1 << bit))
+    segment, found = salvaged(rig.log, 1000)
+    assert offsets(found) == list(range(1000, 1060))
+    assert [one.is_certain for one in segment.repairs] == [True] * 3
+    assert segment.losses == []
+
+
 def test_a_repair_is_not_certain_if_another_batch_with_its_offset_may_be_the_wrong_one() -> None:
     """Without times, the batches may have changed places, and the other one lost a bit."""
     segment, _ = salvaged(dense(30, step_ms=0).set(17, "base_offset", 1019).log, 1000)
