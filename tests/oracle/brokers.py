@@ -197,6 +197,13 @@ class OlderBroker(KafkaBroker):
         super().__init__(directory, class_paths, config)
         self._class_path = class_paths.older
 
+    def _own_config(self) -> dict[str, str]:
+        # The new protocol of groups is on by default from 4.0 on.
+        return {
+            **super()._own_config(),
+            "group.coordinator.rebalance.protocols": "classic,consumer",
+        }
+
     def _logging(self) -> dict[str, str]:
         return _log4j(self.directory)
 

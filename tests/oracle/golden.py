@@ -1,8 +1,9 @@
 """Rebuild `tests/golden/`: `python -m tests.oracle.golden`. No test calls this.
 
 Each run leaves a broker's data directory (`data/`), and Kafka's own description of it (`dump/`,
-`fields/`, `records/`). With `--records` no broker is started: only `records/` is rebuilt, from
-the data directories that are there.
+`fields/`, `records/`). With names of runs, only these are performed, and the files of the others
+are kept. With `--records` no broker is started: only `records/` is rebuilt, from the data
+directories that are there.
 """
 
 from __future__ import annotations
@@ -34,15 +35,16 @@ _NOT_DATA = (".lock",)
 
 
 def main(arguments: list[str]) -> None:
-    """Perform all runs in a temporary directory; replace the golden files when all are done."""
+    """Perform runs in a temporary directory; replace their golden files when all are done."""
     class_paths = build()
     if arguments == ["--records"]:
         _replace_records(class_paths)
         return
-    if arguments:
-        raise SystemExit(f"usage: {_COMMAND} [--records]")
+    if not set(arguments) <= {run.name for run in RUNS}:
+        raise SystemExit(f"usage: {_COMMAND} [--records | RUN...]")
+    wanted = [run for run in RUNS if not arguments or run.name in arguments]
     with tempfile.TemporaryDirectory(prefix="kafkascan-golden-") as directory:
-        finished = [perform(run, Path(directory) / run.name, class_paths) for run in RUNS]
+        finished = [perform(run, Path(directory) / run.name, class_paths) for run in wanted]
         _refuse_broken_promises(finished)
         for run in finished:
             _replace(run)
@@ -116,6 +118,8 @@ def _left_out(finished: FinishedRun) -> list[dict[str, object]]:
 
 
 def _write_manifest(finished: list[FinishedRun], class_paths: ClassPaths) -> None:
+    kept = json.loads(_MANIFEST.read_text(encoding="utf-8"))["runs"]
+    made = {run.run.name: _run_facts(run) for run in finished}
     manifest = {
         "command": _COMMAND,
         "made_with": {
@@ -127,7 +131,7 @@ def _write_manifest(finished: list[FinishedRun], class_paths: ClassPaths) -> Non
             "confluent-kafka": confluent_kafka.version(),
             "librdkafka": confluent_kafka.libversion()[0],
         },
-        "runs": {run.run.name: _run_facts(run) for run in finished},
+        "runs": {run.name: made.get(run.name) or kept[run.name] for run in RUNS},
     }
     _save(manifest)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.oracle.brokers import Broker, KafkaBroker, LegacyBroker
+from tests.oracle.brokers import Broker, KafkaBroker, LegacyBroker, OlderBroker, PreviousBroker
 from tests.oracle.build import ClassPaths
 from tests.oracle.clients import JavaClients
 from tests.oracle.dump import (
@@ -17,7 +17,13 @@ from tests.oracle.dump import (
     partition_directories,
     records_path,
 )
-from tests.oracle.scenarios import KILLED_SCENARIOS, LEGACY_SCENARIOS, STOPPED_SCENARIOS
+from tests.oracle.scenarios import (
+    EARLIER_SCENARIOS,
+    KILLED_SCENARIOS,
+    LEGACY_GROUP_SCENARIOS,
+    LEGACY_SCENARIOS,
+    STOPPED_SCENARIOS,
+)
 from tests.oracle.stage import Evidence, Scenario, Stage
 from tests.support.compare_records import read_lines
 from tests.support.kafka_dump import parse_index, parse_log
@@ -36,7 +42,10 @@ class Run:
 RUNS = (
     Run("kafka-4.4.0", KafkaBroker, STOPPED_SCENARIOS, "stopped"),
     Run("kafka-4.4.0-killed", KafkaBroker, KILLED_SCENARIOS, "killed"),
+    Run("kafka-4.1.1", PreviousBroker, EARLIER_SCENARIOS, "stopped"),
+    Run("kafka-3.9.1", OlderBroker, EARLIER_SCENARIOS, "stopped"),
     Run("kafka-2.8.2", LegacyBroker, LEGACY_SCENARIOS, "stopped"),
+    Run("kafka-2.8.2-groups", LegacyBroker, LEGACY_GROUP_SCENARIOS, "stopped"),
 )
 
 

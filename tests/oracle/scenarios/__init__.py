@@ -13,7 +13,12 @@ from tests.oracle.scenarios.legacy import (
     magic_small_segments,
 )
 from tests.oracle.scenarios.logs import leader_epochs, partitions, small_segments
-from tests.oracle.scenarios.own_topics import cluster_metadata, consumer_groups, transaction_state
+from tests.oracle.scenarios.own_topics import (
+    classic_groups,
+    cluster_metadata,
+    consumer_groups,
+    transaction_state,
+)
 from tests.oracle.scenarios.producers import idempotent, transactions
 from tests.oracle.scenarios.records import (
     codecs_java,
@@ -56,3 +61,17 @@ LEGACY_SCENARIOS: tuple[Scenario, ...] = (
     magic_1_compacted,
 )
 """Scenarios of the old broker, which is stopped cleanly."""
+
+EARLIER_SCENARIOS: tuple[Scenario, ...] = (
+    nulls_and_empties,
+    idempotent,
+    transactions,
+    consumer_groups,
+    leader_epochs,
+    transaction_state,
+    cluster_metadata,
+)
+"""Scenarios of the brokers between: topics, and what they write to their own topics."""
+
+LEGACY_GROUP_SCENARIOS: tuple[Scenario, ...] = (transactions, classic_groups, transaction_state)
+"""Scenarios of the old broker's own topics."""

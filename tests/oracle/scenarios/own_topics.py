@@ -24,11 +24,33 @@ _BOTH = ("java", "librdkafka")
 )
 def consumer_groups(stage: Stage) -> None:
     """Groups of the classic and of the new protocol commit offsets, once in a transaction."""
+    _commit_as_groups(stage, "classic", "consumer")
+
+
+@scenario(
+    topics=["__consumer_offsets"],
+    writers=_BOTH,
+    promises={
+        "commits of the groups of both clients": lambda e: all(
+            any(f'"group":"{group}","topic":"consumed"' in text for text in e.record_texts())
+            for group in ("oracle-java-classic", "oracle-librdkafka")
+        ),
+        "a transactional commit with its marker": lambda e: any(
+            batch["isControlBatch"] for batch in e.batches
+        ),
+    },
+)
+def classic_groups(stage: Stage) -> None:
+    """Groups of the classic protocol commit offsets, once in a transaction."""
+    _commit_as_groups(stage, "classic")
+
+
+def _commit_as_groups(stage: Stage, *protocols: str) -> None:
     stage.create_topic("consumed")
     writer = stage.java_producer()
     writer.write(messages("consumed", 10))
     writer.close()
-    for protocol in ("classic", "consumer"):
+    for protocol in protocols:
         config = {"group.id": f"oracle-java-{protocol}", "group.protocol": protocol}
         stage.java.call("consumeAndCommit", topic="consumed", count=10, config=config)
     _consume_with_librdkafka(stage.broker.bootstrap_servers)
