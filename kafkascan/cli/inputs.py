@@ -179,6 +179,8 @@ class SegmentInput:
     size : int
     memory_map, drop_cache
         As in `SegmentPaths`.
+    start_position : int
+        Byte position of the first batch to read.
     """
 
     partition: PartitionDir
@@ -188,6 +190,7 @@ class SegmentInput:
     size: int
     memory_map: bool
     drop_cache: bool | None
+    start_position: int = 0
 
     @property
     def path(self) -> Path:

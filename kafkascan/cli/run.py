@@ -133,9 +133,9 @@ class FindingReport:
             )
 
 
-def scan(source: Source) -> BatchIterator:
+def scan(source: Source, start: int = 0) -> BatchIterator:
     """Return a scan of batch headers that stops at damage; see `FindingReport.tables`."""
-    return iter_batches(source, rows=_ROWS, on_corrupt="stop")
+    return iter_batches(source, rows=_ROWS, start=start, on_corrupt="stop")
 
 
 def describe_tail(headers: BatchIterator) -> str:

@@ -350,7 +350,9 @@ def with_around(rows: str, column: str) -> Decorator:
             click.option(
                 "--around", type=OffsetOrTime(), metavar="OFFSET|TIME",
                 help=f"Show, of each log, the {rows} before and after OFFSET, or before and after"
-                f" the first one with a {column} of TIME or later.",
+                f" the first one with a {column} of TIME or later. Without other conditions, only"
+                " a part of the log is read: from an entry of its indexes on, if a valid batch is"
+                " there.",
             ),
             click.option(
                 "--context", type=IntegerRange(min=0), default=5, show_default=True,

@@ -155,6 +155,90 @@ def test_around(tmp_path: Path) -> None:
     assert run("records", tmp_path, "--around", 1, "--tail", 1).returncode == 2
 
 
+def indexed_log(folder: Path) -> GrowingLog:
+    """Return a log of three segments of 40 batches with index files, an entry every two batches."""
+    log = GrowingLog(folder)
+    for part in range(3):
+        if part:
+            log.roll()
+        log.append(40)
+    size = len(log.batches.batches[0])
+    run("index", "build", folder, "--write", "--interval-bytes", 2 * size - 1)
+    return log
+
+
+def shown_around(log: Path, *arguments: object, verb: str = "records") -> tuple[int, list[int]]:
+    column = "offset" if verb == "records" else "base_offset"
+    done = run(verb, log, "--format", "json", "--columns", column, "--around", *arguments)
+    return done.returncode, [row[column] for row in json.loads(done.stdout)]
+
+
+PLACES = [
+    (offset, context) for offset in (0, 3, 39, 40, 61, 79, 80, 118, 500) for context in (0, 2, 25)
+]
+
+
+def iso_time(offset: int) -> str:
+    return datetime.fromtimestamp((T0 + offset) / 1000, UTC).isoformat()
+
+
+@pytest.mark.parametrize("verb", ["records", "batches"])
+@pytest.mark.parametrize(
+    "damage", ["none", "no indexes", "garbage", "wrong positions", "not in order", "cut off"]
+)
+def test_rows_around_do_not_depend_on_indexes(tmp_path: Path, damage: str, verb: str) -> None:
+    log = indexed_log(tmp_path / "orders-0").folder
+    indexes = sorted([*log.glob("*.index"), *log.glob("*.timeindex")])
+    assert len(indexes) == 6
+    for path in indexes:
+        data = path.read_bytes()
+        assert len(data) >= 120
+        if damage == "no indexes":
+            path.unlink()
+        elif damage == "garbage":
+            path.write_bytes(bytes(range(1, 241)))
+        elif damage == "wrong positions" and path.suffix == ".index":
+            entries = [data[at : at + 4] + (7).to_bytes(4, "big") for at in range(0, len(data), 8)]
+            path.write_bytes(b"".join(entries))
+        elif damage == "not in order":
+            path.write_bytes(data[len(data) // 24 * 12 :] + data[: len(data) // 24 * 12])
+        elif damage == "cut off":
+            path.write_bytes(data[:24])
+    for offset, context in PLACES:
+        first, end = max(0, min(offset, 120) - context), min(120, offset + context)
+        expected = (0, list(range(first, end)))
+        assert shown_around(log, offset, "--context", context, verb=verb) == expected
+        assert shown_around(log, iso_time(offset), "--context", context, verb=verb) == expected
+
+
+@pytest.mark.parametrize("verb", ["records", "batches"])
+def test_around_reads_a_part_of_the_log(tmp_path: Path, verb: str) -> None:
+    log = indexed_log(tmp_path / "orders-0").folder
+    for name in (f"{0:020}.log", f"{80:020}.log"):
+        data = bytearray((log / name).read_bytes())
+        # The length of a batch far from the place.
+        at = len(data) // 40 * 30
+        data[at + 8 : at + 12] = b"\xff" * 4
+        (log / name).write_bytes(data)
+    for place in (70, 81, iso_time(70)):
+        code, found = shown_around(log, place, "--context", 4, verb=verb)
+        assert code == 0
+        assert len(found) == 8
+    # With a condition, any number of rows before the place may not meet it.
+    done = run(verb, log, "--around", 70, "--from-offset", 0)
+    assert "position" in done.stderr
+
+
+def test_too_few_records_behind_the_entry_of_an_index(tmp_path: Path) -> None:
+    log = GrowingLog(tmp_path / "orders-0")
+    log.append(20)
+    for _ in range(40):  # batches without records of clients
+        log.end(7, COMMIT)
+    log.append(5)
+    run("index", "build", log.folder, "--write", "--interval-bytes", 1)
+    assert shown_around(log.folder, 61, "--context", 4) == (0, [17, 18, 19, 60, 61, 62, 63, 64])
+
+
 DECODED = {
     "groups": ("__consumer_offsets-0", "OffsetCommitValue"),
     "txns": ("__transaction_state-0", "TransactionLogValue"),

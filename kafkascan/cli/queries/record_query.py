@@ -81,6 +81,16 @@ class RecordQuery:
         ]
 
     @property
+    def selects_all(self) -> bool:
+        """Whether all records of clients meet the conditions."""
+        bounds = (self.from_offset, self.to_offset, self.from_time, self.to_time)
+        return (
+            all(bound is None for bound in (*bounds, self.key, self.grep))
+            and self.isolation == "read_uncommitted"
+            and self.control != "only"
+        )
+
+    @property
     def read_columns(self) -> list[str]:
         """The columns to read: those that are shown, and those of the conditions."""
         shown = [name for name in self.columns if name not in SEGMENT_COLUMNS]
@@ -103,7 +113,7 @@ def select_records(run: Run, inputs: Sequence[SegmentInput], query: RecordQuery)
     def read(
         wanted: RecordQuery, ends: list[int], source: ks.Source, report: FindingReport
     ) -> Iterator[RecordTable]:
-        for batches in report.tables(source, scan(source)):
+        for batches in report.tables(source, scan(source, one.start_position)):
             ends.append(int(next_offset(batches[-1:])[0]))
             selected_batches = visible.select(one, source, wanted.select_batches(batches))
             for table in _read_batches(source, selected_batches, wanted, report):

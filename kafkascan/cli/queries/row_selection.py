@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.cli.inputs import SegmentInput
+from kafkascan.cli.queries.around import Place, indexed_start, logs_of
 
 Table = TypeVar("Table", bound=Any)
+Found: TypeAlias = Iterator[tuple[SegmentInput, Table]]
+Read: TypeAlias = Callable[[Sequence[SegmentInput]], Found[Table]]
 Reaches = Callable[[Table], NDArray[np.bool_]]
 
 
@@ -59,38 +62,53 @@ def last_rows(
 
 
 def rows_around(
-    found: Iterator[tuple[SegmentInput, Table]], reaches: Reaches[Table], count: int
+    inputs: Sequence[SegmentInput],
+    read: Read[Table],
+    reaches: Reaches[Table],
+    place: Place,
+    *,
+    by_index: bool,
 ) -> Iterator[tuple[SegmentInput, Table]]:
     """
     Yield, of each log, the rows before and after the first one that reaches an offset or a time.
 
     Parameters
     ----------
-    found : iterator of (SegmentInput, table)
+    inputs : sequence of SegmentInput
+    read : callable
+        Yields the rows of inputs. It is closed after the last row that is needed.
     reaches : callable
         Returns which rows of a table reach it.
-    count : int
-        The number of rows before it, and that of rows from it on.
+    place : Place
+    by_index : bool
+        Whether to begin at an entry of an index. The rows of a log that has fewer rows between it
+        and the place are read from the beginning of the log.
     """
-    log: Path | None = None
+    for log in logs_of(inputs):
+        start = indexed_start(log, place) if by_index else None
+        found = _divide(read(log if start is None else start), reaches, place.count)
+        if start is not None and found.count_before < place.count:
+            found = _divide(read(log), reaches, place.count)
+        yield from found.before.take()
+        yield from first_rows(found.rest, place.count)
+
+
+class _Divided(NamedTuple, Generic[Table]):
+    """The last rows before a place, the number of all rows before it, and what follows them."""
+
+    before: _LastRows[Table]
+    count_before: int
+    rest: Found[Table]
+
+
+def _divide(found: Found[Table], reaches: Reaches[Table], count: int) -> _Divided[Table]:
     before: _LastRows[Table] = _LastRows(count)
-    missing: int | None = None
+    count_before = 0
     for one, rows in found:
-        if one.partition.path != log:
-            if missing is None:
-                yield from before.take()
-            log, before, missing = one.partition.path, _LastRows(count), None
-        after = rows
-        if missing is None:
-            reached = reaches(rows)
-            first = int(reached.argmax()) if reached.any() else len(rows)
-            before.add(one, rows[:first])
-            if first == len(rows):
-                continue
-            yield from before.take()
-            after, missing = rows[first:], count
-        if missing:
-            yield one, after[:missing]
-            missing = max(0, missing - len(after))
-    if missing is None:
-        yield from before.take()
+        reached = reaches(rows)
+        first = int(reached.argmax()) if reached.any() else len(rows)
+        before.add(one, rows[:first])
+        count_before += first
+        if first < len(rows):
+            return _Divided(before, count_before, chain([(one, rows[first:])], found))
+    return _Divided(before, count_before, iter(()))

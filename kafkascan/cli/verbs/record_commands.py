@@ -15,6 +15,7 @@ import kafkascan as ks
 from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, SegmentInput, SegmentPaths
 from kafkascan.cli.output import ParquetOutput
+from kafkascan.cli.queries.around import Place
 from kafkascan.cli.queries.following import require_followable
 from kafkascan.cli.queries.record_query import (
     Found,
@@ -206,14 +207,20 @@ def records(
     if is_followed:
         require_followable(run.output, inputs)
         found = follow_records(run, inputs, query, tail)
+    elif around is not None:
+        found = rows_around(
+            inputs,
+            lambda log: select_records(run, log, query),
+            _reaching(around),
+            Place.of(around, context),
+            by_index=query.selects_all,
+        )
     else:
         found = select_records(run, inputs, query)
     if key is not None and limit != 0 and not is_followed:
         found = reporting_none(run, found, key)
     if limit is not None:
         found = first_rows(found, limit)
-    elif around is not None:
-        found = rows_around(found, _reaching(around), context)
     elif tail is not None and not is_followed:
         found = last_rows(found, tail)
     undecoded = UndecodedRecords(DECODED_AS.get(decode))

@@ -17,6 +17,7 @@ from kafkascan.batches.columns import BatchTable, last_offset, require_columns
 from kafkascan.batches.rollup import ROLLUP_KEYS, TOTALS, BatchRollup, merge_rows
 from kafkascan.batches.scan import BatchIterator
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
+from kafkascan.cli.queries.around import Place
 from kafkascan.cli.queries.following import follow, require_followable
 from kafkascan.cli.queries.row_selection import first_rows, last_rows, rows_around
 from kafkascan.cli.row_writers import Columns
@@ -263,15 +264,22 @@ def batches(
         shown = shown.with_first(*SEGMENT_COLUMNS)
     if verify:
         shown = shown.with_last(CRC_COLUMN)
+    wanted = BatchFilter(**conditions)
     if is_followed:
         require_followable(run.output, inputs)
-        found = _follow(run, inputs, BatchFilter(**conditions), tail)
+        found = _follow(run, inputs, wanted, tail)
+    elif around is not None:
+        found = rows_around(
+            inputs,
+            lambda log: _select(run, log, wanted),
+            _reaching(around),
+            Place.of(around, context),
+            by_index=all(condition is None for condition in wanted),
+        )
     else:
-        found = _select(run, inputs, BatchFilter(**conditions))
+        found = _select(run, inputs, wanted)
     if limit is not None:
         found = first_rows(found, limit)
-    elif around is not None:
-        found = rows_around(found, _reaching(around), context)
     elif tail is not None and not is_followed:
         found = last_rows(found, tail)
     total = sum(one.size for one in inputs)
@@ -291,7 +299,7 @@ def _select(run: Run, inputs: Iterable[SegmentInput], conditions: BatchFilter) -
     """Yield the batches of all inputs that meet the conditions, and report overlaps."""
 
     def read(source: ks.Source, report: FindingReport) -> Iterator[BatchTable]:
-        return report.tables(source, scan(source))
+        return report.tables(source, scan(source, one.start_position))
 
     cursor = InputCursor()
     for one in inputs:

@@ -1,0 +1,151 @@
+"""Where to begin to read a log for the rows around an offset or a time, by its indexes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+
+import numpy as np
+
+from kafkascan.batches.scan import iter_batches
+from kafkascan.batches.verify import verify_crcs
+from kafkascan.broker_state.indexes import IndexEntries, read_index
+from kafkascan.cli.inputs import SegmentInput
+from kafkascan.cli.run import READ_ERRORS
+from kafkascan.format.file_names import sibling_name
+from kafkascan.format.layout import ScanEnd
+from kafkascan.io.folders import DiskFolder
+
+Inputs = Sequence[SegmentInput]
+
+
+@dataclass(frozen=True)
+class Place:
+    """
+    An offset or a time, and the number of rows to show before it and from it on.
+
+    Attributes
+    ----------
+    offset : int or None
+    time : int or None
+        In milliseconds since the epoch.
+    count : int
+    """
+
+    offset: int | None
+    time: int | None
+    count: int
+
+    @classmethod
+    def of(cls, around: int | np.datetime64, count: int) -> Place:
+        """Return the place that the options --around and --context name."""
+        if isinstance(around, int):
+            return cls(around, None, count)
+        return cls(None, int(around.astype(np.int64)), count)
+
+
+def logs_of(inputs: Inputs) -> Iterator[list[SegmentInput]]:
+    """Yield the inputs of each log."""
+    for _, one in groupby(inputs, lambda one: one.partition.path):
+        yield list(one)
+
+
+def indexed_start(inputs: Inputs, place: Place) -> list[SegmentInput] | None:
+    """
+    Return the inputs of a log to read: from an index entry in front of the rows before a place.
+
+    An entry counts only if the entries of its file are in order, and a batch with a right checksum
+    and a fitting offset is at its position. What is before it is not read.
+
+    Returns
+    -------
+    list of SegmentInput or None
+        None if no entry is far enough before the place: read all inputs.
+    """
+    if not _are_segments_of_a_log(inputs):
+        return None
+    try:
+        number, offset = _reached(inputs, place)
+        # From each entry on, there is a batch, and at least a row of it.
+        missing = place.count + 1
+        for one in reversed(inputs[: number + 1]):
+            entries = _entries(one, "index")
+            relative = offset - _base_of(one)
+            known = int(np.searchsorted(entries["relative_offset"], relative, "right"))
+            if known >= missing:
+                entry = entries[known - missing]
+                return _from_entry(inputs, number, entry) if _leads_to_batch(one, entry) else None
+            missing, number = missing - known, number - 1
+    except (*READ_ERRORS, ValueError):
+        pass
+    return None
+
+
+def _are_segments_of_a_log(inputs: Inputs) -> bool:
+    names = [one.segment.name for one in inputs]
+    bases = [name.base_offset for name in names if name.base_offset is not None]
+    return (
+        len(bases) == len(inputs)
+        and all(first < second for first, second in pairwise(bases))
+        and all(name.kind == "log" and name.state is None for name in names)
+        and all(isinstance(one.segment.folder, DiskFolder) for one in inputs)
+    )
+
+
+def _base_of(one: SegmentInput) -> int:
+    return one.segment.base_offset or 0
+
+
+def _reached(inputs: Inputs, place: Place) -> tuple[int, int]:
+    """Return the number of the input that reaches a place, and an offset before the place."""
+    if place.offset is not None:
+        bases = [_base_of(one) for one in inputs]
+        number = max(0, bisect_right(bases, place.offset) - 1)
+        return number, place.offset - place.count
+    assert place.time is not None
+    for number, one in enumerate(inputs):
+        entries = _entries(one, "timeindex")
+        row = int(np.searchsorted(entries["timestamp"], place.time)) - 1
+        before = int(entries["relative_offset"][row]) if row >= 0 else 0
+        if row + 1 < len(entries) or _reaches_after(one, before, place.time):
+            return number, _base_of(one) + before - place.count
+    return number, _base_of(one) + before - place.count
+
+
+def _reaches_after(one: SegmentInput, relative_offset: int, time: int) -> bool:
+    """Return whether a batch behind the last entry of the time index may reach a time."""
+    entries = _entries(one, "index")
+    row = int(np.searchsorted(entries["relative_offset"], relative_offset, "right")) - 1
+    start = int(entries["position"][row]) if row >= 0 else 0
+    with one.open() as source:
+        tables = iter_batches(source, start=start, on_corrupt="stop")
+        reaches = any(bool((table["max_timestamp"] >= time).any()) for table in tables)
+        return reaches or tables.end is not ScanEnd.CLEAN
+
+
+def _entries(one: SegmentInput, kind: str) -> IndexEntries:
+    """Return the entries of an index file; raise ValueError if they are not in order."""
+    entries = read_index(one.path.with_name(sibling_name(one.path.name, kind) or ""))
+    for name in entries.dtype.names or ():
+        if (np.diff(entries[name]) < 0).any():
+            raise ValueError(f"the {kind} of {one.path} is not in order")
+    return entries
+
+
+def _leads_to_batch(one: SegmentInput, entry: np.void) -> bool:
+    with one.open() as source:
+        batch = next(iter_batches(source, rows=1, start=int(entry["position"])), None)
+        return (
+            batch is not None
+            and _base_of(one) <= batch["base_offset"][0]
+            # Of an append of several batches, the entry has the last offset.
+            and batch["base_offset"][0] <= _base_of(one) + int(entry["relative_offset"])
+            and bool(verify_crcs(source, batch)[0])
+        )
+
+
+def _from_entry(inputs: Inputs, number: int, entry: np.void) -> list[SegmentInput]:
+    first = replace(inputs[number], start_position=int(entry["position"]))
+    return [first, *inputs[number + 1 :]]
