@@ -11,7 +11,13 @@
 
 #include "little_endian.h"
 
-enum { KS_BLOCK = 32, KS_MAX_SEQUENCE = 4, KS_REPLACEMENT_SIZE = 3, KS_MAX_DIGITS = 20 };
+enum {
+    KS_WORD = 8,
+    KS_BLOCK = 32,
+    KS_MAX_SEQUENCE = 4,
+    KS_REPLACEMENT_SIZE = 3,
+    KS_MAX_DIGITS = 20
+};
 
 static inline int ks_is_continuation(uint8_t byte) { return (byte & 0xc0) == 0x80; }
 
@@ -83,20 +89,16 @@ static inline void ks_copy_java_text(const uint8_t **in, const uint8_t *limit, u
                                      const uint8_t *room) {
     const uint8_t *p = *in;
     uint8_t *q = *out;
-    while (limit - p >= KS_BLOCK && room - q >= KS_BLOCK + KS_MAX_SEQUENCE) {
-        if (ks_copy_ascii_block(p, q)) {
+    while (limit - p >= KS_WORD && room - q >= KS_BLOCK + KS_MAX_SEQUENCE) {
+        if (limit - p >= KS_BLOCK && ks_copy_ascii_block(p, q)) {
             p += KS_BLOCK;
             q += KS_BLOCK;
             continue;
         }
-        int size;
-        while ((size = ks_copy_ascii(p, q)) == 8) {
-            p += size;
-            q += size;
-        }
+        int size = ks_copy_ascii(p, q);
         p += size;
         q += size;
-        ks_copy_java_sequence(&p, limit, &q);
+        if (size < KS_WORD) ks_copy_java_sequence(&p, limit, &q);
     }
     while (p < limit && room - q >= KS_MAX_SEQUENCE) {
         if (*p < 0x80) {
@@ -130,29 +132,62 @@ static inline int64_t ks_java_text_size(const uint8_t *p, const uint8_t *limit) 
     return size;
 }
 
-/* Writes a number of at most KS_MAX_DIGITS characters; returns its end. */
-static inline uint8_t *ks_write_decimal(uint8_t *out, int64_t number) {
+/* Two digits of a number below 100. */
+static inline void ks_write_pair(uint8_t *out, uint32_t n) {
     static const char pairs[] =
         "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
         "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
         "8081828384858687888990919293949596979899";
-    uint64_t n = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
-    uint8_t digits[KS_MAX_DIGITS];
-    int at = KS_MAX_DIGITS;
-    if (number < 0) *out++ = '-';
-    while (n >= 100) {
-        at -= 2;
-        memcpy(digits + at, pairs + n % 100 * 2, 2);
+    memcpy(out, pairs + 2 * n, 2);
+}
+
+/* Eight digits of a number below 10^8. */
+static inline void ks_write_eight(uint8_t *out, uint32_t n) {
+    uint32_t high = n / 10000, low = n % 10000;
+    ks_write_pair(out, high / 100);
+    ks_write_pair(out + 2, high % 100);
+    ks_write_pair(out + 4, low / 100);
+    ks_write_pair(out + 6, low % 100);
+}
+
+static inline int ks_count_digits(uint32_t n) {
+    return n < 10         ? 1
+           : n < 100      ? 2
+           : n < 1000     ? 3
+           : n < 10000    ? 4
+           : n < 100000   ? 5
+           : n < 1000000  ? 6
+           : n < 10000000 ? 7
+                          : 8;
+}
+
+/* A number below 10^8 without zeros in front; returns its end. */
+static inline uint8_t *ks_write_below_eight(uint8_t *out, uint32_t n) {
+    int size = ks_count_digits(n), at = size;
+    for (; at >= 2; at -= 2) {
+        ks_write_pair(out + at - 2, n % 100);
         n /= 100;
     }
-    if (n >= 10) {
-        at -= 2;
-        memcpy(digits + at, pairs + n * 2, 2);
+    if (at == 1) out[0] = (uint8_t)('0' + n);
+    return out + size;
+}
+
+/* Writes a number of at most KS_MAX_DIGITS characters; returns its end. */
+static inline uint8_t *ks_write_decimal(uint8_t *out, int64_t number) {
+    const uint64_t eight = 100000000;
+    uint64_t n = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    if (number < 0) *out++ = '-';
+    if (n < eight) return ks_write_below_eight(out, (uint32_t)n);
+    uint64_t high = n / eight;
+    if (high < eight) {
+        out = ks_write_below_eight(out, (uint32_t)high);
     } else {
-        digits[--at] = (uint8_t)('0' + n);
+        out = ks_write_below_eight(out, (uint32_t)(high / eight));
+        ks_write_eight(out, (uint32_t)(high % eight));
+        out += 8;
     }
-    memcpy(out, digits + at, (size_t)(KS_MAX_DIGITS - at));
-    return out + (KS_MAX_DIGITS - at);
+    ks_write_eight(out, (uint32_t)(n % eight));
+    return out + 8;
 }
 
 #endif /* KAFKASCAN_JAVA_TEXT_H */

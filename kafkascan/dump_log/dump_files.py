@@ -6,18 +6,15 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafkascan.dump_log.dump_options import DumpOptions
-from kafkascan.dump_log.index_dump import (
-    IndexComplaints,
-    offset_index_lines,
-    snapshot_lines,
-    time_index_lines,
-    transaction_index_lines,
-)
-from kafkascan.dump_log.line_output import LineOutput
+from kafkascan.dump_log.lines.line_output import LineOutput
 from kafkascan.dump_log.log_dump import OffsetGaps, dump_log
 from kafkascan.format.errors import CorruptSnapshotError
+
+if TYPE_CHECKING:
+    from kafkascan.dump_log.index_dump import IndexComplaints
 
 Complain = Callable[[str], object]
 
@@ -110,21 +107,30 @@ def _dump_file(
     if suffix in (".log", ".checkpoint"):
         gaps = complaints.gaps.setdefault(full_path, OffsetGaps())
         dump_log(path, options, gaps, output)
-    elif suffix == ".index":
-        found = complaints.indexes.setdefault(full_path, IndexComplaints())
-        _add_all(offset_index_lines(shown, options, found), output)
-    elif suffix == ".timeindex":
-        found = complaints.indexes.setdefault(full_path, IndexComplaints())
-        _add_all(time_index_lines(shown, options, found), output)
-    elif suffix == ".txnindex":
-        output.add(transaction_index_lines(path))
-    elif suffix == ".snapshot":
-        try:
-            output.add(snapshot_lines(path))
-        except CorruptSnapshotError as error:
-            complain(f"{error}\n")
+    elif suffix in (".index", ".timeindex"):
+        from kafkascan.dump_log import index_dump
+
+        found = complaints.indexes.setdefault(full_path, index_dump.IndexComplaints())
+        lines_of = index_dump.offset_index_lines
+        if suffix == ".timeindex":
+            lines_of = index_dump.time_index_lines
+        _add_all(lines_of(shown, options, found), output)
+    elif suffix in (".txnindex", ".snapshot"):
+        _dump_side_file(path, output, complain)
     else:
         complain(f"Ignoring unknown file {shown}\n")
+
+
+def _dump_side_file(path: Path, output: LineOutput, complain: Complain) -> None:
+    from kafkascan.dump_log.index_dump import snapshot_lines, transaction_index_lines
+
+    if path.suffix == ".txnindex":
+        output.add(transaction_index_lines(path))
+        return
+    try:
+        output.add(snapshot_lines(path))
+    except CorruptSnapshotError as error:
+        complain(f"{error}\n")
 
 
 def _add_all(parts: Iterable[list[str]], output: LineOutput) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafkascan.dump_log.item_decoders import PRINT_TEXT, ItemDecoder, RecordDecoder
+from kafkascan.dump_log.lines.item_decoders import PRINT_TEXT, ItemDecoder, RecordDecoder
 
 MAX_INT = 2**31 - 1
 TOPIC_OPTIONS = (

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, compression_type, size_in_bytes
-from kafkascan.dump_log.batch_lines import Lines, batch_lines
 from kafkascan.dump_log.dump_options import MAX_INT, DumpOptions
 from kafkascan.dump_log.file_numbers import offset_of_name
-from kafkascan.dump_log.line_output import LineOutput
-from kafkascan.dump_log.log_frames import Frame, framed_batches, read_frame
-from kafkascan.dump_log.record_lines import record_lines
+from kafkascan.dump_log.lines.line_output import (
+    LineOutput,
+    Offsets,
+    Piece,
+    PieceMemory,
+)
+from kafkascan.dump_log.lines.usual_batches import are_usual, usual_pieces
+from kafkascan.dump_log.log_frames import Frame, framed_batches
 from kafkascan.format.errors import UnsupportedCompressionError
-from kafkascan.format.layout import CompressionType
-from kafkascan.io.concurrency import are_small, map_ordered
+from kafkascan.format.layout import BATCH_DTYPE, CompressionType
+from kafkascan.io.concurrency import are_small, group_by_bytes, map_ordered, require_threads
 from kafkascan.io.sources import Source
-from kafkascan.logs.reading import iter_records
-from kafkascan.records.record_table import RecordTable
 
-_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
-# So many records, and their bytes, stay in the CPU's caches.
-_RECORDS_PER_TABLE = 8192
-_NO_LINES: Lines = ((), np.empty(0, np.uint8))
 _BOOTSTRAP = "bootstrap.checkpoint"
+# Bytes of batches that a thread prints at once, the largest number of threads (one writes what
+# all of them print), and pieces of each that may wait.
+_BYTES_PER_JOB, _MAX_THREADS, _PIECES_AHEAD = 1 << 21, 4, 2
 
 
 class OffsetGaps:
@@ -44,12 +44,12 @@ class OffsetGaps:
         self.pairs: dict[int, int] = {}
         self._last = -1
 
-    def add(self, offsets: NDArray[np.int64]) -> None:
+    def add(self, offsets: Offsets) -> None:
         """Compare the offsets of the next records."""
-        before = np.concatenate([[self._last], offsets[:-1]])
-        for row in np.flatnonzero(offsets != before + 1).tolist():
-            self.pairs[int(before[row])] = int(offsets[row])
-        self._last = int(offsets[-1])
+        if offsets.first != self._last + 1:
+            self.pairs[self._last] = offsets.first
+        self.pairs.update(offsets.gaps)
+        self._last = offsets.last
 
 
 def title_of_log(path: Path) -> str:
@@ -84,40 +84,55 @@ def dump_log(path: Path, options: DumpOptions, gaps: OffsetGaps, output: LineOut
     output.add([title_of_log(path)])
     source = Source(path)  # closed with the last view of it
     stop = min(source.size, options.max_bytes)
-    position = 0
-    for batches, frame in framed_batches(source, 0, stop):
-        _dump_batches(source, batches, frame, options, gaps, output)
-        position = int(batches["position"][-1] + size_in_bytes(batches[-1:])[0])
-    if position < stop and options.max_bytes == MAX_INT:
-        output.add([f"Found {stop - position} invalid bytes at the end of {path.name}"])
+    walk = _Walk(source, stop)
+    threads = 1 if are_small([stop]) else min(require_threads(None), _MAX_THREADS)
+    memory = PieceMemory()
+    work = _worker(source, options, memory)
+    for piece in map_ordered(walk.jobs(), work, threads, _PIECES_AHEAD):
+        output.add_bytes(piece.data)
+        memory.give_back(piece)
+        if piece.offsets is not None:
+            gaps.add(piece.offsets)
+    if walk.position < stop and options.max_bytes == MAX_INT:
+        output.add([f"Found {stop - walk.position} invalid bytes at the end of {path.name}"])
 
 
-def _dump_batches(
-    source: Source,
-    batches: BatchTable,
-    frame: Frame | None,
-    options: DumpOptions,
-    gaps: OffsetGaps,
-    output: LineOutput,
-) -> None:
-    printed = _before_unknown_codec(batches)
-    if options.is_deep:
-        dump = _DeepDump(source, frame, options, gaps, output)
-        dump.add(printed)
-    else:
-        _add_heads(source, printed, frame, output)
-    if len(printed) < len(batches):
-        raise _unknown_codec(source, batches[len(printed) :][:1])
+class _Job(NamedTuple):
+    """Batches to print, or the error of the walk, which comes after their lines."""
+
+    batches: BatchTable
+    frame: Frame | None = None
+    error: Exception | None = None
 
 
-def _add_heads(
-    source: Source, batches: BatchTable, frame: Frame | None, output: LineOutput
-) -> None:
-    """Add the lines of batches without records."""
-    if not len(batches):
-        return
-    heads = batch_lines(source, batches, frame)
-    output.add_lines(source, heads, _NO_LINES, np.zeros(len(batches) + 1, np.int64))
+class _Walk:
+    """
+    The batches of a log up to a position, in parts.
+
+    Attributes
+    ----------
+    position : int
+        Where the last batch ends.
+    """
+
+    def __init__(self, source: Source, stop: int) -> None:
+        self.position = 0
+        self._source = source
+        self._stop = stop
+
+    def jobs(self) -> Iterator[_Job]:
+        """Yield the batches; an error is the last job, as it is raised in its turn."""
+        batches: BatchTable | None = None
+        try:
+            for batches, frame in framed_batches(self._source, 0, self._stop):
+                printed = _before_unknown_codec(batches)
+                for part in group_by_bytes(size_in_bytes(printed), _BYTES_PER_JOB):
+                    yield _Job(printed[part], frame)
+                if len(printed) < len(batches):
+                    raise _unknown_codec(self._source, batches[len(printed) :][:1])
+                self.position = int(batches["position"][-1] + size_in_bytes(batches[-1:])[0])
+        except (ValueError, OSError) as error:
+            yield _Job(np.empty(0, BATCH_DTYPE), None, error)
 
 
 def _before_unknown_codec(batches: BatchTable) -> BatchTable:
@@ -132,89 +147,40 @@ def _unknown_codec(source: Source, batch: BatchTable) -> UnsupportedCompressionE
     return UnsupportedCompressionError(source.path, position, base_offset, reason, symbol)
 
 
-def _decoded_ahead(source: Source, batches: BatchTable) -> Iterator[RecordTable]:
-    """Yield the records of batches; a thread decodes the next tables of a large log."""
+def _worker(
+    source: Source, options: DumpOptions, memory: PieceMemory
+) -> Callable[[_Job], Iterator[Piece]]:
+    """Return what yields the lines of a job."""
 
-    def decode(batches: BatchTable) -> Iterator[RecordTable]:
-        return iter_records(
-            source, batches, columns=_COLUMNS, control="include", batch_size=_RECORDS_PER_TABLE
-        )
+    def work(job: _Job) -> Iterator[Piece]:
+        if job.error is not None:
+            raise job.error
+        if options.is_deep and job.frame is None:
+            return _deep_pieces(source, job.batches, options, memory)
+        from kafkascan.dump_log.lines.unusual_batches import UnusualBatches, head_pieces
 
-    threads = 1 if are_small([int(size_in_bytes(batches).sum())]) else 2
-    return map_ordered([batches], decode, threads, results_ahead=1)
+        if not options.is_deep:
+            return head_pieces(source, job.batches, job.frame, memory)
+        return UnusualBatches(source, job.frame, options, memory).pieces(job.batches)
 
-
-@dataclass(frozen=True)
-class _DeepDump:
-    """Adds batches, each followed by its records."""
-
-    source: Source
-    frame: Frame | None
-    options: DumpOptions
-    gaps: OffsetGaps
-    output: LineOutput
-
-    def add(self, batches: BatchTable) -> None:
-        """Add batches; raise the error of the first one that cannot be read."""
-        row = 0
-        readable = self.source, batches
-        if self.frame is not None:
-            readable = read_frame(self.source, batches, self.frame)
-        tables = _decoded_ahead(*readable)
-        positions = readable[1]["position"]
-        while True:
-            try:
-                table = next(tables, None)
-            except ValueError:
-                self._add_heads(batches[row : row + 1])
-                raise
-            if table is None:
-                break
-            self.gaps.add(table.columns["offset"])
-            stop = row + int(np.searchsorted(positions[row:], _last_position(table), "right"))
-            self._add_table(readable[0], batches[row:stop], positions[row:stop], table)
-            row = stop
-        self._add_heads(batches[row:])
-
-    def _add_heads(self, batches: BatchTable) -> None:
-        _add_heads(self.source, batches, self.frame, self.output)
-
-    def _add_table(
-        self, source: Source, batches: BatchTable, positions: NDArray[np.int64], table: RecordTable
-    ) -> None:
-        try:
-            lines = record_lines(table, self.options)
-        except ValueError:
-            first = self._first_unprintable(table)
-            heads = int(np.searchsorted(positions, _last_position(table[: first + 1]), "right"))
-            lines = record_lines(table[:first], self.options)
-            self._add_lines(source, batches[:heads], positions[:heads], table[:first], lines)
-            raise
-        self._add_lines(source, batches, positions, table, lines)
-
-    def _first_unprintable(self, table: RecordTable) -> int:
-        for row in range(len(table)):
-            try:
-                record_lines(table[row : row + 1], self.options)
-            except ValueError:
-                return row
-        return len(table)
-
-    def _add_lines(
-        self,
-        source: Source,
-        batches: BatchTable,
-        positions: NDArray[np.int64],
-        table: RecordTable,
-        lines: Lines,
-    ) -> None:
-        """Add the lines of batches, each before those of its records."""
-        of_record = table.batches["position"][table.columns["batch"]]
-        after = np.searchsorted(of_record, positions, "right")
-        first_line = np.concatenate([[0], after]).astype(np.int64)
-        heads = batch_lines(self.source, batches, self.frame)
-        self.output.add_lines(source, heads, lines, first_line)
+    return work
 
 
-def _last_position(table: RecordTable) -> int:
-    return int(table.batches["position"][table.columns["batch"][-1]])
+def _deep_pieces(
+    source: Source, batches: BatchTable, options: DumpOptions, memory: PieceMemory
+) -> Iterator[Piece]:
+    """Yield the lines of batches and their records, whatever the batches are."""
+    usual = are_usual(batches, options)
+    first = 0
+    while first < len(batches):
+        if usual[first]:
+            stop = first + (int(np.argmin(usual[first:])) or len(batches) - first)
+            first += yield from usual_pieces(source, batches[first:stop], options, memory)
+            left = batches[first : first + (first < stop)]
+        else:
+            left = batches[first : first + (int(np.argmax(usual[first:])) or len(batches) - first)]
+        if len(left):
+            from kafkascan.dump_log.lines.unusual_batches import UnusualBatches
+
+            yield from UnusualBatches(source, None, options, memory).pieces(left)
+        first += len(left)

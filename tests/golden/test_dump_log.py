@@ -92,7 +92,7 @@ def test_a_thread_that_decodes_ahead_changes_no_line(
     """Copies of golden logs, many damaged, give the same as small logs and as large ones."""
     dice = random.Random(4)
     logs = [one for one in sorted(_GOLDEN.glob("*/data/*/*.log")) if one.stat().st_size]
-    monkeypatch.setattr(log_dump, "_RECORDS_PER_TABLE", 3)
+    monkeypatch.setattr(log_dump, "_BYTES_PER_JOB", 300)
     ends = set()
     for log in dice.choices(logs, k=_COPIES):
         data = bytearray(log.read_bytes())

@@ -15,7 +15,7 @@ from kafkascan.cli.verbs.java_options import (
 )
 from kafkascan.dump_log.dump_files import dump_files
 from kafkascan.dump_log.dump_options import TOPIC_OPTIONS, DumpOptions
-from kafkascan.dump_log.item_decoders import (
+from kafkascan.dump_log.lines.item_decoders import (
     ITEM_DECODERS,
     PRINT_TEXT,
     ItemDecoder,

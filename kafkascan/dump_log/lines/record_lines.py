@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from kafkascan._core.text_lines import NOTHING, TEXT, TEXTS, LineForm
 from kafkascan.batches.columns import is_control
-from kafkascan.dump_log.batch_lines import (
+from kafkascan.dump_log.dump_options import DumpOptions
+from kafkascan.dump_log.lines.batch_lines import (
     BOOLEANS,
     Lines,
     Part,
@@ -19,8 +20,7 @@ from kafkascan.dump_log.batch_lines import (
     number_part,
     timestamp_type_part,
 )
-from kafkascan.dump_log.dump_options import DumpOptions
-from kafkascan.dump_log.item_decoders import RecordDecoder, RecordText
+from kafkascan.dump_log.lines.item_decoders import RecordDecoder, RecordText
 from kafkascan.format.schemas.message_decoder import Schema
 from kafkascan.format.schemas.message_json import jackson_text, json_of
 from kafkascan.records.control import (
@@ -178,13 +178,12 @@ def _checksums(table: RecordTable, is_legacy: NDArray[np.bool_]) -> list[Part]:
 
 
 def _checksum(table: RecordTable, row: int) -> tuple[int, int]:
-    """Return the stored and the computed checksum of a message."""
+    """Return the stored and the computed checksum of a message, which covers all its bytes."""
     columns, buffers = table.columns, table.buffers
     batch = int(columns["batch"][row])
-    key, key_size = int(columns["key_position"][row]), max(0, int(columns["key_size"][row]))
-    value_size = max(0, int(columns["value_size"][row]))
-    start = key - _BEFORE_KEY[int(table.batches["magic"][batch])]
-    data = buffers.bytes_of(batch, start, key - start + key_size + _SIZE + value_size) or b""
+    start = int(columns["key_position"][row]) - _BEFORE_KEY[int(table.batches["magic"][batch])]
+    size = int.from_bytes(buffers.bytes_of(batch, start - _SIZE, _SIZE) or b"", "big")
+    data = buffers.bytes_of(batch, start, size) or b""
     (stored,) = _CRC.unpack_from(data)
     return stored, zlib.crc32(data[_CRC.size :])
 

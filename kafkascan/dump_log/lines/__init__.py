@@ -1,0 +1,1 @@
+"""Lines of batches and records, in pieces of bounded size."""

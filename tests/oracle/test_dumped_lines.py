@@ -1,0 +1,97 @@
+"""`kafkascan dump-log` prints of damaged logs what DumpLogSegments prints, until it dies."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from kafkascan.dump_log import log_dump
+from kafkascan.dump_log.dump_files import dump_files
+from kafkascan.dump_log.dump_options import DumpOptions
+from kafkascan.format.errors import KafkaScanError
+from tests.oracle.build import ClassPaths
+from tests.oracle.complaints import Dump, dump_all
+
+pytestmark = pytest.mark.oracle
+
+_GOLDEN = Path(__file__).parents[1] / "golden"
+_COPIES = 1000
+_PRINTED = ("--deep-iteration", "--print-data-log")
+_NEGATIVE_SIZE = re.compile(r"Size: -\d+")
+_CONTROL = " isControl: true "
+
+
+def damaged(data: bytes, dice: random.Random) -> bytes:
+    """Return a copy with some other bytes, more often in headers, and maybe another end."""
+    copy = bytearray(data)
+    for _ in range(dice.choice([1, 1, 1, 2, 8])):
+        at = dice.choice([dice.randrange(len(copy)), dice.randrange(min(len(copy), 90))])
+        copy[at] = dice.choice([dice.randrange(256), copy[at] ^ 1 << dice.randrange(8)])
+    if dice.random() < 0.1:
+        del copy[dice.randrange(len(copy)) :]
+    return bytes(copy)
+
+
+@pytest.fixture(scope="module")
+def dumps(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -> list[Dump]:
+    root, dice = tmp_path_factory.mktemp("lines"), random.Random(20)
+    logs = [one for one in sorted(_GOLDEN.glob("*/data/*/*.log")) if one.stat().st_size]
+    files = []
+    for number in range(_COPIES):
+        log = dice.choice(logs)
+        folder = root / f"{log.parent.name}.{number}"
+        folder.mkdir()
+        shutil.copy(log, folder / log.name)
+        (folder / log.name).write_bytes(damaged(log.read_bytes(), dice))
+        files.append(folder / log.name)
+    return dump_all([(file, _PRINTED) for file in files], root / "printed", class_paths)
+
+
+def printed(file: Path) -> tuple[str, bool]:
+    """Return our lines, and whether an error ended them."""
+    out, options = io.BytesIO(), DumpOptions(is_deep=True, prints_data=True)
+    try:
+        dump_files([str(file)], options, out.write, str)
+    except (KafkaScanError, ValueError):
+        is_ended = True
+    else:
+        is_ended = False
+    # As the tool's output was read.
+    return io.TextIOWrapper(io.BytesIO(out.getvalue()), "utf-8").read(), is_ended
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_same_lines_until_the_tool_dies(
+    dumps: list[Dump], is_small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_dump, "are_small", lambda _: is_small)
+    met: Counter[str] = Counter()
+    wrong = []
+    for dump in dumps:
+        lines, is_ended = printed(dump.file)
+        died = any(one.what == "exception" for one in dump.complaints)
+        # It may die within a line.
+        expected = dump.stdout[: dump.stdout.rindex("\n") + 1] if died else dump.stdout
+        # Of messages of magic 0 and 1, it prints what a negative size is.
+        expected = _NEGATIVE_SIZE.sub("Size: -1", expected)
+        if (lines, is_ended) == (expected, died):
+            met["died" if died else "whole"] += 1
+        elif died and is_ended and is_cut_in_a_batch(lines, expected):
+            met["cut in a batch"] += 1
+        else:
+            wrong.append(f"{dump.file}: {is_ended} instead of {died}")
+    assert not wrong, "\n".join(wrong[:20]) + f"\n{len(wrong)} of {len(dumps)}: {met}"
+    assert min(met["died"], met["whole"]) > len(dumps) // 10, met
+
+
+def is_cut_in_a_batch(ours: str, tools: str) -> bool:
+    """Return whether only records of the last batch are left out, a control batch."""
+    left = tools.removeprefix(ours)
+    head = ours.rstrip("\n").rpartition("\n")[2]
+    return tools.startswith(ours) and "\nbaseOffset" not in left and _CONTROL in head
