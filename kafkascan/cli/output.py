@@ -98,7 +98,7 @@ class RowOutput:
         Raises
         ------
         click.UsageError
-            If it is no regular file, or Parquet without a file or without pyarrow.
+            If it is Parquet without a file or without pyarrow.
         """
         if self.output_format == "parquet":
             if self.path is None:
@@ -107,8 +107,6 @@ class RowOutput:
                 require_pyarrow()
             except ImportError as error:
                 raise click.UsageError(str(error)) from None
-        if self.path is not None and self.path.exists() and not self.path.is_file():
-            raise click.UsageError(f"{self.path}: not a regular file; omit --output for stdout")
 
     def check_against(self, inputs: Iterable[Path]) -> None:
         """

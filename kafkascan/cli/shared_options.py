@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from kafkascan.cli.inputs import SegmentPaths
 from kafkascan.cli.output import FORMATS, RowOutput, format_by_extension
 from kafkascan.cli.run import Run
 from kafkascan.cli.shown_columns import ShownColumns
+from kafkascan.format.file_names import is_name_of_brokers
 from kafkascan.format.times import milliseconds_or_now, to_milliseconds
 from kafkascan.logs.log_dir import SegmentKinds
 
@@ -112,6 +114,20 @@ class InputPath(click.ParamType):  # type: ignore[type-arg]  # subscripted from 
         if value == "":
             self.fail("the path is empty", param, context)
         return Path(value)
+
+
+class OutputPath(InputPath):
+    """A file to write. A file of a broker, or what is no regular file, is an error."""
+
+    def convert(self, value: Any, param: Any, context: Any) -> Path:
+        """Return the path."""
+        path = super().convert(value, param, context)
+        if os.path.exists(path) and not os.path.isfile(path):
+            self.fail(f"{path}: not a regular file", param, context)
+        # A link may have any name.
+        if any(is_name_of_brokers(name) for name in (path.name, Path(os.path.realpath(path)).name)):
+            self.fail(f"{path}: a broker's file has such a name", param, context)
+        return path
 
 
 class RenamedOption(click.Option):
@@ -271,7 +287,7 @@ def with_run(
     if to_file:
         options.append(
             click.option(
-                "--output", "output_file", type=InputPath(), metavar="FILE",
+                "--output", "output_file", type=OutputPath(), metavar="FILE",
                 help="Write to FILE instead of stdout (atomically)."
                 + (" Required for parquet." if parquet else "")
                 + " Without --format, its extension selects the format:"
@@ -396,7 +412,7 @@ VERIFY = click.option(
     help="Verify the checksums of all batches, or read batch headers only.",
 )  # fmt: skip
 JSON_REPORT = click.option(
-    "--report", type=InputPath(), metavar="FILE", help="Write the complete result to FILE as JSON."
+    "--report", type=OutputPath(), metavar="FILE", help="Write the complete result to FILE as JSON."
 )
 
 

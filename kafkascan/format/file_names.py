@@ -13,6 +13,14 @@ _NAME = re.compile(
     re.VERBOSE,
 )
 
+# Files of a broker's data directory, by their names.
+_OF_BROKERS = re.compile(
+    r"""(?:\d+(?:-\d+)?|bootstrap)\.(?:log|checkpoint|index|timeindex|txnindex|snapshot)(?:\..*)?
+        |.*-checkpoint|partition\.metadata|meta\.properties|quorum-state
+        |\.lock|\.kafka_cleanshutdown""",
+    re.VERBOSE | re.DOTALL,
+)
+
 INDEX_KINDS = ("index", "timeindex", "txnindex", "snapshot")
 
 
@@ -63,6 +71,11 @@ def parse_segment_name(name: str) -> SegmentName | None:
         kind=kind,
         state=None if state is None else state[1:],
     )
+
+
+def is_name_of_brokers(name: str) -> bool:
+    """Return whether a broker gives such a name to a file in a data directory."""
+    return _OF_BROKERS.fullmatch(name) is not None
 
 
 def sibling_name(name: str, kind: str) -> str | None:

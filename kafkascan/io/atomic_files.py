@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import itertools
 import os
@@ -33,7 +34,7 @@ class AtomicFile:
     Parameters
     ----------
     path : Path
-        A name in an existing folder.
+        A name in an existing folder; of a regular file if it exists.
     like : Path, optional
         The new file gets the owner of this file or folder, and the mode of a file, as far as
         the system permits. By default both are those of any new file.
@@ -49,6 +50,7 @@ class AtomicFile:
         self.stream: IO[bytes]
 
     def __enter__(self) -> Self:
+        _require_replaceable(self._path)
         # A signal may raise an exception as soon as the file exists, so its name is known before.
         name = f".{self._path.name}.{secrets.token_hex(4)}.part"
         self._temporary = str(self._path.parent / name)
@@ -123,6 +125,18 @@ class AtomicFile:
                 mode = stat.S_IMODE(like.st_mode)
             _give_to_owner_of(like, descriptor)
         os.fchmod(descriptor, mode)
+
+
+def _require_replaceable(path: Path) -> None:
+    """Raise `OSError` for a folder, a pipe or a device: a rename would remove these two."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 def replace_files(

@@ -27,6 +27,7 @@ from kafkascan.cli.shared_options import (
     InputPath,
     Integer,
     IntegerRange,
+    OutputPath,
     with_logs,
     with_run,
 )
@@ -238,7 +239,7 @@ def count(run: Run, paths: list[Path], **options: Any) -> None:
     " they may be missing below the offsets in cleaner-offset-checkpoint.",
 )  # fmt: skip
 @click.option(
-    "--save", type=InputPath(), metavar="FILE",
+    "--save", type=OutputPath(), metavar="FILE",
     help="Write the fingerprints of LEFT to a .parquet or .json file, to compare them on another"
     " host.",
 )  # fmt: skip
@@ -392,7 +393,7 @@ def advise(run: Run, paths: list[Path], choices: tuple[str, ...], **options: Any
 
 @click.command()
 @PATH
-@click.option("-o", "--output", type=InputPath(), required=True, metavar="FILE",
+@click.option("-o", "--output", type=OutputPath(), required=True, metavar="FILE",
               help="Write the page to FILE (atomically).")  # fmt: skip
 @click.option("--title", show_default="PATH", help="Title of the page.")
 @VERIFY

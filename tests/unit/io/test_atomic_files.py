@@ -123,3 +123,15 @@ def test_a_signal_after_the_file_is_created_leaves_no_file(
         with pytest.raises(KeyboardInterrupt), AtomicFile(tmp_path / "file"):
             pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_or_a_folder_is_not_replaced(tmp_path: Path) -> None:
+    """Renaming a file to the name of a device removes the device, if root does it."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "folder", "link"):
+        with pytest.raises(OSError, match=rf"not a regular file|Is a directory.*{name}"):
+            AtomicFile(tmp_path / name).__enter__()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "link", "pipe"]
+    assert (tmp_path / "pipe").is_fifo()
