@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Complain = Callable[[str], object]
 
 
-class _Complaints:
+class Complaints:
     """What is printed when all files are dumped, by the file."""
 
     def __init__(self) -> None:
@@ -27,6 +27,7 @@ class _Complaints:
         self.gaps: dict[str, OffsetGaps] = {}
 
     def text(self) -> str:
+        """Return the lines of all complaints."""
         lines: list[str] = []
         for path, one in self.indexes.items():
             pairs = sorted(one.mismatches.items(), reverse=True)
@@ -77,11 +78,11 @@ def dump_files(
         Where the tool ends; what comes before was written. Complaints are lost then, as the
         tool's are.
     """
-    complaints = _Complaints()
+    complaints = Complaints()
     output = LineOutput(write)
     try:
         for name in files:
-            shown = _shown_path(name)
+            shown = shown_path(name)
             output.add([f"Dumping {shown}"])
             _dump_file(shown, options, complaints, output, complain)
     finally:
@@ -89,7 +90,7 @@ def dump_files(
     complain(complaints.text())
 
 
-def _shown_path(name: str) -> str:
+def shown_path(name: str) -> str:
     """Return a path as Java's ``File`` prints it, which keeps ``.`` and ``..``."""
     return re.sub("(?<=.)/$", "", re.sub("/+", "/", name))
 
@@ -97,7 +98,7 @@ def _shown_path(name: str) -> str:
 def _dump_file(
     shown: str,
     options: DumpOptions,
-    complaints: _Complaints,
+    complaints: Complaints,
     output: LineOutput,
     complain: Complain,
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -126,3 +128,71 @@ def test_numbers_are_read_from_the_first_bytes() -> None:
 def test_version_of_the_tool() -> None:
     done = run("--version", "--files", _LOG)
     assert (done.returncode, done.stdout, done.stderr) == (0, "4.3.1\n", "")
+
+
+def objects(*arguments: str, folder: Path = _GOLDEN) -> list[dict]:
+    done = run("--format", "jsonl", *arguments, folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def as_text(fields: dict) -> str:
+    """Return the line that the tool prints of an object."""
+    kind, fields = fields["kind"], dict(fields)
+    if kind != "record":
+        return ""
+    line = f"| offset: {fields['offset']} CreateTime: {fields['timestamp']}"
+    line += f" keySize: {fields['keySize']} valueSize: {fields['valueSize']}"
+    line += f" sequence: {fields['sequence']} headerKeys: [{','.join(fields['headerKeys'])}]"
+    line += "" if fields.get("key") is None else f" key: {fields['key']}"
+    line += "" if fields.get("payload") is None else f" payload: {fields['payload']}"
+    return line + (f" {fields['control']}" if "control" in fields else "")
+
+
+@pytest.mark.parametrize("partition", ["headers-0", "nulls-and-empties-0", "transactions-0"])
+def test_json_has_the_facts_of_the_lines(partition: str) -> None:
+    name = "00000000000000000000.log"
+    lines = (_GOLDEN / "dump" / partition / f"{name}.txt").read_bytes().decode().split("\n")
+    found = objects("--print-data-log", "--files", f"data/{partition}/{name}")
+    kinds = [one["kind"] for one in found]
+    assert [one for one in map(as_text, found) if one] == [x for x in lines if x.startswith("| ")]
+    assert kinds.count("batch") == sum(line.startswith("baseOffset") for line in lines)
+    head = next(line for line in lines if line.startswith("baseOffset"))
+    batch = found[kinds.index("batch")]
+    for field in ("baseOffset", "lastOffset", "count", "producerId", "size", "magic", "crc"):
+        assert f"{field}: {batch[field]} " in head
+    assert f" {batch['timestampType']}: {batch['maxTimestamp']} " in head
+    assert batch["isvalid"] is True
+    assert batch["deleteHorizonMs"] is None
+
+
+def test_json_of_other_files() -> None:
+    folder = "data/transactions-0/00000000000000000005"
+    found = objects("--files", f"{folder}.index,{folder}.timeindex,{folder}.txnindex,other.bin")
+    entries = [one for one in found if one["kind"] not in ("file", "finding")]
+    txn = (_GOLDEN / "dump/transactions-0/00000000000000000005.txnindex.txt").read_text()
+    assert [one for one in entries if one["kind"] == "aborted transaction"] == [
+        {"kind": "aborted transaction"}
+        | {name: int(value) for name, value in re.findall(r"(\w+): (\d+)", line)}
+        for line in txn.splitlines()[1:]
+    ]
+    assert found[-1]["what"] == "unknown file, ignored"
+    snapshot = objects("--files", "data/idempotent-0/00000000000000000024.snapshot")[1]
+    assert snapshot["kind"] == "producer"
+    assert snapshot["currentTxnFirstOffset"] is None
+
+
+def test_json_says_what_is_wrong(tmp_path: Path) -> None:
+    data = (_GOLDEN / _LOG).read_bytes()
+    name = "00000000000000000000.log"
+    (tmp_path / name).write_bytes(data + data + b"torn")
+    found = objects("--deep-iteration", "--files", name, folder=tmp_path)
+    assert [one["what"] for one in found if one["kind"] == "finding"] == [
+        "invalid bytes at the end", "non-consecutive offsets",
+    ]  # fmt: skip
+    assert found[-1]["offset"] + 1 != found[-1]["followedBy"]
+    (tmp_path / name).write_bytes(data + bytes(100))
+    broken = run("--format", "jsonl", "--print-data-log", "--files", name, folder=tmp_path)
+    assert broken.returncode == 1
+    assert len(broken.stdout.splitlines()) > 2
+    assert run("--format", "xml", "--files", name, folder=tmp_path).returncode == 1

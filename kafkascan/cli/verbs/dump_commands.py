@@ -29,11 +29,12 @@ _FLAGS = (
 )  # fmt: skip
 _OPTIONS = {
     **dict.fromkeys(_FLAGS, Argument.NONE),
-    **dict.fromkeys(("files", "max-message-size", "max-bytes"), Argument.REQUIRED),
+    **dict.fromkeys(("files", "max-message-size", "max-bytes", "format"), Argument.REQUIRED),
     **dict.fromkeys(("key-decoder-class", "value-decoder-class"), Argument.OPTIONAL),
 }
 # The version of Kafka whose tool prints the same.
 _KAFKA_VERSION = "4.3.1"
+_FORMATS = ("text", "jsonl")
 _DECODED = (".log", ".checkpoint")
 _STRING = "StringDecoder"
 # The tool's exit code wherever it ends early.
@@ -123,6 +124,12 @@ def _topic_decoders(command: Callable[..., int]) -> Callable[..., int]:
     help="Decoder of values.",
 )
 @_topic_decoders
+@click.option(
+    "--format",
+    "name",
+    type=click.Choice(_FORMATS),
+    help="The lines of the tool, or one JSON object a line; the tool has no such option.",
+)
 @click.option("--version", is_flag=True, help="Print the version of Kafka's tool with this output.")
 def dump_log(options: ParsedOptions | OptionsError) -> int:
     """Print files as Kafka's kafka-dump-log does, line for line.
@@ -139,7 +146,7 @@ def dump_log(options: ParsedOptions | OptionsError) -> int:
         if not options.has("files"):
             raise OptionsError('Missing required argument "[files]"')
         files = _split(options.value("files") or "")
-        _dump(files, _dump_options(options, files))
+        _dump(files, _dump_options(options, files), _format(options))
     except (KafkaScanError, OSError, ValueError) as error:
         print(f"kafkascan: {error}", file=sys.stderr)
         return _EXIT_ENDED_EARLY
@@ -154,11 +161,23 @@ def _split(files: str) -> list[str]:
     return [] if names == [""] and files else names
 
 
-def _dump(files: list[str], options: DumpOptions) -> None:
+def _format(options: ParsedOptions) -> str:
+    name = options.value("format") or _FORMATS[0]
+    if name not in _FORMATS:
+        raise OptionsError(f"option format is one of {', '.join(_FORMATS)}, not {name!r}")
+    return name
+
+
+def _dump(files: list[str], options: DumpOptions, name: str) -> None:
     # Java writes UTF-8 and no carriage returns, whatever the terminal is.
     output = sys.stdout.buffer
     try:
-        dump_files(files, options, output.write, sys.stderr.write)
+        if name == "jsonl":
+            from kafkascan.dump_log.json_dump import dump_as_json
+
+            dump_as_json(files, options, output.write)
+        else:
+            dump_files(files, options, output.write, sys.stderr.write)
     finally:
         output.flush()
 

@@ -47,7 +47,7 @@ public final class DumpAll {
     private static void dump(String[] arguments) {
         try {
             DumpLogSegments.main(arguments);
-        } catch (Exception death) {
+        } catch (Exception | OutOfMemoryError death) { // a list for as many records as a damaged batch counts
             System.err.println("Exception in thread \"main\" " + death);
         }
     }
