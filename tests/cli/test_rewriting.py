@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -78,6 +79,19 @@ def test_a_key_that_is_not_found_is_a_finding(partition: Path) -> None:
     none = run("scrub", partition, "--in-place", "--from-offset", "1000000")
     assert none.returncode == 1
     assert "no record was selected; none was removed [NOTHING_REMOVED]" in none.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="devices of Linux")
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("/proc/self/mem", "Input/output error"), ("/dev/zero", "more than 268435456 bytes")],
+)
+def test_keys_from_what_cannot_be_read(
+    partition: Path, tmp_path: Path, path: str, said: str
+) -> None:
+    done = run("scrub", partition, "--output", tmp_path / "new", "--keys-from", path)
+    assert done.returncode == 2
+    assert f"--keys-from: {path}: {said}" in done.stderr
 
 
 def test_keys_from_a_file(partition: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -28,6 +28,8 @@ from kafkascan.cli.shared_options import (
 )
 from kafkascan.cli.shown_columns import CONVERT, RESTAMP, SCRUB, ShownColumns
 
+# Of a file of keys: a device has no end.
+_LARGEST_KEYS = 1 << 28
 # Columns that are attributes of a rewritten segment; the others are of its report.
 _OF_SEGMENTS = ("path", "target", "size", "new_size", "is_changed")
 
@@ -161,7 +163,7 @@ def scrub(
     target: Path | None,
     in_place: bool,
     keys: tuple[str, ...],
-    keys_from: Any,
+    keys_from: BinaryIO | None,
     from_offset: int | None,
     to_offset: int | None,
     **options: Any,
@@ -176,7 +178,7 @@ def scrub(
     Keys and offsets cannot be combined.
     """
     names = [key.encode("utf-8", "surrogateescape") for key in keys]
-    names += [] if keys_from is None else keys_from.read().splitlines()
+    names += [] if keys_from is None else _keys_in(keys_from)
     by_offset = from_offset is not None or to_offset is not None
     if bool(names) == by_offset:
         raise click.UsageError("give the keys or the offsets of the records to remove")
@@ -195,6 +197,20 @@ def scrub(
         return ks.scrub_log(path, target, keep=keep, in_place=in_place, **options)
 
     _rewrite(run, path, SCRUB, scrub_it)
+
+
+def _keys_in(file: BinaryIO) -> list[bytes]:
+    try:
+        data = file.read(_LARGEST_KEYS + 1)
+    except OSError as error:
+        raise _bad_keys(file, str(error.strerror)) from None
+    if len(data) > _LARGEST_KEYS:
+        raise _bad_keys(file, f"more than {_LARGEST_KEYS} bytes are not read")
+    return data.splitlines()
+
+
+def _bad_keys(file: BinaryIO, reason: str) -> click.BadParameter:
+    return click.BadParameter(f"{file.name}: {reason}", param_hint="--keys-from")
 
 
 def _rewrite(
