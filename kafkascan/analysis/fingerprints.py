@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -45,6 +45,8 @@ FingerprintRows: TypeAlias = "NDArray[np.void]"
 """Array of `FINGERPRINT`, shape (n,)."""
 
 _NAMES: tuple[str, ...] = FINGERPRINT.names or ()
+# Rows that become text in one call.
+_ROWS_AT_ONCE = 1 << 13
 _FORMAT, _VERSION = "kafkascan fingerprints", 2
 _METADATA = b"kafkascan.fingerprints"
 
@@ -136,17 +138,25 @@ class Fingerprints:
             raise ValueError(f"{path}: fingerprints are saved as .parquet or .json")
         with AtomicFile(path) as file:
             if path.suffix == ".json":
-                file.stream.write(json_text(self._to_json()).encode())
+                for piece in self._json_pieces():
+                    file.stream.write(piece.encode())
                 return
             arrow.require_pyarrow()
             import pyarrow.parquet
 
             pyarrow.parquet.write_table(self.to_arrow(), file.stream, compression="zstd")
 
-    def _to_json(self) -> dict[str, Any]:
-        logs = [_head_of(log) | {"rows": log.rows.tolist()} for log in self.logs]
-        return {"format": _FORMAT, "version": _VERSION, "path": self.path,
-                "columns": list(_NAMES), "logs": logs}  # fmt: skip
+    def _json_pieces(self) -> Iterator[str]:
+        """Yield the text of a JSON file: one call for all rows holds the GIL for seconds."""
+        head = {"format": _FORMAT, "version": _VERSION, "path": self.path, "columns": list(_NAMES)}
+        yield f'{json_text(head)[:-1]}, "logs": ['
+        for number, log in enumerate(self.logs):
+            yield f'{", " if number else ""}{json_text(_head_of(log))[:-1]}, "rows": ['
+            for start in range(0, len(log.rows), _ROWS_AT_ONCE):
+                rows = json_text(log.rows[start : start + _ROWS_AT_ONCE].tolist())[1:-1]
+                yield f", {rows}" if start else rows
+            yield "]}"
+        yield "]}"
 
 
 def read_fingerprints(

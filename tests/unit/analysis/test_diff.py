@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import random
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan.analysis import fingerprints
 from kafkascan.analysis.alignment import _same_offsets, align_by_offset
 from kafkascan.analysis.epoch_truncation import epoch_history, truncation_offset
 from kafkascan.analysis.fingerprints import FINGERPRINT
@@ -221,6 +223,24 @@ def test_segment_boundaries_may_differ(tmp_path: Path) -> None:
     assert not found.partitions[2].is_in_left
     assert json.loads(found.to_json())["is_same"] is False
     assert found.to_arrow().num_rows == 1
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 30, 1000])
+def test_json_is_written_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """One call for all rows holds the GIL, and Ctrl-C, for seconds."""
+    monkeypatch.setattr(fingerprints, "_ROWS_AT_ONCE", at_once)
+    found = ks.analysis.read_fingerprints(b"".join(log(30)))
+    found.logs.append(replace(found.logs[0], topic="empty", rows=found.logs[0].rows[:0]))
+    pieces = list(found._json_pieces())
+    assert len(pieces) == 2 + 2 * 2 + -(-30 // at_once)
+    found.save(tmp_path / "prints.json")
+    text = (tmp_path / "prints.json").read_text()
+    document = json.loads(text)
+    assert json.dumps(document) == text
+    assert [len(one["rows"]) for one in document["logs"]] == [30, 0]
+    assert document["logs"][0]["rows"] == [[*row] for row in found.logs[0].rows.tolist()]
 
 
 @pytest.mark.parametrize("suffix", [".json", ".parquet"])
