@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from pathlib import Path
 
 import kafkascan
 from kafkascan.cli.verb_table import VERBS_BY_TASK
+from tests.support.command_line import run
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -28,7 +31,43 @@ _BLOCK = re.compile(
     r"(?P<indent> *)```console\n *\$ (?P<command>.*)\n(?P<output>(?:.*\n)*?)(?P=indent)```\n"
 )
 _SNIPPET = re.compile(r"(?P<indent> *)```python\n(?P<code>(?:.*\n)*?)(?P=indent)```\n")
-_TABLE = re.compile(r"\| task \| command \| what it does \|\n(?:\|.*\n)*")
+_TABLE = re.compile(r"\| task \| command \| what it does \|.*\n(?:\|.*\n)*")
+
+_DATA = "tests/golden/kafka-4.4.0/data"
+_LOG = f"{_DATA}/transactions-0/00000000000000000005.log"
+_EXAMPLES = {
+    "info": f"{_LOG} --format jsonl --columns topic,size,records,end",
+    "batches": f"{_LOG} --format jsonl --limit 1 --columns base_offset,records_count,producer_id",
+    "records": f"{_LOG} --format jsonl --limit 1 --columns offset,key,value",
+    "count": f"{_DATA}/transactions-0 --format jsonl --columns records,aborted_records",
+    "txns": f"{_DATA}/transactions-0 --format jsonl --columns producer_id,state,first_offset"
+    " --state open",
+    "producers": f"{_DATA}/idempotent-0 --format jsonl --columns producer_id,batches,records",
+    "advise": f"{_DATA}/codecs-java-0 --format jsonl --columns topic,stored_codecs --codec gzip",
+    "dump-log": f"--files {_DATA}/transactions-0/00000000000000000005.txnindex",
+    "groups": f"{_DATA} --format jsonl --columns group,topic,offset,lag",
+    "txn-state": f"{_DATA} --format jsonl --columns transactional_id,status",
+    "share-state": f"{_DATA} --columns group,topic,partition,start_offset",
+    "metadata": f"{_DATA} --format jsonl --show features",
+    "remote-segments": f"{_DATA} --columns topic,partition,start_offset,state",
+    "verify": f"{_LOG} --format jsonl --columns batches,bad_checksums,end",
+    "audit": f"--alarms --now 2026-11-22 {_DATA}/transactions-0 --format jsonl"
+    " --columns severity,symbol,offset",
+    "index": f"check {_LOG} --format jsonl --columns file,entries,errors",
+    "recover": "tests/golden/kafka-4.4.0-killed/data --format jsonl"
+    " --columns topic,log_end_offset,truncated_bytes",
+    "salvage": "tests/golden/kafka-4.4.0-killed/data/preallocated-0 SCRATCH/new",
+    "convert": f"{_LOG} --output SCRATCH/new.log --compression-type zstd --format jsonl"
+    " --columns batches,recompressed",
+    "restamp": f"{_LOG} --output SCRATCH/new.log --offset-shift 5 --format jsonl"
+    " --columns new_size,batches",
+    "scrub": f"{_LOG} --output SCRATCH/new.log --from-offset 30 --format jsonl"
+    " --columns records,emptied",
+    "diff": f"{_DATA}/transactions-0 tests/golden/kafka-4.1.1/data/transactions-0"
+    " --format jsonl --columns topic,kind,place",
+}
+# These print nothing to the terminal, or need Java.
+_PAGES = {"report": "an HTML page", "spark": "[Spark](docs/spark.md)"}
 
 
 def blocks(document: Path) -> list[tuple[str, str]]:
@@ -62,13 +101,24 @@ def output_of(command: str) -> str:
 
 
 def table_of_commands() -> str:
-    """Return the table of all commands."""
-    rows = ["| task | command | what it does |", "|---|---|---|"]
+    """Return the table of all commands, each with a line that it prints."""
+    rows = ["| task | command | what it does | a line of its output |", "|---|---|---|---|"]
     for task, verbs in VERBS_BY_TASK.items():
         for verb in verbs:
-            rows.append(f"| {task} | `{verb.name}` | {verb.summary} |")
+            line = line_of_output(verb.name)
+            rows.append(f"| {task} | `{verb.name}` | {verb.summary} | {line} |")
             task = ""
     return "".join(f"{row}\n" for row in rows)
+
+
+def line_of_output(verb: str) -> str:
+    """Run the example of a command; return the last line of its output."""
+    if verb not in _EXAMPLES:
+        return _PAGES[verb]
+    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(ROOT):
+        done = run(verb, *_EXAMPLES[verb].replace("SCRATCH", scratch).split())
+    *_, line = (done.stdout or done.stderr).replace(f"{scratch}/", "").splitlines()
+    return f"`{line}`"
 
 
 def api_reference() -> str:
