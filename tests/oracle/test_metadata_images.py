@@ -3,50 +3,18 @@
 from __future__ import annotations
 
 import random
-import subprocess
 import uuid
-from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pytest
 
 from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
 from kafkascan.internal_topics.metadata.metadata_image import MetadataImage
-from kafkascan.internal_topics.metadata.metadata_tables import build_tables
 from kafkascan.internal_topics.topic_messages import decode_framed_message
 from tests.oracle.build import ClassPaths
-from tests.oracle.jvm import java_command
+from tests.oracle.metadata_replay import comparable_tables, images_of_kafka
 from tests.support.metadata_logs import metadata_record
 
 pytestmark = pytest.mark.oracle
-
-
-def images_of_kafka(class_paths: ClassPaths, parts: Sequence[Sequence[bytes]]) -> list[Any]:
-    """Return the tables of Kafka's image after each part of a log."""
-    lines = []
-    for part in parts:
-        lines += [*(value.hex() for value in part), "?"]
-    printed = subprocess.run(
-        java_command(class_paths.broker, "kafkascan.oracle.MetadataReplay"),
-        input="\n".join(lines), capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    snapshots = printed.split("\n\n")[:-1]
-    return [_tables_of(map(bytes.fromhex, one.split("\n"))) for one in snapshots]
-
-
-def _tables_of(values: Iterator[bytes]) -> Any:
-    image = MetadataImage()
-    for value in values:
-        message = decode_framed_message(METADATA_RECORDS, value)
-        image.apply(message.schema.name, message.fields)
-    return _comparable(image)
-
-
-def _comparable(image: MetadataImage) -> Any:
-    tables = build_tables(image, secrets=True)
-    return {name: table.rows() for name, table in tables.items()} | {
-        "next_producer_id": image.next_producer_id
-    }
 
 
 class RandomMetadata:
@@ -249,6 +217,6 @@ def test_random_records(class_paths: ClassPaths) -> None:
             for value in part:
                 message = decode_framed_message(METADATA_RECORDS, value)
                 image.apply(message.schema.name, message.fields)
-            ours = _comparable(image)
+            ours = comparable_tables(image)
             for name, rows in theirs.items():
                 assert ours[name] == rows, (seed, name)

@@ -33,6 +33,7 @@ public final class ClientDriver {
         new Producers(bootstrapServers).addCommandsTo(commands);
         new Groups(bootstrapServers).addCommandsTo(commands);
         new ShareGroups(bootstrapServers).addCommandsTo(commands);
+        new Cluster(bootstrapServers).addCommandsTo(commands);
     }
 
     public static void main(String[] args) throws IOException {
