@@ -1,11 +1,16 @@
 """Keys and values of records: gather their bytes, find their addresses, make views."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
 from kafkascan._core.buffers cimport Buffers, bytes_at
 from kafkascan._core.guard cimport run_guarded
 from kafkascan._core.layout cimport KS_OK, KS_ROW_MISMATCH, KS_SOURCE_FAULT
+
+
+ctypedef fused Start:
+    int32_t
+    int64_t
 
 
 cdef struct Gathering:
@@ -18,7 +23,8 @@ cdef struct Gathering:
     int64_t count
     uint8_t *out
     int64_t out_size
-    int64_t *starts                # of items in `out`, and the end of the last one
+    int32_t *narrow_starts         # of items in `out`, and the end of the last one …
+    int64_t *wide_starts           # … or these
     uint8_t *views
     bint failed
 
@@ -33,23 +39,33 @@ cdef inline const uint8_t *item_bytes(
     return bytes_at(&job.buffers, job.buffer[batch], job.position[i], size)
 
 
-cdef void gather(void *context) noexcept nogil:
-    # A copy stays in registers: the compiler need not assume that a write to `starts` changes it.
-    cdef Gathering job = (<Gathering *>context)[0]
+cdef inline bint copy_items(Gathering job, Start *starts) noexcept nogil:
+    """Copy items; False if one is out of bounds. The job is passed by value, so that it stays in
+    registers: the compiler need not assume that a write to `starts` changes it."""
     cdef const uint8_t *p
-    cdef int64_t i, at = job.starts[0], size
+    cdef int64_t i, at = starts[0], size
     for i in range(job.count):
-        job.starts[i] = at
+        starts[i] = <Start>at
         size = job.size[i]
         if size <= 0:
             continue
         p = item_bytes(&job, i, size)
         if p == NULL or size > job.out_size - at:
-            (<Gathering *>context).failed = True
-            return
+            return False
         memcpy(job.out + at, p, size)
         at += size
-    job.starts[job.count] = at
+    starts[job.count] = <Start>at
+    return True
+
+
+cdef void gather(void *context) noexcept nogil:
+    cdef Gathering *job = <Gathering *>context
+    cdef bint is_done
+    if job.narrow_starts != NULL:
+        is_done = copy_items(job[0], job.narrow_starts)
+    else:
+        is_done = copy_items(job[0], job.wide_starts)
+    job.failed = not is_done
 
 
 def measure_items(const int32_t[::1] size not None):
@@ -103,7 +119,7 @@ def gather_into(
     const int64_t[::1] position not None,
     const int32_t[::1] size not None,
     uint8_t[::1] out not None,
-    int64_t[::1] starts not None,
+    Start[::1] starts not None,
 ):
     """
     Copy items, one after the other, into one buffer.
@@ -117,9 +133,9 @@ def gather_into(
         Location of each item; a negative size is a null.
     out : writable buffer of bytes
         Has room for all items.
-    starts : array of n + 1
+    starts : array of int32 or int64, shape (n + 1,)
         The first one is where `out` is filled from. The others are filled: the start of each
-        item in `out`, and the end of the last one.
+        item in `out`, and the end of the last one. Of int32 only for at most 2**31 - 1 bytes.
 
     Returns
     -------
@@ -134,9 +150,15 @@ def gather_into(
         raise ValueError("columns differ in length")
     if not 0 <= starts[0] <= out.shape[0]:
         raise ValueError("the first start exceeds the output")
+    if Start is int32_t and out.shape[0] > INT32_MAX:
+        raise ValueError("the output is too large for starts of 32 bits")
     job.out = &out[0] if out.shape[0] else NULL
     job.out_size = out.shape[0]
-    job.starts = &starts[0]
+    job.narrow_starts = NULL
+    if Start is int32_t:
+        job.narrow_starts = &starts[0]
+    else:
+        job.wide_starts = &starts[0]
     with nogil:
         fault = run_guarded(
             gather, &job, <const uint8_t *>job.buffers.addresses[0], job.buffers.sizes[0]

@@ -1,13 +1,14 @@
-"""Arrays for results; large ones in large pages that are used again.
+"""Arrays for results, in memory that is used again; large ones in large pages.
 
 The first write to a page of fresh memory is a page fault, which takes longer than filling the
-page. Arrays from `MIN_BLOCK_SIZE` bytes on are therefore views of blocks of 2 MiB pages. A block
-is free as soon as no array refers to it, and is then used for the next result.
+page. Arrays from `MIN_BLOCK_SIZE` bytes on are therefore views of blocks; those from 1 MiB on are
+in pages of 2 MiB. A block is free as soon as no array refers to it, and is then used for the next
+result.
 
-Limits on memory: an allocation takes less than 2 MiB more than its arrays; free blocks take at
-most 64 MiB of the process, which the system may take back when it is short of memory; none are
-left in the child of a fork. The arrays of `empty_columns` share one block: each of them keeps all
-of it.
+Limits on memory: an allocation below 1 MiB takes less than 64 KiB more than its arrays, a larger
+one less than 2 MiB more. Large free blocks take at most 64 MiB of the process, which the system may
+take back when it is short of memory; small ones take at most 8 MiB. None are left in the child of a
+fork. The arrays of `empty_columns` share one block: each of them keeps all of it.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from numpy.typing import NDArray
 
 from kafkascan._core import result_blocks as _core
 
-MIN_BLOCK_SIZE = 1 << 20
-"""Bytes of the smallest result in a block; smaller ones are allocated as usual."""
+MIN_BLOCK_SIZE = 1 << 17
+"""Bytes of the smallest result in a block; smaller ones are allocated as usual. From this size on,
+glibc asks the system for fresh pages."""
 
-# A smaller result leaves its block, for memory that has to be faulted in.
-_LEAST_OF_BLOCK = MIN_BLOCK_SIZE // 2
+# A result that is smaller, and takes less than half of its block, leaves it.
+_LEAST_OF_BLOCK = 1 << 19
 # Columns start at different positions in a page and in the sets of a CPU's caches, because they
 # are written side by side.
 _COLUMN_SHIFT = 7 * 64
@@ -102,8 +104,10 @@ def fitted(array: NDArray[Scalar], count: int) -> NDArray[Scalar]:
         array.resize(count, refcheck=False)
         return array
     size = count * array.itemsize
-    if size < _LEAST_OF_BLOCK:
-        return array[:count].copy()
+    if size < _LEAST_OF_BLOCK and 2 * size < array.nbytes:
+        kept = empty(count, array.dtype)
+        kept.view(np.uint8)[:] = array[:count].view(np.uint8)
+        return kept
     if isinstance(array.base, memoryview) and isinstance(array.base.obj, _core.Block):
         array.base.obj.forget_rest(size)
     return array[:count]

@@ -11,7 +11,7 @@ from kafkascan._core import items as _core
 from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.format.texts import java_string
 from kafkascan.io import result_memory
-from kafkascan.records.buffers import Buffers, Gathered
+from kafkascan.records.buffers import Buffers, Gathered, Starts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,13 +62,13 @@ def _replaced_utf8(raw: pa.Array) -> pa.Array:
     return pa.concat_arrays(pieces)
 
 
-def headers_column(starts: NDArray[np.int64], keys: pa.Array, values: pa.Array) -> pa.Array:
+def headers_column(starts: Starts, keys: pa.Array, values: pa.Array) -> pa.Array:
     """Return headers as ``list<struct<key, value>>``, or as ``large_list`` above 2**31 - 1."""
     pa = require_pyarrow()
     pairs = pa.StructArray.from_arrays([keys, values], ["key", "value"])
     if starts[-1] > _LARGEST_BINARY:
         return pa.LargeListArray.from_arrays(pa.array(starts), pairs)
-    return pa.ListArray.from_arrays(pa.array(starts.astype(np.int32)), pairs)
+    return pa.ListArray.from_arrays(pa.array(starts.astype(np.int32, copy=False)), pairs)
 
 
 def view_column(
@@ -104,4 +104,4 @@ def view_column(
 def _validity(is_null: NDArray[np.bool_] | None) -> pa.Buffer | None:
     if is_null is None:
         return None
-    return require_pyarrow().py_buffer(np.packbits(~is_null, bitorder="little"))
+    return require_pyarrow().py_buffer(~np.packbits(is_null, bitorder="little"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,11 @@ from kafkascan.io.sources import Source
 from kafkascan.io.worker_threads import Pace
 
 Bytes = NDArray[np.uint8]
+Starts: TypeAlias = "NDArray[np.int32] | NDArray[np.int64]"
 
 # Items that are copied at first before signals are handled.
 _FIRST_ITEMS = 64
+_LARGEST_INT32 = 2**31 - 1
 
 
 class Buffers:
@@ -103,12 +105,11 @@ class Buffers:
     ) -> Gathered:
         """Copy items into one contiguous array."""
         total, nulls = _core.measure_items(size)
-        is_null = size < 0 if nulls else None
+        is_null = np.less(size, 0, out=result_memory.empty(len(size), np.bool_)) if nulls else None
         data = result_memory.empty(total, np.uint8)
         if total == 0:
             return Gathered(data, np.zeros(len(size) + 1, np.int32), is_null)
-        starts = result_memory.empty(len(size) + 1, np.int64)
-        starts[0] = 0
+        starts = starts_of_items(len(size), total)
         for items in _pieces(len(size)):
             self.require_done(
                 _core.gather_into(
@@ -118,6 +119,23 @@ class Buffers:
                 )
             )  # fmt: skip
         return Gathered(data, starts, is_null)
+
+
+def starts_of_items(count: int, size: int) -> Starts:
+    """
+    Return an array for the starts of items; the first one is 0, the others are undefined.
+
+    Parameters
+    ----------
+    count : int
+        Of the items; there is one start more.
+    size : int
+        Of all items, in bytes: starts have 32 bits if that is enough.
+    """
+    dtype: type[np.generic] = np.int32 if size <= _LARGEST_INT32 else np.int64
+    starts: NDArray[Any] = result_memory.empty(count + 1, dtype)
+    starts[0] = 0
+    return starts
 
 
 def _pieces(count: int) -> Iterator[slice]:
@@ -144,7 +162,7 @@ class Gathered:
     """
 
     data: Bytes
-    starts: NDArray[np.int32] | NDArray[np.int64]
+    starts: Starts
     is_null: NDArray[np.bool_] | None
 
     def __len__(self) -> int:

@@ -17,11 +17,10 @@ from kafkascan._core.record_headers import HeaderWalk
 from kafkascan.format.errors import STATUS
 from kafkascan.io import result_memory
 from kafkascan.io.worker_threads import Pace
-from kafkascan.records.buffers import Buffers, Gathered
+from kafkascan.records.buffers import Buffers, Gathered, Starts, starts_of_items
 
 # Headers that are read at first before signals are handled.
 _FIRST_HEADERS = 1 << 12
-_LARGEST_INT32 = 2**31 - 1
 
 Outcome: TypeAlias = "tuple[int, int]"
 Located: TypeAlias = "tuple[NDArray[np.uintp], NDArray[np.int32]]"
@@ -43,7 +42,7 @@ class HeadersOfRecords:
     position: NDArray[np.int64]
     count: NDArray[np.int32]
 
-    def gather(self) -> tuple[NDArray[np.int64], Gathered, Gathered]:
+    def gather(self) -> tuple[Starts, Gathered, Gathered]:
         """
         Copy keys and values, each into one contiguous array.
 
@@ -53,13 +52,13 @@ class HeadersOfRecords:
 
         Returns
         -------
-        record_starts : ndarray of int64, shape (records + 1,)
+        record_starts : ndarray of int32 or int64, shape (records + 1,)
             The first header of each record, and the number of all headers.
         keys, values : Gathered
         """
         if not self.count.any():
-            nothing = Gathered(np.empty(0, np.uint8), _starts(0, 0), None)
-            return np.zeros(len(self.count) + 1, np.int64), nothing, nothing
+            nothing = Gathered(np.empty(0, np.uint8), starts_of_items(0, 0), None)
+            return np.zeros(len(self.count) + 1, np.int32), nothing, nothing
         record_starts, measured, walk = self._record_starts(), self._walk(), self._walk()
         self._run(measured, measured.measure)
         count = measured.done
@@ -69,7 +68,7 @@ class HeadersOfRecords:
             result_memory.empty(size, np.uint8)
             for size in (measured.key_bytes, measured.value_bytes)
         )
-        key_starts, value_starts = (_starts(count, len(data)) for data in (keys, values))
+        key_starts, value_starts = (starts_of_items(count, len(data)) for data in (keys, values))
         is_null = result_memory.empty(count, np.bool_) if measured.nulls else None
 
         def copy(most: int) -> Outcome:
@@ -122,13 +121,6 @@ class HeadersOfRecords:
         pace = Pace(_FIRST_HEADERS)
         while not walk.is_finished:
             self.buffers.require_done(step(pace.next_size()))
-
-
-def _starts(count: int, size: int) -> NDArray[np.int32] | NDArray[np.int64]:
-    dtype: type[np.generic] = np.int32 if size <= _LARGEST_INT32 else np.int64
-    starts: NDArray[Any] = result_memory.empty(count + 1, dtype)
-    starts[0] = 0
-    return starts
 
 
 def _as_bytes(numbers: NDArray[Any]) -> NDArray[np.uint8]:

@@ -172,7 +172,15 @@ def test_many_batches_of_many_sizes(tmp_path: Path, memory_map: bool) -> None:
         assert ks.verify_crcs(source, scan.batches).all()
     assert (scan.batches["batch_length"] == sizes + 49).all()
     assert scan.batches["base_offset"].tolist() == list(range(len(sizes)))
-    assert scan.batches.flags.owndata
+    assert memory_of(scan.batches) <= 2 * scan.batches.nbytes
+
+
+def memory_of(array: np.ndarray) -> int:
+    """Size of the memory that an array keeps."""
+    owner: np.ndarray | memoryview = array
+    while isinstance(owner, np.ndarray) and owner.base is not None:
+        owner = owner.base
+    return owner.nbytes
 
 
 def test_a_file_above_2_gib(tmp_path: Path) -> None:

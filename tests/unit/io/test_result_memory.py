@@ -24,6 +24,9 @@ from tests.support.warm_process import run_warm
 
 LARGE_PAGE = 1 << 21
 MOST_FREE = 1 << 26
+SMALL_UNIT = 1 << 16
+MOST_SMALL_FREE = 1 << 23
+SMALL_SIZES = (1 << 17, (1 << 17) + 1, 400_000, (1 << 20) - 1)
 ROWS = (4 << 20) // BATCH_DTYPE.itemsize
 
 HAS_BLOCKS = result_blocks.take_block(LARGE_PAGE) is not None
@@ -69,7 +72,7 @@ def test_arrays_from_a_mebibyte_on_are_aligned_to_large_pages() -> None:
 
 
 def test_small_arrays_are_numpys_own() -> None:
-    for count in (0, 1, (1 << 17) - 1):
+    for count in (0, 1, (1 << 14) - 1):
         array = result_memory.empty(count, np.int64)
         assert array.flags.owndata
         assert array.shape == (count,)
@@ -155,6 +158,39 @@ def test_a_smaller_result_takes_a_part_of_a_free_block() -> None:
 
 
 @needs_blocks
+@pytest.mark.parametrize("size", SMALL_SIZES)
+def test_results_below_a_mebibyte_are_used_again_too(size: int) -> None:
+    array = result_memory.empty(size, np.uint8)
+    first = place(array)
+    assert first % SMALL_UNIT == 0
+    del array
+    assert 0 < result_blocks.free_bytes() - size < SMALL_UNIT or size % SMALL_UNIT == 0
+    assert place(result_memory.empty(size, np.uint8)) == first
+
+
+@needs_blocks
+def test_small_results_stay_out_of_large_pages() -> None:
+    """Each would keep a whole one."""
+    large = result_memory.empty(4 * LARGE_PAGE, np.uint8)
+    start = place(large)
+    del large
+    small = result_memory.empty(400_000, np.uint8)
+    assert not start <= place(small) < start + 4 * LARGE_PAGE
+
+
+@needs_blocks
+def test_small_free_blocks_are_limited() -> None:
+    held = [result_memory.empty(size, np.uint8) for size in SMALL_SIZES * 20]
+    for one in held:
+        one.fill(1)
+    del one
+    while held:
+        del held[0]
+        assert result_blocks.free_bytes() <= MOST_SMALL_FREE
+    assert result_blocks.free_bytes() > 0
+
+
+@needs_blocks
 def test_free_blocks_are_limited_and_the_oldest_goes() -> None:
     held = [result_memory.empty(4 * LARGE_PAGE, np.uint8) for _ in range(12)]
     places = [place(one) for one in held]
@@ -189,7 +225,7 @@ def test_a_result_above_the_limit_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 10, 20_000, ROWS // 2, ROWS])
-@pytest.mark.parametrize("room", [100_000 // 69, ROWS])
+@pytest.mark.parametrize("room", [100_000 // 69, 400_000 // 69, ROWS])
 def test_fitted_arrays_begin_with_the_same_items(room: int, count: int) -> None:
     table = result_memory.empty(room, BATCH_DTYPE)
     count = min(count, room)
@@ -237,6 +273,20 @@ def test_results_take_less_than_a_large_page_more_than_their_size(size: int) -> 
     for one in held:
         one[:] = 1
     assert resident() - before < 10 * (size + LARGE_PAGE // 2 + 8192) + (1 << 20)
+
+
+@needs_blocks
+@pytest.mark.parametrize("size", SMALL_SIZES)
+def test_small_results_take_less_than_a_unit_more_than_their_size(size: int) -> None:
+    spare = [result_memory.empty((1 << 20) - 1, np.uint8) for _ in range(8)]
+    for one in spare:
+        one[:] = 1
+    del one, spare  # resident pages of other results
+    before = resident()
+    held = [result_memory.empty(size, np.uint8) for _ in range(100)]
+    for one in held:
+        one[:] = 1
+    assert resident() - before < 100 * (size + SMALL_UNIT) + (1 << 20)
 
 
 MIXED_CALLS = """
