@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -11,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from kafkascan._core.text_lines import BIG_ENDIAN, HEX
+from kafkascan._core.text_lines import BIG_ENDIAN
 from kafkascan.batches.columns import BatchTable, is_control, size_in_bytes
 from kafkascan.dump_log import index_dump
 from kafkascan.dump_log.dump_files import Complaints, shown_path
 from kafkascan.dump_log.dump_options import MAX_INT, DumpOptions
-from kafkascan.dump_log.lines.item_decoders import ItemDecoder
+from kafkascan.dump_log.lines.item_decoders import PRINT_TEXT, ItemDecoder
 from kafkascan.dump_log.lines.line_output import LineOutput, PieceMemory, offsets_of
 from kafkascan.dump_log.lines.record_lines import control_text
 from kafkascan.dump_log.lines.unusual_batches import head_pieces
@@ -166,34 +167,31 @@ def _with_records(
         offsets = offsets_of(table.columns["offset"])
         if offsets is not None:
             gaps.add(offsets)
-        first = 0
+        records = _of_records(table, options)
         heads = _of_heads(source, batches[done:stop], frame)
-        ends = np.searchsorted(of_record, rows["position"][done:stop], "right").tolist()
-        for head, end in zip(heads, ends, strict=True):
+        ends = np.searchsorted(of_record, rows["position"][done:stop], "right")
+        for head, count in zip(heads, np.diff(ends, prepend=0).tolist(), strict=True):
             yield head
-            yield from _of_records(table[first:end], options)
-            first = end
+            yield from itertools.islice(records, count)
         done = stop
     yield from _of_heads(source, batches[done:], frame)
 
 
 def _of_records(table: RecordTable, options: DumpOptions) -> Iterator[Fields]:
-    for record, control in zip(
-        table, is_control(table.batches)[table.columns["batch"]].tolist(), strict=True
-    ):
-        fields: Fields = {
-            "kind": "record",
-            "offset": record.offset,
-            "timestamp": record.timestamp,
-            "keySize": -1 if record.key is None else len(record.key),
-            "valueSize": -1 if record.value is None else len(record.value),
-            "sequence": record.sequence,
-            "headerKeys": [java_string(name) for name, _ in record.headers],
-        }
-        if control:
-            fields["control"] = control_text(record.key, record.value).strip()
+    objects = table.to_numpy()
+    names = {"offset": objects["offset"], "timestamp": objects["timestamp"],
+             "keySize": table.columns["key_size"], "valueSize": table.columns["value_size"],
+             "sequence": table["sequence"]}  # fmt: skip
+    rows = zip(*(column.tolist() for column in names.values()), strict=True)
+    are_control = is_control(table.batches)[table.columns["batch"]].tolist()
+    items = zip(objects["key"], objects["value"], objects["headers"], are_control, strict=True)
+    for row, (key, value, headers, is_of_control) in zip(rows, items, strict=True):
+        fields: Fields = {"kind": "record", **dict(zip(names, row, strict=True))}
+        fields["headerKeys"] = [java_string(name) for name, _ in headers]
+        if is_of_control:
+            fields["control"] = control_text(key, value).strip()
         elif options.prints_data:
-            fields |= _data(record.offset or 0, record.key, record.value, options)
+            fields |= _data(fields["offset"], key, value, options)
         yield fields
 
 
@@ -207,10 +205,12 @@ def _data(offset: int, key: bytes | None, value: bytes | None, options: DumpOpti
 def _item(item: bytes | None, decoder: ItemDecoder) -> str | int | None:
     if item is None:
         return None
+    if decoder == PRINT_TEXT:
+        return java_string(item)
     decoder.require_decodable(np.array([len(item)], np.int32))
     if decoder.kind == BIG_ENDIAN:
         return int.from_bytes(item[: decoder.size], "big", signed=True)
-    return item.hex() if decoder.kind == HEX else java_string(item)
+    return item.hex()
 
 
 # ---- findings --------------------------------------------------------------------------------
