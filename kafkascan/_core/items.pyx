@@ -233,35 +233,38 @@ cdef struct Viewing:
     int block_bits                 # a block starts every 2**block_bits bytes
 
 
-cdef void make_views(void *context) noexcept nogil:
-    cdef Viewing *job = <Viewing *>context
-    cdef Gathering *items = &job.items
+cdef bint fill_views(Viewing job, uint8_t *view) noexcept nogil:
+    """Fill views; False if an item is out of bounds. The job is passed by value, as by
+    `copy_items`."""
     cdef const uint8_t *p
-    cdef uint8_t *view
     cdef int32_t size, block, start
     cdef int64_t i, mask = (<int64_t>1 << job.block_bits) - 1
-    for i in range(items.count):
-        view = items.views + i * VIEW_SIZE
+    for i in range(job.items.count):
         memset(view, 0, VIEW_SIZE)
-        size = items.size[i]
-        if size <= 0:
-            continue
-        p = item_bytes(items, i, size)
-        if p == NULL:
-            items.failed = True
-            return
-        memcpy(view, &size, 4)
-        if size <= INLINE_SIZE:
-            memcpy(view + 4, p, size)
-            continue
-        memcpy(view + 4, p, 4)
-        block = <int32_t>(
-            job.first_block[items.buffer[items.batch[i]]]
-            + (items.position[i] >> job.block_bits)
-        )
-        start = <int32_t>(items.position[i] & mask)
-        memcpy(view + 8, &block, 4)
-        memcpy(view + 12, &start, 4)
+        size = job.items.size[i]
+        if size > 0:
+            p = item_bytes(&job.items, i, size)
+            if p == NULL:
+                return False
+            memcpy(view, &size, 4)
+            if size <= INLINE_SIZE:
+                memcpy(view + 4, p, size)
+            else:
+                memcpy(view + 4, p, 4)
+                block = <int32_t>(
+                    job.first_block[job.items.buffer[job.items.batch[i]]]
+                    + (job.items.position[i] >> job.block_bits)
+                )
+                start = <int32_t>(job.items.position[i] & mask)
+                memcpy(view + 8, &block, 4)
+                memcpy(view + 12, &start, 4)
+        view += VIEW_SIZE
+    return True
+
+
+cdef void make_views(void *context) noexcept nogil:
+    cdef Viewing *job = <Viewing *>context
+    job.items.failed = not fill_views(job[0], job.items.views)
 
 
 def views_into(
