@@ -34,8 +34,8 @@ def parse_flag(value: Any) -> bool:
     return flag
 
 
-def parse_number(least: int) -> Callable[[Any], int]:
-    """Return a parser of integers that are not less than `least`."""
+def parse_number(least: int, most: int = (1 << 63) - 1) -> Callable[[Any], int]:
+    """Return a parser of integers from `least` to `most`."""
 
     def parse(value: Any) -> int:
         try:
@@ -44,6 +44,8 @@ def parse_number(least: int) -> Callable[[Any], int]:
             raise ValueError("expected a whole number") from None
         if number < least:
             raise ValueError(f"expected at least {least}")
+        if number > most:
+            raise ValueError(f"expected at most {most}")
         return number
 
     return parse
