@@ -229,6 +229,37 @@ def test_around_reads_a_part_of_the_log(tmp_path: Path, verb: str) -> None:
     assert "position" in done.stderr
 
 
+def shown_tail(log: Path, count: int, verb: str = "records") -> tuple[int, list[int]]:
+    column = "offset" if verb == "records" else "base_offset"
+    done = run(verb, log, "--format", "json", "--columns", column, "--tail", count)
+    return done.returncode, [row[column] for row in json.loads(done.stdout)]
+
+
+@pytest.mark.parametrize("verb", ["records", "batches"])
+def test_the_tail_reads_the_end_of_the_log(tmp_path: Path, verb: str) -> None:
+    log = indexed_log(tmp_path / "orders-0").folder
+    assert shown_tail(log, 300, verb) == (0, list(range(120)))
+    data = bytearray((log / f"{0:020}.log").read_bytes())
+    at = len(data) // 40 * 30
+    data[at + 8 : at + 12] = b"\xff" * 4
+    (log / f"{0:020}.log").write_bytes(data)
+    for count in (0, 1, 2, 39, 41):
+        assert shown_tail(log, count, verb) == (0, list(range(120 - count, 120)))
+    assert shown_tail(log, 90, verb) == (1, [*range(20, 30), *range(40, 120)])
+
+
+def test_the_tail_of_segments_that_overlap_is_what_a_consumer_reads(tmp_path: Path) -> None:
+    log = indexed_log(tmp_path / "orders-0").folder
+    for name in log.glob(f"{80:020}.*"):
+        name.unlink()
+    whole = b"".join((log / f"{first:020}.log").read_bytes() for first in (0, 40))
+    (log / f"{0:020}.log").write_bytes(whole)
+    stale = (log / f"{40:020}.log").read_bytes()
+    (log / f"{40:020}.log").write_bytes(stale[: len(stale) // 40 * 35])
+    run("index", "build", log, "--write", "--interval-bytes", 100)
+    assert shown_tail(log, 3)[1] == [77, 78, 79]
+
+
 def test_too_few_records_behind_the_entry_of_an_index(tmp_path: Path) -> None:
     log = GrowingLog(tmp_path / "orders-0")
     log.append(20)

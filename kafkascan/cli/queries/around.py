@@ -9,6 +9,8 @@ from itertools import groupby, pairwise
 
 import numpy as np
 
+from kafkascan.batches.columns import next_offset
+from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.broker_state.indexes import IndexEntries, read_index
@@ -45,6 +47,11 @@ class Place:
             return cls(around, None, count)
         return cls(None, int(around.astype(np.int64)), count)
 
+    @classmethod
+    def end(cls, count: int) -> Place:
+        """Return the place after the last row of a log."""
+        return cls(HIGHEST_OFFSET, None, count)
+
 
 def logs_of(inputs: Inputs) -> Iterator[list[SegmentInput]]:
     """Yield the inputs of each log."""
@@ -62,11 +69,13 @@ def indexed_start(inputs: Inputs, place: Place) -> list[SegmentInput] | None:
     Returns
     -------
     list of SegmentInput or None
-        None if no entry is far enough before the place: read all inputs.
+        None if no entry is far enough before the place, or segments overlap: read all inputs.
     """
     if not _are_segments_of_a_log(inputs):
         return None
     try:
+        if not all(_ends_before(*pair) for pair in pairwise(inputs)):
+            return None  # which segment has an offset depends on all before it
         number, offset = _reached(inputs, place)
         # From each entry on, there is a batch, and at least a row of it.
         missing = place.count + 1
@@ -92,6 +101,16 @@ def _are_segments_of_a_log(inputs: Inputs) -> bool:
         and all(name.kind == "log" and name.state is None for name in names)
         and all(isinstance(one.segment.folder, DiskFolder) for one in inputs)
     )
+
+
+def _ends_before(one: SegmentInput, following: SegmentInput) -> bool:
+    """Return whether the offsets of a segment end before those of the next one."""
+    entries = _entries(one, "index")
+    start = int(entries["position"][-1]) if len(entries) else 0
+    with one.open() as source:
+        tables = iter_batches(source, start=start, on_corrupt="stop")
+        end = max((int(next_offset(table).max()) for table in tables), default=0)
+        return tables.end is ScanEnd.CLEAN and end <= _base_of(following)
 
 
 def _base_of(one: SegmentInput) -> int:

@@ -61,6 +61,32 @@ def last_rows(
     yield from last.take()
 
 
+def rows_at_end(
+    inputs: Sequence[SegmentInput], read: Read[Table], count: int, *, by_index: bool
+) -> Iterator[tuple[SegmentInput, Table]]:
+    """
+    Yield the last rows of all inputs together.
+
+    Parameters
+    ----------
+    inputs : sequence of SegmentInput
+    read : callable
+        Yields the rows of inputs.
+    count : int
+    by_index : bool
+        Whether to begin at an entry of an index of the last log. All inputs are read if there are
+        fewer rows from there on.
+    """
+    logs = list(logs_of(inputs))
+    start = indexed_start(logs[-1], Place.end(count)) if by_index and logs else None
+    if start is not None:
+        found = list(last_rows(read(start), count))
+        if sum(len(rows) for _, rows in found) >= count:
+            yield from found
+            return
+    yield from last_rows(read(inputs), count)
+
+
 def rows_around(
     inputs: Sequence[SegmentInput],
     read: Read[Table],

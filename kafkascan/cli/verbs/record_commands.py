@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -24,7 +24,7 @@ from kafkascan.cli.queries.record_query import (
     reporting_none,
     select_records,
 )
-from kafkascan.cli.queries.row_selection import first_rows, last_rows, rows_around
+from kafkascan.cli.queries.row_selection import first_rows, rows_around, rows_at_end
 from kafkascan.cli.record_cells import (
     DECODED_AS,
     DECODERS,
@@ -143,7 +143,10 @@ def _decoding_option(item: str) -> Decorator:
     help="Show only records whose key or value contains a match of REGEX (bytes, as in Python).",
 )  # fmt: skip
 @click.option("--limit", type=IntegerRange(min=0), metavar="N", help="Show at most N records.")
-@click.option("--tail", type=IntegerRange(min=0), metavar="N", help="Show the last N records.")
+@click.option(
+    "--tail", type=IntegerRange(min=0), metavar="N",
+    help="Show the last N records. Without conditions, only the end of the last log is read.",
+)  # fmt: skip
 @with_around("records", "timestamp")
 @FOLLOW
 @click.option(
@@ -215,14 +218,18 @@ def records(
             Place.of(around, context),
             by_index=query.selects_all,
         )
+        found = found if key is None else reporting_none(run, found, key)
+    elif tail is not None:
+        found = rows_at_end(
+            inputs,
+            lambda some: _with_key(run, some, query, key),
+            tail,
+            by_index=query.selects_all,
+        )
     else:
-        found = select_records(run, inputs, query)
-    if key is not None and limit != 0 and not is_followed:
-        found = reporting_none(run, found, key)
+        found = _with_key(run, inputs, query, key)
     if limit is not None:
         found = first_rows(found, limit)
-    elif tail is not None and not is_followed:
-        found = last_rows(found, tail)
     undecoded = UndecodedRecords(DECODED_AS.get(decode))
     path, total = run.output.path, sum(one.size for one in inputs)
     is_shown = not is_followed and (path is not None or not sys.stdout.isatty())
@@ -239,6 +246,14 @@ def records(
                     formats = {"key": key_as, "value": value_as}
                     writer.write(_to_columns(one, table, query, formats, undecoded))
     _report_undecoded(run, undecoded)
+
+
+def _with_key(
+    run: Run, inputs: Sequence[SegmentInput], query: RecordQuery, key: str | None
+) -> Found:
+    """Yield the selected records; if there are none with a key, that is a finding."""
+    found = select_records(run, inputs, query)
+    return found if key is None else reporting_none(run, found, key)
 
 
 def _reaching(around: int | np.datetime64) -> Callable[[RecordTable], Any]:

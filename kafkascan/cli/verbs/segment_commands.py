@@ -19,7 +19,7 @@ from kafkascan.batches.scan import BatchIterator
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
 from kafkascan.cli.queries.around import Place
 from kafkascan.cli.queries.following import follow, require_followable
-from kafkascan.cli.queries.row_selection import first_rows, last_rows, rows_around
+from kafkascan.cli.queries.row_selection import first_rows, last_rows, rows_around, rows_at_end
 from kafkascan.cli.row_writers import Columns
 from kafkascan.cli.run import FindingReport, Run, scan
 from kafkascan.cli.shared_options import (
@@ -224,7 +224,10 @@ class BatchFilter(NamedTuple):
 )  # fmt: skip
 @click.option("--limit", cls=RenamedOption, old_name="--head", type=IntegerRange(min=0),
               metavar="N", help="Show at most N batches: the first ones.")  # fmt: skip
-@click.option("--tail", type=IntegerRange(min=0), metavar="N", help="Show the last N batches.")
+@click.option(
+    "--tail", type=IntegerRange(min=0), metavar="N",
+    help="Show the last N batches. Without conditions, only the end of the last log is read.",
+)  # fmt: skip
 @with_around("batches", "max_timestamp")
 @FOLLOW
 @click.option("--from-offset", type=Integer(), metavar="OFFSET",
@@ -276,12 +279,17 @@ def batches(
             Place.of(around, context),
             by_index=all(condition is None for condition in wanted),
         )
+    elif tail is not None:
+        found = rows_at_end(
+            inputs,
+            lambda some: _select(run, some, wanted),
+            tail,
+            by_index=all(condition is None for condition in wanted),
+        )
     else:
         found = _select(run, inputs, wanted)
     if limit is not None:
         found = first_rows(found, limit)
-    elif tail is not None and not is_followed:
-        found = last_rows(found, tail)
     total = sum(one.size for one in inputs)
     # On a terminal, the rows show the progress.
     with (
