@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -312,6 +313,17 @@ class Audit:
     def only_alarms(self) -> Audit:
         """Return the audit without notes."""
         return replace(self, findings=self.alarms)
+
+    def first_of_each_kind(self, count: int) -> tuple[Audit, Counter[str]]:
+        """Return the audit with the first findings of each symbol, and the numbers of others."""
+        numbers: Counter[str] = Counter()
+        first = []
+        for one in self.findings:
+            numbers[one.symbol] += 1
+            if numbers[one.symbol] <= count:
+                first.append(one)
+        others = Counter({symbol: of - count for symbol, of in numbers.items() if of > count})
+        return replace(self, findings=first), others
 
     @property
     def is_healthy(self) -> bool:

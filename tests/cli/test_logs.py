@@ -6,12 +6,14 @@ import csv
 import io
 import json
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.support.command_line import DATA, KILLED, LEGACY, rows, run, run_process
 from tests.support.partitions import HealthyPartition
+from tests.unit.logs.test_log_follower import GrowingLog
 
 VERBS = ("audit", "txns", "producers", "count")
 NOW = ("--now", "2026-11-21")
@@ -20,6 +22,20 @@ NOW = ("--now", "2026-11-21")
 @pytest.fixture
 def partition(tmp_path: Path) -> HealthyPartition:
     return HealthyPartition(tmp_path / "orders-0").write()
+
+
+def test_a_kind_with_many_findings_does_not_hide_the_others(tmp_path: Path) -> None:
+    for number in range(25):
+        GrowingLog(tmp_path / f"orders-{number}").append()
+    everything = rows("audit", tmp_path)
+    (symbol, count), *_ = Counter(row["symbol"] for row in everything).most_common()
+    assert count >= 25
+    few, many = run("audit", tmp_path), run("audit", tmp_path, "--all-findings")
+    assert few.stdout.count(symbol) == 10
+    assert f"{symbol}: {count - 10} more findings" in few.stderr
+    assert many.stdout.count(symbol) == count
+    assert "more findings" not in many.stderr
+    assert few.returncode == many.returncode
 
 
 def test_audit(partition: HealthyPartition) -> None:

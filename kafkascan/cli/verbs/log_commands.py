@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -42,6 +43,8 @@ from kafkascan.cli.shown_columns import (
 )
 from kafkascan.io.atomic_files import AtomicFile
 
+# Findings of a kind in the table of an audit: a kind that many files have does not hide the others.
+_LISTED = 10
 _STATES = ("open", "hanging", "empty", "aborted", "committed", "all")
 
 # A result that contains the damage that ended the reading of logs.
@@ -90,6 +93,11 @@ def _with_damage(
 @KEEP_CACHE
 @click.option("--alarms", is_flag=True, help="Show only warnings and errors, no notes.")
 @click.option(
+    "--all-findings", is_flag=True,
+    help=f"List all findings in a table, not only the first {_LISTED} of each kind. Other formats"
+    " always contain all.",
+)  # fmt: skip
+@click.option(
     "--max-message-bytes", type=IntegerRange(min=1), metavar="BYTES",
     show_default="each topic's max.message.bytes, from the data directory's metadata log",
     help="Report batches larger than BYTES bytes.",
@@ -100,7 +108,7 @@ def _with_damage(
 )  # fmt: skip
 @NOW
 @TIMEOUT
-def audit(run: Run, paths: list[Path], alarms: bool, **options: Any) -> None:
+def audit(run: Run, paths: list[Path], alarms: bool, all_findings: bool, **options: Any) -> None:
     """Check logs for damage, inconsistencies and risks.
 
     Prints a row per kind of finding and file, with the position and offset of the first finding.
@@ -124,7 +132,15 @@ def audit(run: Run, paths: list[Path], alarms: bool, **options: Any) -> None:
     if duplicates := _duplicates(paths, found):
         run.raise_exit_code(EXIT_FINDINGS)
         found.append(ks.auditing.Audit(Path(), duplicates))
+    others = FindingReport()
+    if run.output.output_format == "table" and not all_findings:
+        first = [one.first_of_each_kind(_LISTED) for one in found]
+        found = [shown for shown, _ in first]
+        for symbol, count in sum((left for _, left in first), Counter()).items():
+            more = f"{count:,} more findings of this kind; --all-findings lists them"
+            others.add(f"{symbol}: {more}", is_note=True)
     run.output.write_tables(AUDIT, found)
+    run.print_report(others)
 
 
 def _duplicates(paths: list[Path], found: list[ks.auditing.Audit]) -> list[ks.auditing.LogFinding]:
