@@ -65,7 +65,7 @@ class DumpLog:
     """All records of a segment, as text."""
 
     param_names = ("codec",)
-    params = ("none", "lz4")
+    params = ("none", "lz4", "snappy", "zstd", "gzip")
 
     def setup_cache(self) -> None:
         for codec in self.params:
