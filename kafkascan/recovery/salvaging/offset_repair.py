@@ -287,7 +287,7 @@ class OffsetRepair:
 
     def _may_be_moved(self, batch: np.void, offset: int) -> bool:
         """
-        Return whether the log has the same bytes, or a batch with the stored offsets.
+        Return whether the log has the same bytes, or a batch with the stored base offset.
 
         The second may be the damaged one if the times of both do not show their order.
         """
@@ -295,7 +295,7 @@ class OffsetRepair:
             return True
         row = int(np.searchsorted(self._first, batch["base_offset"]))
         twin = self._batches[row : row + 1]
-        if not len(twin) or _offsets(twin[0]) != _offsets(batch):
+        if not len(twin) or twin["base_offset"][0] != batch["base_offset"]:
             return False
         if sum(twin[name][0] == batch[name] for name in _SIMILAR) >= len(_SIMILAR) - 1:
             return True
