@@ -51,8 +51,8 @@ def other_magic(directory: Path, dice: random.Random) -> None:
         log.write_bytes(data)
 
 
-_NOW = 1_795_230_351_982
-_COPIES = 300
+_NOW = 1_795_420_000_000  # after the golden runs
+_COPIES = 450
 _DAMAGE: list[logs.Damage] = [
     logs.torn_tail, logs.zero_tail, logs.garbage_tail, logs.flipped_byte, logs.flipped_byte,
     logs.flipped_and_signed, logs.other_field, logs.swapped_batches, logs.repeated_batches,
@@ -168,7 +168,10 @@ def test_what_the_tool_complains_about_is_found(cases: list[Case]) -> None:
 def difference(case: Case, dump: Dump, complaint: Complaint) -> OnPurpose | None:
     """Return why an audit needs no finding for the file."""
     log = dump.file.with_suffix(".log")
-    if complaint.what == "mismatch" and leads_to(log, *complaint.numbers):
+    # The tool reads on behind a magic that Kafka does not have.
+    if complaint.what == "mismatch" and any(
+        leads_to(one, *complaint.numbers) for one in (log, case.origin / log.name)
+    ):
         return OnPurpose.APPENDED_AT_ONCE
     if complaint.what == "not consecutive":
         before, offset = complaint.numbers
@@ -212,7 +215,11 @@ def test_places_are_those_that_the_tool_names(cases: list[Case]) -> None:
                 ("mismatch", check_offsets),
                 ("timestamp mismatch", check_times),
             ):
-                said = [one.numbers for one in dump.complaints if one.what == what]
+                said = [
+                    one.numbers
+                    for one in dump.complaints
+                    if one.what == what and difference(case, dump, one) is None
+                ]
                 if said and found:
                     assert check(dump, said, found), f"{case}: {dump}: {found}"
                     compared[what] += 1

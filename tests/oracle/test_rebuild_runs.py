@@ -25,6 +25,8 @@ _STOPPED = [name for name in _BY_NAME if "killed" not in name]
 _INTERVALS = {"kafka-4.4.0/small-segments-0": 200}
 _WRITTEN_OTHERWISE = {
     # Each stop of the broker appended an entry to the time index.
+    "kafka-3.9.1/leader-epochs-0",
+    "kafka-4.1.1/leader-epochs-0",
     "kafka-4.4.0/leader-epochs-0",
     # Kafka 2.8 stored the last offset of the request, which contains several messages.
     "kafka-2.8.2/magic-small-segments-0",

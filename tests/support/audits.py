@@ -24,6 +24,9 @@ TRUE_ALARMS = {
         ("transactions", "HANGING_TRANSACTION"),
     },
     "kafka-4.4.0-killed": set(),
+    "kafka-4.1.1": {("transactions", "HANGING_TRANSACTION")},
+    "kafka-3.9.1": {("transactions", "HANGING_TRANSACTION")},
     "kafka-2.8.2": set(),
+    "kafka-2.8.2-groups": {("transactions", "HANGING_TRANSACTION")},
 }
 """What the scenarios did on purpose."""

@@ -9,10 +9,12 @@ from kafkascan._core import search as _core
 from kafkascan.batches.columns import BatchTable, last_offset
 from kafkascan.batches.resyncing.offset_evidence import (
     HIGHEST_OFFSET,
+    IN_PREFIX,
     SEGMENT_OFFSETS,
     are_copies,
     are_far,
     differ_in_one_bit,
+    flipped_rows,
     link_weights,
     support,
     support_of_prefix,
@@ -111,14 +113,36 @@ def select_ascending(
     one = int(evidence.sum() + links.sum()) + 1  # the number of batches comes first
     weight = np.maximum(1, evidence + one * ~are_far(batches))
     # Damaged batches whose extent is known do not end the log: what follows them is evidence.
-    is_prefix = _heaviest(batches[:stop], weight[:stop], links[:stop])
-    prefix = np.flatnonzero(is_prefix[: valid_prefix_count(batches, start)])
+    is_prefix = _heaviest_of_chain(batches[:stop], weight[:stop], links[:stop])
+    count = valid_prefix_count(batches, start)
+    prefix = np.flatnonzero(is_prefix[:count])
+    # Those that it contradicts are no more evidence than others.
+    weight[:count] = np.maximum(1, weight[:count] - IN_PREFIX * ~is_prefix[:count])
     keep = _select_with(batches, prefix, weight, links)
     contested = _contested_end(batches, prefix, lowest)
     if not contested:
         return keep
     other = _select_with(batches, prefix[:-contested], weight, links)
     return other if other.sum() > keep.sum() else keep
+
+
+def _heaviest_of_chain(
+    batches: BatchTable, weight: NDArray[np.int64], links: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """
+    Select batches of the first chain.
+
+    Of two batches that contradict each other, and nothing else, the one is dropped whose offset has
+    one flipped bit.
+    """
+    keep = _heaviest(batches, weight, links)
+    is_intact = np.ones(len(batches), np.bool_)
+    is_intact[flipped_rows(batches)] = False
+    if is_intact.all():
+        return keep
+    other = _heaviest(batches, weight, links, is_intact)
+    is_exchange = other.sum() == keep.sum() and (other != keep).sum() == 2
+    return other if is_exchange else keep
 
 
 def _select_with(

@@ -13,10 +13,8 @@ SEGMENT_OFFSETS = 1 << 31
 
 # Evidence that decides between selections with the same number of batches: a batch of the valid
 # prefix, offsets that agree with the record counts of several batches, and a batch that follows
-# the previous one in bytes and in offsets. A batch of the prefix that one flipped bit explains has
-# less than any other evidence: it decides only if there is none.
-_IN_PREFIX = 1 << 10
-_MAY_BE_FLIPPED = 1
+# the previous one in bytes and in offsets.
+IN_PREFIX = 1 << 14
 _SUPPORTED = 1 << 9
 _FEWEST_IN_SUPPORT = 4
 _MOST_IN_SUPPORT = 1 << 7
@@ -113,20 +111,23 @@ def support(batches: BatchTable) -> NDArray[np.int64]:
 
 
 def support_of_prefix(batches: BatchTable) -> NDArray[np.int64]:
-    """
-    Return more weight for the valid prefix of a chain, and for batches that agree with it.
-
-    The prefix has less weight where one flipped bit explains the only gap in its offsets.
-    """
+    """Return more weight for the valid prefix of a chain, and for batches that agree with it."""
     count = prefix_count(batches)
     origin = _origins(batches)
     values, seen = np.unique(origin[:count], return_counts=True)
     frequent = values[seen >= _FEWEST_IN_SUPPORT]
     support = np.where(np.isin(origin, frequent), np.int64(_SUPPORTED), np.int64(0))
-    changed = batches["base_offset"][1:count] ^ (last_offset(batches)[: max(0, count - 1)] + 1)
-    is_flipped = (changed != 0) & (changed & (changed - 1) == 0) & (np.count_nonzero(changed) == 1)
-    support[:count] += np.where(np.append(False, is_flipped)[:count], _MAY_BE_FLIPPED, _IN_PREFIX)
+    support[:count] += IN_PREFIX
     return support
+
+
+def flipped_rows(batches: BatchTable) -> NDArray[np.intp]:
+    """Return the row of a prefix after the only gap in its offsets, if it has one flipped bit."""
+    count = prefix_count(batches)
+    changed = batches["base_offset"][1:count] ^ (last_offset(batches)[: max(0, count - 1)] + 1)
+    rows: NDArray[np.intp] = np.flatnonzero(changed) + 1
+    is_one_bit = (changed & (changed - 1) == 0)[rows - 1]
+    return rows[is_one_bit] if len(rows) == 1 else rows[:0]
 
 
 def _origins(batches: BatchTable) -> NDArray[np.int64]:
