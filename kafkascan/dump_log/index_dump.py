@@ -13,7 +13,7 @@ from kafkascan.dump_log.file_numbers import offset_of_name
 from kafkascan.dump_log.lines.batch_lines import optional_long
 from kafkascan.dump_log.log_frames import frame_at, framed_batches, last_offset_of, read_frame
 from kafkascan.format.errors import CorruptIndexError
-from kafkascan.format.layout import NO_SEQUENCE, NO_TIMESTAMP
+from kafkascan.format.layout import COMPRESSION_MASK, NO_SEQUENCE, NO_TIMESTAMP
 from kafkascan.io.folders import read_regular
 from kafkascan.io.sources import Source
 from kafkascan.logs.reading import read_records
@@ -144,6 +144,8 @@ class _Batches:
         source, row = self._log, batch
         if int(batch["position"][0]) in self._frames:
             source, row = read_frame(self._log, *self._frames[int(batch["position"][0])])
+        if row["magic"][0] < 2 and not row["attributes"][0] & COMPRESSION_MASK:
+            return int(row["max_timestamp"][0])  # a message; Kafka does not look at its value
         records = read_records(source, row, columns=_ALL_COLUMNS, control="include")
         return int(records["timestamp"].max(initial=NO_TIMESTAMP))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.segments import batch_v2
+from tests.support.segments import T0, batch_v2, message_v1
 from tests.support.warm_process import Ended, run_warm
 
 _GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.4.0"
@@ -97,6 +97,18 @@ def test_what_comes_before_damage_is_printed(tmp_path: Path) -> None:
 def test_names_of_files_are_split_and_printed_as_by_java(files: str, out: str, err: str) -> None:
     done = run("--files", files)
     assert (done.returncode, done.stdout, done.stderr) == (0, out, err)
+
+
+def test_the_time_of_an_old_message_does_not_depend_on_its_value(tmp_path: Path) -> None:
+    message = bytearray(message_v1(b"key", b"value", offset=21, timestamp=T0))
+    message[26:30] = (99).to_bytes(4, "big")  # the size of the key
+    (tmp_path / f"{21:020}.log").write_bytes(message)
+    (tmp_path / f"{21:020}.index").touch()
+    entry = T0.to_bytes(8, "big") + bytes(4)
+    (tmp_path / f"{21:020}.timeindex").write_bytes(entry)
+    done = run("--files", f"{21:020}.timeindex", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(f"timestamp: {T0} offset: 21\n")
 
 
 def test_values_count_only_for_files_that_need_them() -> None:
