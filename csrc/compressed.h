@@ -202,14 +202,15 @@ static inline bool ks_zstd_frame(const uint8_t *data, int64_t size, int64_t *mos
     if (is_single) *window = content_size;
     if (*window > KS_ZSTD_LARGEST_WINDOW) return false;
     *most = 0;
-    for (bool is_last = false; !is_last; *most += KS_ZSTD_LARGEST_BLOCK) {
+    for (bool is_last = false; !is_last;) {
         if (size - at < 3) return false;
         uint32_t header = ks_load_little(data + at, 3), kind = header >> 1 & 3;
         is_last = header & 1;
         at += 3 + (kind == 1 ? 1 : header >> 3);
-        if (kind == 3) return false;
+        if (kind == 3 || header >> 3 > KS_ZSTD_LARGEST_BLOCK) return false;
+        *most += kind == 2 ? KS_ZSTD_LARGEST_BLOCK : header >> 3;
     }
-    if (at + (has_checksum ? 4 : 0) != size) return false;
+    if (at + (has_checksum ? 4 : 0) != size || *most == 0) return false;
     return content_size == -1 || (content_size > 0 && content_size <= *most);
 }
 

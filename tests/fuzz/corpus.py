@@ -42,13 +42,21 @@ def write_corpora(folder: Path) -> None:
 
 
 def _small_inputs() -> Iterator[bytes]:
-    """Yield gzip members with each kind of block; the blocks of golden files are all dynamic."""
+    """
+    Yield what golden files do not contain.
+
+    Gzip members with each kind of block, as theirs are all dynamic, and Zstandard frames without
+    content and with too large a block.
+    """
     contents = (b"x" * 300, bytes(range(200)), b"key-1 value-1 key-2 value-2 " * 9)
     for content, level, strategy in itertools.product(
         contents, (0, 9), (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED)
     ):
         deflate = zlib.compressobj(level, zlib.DEFLATED, 31, 8, strategy)
         yield b"\0" + 2 * (deflate.compress(content) + deflate.flush())
+    frame, empty = struct.pack("<BIH", 3, 0xFD2FB528, 0), bytes(3)
+    yield frame + 4 * empty + b"\1\0\0"
+    yield frame + 5 * empty + b"\x33\x18\xfb\0"  # a byte, 2,057,990 times
 
 
 def _add_log(log: Path, found: Inputs) -> None:

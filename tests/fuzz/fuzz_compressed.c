@@ -77,8 +77,7 @@ static void parse_zstd(const uint8_t *data, int64_t size) {
     REQUIRE(0 <= least_of_all && least_of_all <= most_of_all);
     REQUIRE(most_of_all <= KS_ZSTD_LARGEST_BLOCK * (size / 3));
     if (!ks_zstd_frame(data, size, &most, &window)) return;
-    /* Blocks may be too large for the stricter of the two. */
-    REQUIRE(status == KS_ZSTD_BAD_BLOCK || (status == KS_ZSTD_FRAMES && most_of_all <= most));
+    REQUIRE(status == KS_ZSTD_FRAMES && most_of_all == most);
     REQUIRE(window >= 0 && window <= KS_ZSTD_LARGEST_WINDOW);
     REQUIRE(most > 0 && most <= KS_ZSTD_LARGEST_BLOCK * (size / 3));
 }

@@ -28,7 +28,8 @@ from tests.support.compare_records import (
     our_records,
     parse_records,
 )
-from tests.support.records import RecordV2, batch_of
+from tests.support.records import RecordV2, batch_of, zstd_of_repeated_value
+from tests.support.segments import batch_v2
 
 pytestmark = pytest.mark.oracle
 
@@ -180,6 +181,21 @@ def test_header_keys_that_are_not_utf8(seed: int, class_paths: ClassPaths, tmp_p
     arrow_keys = ks.read_records(log).to_arrow()["headers"].combine_chunks().flatten().field("key")
     kafka = parse_records(lines.read_text(encoding="utf-8")).records
     assert [key.encode() for key in arrow_keys.to_pylist()] == [one.headers[0][0] for one in kafka]
+
+
+def test_zstd_blocks_of_a_repeated_byte(class_paths: ClassPaths, tmp_path: Path) -> None:
+    """Kafka's stream refuses blocks above 128 KiB, as kafkascan does."""
+    for size, is_read in ((1 << 17, True), ((1 << 17) + 1, False)):
+        log, lines = tmp_path / f"{size}.log", tmp_path / f"{size}.jsonl"
+        log.write_bytes(batch_v2(zstd_of_repeated_value(size), attributes=_ZSTD))
+        print_records([log], [lines], tmp_path, class_paths)
+        kafka = parse_records(lines.read_text(encoding="utf-8"))
+        assert bool(kafka.refusals) != is_read
+        if is_read:
+            assert list(our_records([ks.read_records(log)])) == kafka.records
+            continue
+        with pytest.raises(ks.InvalidRecordError, match="size of a block is out of range"):
+            ks.read_records(log)
 
 
 def _verdicts(group: Sequence[Mutant], log: bytes, kafka: KafkaReading) -> list[Verdicts]:

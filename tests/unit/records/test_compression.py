@@ -6,10 +6,12 @@ import gzip
 import random
 import struct
 import zlib
+from pathlib import Path
 
 import pytest
 import zstandard
 
+import kafkascan as ks
 from kafkascan._core.packing import Lz4Packer, Output, SnappyPacker
 from kafkascan.format.layout import CompressionType
 from kafkascan.records.compression import LEVELS, compression
@@ -79,6 +81,19 @@ def test_zstd_frames_have_no_content_size_and_an_empty_last_block() -> None:
     frame = zstandard.get_frame_parameters(packed)
     assert frame.content_size == zstandard.CONTENTSIZE_UNKNOWN
     assert not frame.has_checksum
+
+
+@pytest.mark.parametrize("sizes", [(20_000, 131_072, 20_000), (99_999, 100_000, 100_001)])
+def test_zstd_blocks_of_all_sizes_after_each_other(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    """Small blocks are decompressed into small memory, until there is a larger one."""
+    values = [bytes([number]) * (size - 20) for number, size in enumerate(sizes)]
+    batches = [
+        ks.build_batches(timestamp=[0], value=[value], offset=number, compression_type="zstd")
+        for number, value in enumerate(values)
+    ]
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(b"".join(map(bytes, batches)))
+    assert ks.read_records(path).to_arrow()["value"].to_pylist() == values
 
 
 def test_levels_are_those_of_kafka() -> None:

@@ -9,10 +9,14 @@ import lz4.frame
 import pytest
 import snappy
 
+import kafkascan as ks
 from kafkascan.format.texts import java_string
 from kafkascan.records.decompression import CodecError, decompress
+from tests.support.records import zstd_of_repeated_value
+from tests.support.segments import batch_v2
 
-GZIP, SNAPPY, LZ4 = 1, 2, 3
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+LARGEST_BLOCK = 1 << 17
 END_MARK = bytes(4)
 
 
@@ -66,6 +70,20 @@ def test_lz4_ends_at_an_empty_block() -> None:
         assert read(LZ4, lz4_blocks(b"one") + end + b"no block") == b"one"
     with pytest.raises(CodecError, match="without an end mark"):
         read(LZ4, lz4_blocks(b"one"))
+
+
+def test_zstd_reads_the_largest_block() -> None:
+    batch = batch_v2(zstd_of_repeated_value(LARGEST_BLOCK), attributes=ZSTD)
+    assert ks.read_records(batch)[0].value == b"v" * LARGEST_BLOCK
+
+
+def test_zstd_refuses_larger_blocks() -> None:
+    """Block_Maximum_Size of RFC 8878. Four bytes can announce 2 MiB of a repeated byte."""
+    frame = zstd_of_repeated_value(LARGEST_BLOCK + 1)
+    with pytest.raises(CodecError, match="size of a block is out of range"):
+        read(ZSTD, frame)
+    with pytest.raises(ks.InvalidRecordError, match="size of a block is out of range"):
+        ks.read_records(batch_v2(frame, attributes=ZSTD))
 
 
 def test_utf_8_is_decoded_like_java() -> None:
