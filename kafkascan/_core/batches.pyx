@@ -1,7 +1,7 @@
 """Scan batch headers into rows of the batch table."""
 
 from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memchr
+from libc.string cimport memchr, memmove
 
 from kafkascan._core.guard cimport run_guarded
 from kafkascan._core.layout cimport (
@@ -96,28 +96,29 @@ cdef void walk_plainly(Walk *walk, int64_t stop, int64_t capacity) noexcept nogi
 # every step. Here several walks take their steps alternately. Their starts come from an index
 # or are guessed. A walk is used only if the walk before it arrives exactly at its start: then
 # all of its steps equal the steps of a plain walk, because a step depends only on the bytes
-# from its position on. Chains record positions; rows are read afterwards in order, from headers
-# that are in the cache by then.
+# from its position on. Each chain writes its rows where they are if all chains take as many steps
+# as they may; the rows are then moved together.
 
 cdef extern from "batch_chains.h" nogil:
     const int KS_CHAINS
     const int KS_MAX_CHAIN_STEPS
     ctypedef struct ks_chains:
         int count
+        int64_t max_steps
         int64_t *start
         int64_t *position
         int64_t *steps
-        int64_t[1][512] visited
-    void ks_walk_chains(
-        ks_chains *chains, const uint8_t *source, int64_t source_size, int64_t max_steps
-    )
+        ks_batch_row **rows
+    void ks_walk_chains(ks_chains *chains, const uint8_t *source, int64_t source_size)
 
 
 cdef enum:
     MAX_STEPS_WITHOUT = 1 << 20
     STEPS_OF_SMALL = 1 << 12   # before the size of small batches is measured again
     GUESS_DEPTH = 3            # consecutive plausible headers that make a guess
-    MAX_CANDIDATES = 64        # positions that are tried for a guess
+    # Positions that are tried for a guess: one byte in 256 of compressed records looks like a
+    # magic, and a guess reads up to four batches of 64 KB.
+    MAX_CANDIDATES = 1024
 
 
 cdef int64_t guess_start(
@@ -187,9 +188,9 @@ cdef bint place_chains(const Walk *walk, ks_chains *chains, int64_t batch_size) 
     cdef const uint8_t *p = walk.window + (walk.position - walk.window_start)
     cdef int64_t ahead = walk.stop - walk.position
     cdef int64_t room = (walk.capacity - walk.count) // KS_CHAINS
-    # The spacing allows for batches that are a little larger than before.
-    cdef int64_t steps = min(walk.chaining.steps, room) * 7 // 8
-    cdef int64_t spacing = min(ahead // KS_CHAINS, batch_size * steps)
+    cdef int64_t steps = min(walk.chaining.steps, room)
+    # The spacing allows for batches that are a little smaller than before.
+    cdef int64_t spacing = min(ahead // KS_CHAINS, batch_size * (steps * 7 // 8))
     cdef int64_t start
     cdef bint can_guess
     cdef int i
@@ -207,20 +208,24 @@ cdef bint place_chains(const Walk *walk, ks_chains *chains, int64_t batch_size) 
             chains.start[chains.count] = start
             chains.count += 1
     chains.start[chains.count] = min(walk.stop, walk.position + KS_CHAINS * spacing)
+    chains.max_steps = steps
     for i in range(chains.count):
         chains.position[i] = chains.start[i]
         chains.steps[i] = 0
+        chains.rows[i] = walk.rows + walk.count + i * steps
     return chains.start[chains.count - 1] < chains.start[chains.count]
 
 
-cdef int64_t read_chains(Walk *walk, const ks_chains *chains) noexcept nogil:
+cdef int64_t join_chains(Walk *walk, const ks_chains *chains) noexcept nogil:
     """
-    Read the rows of the connected chains; return how many rows later chains contributed.
+    Move the rows of the connected chains together; return how many later chains contributed.
 
     A plain walk fills the gaps after a chain without further steps and after a wrong guess. It
-    stops at the first bytes that are not a batch, which end the walk.
+    stops at the first bytes that are not a batch, which end the walk. If it needs the rows of the
+    next chain, that chain is walked again.
     """
-    cdef int64_t steps, rows = 0
+    cdef int64_t rows = 0
+    cdef ks_batch_row *free
     cdef bint is_full
     cdef int i
     for i in range(chains.count):
@@ -228,32 +233,17 @@ cdef int64_t read_chains(Walk *walk, const ks_chains *chains) noexcept nogil:
             walk_plainly(walk, chains.start[i], walk.capacity)
             if walk.status != KS_AT_STOP:
                 return rows
-        if walk.position > chains.start[i]:
+        free = walk.rows + walk.count
+        if walk.position > chains.start[i] or free > chains.rows[i]:
             continue
-        steps = min(chains.steps[i], walk.capacity - walk.count)
-        read_rows_at(walk, &chains.visited[i][0], steps)
-        if i > 0:
-            rows += steps
-        if steps < chains.steps[i]:
-            walk.position = chains.visited[i][steps]
-            walk.status = KS_OUTPUT_FULL
-            return rows
+        memmove(free, chains.rows[i], chains.steps[i] * sizeof(ks_batch_row))
+        walk.count += chains.steps[i]
         walk.position = chains.position[i]
+        if i > 0:
+            rows += chains.steps[i]
     is_full = walk.count == walk.capacity and walk.position < walk.stop
     walk.status = KS_OUTPUT_FULL if is_full else KS_AT_STOP
     return rows
-
-
-cdef void read_rows_at(Walk *walk, const int64_t *positions, int64_t count) noexcept nogil:
-    """Read rows at known positions: no row waits for the one before it."""
-    cdef const uint8_t *source = walk.window - walk.window_start
-    cdef ks_batch_row *rows = walk.rows + walk.count
-    cdef int64_t i
-    for i in range(count):
-        ks_read_batch_row(
-            source + positions[i], walk.source_size - positions[i], positions[i], &rows[i]
-        )
-    walk.count += count
 
 
 cdef void walk_in_chains(Walk *walk) noexcept nogil:
@@ -271,8 +261,8 @@ cdef void walk_in_chains(Walk *walk) noexcept nogil:
             continue
         while place_chains(walk, &chains, batch_size):
             start, before = walk.position, walk.count
-            ks_walk_chains(&chains, source, walk.source_size, walk.chaining.steps)
-            rows = read_chains(walk, &chains)
+            ks_walk_chains(&chains, source, walk.source_size)
+            rows = join_chains(walk, &chains)
             if walk.status != KS_AT_STOP or walk.position >= walk.stop:
                 return
             if rows == 0 or 2 * rows < walk.count - before:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
@@ -37,6 +37,7 @@ from kafkascan.format.layout import (
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import require_threads
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.stores.urls import located
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -199,6 +200,7 @@ def scan_batches(
     stop: int | None = None,
     on_corrupt: OnCorrupt = "raise",
     threads: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
 ) -> BatchScan:
     """
     Read every batch header of a log.
@@ -221,6 +223,8 @@ def scan_batches(
         Largest number of threads, for parts of at least 16 MiB of a cached file; by default one,
         which reads it as fast as the table can be written. To scan many files, call this from
         many threads: it releases the GIL.
+    storage_options : mapping, optional
+        Options of the store, if the source is a URL; see `ObjectUrl`.
 
     Returns
     -------
@@ -249,7 +253,7 @@ def scan_batches(
     how batches of the log are distinguished from copies of batches inside payloads.
     """
     threads = require_threads(threads, default=1)
-    with borrowed_source(source) as owner:
+    with borrowed_source(located(source, storage_options)) as owner:
         start, stop = _require_range(owner, start, stop, on_corrupt)
         if on_corrupt == "resync":
             return _resynced(owner, start, stop, threads)
@@ -370,6 +374,7 @@ def iter_batches(
     start: int = 0,
     stop: int | None = None,
     on_corrupt: OnCorrupt = "raise",
+    storage_options: Mapping[str, object] | None = None,
 ) -> BatchIterator:
     """
     Read the batch headers of a log in tables of bounded size.
@@ -380,6 +385,8 @@ def iter_batches(
         See `scan_batches`; "resync" is not supported.
     rows : int, default 65536
         Rows of each table, but for the last one.
+    storage_options : mapping, optional
+        Options of the store, if the source is a URL; see `ObjectUrl`.
 
     Returns
     -------
@@ -397,6 +404,7 @@ def iter_batches(
         raise ValueError("rows must be at least 1")
     if on_corrupt == "resync":  # it needs all of the log
         raise ValueError("on_corrupt='resync' is supported by scan_batches only")
+    source = located(source, storage_options)
     with ExitStack() as resources:
         owner = resources.enter_context(borrowed_source(source))
         start, stop = _require_range(owner, start, stop, on_corrupt)

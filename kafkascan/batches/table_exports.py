@@ -19,6 +19,8 @@ HEAD_ROWS = 10
 """Rows that a notebook shows."""
 
 _CELL_SIZE = 60
+# Of pandas, by those of Arrow.
+_NULLABLE_TYPES = {"int8": "Int8", "int16": "Int16", "int32": "Int32", "int64": "Int64"}
 # Rows that are converted to Python objects before signals are handled.
 _PANDAS_ROWS = 1 << 16
 
@@ -54,6 +56,8 @@ class TableExports(ABC):
         Returns
         -------
         pandas.DataFrame
+            A column of integers with nulls has one of pandas' nullable types, such as ``Int64``:
+            doubles do not have all integers.
         """
         pandas = require_module("pandas", extra="pandas")
         table = self.to_arrow(columns)
@@ -62,9 +66,13 @@ class TableExports(ABC):
             table.slice(at, _PANDAS_ROWS).to_pandas()
             for at in range(0, max(1, table.num_rows), _PANDAS_ROWS)
         ]
-        if len(frames) == 1:
-            return frames[0]
-        frame: pd.DataFrame = pandas.concat(frames, ignore_index=True)
+        frame: pd.DataFrame = frames[0]
+        if len(frames) > 1:
+            frame = pandas.concat(frames, ignore_index=True)
+        for name, kind in zip(table.column_names, table.schema.types, strict=True):
+            if str(kind) in _NULLABLE_TYPES and table[name].null_count:
+                dtype = pandas.api.types.pandas_dtype(_NULLABLE_TYPES[str(kind)])
+                frame[name] = table[name].to_pandas(types_mapper=lambda _, known=dtype: known)
         return frame
 
     def to_polars(self, columns: Sequence[str] | None = None) -> pl.DataFrame:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,7 @@ from kafkascan.format.errors import STATUS, BatchTableError
 from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE, CRC_STARTS, LOG_OVERHEAD
 from kafkascan.io.concurrency import map_parts, require_threads, split_by_bytes
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.stores.urls import located
 from kafkascan.io.worker_threads import Pace
 
 # Bytes from which on a thread pays off.
@@ -25,7 +28,12 @@ _FIRST_BYTES = 1 << 20
 
 
 def verify_crcs(
-    source: SourceLike, batches: BatchTable, /, *, threads: int | None = None
+    source: SourceLike,
+    batches: BatchTable,
+    /,
+    *,
+    threads: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
 ) -> NDArray[np.bool_]:
     """
     Compare the stored checksum of each batch with the checksum of its bytes.
@@ -40,6 +48,8 @@ def verify_crcs(
         Rows of the source, in any order and selection, such as ``scan.batches[mask]``.
     threads : int, optional
         Largest number of threads; by default one per CPU, but fewer for small inputs.
+    storage_options : mapping, optional
+        Options of the store, if the source is a URL; see `ObjectUrl`.
 
     Returns
     -------
@@ -61,7 +71,7 @@ def verify_crcs(
     magic byte (``DefaultRecordBatch``), so it does not detect damage to these fields.
     """
     batches = require_batch_table(batches)
-    with borrowed_source(source) as owner:
+    with borrowed_source(located(source, storage_options)) as owner:
         sizes = size_in_bytes(batches)
         parts = split_by_bytes(sizes, require_threads(threads), _BYTES_PER_THREAD)
         verdicts = map_parts(parts, lambda part: verify_rows(owner, batches[part], part.start))

@@ -117,6 +117,8 @@ class BatchWalk:
         if is_in_memory and not self._index_is_read:
             self._index_starts, self._index_is_read = self._read_index_starts(), True
         start, size = (0, self.source.size) if is_in_memory else (self.position, self.window)
+        # The system's read-ahead follows one walk through a cold map, not several.
+        in_chains = is_in_memory and not self._cold.is_cold
         with self.source.window(start, size) as window:
             return _core.scan_into(
                 window,
@@ -125,7 +127,7 @@ class BatchWalk:
                 self.position,
                 min(self.stop, self.position + piece),
                 rows,
-                in_chains=is_in_memory,
+                in_chains=in_chains,
                 known_starts=self._index_starts,
             )
 

@@ -59,12 +59,17 @@ class ColdHeaders:
     Parameters
     ----------
     source : Source
+
+    Attributes
+    ----------
+    is_cold : bool
+        Whether the piece that was checked last is not cached.
     """
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._reads: SelectiveReads | None = None
-        self._is_cold = False
+        self.is_cold = False
         self._checked_to = -1  # what is cached was sampled up to there
         self._hinted_to = -1  # headers from the index
         self._followed_to = 0  # headers of all chains
@@ -87,7 +92,7 @@ class ColdHeaders:
         if position >= max(self._checked_to, self._followed_to):
             self._check(position, end)
         smallest = _LARGE_BATCH if len(self._hints) else _LARGE_GUESSED_BATCH
-        return self._is_cold and not 0 < self._batch_size < smallest
+        return self.is_cold and not 0 < self._batch_size < smallest
 
     def note(self, batches: int, size: int) -> None:
         """Take number and bytes of the batches that were walked over."""
@@ -118,16 +123,16 @@ class ColdHeaders:
         large = min(stop, position + _CACHED_PIECE)
         samples = _FEWEST_SAMPLES + (large - position) // _BYTES_PER_SAMPLE
         if large - position < _SMALLEST_PIECE or self._source.is_cached(position, large, samples):
-            self._is_cold, self._checked_to = False, large
+            self.is_cold, self._checked_to = False, large
             return
         self._checked_to = min(stop, position + _COLD_PIECE)
-        self._is_cold = not self._source.is_cached(position, self._checked_to, 1 + _FEWEST_SAMPLES)
-        if self._is_cold and self._reads is None:
+        self.is_cold = not self._source.is_cached(position, self._checked_to, 1 + _FEWEST_SAMPLES)
+        if self.is_cold and self._reads is None:
             self._open()
 
     def _open(self) -> None:
         self._reads = open_selective(self._source)
-        self._is_cold = self._reads is not None
+        self.is_cold = self._reads is not None
         known = known_starts(self._source.path) if self._source.is_file else None
         if known is not None:
             self._hints = known

@@ -82,6 +82,14 @@ def test_sizes_that_change(largest: int) -> None:
     assert walk(log, 20_000, in_chains=True) == walk(log, 20_000)
 
 
+def test_batches_that_become_small_at_once() -> None:
+    """A chain ends long before the next one, and the rows between them need the next one's room."""
+    rng = np.random.default_rng(1)
+    log = b"".join(honest_log(rng, 200, 3000) + honest_log(rng, 3000, 90))
+    for rows in (10_000, 1000):
+        assert_chains_are_plain(log, rows)
+
+
 @pytest.mark.parametrize("seed", seeds(12))
 def test_undamaged_logs(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -10,6 +10,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan._core.cold_reads import LogFile
+from kafkascan.batches import walks
 from kafkascan.batches.cold import cold_headers
 from kafkascan.batches.walks import BatchWalk, collect
 from tests.support.cold_files import bytes_read, evict
@@ -134,6 +135,27 @@ def test_small_batches_are_read_with_everything_between_them(
     with ks.Source(path) as source:
         assert len(collect(BatchWalk(source, 0, source.size))) == 5000
     assert len(scanned) == 1, "only the first batches, to learn their size"
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_small_batches_of_a_cold_file_are_read_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cached: bool
+) -> None:
+    """Several walks over one map at a time defeat the read-ahead of the system."""
+    path = tmp_path / "00000000000000000000.log"
+    parts = [batch_v2(bytes(1000), base_offset=number) for number in range(5000)]
+    path.write_bytes(b"".join(parts))
+    monkeypatch.setattr(ks.Source, "is_cached", lambda *piece: is_cached)
+    scan_into = walks._core.scan_into
+    in_chains = []
+
+    def note(*arguments: object, **options: object) -> object:
+        in_chains.append(options.get("in_chains"))
+        return scan_into(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(walks._core, "scan_into", note)
+    assert len(ks.scan_batches(path)) == 5000
+    assert set(in_chains) == {is_cached}
 
 
 class TestLogFile:
