@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from kafkascan.io.sources import (
         Source as Source,
     )
+    from kafkascan.io.stores.urls import (
+        ObjectUrl as ObjectUrl,
+    )
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -23,5 +26,6 @@ else:
             "folders": ["SideFileTooLargeError"],
             "source_protocols": ["FileRange"],
             "sources": ["Source"],
+            "stores.urls": ["ObjectUrl"],
         },
     )

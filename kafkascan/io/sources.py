@@ -29,6 +29,7 @@ from kafkascan.io.source_protocols import (
     bytes_view,
     regular_size,
 )
+from kafkascan.io.stores.urls import ObjectUrl, resolved_url
 
 
 @runtime_checkable
@@ -41,7 +42,7 @@ class HasSource(Protocol):
 
 SourceLike: TypeAlias = (
     "str | os.PathLike[str] | bytes | bytearray | memoryview | NDArray[Any] | mmap.mmap"
-    " | ReadsAt | FileRange | Source | HasSource"
+    " | ReadsAt | FileRange | ObjectUrl | Source | HasSource"
 )
 
 
@@ -52,9 +53,10 @@ class Source:
     Parameters
     ----------
     data : path, bytes-like or ReadsAt
-        ``str`` and ``os.PathLike`` are paths; ``bytes``, ``bytearray``, ``memoryview``,
-        NumPy arrays and anything else with a contiguous buffer are the log itself. A
-        `ReadsAt` is read in windows; its creator closes it. A `FileRange` is a part of a file.
+        ``str`` and ``os.PathLike`` are paths, or a ``str`` the URL of an object; ``bytes``,
+        ``bytearray``, ``memoryview``, NumPy arrays and other contiguous buffers are the log
+        itself. A `ReadsAt` is read in windows; its creator closes it. A `FileRange` is a part of
+        a file, an `ObjectUrl` a URL with options.
     memory_map : bool, default True
         Map the file. With False it is read in windows: slower, but it takes no address space
         and works where mapping does not.
@@ -113,6 +115,7 @@ class Source:
         self.file_start = 0
         self.size = 0
         self.is_file = False
+        data = resolved_url(data)
         if isinstance(data, (str, os.PathLike)):
             self.path = os.fspath(data)
             self._open_file(self.path, memory_map, read_below, max_size)

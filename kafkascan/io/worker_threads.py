@@ -64,7 +64,9 @@ class Pace:
         now = time.monotonic()
         if self._began is not None:
             taken = now - self._began
-            if taken < _PIECE_TIME / 2:
+            if taken < _PIECE_TIME / 16:
+                self._size = min(8 * self._size, _LARGEST_PIECE)
+            elif taken < _PIECE_TIME / 2:
                 self._size = min(2 * self._size, _LARGEST_PIECE)
             elif taken > _PIECE_TIME:
                 self._size = max(1, self._size // 2)

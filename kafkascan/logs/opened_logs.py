@@ -19,6 +19,7 @@ from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
+from kafkascan.io.stores.urls import is_url, located
 from kafkascan.logs.log_chunks import (
     DEFAULT_ROWS,
     LogChunk,
@@ -112,7 +113,8 @@ def open_logs(
     """
     if isinstance(logs, PartitionDir):
         logs = LogDir(logs.path, [logs])
-    if isinstance(logs, (str, os.PathLike)):
+    logs = located(logs)
+    if isinstance(logs, (str, os.PathLike)) and not is_url(logs):
         path = Path(logs)
         if not is_log_dir(path):
             return [_one_file(path, damaged)]
@@ -161,14 +163,14 @@ def live_logs(log_dir: LogDir, log_start_offset: int | None = None) -> list[Log]
 def _one_file(source: SourceLike, damaged: bool) -> Log:
     if isinstance(source, HasSource):
         source = source.as_source()
-    if isinstance(source, (str, os.PathLike)):
+    if isinstance(source, (str, os.PathLike)) and not is_url(source):
         path = Path(source)
         path.stat()  # raises if the file is missing
         partition = partition_dir(path.parent)
     else:
         owner = source if isinstance(source, Source) else Source(source)
         path, source = Path(owner.path), owner
-        partition = partition_dir(path.parent if owner.is_file else "")
+        partition = partition_dir(path.parent if owner.is_file or is_url(owner.path) else "")
     if not damaged and parse_segment_name(path.name) is None:
         with borrowed_source(source) as opened:
             require_log(opened)

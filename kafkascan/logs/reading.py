@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias, TypeGuard
 
@@ -15,6 +15,7 @@ from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.stores.urls import located
 from kafkascan.logs.log_chunks import end_of, first_reaching
 from kafkascan.logs.log_dir import PartitionDir, open_log_dir
 from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlapWarning, open_partition
@@ -41,6 +42,7 @@ def read_records(
     verify: bool = False,
     threads: int | None = None,
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
+    storage_options: Mapping[str, object] | None = None,
 ) -> RecordTable:
     """
     Decode records of every format and codec into columns.
@@ -81,6 +83,8 @@ def read_records(
         Maximum number of threads; by default one per CPU. Small inputs use fewer.
     max_decompressed_size : int, default 256 MiB
         Maximum bytes that one batch may decompress to.
+    storage_options : mapping, optional
+        Options of the store, if the source is a URL; see `ObjectUrl`.
 
     Returns
     -------
@@ -112,6 +116,7 @@ def read_records(
     of LOG_APPEND_TIME batches have the batch's timestamp (KIP-32). Memory: up to 56 bytes per
     record, plus the decompressed bytes of compressed batches.
     """
+    source = located(source, storage_options)
     log = _partition_log(source, batches, log_start_offset)
     visible, source = _visible(source, isolation, transactions)
     options = ReadOptions(
@@ -142,6 +147,7 @@ def iter_records(
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
     batch_size: int = 65_536,
     on_damage: OnDamage | None = None,
+    storage_options: Mapping[str, object] | None = None,
 ) -> Iterator[RecordTable]:
     """
     Decode records in tables of bounded size.
@@ -149,7 +155,7 @@ def iter_records(
     Parameters
     ----------
     source, batches, columns, control, isolation, transactions, log_start_offset, verify, \
-    max_decompressed_size
+    max_decompressed_size, storage_options
         See `read_records`.
     threads : int, optional
         Maximum number of threads that verify checksums; by default one. Tables are decoded in
@@ -170,6 +176,7 @@ def iter_records(
     ------
     As `read_records`. Records before the damage are yielded before the error is raised.
     """
+    source = located(source, storage_options)
     log = _partition_log(source, batches, log_start_offset)
     visible, source = _visible(source, isolation, transactions)
     options = ReadOptions(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +15,9 @@ from kafkascan.format.file_names import (
     parse_segment_name,
     sibling_name,
 )
-from kafkascan.io.folders import DiskFolder, Folder
+from kafkascan.io.folders import DiskFolder, Folder, SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.stores.urls import ObjectUrl, is_url, located
 
 _UNNAMED = SegmentName(None, None, "log", None)
 # Mapping a file takes longer than reading so many bytes of it.
@@ -172,16 +174,24 @@ def segment_file(path: Path, folder: Folder, name: SegmentName | None = None) ->
     return SegmentFile(path.name, name or parse_segment_name(path.name) or _UNNAMED, folder)
 
 
-def open_segment(path: str | os.PathLike[str], /, *, memory_map: bool = True) -> SegmentFile:
+def open_segment(
+    path: str | os.PathLike[str],
+    /,
+    *,
+    memory_map: bool = True,
+    storage_options: Mapping[str, object] | None = None,
+) -> SegmentFile:
     """
     Open one segment.
 
     Parameters
     ----------
-    path : path
+    path : path or URL
         Of the ``.log`` file or the KRaft snapshot. Any file name is accepted.
     memory_map : bool, default True
         As in `Source`.
+    storage_options : mapping, optional
+        Options of the store, for a URL; see `ObjectUrl`.
 
     Returns
     -------
@@ -193,7 +203,11 @@ def open_segment(path: str | os.PathLike[str], /, *, memory_map: bool = True) ->
     OSError
         If the file cannot be opened.
     """
-    path = Path(path)
-    segment = segment_file(path, DiskFolder(path.parent))
-    segment.opened = Source(path, memory_map=memory_map)
+    place = located(path, storage_options)
+    opened = Source(place, memory_map=memory_map)
+    name = Path(opened.path)
+    is_object = isinstance(place, ObjectUrl) or is_url(place)
+    folder = SingleFileFolder(opened, name) if is_object else DiskFolder(name.parent)
+    segment = segment_file(name, folder)
+    segment.opened = opened
     return segment

@@ -12,13 +12,13 @@ import pyarrow.parquet
 import pytest
 
 import kafkascan as ks
+from kafkascan.io.stores.object_reader import ObjectReader
+from kafkascan.io.stores.object_stores import FsspecStore, PyArrowStore
 from kafkascan.spark import jobs
 from kafkascan.spark.jobs.output_folders import finish_folder, output_folder
 from kafkascan.spark.jobs.planned_outputs import is_record
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import open_file
-from kafkascan.spark.planning.object_reader import ObjectReader
-from kafkascan.spark.planning.object_stores import FsspecStore, PyArrowStore
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.rows.task_scan import scan_task
 from tests.spark.logs import (

@@ -14,6 +14,7 @@ from typing import IO, Protocol
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.io.stores.object_stores import is_temporary_name
 from kafkascan.spark.jobs.planned_outputs import (
     FinishedOutput,
     PlannedOutput,
@@ -22,7 +23,6 @@ from kafkascan.spark.jobs.planned_outputs import (
 )
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import store_of
-from kafkascan.spark.planning.object_stores import is_temporary_name
 
 _DONE = "_SUCCESS"
 # The names of the files that `write_outputs` writes.

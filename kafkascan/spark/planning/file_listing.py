@@ -15,11 +15,11 @@ from kafkascan.format.errors import NoLogsError, SourceReadError
 from kafkascan.format.file_names import SegmentName, parse_segment_name, sibling_name
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
+from kafkascan.io.stores.object_stores import FsspecStore, ObjectStore, PyArrowStore
 from kafkascan.logs.log_dir import PartitionDir, open_log_dir, partition_dir
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.index_hints import IndexHints
 from kafkascan.spark.planning.log_starts import LogStarts
-from kafkascan.spark.planning.object_stores import FsspecStore, ObjectStore, PyArrowStore
 
 NO_TOPIC, NO_PARTITION, NO_BASE_OFFSET = "", -1, -1
 """Values for a file whose folder is not named topic-partition, or whose name is not an offset."""

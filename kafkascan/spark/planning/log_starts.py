@@ -10,9 +10,9 @@ from kafkascan.broker_state.offset_checkpoints import CheckpointReader, Checkpoi
 from kafkascan.format.errors import CorruptCheckpointError
 from kafkascan.io.folders import SideFileTooLargeError, require_side_file_size
 from kafkascan.io.sources import Source
+from kafkascan.io.stores.object_stores import ObjectStore
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.object_stores import ObjectStore
 
 
 class LogStarts:

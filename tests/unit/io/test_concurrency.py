@@ -346,10 +346,10 @@ def test_pieces_take_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_threads, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     pace = Pace(8)
     sizes = []
-    for taken in (0.0, 0.0, 0.03, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0):
+    for taken in (0.0, 0.01, 0.03, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0):
         sizes.append(pace.next_size())
         clock[0] += taken
-    assert sizes == [8, 16, 32, 32, 16, 8, 4, 2, 1]
+    assert sizes == [8, 64, 128, 128, 64, 32, 16, 8, 4, 2, 1]
 
 
 def test_parts_on_threads() -> None:

@@ -45,7 +45,7 @@ def place(array: np.ndarray) -> int:
     return int(array.ctypes.data)
 
 
-def run(script: str, **environment: str) -> str:
+def run(script: str, *, check: bool = True, **environment: str) -> str:
     """Output of a script in a process of its own."""
     result = subprocess.run(
         [sys.executable, "-c", script],
@@ -54,7 +54,7 @@ def run(script: str, **environment: str) -> str:
         check=False,
         env=os.environ | environment,
     )
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0 or not check, result.stderr
     return result.stdout.strip()
 
 
@@ -474,12 +474,14 @@ for _ in range(3):
 THP_OFF = """
 import ctypes
 PR_SET_THP_DISABLE = 41
-assert ctypes.CDLL(None, use_errno=True).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0
+is_off = ctypes.CDLL(None, use_errno=True).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl")
 def test_results_where_large_pages_are_off() -> None:
+    if run(THP_OFF + "print(is_off)") != "True":
+        pytest.skip("an emulator refuses to turn large pages off")
     script = THP_OFF + WORK + "print(open('/proc/self/smaps_rollup').read())"
     found = re.search(r"AnonHugePages:\s+(\d+) kB", run(script))
     assert found is not None
@@ -507,6 +509,8 @@ def test_results_where_the_kernel_refuses_large_pages(tmp_path: Path) -> None:
     compiled = subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=False)
     if compiled.returncode != 0:
         pytest.skip("no C compiler")
+    if run(f"import ctypes; ctypes.CDLL({str(library)!r}); print('loaded')", check=False) == "":
+        pytest.skip("the C compiler is for another CPU than Python")
     script = WORK + "print(one.base is None or one.flags.owndata, result_blocks.free_bytes())"
     assert run(script, LD_PRELOAD=str(library)) == "True 0"
 

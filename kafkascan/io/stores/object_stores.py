@@ -8,7 +8,7 @@ import inspect
 import uuid
 from typing import Any, NamedTuple, Protocol
 
-from kafkascan.spark.planning.object_reader import ObjectReader
+from kafkascan.io.stores.object_reader import ObjectReader
 
 # Bytes of a part of an upload.
 _PART = 1 << 23

@@ -1,0 +1,1 @@
+"""Object stores: list, read and upload objects."""
