@@ -10,16 +10,10 @@ import pytest
 
 from kafkascan.dump_log import log_dump
 from kafkascan.dump_log.dump_files import dump_files
-from kafkascan.dump_log.dump_options import DumpOptions
-from kafkascan.dump_log.topic_decoders import TOPIC_DECODERS
 from kafkascan.format.errors import CorruptLogError
+from tests.support.dump_decoders import options_for
 
 _GOLDEN = Path(__file__).parent
-_DECODERS = {
-    "__consumer_offsets": "offsets-decoder",
-    "__transaction_state": "transaction-log-decoder",
-    "__cluster_metadata": "cluster-metadata-decoder",
-}
 
 
 def is_complete(dump: Path) -> bool:
@@ -33,14 +27,6 @@ DUMPS = sorted(
     for path in _GOLDEN.glob("*/dump/*/*.txt")
     if not path.name.endswith(".stderr.txt") and is_complete(path)
 )
-
-
-def options_for(partition: str) -> DumpOptions:
-    topic = partition.rpartition("-")[0]
-    if topic in _DECODERS:
-        decode = TOPIC_DECODERS[_DECODERS[topic]]
-        return DumpOptions(is_deep=True, prints_data=True, decode=decode)
-    return DumpOptions(is_deep=True, prints_data=True)
 
 
 @pytest.mark.parametrize("dump", DUMPS, ids=lambda path: str(path.relative_to(_GOLDEN)))

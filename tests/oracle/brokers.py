@@ -19,6 +19,7 @@ from tests.support.waiting import HANG_SECONDS
 
 _HOST = "127.0.0.1"
 _CLUSTER_ID = "a2Fma2FzY2FuLW9yYWNsZQ"
+_LOCAL_TIERED_STORAGE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 
 _COMMON_CONFIG = {
     "offsets.topic.num.partitions": "1",
@@ -172,6 +173,36 @@ class KafkaBroker(Broker):
         arguments = ["format", "-t", _CLUSTER_ID, "-c", str(config_file)]
         command = java_command(self._class_path, "kafka.tools.StorageTool", arguments)
         subprocess.run(command, check=True, capture_output=True)
+
+
+class TieredBroker(KafkaBroker):
+    """The current Kafka with remote storage, and share groups with few updates per snapshot."""
+
+    def _own_config(self) -> dict[str, str]:
+        return {
+            **super()._own_config(),
+            **remote_storage(self.directory / "remote"),
+            "log.initial.task.delay.ms": "500",
+            "log.segment.delete.delay.ms": "100",
+            "share.coordinator.state.topic.num.partitions": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "share.coordinator.snapshot.update.records.per.snapshot": "3",
+        }
+
+
+def remote_storage(folder: Path) -> dict[str, str]:
+    """Return the configuration of a broker whose remote storage is a folder."""
+    return {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "remote.log.storage.manager.class.name": _LOCAL_TIERED_STORAGE,
+        "rsm.config.dir": str(folder),
+        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+        "remote.log.manager.task.interval.ms": "500",
+        "log.retention.check.interval.ms": "1000",
+    }
 
 
 class PreviousBroker(KafkaBroker):

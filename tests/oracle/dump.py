@@ -9,14 +9,10 @@ from pathlib import Path
 
 from tests.oracle.build import ClassPaths
 from tests.oracle.jvm import java_command
+from tests.support.dump_decoders import DECODER_OPTIONS
 
 LOG_SUFFIXES = (".log", ".checkpoint")
 _DUMPED_SUFFIXES = (*LOG_SUFFIXES, ".index", ".timeindex", ".txnindex", ".snapshot")
-_DECODERS = {
-    "__consumer_offsets": "--offsets-decoder",
-    "__transaction_state": "--transaction-log-decoder",
-    "__cluster_metadata": "--cluster-metadata-decoder",
-}
 
 
 def partition_directories(data_dir: Path) -> list[Path]:
@@ -116,8 +112,8 @@ def _arguments(file: Path) -> list[str]:
     if file.suffix in LOG_SUFFIXES:
         arguments += ["--deep-iteration", "--print-data-log"]
         arguments += [
-            option
-            for topic, option in _DECODERS.items()
+            f"--{option}"
+            for topic, option in DECODER_OPTIONS.items()
             if file.parent.name.startswith(f"{topic}-")
         ]
     return arguments

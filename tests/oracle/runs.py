@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.oracle.brokers import Broker, KafkaBroker, LegacyBroker, OlderBroker, PreviousBroker
+from tests.oracle.brokers import (
+    Broker,
+    KafkaBroker,
+    LegacyBroker,
+    OlderBroker,
+    PreviousBroker,
+    TieredBroker,
+)
 from tests.oracle.build import ClassPaths
 from tests.oracle.clients import JavaClients
 from tests.oracle.dump import (
@@ -23,6 +30,7 @@ from tests.oracle.scenarios import (
     LEGACY_GROUP_SCENARIOS,
     LEGACY_SCENARIOS,
     STOPPED_SCENARIOS,
+    TIERED_SCENARIOS,
 )
 from tests.oracle.stage import Evidence, Scenario, Stage
 from tests.support.compare_records import read_lines
@@ -42,6 +50,7 @@ class Run:
 RUNS = (
     Run("kafka-4.4.0", KafkaBroker, STOPPED_SCENARIOS, "stopped"),
     Run("kafka-4.4.0-killed", KafkaBroker, KILLED_SCENARIOS, "killed"),
+    Run("kafka-4.4.0-tiered", TieredBroker, TIERED_SCENARIOS, "stopped"),
     Run("kafka-4.1.1", PreviousBroker, EARLIER_SCENARIOS, "stopped"),
     Run("kafka-3.9.1", OlderBroker, EARLIER_SCENARIOS, "stopped"),
     Run("kafka-2.8.2", LegacyBroker, LEGACY_SCENARIOS, "stopped"),

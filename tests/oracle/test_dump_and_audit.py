@@ -51,7 +51,7 @@ def other_magic(directory: Path, dice: random.Random) -> None:
         log.write_bytes(data)
 
 
-_NOW = 1_795_420_000_000  # after the golden runs
+_NOW = 1_795_500_000_000  # after the golden runs
 _COPIES = 300
 _DAMAGED_RUNS = ("kafka-2.8.2", "kafka-4.4.0", "kafka-4.4.0-killed")
 _DAMAGE: list[logs.Damage] = [
@@ -178,7 +178,8 @@ def difference(case: Case, dump: Dump, complaint: Complaint) -> OnPurpose | None
     if complaint.what == "not consecutive":
         before, offset = complaint.numbers
         batches = ks.scan_batches(log, on_corrupt="stop").batches
-        if before == -1 and offset >= int(batches["base_offset"][0]) >= int(log.stem):
+        starts = batches["base_offset"][:1].tolist()
+        if before == -1 and starts and offset >= starts[0] >= int(log.stem):
             return OnPurpose.FIRST_OFFSET
         inside = (batches["base_offset"] <= offset) & (ks.batches.last_offset(batches) > before)
         if inside.any() and {one.symbol for one in case.of(None)} >= {"COMPACTION"}:

@@ -24,6 +24,7 @@ TRUE_ALARMS = {
         ("transactions", "HANGING_TRANSACTION"),
     },
     "kafka-4.4.0-killed": set(),
+    "kafka-4.4.0-tiered": set(),
     "kafka-4.1.1": {("transactions", "HANGING_TRANSACTION")},
     "kafka-3.9.1": {("transactions", "HANGING_TRANSACTION")},
     "kafka-2.8.2": set(),

@@ -17,6 +17,8 @@ from tests.oracle.scenarios.own_topics import (
     classic_groups,
     cluster_metadata,
     consumer_groups,
+    remote_segments,
+    share_groups,
     transaction_state,
 )
 from tests.oracle.scenarios.producers import idempotent, transactions
@@ -61,6 +63,9 @@ LEGACY_SCENARIOS: tuple[Scenario, ...] = (
     magic_1_compacted,
 )
 """Scenarios of the old broker, which is stopped cleanly."""
+
+TIERED_SCENARIOS: tuple[Scenario, ...] = (remote_segments, share_groups)
+"""Scenarios of the broker with remote storage, which is stopped cleanly."""
 
 EARLIER_SCENARIOS: tuple[Scenario, ...] = (
     nulls_and_empties,

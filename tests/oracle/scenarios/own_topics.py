@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from tests.oracle.stage import Stage, messages, scenario
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+
+from tests.oracle.clients import JavaProducer
+from tests.oracle.jvm import wait_until
+from tests.oracle.stage import Evidence, Stage, messages, scenario
+from tests.support.waiting import HANG_SECONDS
 
 _BOTH = ("java", "librdkafka")
+_DELETED = "tiered-deleted"
 
 
 @scenario(
@@ -109,3 +117,101 @@ def transaction_state(stage: Stage) -> None:
 )
 def cluster_metadata(stage: Stage) -> None:
     """The metadata log and its snapshots after all other scenarios."""
+
+
+def _contains(*words: str) -> Callable[[Evidence], bool]:
+    """Return a promise that each word is in the text of a record."""
+    return lambda evidence: all(
+        any(word in text for text in evidence.record_texts()) for word in words
+    )
+
+
+@scenario(
+    topics=["__remote_log_metadata"],
+    promises={
+        "copied segments": _contains("COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED"),
+        "deleted segments": _contains("DELETE_SEGMENT_STARTED", "DELETE_SEGMENT_FINISHED"),
+        "segments with transactions, and without": _contains(
+            "txnIdxEmpty=false", "txnIdxEmpty=true"
+        ),
+    },
+)
+def remote_segments(stage: Stage) -> None:
+    """Segments in remote storage, some with aborted transactions; a topic that is deleted."""
+    for topic in ("tiered", _DELETED):
+        stage.create_topic(
+            topic, remote_storage_enable="true", internal_segment_bytes="4096",
+            local_retention_bytes="1",
+        )  # fmt: skip
+        plain = stage.java_producer()
+        _write_segments(plain, topic, 0)
+        plain.close()
+    transactional = stage.java_producer(transactional_id="tiered")
+    for start in range(20, 60, 20):
+        transactional.begin()
+        _write_segments(transactional, "tiered", start)
+        transactional.abort() if start == 20 else transactional.commit()
+    transactional.close()
+    for topic, offset in (("tiered", 40), (_DELETED, 1)):
+        _wait_for_local_start(stage, topic, offset)
+    admin = AdminClient({"bootstrap.servers": stage.broker.bootstrap_servers, "log_level": 0})
+    admin.delete_topics([_DELETED])[_DELETED].result(HANG_SECONDS)
+    wait_until(
+        "deleted files to be removed, also from remote storage",
+        lambda: not any(_deleted_files(stage.broker.directory)),
+        seconds=HANG_SECONDS,
+    )
+
+
+def _deleted_files(directory: Path) -> Iterator[Path]:
+    yield from directory.glob("data/*/*.deleted")
+    for pattern in (f"remote/*/{_DELETED}-0-*/*.log", f"data/{_DELETED}-0*"):
+        yield from directory.glob(pattern)
+
+
+def _write_segments(writer: JavaProducer, topic: str, start: int) -> None:
+    """Write 20 messages in five batches, of which two fit into a segment."""
+    for number in range(start, start + 20, 4):
+        writer.write(messages(topic, 4, start=number, size=400))
+
+
+def _wait_for_local_start(stage: Stage, topic: str, offset: int) -> None:
+    """Wait until the segments before an offset are in remote storage only."""
+    folder = stage.broker.data_dir / f"{topic}-0"
+    wait_until(
+        f"the first segments of {topic} to be remote only",
+        lambda: min(int(log.stem) for log in folder.glob("*.log")) >= offset,
+        seconds=HANG_SECONDS,
+    )
+
+
+@scenario(
+    topics=["__share_group_state"],
+    promises={
+        "snapshots and updates": _contains('"snapshotEpoch":1', 'key: {"type":"1"'),
+        "acknowledged and archived records": _contains('"deliveryState":2', '"deliveryState":4'),
+        "the states of a deleted group": _contains('"groupId":"deleted"', "payload: <DELETE>"),
+    },
+)
+def share_groups(stage: Stage) -> None:
+    """Share groups that accept, release and reject records; one of them is deleted."""
+    stage.create_topic("shared", partitions=2)
+    writer = stage.java_producer()
+    for partition in range(2):
+        for start in range(0, 40, 5):
+            writer.write(messages("shared", 5, start=start, partition=partition))
+    writer.close()
+    _share("readers", stage, 20, "ACCEPT")
+    _share("readers", stage, 20, "ACCEPT", "RELEASE", "REJECT")
+    _share("deleted", stage, 10, "ACCEPT")
+    stage.java.call("shareDelete", group="deleted")
+    _share("readers", stage, 10, "REJECT", "ACCEPT")
+    config = {"group.id": "oracle-java-classic", "group.protocol": "classic"}
+    stage.java.call("consumeAndCommit", topic="shared", count=10, config=config)
+
+
+def _share(group: str, stage: Stage, count: int, *types: str) -> None:
+    config = {"group.id": group, "max.poll.records": "5"}
+    stage.java.call(
+        "shareConsume", topic="shared", count=count, acknowledge=list(types), config=config
+    )
