@@ -7,11 +7,8 @@ members or frames, dependent blocks, magic 0 and 1) and damaged data are left to
 bytes (tests/property/records/test_unpacking.py).
 """
 
-from cpython.bytearray cimport (
-    PyByteArray_AS_STRING,
-    PyByteArray_FromStringAndSize,
-    PyByteArray_Resize,
-)
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cpython.bytearray cimport PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -51,6 +48,7 @@ cdef extern from "compressed.h" nogil:
     int32_t ks_load_i32(const uint8_t *p)
     const int KS_XERIAL_HEADER_SIZE
     int ks_zstd_bounds(const uint8_t *data, int64_t size, int64_t *least, int64_t *most)
+    const int KS_ZSTD_LARGEST_BLOCK
 
 
 cdef extern from "small_blocks.h" nogil:
@@ -71,6 +69,9 @@ cdef int64_t _RUN = 1 << 20
 # Constants of isal's igzip_lib: DECOMP_GZIP and MAX_HIST_BITS.
 cdef object _GZIP_FORMAT = 1
 cdef object _WINDOW_BITS = 15
+
+# Below the 128 KiB from which on glibc maps memory for each call; threads then wait for each other.
+cdef int64_t _SMALL_ZSTD_BLOCK = 100_000
 
 cdef enum:
     NONE, GZIP, SNAPPY, LZ4, ZSTD
@@ -154,6 +155,7 @@ cdef class Unpacker:
     """
 
     cdef object _gunzip, _snappy_into, _lz4_into, _unzstd, _xxh32
+    cdef bint _has_large_blocks
     # The LZ4 header whose checksum was verified last: usually all headers are equal.
     cdef uint8_t[16] _header
     cdef int64_t _header_size
@@ -244,7 +246,7 @@ cdef class Unpacker:
         if codec == ZSTD:
             if not ks_zstd_frame(data, size, &most, &window) or most > limit:
                 return 0
-            output = self._unzstd(readable(data, size), most)
+            output = self._unpack_zstd(readable(data, size), most)
             # kafkascan.records.decompression reads content beyond the window in another way.
             return copy_output(output, arena) if PyBytes_GET_SIZE(output) <= window else 0
         if codec == SNAPPY:
@@ -254,6 +256,15 @@ cdef class Unpacker:
             if ks_lz4_blocks(data, size, &blocks) and self._is_header(data, blocks.at - data):
                 return self._unpack_blocks(True, blocks, arena, limit)
         return 0
+
+    cdef bytes _unpack_zstd(self, object frame, int64_t most):
+        """Decompress a frame into small memory, if it has one block and most blocks are small."""
+        if most == KS_ZSTD_LARGEST_BLOCK and not self._has_large_blocks:
+            try:
+                return self._unzstd(frame, _SMALL_ZSTD_BLOCK)
+            except Exception:  # the library does not say whether memory or data is the reason
+                self._has_large_blocks = True
+        return self._unzstd(frame, most)
 
     cdef bint _is_header(self, const uint8_t *data, int64_t size) except -1:
         """Verify the checksum of the header of an LZ4 frame."""

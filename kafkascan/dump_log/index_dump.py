@@ -11,7 +11,12 @@ from kafkascan.broker_state.indexes import IndexEntries, entries_of, floor_entry
 from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.file_numbers import offset_of_name
 from kafkascan.dump_log.lines.batch_lines import optional_long
-from kafkascan.dump_log.log_frames import frame_at, framed_batches, last_offset_of, read_frame
+from kafkascan.dump_log.log_frames import (
+    frame_at,
+    framed_batches,
+    last_offset_of,
+    read_frame,
+)
 from kafkascan.format.errors import CorruptIndexError
 from kafkascan.format.layout import COMPRESSION_MASK, NO_SEQUENCE, NO_TIMESTAMP
 from kafkascan.io.folders import read_regular
@@ -134,7 +139,7 @@ class _Batches:
     """The batches that a reader finds from a position on."""
 
     def __init__(self, log: Source, position: int) -> None:
-        parts = list(framed_batches(log, position, log.size))
+        parts = list(framed_batches(log, position, log.size, reads_headers=False))
         self.table = join_tables([batches for batches, _ in parts])
         self._log = log
         self._frames = {frame.position: (row, frame) for row, frame in parts if frame is not None}
@@ -157,7 +162,7 @@ def _compare_time(
     after = batches.table[batches.table["position"] >= start]
     at_or_after = after[last_offset(after) >= offset][:1]
     last = int(last_offset(at_or_after)[0]) if len(at_or_after) else -1
-    if last != offset:
+    if not len(at_or_after) or last != offset:
         found.not_found.append((offset, last))
         return
     latest = batches.latest_timestamp(at_or_after)
@@ -169,7 +174,7 @@ def _compare_time(
 
 def _floor_position(entries: IndexEntries, offset: int) -> int:
     """Return the position of the last entry up to an offset, as ``OffsetIndex.lookup`` does."""
-    row = floor_entry(entries["relative_offset"], offset)
+    row = floor_entry(entries, "relative_offset", offset)
     return int(entries["position"][row]) if row >= 0 else 0
 
 

@@ -13,22 +13,30 @@ from typing import Any
 import numpy as np
 
 from kafkascan._core.text_lines import BIG_ENDIAN
-from kafkascan.batches.columns import BatchTable, is_control, size_in_bytes
+from kafkascan.batches.columns import BatchTable, is_control
 from kafkascan.dump_log import index_dump
 from kafkascan.dump_log.dump_files import Complaints, shown_path
-from kafkascan.dump_log.dump_options import MAX_INT, DumpOptions
+from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.lines.item_decoders import PRINT_TEXT, ItemDecoder
 from kafkascan.dump_log.lines.line_output import LineOutput, PieceMemory, offsets_of
-from kafkascan.dump_log.lines.record_lines import control_text
+from kafkascan.dump_log.lines.record_lines import (
+    UNDECODABLE,
+    control_text,
+    message_checksums,
+    printed_sizes,
+)
 from kafkascan.dump_log.lines.unusual_batches import head_pieces
-from kafkascan.dump_log.log_dump import OffsetGaps, title_of_log
-from kafkascan.dump_log.log_frames import Frame, framed_batches, read_frame
+from kafkascan.dump_log.log_dump import DumpedBatches, DumpJob, OffsetGaps, title_of_log
+from kafkascan.dump_log.log_frames import Frame
+from kafkascan.dump_log.readable_batches import (
+    ReadableBatches,
+    readable_batches,
+    unprintable_record,
+)
 from kafkascan.format.errors import CorruptSnapshotError
 from kafkascan.format.layout import TimestampType
 from kafkascan.format.texts import java_string
 from kafkascan.io.sources import Source
-from kafkascan.logs.reading import iter_records
-from kafkascan.records.record_table import RecordTable
 
 Fields = dict[str, Any]
 
@@ -36,7 +44,7 @@ _PAIR = re.compile(r"(\w+): (\S+)")
 _OPTIONAL = re.compile(r"OptionalLong\[(-?\d+)\]")
 _WORDS: dict[str, object] = {"true": True, "false": False, "OptionalLong.empty": None}
 _TIMESTAMP_TYPES = tuple(kind.display_name for kind in TimestampType)
-_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+_MAGIC_V2 = 2
 _LOGS, _INDEXES = (".log", ".checkpoint"), (".index", ".timeindex")
 
 
@@ -56,7 +64,7 @@ def dump_as_json(
     Raises
     ------
     CorruptLogError, OSError, ValueError
-        Where the tool ends; what comes before was written.
+        Where the tool ends; what comes before was written, with the findings up to there.
     """
     complaints = Complaints()
     output = LineOutput(write)
@@ -64,9 +72,8 @@ def dump_as_json(
         for name in files:
             for fields in _of_file(shown_path(name), options, complaints):
                 output.add([json.dumps(fields)])
-        for fields in _findings(complaints):
-            output.add([json.dumps(fields)])
     finally:
+        output.add(json.dumps(fields) for fields in _findings(complaints))
         output.flush()
 
 
@@ -122,17 +129,17 @@ def _value(text: str) -> object:
 
 def _of_log(path: Path, options: DumpOptions, gaps: OffsetGaps) -> Iterator[Fields]:
     source = Source(path)
-    stop = min(source.size, options.max_bytes)
-    position = 0
-    for batches, frame in framed_batches(source, 0, stop):
+    walk = DumpedBatches(source, options)
+    for job in walk.jobs():
+        if job.error is not None:
+            raise job.error
         if options.is_deep:
-            yield from _with_records(source, batches, frame, options, gaps)
+            yield from _with_records(source, job, options, gaps)
         else:
-            yield from _of_heads(source, batches, frame)
-        position = int(batches["position"][-1] + size_in_bytes(batches[-1:])[0])
-    if position < stop and options.max_bytes == MAX_INT:
+            yield from _of_heads(source, job.batches, job.frame)
+    if walk.left:
         yield {"kind": "finding", "file": str(path), "what": "invalid bytes at the end",
-               "count": stop - position}  # fmt: skip
+               "count": walk.left}  # fmt: skip
 
 
 def _of_heads(source: Source, batches: BatchTable, frame: Frame | None) -> Iterator[Fields]:
@@ -149,49 +156,47 @@ def _of_heads(source: Source, batches: BatchTable, frame: Frame | None) -> Itera
 
 
 def _with_records(
-    source: Source, batches: BatchTable, frame: Frame | None, options: DumpOptions, gaps: OffsetGaps
+    source: Source, job: DumpJob, options: DumpOptions, gaps: OffsetGaps
 ) -> Iterator[Fields]:
-    readable, rows = (source, batches) if frame is None else read_frame(source, batches, frame)
-    tables = iter_records(readable, rows, columns=_COLUMNS, control="include")
-    done = 0
-    while True:
-        try:
-            table = next(tables, None)
-        except ValueError:
-            yield from _of_heads(source, batches[done : done + 1], frame)
-            raise
-        if table is None:
-            break
-        of_record = table.batches["position"][table.columns["batch"]]
-        stop = done + int(np.searchsorted(rows["position"][done:], of_record[-1], "right"))
-        offsets = offsets_of(table.columns["offset"])
+    for readable in readable_batches(source, job.batches, job.frame):
+        offsets = offsets_of(readable.records.columns["offset"])
         if offsets is not None:
             gaps.add(offsets)
-        records = _of_records(table, options)
-        heads = _of_heads(source, batches[done:stop], frame)
-        ends = np.searchsorted(of_record, rows["position"][done:stop], "right")
-        for head, count in zip(heads, np.diff(ends, prepend=0).tolist(), strict=True):
+        records = _of_records(source, readable, options)
+        heads = _of_heads(source, readable.batches, job.frame)
+        counts = np.diff(readable.ends, prepend=0).tolist()
+        for head, count in zip(heads, counts, strict=True):
             yield head
             yield from itertools.islice(records, count)
-        done = stop
-    yield from _of_heads(source, batches[done:], frame)
 
 
-def _of_records(table: RecordTable, options: DumpOptions) -> Iterator[Fields]:
+def _of_records(
+    source: Source, readable: ReadableBatches, options: DumpOptions
+) -> Iterator[Fields]:
+    table = readable.records
     objects = table.to_numpy()
     names = {"offset": objects["offset"], "timestamp": objects["timestamp"],
-             "keySize": table.columns["key_size"], "valueSize": table.columns["value_size"],
+             "keySize": printed_sizes(table, "key"), "valueSize": printed_sizes(table, "value"),
              "sequence": table["sequence"]}  # fmt: skip
     rows = zip(*(column.tolist() for column in names.values()), strict=True)
     are_control = is_control(table.batches)[table.columns["batch"]].tolist()
-    items = zip(objects["key"], objects["value"], objects["headers"], are_control, strict=True)
-    for row, (key, value, headers, is_of_control) in zip(rows, items, strict=True):
-        fields: Fields = {"kind": "record", **dict(zip(names, row, strict=True))}
+    are_legacy = (table["magic"] < _MAGIC_V2).tolist()
+    items = zip(
+        objects["key"], objects["value"], objects["headers"], are_control, are_legacy, strict=True
+    )
+    for number, (key, value, headers, is_of_control, is_legacy) in enumerate(items):
+        fields: Fields = {"kind": "record", **dict(zip(names, next(rows), strict=True))}
         fields["headerKeys"] = [java_string(name) for name, _ in headers]
-        if is_of_control:
-            fields["control"] = control_text(key, value).strip()
-        elif options.prints_data:
-            fields |= _data(fields["offset"], key, value, options)
+        if is_legacy:
+            stored, computed = message_checksums(table, number)
+            fields |= {"isValid": stored == computed, "crc": stored}
+        try:
+            if is_of_control:
+                fields["control"] = control_text(key, value).strip()
+            elif options.prints_data:
+                fields |= _data(fields["offset"], key, value, options)
+        except UNDECODABLE as error:
+            raise unprintable_record(source, readable, number, error) from error
         yield fields
 
 

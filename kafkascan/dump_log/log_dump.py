@@ -83,9 +83,8 @@ def dump_log(path: Path, options: DumpOptions, gaps: OffsetGaps, output: LineOut
     """
     output.add([title_of_log(path)])
     source = Source(path)  # closed with the last view of it
-    stop = min(source.size, options.max_bytes)
-    walk = _Walk(source, stop)
-    threads = 1 if are_small([stop]) else min(require_threads(None), _MAX_THREADS)
+    walk = DumpedBatches(source, options)
+    threads = 1 if are_small([walk.stop]) else min(require_threads(None), _MAX_THREADS)
     memory = PieceMemory()
     work = _worker(source, options, memory)
     for piece in map_ordered(walk.jobs(), work, threads, _PIECES_AHEAD):
@@ -93,11 +92,11 @@ def dump_log(path: Path, options: DumpOptions, gaps: OffsetGaps, output: LineOut
         memory.give_back(piece)
         if piece.offsets is not None:
             gaps.add(piece.offsets)
-    if walk.position < stop and options.max_bytes == MAX_INT:
-        output.add([f"Found {stop - walk.position} invalid bytes at the end of {path.name}"])
+    if walk.left:
+        output.add([f"Found {walk.left} invalid bytes at the end of {path.name}"])
 
 
-class _Job(NamedTuple):
+class DumpJob(NamedTuple):
     """Batches to print, or the error of the walk, which comes after their lines."""
 
     batches: BatchTable
@@ -105,34 +104,45 @@ class _Job(NamedTuple):
     error: Exception | None = None
 
 
-class _Walk:
+class DumpedBatches:
     """
-    The batches of a log up to a position, in parts.
+    The batches of a log that are printed, in parts.
+
+    Parameters
+    ----------
+    source : Source
+    options : DumpOptions
 
     Attributes
     ----------
-    position : int
-        Where the last batch ends.
+    position, stop : int
+        Where the last batch ends, and where a reader stops.
     """
 
-    def __init__(self, source: Source, stop: int) -> None:
+    def __init__(self, source: Source, options: DumpOptions) -> None:
         self.position = 0
+        self.stop = min(source.size, options.max_bytes)
         self._source = source
-        self._stop = stop
+        self._reads_all = options.max_bytes == MAX_INT
 
-    def jobs(self) -> Iterator[_Job]:
+    @property
+    def left(self) -> int:
+        """Bytes behind the last batch, of a log that is read to its end."""
+        return self.stop - self.position if self._reads_all else 0
+
+    def jobs(self) -> Iterator[DumpJob]:
         """Yield the batches; an error is the last job, as it is raised in its turn."""
         batches: BatchTable | None = None
         try:
-            for batches, frame in framed_batches(self._source, 0, self._stop):
+            for batches, frame in framed_batches(self._source, 0, self.stop):
                 printed = _before_unknown_codec(batches)
                 for part in group_by_bytes(size_in_bytes(printed), _BYTES_PER_JOB):
-                    yield _Job(printed[part], frame)
+                    yield DumpJob(printed[part], frame)
                 if len(printed) < len(batches):
                     raise _unknown_codec(self._source, batches[len(printed) :][:1])
                 self.position = int(batches["position"][-1] + size_in_bytes(batches[-1:])[0])
         except (ValueError, OSError) as error:
-            yield _Job(np.empty(0, BATCH_DTYPE), None, error)
+            yield DumpJob(np.empty(0, BATCH_DTYPE), None, error)
 
 
 def _before_unknown_codec(batches: BatchTable) -> BatchTable:
@@ -149,10 +159,10 @@ def _unknown_codec(source: Source, batch: BatchTable) -> UnsupportedCompressionE
 
 def _worker(
     source: Source, options: DumpOptions, memory: PieceMemory
-) -> Callable[[_Job], Iterator[Piece]]:
+) -> Callable[[DumpJob], Iterator[Piece]]:
     """Return what yields the lines of a job."""
 
-    def work(job: _Job) -> Iterator[Piece]:
+    def work(job: DumpJob) -> Iterator[Piece]:
         if job.error is not None:
             raise job.error
         if options.is_deep and job.frame is None:

@@ -12,7 +12,12 @@ from kafkascan.batches.columns import BatchTable, size_in_bytes
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.walks import read_bytes, row_of_header
 from kafkascan.format.errors import CorruptBatchError
-from kafkascan.format.layout import BATCH_HEADER_SIZE, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD
+from kafkascan.format.layout import (
+    BATCH_DTYPE,
+    BATCH_HEADER_SIZE,
+    HEADER_SIZE_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+)
 from kafkascan.io.sources import Source
 
 # Base offset, size and magic; between the last two, other fields.
@@ -77,7 +82,7 @@ def last_offset_of(source: Source, frame: Frame) -> int:
 
 
 def framed_batches(
-    source: Source, position: int, stop: int
+    source: Source, position: int, stop: int, *, reads_headers: bool = True
 ) -> Iterator[tuple[BatchTable, Frame | None]]:
     """
     Yield the batches of a log that Kafka finds.
@@ -87,6 +92,9 @@ def framed_batches(
     source : Source
     position, stop : int
         Where a reader begins and ends.
+    reads_headers : bool
+        Whether a batch with a negative magic, whose header Kafka does not read, is an error.
+        Otherwise its row has an offset and a size only.
 
     Yields
     ------
@@ -111,7 +119,8 @@ def framed_batches(
         frame = frame_at(source, tables.position, stop)
         if frame is None:
             return
-        yield _header_of(source, frame), frame
+        has_header = reads_headers or frame.has_header_v2
+        yield _header_of(source, frame) if has_header else _row_without_header(frame), frame
         position = frame.position + frame.size
 
 
@@ -133,6 +142,13 @@ def _header_of(source: Source, frame: Frame) -> BatchTable:
     raise CorruptBatchError(source.path, frame.position, frame.offset, reason, "BAD_HEADER")
 
 
+def _row_without_header(frame: Frame) -> BatchTable:
+    row = np.zeros(1, BATCH_DTYPE)
+    row["position"], row["base_offset"] = frame.position, frame.offset
+    row["batch_length"] = frame.batch_length
+    return row
+
+
 def _as_magic_2(source: Source, frame: Frame) -> bytes:
     """Return the bytes of a batch with magic 2, which its checksum does not cover."""
     data = bytearray(read_bytes(source, frame.position, frame.size))
@@ -141,7 +157,17 @@ def _as_magic_2(source: Source, frame: Frame) -> bytes:
 
 
 def read_frame(source: Source, batch: BatchTable, frame: Frame) -> tuple[Source, BatchTable]:
-    """Return a source with a batch that no scan accepts, with magic 2, and its row there."""
+    """
+    Return a source with a batch that no scan accepts, with magic 2, and its row there.
+
+    Raises
+    ------
+    CorruptBatchError
+        If the batch has no header of magic 2, so that Kafka cannot read its records.
+    """
+    if not frame.has_header_v2 or frame.size < BATCH_HEADER_SIZE:
+        reason = f"magic {frame.magic} or batch_length {frame.batch_length} has no records"
+        raise CorruptBatchError(source.path, frame.position, frame.offset, reason, "BAD_HEADER")
     row = batch.copy()
     row["position"] = 0
     return Source(_as_magic_2(source, frame)), row

@@ -135,13 +135,19 @@ def decode_control_key(key: bytes | None) -> tuple[ControlRecordType, int, int]:
 
 
 def _decode_value(kind: ControlRecordType, value: bytes) -> dict[str, Any]:
+    """Decode a message as of its version or, as Kafka reads all of them, as of version 0."""
     layout = 0
     if len(value) >= _VERSION.size:
         (version,) = _VERSION.unpack_from(value)
         if version < 0:
             raise SchemaError(f"a {kind.name} record has version {version}")
         layout = min(version, _SCHEMAS[kind].newest)
-    return decode(_SCHEMAS[kind], value, layout)
+    try:
+        return decode(_SCHEMAS[kind], value, layout)
+    except SchemaError:
+        if layout == 0:
+            raise
+        return decode(_SCHEMAS[kind], value, 0)
 
 
 def encode_control_record(

@@ -19,7 +19,9 @@ from kafkascan.batches.cold.scattered_batches import request_rows, requested_par
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
 from kafkascan.batches.scan import iter_batches, scan_batches
 from kafkascan.batches.verify import verify_crcs
+from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import STATUS, CorruptBatchError, record_error
+from kafkascan.format.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import map_parts, require_threads, split_by_bytes
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
@@ -29,6 +31,7 @@ from kafkascan.records.payloads import Payloads, join_payloads, load_payloads
 from kafkascan.records.read_options import ReadOptions
 from kafkascan.records.record_table import RecordTable
 
+_MAGIC_V2 = 2
 _NARROW_COLUMNS = ("batch", "key_size", "value_size", "headers_count")
 
 # Bytes of batches that justify one more thread.
@@ -87,6 +90,49 @@ def decode_first(source: Source, batches: BatchTable, options: ReadOptions) -> R
         source, batches, options.max_decompressed_size, enough=MAX_DECOMPRESSED_PER_TABLE
     )
     return _decode(source, [loaded], options)
+
+
+def decode_up_to_damage(source: Source, batch: BatchTable, options: ReadOptions) -> RecordTable:
+    """
+    Decode the records of a damaged batch in front of the first that cannot be read.
+
+    As in Kafka, an uncompressed batch of magic 2 is read record by record; of another one, no
+    record is returned.
+
+    Parameters
+    ----------
+    source : Source
+    batch : array of BATCH_DTYPE, shape (1,) or (0,)
+    options : ReadOptions
+
+    Returns
+    -------
+    RecordTable
+        Its bytes are a copy of the batch's.
+    """
+    start, size = batch["position"] + BATCH_HEADER_SIZE, size_in_bytes(batch) - BATCH_HEADER_SIZE
+    is_read = (batch["magic"] == _MAGIC_V2) & (batch["attributes"] & COMPRESSION_MASK == 0)
+    rows = batch[is_read & (size > 0)].copy()
+    if not len(rows):
+        return RecordTable(rows, options.names, _empty_columns(0, options), _copied(b""))
+    # A damaged count may be any number.
+    most = int(size[0]) // _core.min_record_size + 1
+    rows["records_count"] = np.clip(rows["records_count"], 0, most)
+    buffers = _copied(read_bytes(source, int(start[0]), int(size[0])))
+    columns = _empty_columns(int(rows["records_count"][0]), options)
+    status, _, count, _ = _core.decode_into(
+        buffers.addresses, buffers.sizes, rows,
+        buffers.of_batch, np.zeros(1, np.int64), buffers.sizes[1:], np.zeros(1, np.uint8),
+        np.array([0, rows["records_count"][0]], np.int64), columns, 0, 1,
+    )  # fmt: skip
+    if status == STATUS["RECORDS_LEFT"]:
+        count -= 1  # Kafka does not return the last record then
+    return RecordTable(rows, options.names, columns, buffers)[:count]
+
+
+def _copied(data: bytes) -> Buffers:
+    """Return a copy of bytes of one batch as its buffer."""
+    return Buffers(Source(b""), [np.frombuffer(data, np.uint8)], np.ones(1, np.int32))
 
 
 def iter_decoded(

@@ -53,6 +53,18 @@ def batch_of(records: list[RecordV2], **fields: int) -> bytes:
     return batch_v2(payload, **(defaults | fields))
 
 
+def zstd_of_repeated_value(size: int) -> bytes:
+    """Return a Zstandard frame of one record whose value is one block: a byte, repeated."""
+    record = RecordV2(value=b"v" * size).encode()
+    head = record.index(b"v")
+    pieces = ((0, record[:head]), (1, record[head:-1]), (0, record[-1:]))
+    frame = struct.pack("<IBB", 0xFD2FB528, 0, 0x58)
+    for number, (kind, piece) in enumerate(pieces):
+        header = len(piece) << 3 | kind << 1 | (number == 2)
+        frame += header.to_bytes(3, "little") + (piece[:1] if kind else piece)
+    return frame
+
+
 class NotRecordsError(Exception):
     """The bytes are not the records that the batch header declares."""
 

@@ -20,8 +20,12 @@ from kafkascan.dump_log.lines.batch_lines import (
     number_part,
     timestamp_type_part,
 )
-from kafkascan.dump_log.lines.item_decoders import RecordDecoder, RecordText
-from kafkascan.format.schemas.message_decoder import Schema
+from kafkascan.dump_log.lines.item_decoders import (
+    RecordDecoder,
+    RecordText,
+    UndecodableRecordError,
+)
+from kafkascan.format.schemas.message_decoder import Schema, SchemaError
 from kafkascan.format.schemas.message_json import jackson_text, json_of
 from kafkascan.records.control import (
     ControlRecordType,
@@ -30,6 +34,8 @@ from kafkascan.records.control import (
 )
 from kafkascan.records.record_table import RecordTable
 
+UNDECODABLE = (SchemaError, UndecodableRecordError)
+"""Errors of records that can be read, but not printed."""
 _MAGIC_V2 = 2
 # The forms of lines with metadata, and without.
 _V2, _CONTROL, _LEGACY = 0, 1, 2
@@ -53,7 +59,7 @@ def record_lines(table: RecordTable, options: DumpOptions) -> Lines:
 
     Raises
     ------
-    ValueError
+    SchemaError, UndecodableRecordError
         If a record cannot be printed.
     """
     is_of_control = is_control(table.batches)[table.columns["batch"]]
@@ -145,8 +151,8 @@ def _metadata(table: RecordTable) -> list[Part]:
         number_part(b"| offset: ", columns["offset"]),
         timestamp_type_part(table.batches, columns["batch"]),
         number_part(b": ", columns["timestamp"]),
-        number_part(b" keySize: ", columns["key_size"]),
-        number_part(b" valueSize: ", columns["value_size"]),
+        number_part(b" keySize: ", printed_sizes(table, "key")),
+        number_part(b" valueSize: ", printed_sizes(table, "value")),
     ]
 
 
@@ -170,15 +176,30 @@ def _checksums(table: RecordTable, is_legacy: NDArray[np.bool_]) -> list[Part]:
     """Return the checksums of messages, also of those in compressed wrappers."""
     stored, computed = np.zeros((2, len(table)), np.int64)
     for row in np.flatnonzero(is_legacy).tolist():
-        stored[row], computed[row] = _checksum(table, row)
+        stored[row], computed[row] = message_checksums(table, row)
     return [
         name_part(b" isValid: ", stored == computed, BOOLEANS),
         number_part(b" crc: ", stored),
     ]
 
 
-def _checksum(table: RecordTable, row: int) -> tuple[int, int]:
-    """Return the stored and the computed checksum of a message, which covers all its bytes."""
+def printed_sizes(table: RecordTable, name: str) -> NDArray[np.int32]:
+    """Return sizes of keys or values; of messages of magic 0 and 1, also negative ones."""
+    sizes: NDArray[np.int32] = table.columns[f"{name}_size"]
+    stored = np.flatnonzero((sizes < 0) & (table["magic"] < _MAGIC_V2))
+    if not len(stored):
+        return sizes
+    sizes = sizes.copy()
+    for row in stored.tolist():
+        batch = int(table.columns["batch"][row])
+        start = int(table.columns[f"{name}_position"][row]) - _SIZE
+        data = table.buffers.bytes_of(batch, start, _SIZE) or b""
+        sizes[row] = int.from_bytes(data, "big", signed=True)
+    return sizes
+
+
+def message_checksums(table: RecordTable, row: int) -> tuple[int, int]:
+    """Return the stored and the computed checksum of a message of magic 0 or 1."""
     columns, buffers = table.columns, table.buffers
     batch = int(columns["batch"][row])
     start = int(columns["key_position"][row]) - _BEFORE_KEY[int(table.batches["magic"][batch])]

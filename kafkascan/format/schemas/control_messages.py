@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkascan.format.schemas.message_decoder import Array, Field, Schema
+from kafkascan.format.schemas.message_decoder import NO_UUID, Array, Field, Schema
 
 _ALWAYS = 0
 
@@ -12,7 +12,7 @@ END_TXN_MARKER = Schema(
 
 _VOTER = Schema(
     "Voter",
-    (Field("voter_id", "int32"), Field("voter_directory_id", "uuid", since=1)),
+    (Field("voter_id", "int32"), Field("voter_directory_id", "uuid", since=1, default=NO_UUID)),
     _ALWAYS,
 )
 LEADER_CHANGE = Schema(

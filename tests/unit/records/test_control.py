@@ -77,6 +77,19 @@ def test_leader_change_with_directories() -> None:
     }
 
 
+def test_a_version_that_its_bytes_do_not_have_is_read_as_version_0() -> None:
+    voters = b"\2" + b"\0\0\0\5\0" + b"\1"
+    for version in (1, 16):
+        value = version.to_bytes(2, "big") + b"\0\0\0\5" + voters + b"\0"
+        (record,) = ks.records.read_control_records(control(b"\0\0\0\2", value))
+        assert record.value == {
+            "version": version,
+            "leader_id": 5,
+            "voters": [{"voter_id": 5, "voter_directory_id": uuid.UUID(int=0)}],
+            "granting_voters": [],
+        }
+
+
 def test_later_types_and_versions() -> None:
     (record,) = ks.records.read_control_records(control(b"\0\7\0\x63more", None))
     assert (record.type, record.type_code) == (ks.records.ControlRecordType.UNKNOWN, 99)
