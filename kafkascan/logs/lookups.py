@@ -16,7 +16,7 @@ import numpy as np
 
 from kafkascan.batches.columns import BatchTable, last_offset, require_batch_table, size_in_bytes
 from kafkascan.batches.scan import iter_batches
-from kafkascan.broker_state.indexes import IndexEntries, read_index
+from kafkascan.broker_state.indexes import IndexEntries, floor_entry, read_index
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptIndexError
 from kafkascan.format.file_names import parse_segment_name, sibling_name
@@ -150,8 +150,10 @@ def lookup_timestamp(
     batches : array of BATCH_DTYPE, optional
         As in `lookup_offset`.
     trust_index : bool, default False
-        Start at the entries of the ``.timeindex`` and ``.index`` files, as brokers do. By
-        default all headers are scanned, so that a wrong index has no effect.
+        Give the answer of a broker that has loaded these files: the last entry of a
+        ``.timeindex`` says whether a segment reaches the timestamp, and the entries of it and of
+        the ``.index`` where the search begins. A wrong time index hides records from brokers.
+        By default all headers are scanned, so that a wrong index has no effect.
     log_start_offset : int, optional
         First offset of the log: records before it are skipped. By default, as a broker has it:
         in a partition's folder, the base offset of the first segment, or the offset in the data
@@ -161,8 +163,8 @@ def lookup_timestamp(
     -------
     RecordLocation or None
         In a folder, the first segment with such a timestamp is searched, as brokers do. A
-        segment whose batches have no timestamps is skipped; a broker uses the time of the
-        file's last modification instead.
+        segment whose batches have no timestamps is skipped; a broker, and a lookup that trusts
+        indexes, uses the time of the file's last modification instead.
 
     Raises
     ------
@@ -180,16 +182,39 @@ def lookup_timestamp(
     segments, start_offset = _segments(source, log_start_offset)
     for segment in _from_offset(segments, start_offset):
         with segment as owner:
-            start = _timed_position(owner, wanted, start_offset) if trust_index else None
-            is_here = False
-            for table in _tables(owner, start):
-                is_here |= bool((table["max_timestamp"] >= wanted).any())
-                found = _first_not_before(owner, table, wanted, start_offset)
-                if found is not None:
-                    return found
-            if is_here:
-                return None
+            search = _search_by_indexes if trust_index else _search_all
+            reaches, found = search(owner, wanted, start_offset)
+            if reaches:
+                return found
     return None
+
+
+def _search_all(
+    source: Source, timestamp: int, start_offset: int
+) -> tuple[bool, RecordLocation | None]:
+    """Return whether a segment reaches a timestamp, and its first record that does."""
+    reaches = False
+    for table in _tables(source, None):
+        reaches |= bool((table["max_timestamp"] >= timestamp).any())
+        found = _first_not_before(source, table, timestamp, start_offset)
+        if found is not None:
+            return True, found
+    return reaches, None
+
+
+def _search_by_indexes(
+    source: Source, timestamp: int, start_offset: int
+) -> tuple[bool, RecordLocation | None]:
+    """As `_search_all`, by ``UnifiedLog.fetchOffsetByTimestamp``."""
+    if _index(source, "index") is None:
+        return _search_all(source, timestamp, start_offset)  # a broker rebuilds both indexes
+    if _largest_timestamp(source) < timestamp:
+        return False, None
+    for table in _tables(source, _timed_position(source, timestamp, start_offset)):
+        found = _first_not_before(source, table, timestamp, start_offset)
+        if found is not None:
+            return True, found
+    return True, None
 
 
 # ---- segments and tables to search -----------------------------------------------------------
@@ -288,7 +313,7 @@ def _indexed_position(source: Source, offset: int) -> int | None:
     if found is None:
         return None
     entries, base_offset = found
-    row = _floor(entries["relative_offset"], offset - base_offset)
+    row = floor_entry(entries, "relative_offset", offset - base_offset)
     if row < 0:
         return 0
     position = int(entries["position"][row])
@@ -299,16 +324,20 @@ def _indexed_position(source: Source, offset: int) -> int | None:
     return position
 
 
+def _largest_timestamp(source: Source) -> int:
+    """``LogSegment.largestTimestamp`` of a segment that was loaded."""
+    found = _index(source, "timeindex")
+    largest = int(found[0]["timestamp"][-1]) if found is not None and len(found[0]) else -1
+    return largest if largest >= 0 else os.stat(source.path).st_mtime_ns // 1_000_000
+
+
 def _timed_position(source: Source, timestamp: int, start_offset: int) -> int | None:
     """``LogSegment.findOffsetByTimestamp``: time index, then offset index."""
     found = _index(source, "timeindex")
-    if found is None:
-        return None
-    entries, base_offset = found
-    row = _floor(entries["timestamp"], timestamp)
-    offset = base_offset if row < 0 else base_offset + int(entries["relative_offset"][row])
-    return _indexed_position(source, max(offset, start_offset))
-
-
-def _floor(keys: np.ndarray[tuple[int], np.dtype[np.int64]], key: int) -> int:
-    return int(np.searchsorted(keys, key, "right")) - 1
+    offset = start_offset
+    if found is not None:
+        entries, base_offset = found
+        row = floor_entry(entries, "timestamp", timestamp)
+        if row >= 0:
+            offset = max(offset, base_offset + int(entries["relative_offset"][row]))
+    return _indexed_position(source, offset)

@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 
+import kafkascan as ks
 from tests.support.command_line import DATA, rows, run
 from tests.support.internal_topics import TopicLog, commit
 from tests.support.logs import COMMIT
+from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0
 from tests.support.waiting import HANG_SECONDS
 from tests.unit.logs.test_log_follower import GrowingLog
@@ -184,8 +186,12 @@ def iso_time(offset: int) -> str:
 
 @pytest.mark.parametrize("verb", ["records", "batches"])
 @pytest.mark.parametrize(
-    "damage", ["none", "no indexes", "garbage", "wrong positions", "not in order", "cut off"]
-)
+    "damage",
+    [
+        "none", "no indexes", "garbage", "wrong positions", "not in order", "cut off",
+        "early times", "late times", "late offsets", "another segment's",
+    ],
+)  # fmt: skip
 def test_rows_around_do_not_depend_on_indexes(tmp_path: Path, damage: str, verb: str) -> None:
     log = indexed_log(tmp_path / "orders-0").folder
     indexes = sorted([*log.glob("*.index"), *log.glob("*.timeindex")])
@@ -204,6 +210,8 @@ def test_rows_around_do_not_depend_on_indexes(tmp_path: Path, damage: str, verb:
             path.write_bytes(data[len(data) // 24 * 12 :] + data[: len(data) // 24 * 12])
         elif damage == "cut off":
             path.write_bytes(data[:24])
+        elif path.suffix == ".timeindex":
+            lie_about_times(path, damage)
     for offset, context in PLACES:
         first, end = max(0, min(offset, 120) - context), min(120, offset + context)
         expected = (0, list(range(first, end)))
@@ -211,22 +219,62 @@ def test_rows_around_do_not_depend_on_indexes(tmp_path: Path, damage: str, verb:
         assert shown_around(log, iso_time(offset), "--context", context, verb=verb) == expected
 
 
+def lie_about_times(path: Path, damage: str) -> None:
+    """Change a time index so that its entries are in order, but wrong."""
+    entries = ks.read_index(path).copy()
+    if damage == "early times":
+        entries["timestamp"] -= 15
+    elif damage == "late times":
+        entries["timestamp"] += 15
+    elif damage == "late offsets":
+        entries["relative_offset"] += 15
+    elif damage == "another segment's":
+        other = min(path.parent.glob("*.timeindex"))
+        entries = ks.read_index(other)
+    ks.write_index(path, entries)
+
+
 @pytest.mark.parametrize("verb", ["records", "batches"])
 def test_around_reads_a_part_of_the_log(tmp_path: Path, verb: str) -> None:
     log = indexed_log(tmp_path / "orders-0").folder
-    for name in (f"{0:020}.log", f"{80:020}.log"):
-        data = bytearray((log / name).read_bytes())
-        # The length of a batch far from the place.
-        at = len(data) // 40 * 30
-        data[at + 8 : at + 12] = b"\xff" * 4
-        (log / name).write_bytes(data)
+    damage_a_length(log / f"{80:020}.log")
+    # For a time, headers before the place are read, too: a time index may be wrong.
     for place in (70, 81, iso_time(70)):
         code, found = shown_around(log, place, "--context", 4, verb=verb)
         assert code == 0
         assert len(found) == 8
+    damage_a_length(log / f"{0:020}.log")
+    for place in (70, 81):
+        assert shown_around(log, place, "--context", 4, verb=verb)[0] == 0
+    assert shown_around(log, iso_time(70), "--context", 4, verb=verb) == (1, list(range(66, 74)))
     # With a condition, any number of rows before the place may not meet it.
     done = run(verb, log, "--around", 70, "--from-offset", 0)
     assert "position" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["records", "batches"])
+def test_a_time_index_that_hides_an_early_batch(tmp_path: Path, verb: str) -> None:
+    """A batch of a later time is at offset 5; the index is that of a log without it."""
+    log = indexed_log(tmp_path / "orders-0").folder
+    first = log / f"{0:020}.log"
+    data = first.read_bytes()
+    size = len(data) // 40
+    times = {"base_timestamp": T0 + 70, "max_timestamp": T0 + 70}
+    early = batch_of([RecordV2(b"k", b"v")], base_offset=5, **times)
+    assert len(early) == size
+    first.write_bytes(data[: 5 * size] + early + data[6 * size :])
+    for offset in (45, 60, 70):
+        shown = shown_around(log, iso_time(offset), "--context", 3, verb=verb)
+        assert shown == (0, list(range(2, 8)))
+    assert shown_around(log, iso_time(71), "--context", 1, verb=verb) == (0, [70, 71])
+
+
+def damage_a_length(path: Path) -> None:
+    """Overwrite the length of a batch far from the beginning of a segment of 40 batches."""
+    data = bytearray(path.read_bytes())
+    at = len(data) // 40 * 30
+    data[at + 8 : at + 12] = b"\xff" * 4
+    path.write_bytes(data)
 
 
 def shown_tail(log: Path, count: int, verb: str = "records") -> tuple[int, list[int]]:
@@ -239,10 +287,7 @@ def shown_tail(log: Path, count: int, verb: str = "records") -> tuple[int, list[
 def test_the_tail_reads_the_end_of_the_log(tmp_path: Path, verb: str) -> None:
     log = indexed_log(tmp_path / "orders-0").folder
     assert shown_tail(log, 300, verb) == (0, list(range(120)))
-    data = bytearray((log / f"{0:020}.log").read_bytes())
-    at = len(data) // 40 * 30
-    data[at + 8 : at + 12] = b"\xff" * 4
-    (log / f"{0:020}.log").write_bytes(data)
+    damage_a_length(log / f"{0:020}.log")
     for count in (0, 1, 2, 39, 41):
         assert shown_tail(log, count, verb) == (0, list(range(120 - count, 120)))
     assert shown_tail(log, 90, verb) == (1, [*range(20, 30), *range(40, 120)])

@@ -22,6 +22,8 @@ from kafkascan.io.folders import DiskFolder
 
 Inputs = Sequence[SegmentInput]
 
+_ROWS = 8192
+
 
 @dataclass(frozen=True)
 class Place:
@@ -63,8 +65,10 @@ def indexed_start(inputs: Inputs, place: Place) -> list[SegmentInput] | None:
     """
     Return the inputs of a log to read: from an index entry in front of the rows before a place.
 
-    An entry counts only if the entries of its file are in order, and a batch with a right checksum
-    and a fitting offset is at its position. What is before it is not read.
+    An entry of the offset index counts only if the entries of its file are in order, and a batch
+    with a right checksum and a fitting offset is at its position. What is before it is not read,
+    but for a time: a time index that is in order may be wrong, so the headers of all batches
+    before the place are.
 
     Returns
     -------
@@ -125,23 +129,36 @@ def _reached(inputs: Inputs, place: Place) -> tuple[int, int]:
         return number, place.offset - place.count
     assert place.time is not None
     for number, one in enumerate(inputs):
-        entries = _entries(one, "timeindex")
-        row = int(np.searchsorted(entries["timestamp"], place.time)) - 1
-        before = int(entries["relative_offset"][row]) if row >= 0 else 0
-        if row + 1 < len(entries) or _reaches_after(one, before, place.time):
-            return number, _base_of(one) + before - place.count
-    return number, _base_of(one) + before - place.count
+        offset, reaches = _offset_of_time(one, place.time)
+        if reaches:
+            return number, offset - place.count
+    return len(inputs) - 1, offset - place.count
 
 
-def _reaches_after(one: SegmentInput, relative_offset: int, time: int) -> bool:
-    """Return whether a batch behind the last entry of the time index may reach a time."""
-    entries = _entries(one, "index")
-    row = int(np.searchsorted(entries["relative_offset"], relative_offset, "right")) - 1
-    start = int(entries["position"][row]) if row >= 0 else 0
+def _offset_of_time(one: SegmentInput, time: int) -> tuple[int, bool]:
+    """
+    Return the offset of the first batch that reaches a time, and True, or the last one, and False.
+
+    Raises
+    ------
+    ValueError
+        If the segment is damaged before it.
+    """
+    offset, reaches = _base_of(one), False
     with one.open() as source:
-        tables = iter_batches(source, start=start, on_corrupt="stop")
-        reaches = any(bool((table["max_timestamp"] >= time).any()) for table in tables)
-        return reaches or tables.end is not ScanEnd.CLEAN
+        behind = one.drop_behind(source)
+        tables = iter_batches(source, rows=_ROWS, on_corrupt="stop")
+        for table in tables:
+            reached = table["max_timestamp"] >= time
+            reaches = bool(reached.any())
+            offset = int(table["base_offset"][reached.argmax() if reaches else -1])
+            if reaches:
+                break
+        if behind is not None:
+            behind.drop()
+        if tables.end is ScanEnd.CORRUPT and not reaches:
+            raise ValueError(f"{one.path} is damaged")
+    return offset, reaches
 
 
 def _entries(one: SegmentInput, kind: str) -> IndexEntries:

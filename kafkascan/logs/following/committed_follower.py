@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from kafkascan.format.errors import SourceReadError
 from kafkascan.logs.following.log_follower import FollowedBatches
+from kafkascan.logs.log_chunks import end_of
 from kafkascan.logs.read_committed import CommittedViewBuilder
 
 
@@ -22,6 +24,7 @@ class CommittedFollower:
     def __init__(self) -> None:
         self._builder = CommittedViewBuilder()
         self._withheld: deque[FollowedBatches] = deque()
+        self._end_offset = 0
 
     def add(self, followed: FollowedBatches) -> None:
         """
@@ -31,7 +34,17 @@ class CommittedFollower:
         ------
         CorruptBatchError
             If a marker cannot be read.
+        SourceReadError
+            If the batches replace some that were added: a transaction may have begun there.
         """
+        first = followed.batches[0]
+        if first["base_offset"] < self._end_offset:
+            reason = (
+                f"offsets from {first['base_offset']} on were truncated and written again, so open"
+                " transactions are not known any more; follow the log again"
+            )
+            raise SourceReadError(followed.source.path, int(first["position"]), reason)
+        self._end_offset = end_of(followed.batches) or self._end_offset
         self._builder.add(followed.source, followed.batches)
         self._withheld.append(followed)
 

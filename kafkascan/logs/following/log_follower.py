@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_rows
-from kafkascan.format.layout import ScanEnd
+from kafkascan.batches.walks import read_bytes
+from kafkascan.format.layout import BATCH_HEADER_SIZE, ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import end_of, rows_from
 from kafkascan.logs.log_dir import PartitionDir
@@ -27,6 +28,29 @@ class FollowedBatches:
     segment: SegmentFile
     source: Source
     batches: BatchTable
+
+
+@dataclass(frozen=True)
+class _LastBatch:
+    """
+    The batch that was read last.
+
+    Attributes
+    ----------
+    position : int
+    header : bytes
+        Empty if no batch of the current segment was read.
+    leader_epoch : int
+        Of all batches that were read, the latest.
+    """
+
+    position: int = 0
+    header: bytes = b""
+    leader_epoch: int = -1
+
+    def is_in(self, source: Source) -> bool:
+        """Return whether a file still has the batch where it was."""
+        return read_bytes(source, self.position, len(self.header)) == self.header
 
 
 class LogFollower:
@@ -62,6 +86,7 @@ class LogFollower:
         self._position = 0
         self._next_offset: int | None = None
         self._stalled = 0
+        self._last = _LastBatch()
 
     def poll(self) -> Iterator[FollowedBatches]:
         """Yield the batches that have not been read so far, up to the end of the log now."""
@@ -74,8 +99,11 @@ class LogFollower:
             following = [one for one in segments if _base_of(one) > _base_of(current)]
             try:
                 source = current.open(memory_map=self._memory_map)
-            except FileNotFoundError:
-                continue  # retention has deleted it since it was listed
+            except FileNotFoundError as error:
+                self._stalled += 1  # retention has deleted it since it was listed
+                if self._stalled >= _PATIENCE:
+                    self._end(f"{current.path}: {error.strerror}")
+                return
             yield from self._read(current, source, is_last=not following)
             if not following:
                 return
@@ -94,6 +122,7 @@ class LogFollower:
 
     def _begin(self, segment: SegmentFile) -> None:
         self._base, self._position, self._stalled = _base_of(segment), 0, 0
+        self._last = replace(self._last, position=0, header=b"")
 
     def _find(self, segments: Sequence[SegmentFile]) -> SegmentFile | None:
         """Return the segment to go on with: the current one, or the one that has replaced it."""
@@ -116,10 +145,9 @@ class LogFollower:
     def _read(
         self, segment: SegmentFile, source: Source, *, is_last: bool
     ) -> Iterator[FollowedBatches]:
-        if source.size < self._position:
-            if not is_last:
-                return  # compaction has replaced it
-            self._rewind(segment, source)
+        is_read_before = self._position == 0 and _base_of(segment) < (self._next_offset or 0)
+        if source.size < self._position or is_read_before or not self._last.is_in(source):
+            self._rewind(segment, source, is_last=is_last)
         if source.size == self._position:
             return
         before = self._position
@@ -130,7 +158,7 @@ class LogFollower:
             self._position = int(table["position"][len(settled)]) if position is None else position
             rows = rows_from(settled, self._next_offset or 0)
             if len(rows):
-                self._next_offset = end_of(rows)
+                self._note_last(source, rows)
                 yield FollowedBatches(segment, source, rows)
             if position is None:
                 self._stalled += 1
@@ -158,17 +186,54 @@ class LogFollower:
                 " [TORN_TAIL]"
             )
 
-    def _rewind(self, segment: SegmentFile, source: Source) -> None:
-        """Go back to the end of a segment that was truncated."""
+    def _note_last(self, source: Source, rows: BatchTable) -> None:
+        self._next_offset = end_of(rows)
+        position = int(rows["position"][-1])
+        header = read_bytes(source, position, BATCH_HEADER_SIZE)[: self._position - position]
+        epoch = max(self._last.leader_epoch, int(rows["partition_leader_epoch"].max()))
+        self._last = _LastBatch(position, header, epoch)
+
+    def _rewind(self, segment: SegmentFile, source: Source, *, is_last: bool) -> None:
+        """Go back in a segment that was truncated, compacted or written again."""
+        self._begin(segment)
+        if self._read_again_what_was_rewritten(segment, source) or not is_last:
+            return
         headers = iter_batches(source, rows=_ROWS, on_corrupt="stop")
-        ends = [end_of(table) for table in headers]
-        self._position = headers.position
-        end = ends[-1] if ends else None
-        self._next_offset = min(self._base or 0 if end is None else end, self._next_offset or 0)
+        end = _base_of(segment)
+        for table in headers:
+            end = end_of(table) or end
+        if end >= (self._next_offset or 0):
+            self.messages.append(
+                f"{segment.path}: the file was replaced; records before offset"
+                f" {self._next_offset} may differ from those that were read"
+            )
+            return
+        self._position, self._next_offset = headers.position, end
         self.messages.append(
             f"{segment.path}: position {self._position}: the log was truncated to offset"
             f" {self._next_offset}"
         )
+
+    def _read_again_what_was_rewritten(self, segment: SegmentFile, source: Source) -> bool:
+        """
+        Go back to the first batch that a later leader wrote over offsets that were read.
+
+        A follower of a new leader truncates its log, and writes the leader's batches there.
+        """
+        expected = self._next_offset or 0
+        for table in iter_batches(source, rows=_ROWS, on_corrupt="stop"):
+            is_other = table["partition_leader_epoch"] > self._last.leader_epoch
+            rows = table[is_other & (table["base_offset"] < expected)]
+            if len(rows):
+                self._next_offset = int(rows["base_offset"][0])
+                self._position = int(rows["position"][0])
+                self.messages.append(
+                    f"{segment.path}: position {self._position}: the log was truncated to offset"
+                    f" {self._next_offset} and written again by the leader of epoch"
+                    f" {rows['partition_leader_epoch'][0]}"
+                )
+                return True
+        return False
 
 
 def _base_of(segment: SegmentFile) -> int:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from kafkascan.format.errors import SourceReadError
 from kafkascan.logs.following.committed_follower import CommittedFollower
 from kafkascan.logs.following.log_follower import LogFollower
 from kafkascan.logs.log_dir import partition_dir
 from tests.support.internal_topics import TopicLog
 from tests.support.logs import ABORT, COMMIT
+from tests.support.records import RecordV2, batch_of
 
 _PATIENCE = 50
 
@@ -146,6 +148,98 @@ def test_truncated_offsets_are_read_again(log: GrowingLog, follower: LogFollower
     assert offsets(follower) == [2]
 
 
+def written_again(log: GrowingLog, offset: int, count: int, epoch: int) -> bytes:
+    """Return batches of a later leader, larger than those that were there."""
+    records = [RecordV2(key=b"k", value=b"of another leader")]
+    return b"".join(
+        batch_of(records, base_offset=offset + number, partition_leader_epoch=epoch)
+        for number in range(count)
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+def test_offsets_that_a_later_leader_wrote_are_read_again(
+    log: GrowingLog, follower: LogFollower, count: int
+) -> None:
+    """Also if the file has grown past the position, or has the same size."""
+    log.append(2)
+    size = log.file.stat().st_size
+    log.append(3)
+    assert offsets(follower) == [0, 1, 2, 3, 4]
+    with log.file.open("r+b") as file:
+        file.truncate(size)
+    log.write(written_again(log, 2, count, epoch=7))
+    assert offsets(follower) == list(range(2, 2 + count))
+    assert "truncated to offset 2 and written again by the leader of epoch 7" in "".join(
+        follower.messages
+    )
+    log.write(written_again(log, 2 + count, 1, epoch=7))
+    assert offsets(follower) == [2 + count]
+    assert len(follower.messages) == 1
+
+
+@pytest.mark.parametrize("is_seen_between", [True, False])
+def test_a_truncation_over_segments(
+    log: GrowingLog, follower: LogFollower, is_seen_between: bool
+) -> None:
+    log.append(2)
+    first, size = log.file, log.file.stat().st_size
+    log.append()
+    log.roll()
+    log.append(2)
+    assert offsets(follower) == [0, 1, 2, 3, 4]
+    log.file.rename(log.file.with_name(log.file.name + ".deleted"))
+    with first.open("r+b") as file:
+        file.truncate(size)
+    if is_seen_between:
+        assert offsets(follower) == []
+    log.base = 0
+    log.write(written_again(log, 2, 4, epoch=1))
+    assert offsets(follower) == [2, 3, 4, 5]
+    assert len(follower.messages) == 1
+    assert "truncated to offset 2" in follower.messages[0]
+
+
+def test_a_file_that_was_replaced_is_named(log: GrowingLog, follower: LogFollower) -> None:
+    log.append(2)
+    assert offsets(follower) == [0, 1]
+    log.file.write_bytes(written_again(log, 0, 4, epoch=0))
+    assert offsets(follower) == [2, 3]
+    assert "records before offset 2 may differ" in follower.messages[0]
+
+
+def test_a_segment_that_is_compacted_before_its_end_is_read(
+    log: GrowingLog, follower: LogFollower
+) -> None:
+    log.append(5)
+    torn, first = log.batches.batches[3][:20], log.file
+    first.write_bytes(b"".join(log.batches.batches[:3]) + torn)
+    assert offsets(follower) == [0, 1, 2]
+    log.roll()
+    log.append()
+    first.write_bytes(b"".join(log.batches.batches[2:5]))
+    assert offsets(follower) == [3, 4, 5]
+    assert follower.messages == []
+
+
+def test_a_link_to_nothing_ends_it_after_a_while(log: GrowingLog, follower: LogFollower) -> None:
+    log.file.unlink()
+    log.file.symlink_to("nothing")
+    for _ in range(_PATIENCE + 1):
+        assert offsets(follower) == []
+    assert follower.is_ended
+
+
+def test_a_folder_that_is_renamed_to_be_deleted_ends_it(
+    log: GrowingLog, follower: LogFollower
+) -> None:
+    log.append()
+    assert offsets(follower) == [0]
+    log.folder.rename(log.folder.with_name("orders-0.5bf3-delete"))
+    assert offsets(follower) == []
+    assert follower.is_ended
+
+
 def test_damage_ends_it_after_a_while(log: GrowingLog, follower: LogFollower) -> None:
     log.append()
     log.write(b"\xff" * 200)
@@ -205,3 +299,21 @@ def test_undecided_transactions_are_withheld(log: GrowingLog, follower: LogFollo
     log.roll()
     log.end(7, ABORT)
     assert taken() == [7]
+
+
+def test_a_transaction_that_was_truncated_ends_it(log: GrowingLog, follower: LogFollower) -> None:
+    """Which transactions are open is not known any more; nothing is shown twice."""
+    committed = CommittedFollower()
+    log.append(1)
+    size = log.file.stat().st_size
+    log.append(producer_id=7)
+    for followed in follower.poll():
+        committed.add(followed)
+    assert [len(one.batches) for one in committed.take()] == [1]
+    with log.file.open("r+b") as file:
+        file.truncate(size)
+    log.write(written_again(log, 1, 3, epoch=4))
+    for followed in follower.poll():
+        with pytest.raises(SourceReadError, match="position 70"):
+            committed.add(followed)
+    assert "written again" in follower.messages[0]

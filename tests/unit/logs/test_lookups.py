@@ -108,6 +108,33 @@ def test_wrong_indexes(partition: Path) -> None:
     assert ks.lookup_offset(segment, 105, trust_index=True) == expected[5]
 
 
+def test_a_wrong_time_index_misleads_only_lookups_that_trust_it(partition: Path) -> None:
+    """What a broker answers is in `tests/oracle/test_wrong_time_indexes.py`."""
+    records = all_records(partition)
+    first, *_ = segments = sorted(partition.glob("*.log"))
+    entries = ks.read_index(first.with_suffix(".timeindex")).copy()
+    latest = int(entries["timestamp"][-1])
+    truth = next(one for one in records if one[1] >= latest)
+    # The last entry says that the first segment ends before.
+    entries["timestamp"] = np.minimum(entries["timestamp"], latest - 1)
+    ks.write_index(first.with_suffix(".timeindex"), entries)
+    found = ks.lookup_timestamp(partition, latest)
+    assert found is not None
+    assert (found.offset, found.timestamp) == truth
+    trusted = ks.lookup_timestamp(partition, latest, trust_index=True)
+    assert trusted is not None
+    assert trusted.path == str(segments[1])
+    # Its first entry leads behind the records that reach an earlier time.
+    entries = entries[:1].copy()
+    entries["timestamp"], entries["relative_offset"] = records[0][1], records[20][0] - 100
+    ks.write_index(first.with_suffix(".timeindex"), entries)
+    wanted = records[0][1]
+    assert ks.lookup_timestamp(partition, wanted).offset == 100  # type: ignore[union-attr]
+    late = ks.lookup_timestamp(first, wanted, trust_index=True)
+    assert late is not None
+    assert 100 < late.offset <= records[20][0]
+
+
 def test_bytes_have_no_index() -> None:
     log = batch_v2(base_offset=3) + batch_v2(base_offset=4)
     found = ks.lookup_offset(log, 4, trust_index=True)
