@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
 
-import pytest
-
-from kafkascan.internal_topics.metadata.metadata_tables import TABLE_KEYS
 from tests.support.command_line import DATA, LEGACY, rows, run
 from tests.support.internal_topics import TopicLog, commit, share_snapshot, transaction
+from tests.support.metadata_logs import metadata_record
 from tests.unit.internal_topics.test_remote_segments import ADDED, FINISHED
-
-TABLES = {
-    "groups": ("offsets", "pending", "groups", "members", "unknown"),
-    "metadata": (*TABLE_KEYS, "unknown"),
-    "txn-state": ("transactions", "contradictions", "unknown"),
-}
 
 
 def test_groups() -> None:
@@ -48,22 +39,6 @@ def test_offsets_as_csv_are_a_plan_to_reset_them(tmp_path: Path) -> None:
         ["group", "lag"],
         ["oracle-java-classic", "0"],
     ]
-
-
-@pytest.mark.parametrize(("verb", "table"), [(v, t) for v, ts in TABLES.items() for t in ts])
-def test_formats(verb: str, table: str, tmp_path: Path) -> None:
-    import pyarrow.parquet
-
-    shown = (verb, DATA, "--show", table)
-    expected = rows(*shown)
-    lines = run(*shown, "--format", "jsonl").stdout.splitlines()
-    assert [json.loads(line) for line in lines] == expected
-    text = run(*shown, "--columns", "all", "--format", "csv").stdout
-    assert len(list(csv.DictReader(io.StringIO(text)))) == len(expected)
-    assert len(run(*shown).stdout.splitlines()) == len(expected) + 1
-    output = tmp_path / "rows.parquet"
-    assert run(verb, DATA, DATA, "--show", table, "--output", output).returncode == 0
-    assert pyarrow.parquet.read_table(output).num_rows == 2 * len(expected)
 
 
 def test_incomplete_answers_are_findings(tmp_path: Path) -> None:
@@ -129,6 +104,26 @@ def test_metadata(tmp_path: Path) -> None:
     done = run("metadata", log.write().parent)
     assert done.returncode == 1
     assert "unknown record type 111" in done.stderr
+
+
+def test_changed_secrets_are_not_printed(tmp_path: Path) -> None:
+    log = TopicLog(tmp_path / "__cluster_metadata-0")
+    for salt in (b"first-salt", b"other-salt"):
+        credential = {"name": "u", "mechanism": 1, "salt": salt, "iterations": 4096}
+        keys = {"stored_key": salt, "server_key": b"same"}
+        log.add((None, metadata_record("UserScramCredential", **credential, **keys)))
+    log.write()
+    shown = ("metadata", tmp_path, "--diff", 1, 2)
+    assert [(row["column"], row["left"], row["right"]) for row in rows(*shown)] == [
+        ("salt", "[hidden]", "[hidden]"),
+        ("stored_key", "[hidden]", "[hidden]"),
+    ]
+    for output_format in ("table", "csv", "json", "jsonl"):
+        printed = run(*shown, "--format", output_format).stdout
+        assert "[hidden]" in printed
+        assert not any(form in printed for form in ("salt-", "-salt", b"first-salt".hex()))
+    (salt, _) = rows(*shown, "--secrets")
+    assert (salt["left"], salt["right"]) == (b"first-salt".hex(), b"other-salt".hex())
 
 
 def test_remote_segments(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from kafkascan.spark.planning.data_dirs import find_data_dirs
 from kafkascan.spark.rows.state_rows import StateQuery, state_task
 from tests.spark.logs import DATA, fleet_of, plain_batch, segment_path
 from tests.support.internal_topics import TopicLog, commit
+from tests.support.state_dirs import write_state
 from tests.unit.internal_topics.test_remote_segments import ADDED, FINISHED
 
 if TYPE_CHECKING:
@@ -60,15 +61,25 @@ def test_columns_have_types_in_spark(view: str, table: str) -> None:
     assert [column.name for column in columns[:2]] == ["dataDir", "clusterId"]
 
 
-@pytest.mark.parametrize(
-    ("view", "table"),
-    [one for one in TABLES if one[0] in ("groups", "transaction_state", "metadata")],
-)
-def test_rows_are_those_of_the_library(view: str, table: str) -> None:
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data dir in which all tables have rows."""
+    folder = write_state(tmp_path_factory.mktemp("state"))
+    shutil.copy(DATA / "meta.properties", folder)
+    return folder
+
+
+def expected_rows(data_dir: Path, view: str, table: str) -> list[dict[str, Any]]:
     cluster = ks.broker_state.read_meta_properties(DATA / "meta.properties")["cluster.id"]
-    place = {"dataDir": str(DATA), "clusterId": cluster}
-    expected = [place | row for row in library_rows(READERS[view](DATA), table)]
-    assert state_rows(DATA, view, table) == expected
+    place = {"dataDir": str(data_dir), "clusterId": cluster}
+    found = [place | row for row in library_rows(READERS[view](data_dir), table)]
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(("view", "table"), TABLES)
+def test_rows_are_those_of_the_library(view: str, table: str, data_dir: Path) -> None:
+    assert state_rows(data_dir, view, table) == expected_rows(data_dir, view, table)
 
 
 def test_as_of(tmp_path: Path) -> None:
@@ -133,6 +144,45 @@ def test_data_dirs_of_a_fleet(tmp_path: Path) -> None:
         find_data_dirs([str(fleet / "typo")], topic)
     with pytest.raises(ValueError, match="local folders, not from object stores"):
         find_data_dirs(["s3://bucket/data"], topic)
+
+
+# Of each view a table; together they have columns of every type.
+IN_SPARK = [
+    ("groups", "members"),
+    ("transaction_state", "transactions"),
+    ("share_state", "partitions"),
+    ("metadata", "quotas"),
+    ("remote_segments", "segments"),
+]
+
+
+def require_tables(spark: SparkSession, data_dir: Path, tables: list[tuple[str, str]]) -> None:
+    from kafkascan import spark as kspark
+
+    for view, table in tables:
+        frame = getattr(kspark, view)(spark, data_dir, table=table)
+        found = [in_utc(row.asDict(recursive=True)) for row in frame.collect()]
+        assert found == expected_rows(data_dir, view, table), (view, table)
+
+
+def test_tables_in_spark(spark: SparkSession, data_dir: Path) -> None:
+    require_tables(spark, data_dir, IN_SPARK)
+
+
+@pytest.mark.slow
+def test_every_table_in_spark(spark: SparkSession, data_dir: Path) -> None:
+    require_tables(spark, data_dir, TABLES)
+
+
+def in_utc(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row whose times have a zone, and whose bytes are immutable."""
+    return {name: _plain(value) for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime.datetime):
+        return value.astimezone(datetime.UTC)
+    return bytes(value) if isinstance(value, bytearray) else value
 
 
 def test_data_frames(spark: SparkSession, tmp_path: Path) -> None:

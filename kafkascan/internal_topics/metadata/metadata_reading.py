@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from kafkascan.internal_topics.coordinator_records import (
     unknown_table,
 )
 from kafkascan.internal_topics.metadata.metadata_image import MetadataImage
-from kafkascan.internal_topics.metadata.metadata_tables import TABLE_KEYS, build_tables
+from kafkascan.internal_topics.metadata.metadata_tables import HIDDEN, TABLE_KEYS, build_tables
 from kafkascan.internal_topics.state_tables import StateTable
 from kafkascan.internal_topics.topic_messages import (
     Message,
@@ -141,19 +142,43 @@ def diff_metadata(left: Metadata, right: Metadata, /) -> StateTable:
     -------
     StateTable
         `CHANGE_KINDS` are the columns: ``change`` is ``added``, ``removed`` or ``changed``, and a
-        changed row has a row for each ``column``.
+        changed row has a row for each ``column``. A secret that has changed is ``[hidden]`` on
+        both sides, unless both states were read with ``secrets=True``.
     """
     rows: list[dict[str, Any]] = []
+    tables = [build_tables(one.image, secrets=True) for one in (left, right)]
     for name, keys in TABLE_KEYS.items():
-        before, after = (_by_key(one[name], keys) for one in (left, right))
+        before, after = (_by_key(one[name], keys) for one in tables)
+        hidden = _hidden_cells(tables[0][name], left[name], keys)
+        hidden |= _hidden_cells(tables[1][name], right[name], keys)
         for key in dict.fromkeys((*before, *after)):
-            changed = _changes(before.get(key), after.get(key), keys)
-            rows += [{"table": name, "key": key} | one for one in changed]
+            for one in _changes(before.get(key), after.get(key), keys):
+                is_hidden = (key, one["column"]) in hidden
+                shown = {"left": HIDDEN, "right": HIDDEN} if is_hidden else {}
+                rows.append({"table": name, "key": key} | one | shown)
     return StateTable.of_rows("changes", CHANGE_KINDS, rows)
 
 
 def _by_key(table: StateTable, keys: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    return {" ".join(str(row[key]) for key in keys): row for row in table.rows()}
+    return {_key_of(row, keys): row for row in table.rows()}
+
+
+def _key_of(row: dict[str, Any], keys: tuple[str, ...]) -> str:
+    return " ".join(str(row[key]) for key in keys)
+
+
+def _hidden_cells(
+    complete: StateTable, shown: StateTable, keys: tuple[str, ...]
+) -> set[tuple[str, str]]:
+    """Return key and column of each value that a table without secrets does not have."""
+    if shown.columns == complete.columns:
+        return set()
+    return {
+        (_key_of(row, keys), column)
+        for row, visible in zip(complete.rows(), shown.rows(), strict=True)
+        for column, value in row.items()
+        if value != visible[column]
+    }
 
 
 def _changes(
@@ -168,9 +193,17 @@ def _changes(
             yield {
                 "change": "changed",
                 "column": column,
-                "left": str(value),
-                "right": str(after[column]),
+                "left": _text(value),
+                "right": _text(after[column]),
             }
+
+
+def _text(value: Any) -> str | None:
+    if isinstance(value, (bool, list)):
+        return json.dumps(value, ensure_ascii=False)
+    if value is None:
+        return None
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 class _MetadataLoader:

@@ -276,6 +276,53 @@ def test_differences(log: TopicLog) -> None:
     ]
 
 
+def _secrets(
+    salt: bytes, key: bytes, iterations: int, password: str, expiration: int
+) -> list[bytes]:
+    """Return a SCRAM credential, a secret setting and a delegation token."""
+    return [
+        metadata_record("UserScramCredential", name="u", mechanism=1, salt=salt, stored_key=key,
+                        server_key=key[::-1], iterations=iterations),
+        metadata_record("Config", resource_type=4, resource_name="1",
+                        name="listener.name.l.ssl.key.password", value=password),
+        metadata_record("DelegationToken", owner="User:a", requester="User:a", renewers=[],
+                        issue_timestamp=1, max_timestamp=9, expiration_timestamp=expiration,
+                        token_id="t"),
+    ]  # fmt: skip
+
+
+def test_differences_name_changed_secrets_without_showing_them(log: TopicLog) -> None:
+    add(log, *_secrets(b"salt-1", b"key-ab", 4096, "before", 5))
+    add(log, *_secrets(b"salt-2", b"key-xy", 8192, "after", 7))
+    setting = "BROKER 1 listener.name.l.ssl.key.password"
+    found = ks.internal_topics.diff_metadata(read(log, as_of=3), read(log))
+    assert [tuple(row.values()) for row in found.rows()] == [
+        ("configs", setting, "changed", "value", HIDDEN, HIDDEN),
+        ("scram", "u SCRAM-SHA-256", "changed", "iterations", "4096", "8192"),
+        ("scram", "u SCRAM-SHA-256", "changed", "salt", HIDDEN, HIDDEN),
+        ("scram", "u SCRAM-SHA-256", "changed", "stored_key", HIDDEN, HIDDEN),
+        ("scram", "u SCRAM-SHA-256", "changed", "server_key", HIDDEN, HIDDEN),
+        ("tokens", "t", "changed", "expiration_timestamp", "5", "7"),
+    ]
+    shown = ks.internal_topics.diff_metadata(
+        read(log, as_of=3, secrets=True), read(log, secrets=True)
+    )
+    assert shown["left"][0::2] == ["before", b"salt-1".hex(), b"ba-yek".hex()]
+    assert shown["right"][0::2] == ["after", b"salt-2".hex(), b"yx-yek".hex()]
+    same = ks.internal_topics.diff_metadata(read(log), read(log, secrets=True))
+    assert len(same) == 0
+
+
+def test_values_in_differences_are_those_of_other_tables(log: TopicLog) -> None:
+    add(log, broker(rack=None), broker(rack="r", fenced=False, log_dirs=[]))
+    found = ks.internal_topics.diff_metadata(read(log, as_of=1), read(log))
+    assert {row["column"]: (row["left"], row["right"]) for row in found.rows()} == {
+        "rack": (None, "r"),
+        "fenced": ("true", "false"),
+        "log_dirs": (f'["{uuid_text(DIR)}"]', "[]"),
+    }
+
+
 def test_tables() -> None:
     found = ks.read_metadata(_GOLDEN)
     for name in TABLE_KEYS:
