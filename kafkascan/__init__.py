@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         report as report,
         rewrite as rewrite,
         spark as spark,
+        tiered as tiered,
         write as write,
     )
     from kafkascan.analysis.codec_advice import (
@@ -189,6 +190,7 @@ else:
             "report",
             "rewrite",
             "spark",
+            "tiered",
             "write",
         ],
         names={

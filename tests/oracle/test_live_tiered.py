@@ -12,7 +12,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import kafkascan as ks
-from tests.oracle.brokers import KafkaBroker
+from kafkascan.format.file_names import sibling_name
+from kafkascan.tiered import open_tiered
+from tests.oracle.brokers import KafkaBroker, remote_storage
 from tests.oracle.build import ClassPaths
 from tests.oracle.jvm import wait_until
 from tests.oracle.live_recovery import SHORT_SESSIONS, Start, copy_data_dir, start_and_time
@@ -32,22 +34,6 @@ _TOPIC_CONFIG = {
 }
 
 
-def _remote_storage(folder: Path) -> dict[str, str]:
-    """Return the configuration of a broker whose remote storage is a folder."""
-    storage = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
-    return {
-        **SHORT_SESSIONS,
-        "remote.log.storage.system.enable": "true",
-        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
-        "remote.log.storage.manager.class.name": storage,
-        "rsm.config.dir": str(folder),
-        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
-        "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
-        "remote.log.manager.task.interval.ms": "500",
-        "log.retention.check.interval.ms": "1000",
-    }
-
-
 @dataclass(frozen=True)
 class Killed:
     """The data directory of a killed broker, and its producers just before."""
@@ -60,7 +46,7 @@ class Killed:
 @pytest.fixture(scope="module")
 def killed(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -> Killed:
     root = tmp_path_factory.mktemp("tiered")
-    config = _remote_storage(root / "remote")
+    config = SHORT_SESSIONS | remote_storage(root / "remote")
     with KafkaBroker(root, class_paths, config) as broker:
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
@@ -155,6 +141,28 @@ def test_files_are_those_of_kafkas_classes(
     assert read_files(folder) == expected
     first = min(folder.glob("*.log"))
     assert len(ks.broker_state.read_producer_snapshot(first.with_suffix(".snapshot"))) == 2
+
+
+def test_remote_segments_are_read_without_a_broker(killed: Killed, tmp_path: Path) -> None:
+    """All records that were produced: those of segments that are remote only, and local ones."""
+    tier = open_tiered(killed.data_dir.parent / "remote")
+    assert (tier.layout, tier.problems) == ("local", [])
+    (remote,) = tier.partitions
+    local = ks.open_log_dir(killed.data_dir / f"{_TOPIC}-0").partitions[0]
+    assert remote.topic_id == local.topic_id
+    assert remote.find_end_offset() is not None
+    values: dict[int, bytes] = {}
+    for segment in (*remote.log_segments, *local.log_segments):
+        table = ks.read_records(segment, verify=True).to_arrow()
+        values |= dict(zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True))
+    written = [filler(f"first/{n}", 1000) for n in range(10)]
+    written += [filler(f"second/{n}", 1000) for n in range(4000)]
+    names = set(remote.folder.names())
+    for segment in remote.log_segments:
+        assert {sibling_name(segment.file_name, kind) for kind in ("index", "timeindex")} <= names
+    assert [values[offset] for offset in sorted(values)] == written
+    # Their indexes, snapshots and epochs are those of their batches.
+    assert ks.audit(tier, deep=True).alarms == []
 
 
 def test_audits_have_no_alarm(killed: Killed, tmp_path: Path) -> None:

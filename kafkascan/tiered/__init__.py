@@ -1,0 +1,31 @@
+"""Segments in remote storage as partitions and segments, without a broker (KIP-405)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkascan.format.lazy_names import attach
+
+if TYPE_CHECKING:
+    from kafkascan.tiered.tier_errors import (
+        CorruptObjectError as CorruptObjectError,
+        MissingKeyError as MissingKeyError,
+        UnknownLayoutError as UnknownLayoutError,
+    )
+    from kafkascan.tiered.tier_listing import (
+        TieredLogs as TieredLogs,
+        open_tiered as open_tiered,
+    )
+    from kafkascan.tiered.tier_segments import (
+        TierProblem as TierProblem,
+        TierSegment as TierSegment,
+    )
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        names={
+            "tier_errors": ["CorruptObjectError", "MissingKeyError", "UnknownLayoutError"],
+            "tier_listing": ["TieredLogs", "open_tiered"],
+            "tier_segments": ["TierProblem", "TierSegment"],
+        },
+    )

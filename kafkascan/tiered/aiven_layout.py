@@ -1,0 +1,158 @@
+"""Segments that Aiven's plugin stored: ``.log``, ``.indexes`` and ``.rsm-manifest``.
+
+``<topic>-<topic id>/<partition>/<20-digit base offset>-<segment id>.<suffix>``, after any prefix
+(``ObjectKeyFactory``). The manifest is written last, so a log without one was not uploaded
+completely, or is being deleted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from kafkascan.format.errors import KafkaScanError
+from kafkascan.io.concurrency import map_ordered
+from kafkascan.tiered.chunk_reader import ChunkCipher
+from kafkascan.tiered.data_keys import KeyRing
+from kafkascan.tiered.segment_manifest import SegmentManifest, parse_manifest
+from kafkascan.tiered.tier_errors import MissingKeyError
+from kafkascan.tiered.tier_files import ChunkedFile, IndexPart, PlainFile, TierFile
+from kafkascan.tiered.tier_segments import TierContent, TierProblem, TierSegment
+from kafkascan.tiered.tier_store import TierObject, TierStore
+
+_ID = "[A-Za-z0-9_-]{22}"
+KEY = re.compile(
+    rf"(?:.*/)?(?P<topic>[^/]+)-(?P<topic_id>{_ID})/(?P<partition>[0-9]{{1,10}})/"
+    rf"(?P<base>[0-9]{{20,}})-(?P<segment_id>{_ID})\.(?P<suffix>log|indexes|rsm-manifest)",
+    re.DOTALL,
+)
+"""The key of an object; a prefix may end within a path part."""
+
+
+@dataclass(frozen=True)
+class _Upload:
+    """The objects of one upload, by suffix; `name` is what their keys have in common."""
+
+    name: str
+    parts: Mapping[str, str]
+    objects: Mapping[str, TierObject]
+
+    def sorted(self) -> list[TierObject]:
+        """Return the objects by their keys."""
+        return sorted(self.objects.values())
+
+
+def read_aiven(
+    store: TierStore, objects: Iterable[TierObject], keys: KeyRing, threads: int | None
+) -> TierContent:
+    """
+    Return the segments of a store.
+
+    Parameters
+    ----------
+    store : TierStore
+    objects : iterable of TierObject
+        The listing.
+    keys : KeyRing
+        Private keys, for encrypted segments.
+    threads : int, optional
+        Manifests that are read at the same time.
+    """
+    content = TierContent()
+    uploads = _uploads(objects, content)
+    found = map_ordered(uploads, lambda one: [_read_upload(store, one, keys)], threads)
+    for segment, problems in found:
+        content.problems += problems
+        if segment is not None:
+            content.segments.append(segment)
+    return content
+
+
+def _uploads(objects: Iterable[TierObject], content: TierContent) -> Iterator[_Upload]:
+    found: dict[str, dict[str, TierObject]] = {}
+    parts: dict[str, Mapping[str, str]] = {}
+    for item in objects:
+        match = KEY.fullmatch(item.key)
+        if match is None:
+            content.add_problem("UNKNOWN_OBJECT", item.key, "not the name of a segment's object")
+            continue
+        name = item.key.removesuffix(f".{match['suffix']}")
+        found.setdefault(name, {})[match["suffix"]] = item
+        parts[name] = match.groupdict()
+    for name in sorted(found):
+        yield _Upload(name, parts[name], found[name])
+
+
+def _read_upload(
+    store: TierStore, upload: _Upload, keys: KeyRing
+) -> tuple[TierSegment | None, list[TierProblem]]:
+    item = upload.objects.get("rsm-manifest")
+    if item is None:
+        reason = "no manifest: the upload was not completed, or the segment is being deleted"
+        return None, [TierProblem("NOT_UPLOADED", one.key, reason) for one in upload.sorted()]
+    if "log" not in upload.objects:
+        reason = "the manifest is there, but not the log"
+        return None, [TierProblem("MISSING_OBJECT", f"{upload.name}.log", reason)]
+    path = str(store.path / item.key)
+    try:
+        manifest = parse_manifest(store.read(item.key), path)
+        encryption = manifest.encryption
+        key = b"" if encryption is None else keys.data_key(encryption.data_key, path)
+    except MissingKeyError as error:
+        return None, [TierProblem("MISSING_KEY", item.key, error.reason)]
+    except (KafkaScanError, OSError) as error:
+        return None, [TierProblem("BAD_MANIFEST", item.key, str(error))]
+    cipher = None if encryption is None else ChunkCipher(key, encryption.aad)
+    problems = list(_size_problems(upload, manifest))
+    return _segment(store, upload, manifest, cipher), problems
+
+
+def _segment(
+    store: TierStore, upload: _Upload, manifest: SegmentManifest, cipher: ChunkCipher | None
+) -> TierSegment:
+    log = PlainFile(store, upload.objects["log"])
+    said = manifest.segment
+    return TierSegment(
+        topic=upload.parts["topic"],
+        topic_id=upload.parts["topic_id"],
+        partition=int(upload.parts["partition"]),
+        base_offset=int(upload.parts["base"]),
+        segment_id=upload.parts["segment_id"],
+        log=log if manifest.is_plain else ChunkedFile(log, manifest, cipher),
+        side_files=_side_files(store, upload, manifest, cipher),
+        stored_size=sum(one.size for one in upload.objects.values()),
+        end_offset=None if said is None else said.end_offset,
+        max_timestamp=None if said is None else said.max_timestamp,
+        event_timestamp=None if said is None else said.event_timestamp,
+        leader_epochs=() if said is None else said.leader_epochs,
+        is_compressed=manifest.is_compressed,
+        is_encrypted=cipher is not None,
+    )
+
+
+def _side_files(
+    store: TierStore, upload: _Upload, manifest: SegmentManifest, cipher: ChunkCipher | None
+) -> dict[str, TierFile]:
+    if "indexes" not in upload.objects:
+        return {}
+    stored = PlainFile(store, upload.objects["indexes"])
+    parts = manifest.indexes.items()
+    return {kind: IndexPart(stored, at, size, cipher) for kind, (at, size) in parts}
+
+
+def _size_problems(upload: _Upload, manifest: SegmentManifest) -> Iterator[TierProblem]:
+    """Compare the sizes of the listing with those that the manifest says."""
+    log, expected = upload.objects["log"], manifest.chunks.stored_size
+    if log.size != expected:
+        reason = f"the object has {log.size} bytes; by the manifest, {expected}"
+        yield TierProblem("SIZE_MISMATCH", log.key, reason)
+    indexes = upload.objects.get("indexes")
+    if indexes is None:
+        reason = "the manifest is there, but not the indexes"
+        yield TierProblem("MISSING_OBJECT", f"{upload.name}.indexes", reason)
+        return
+    expected = sum(size for _, size in manifest.indexes.values())
+    if indexes.size != expected:
+        reason = f"the object has {indexes.size} bytes; by the manifest, {expected}"
+        yield TierProblem("SIZE_MISMATCH", indexes.key, reason)

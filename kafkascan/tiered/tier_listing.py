@@ -1,0 +1,185 @@
+"""Segments in remote storage (KIP-405) as logs, without a broker."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from kafkascan.format.errors import NoLogsError
+from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.tiered.aiven_layout import KEY as AIVEN_KEY, read_aiven
+from kafkascan.tiered.data_keys import KeyPairs, KeyRing
+from kafkascan.tiered.plain_layouts import LOCAL_KEY, PINTEREST_KEY, read_plain
+from kafkascan.tiered.tier_errors import UnknownLayoutError
+from kafkascan.tiered.tier_folder import TierFolder, broker_files
+from kafkascan.tiered.tier_segments import TierContent, TierProblem, TierSegment
+from kafkascan.tiered.tier_store import FolderStore, TierObject, TierStore
+
+_LAYOUTS = {"aiven": AIVEN_KEY, "local": LOCAL_KEY, "pinterest": PINTEREST_KEY}
+_NOT_READ = {
+    "Confluent's tiered storage": re.compile(
+        r"(?:.*/)?0/[^/]{22}/[^/]{22}/[0-9]+/[0-9]{20}_[0-9]+_v[0-9]+\.[a-z-]+", re.DOTALL
+    ),
+    "Redpanda": re.compile(
+        r"(?:.*/)?(?:[^/]+/[0-9]+_[0-9]+/[0-9]+(?:-[0-9]+){1,3}-v1\.log(?:\.[0-9]+)?"
+        r"|meta/.*manifest\.(?:json|bin))",
+        re.DOTALL,
+    ),
+    "Aiven's Iceberg mode": re.compile(r"(?:.*/)?metadata/[A-Za-z0-9_-]{22}\.puffin", re.DOTALL),
+}
+
+
+@dataclass(frozen=True)
+class TieredLogs(LogDir):
+    """
+    The logs in remote storage; result of `open_tiered`.
+
+    Every function that takes a `LogDir` takes it, and every segment is a source.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    partitions : list of PartitionDir
+        By topic and partition. Their files have the names that a broker gives them.
+    layout : str
+        ``aiven``, ``local`` or ``pinterest``.
+    remote_segments : list of TierSegment
+        The segments of all partitions, in their order: ids, offsets, times, sizes.
+    problems : list of TierProblem
+        Objects that are not read, and sizes that contradict each other.
+    """
+
+    layout: str
+    remote_segments: list[TierSegment]
+    problems: list[TierProblem]
+
+
+def open_tiered(
+    path: str | os.PathLike[str],
+    /,
+    *,
+    layout: str = "auto",
+    keys: KeyPairs | None = None,
+    threads: int | None = None,
+) -> TieredLogs:
+    """
+    List the segments in remote storage as partitions (KIP-405).
+
+    Only names, sizes and manifests are read here; the bytes of a segment, when it is.
+
+    Parameters
+    ----------
+    path : path
+        The folder with the objects, or one of a prefix.
+    layout : {"auto", "aiven", "local", "pinterest"}
+        How objects are named: by Aiven's plugin, by Kafka's ``LocalTieredStorage``, by
+        Pinterest's uploader (also a copy of a data directory). By default, what the names are
+        like.
+    keys : mapping of str to path, optional
+        For encrypted segments of Aiven's plugin: the PEM file with the private key, by the id of
+        the key pair.
+    threads : int, optional
+        Manifests that are read at the same time; by default one per CPU.
+
+    Returns
+    -------
+    TieredLogs
+
+    Raises
+    ------
+    UnknownLayoutError
+        If the objects are those of a system that kafkascan does not read; it is named.
+    NoLogsError
+        If there are no segments.
+    OSError
+
+    Notes
+    -----
+    Storage plugins upload a segment again after a failure, with another id. Of several uploads
+    with the same base offset, the one with the latest leader epoch and time is read; the others
+    are `problems`. Which one a broker reads stands only in ``__remote_log_metadata``.
+    """
+    store = FolderStore(path)
+    objects = sorted(store.objects())
+    name = _detect(store, objects) if layout == "auto" else _require_layout(layout)
+    content = _read(store, objects, name, KeyRing(keys or {}), threads)
+    segments = _current(content)
+    if not segments:
+        raise NoLogsError(str(store.path), _nothing_there(content))
+    return TieredLogs(store.path, _partitions(store, segments), name, segments, content.problems)
+
+
+def _require_layout(layout: str) -> str:
+    if layout not in _LAYOUTS:
+        raise ValueError(f"layout must be auto, {', '.join(_LAYOUTS)}, not {layout!r}")
+    return layout
+
+
+def _detect(store: TierStore, objects: Sequence[TierObject]) -> str:
+    """Return the layout that most names have."""
+    counts = Counter(
+        name for one in objects for name, key in _LAYOUTS.items() if key.fullmatch(one.key)
+    )
+    if counts:
+        return counts.most_common(1)[0][0]
+    for system, pattern in _NOT_READ.items():
+        example = next((one.key for one in objects if pattern.fullmatch(one.key)), None)
+        if example is not None:
+            reason = f"{example} is named as by {system}, whose objects kafkascan does not read"
+            raise UnknownLayoutError(str(store.path), reason)
+    reason = f"none of the {len(objects)} objects is named as a segment in remote storage"
+    raise NoLogsError(str(store.path), reason)
+
+
+def _read(
+    store: TierStore, objects: Sequence[TierObject], name: str, keys: KeyRing, threads: int | None
+) -> TierContent:
+    if name == "aiven":
+        return read_aiven(store, objects, keys, threads)
+    return read_plain(store, objects, _LAYOUTS[name])
+
+
+def _current(content: TierContent) -> list[TierSegment]:
+    """Return the segments to read, by partition and base offset; others become problems."""
+    ordered = sorted(content.segments, key=lambda one: (*_place(one), *_preference(one)))
+    current = []
+    for _, copies in groupby(ordered, key=_place):
+        *others, best = copies
+        current.append(best)
+        for other in others:
+            reason = f"offset {other.base_offset} is read from upload {best.segment_id}"
+            key = f"{other.topic}-{other.partition}: {other.segment_id}"
+            content.add_problem("OTHER_COPY", key, reason)
+    return current
+
+
+def _place(segment: TierSegment) -> tuple[str, str, int, int]:
+    return segment.topic, segment.topic_id or "", segment.partition, segment.base_offset
+
+
+def _preference(segment: TierSegment) -> tuple[int, int, int, str]:
+    """Return what is larger for the upload that a broker more probably reads."""
+    epoch = max((epoch for epoch, _ in segment.leader_epochs), default=-1)
+    time = -1 if segment.event_timestamp is None else segment.event_timestamp
+    return epoch, time, segment.size, segment.segment_id or ""
+
+
+def _partitions(store: TierStore, segments: Sequence[TierSegment]) -> list[PartitionDir]:
+    found = []
+    for (topic, topic_id, partition), group in groupby(segments, key=lambda one: _place(one)[:3]):
+        name = f"{topic}-{partition}" + (f"-{topic_id}" if topic_id else "")
+        folder = TierFolder(Path(store.path, name), broker_files(list(group)))
+        found.append(PartitionDir(folder.path, topic, partition, None, folder))
+    return found
+
+
+def _nothing_there(content: TierContent) -> str:
+    if not content.problems:
+        return "no segments here"
+    first, others = content.problems[0], len(content.problems) - 1
+    return f"no segment can be read: {first}" + (f", and {others} others" if others else "")
