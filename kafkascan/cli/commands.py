@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import click
 
 from kafkascan.cli.exit_codes import EXIT_INTERRUPTED, EXIT_UNREADABLE, EXIT_USAGE
-from kafkascan.cli.verb_table import VERBS, VERBS_BY_TASK
+from kafkascan.cli.verb_table import EXAMPLES, VERBS, VERBS_BY_TASK
 
 
 class VerbGroup(click.Group):
@@ -28,6 +28,9 @@ class VerbGroup(click.Group):
         module = importlib.import_module(f"kafkascan.cli.verbs.{verb.module}")
         command = getattr(module, verb.attribute)
         assert isinstance(command, click.Command)
+        # \b keeps click from joining the lines.
+        lines = [f"  kafkascan {example}" for example in EXAMPLES[name]]
+        command.epilog = "\n".join(["\b", "Examples:", *lines])
         return command
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

@@ -367,8 +367,8 @@ def with_around(rows: str, column: str) -> Decorator:
                 "--around", type=OffsetOrTime(), metavar="OFFSET|TIME",
                 help=f"Show, of each log, the {rows} before and after OFFSET, or before and after"
                 f" the first one with a {column} of TIME or later. Without other conditions, only"
-                " a part of the log is read: from an entry of its indexes on, if a valid batch is"
-                " there.",
+                " a part of the log is read, from an entry of its offset index on, if a valid batch"
+                " is there; for a TIME, also the batch headers before it.",
             ),
             click.option(
                 "--context", type=IntegerRange(min=0), default=5, show_default=True,

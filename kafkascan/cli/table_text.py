@@ -31,6 +31,8 @@ TIME_COLUMNS = frozenset(
         "expire_timestamp",
         "state_timestamp",
         "start_timestamp",
+        "create_timestamp",
+        "write_timestamp",
         "update_timestamp",
         "issue_timestamp",
         "event_timestamp",

@@ -1,4 +1,4 @@
-"""The commands by task, with the line that the help prints about each.
+"""The commands by task, with what the help prints about each: a line, and two examples.
 
 A command's module is imported when the command runs, so that ``kafkascan --help`` and shell
 completion load neither NumPy nor the library.
@@ -84,3 +84,103 @@ VERBS_BY_TASK = {
 }  # fmt: skip
 
 VERBS = {verb.name: verb for verbs in VERBS_BY_TASK.values() for verb in verbs}
+
+# Two command lines for the end of each command's help. Tests run them on copies of logs.
+EXAMPLES: dict[str, tuple[str, str]] = {
+    "info": (
+        "info /var/lib/kafka",
+        "info /var/lib/kafka --by codec,magic",
+    ),
+    "batches": (
+        "batches /var/lib/kafka/orders-0 --tail 10 --verify",
+        "batches /var/lib/kafka/orders-0 --from-offset 28 --format csv",
+    ),
+    "records": (
+        "records /var/lib/kafka/orders-0 --around 30",
+        "records /var/lib/kafka/orders-0 --isolation read_committed --output orders.parquet",
+    ),
+    "count": (
+        "count /var/lib/kafka",
+        "count /var/lib/kafka/orders-0 --format json",
+    ),
+    "txns": (
+        "txns /var/lib/kafka --state open",
+        "txns /var/lib/kafka/orders-0 --output transactions.csv",
+    ),
+    "producers": (
+        "producers /var/lib/kafka",
+        "producers /var/lib/kafka/orders-0 --wide",
+    ),
+    "advise": (
+        "advise /var/lib/kafka",
+        "advise /var/lib/kafka/orders-0 --codec zstd",
+    ),
+    "dump-log": (
+        "dump-log --files /var/lib/kafka/orders-0/00000000000000000000.log --print-data-log",
+        "dump-log --files /var/lib/kafka/orders-0/00000000000000000000.index",
+    ),
+    "groups": (
+        "groups /var/lib/kafka",
+        "groups /var/lib/kafka --show members",
+    ),
+    "txn-state": (
+        "txn-state /var/lib/kafka",
+        "txn-state /var/lib/kafka --format jsonl",
+    ),
+    "share-state": (
+        "share-state /var/lib/kafka",
+        "share-state /var/lib/kafka --show batches",
+    ),
+    "metadata": (
+        "metadata /var/lib/kafka",
+        "metadata /var/lib/kafka --show partitions",
+    ),
+    "remote-segments": (
+        "remote-segments /var/lib/kafka",
+        "remote-segments /var/lib/kafka --output remote.parquet",
+    ),
+    "verify": (
+        "verify /var/lib/kafka",
+        "verify /var/lib/kafka --topic orders",
+    ),
+    "audit": (
+        "audit /var/lib/kafka --alarms",
+        "audit /var/lib/kafka/orders-0 --deep --output findings.json",
+    ),
+    "index": (
+        "index check /var/lib/kafka",
+        "index lookup /var/lib/kafka/orders-0 --offset 30",
+    ),
+    "report": (
+        "report /var/lib/kafka --output report.html",
+        "report /var/lib/kafka/orders-0 --output orders.html --title 'Orders, before the upgrade'",
+    ),
+    "recover": (
+        "recover /var/lib/kafka",
+        "recover /var/lib/kafka --write --truncate",
+    ),
+    "salvage": (
+        "salvage /var/lib/kafka/orders-0",
+        "salvage /var/lib/kafka/orders-0 /backup/orders-0",
+    ),
+    "convert": (
+        "convert /var/lib/kafka/orders-0 --compression-type zstd --output /backup/orders-0",
+        "convert /var/lib/kafka/orders-0 --compression-type none --in-place",
+    ),
+    "restamp": (
+        "restamp /var/lib/kafka/orders-0 --partition-leader-epoch 7 --output /backup/orders-0",
+        "restamp /var/lib/kafka/orders-0 --offset-shift 1000 --output /backup/orders-0",
+    ),
+    "scrub": (
+        "scrub /var/lib/kafka/orders-0 --key key-10 --output /backup/orders-0",
+        "scrub /var/lib/kafka/orders-0 --key key-10 --in-place",
+    ),
+    "diff": (
+        "diff /var/lib/kafka /backup/kafka",
+        "diff /var/lib/kafka/orders-0 /backup/kafka/orders-0 --wide",
+    ),
+    "spark": (
+        "spark verify /var/lib/kafka --format jsonl",
+        "spark export /var/lib/kafka --output records",
+    ),
+}

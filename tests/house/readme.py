@@ -34,6 +34,7 @@ _SNIPPET = re.compile(r"(?P<indent> *)```python\n(?P<code>(?:.*\n)*?)(?P=indent)
 _TABLE = re.compile(r"\| task \| command \| what it does \|.*\n(?:\|.*\n)*")
 
 _DATA = "tests/golden/kafka-4.4.0/data"
+_TIERED = "tests/golden/kafka-4.4.0-tiered/data"
 _LOG = f"{_DATA}/transactions-0/00000000000000000005.log"
 _EXAMPLES = {
     "info": f"{_LOG} --format jsonl --columns topic,size,records,end",
@@ -47,9 +48,9 @@ _EXAMPLES = {
     "dump-log": f"--files {_DATA}/transactions-0/00000000000000000005.txnindex",
     "groups": f"{_DATA} --format jsonl --columns group,topic,offset,lag",
     "txn-state": f"{_DATA} --format jsonl --columns transactional_id,status",
-    "share-state": f"{_DATA} --columns group,topic,partition,start_offset",
+    "share-state": f"{_TIERED} --format jsonl --columns group,topic,partition,start_offset",
     "metadata": f"{_DATA} --format jsonl --show features",
-    "remote-segments": f"{_DATA} --columns topic,partition,start_offset,state",
+    "remote-segments": f"{_TIERED} --format jsonl --columns topic,start_offset,state",
     "verify": f"{_LOG} --format jsonl --columns batches,bad_checksums,end",
     "audit": f"--alarms --now 2026-11-22 {_DATA}/transactions-0 --format jsonl"
     " --columns severity,symbol,offset",

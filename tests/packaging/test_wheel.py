@@ -17,7 +17,7 @@ from tests.support.paths import GOLDEN, ROOT
 MODULES = {path.stem for path in (ROOT / "kafkascan" / "_core").glob("*.pyx")} | {"_cyutility"}
 SEGMENT = GOLDEN / "kafka-4.4.0/data/codecs-java-0/00000000000000000000.log"
 
-# Both tests use one wheel, so one process runs them.
+# These tests use one source archive and one wheel, so one process runs them.
 one_process = pytest.mark.xdist_group("packaging")
 
 
@@ -30,17 +30,22 @@ def build(kind: str, source: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source archive."""
+    clone = tmp_path_factory.mktemp("clone") / "kafkascan"
+    leave_out = shutil.ignore_patterns(".*", "build", "dist", "target", "*.so", "__pycache__")
+    shutil.copytree(ROOT, clone, ignore=leave_out)  # a build writes beside its sources
+    return build("sdist", clone, tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def wheel(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     A wheel built from the source archive alone.
 
     What the Makefile compiled from the same sources is copied there. setup.py compiles again
     whatever is older than its sources.
     """
-    clone = tmp_path_factory.mktemp("clone") / "kafkascan"
-    leave_out = shutil.ignore_patterns(".*", "build", "dist", "target", "*.so", "__pycache__")
-    shutil.copytree(ROOT, clone, ignore=leave_out)  # a build writes beside its sources
-    archive = build("sdist", clone, tmp_path_factory.mktemp("sdist"))
     unpacked = tmp_path_factory.mktemp("source")
     with tarfile.open(archive) as file:
         file.extractall(unpacked, filter="data")
@@ -87,6 +92,26 @@ def test_the_wheel_holds_the_package_and_its_types_only(wheel: Path) -> None:
     assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {
         "kafkascan", "pyspark_kafkascan",
     }  # fmt: skip
+
+
+@pytest.mark.slow
+@one_process
+def test_the_source_archive_installs_where_cython_is_not_installed(
+    archive: Path, tmp_path: Path
+) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
+    alone = os.environ | {"PYTHONPATH": ""}
+    without_cython = subprocess.run([python, "-c", "import Cython"], env=alone, check=False,
+                                    capture_output=True)  # fmt: skip
+    assert without_cython.returncode == 1
+    subprocess.run([*pip, "install", "--quiet", f"{archive}[cli]"], env=alone, check=True)
+    result = subprocess.run(
+        [python.parent / "kafkascan", "verify", SEGMENT, "--format", "csv"],
+        env=alone, cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.slow

@@ -180,7 +180,7 @@ class LoadedSegment:
             If Kafka's lookup fails, so that it does not load the log.
         """
         entries = self._index_entries()
-        row = floor_entry(entries["relative_offset"], offset - self.base_offset)
+        row = floor_entry(entries, "relative_offset", offset - self.base_offset)
         start = 0 if row < 0 else int(entries["position"][row])
         with self._open_up_to(self.valid_bytes) as source:
             try:
