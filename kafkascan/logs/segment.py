@@ -93,9 +93,10 @@ class SegmentFile:
         """Return the open source, or the input for a new `Source`."""
         return self.folder.source(self.file_name) if self.opened is None else self.opened
 
-    def open(self, *, memory_map: bool = True) -> Source:
-        """Return a new source of its bytes; the caller closes it."""
-        return Source(self.folder.source(self.file_name), memory_map=memory_map)
+    def open(self, *, memory_map: bool = True, max_size: int | None = None) -> Source:
+        """Return a new source of its bytes, as `Source` opens it; the caller closes it."""
+        place = self.folder.source(self.file_name)
+        return Source(place, memory_map=memory_map, max_size=max_size)
 
     def borrow(self) -> borrowed_source:
         """Return a context of its bytes, which closes what it opens."""

@@ -41,11 +41,16 @@ class FollowingCommand:
             ready, _, _ = select.select([self.process.stdout], [], [], 1)
             if ready:
                 data = os.read(self.process.stdout.fileno(), 1 << 16)
-                assert data, self._unread
+                assert data, self._ended()
                 self._unread += data
             assert time.monotonic() < deadline, self._unread
         *found, self._unread = self._unread.split(b"\n", count)
         return [line.decode() for line in found]
+
+    def _ended(self) -> str:
+        """Return why there is no more output."""
+        errors = self.process.communicate(timeout=HANG_SECONDS)[1].decode()
+        return f"exit code {self.process.returncode}, after {self._unread!r}: {errors}"
 
     def offsets(self, count: int) -> list[int]:
         """Wait for JSON lines; return their offsets."""

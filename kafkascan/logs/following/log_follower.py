@@ -9,6 +9,7 @@ from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_rows
 from kafkascan.batches.walks import read_bytes
+from kafkascan.format.errors import SourceReadError
 from kafkascan.format.layout import BATCH_HEADER_SIZE, ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import end_of, rows_from
@@ -99,12 +100,17 @@ class LogFollower:
             following = [one for one in segments if _base_of(one) > _base_of(current)]
             try:
                 source = current.open(memory_map=self._memory_map)
+                yield from self._read(current, source, is_last=not following)
             except FileNotFoundError as error:
                 self._stalled += 1  # retention has deleted it since it was listed
                 if self._stalled >= _PATIENCE:
                     self._end(f"{current.path}: {error.strerror}")
                 return
-            yield from self._read(current, source, is_last=not following)
+            except SourceReadError:
+                self._stalled += 1  # a broker truncates a preallocated file when it rolls
+                if self._stalled >= _PATIENCE:
+                    raise
+                return
             if not following:
                 return
             self._begin(following[0])
@@ -154,17 +160,31 @@ class LogFollower:
         headers = iter_batches(source, rows=_ROWS, start=self._position, on_corrupt="stop")
         for table in headers:
             settled = self._settled(source, table) if is_last else table
-            position = headers.position if len(settled) == len(table) else None
-            self._position = int(table["position"][len(settled)]) if position is None else position
+            is_whole = len(settled) == len(table)
+            end = headers.position if is_whole else int(table["position"][len(settled)])
             rows = rows_from(settled, self._next_offset or 0)
             if len(rows):
-                self._note_last(source, rows)
-                yield FollowedBatches(segment, source, rows)
-            if position is None:
+                complete = self._open_first(segment, end)
+                self._last = self._last_of(complete, rows)
+                self._next_offset, self._position = end_of(rows), end
+                yield FollowedBatches(segment, complete, rows)
+            self._position = end
+            if not is_whole:
                 self._stalled += 1
                 return
         self._stalled = 0 if self._position > before else self._stalled + 1
         self._note_end(segment, headers.end, headers.error, is_last=is_last)
+
+    def _open_first(self, segment: SegmentFile, size: int) -> Source:
+        """
+        Open the first bytes of a segment.
+
+        A file that is truncated behind them meanwhile is no error for who reads their records.
+        """
+        source = segment.open(memory_map=self._memory_map, max_size=size)
+        if source.size < size:
+            raise source.fault_error(source.size)
+        return source
 
     def _settled(self, source: Source, table: BatchTable) -> BatchTable:
         """Return a table without its last batch, if a broker may still be writing that."""
@@ -186,12 +206,10 @@ class LogFollower:
                 " [TORN_TAIL]"
             )
 
-    def _note_last(self, source: Source, rows: BatchTable) -> None:
-        self._next_offset = end_of(rows)
+    def _last_of(self, source: Source, rows: BatchTable) -> _LastBatch:
         position = int(rows["position"][-1])
-        header = read_bytes(source, position, BATCH_HEADER_SIZE)[: self._position - position]
         epoch = max(self._last.leader_epoch, int(rows["partition_leader_epoch"].max()))
-        self._last = _LastBatch(position, header, epoch)
+        return _LastBatch(position, read_bytes(source, position, BATCH_HEADER_SIZE), epoch)
 
     def _rewind(self, segment: SegmentFile, source: Source, *, is_last: bool) -> None:
         """Go back in a segment that was truncated, compacted or written again."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import kafkascan as ks
 from kafkascan.format.errors import SourceReadError
+from kafkascan.io.sources import Source
 from kafkascan.logs.following.committed_follower import CommittedFollower
 from kafkascan.logs.following.log_follower import LogFollower
 from kafkascan.logs.log_dir import partition_dir
+from kafkascan.logs.segment import SegmentFile
 from tests.support.internal_topics import TopicLog
 from tests.support.logs import ABORT, COMMIT
 from tests.support.records import RecordV2, batch_of
@@ -95,6 +100,56 @@ def test_batches_of_a_preallocated_file_are_read_when_they_are_complete(
     log.file.write_bytes(batch.ljust(4096, b"\0"))
     assert offsets(follower) == [0]
     assert follower.messages == []
+
+
+def test_a_preallocated_file_that_is_trimmed_while_it_is_read(
+    log: GrowingLog, follower: LogFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers truncate a preallocated file to its batches when they roll."""
+    log.append(2)
+    size = log.file.stat().st_size
+    os.truncate(log.file, 1 << 16)
+    open_segment = SegmentFile.open
+
+    def opened(segment: SegmentFile, **arguments: Any) -> Source:
+        source = open_segment(segment, **arguments)
+        os.truncate(log.file, size)
+        return source
+
+    monkeypatch.setattr(SegmentFile, "open", opened)
+    assert offsets(follower) == []
+    assert offsets(follower) == [0, 1]
+    assert follower.messages == []
+
+
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_records_are_read_although_a_preallocated_file_is_trimmed(
+    log: GrowingLog, memory_map: bool
+) -> None:
+    log.append(2)
+    size = log.file.stat().st_size
+    os.truncate(log.file, 1 << 16)
+    follower = LogFollower(partition_dir(log.folder), memory_map=memory_map)
+    (followed,) = follower.poll()
+    os.truncate(log.file, size)
+    assert len(ks.read_records(followed.source, followed.batches)) == 2
+    assert [offset for _ in range(2) for offset in offsets(follower)] == []
+    assert follower.messages == []
+
+
+def test_a_file_that_cannot_be_read_ends_it_after_a_while(
+    log: GrowingLog, follower: LogFollower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append()
+
+    def failing(segment: SegmentFile, **arguments: Any) -> Source:
+        raise SourceReadError(str(segment.path), 17, "the disk is failing")
+
+    monkeypatch.setattr(SegmentFile, "open", failing)
+    for _ in range(_PATIENCE - 1):
+        assert offsets(follower) == []
+    with pytest.raises(SourceReadError, match="position 17"):
+        offsets(follower)
 
 
 def test_rolled_segments_are_followed(log: GrowingLog, follower: LogFollower) -> None:
