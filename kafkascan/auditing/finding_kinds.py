@@ -62,6 +62,11 @@ FINDING_KINDS: dict[str, FindingKind] = {
     "BAD_RECORDS": FindingKind(
         ERROR, "Consumers fail at this batch. Skip it: seek to the offset after it."
     ),
+    "RECORD_OFFSETS": FindingKind(
+        ERROR,
+        "Consumers skip records of this batch, or read some of them twice: they go on behind the"
+        f" offset of the record before. {_REPLICA}.",
+    ),
     "OVERSIZED_BATCH": FindingKind(
         NOTE,
         "Consumers and followers may stop at this batch."

@@ -218,6 +218,9 @@ class LogAudit:
                 self._note_rows("MAX_TIMESTAMP_MISMATCH", chunk, np.array([row + at]),
                                 f"the latest timestamp is {time_ms},"
                                 f" but max_timestamp is {stored}")  # fmt: skip
+            for at, offset in table.wrong_offsets:
+                message = f"offset {offset} of a record does not ascend, or is not in the batch"
+                self._note_rows("RECORD_OFFSETS", chunk, np.array([row + at]), message)
             for at, reason in table.unreadable:
                 self._note_rows("BAD_RECORDS", chunk, np.array([row + at]), reason)
 

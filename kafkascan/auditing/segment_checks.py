@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.auditing.header_checks import Limits, screen_headers
-from kafkascan.batches.columns import BatchTable, is_control, join_tables
+from kafkascan.batches.columns import BatchTable, is_control, join_tables, last_offset
 from kafkascan.batches.verify import verify_rows
 from kafkascan.batches.walks import BatchWalk, collect
 from kafkascan.broker_state.index_checks import (
@@ -34,6 +34,7 @@ from kafkascan.logs.log_walk import ScreenedTable
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
+from kafkascan.records.record_table import RecordTable
 
 _INDEXES = ("index", "timeindex", "txnindex")
 
@@ -56,6 +57,9 @@ class TableChecks(ScreenedTable):
         Whether a batch's checksum is wrong; None if all are right.
     wrong_times : list of (int, int)
         Rows whose latest timestamp is not that of their records, and the records' latest.
+    wrong_offsets : list of (int, int)
+        Rows whose records have offsets that do not ascend, or that the batch does not contain,
+        and the first such offset.
     unreadable : list of (int, str)
         Rows whose records cannot be read, and why.
     tombstones : int
@@ -64,6 +68,7 @@ class TableChecks(ScreenedTable):
 
     is_bad: NDArray[np.bool_] | None = None
     wrong_times: list[tuple[int, int]] = field(default_factory=list)
+    wrong_offsets: list[tuple[int, int]] = field(default_factory=list)
     unreadable: list[tuple[int, str]] = field(default_factory=list)
     tombstones: int = 0
 
@@ -228,27 +233,22 @@ class AuditInspector:
         row_at = dict(zip(batches["position"].tolist(), range(len(batches)), strict=True))
         unreadable: list[tuple[int, str]] = []
         wrong_times: list[tuple[int, int]] = []
+        wrong_offsets: list[tuple[int, int]] = []
         tombstones = 0
         intact = batches if is_bad is None else batches.take(np.flatnonzero(~is_bad))
         options = ReadOptions(
-            columns=("timestamp", "value"),
+            columns=("offset", "timestamp", "value"),
             control="include",
             on_damage=lambda error: unreadable.append((row_at[error.position], error.reason)),
         )
         for table in iter_decoded(self._source, intact, options):
-            batch, timestamp = table.columns["batch"], table.columns["timestamp"]
-            first = np.flatnonzero(np.diff(batch, prepend=np.int32(-1)))
-            latest = np.maximum.reduceat(timestamp, first)
-            read = table.batches.take(batch[first])
-            differs = np.flatnonzero((latest != read["max_timestamp"]) & (read["magic"] > 0))
-            wrong_times += [
-                (row_at[position], time)
-                for position, time in zip(
-                    read["position"][differs].tolist(), latest[differs].tolist(), strict=True
-                )
-            ]
+            positions = table.batches["position"]
+            wrong_times += [(row_at[positions[one]], time) for one, time in _wrong_times(table)]
+            wrong_offsets += [(row_at[positions[one]], at) for one, at in _wrong_offsets(table)]
             tombstones += int((table.columns["value_size"] < 0).sum())
-        return TableChecks(flags, control, is_bad, wrong_times, unreadable, tombstones)
+        return TableChecks(
+            flags, control, is_bad, wrong_times, wrong_offsets, unreadable, tombstones
+        )
 
     def end(self, *, is_whole: bool) -> SegmentChecks:
         """Check the indexes."""
@@ -281,6 +281,29 @@ class AuditInspector:
                 found = checks.joined()
             result += [(name, one) for one in _count_by_kind(found)]
         return result
+
+
+def _wrong_times(table: RecordTable) -> Iterator[tuple[int, int]]:
+    """Yield batches whose latest timestamp is not that of their records, and that of these."""
+    batch, timestamp = table.columns["batch"], table.columns["timestamp"]
+    first = np.flatnonzero(np.diff(batch, prepend=np.int32(-1)))
+    latest = np.maximum.reduceat(timestamp, first)
+    read = table.batches.take(batch[first])
+    differs = np.flatnonzero((latest != read["max_timestamp"]) & (read["magic"] >= 1))
+    yield from zip(batch[first[differs]].tolist(), latest[differs].tolist(), strict=True)
+
+
+def _wrong_offsets(table: RecordTable) -> Iterator[tuple[int, int]]:
+    """Yield batches with an offset that is not above the one before, or outside of the batch."""
+    batch, offset = table.columns["batch"], table.columns["offset"]
+    is_wrong = offset > last_offset(table.batches)[batch]
+    is_wrong[1:] |= (batch[1:] == batch[:-1]) & (offset[1:] <= offset[:-1])
+    # The stored offset of a message of magic 0 or 1 is that of its last record.
+    has_first = (table.batches["magic"] >= 2)[batch]
+    is_wrong |= has_first & (offset < table.batches["base_offset"][batch])
+    rows = np.flatnonzero(is_wrong)
+    of_batch, first = np.unique(batch[rows], return_index=True)
+    yield from zip(of_batch.tolist(), offset[rows[first]].tolist(), strict=True)
 
 
 def _count_by_kind(findings: list[Finding]) -> list[Counted]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable
+from kafkascan.dump_log.claimed_sizes import ClaimedSizes, claimed_sizes
 from kafkascan.dump_log.log_frames import Frame, read_frame
 from kafkascan.format.errors import CorruptBatchError, InvalidRecordError
 from kafkascan.io.sources import Source
@@ -18,8 +19,11 @@ from kafkascan.records.read_options import ReadOptions
 from kafkascan.records.record_table import RecordTable
 
 _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+_OPTIONS = ReadOptions(columns=_COLUMNS, control="include")
 # So many records, and their bytes, stay in the CPU's caches.
 _RECORDS_PER_TABLE = 8192
+# Batches that are decoded together behind a message that cannot be decoded.
+_AFTER_DAMAGE = 16
 
 
 class ReadableBatches(NamedTuple):
@@ -34,12 +38,15 @@ class ReadableBatches(NamedTuple):
         Records up to the end of each batch.
     source : Source
         What the records lie in, if they are not compressed.
+    claims : ClaimedSizes or None
+        Of a message that comes after the records, is the last batch and cannot be decoded.
     """
 
     batches: BatchTable
     records: RecordTable
     ends: NDArray[np.int64]
     source: Source
+    claims: ClaimedSizes | None = None
 
     def up_to(self, record: int) -> ReadableBatches:
         """Return the records in front of one, and their batches with the one of that record."""
@@ -49,7 +56,7 @@ class ReadableBatches(NamedTuple):
 
 
 def readable_batches(
-    source: Source, batches: BatchTable, frame: Frame | None
+    source: Source, batches: BatchTable, frame: Frame | None, *, needs_data: bool
 ) -> Iterator[ReadableBatches]:
     """
     Yield batches with their records, many at a time.
@@ -60,6 +67,8 @@ def readable_batches(
     batches : array of BATCH_DTYPE
     frame : Frame or None
         See `framed_batches`.
+    needs_data : bool
+        Whether keys and values are printed, so that a message has to contain them.
 
     Yields
     ------
@@ -73,37 +82,49 @@ def readable_batches(
     BatchTableError, OSError
         If the file has changed.
     """
-    options = ReadOptions(columns=_COLUMNS, control="include")
     try:
         readable, rows = (source, batches) if frame is None else read_frame(source, batches, frame)
     except CorruptBatchError:
-        yield _without_records(source, batches, options)
+        yield _without_records(source, batches)
         raise
-    tables = iter_records(
-        readable, rows, columns=_COLUMNS, control="include", batch_size=_RECORDS_PER_TABLE
-    )
-    done = 0
-    while True:
+    done, at_once = 0, max(1, len(batches))
+    while done < len(batches):
+        part = slice(done, done + at_once)
         try:
-            table = next(tables, None)
+            for found in _decoded(readable, batches[part], rows[part]):
+                yield found
+                done += len(found.batches)
+            at_once *= 2
         except CorruptBatchError as error:
             damaged = slice(done, done + 1)
-            records = decode_up_to_damage(readable, rows[damaged], options)
-            yield ReadableBatches(batches[damaged], records, np.array([len(records)]), readable)
-            raise error if frame is None else _located(error, source, frame) from error
-        if table is None:
-            break
+            claims = None if needs_data else claimed_sizes(readable, rows[damaged])
+            records = decode_up_to_damage(readable, rows[damaged], _OPTIONS)
+            ends = np.array([len(records)])
+            yield ReadableBatches(batches[damaged], records, ends, readable, claims)
+            if claims is None:
+                raise error if frame is None else _located(error, source, frame) from error
+            # Many such messages may follow: what is decoded for nothing is bounded.
+            done, at_once = done + 1, _AFTER_DAMAGE
+
+
+def _decoded(source: Source, batches: BatchTable, rows: BatchTable) -> Iterator[ReadableBatches]:
+    """Yield batches whose records are read at rows of a source."""
+    tables = iter_records(
+        source, rows, columns=_COLUMNS, control="include", batch_size=_RECORDS_PER_TABLE
+    )
+    done = 0
+    for table in tables:
         of_record = table.batches["position"][table.columns["batch"]]
         stop = done + int(np.searchsorted(rows["position"][done:], of_record[-1], "right"))
         ends = np.searchsorted(of_record, rows["position"][done:stop], "right")
-        yield ReadableBatches(batches[done:stop], table, ends, readable)
+        yield ReadableBatches(batches[done:stop], table, ends, source)
         done = stop
     if done < len(batches):
-        yield _without_records(readable, batches[done:], options)
+        yield _without_records(source, batches[done:])
 
 
-def _without_records(source: Source, batches: BatchTable, options: ReadOptions) -> ReadableBatches:
-    records = decode_up_to_damage(source, batches[:0], options)
+def _without_records(source: Source, batches: BatchTable) -> ReadableBatches:
+    records = decode_up_to_damage(source, batches[:0], _OPTIONS)
     return ReadableBatches(batches, records, np.zeros(len(batches), np.int64), source)
 
 

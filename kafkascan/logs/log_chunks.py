@@ -259,7 +259,7 @@ def inspect_chunks(
     pending: _PendingChunk[Checks, EndChecks] = _PendingChunk()
     for index in job:
         segment = segments[index][1]
-        read = _read_segment(segment, index, rows, open_inspector, position or 0, keep_cache)
+        read = _read_segment(segment, index, rows, open_inspector, position, keep_cache)
         for part in read:
             if pending.count and pending.count + len(part.batches) > rows:
                 yield pending.take()
@@ -322,7 +322,7 @@ def _read_segment(
     index: int,
     rows: int,
     open_inspector: OpenInspector[Checks, EndChecks],
-    position: int,
+    position: int | None,
     keep_cache: bool,
 ) -> Iterator[_Part[Checks, EndChecks]]:
     """Yield the tables of a segment, without the batches at its start that end before an offset."""
@@ -352,7 +352,7 @@ def _parts(
     index: int,
     rows: int,
     inspector: SegmentInspector[Checks, EndChecks],
-    position: int,
+    position: int | None,
 ) -> Iterator[_Part[Checks, EndChecks]]:
     # A small segment gets a small table.
     first_rows = min(rows, _FIRST_ROWS, walk.source.size // _SMALLEST_BATCH + 1)
@@ -386,13 +386,13 @@ def _next_table(
     walk: BatchWalk,
     room: BatchTable,
     inspector: SegmentInspector[Checks, EndChecks],
-    position: int,
+    position: int | None,
 ) -> tuple[BatchTable, int | None, Checks | None, Exception | None]:
     """Return the next batches from an offset on, and the offset after all of the next batches."""
     try:
         count = walk.fill(room)
         end_offset = end_of(room[:count])
-        batches = rows_from(room[:count], position)
+        batches = room[:count] if position is None else rows_from(room[:count], position)
         # A few rows must not keep the memory of a large table alive.
         is_waste = 2 * len(batches) < len(room) and room.nbytes > _COPIED_ABOVE
         batches = join_tables([batches]) if is_waste else batches

@@ -6,20 +6,25 @@ import io
 import random
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import kafkascan as ks
 from kafkascan.dump_log import log_dump
 from kafkascan.dump_log.dump_files import dump_files
 from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.format.errors import KafkaScanError
 from tests.oracle.build import ClassPaths
 from tests.oracle.complaints import Dump, dump_all
+from tests.support.segments import sign
 
 pytestmark = pytest.mark.oracle
 
 _GOLDEN = Path(__file__).parents[1] / "golden"
+_OLD = _GOLDEN / "kafka-2.8.2" / "data"
+_MAGIC_AT = 16
 _COPIES = 1000
 _PRINTED = ("--deep-iteration", "--print-data-log")
 _CONTROL, _LEGACY = " isControl: true ", "offset: "
@@ -51,9 +56,9 @@ def dumps(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -> 
     return dump_all([(file, _PRINTED) for file in files], root / "printed", class_paths)
 
 
-def printed(file: Path) -> tuple[str, bool]:
+def printed(file: Path, *, prints_data: bool = True) -> tuple[str, bool]:
     """Return our lines, and whether an error ended them."""
-    out, options = io.BytesIO(), DumpOptions(is_deep=True, prints_data=True)
+    out, options = io.BytesIO(), DumpOptions(is_deep=True, prints_data=prints_data)
     try:
         dump_files([str(file)], options, out.write, str)
     except (KafkaScanError, ValueError):
@@ -100,3 +105,43 @@ def is_cut_in_a_batch(ours: str, tools: str) -> bool:
     left = tools.removeprefix(ours)
     head = last_line(ours)
     return tools.startswith(ours) and "\nbaseOffset" not in left and head.startswith(_LEGACY)
+
+
+def flipped_messages(log: Path) -> Iterator[bytes]:
+    """Yield a log of five messages, with each bit of one behind its magic flipped."""
+    data = log.read_bytes()
+    scan = ks.scan_batches(data)
+    plain = scan.batches[ks.batches.compression_type(scan.batches) == 0]
+    sizes = ks.batches.size_in_bytes(plain).tolist()
+    messages = [data[at : at + size] for at, size in zip(plain["position"], sizes, strict=True)]
+    longest = max(range(len(messages)), key=lambda number: len(messages[number]))
+    chosen = [*messages[:2], messages[longest], *messages[2:4]]
+    for at in range(_MAGIC_AT + 1, len(chosen[2])):
+        for bit in range(8):
+            message = bytearray(chosen[2])
+            message[at] ^= 1 << bit
+            yield b"".join([*chosen[:2], message, *chosen[3:]])
+            sign(message)
+            yield b"".join([*chosen[:2], message, *chosen[3:]])
+
+
+def test_messages_with_any_bit_flipped(class_paths: ClassPaths, tmp_path: Path) -> None:
+    """The tool prints the sizes that a message claims, and needs its value only for the data."""
+    files: list[Path] = []
+    for name in ("magic-0-0", "magic-1-0"):
+        for number, data in enumerate(flipped_messages(_OLD / name / f"{0:020}.log")):
+            folder = tmp_path / f"{name}.{number}"
+            folder.mkdir()
+            files.append(folder / f"{0:020}.log")
+            files[-1].write_bytes(data)
+    modes = (_PRINTED, _PRINTED[:1])
+    dumps = dump_all([(one, mode) for one in files for mode in modes], tmp_path, class_paths)
+    claimed = 0
+    for dump in dumps:
+        prints_data = dump.mode == _PRINTED
+        lines, is_ended = printed(dump.file, prints_data=prints_data)
+        died = any(one.what == "exception" for one in dump.complaints)
+        expected = dump.stdout[: dump.stdout.rindex("\n") + 1] if died else dump.stdout
+        assert (lines, is_ended) == (expected, died), dump.file
+        claimed += not prints_data and not is_ended and printed(dump.file)[1]
+    assert claimed > 100

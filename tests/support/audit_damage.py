@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import kafkascan as ks
+from kafkascan.format.layout import BATCH_HEADER_SIZE
 from tests.support.partitions import NOW, HealthyPartition
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import V2_FIELDS, message_v0, sign
@@ -127,6 +128,21 @@ def break_record(partition: HealthyPartition) -> None:
     partition.log(1).write_bytes(b"".join(partition.batches[1]))
 
 
+def set_offset_delta(record: int, delta: int) -> Damage:
+    """Change the offset of one of three records, which have the same size."""
+
+    def damage(partition: HealthyPartition) -> None:
+        batch = bytearray(partition.batches[1][2])
+        size = (len(batch) - BATCH_HEADER_SIZE) // 3
+        # In front of it: two bytes of length, attributes, and a timestamp delta.
+        batch[BATCH_HEADER_SIZE + record * size + 4] = 2 * delta
+        sign(batch)
+        partition.batches[1][2] = bytes(batch)
+        partition.log(1).write_bytes(b"".join(partition.batches[1]))
+
+    return damage
+
+
 def bad_epochs(partition: HealthyPartition) -> None:
     path = partition.folder / "leader-epoch-checkpoint"
     epochs = [one._replace(epoch=one.epoch + 5) for one in ks.broker_state.read_leader_epochs(path)]
@@ -216,6 +232,8 @@ DAMAGE: dict[str, tuple[Damage, str]] = {
     "a negative count": (set_field("records_count", -1), "BAD_COUNT"),
     "an unknown codec": (set_field("attributes", 7), "UNKNOWN_CODEC"),
     "a record that is none": (break_record, "BAD_RECORDS"),
+    "a record with the offset of another": (set_offset_delta(0, 1), "RECORD_OFFSETS"),
+    "a record behind the end of its batch": (set_offset_delta(2, 9), "RECORD_OFFSETS"),
     "a large batch": (write_large_batch, "OVERSIZED_BATCH"),
     "less than was replicated": (end_early("replication-offset-checkpoint"), "ENDS_EARLY"),
     "less than was flushed": (end_early("recovery-point-offset-checkpoint"), "ENDS_EARLY"),

@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from kafkascan.dump_log.json_dump import dump_as_json
 from kafkascan.format.errors import KafkaScanError
 from tests.support.dump_decoders import options_for
 from tests.support.dumped_json import lines_of
-from tests.support.segments import T0, batch_v2, message_v1
+from tests.support.segments import T0, batch_v2, message_v0, message_v1, sign
 
 _GOLDEN = Path(__file__).parents[2] / "golden"
 _COPIES = 40
@@ -168,3 +169,31 @@ def test_an_entry_of_offset_minus_1_in_front_of_no_batch(tmp_path: Path) -> None
     objects, error = as_objects(index, DumpOptions())
     assert error == ""
     assert (objects[-1]["what"], objects[-1]["foundOffset"]) == ("indexed offset not found", -1)
+
+
+@pytest.mark.parametrize("write", [message_v0, message_v1])
+def test_messages_that_claim_larger_values_than_they_have(
+    write: Callable[..., bytes], tmp_path: Path
+) -> None:
+    """Their sizes are printed; their data cannot be."""
+    log = tmp_path / f"{0:020}.log"
+    sizes = [5 + 7 * (offset % 3 > 0) for offset in range(500)]
+    messages = []
+    for offset, size in enumerate(sizes):
+        message = bytearray(write(b"k", b"value", offset=offset))
+        message[-6] = size
+        sign(message)
+        messages.append(bytes(message))
+    log.write_bytes(b"".join(messages))
+    objects, error = as_objects(log, DumpOptions(is_deep=True))
+    text, text_error = as_text(log, DumpOptions(is_deep=True))
+    assert error == text_error == ""
+    assert "".join(f"{line}\n" for line in lines_of(objects)) == text
+    records = [one for one in objects if one["kind"] == "record"]
+    assert [(one["offset"], one["valueSize"]) for one in records] == list(enumerate(sizes))
+    assert all(one["isValid"] for one in records)
+    for prints_data in (True, False):
+        options = DumpOptions(is_deep=True, prints_data=prints_data, skips_metadata=True)
+        text, error = as_text(log, options)
+        assert text.count("\n") == 2 + (3 if prints_data else 2 * len(sizes))
+        assert (f"position {len(messages[0])} " in error) == prints_data

@@ -112,6 +112,16 @@ def test_files_that_are_not_logs_are_ignored(partition: HealthyPartition) -> Non
     assert [one.is_log for one in log_dir.partitions] == [False, False, True, True]
 
 
+def test_negative_offsets_are_on_disk_and_served_by_no_broker(tmp_path: Path) -> None:
+    segment = tmp_path / "orders-0" / f"{7:020}.log"
+    segment.parent.mkdir()
+    segment.write_bytes(Rig().batch(base_offset=-1).log)
+    for include, rows in (("log", 0), ("all", 1)):
+        assert sum(map(len, ks.scan_log_dir(tmp_path, include=include))) == rows
+    symbols = {one.symbol for one in ks.audit(tmp_path).findings if one.file == segment.name}
+    assert "OFFSET_OUT_OF_SEGMENT" in symbols
+
+
 def test_damage_ends_a_segment_and_not_the_table(partition: HealthyPartition) -> None:
     log = partition.log(1)
     log.write_bytes(log.read_bytes()[:-3])
