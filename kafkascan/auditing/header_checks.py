@@ -295,9 +295,9 @@ class HeaderChecks:
         if flags & screening.OFFSETS or is_bad is not None:
             yield from self._check_order(batches, segment, starts, reached, is_bad)
         # Offsets that ascend are outside their segment only if those at a start are.
-        elif not (last_offset(batches.take(starts)) < self.base_offsets[segment[starts]]).any():
+        elif not (batches["base_offset"][starts] < self.base_offsets[segment[starts]]).any():
             return
-        is_before = last_offset(batches) < self.base_offsets[segment]
+        is_before = batches["base_offset"] < self.base_offsets[segment]
         message = "offset {base_offset} is below the base offset in the file's name"
         yield from _where("OFFSET_OUT_OF_SEGMENT", batches, segment, is_before, message)
 

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkascan.batches.columns import BatchTable, compression_type, timestamp_type
 from kafkascan.batches.walks import read_bytes
+from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import LOG_OVERHEAD, CompressionType, TimestampType
 from kafkascan.io.sources import Source
+from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
+from kafkascan.records.payloads import load_payloads
 
-# In front of the size of the key, by magic: CRC, magic, attributes, and in magic 1 the timestamp.
-_KEY_SIZE_AT = {0: 4 + 1 + 1, 1: 4 + 1 + 1 + 8}
+# Of the bytes behind offset and size: CRC, magic, attributes, in magic 1 the timestamp, and the
+# size of the key.
 _CRC = struct.Struct(">I")
-_SIZE = struct.Struct(">i")
+_MAGIC_AT, _TIMESTAMP_AT = 4, 6
+_KEY_SIZE_AT = {0: _TIMESTAMP_AT, 1: _TIMESTAMP_AT + 8}
+_SIZE, _TIMESTAMP = struct.Struct(">i"), struct.Struct(">q")
+_OVERHEAD = struct.Struct(">qi")
+_MAGIC_V1 = 1
 
 
 class ClaimedSizes(NamedTuple):
-    """What a message says of itself, which is not compressed."""
+    """What a message says of itself."""
 
     offset: int
     timestamp_type: str
@@ -37,34 +45,99 @@ class ClaimedSizes(NamedTuple):
         )
 
 
-def claimed_sizes(source: Source, batch: BatchTable) -> ClaimedSizes | None:
+def claimed_sizes(
+    source: Source, batch: BatchTable, error: CorruptBatchError
+) -> Iterator[ClaimedSizes]:
     """
-    Return what ``LegacyRecord`` returns without a look at the key or the value.
+    Yield what ``LegacyRecord`` returns of messages without a look at their keys and values.
 
     Parameters
     ----------
     source : Source
     batch : array of BATCH_DTYPE, shape (1,)
+        A message of magic 0 or 1, which may be compressed.
+    error : CorruptBatchError
+        Why its records cannot be decoded.
 
-    Returns
-    -------
-    ClaimedSizes or None
-        None if the batch is no message of magic 0 or 1, if it is compressed, or if the size of
-        its value lies outside of it.
+    Yields
+    ------
+    ClaimedSizes
+
+    Raises
+    ------
+    CorruptBatchError
+        `error`, at a message that contains no size of its value, or if one within it is compressed.
     """
+    kind = TimestampType(timestamp_type(batch)[0])
+    for offset, message in _messages(source, batch, error):
+        found = _of_message(offset, message, kind, int(batch["max_timestamp"][0]))
+        if found is None:
+            raise error
+        yield found
+
+
+def _messages(
+    source: Source, batch: BatchTable, error: CorruptBatchError
+) -> Iterator[tuple[int, memoryview]]:
+    """Yield offsets and bytes of messages: of the batch itself, or those that it contains."""
     row = batch[0]
-    magic = int(row["magic"])
-    if magic not in _KEY_SIZE_AT or compression_type(batch)[0] != CompressionType.NONE:
+    offset = int(row["base_offset"])
+    if compression_type(batch)[0] == CompressionType.NONE:
+        start, size = int(row["position"]) + LOG_OVERHEAD, int(row["batch_length"])
+        yield offset, memoryview(read_bytes(source, start, size))
+        return
+    try:
+        loaded = load_payloads(source, batch, DEFAULT_MAX_DECOMPRESSED_SIZE)
+    except CorruptBatchError:
+        raise error from None
+    start, size = int(loaded.position[0]), int(loaded.size[0])
+    data = memoryview(loaded.buffers[loaded.buffer_index[0] - 1])[start : start + size]
+    first = _first_offset(int(row["magic"]), offset, data)
+    if first < 0:
+        raise error
+    for inner, message in _framed(data):
+        yield first + inner, message
+
+
+def _first_offset(magic: int, offset: int, data: memoryview) -> int:
+    """Return what is added to the offsets of messages: in magic 1, they are relative."""
+    # As librdkafka once wrote it (``AbstractLegacyRecordBatch.DeepRecordsIterator``).
+    if magic != _MAGIC_V1 or offset == 0:
+        return 0
+    *_, (last, _) = _framed(data)
+    return offset - last
+
+
+def _framed(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    at = 0
+    while at + _OVERHEAD.size <= len(data):
+        offset, size = _OVERHEAD.unpack_from(data, at)
+        at += _OVERHEAD.size + size
+        if size < _KEY_SIZE_AT[0] + 2 * _SIZE.size or at > len(data):
+            return
+        yield offset, data[at - size : at]
+
+
+def _of_message(
+    offset: int, message: memoryview, kind: TimestampType, written: int
+) -> ClaimedSizes | None:
+    magic = message[_MAGIC_AT]
+    if magic not in _KEY_SIZE_AT:
         return None
-    data = read_bytes(source, int(row["position"]) + LOG_OVERHEAD, int(row["batch_length"]))
     key_size_at = _KEY_SIZE_AT[magic]
-    (key_size,) = _SIZE.unpack_from(data, key_size_at)
-    value_size_at = key_size_at + _SIZE.size + max(0, key_size)
-    if value_size_at + _SIZE.size > len(data):
+    if key_size_at + _SIZE.size > len(message):
         return None
-    (value_size,) = _SIZE.unpack_from(data, value_size_at)
-    (crc,) = _CRC.unpack_from(data)
-    kind = TimestampType(timestamp_type(batch)[0]).display_name
-    is_valid = crc == zlib.crc32(data[_CRC.size :])
-    offset, timestamp = int(row["base_offset"]), int(row["max_timestamp"])
-    return ClaimedSizes(offset, kind, timestamp, key_size, value_size, is_valid, crc)
+    (key_size,) = _SIZE.unpack_from(message, key_size_at)
+    value_size_at = key_size_at + _SIZE.size + max(0, key_size)
+    if value_size_at + _SIZE.size > len(message):
+        return None
+    (value_size,) = _SIZE.unpack_from(message, value_size_at)
+    timestamp = -1
+    if magic == _MAGIC_V1 and kind is TimestampType.LOG_APPEND_TIME:
+        timestamp = written
+    elif magic == _MAGIC_V1:
+        (timestamp,) = _TIMESTAMP.unpack_from(message, _TIMESTAMP_AT)
+    (crc,) = _CRC.unpack_from(message)
+    is_valid = crc == zlib.crc32(message[_CRC.size :])
+    name = kind.display_name
+    return ClaimedSizes(offset, name, timestamp, key_size, value_size, is_valid, crc)

@@ -12,12 +12,13 @@ from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.file_numbers import offset_of_name
 from kafkascan.dump_log.lines.batch_lines import optional_long
 from kafkascan.dump_log.log_frames import (
+    Frame,
     frame_at,
     framed_batches,
     last_offset_of,
     read_frame,
 )
-from kafkascan.format.errors import CorruptIndexError
+from kafkascan.format.errors import CorruptBatchError, CorruptIndexError
 from kafkascan.format.layout import COMPRESSION_MASK, NO_SEQUENCE, NO_TIMESTAMP
 from kafkascan.io.folders import read_regular
 from kafkascan.io.sources import Source
@@ -126,8 +127,10 @@ def time_index_lines(
             if not 0 <= start <= log.size:
                 raise _bad_entry(path, row, f"position {start} of its offset is not in the log")
             is_start = (batches.table["position"] == start).any()
-            seen = batches if is_start else _Batches(log, start)
-            _compare_time(seen, start, (time, offset, previous), found)
+            batches = batches if is_start else _Batches(log, start)
+            if batches.error is not None:  # the tool reads on to the end
+                raise batches.error
+            _compare_time(batches, start, (time, offset, previous), found)
             if not options.verifies_index_only:
                 lines.append(f"timestamp: {time} offset: {offset}")
             previous = time
@@ -136,10 +139,23 @@ def time_index_lines(
 
 
 class _Batches:
-    """The batches that a reader finds from a position on."""
+    """
+    The batches that a reader finds from a position on.
+
+    Attributes
+    ----------
+    table : array of BATCH_DTYPE, shape (n,)
+    error : CorruptBatchError or None
+        Damage behind them.
+    """
 
     def __init__(self, log: Source, position: int) -> None:
-        parts = list(framed_batches(log, position, log.size, reads_headers=False))
+        parts: list[tuple[BatchTable, Frame | None]] = []
+        self.error: CorruptBatchError | None = None
+        try:
+            parts += framed_batches(log, position, log.size, reads_headers=False)
+        except CorruptBatchError as error:
+            self.error = error
         self.table = join_tables([batches for batches, _ in parts])
         self._log = log
         self._frames = {frame.position: (row, frame) for row, frame in parts if frame is not None}
@@ -187,14 +203,19 @@ def transaction_index_lines(path: Path) -> list[str]:
     CorruptIndexError, OSError
     """
     entries = _whole_entries(path)
-    for row in (entries["version"] > 0).nonzero()[0].tolist():
-        raise _bad_entry(path, row, f"version {entries['version'][row]} is not known")
+    # ``AbortedTxn.version`` reads the first of the two bytes.
+    versions = (entries["version"] >> 8).tolist()
+    for row, version in enumerate(versions):
+        if version > 0:
+            raise _bad_entry(path, row, f"version {version} is not known")
     names = {
-        "version": "version", "producerId": "producer_id", "firstOffset": "first_offset",
+        "producerId": "producer_id", "firstOffset": "first_offset",
         "lastOffset": "last_offset", "lastStableOffset": "last_stable_offset",
     }  # fmt: skip
     return [
-        " ".join(f"{name}: {entry[column]}" for name, column in names.items()) for entry in entries
+        f"version: {version} "
+        + " ".join(f"{name}: {entry[column]}" for name, column in names.items())
+        for version, entry in zip(versions, entries, strict=True)
     ]
 
 

@@ -170,9 +170,9 @@ def _with_records(
         for head, count in zip(heads, counts, strict=True):
             yield head
             yield from itertools.islice(records, count)
-        if readable.claims is not None:
-            gaps.add(Offsets(readable.claims.offset, readable.claims.offset, []))
-            yield _of_claims(readable.claims)
+        for claims in readable.claims:
+            gaps.add(Offsets(claims.offset, claims.offset, []))
+            yield _of_claims(claims)
 
 
 def _of_claims(claims: ClaimedSizes) -> Fields:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 _OPTIONS = ReadOptions(columns=_COLUMNS, control="include")
 # So many records, and their bytes, stay in the CPU's caches.
 _RECORDS_PER_TABLE = 8192
+_MAGIC_V2 = 2
 # Batches that are decoded together behind a message that cannot be decoded.
 _AFTER_DAMAGE = 16
 
@@ -38,15 +39,15 @@ class ReadableBatches(NamedTuple):
         Records up to the end of each batch.
     source : Source
         What the records lie in, if they are not compressed.
-    claims : ClaimedSizes or None
-        Of a message that comes after the records, is the last batch and cannot be decoded.
+    claims : iterator of ClaimedSizes
+        Of the last batch, if it is a message that cannot be decoded; it raises the error.
     """
 
     batches: BatchTable
     records: RecordTable
     ends: NDArray[np.int64]
     source: Source
-    claims: ClaimedSizes | None = None
+    claims: Iterable[ClaimedSizes] = ()
 
     def up_to(self, record: int) -> ReadableBatches:
         """Return the records in front of one, and their batches with the one of that record."""
@@ -78,7 +79,7 @@ def readable_batches(
     ------
     CorruptBatchError
         If the records of a batch cannot be read. What can be read was yielded, also of this
-        batch.
+        batch. The claims of a message raise it instead.
     BatchTableError, OSError
         If the file has changed.
     """
@@ -97,11 +98,12 @@ def readable_batches(
             at_once *= 2
         except CorruptBatchError as error:
             damaged = slice(done, done + 1)
-            claims = None if needs_data else claimed_sizes(readable, rows[damaged])
+            is_claimed = not needs_data and rows["magic"][done] < _MAGIC_V2
+            claims = claimed_sizes(readable, rows[damaged], error) if is_claimed else ()
             records = decode_up_to_damage(readable, rows[damaged], _OPTIONS)
             ends = np.array([len(records)])
             yield ReadableBatches(batches[damaged], records, ends, readable, claims)
-            if claims is None:
+            if not is_claimed:
                 raise error if frame is None else _located(error, source, frame) from error
             # Many such messages may follow: what is decoded for nothing is bounded.
             done, at_once = done + 1, _AFTER_DAMAGE

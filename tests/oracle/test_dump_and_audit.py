@@ -87,8 +87,8 @@ class OnPurpose(enum.Enum):
     audit reports it for the log. A batch without records has no other time."""
 
     DAMAGE_BESIDE = "the tool fails on another file that it reads with an index"
-    """The other file is the log or, for time indexes, the offset index. An audit reports it. Or
-    the tool reads on behind a magic that Kafka does not have."""
+    """The other file is the log or, for time indexes, the offset index. An audit reports it. Or an
+    entry is right, but the batch to which it leads has a wrong end."""
 
 
 @dataclass(frozen=True)
@@ -194,12 +194,19 @@ def difference(case: Case, dump: Dump, complaint: Complaint) -> OnPurpose | None
     others = beside.get(dump.file.suffix, [])
     if complaint.what == "exception" and any(case.of(one.name) for one in others):
         return OnPurpose.DAMAGE_BESIDE
-    # The tool reads on behind a magic that Kafka does not have.
     if complaint.what == "mismatch" and any(
-        one.symbol == "CORRUPT" and "BAD_MAGIC" in one.message for one in case.of(log.name)
+        is_damage_of_offsets(one, *complaint.numbers) for one in case.of(log.name)
     ):
         return OnPurpose.DAMAGE_BESIDE
     return None
+
+
+def is_damage_of_offsets(one: ks.auditing.LogFinding, indexed: int, met: int) -> bool:
+    """Return whether a finding about a log says that a batch does not end where its header does."""
+    # The tool reads on behind a magic that Kafka does not have.
+    if one.symbol == "CORRUPT":
+        return "BAD_MAGIC" in one.message
+    return one.symbol == "OFFSET_OVERLAP" and one.offset is not None and indexed < one.offset <= met
 
 
 _OF_RECORDS = {"BAD_CRC", "BAD_RECORDS", "MAX_TIMESTAMP_MISMATCH"}

@@ -76,6 +76,12 @@ def other_name(partition: HealthyPartition) -> None:
     shutil.copy(partition.log(0), partition.log(2))
 
 
+def first_below_segment(partition: HealthyPartition) -> None:
+    """A batch that begins before its segment, and ends in it."""
+    log = partition.log(0)
+    log.write_bytes((-2).to_bytes(8, "big", signed=True) + log.read_bytes()[8:])
+
+
 def skip_sequences(partition: HealthyPartition) -> None:
     partition.data(7, base_sequence=partition.sequences[7] + 5)
     partition.write()
@@ -242,6 +248,7 @@ DAMAGE: dict[str, tuple[Damage, str]] = {
     "a segment removed": (remove_segment, "OFFSET_GAP"),
     "a batch twice": (repeat_batch, "OFFSET_OVERLAP"),
     "a segment of another name": (other_name, "OFFSET_OUT_OF_SEGMENT"),
+    "a base offset below that of the segment": (first_below_segment, "OFFSET_OUT_OF_SEGMENT"),
     "a base offset": (set_field("base_offset", 2), "OFFSET_OVERLAP"),
     "a leader epoch going back": (
         set_field("partition_leader_epoch", 1, is_signed=False), "EPOCH_BACKWARDS",

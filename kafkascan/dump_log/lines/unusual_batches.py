@@ -49,8 +49,7 @@ class UnusualBatches:
         needs_data = self.options.prints_data
         for readable in readable_batches(self.source, batches, self.frame, needs_data=needs_data):
             yield from self._pieces_of(readable)
-            if readable.claims is not None:
-                yield self._claimed(readable.claims)
+            yield from map(self._claimed, readable.claims)
 
     def _pieces_of(self, readable: ReadableBatches) -> Iterator[Piece]:
         try:

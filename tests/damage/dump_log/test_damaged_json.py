@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import random
@@ -134,6 +135,48 @@ def test_a_batch_that_is_smaller_than_its_header(tmp_path: Path) -> None:
     assert "".join(f"{line}\n" for line in lines_of(objects)) == text
     assert json_error == error
     assert f"{log}: position {len(batch_v2(_RECORD))}" in error
+
+
+def wrapper_of(*messages: bytes, offset: int = 9) -> bytes:
+    """Return a compressed message of magic 1."""
+    return message_v1(None, gzip.compress(b"".join(messages)), offset=offset, attributes=1)
+
+
+def claiming(size: int, offset: int) -> bytes:
+    """Return a message of magic 1 whose value claims a size."""
+    message = bytearray(message_v1(b"k", b"value", offset=offset))
+    message[-6] = size
+    sign(message)
+    return bytes(message)
+
+
+def test_claims_in_a_compressed_message(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(wrapper_of(claiming(5, 0), claiming(77, 1), claiming(5, 2)) + claiming(9, 10))
+    objects, error = as_objects(log, DumpOptions(is_deep=True))
+    text, text_error = as_text(log, DumpOptions(is_deep=True))
+    assert error == text_error == ""
+    assert "".join(f"{line}\n" for line in lines_of(objects)) == text
+    records = [one for one in objects if one["kind"] == "record"]
+    assert [(one["offset"], one["valueSize"]) for one in records] == [
+        (7, 5), (8, 77), (9, 5), (10, 9),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+def test_compressed_messages_that_cannot_be_read_at_all(
+    is_compressed: bool, tmp_path: Path
+) -> None:
+    """One with a compressed message, and one whose last message has a higher offset."""
+    inner = wrapper_of(claiming(77, 0), offset=0) if is_compressed else claiming(77, 100)
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(wrapper_of(claiming(77, 0), inner))
+    text, error = as_text(log, DumpOptions(is_deep=True))
+    objects, json_error = as_objects(log, DumpOptions(is_deep=True))
+    assert f"{log}: position 0 (base_offset 9)" in error
+    assert json_error == error
+    assert "".join(f"{line}\n" for line in lines_of(objects)) == text
+    assert "| offset" not in text
 
 
 def test_negative_sizes_of_old_messages(tmp_path: Path) -> None:
