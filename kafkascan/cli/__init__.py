@@ -8,6 +8,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from kafkascan.cli.exit_codes import EXIT_USAGE, exit_code_of
+
 # Seconds until a termination signal is raised again.
 _RETRY_SECONDS = 0.1
 
@@ -28,14 +30,8 @@ def _terminate(signal_number: int, _frame: object) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    try:
-        from kafkascan.cli.commands import invoke
-    except ModuleNotFoundError as error:
-        if error.name not in ("click", "rich"):
-            raise
-        message = "kafkascan: the command line needs click and rich: pip install 'kafkascan[cli]'"
-        print(message, file=sys.stderr)
-        return 2
+    # NumPy's BLAS would start threads, which no command needs.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # A closed stream is None; file names may contain bytes that the encoding lacks.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
@@ -47,7 +43,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _terminate)
     try:
-        return invoke(arguments)
+        return _run(sys.argv[1:] if arguments is None else arguments)
     finally:
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["dump-log"]:
+        from kafkascan.cli.verbs.dump_run import asks_for_help, run_dump
+
+        if not asks_for_help(arguments[1:]):
+            return exit_code_of(lambda: run_dump(arguments[1:]))
+    try:
+        from kafkascan.cli.commands import invoke
+    except ModuleNotFoundError as error:
+        if error.name not in ("click", "rich"):
+            raise
+        message = "kafkascan: the command line needs click and rich: pip install 'kafkascan[cli]'"
+        print(message, file=sys.stderr)
+        return EXIT_USAGE
+    return invoke(arguments)

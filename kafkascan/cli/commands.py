@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib
-import os
-import sys
 from collections.abc import Sequence
 
 import click
 
-from kafkascan.cli.exit_codes import EXIT_INTERRUPTED, EXIT_UNREADABLE, EXIT_USAGE
+from kafkascan.cli.exit_codes import EXIT_INTERRUPTED, EXIT_USAGE, exit_code_of
 from kafkascan.cli.verb_table import EXAMPLES, VERBS, VERBS_BY_TASK
 
 
@@ -69,28 +67,13 @@ def cli() -> None:
     """
 
 
-def invoke(arguments: Sequence[str] | None = None) -> int:
+def invoke(arguments: Sequence[str]) -> int:
     """Run the command line; returns its exit code."""
+    given = list(arguments)
     try:
-        code = cli.main(
-            None if arguments is None else list(arguments),
-            prog_name="kafkascan",
-            standalone_mode=False,
-        )
-        sys.stdout.flush()
+        return exit_code_of(lambda: cli.main(given, prog_name="kafkascan", standalone_mode=False))
     except click.ClickException as error:
         error.show()
         return EXIT_USAGE
     except click.Abort:
         return EXIT_INTERRUPTED
-    except OSError as error:
-        return _cannot_write(error)
-    return int(code or 0)
-
-
-def _cannot_write(error: OSError) -> int:
-    """Report that the output cannot be written, and discard what is left in stdout's buffer."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    place = f" {error.filename}" if error.filename else ""
-    print(f"kafkascan: cannot write{place}: {error.strerror}", file=sys.stderr)
-    return EXIT_UNREADABLE
