@@ -9,6 +9,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "little_endian.h"
 
 enum {
@@ -60,12 +64,24 @@ static inline int ks_copy_ascii(const uint8_t *p, uint8_t *out) {
     return __builtin_ctzll(word) / 8;
 }
 
-/* Copies a block if all of it is ASCII. */
+/* Copies a block; returns the number of ASCII bytes before the first other one. */
 static inline int ks_copy_ascii_block(const uint8_t *p, uint8_t *out) {
-    uint64_t words[KS_BLOCK / 8];
-    memcpy(words, p, sizeof words);
-    memcpy(out, words, sizeof words);
-    return ((words[0] | words[1] | words[2] | words[3]) & 0x8080808080808080u) == 0;
+#ifdef __SSE2__
+    __m128i low = _mm_loadu_si128((const __m128i *)(const void *)p);
+    __m128i high = _mm_loadu_si128((const __m128i *)(const void *)(p + KS_BLOCK / 2));
+    _mm_storeu_si128((__m128i *)(void *)out, low);
+    _mm_storeu_si128((__m128i *)(void *)(out + KS_BLOCK / 2), high);
+    uint32_t others = (uint32_t)_mm_movemask_epi8(low) | (uint32_t)_mm_movemask_epi8(high) << 16;
+    return others == 0 ? KS_BLOCK : __builtin_ctz(others);
+#else
+    int size = 0;
+    while (size < KS_BLOCK) {
+        int some = ks_copy_ascii(p + size, out + size);
+        size += some;
+        if (some < KS_WORD) break;
+    }
+    return size;
+#endif
 }
 
 /* Copies the sequence at *in, which is not ASCII, or its replacement; both pointers are moved. */
@@ -90,15 +106,11 @@ static inline void ks_copy_java_text(const uint8_t **in, const uint8_t *limit, u
     const uint8_t *p = *in;
     uint8_t *q = *out;
     while (limit - p >= KS_WORD && room - q >= KS_BLOCK + KS_MAX_SEQUENCE) {
-        if (limit - p >= KS_BLOCK && ks_copy_ascii_block(p, q)) {
-            p += KS_BLOCK;
-            q += KS_BLOCK;
-            continue;
-        }
-        int size = ks_copy_ascii(p, q);
+        int is_block = limit - p >= KS_BLOCK;
+        int size = is_block ? ks_copy_ascii_block(p, q) : ks_copy_ascii(p, q);
         p += size;
         q += size;
-        if (size < KS_WORD) ks_copy_java_sequence(&p, limit, &q);
+        if (size < (is_block ? KS_BLOCK : KS_WORD)) ks_copy_java_sequence(&p, limit, &q);
     }
     while (p < limit && room - q >= KS_MAX_SEQUENCE) {
         if (*p < 0x80) {

@@ -444,6 +444,8 @@ def main() -> None:
         decode(codec)
     for codec in ("none", "lz4"):
         dump(codec)
+    for name in message_columns.KINDS:
+        messages(name)
     given = building.Input()
     for codec in corpora.RECORD_CODECS:
         build(codec, given)
