@@ -107,7 +107,7 @@ def _how_to_show(path: Path) -> _Shown:
 
 @index.command()
 @PATH
-@with_run(rows="entries")
+@with_run(rows="entries", to_file=True)
 def show(run: Run, path: Path) -> None:
     """Print the entries of an index, snapshot or checkpoint file.
 
@@ -132,7 +132,7 @@ def show(run: Run, path: Path) -> None:
 
 @index.command()
 @with_segments
-@with_run(INDEX_CHECK)
+@with_run(INDEX_CHECK, to_file=True)
 def check(run: Run, segments: SegmentPaths) -> None:
     """Check index files against the batches of their segments.
 
@@ -269,7 +269,7 @@ def _built(
     " all batch headers.",
 )  # fmt: skip
 @ALL_OFFSETS
-@with_run()
+@with_run(to_file=True)
 def lookup(
     run: Run,
     path: Path,

@@ -96,7 +96,7 @@ _Unmade: TypeAlias = list[tuple[Path, ks.recovery.Change]]
     show_default="the topics with remote.storage.enable in the data directory's metadata log",
     help="Topic whose older segments are in remote storage. Can be repeated.",
 )  # fmt: skip
-@with_run(RECOVERY, rows="rows, one per partition")
+@with_run(RECOVERY, to_file=True, rows="rows, one per partition")
 @THREADS
 def recover(
     run: Run,

@@ -124,7 +124,7 @@ def _report_overlaps(
 
 @click.command()
 @with_segments
-@with_run(VERIFY)
+@with_run(VERIFY, to_file=True)
 @THREADS
 def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     """Verify the checksum of every batch in segment files.
@@ -216,7 +216,7 @@ class BatchFilter(NamedTuple):
 
 @click.command()
 @with_segments
-@with_run(rows="batches", is_narrow=True)
+@with_run(rows="batches", is_narrow=True, to_file=True)
 @click.option(
     "--columns", type=ColumnList(), show_default=", ".join(BATCHES.names) + "; in a table, fewer",
     help="Columns to show, separated by commas, or 'all'. Known columns:"
