@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
 from kafkascan.cli.exit_codes import EXIT_INTERRUPTED, EXIT_USAGE, exit_code_of
 from kafkascan.cli.verb_table import EXAMPLES, VERBS, VERBS_BY_TASK
@@ -30,6 +31,12 @@ class VerbGroup(click.Group):
         lines = [f"  kafkascan {example}" for example in EXAMPLES[name]]
         command.epilog = "\n".join(["\b", "Examples:", *lines])
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that a word may become, without importing commands."""
+        verbs = [one for one in VERBS.values() if one.name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(one.name, help=one.summary) for one in verbs), *options]
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by task."""

@@ -1,0 +1,60 @@
+"""What the program loads before it has work to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kafkascan.cli.verb_table import VERBS
+from tests.support.command_line import DATA
+from tests.support.waiting import HANG_SECONDS
+
+_LOADED = """
+import sys
+from kafkascan.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+print("numpy" in sys.modules, file=sys.stderr)
+"""
+
+
+def started(*arguments: object, **environment: str) -> tuple[str, bool]:
+    """Return the output of a command, and whether it has loaded NumPy."""
+    run = subprocess.run(
+        [sys.executable, "-c", _LOADED, *map(str, arguments)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=HANG_SECONDS,
+    )
+    return run.stdout, run.stderr.splitlines()[-1] == "True"
+
+
+def completed(words: str) -> tuple[str, bool]:
+    variables = {"COMP_WORDS": f"kafkascan {words}", "COMP_CWORD": "1"}
+    return started(_KAFKASCAN_COMPLETE="bash_complete", **variables)
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_the_program_says_what_it_is_without_numpy(option: str) -> None:
+    output, has_numpy = started(option)
+    assert output
+    assert not has_numpy
+
+
+def test_completion_of_commands_loads_no_numpy() -> None:
+    assert completed("re") == ("plain,records\nplain,remote-segments\nplain,report\n"
+                               "plain,recover\nplain,restamp\n", False)  # fmt: skip
+    assert completed("--ver") == ("plain,--version\n", False)
+    output, _ = completed("")
+    assert output.splitlines() == [f"plain,{name}" for name in VERBS]
+
+
+def test_a_command_that_reads_a_file_loads_numpy() -> None:
+    assert started("count", DATA / "transactions-0")[1]
