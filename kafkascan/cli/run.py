@@ -157,6 +157,8 @@ class Run:
     Parameters
     ----------
     output : RowOutput
+    is_quiet : bool, default False
+        Show no progress.
 
     Attributes
     ----------
@@ -164,8 +166,9 @@ class Run:
         The highest one of all findings so far.
     """
 
-    def __init__(self, output: RowOutput) -> None:
+    def __init__(self, output: RowOutput, *, is_quiet: bool = False) -> None:
         self.output = output
+        self.is_quiet = is_quiet
         self.exit_code = EXIT_CLEAN
         self._bar: Progress | None = None
 
@@ -315,7 +318,7 @@ class Run:
         is_shown : bool, default True
             False draws nothing on a terminal, either.
         """
-        with _progress_bar(unit, is_shown=is_shown) as bar:
+        with _progress_bar(unit, is_shown=is_shown and not self.is_quiet) as bar:
             bar.add_task("", total=total)
             self._bar = bar
             try:

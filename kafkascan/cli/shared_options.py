@@ -258,6 +258,7 @@ def with_run(
     to_file: bool = False,
     rows: str = "rows",
     is_narrow: bool = False,
+    quiet: str = "Show no progress on a terminal.",
 ) -> Decorator:
     """
     Declare the options of a command that writes rows; it gets a `Run` and exits with its code.
@@ -274,6 +275,8 @@ def with_run(
         What the help text calls the rows.
     is_narrow : bool, default False
         Whether a table has fewer columns than there are, also without `columns`.
+    quiet : str
+        What --quiet does. Findings and the exit code stay.
     """
     formats = (*FORMATS, "parquet") if parquet else FORMATS
     options = [
@@ -305,13 +308,14 @@ def with_run(
         )  # fmt: skip
     if is_narrow or columns is not None:
         options.append(_WIDE)
-    options.append(_EXACT)
+    options += [_EXACT, click.option("--quiet", "is_quiet", is_flag=True, help=quiet)]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def call(
             output_format: str | None,
             exact: bool,
+            is_quiet: bool,
             output_file: Path | None = None,
             shown: tuple[str, ...] | None = None,
             wide: bool = False,
@@ -321,7 +325,7 @@ def with_run(
                 output_format or format_by_extension(output_file), output_file, shown, wide, exact
             )
             target.check()
-            run = Run(target)
+            run = Run(target, is_quiet=is_quiet)
             command(run=run, **arguments)
             click.get_current_context().exit(run.exit_code)
 

@@ -276,11 +276,12 @@ def test_no_progress_without_a_terminal(log: Path) -> None:
     assert run("verify", log).stderr == ""
 
 
-def test_progress_on_a_terminal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("quiet", [(), ("--quiet",)])
+def test_progress_on_a_terminal(quiet: tuple[str, ...]) -> None:
     """Stderr is a terminal and shows the bar; stdout is a pipe and gets the rows."""
     main, follower = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "kafkascan", "verify", str(DATA), "--format", "jsonl"],
+        [sys.executable, "-m", "kafkascan", "verify", str(DATA), "--format", "jsonl", *quiet],
         stdout=subprocess.PIPE,
         stderr=follower,
         env=os.environ | {"TERM": "xterm"},
@@ -297,6 +298,9 @@ def test_progress_on_a_terminal(tmp_path: Path) -> None:
     os.close(main)
     assert process.returncode == 0
     assert len(stdout.splitlines()) == len(list(ks.open_log_dir(DATA).log_segments()))
+    if quiet:
+        assert seen == b""
+        return
     assert "100 %" in seen.decode()
     assert b"\x1b[" in seen
 

@@ -28,6 +28,10 @@ _WITHOUT = {
         "index show": "the columns depend on the kind of file",
         "index lookup": "the columns depend on what is looked for",
     },
+    "--quiet": {
+        "dump-log": "it shows no progress, as the tool",
+        "report": "it shows no progress",
+    },
     "--exact": {
         "dump-log": "its lines are those of the tool",
         "report": "it writes a page",

@@ -58,7 +58,7 @@ def _job(command: Command) -> Command:
     extend_help(command, _PATHS_HELP)
     options: list[Decorator] = [
         click.argument("paths", nargs=-1, required=True),
-        with_run(rows="manifest"),
+        with_run(rows="manifest", quiet="Print neither progress nor the summary."),
         click.option(
             "--master", metavar="URL", help="Spark master, such as local[*] or spark://host:7077."
         ),
@@ -72,7 +72,6 @@ def _job(command: Command) -> Command:
             help="Option of the data source, such as topics=orders or where='producerId == 7';"
             " may be given several times.",
         ),
-        click.option("--quiet", is_flag=True, help="Print neither progress nor the summary."),
     ]  # fmt: skip
     declared: Command = spark.command()(declare(command, *options))
     return declared
@@ -176,7 +175,7 @@ def _run_job(run: Run, job: str, arguments: dict[str, Any], *names: str) -> None
     keywords = {name: arguments[name] for name in names} | arguments["options"]
     try:
         _check_arguments(job, arguments)
-        with _session(job, arguments) as session, _progress(run, session, arguments["quiet"]):
+        with _session(job, arguments) as session, _progress(run, session):
             report = getattr(jobs, job)(session, list(arguments["paths"]), **keywords)
     except (ValueError, TypeError, FileExistsError) as error:
         _fail(run, error, EXIT_USAGE)
@@ -190,7 +189,7 @@ def _run_job(run: Run, job: str, arguments: dict[str, Any], *names: str) -> None
     )
     for finding in report.findings:
         run.print(printable(finding))
-    if not arguments["quiet"]:
+    if not run.is_quiet:
         run.print(str(report))
     run.raise_exit_code(report.exit_code)
 
@@ -283,10 +282,10 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _progress(run: Run, session: Any, is_quiet: bool) -> Iterator[None]:
+def _progress(run: Run, session: Any) -> Iterator[None]:
     """Show the number of finished tasks if stderr is a terminal."""
     tracker = None
-    if sys.stderr.isatty() and not is_quiet and hasattr(session, "_jsc"):
+    if sys.stderr.isatty() and not run.is_quiet and hasattr(session, "_jsc"):
         tracker = session.sparkContext.statusTracker()
     if tracker is None:
         yield
