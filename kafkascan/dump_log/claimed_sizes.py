@@ -93,19 +93,25 @@ def _messages(
     start, size = int(loaded.position[0]), int(loaded.size[0])
     data = memoryview(loaded.buffers[loaded.buffer_index[0] - 1])[start : start + size]
     first = _first_offset(int(row["magic"]), offset, data)
-    if first < 0:
+    if first is None or first < 0:
         raise error
     for inner, message in _framed(data):
         yield first + inner, message
 
 
-def _first_offset(magic: int, offset: int, data: memoryview) -> int:
-    """Return what is added to the offsets of messages: in magic 1, they are relative."""
-    # As librdkafka once wrote it (``AbstractLegacyRecordBatch.DeepRecordsIterator``).
-    if magic != _MAGIC_V1 or offset == 0:
-        return 0
-    *_, (last, _) = _framed(data)
-    return offset - last
+def _first_offset(magic: int, offset: int, data: memoryview) -> int | None:
+    """
+    Return what is added to the offsets of messages: in magic 1, they are relative.
+
+    None if there are no messages, which ``AbstractLegacyRecordBatch.DeepRecordsIterator`` refuses.
+    """
+    last = None
+    for one, _ in _framed(data):
+        last = one
+    if last is None:
+        return None
+    # An offset of 0 is what librdkafka once wrote; then they are not relative.
+    return 0 if magic != _MAGIC_V1 or offset == 0 else offset - last
 
 
 def _framed(data: memoryview) -> Iterator[tuple[int, memoryview]]:

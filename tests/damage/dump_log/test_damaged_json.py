@@ -163,14 +163,21 @@ def test_claims_in_a_compressed_message(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("is_compressed", [True, False])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        (claiming(77, 0), wrapper_of(claiming(77, 0), offset=0)),
+        (claiming(77, 0), claiming(77, 100)),
+        (),
+        (claiming(77, 0)[:-2],),
+    ],
+    ids=["a compressed one within", "a higher offset than the wrapper", "none", "no whole one"],
+)
 def test_compressed_messages_that_cannot_be_read_at_all(
-    is_compressed: bool, tmp_path: Path
+    messages: tuple[bytes, ...], tmp_path: Path
 ) -> None:
-    """One with a compressed message, and one whose last message has a higher offset."""
-    inner = wrapper_of(claiming(77, 0), offset=0) if is_compressed else claiming(77, 100)
     log = tmp_path / f"{0:020}.log"
-    log.write_bytes(wrapper_of(claiming(77, 0), inner))
+    log.write_bytes(wrapper_of(*messages))
     text, error = as_text(log, DumpOptions(is_deep=True))
     objects, json_error = as_objects(log, DumpOptions(is_deep=True))
     assert f"{log}: position 0 (base_offset 9)" in error
