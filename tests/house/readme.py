@@ -57,7 +57,8 @@ _EXAMPLES = {
     "index": f"check {_LOG} --format jsonl --columns file,entries,errors",
     "recover": "tests/golden/kafka-4.4.0-killed/data --format jsonl"
     " --columns topic,log_end_offset,truncated_bytes",
-    "salvage": "tests/golden/kafka-4.4.0-killed/data/preallocated-0 SCRATCH/new",
+    "salvage": "SCRATCH/damaged-0 SCRATCH/new --format jsonl"
+    " --columns what,symbol,position,first_offset",
     "convert": f"{_LOG} --output SCRATCH/new.log --compression-type zstd --format jsonl"
     " --columns batches,recompressed",
     "restamp": f"{_LOG} --output SCRATCH/new.log --offset-shift 5 --format jsonl"
@@ -117,9 +118,18 @@ def line_of_output(verb: str) -> str:
     if verb not in _EXAMPLES:
         return _PAGES[verb]
     with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(ROOT):
+        _write_damaged_log(Path(scratch) / "damaged-0")
         done = run(verb, *_EXAMPLES[verb].replace("SCRATCH", scratch).split())
     *_, line = (done.stdout or done.stderr).replace(f"{scratch}/", "").splitlines()
     return f"`{line}`"
+
+
+def _write_damaged_log(folder: Path) -> None:
+    """Copy a log, with one flipped bit."""
+    folder.mkdir()
+    data = bytearray(Path(_LOG).read_bytes())
+    data[500] ^= 1
+    (folder / Path(_LOG).name).write_bytes(data)
 
 
 def api_reference() -> str:
