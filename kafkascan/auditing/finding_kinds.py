@@ -64,8 +64,8 @@ FINDING_KINDS: dict[str, FindingKind] = {
     ),
     "RECORD_OFFSETS": FindingKind(
         ERROR,
-        "Consumers skip records of this batch, or read some of them twice: they go on behind the"
-        f" offset of the record before. {_REPLICA}.",
+        "Consumers skip records of this batch or of those that follow: they go on behind the"
+        f" highest offset so far. {_REPLICA}.",
     ),
     "OVERSIZED_BATCH": FindingKind(
         NOTE,

@@ -15,6 +15,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import kafkascan
+from kafkascan.auditing.finding_kinds import FINDING_KINDS
 from kafkascan.cli.verb_table import VERBS_BY_TASK
 from tests.support.command_line import run
 
@@ -22,10 +23,21 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 DOCUMENTS = (README, *sorted((ROOT / "docs").rglob("*.md")))
 API = ROOT / "docs" / "api.md"
+FINDINGS = ROOT / "docs" / "findings.md"
 _API_HEAD = """# Python API
 
 `import kafkascan as ks`: these are the names that most programs need, by the sub-package that
 defines them. The sub-packages have more. Everything is imported when it is first used.
+"""
+_FINDINGS_HEAD = """# Findings of an audit
+
+What `kafkascan audit` and [`ks.audit`](api.md) report, what it causes, and what to do.
+Exit code 1 means warnings or errors, and 3 that a file could not be read; notes do not change it.
+`--deep` also decodes records, which `BAD_RECORDS`, `RECORD_OFFSETS` and `MAX_TIMESTAMP_MISMATCH`
+need.
+
+| finding | severity | what it causes, and what to do |
+|---|---|---|
 """
 _BLOCK = re.compile(
     r"(?P<indent> *)```console\n *\$ (?P<command>.*)\n(?P<output>(?:.*\n)*?)(?P=indent)```\n"
@@ -145,6 +157,15 @@ def api_reference() -> str:
     return "".join(parts)
 
 
+def findings_page() -> str:
+    """Return the page about the kinds of findings, in the order of their definition."""
+    rows = (
+        f"| `{symbol}` | {kind.severity} | {kind.advice} |\n"
+        for symbol, kind in FINDING_KINDS.items()
+    )
+    return _FINDINGS_HEAD + "".join(rows)
+
+
 def updated(text: str) -> str:
     """Return a document with the current output of its commands, and the table of commands."""
 
@@ -168,6 +189,7 @@ def main() -> None:
     for document in DOCUMENTS:
         document.write_text(updated(document.read_text()))
     API.write_text(api_reference())
+    FINDINGS.write_text(findings_page())
 
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ from kafkascan.cli import commands
 from tests.house.readme import (
     API,
     DOCUMENTS,
+    FINDINGS,
     README,
     ROOT,
     api_reference,
     blocks,
+    findings_page,
     output_of,
     snippets,
     table_of_commands,
@@ -95,6 +97,10 @@ def test_links_exist() -> None:
     assert [
         (document.name, link) for document, link in found if not (document.parent / link).exists()
     ] == []
+
+
+def test_every_kind_of_finding_is_explained() -> None:
+    assert FINDINGS.read_text() == findings_page(), "run: python -m tests.house.readme"
 
 
 def test_every_public_name_is_in_the_api_reference() -> None:
