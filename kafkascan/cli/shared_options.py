@@ -321,9 +321,11 @@ def with_run(
             wide: bool = False,
             **arguments: Any,
         ) -> None:
-            target = RowOutput(
-                output_format or format_by_extension(output_file), output_file, shown, wide, exact
-            )
+            chosen = output_format or format_by_extension(output_file)
+            if chosen not in formats:
+                known = ", ".join(formats)
+                raise click.UsageError(f"{output_file}: the rows are written as {known}")
+            target = RowOutput(chosen, output_file, shown, wide, exact)
             target.check()
             run = Run(target, is_quiet=is_quiet)
             command(run=run, **arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,17 +69,21 @@ def test_all_commands_have_it_unless_there_is_a_reason(option: str) -> None:
         assert spark == set()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("batches", _LOG),
-        ("verify", _LOG),
-        ("index", "check", _LOG.parent),
-        ("index", "show", _LOG.with_suffix(".timeindex")),
-        ("index", "lookup", _LOG.parent, "--offset", "7"),
-    ],
-    ids=lambda arguments: " ".join(map(str, arguments[:2])) if isinstance(arguments, tuple) else "",
-)
+_ROWS = [
+    ("batches", _LOG),
+    ("verify", _LOG),
+    ("index", "check", _LOG.parent),
+    ("index", "show", _LOG.with_suffix(".timeindex")),
+    ("index", "lookup", _LOG.parent, "--offset", "7"),
+    ("recover", _LOG.parent),
+]
+
+
+def name_of(arguments: tuple[object, ...]) -> str:
+    return " ".join(one for one in arguments if isinstance(one, str) and one.isalpha())
+
+
+@pytest.mark.parametrize("arguments", _ROWS, ids=name_of)
 @pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".txt"])
 def test_rows_are_written_to_a_file(
     arguments: tuple[object, ...], suffix: str, tmp_path: Path
@@ -94,11 +97,15 @@ def test_rows_are_written_to_a_file(
     assert shown.stdout
 
 
-def test_recover_writes_its_rows_to_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "recovered.json"
-    result = run("recover", _DATA / "transactions-0", "--output", file)
-    assert result.stdout == ""
-    assert [one["topic"] for one in json.loads(file.read_text())] == ["transactions"]
+@pytest.mark.parametrize("arguments", _ROWS, ids=name_of)
+def test_a_format_that_a_command_does_not_write(
+    arguments: tuple[object, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.parquet"
+    written = run(*arguments, "--output", file)
+    assert written.returncode == 2
+    assert "rows.parquet: the rows are written as table, json, jsonl, csv" in written.stderr
+    assert not file.exists()
 
 
 def test_a_file_that_is_read_is_not_written(tmp_path: Path) -> None:
