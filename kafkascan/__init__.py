@@ -113,9 +113,7 @@ if TYPE_CHECKING:
     from kafkascan.io.sources import (
         Source as Source,
     )
-    from kafkascan.logs.log_dir import (
-        open_log_dir as open_log_dir,
-    )
+    from kafkascan.logs.log_finding import open_log_dir as open_log_dir
     from kafkascan.logs.log_table import (
         LogBatches as LogBatches,
         scan_log_dir as scan_log_dir,
@@ -237,7 +235,7 @@ else:
             "internal_topics.share_groups.share_states": ["read_share_state"],
             "internal_topics.transaction_states": ["read_transaction_state"],
             "io.sources": ["Source"],
-            "logs.log_dir": ["open_log_dir"],
+            "logs.log_finding": ["open_log_dir"],
             "logs.log_table": ["LogBatches", "scan_log_dir"],
             "logs.lookups": ["lookup_offset", "lookup_timestamp"],
             "logs.reading": ["iter_records", "read_records"],

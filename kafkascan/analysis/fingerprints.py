@@ -28,6 +28,8 @@ from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
 from kafkascan.format.texts import json_text
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_parts, require_threads
+from kafkascan.io.sources import Source
+from kafkascan.io.stores.url_paths import UrlPath, as_path
 from kafkascan.logs.log_chunks import end_of, rows_from
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.opened_logs import Log, LogsLike, OffsetCursor, open_logs
@@ -193,8 +195,8 @@ def read_fingerprints(
     """
     if isinstance(logs, Fingerprints):
         return logs
-    if isinstance(logs, (str, os.PathLike)) and Path(logs).suffix in (".parquet", ".json"):
-        return _load(Path(logs))
+    if isinstance(logs, (str, os.PathLike)) and as_path(logs).suffix in (".parquet", ".json"):
+        return _load(as_path(logs))
     threads = require_threads(threads)
     found = open_logs(logs, log_start_offset)
     read = map_parts(found, _of_log, threads)
@@ -299,8 +301,13 @@ def _require_version(version: object) -> None:
         raise ValueError(f"unknown version {version}")
 
 
+def _content(path: Path) -> bytes:
+    with Source(path, memory_map=False) as source:
+        return bytes(source.window(0, source.size))
+
+
 def _load_json(path: Path) -> Fingerprints:
-    document = json.loads(path.read_bytes())
+    document = json.loads(_content(path))
     if document["format"] != _FORMAT or document["columns"] != list(_NAMES):
         raise ValueError("unknown format or columns")
     _require_version(document["version"])
@@ -315,7 +322,8 @@ def _load_parquet(path: Path) -> Fingerprints:
     arrow.require_pyarrow()
     import pyarrow.parquet
 
-    table = pyarrow.parquet.read_table(path)
+    file = pyarrow.BufferReader(_content(path)) if isinstance(path, UrlPath) else path
+    table = pyarrow.parquet.read_table(file)
     head = json.loads((table.schema.metadata or {})[_METADATA])
     _require_version(head["version"])
     rows = np.empty(len(table), FINGERPRINT)

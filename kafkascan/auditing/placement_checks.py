@@ -10,7 +10,8 @@ from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, parse_meta_properties
 from kafkascan.format.errors import CorruptCheckpointError
 from kafkascan.io.folders import Folder
-from kafkascan.logs.log_dir import LogDir, PartitionDir, is_log_dir, open_log_dir
+from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_finding import find_log_dir
 
 _STATES = {
     "delete": ("DROPPED_LOG", "log that is being deleted"),
@@ -113,9 +114,6 @@ def find_duplicate_logs(*data_dirs: str | os.PathLike[str] | LogDir) -> list[Log
     >>> ks.auditing.find_duplicate_logs("/data-1/kafka", "/data-2/kafka")
     []
     """
-    opened = [
-        one if isinstance(one, LogDir) else open_log_dir(one)
-        for one in data_dirs
-        if isinstance(one, LogDir) or is_log_dir(Path(one))
-    ]
-    return list(check_duplicates(partition for one in opened for partition in one.partitions))
+    opened = (one if isinstance(one, LogDir) else find_log_dir(one) for one in data_dirs)
+    found = (partition for one in opened if one is not None for partition in one.partitions)
+    return list(check_duplicates(found))

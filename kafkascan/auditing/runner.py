@@ -34,16 +34,12 @@ from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
 from kafkascan.io.folders import DiskFolder
+from kafkascan.io.stores.store_folders import UrlFolder
+from kafkascan.io.stores.urls import ObjectUrl
 from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.log_chunks import threads_for
-from kafkascan.logs.log_dir import (
-    LogDir,
-    PartitionDir,
-    is_log_dir,
-    no_logs,
-    open_log_dir,
-    partition_dir,
-)
+from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
 from kafkascan.logs.log_walk import LogWalk
 from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
 from kafkascan.logs.opened_logs import Log, LogsLike, live_logs, open_logs
@@ -143,8 +139,8 @@ def audit(
         timeout_ms=timeout_ms,
         expiration_ms=expiration_ms,
     )
-    if isinstance(logs, (str, os.PathLike)) and is_log_dir(Path(logs)):
-        logs = open_log_dir(logs)
+    if isinstance(logs, (str, os.PathLike, ObjectUrl)):
+        logs = find_log_dir(logs) or logs
     partitions = logs.partitions if isinstance(logs, LogDir) else []
     unread = UnreadCheckpoints()
     path, audited = _audited_logs(
@@ -243,8 +239,9 @@ def _metadata_partition(partitions: list[PartitionDir]) -> PartitionDir | None:
     for one in partitions:
         if f"{one.topic}-{one.partition}" == METADATA_PARTITION:
             return one
-    if partitions and isinstance(partitions[0].folder, DiskFolder):
-        return partition_dir(partitions[0].folder.parent.path / METADATA_PARTITION)
+    parent = partitions[0].folder.parent if partitions else None
+    if isinstance(parent, (DiskFolder, UrlFolder)):
+        return partition_of(parent.folder(METADATA_PARTITION))
     return None
 
 

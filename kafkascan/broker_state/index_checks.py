@@ -28,6 +28,7 @@ from kafkascan.format.layout import (
     TRANSACTION_INDEX_ENTRY,
 )
 from kafkascan.io.folders import read_regular
+from kafkascan.io.stores.url_paths import as_path
 
 # Findings of the same kind of error in one index, which are listed one by one.
 _MOST_LISTED = 1000
@@ -78,7 +79,7 @@ def check_index(
     """
     batches = require_batch_table(batches)
     if not isinstance(index, np.ndarray):
-        path = Path(index)
+        path = as_path(index)
         return check_index_file(read_regular(path), path, batches, base_offset)
     if base_offset is None:
         base_offset = _first_offset(batches)

@@ -22,6 +22,7 @@ from kafkascan.format.errors import (
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.folders import read_regular
+from kafkascan.io.stores.url_paths import as_path
 
 IndexEntries: TypeAlias = "NDArray[np.void]"
 """Array of `OFFSET_INDEX_ENTRY`, `TIME_INDEX_ENTRY` or `TRANSACTION_INDEX_ENTRY`, shape (n,)."""
@@ -175,7 +176,7 @@ def read_index(path: str | os.PathLike[str], /) -> IndexEntries:
     OSError
         If the file cannot be read.
     """
-    path = Path(path)
+    path = as_path(path)
     _kind_of(path)  # a wrong name is reported before a missing file
     return parse_index(read_regular(path), path)
 

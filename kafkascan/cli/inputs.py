@@ -11,17 +11,10 @@ from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import NoLogsError
 from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_dir import (
-    PartitionDir,
-    SegmentKinds,
-    is_log_dir,
-    no_logs,
-    open_log_dir,
-    partition_dir,
-    select_segments,
-)
+from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, select_segments
+from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
 from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
-from kafkascan.logs.segment import SegmentFile, segment_file
+from kafkascan.logs.segment import SegmentFile, segment_at
 
 SEGMENT_COLUMNS = ("topic", "partition", "segment")
 
@@ -75,12 +68,12 @@ class SegmentPaths:
         found = []
         for path in self.paths:
             try:
-                is_dir = is_log_dir(path)  # which reads a file's first bytes
+                log_dir = find_log_dir(path)
             except OSError as error:
                 on_unreadable(str(path), error)
                 continue
-            is_served = self.include is SegmentKinds.LOG and is_dir
-            for partition, segment, start in self._segments(path, is_dir, on_unreadable):
+            is_served = self.include is SegmentKinds.LOG and log_dir is not None
+            for partition, segment, start in self._segments(path, log_dir, on_unreadable):
                 try:
                     size = segment.size
                 except OSError as error:  # a broker may have deleted it since it was listed
@@ -94,17 +87,12 @@ class SegmentPaths:
         return found
 
     def _segments(
-        self, path: Path, is_dir: bool, on_unreadable: OnUnreadable
+        self, path: Path, log_dir: LogDir | None, on_unreadable: OnUnreadable
     ) -> Iterator[tuple[PartitionDir, SegmentFile, int]]:
         """Yield the segments of a path, each with the first offset to read."""
-        try:
-            log_dir = open_log_dir(path) if is_dir else None
-        except OSError as error:
-            on_unreadable(str(path), error)
-            return
         if log_dir is None:
-            here = partition_dir(path.parent)
-            yield here, segment_file(path, here.folder), 0
+            segment = segment_at(path)
+            yield partition_of(segment.folder), segment, 0
             return
         is_empty, checkpoints = True, CheckpointReader()
         for partition in log_dir.partitions:

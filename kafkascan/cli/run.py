@@ -30,6 +30,7 @@ from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import Source
+from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.logs.opened_logs import SegmentOverlap
 
 # A table this small is still in the CPU's cache when its batches are verified.
@@ -95,7 +96,7 @@ class FindingReport:
         if isinstance(error, KafkaScanError):  # its message contains the path
             self._findings.append(str(error))
         else:
-            name = getattr(error, "filename", None) or path
+            name = shown_url(getattr(error, "filename", None) or path)
             self._findings.append(_message_of(name, getattr(error, "strerror", None) or error))
         self.exit_code = EXIT_UNREADABLE
 

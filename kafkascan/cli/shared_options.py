@@ -22,6 +22,8 @@ from kafkascan.cli.run import Run
 from kafkascan.cli.shown_columns import ShownColumns
 from kafkascan.format.file_names import is_name_of_brokers
 from kafkascan.format.times import milliseconds_or_now, to_milliseconds
+from kafkascan.io.stores.url_paths import UrlPath
+from kafkascan.io.stores.urls import place_of
 from kafkascan.logs.log_dir import SegmentKinds
 
 _AGO = re.compile(r"-(?P<count>[0-9]{1,9})(?P<unit>[smhd])")
@@ -105,18 +107,30 @@ class OffsetOrTime(click.ParamType):  # type: ignore[type-arg]  # as `InputPath`
 
 
 class InputPath(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
-    """A path. An empty path, such as from an unset variable, is an error."""
+    """A path or URL. An empty path, such as from an unset variable, is an error."""
 
     name = "path"
 
     def convert(self, value: Any, param: Any, context: Any) -> Path:
-        """Return the path."""
+        """Return the path; of a ``file://`` URL, that of the file."""
         if value == "":
             self.fail("the path is empty", param, context)
-        return Path(value)
+        place = place_of(value)
+        return place if isinstance(place, Path) else UrlPath(place.url)
 
 
-class OutputPath(InputPath):
+class DiskPath(InputPath):
+    """A path. The URL of a store is an error: what is written must be on a disk."""
+
+    def convert(self, value: Any, param: Any, context: Any) -> Path:
+        """Return the path."""
+        path = super().convert(value, param, context)
+        if isinstance(path, UrlPath):
+            self.fail(f"{path}: files are written, which must be on a disk", param, context)
+        return path
+
+
+class OutputPath(DiskPath):
     """A file to write. A file of a broker, or what is no regular file, is an error."""
 
     def convert(self, value: Any, param: Any, context: Any) -> Path:
@@ -176,6 +190,7 @@ directories. In directories and archives, only the segments that a broker would 
 """
 
 PATH = click.argument("path", type=InputPath())
+DISK_PATH = click.argument("path", type=DiskPath())
 PATHS = click.argument("paths", nargs=-1, required=True, type=InputPath())
 
 _ALL_FILES = click.option(

@@ -12,6 +12,7 @@ from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.lines.line_output import LineOutput
 from kafkascan.dump_log.log_dump import OffsetGaps, dump_log
 from kafkascan.format.errors import CorruptSnapshotError
+from kafkascan.io.stores.url_paths import as_path, is_url
 
 if TYPE_CHECKING:
     from kafkascan.dump_log.index_dump import IndexComplaints
@@ -91,8 +92,15 @@ def dump_files(
 
 
 def shown_path(name: str) -> str:
-    """Return a path as Java's ``File`` prints it, which keeps ``.`` and ``..``."""
+    """Return a path as Java's ``File`` prints it, which keeps ``.`` and ``..``; a URL as it is."""
+    if is_url(name):
+        return name
     return re.sub("(?<=.)/$", "", re.sub("/+", "/", name))
+
+
+def absolute_path(shown: str) -> str:
+    """Return the path that complaints name; a URL as it is."""
+    return shown if is_url(shown) else os.path.join(os.getcwd(), shown)
 
 
 def _dump_file(
@@ -102,7 +110,7 @@ def _dump_file(
     output: LineOutput,
     complain: Complain,
 ) -> None:
-    path, full_path = Path(shown), os.path.join(os.getcwd(), shown)
+    path, full_path = as_path(shown), absolute_path(shown)
     _, dot, ending = path.name.rpartition(".")
     suffix = dot + ending
     if suffix in (".log", ".checkpoint"):

@@ -22,6 +22,7 @@ from kafkascan.format.errors import CorruptBatchError, CorruptIndexError
 from kafkascan.format.layout import COMPRESSION_MASK, NO_SEQUENCE, NO_TIMESTAMP
 from kafkascan.io.folders import read_regular
 from kafkascan.io.sources import Source
+from kafkascan.io.stores.url_paths import as_path
 from kafkascan.logs.reading import read_records
 
 _MAX_SEQUENCE = 2**31 - 1
@@ -55,7 +56,7 @@ def offset_index_lines(
         Where the tool ends: an entry leads out of the log, or to no batch.
     CorruptBatchError, OSError
     """
-    path = Path(name)
+    path = as_path(name)
     base = offset_of_name(path)
     with Source(_sibling(path, ".log")) as log:
         entries = _whole_entries(path)
@@ -104,7 +105,7 @@ def time_index_lines(
     ------
     CorruptIndexError, CorruptBatchError, OSError
     """
-    path = Path(name)
+    path = as_path(name)
     base = offset_of_name(path)
     log = Source(_sibling(path, ".log"))  # closed with the last view of it
     positions = _whole_entries(_sibling(path, ".index"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from kafkascan._core.text_lines import BIG_ENDIAN
 from kafkascan.batches.columns import BatchTable, is_control
 from kafkascan.dump_log import index_dump
 from kafkascan.dump_log.claimed_sizes import ClaimedSizes
-from kafkascan.dump_log.dump_files import Complaints, shown_path
+from kafkascan.dump_log.dump_files import Complaints, absolute_path, shown_path
 from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.lines.item_decoders import PRINT_TEXT, ItemDecoder
 from kafkascan.dump_log.lines.line_output import LineOutput, Offsets, PieceMemory, offsets_of
@@ -38,6 +37,7 @@ from kafkascan.format.errors import CorruptSnapshotError
 from kafkascan.format.layout import NO_SEQUENCE, TimestampType
 from kafkascan.format.texts import java_string
 from kafkascan.io.sources import Source
+from kafkascan.io.stores.url_paths import as_path
 
 Fields = dict[str, Any]
 
@@ -79,7 +79,7 @@ def dump_as_json(
 
 
 def _of_file(shown: str, options: DumpOptions, complaints: Complaints) -> Iterator[Fields]:
-    path, full_path = Path(shown), os.path.join(os.getcwd(), shown)
+    path, full_path = as_path(shown), absolute_path(shown)
     suffix = "." + path.name.rpartition(".")[2]
     if suffix in _LOGS:
         yield {"kind": "file", "file": shown, "title": title_of_log(path)}

@@ -16,7 +16,8 @@ from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, NoLogsError, detached
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.format.times import TimeLike, to_milliseconds
-from kafkascan.logs.log_dir import LogDir, open_log_dir
+from kafkascan.logs.log_dir import LogDir
+from kafkascan.logs.log_finding import open_log_dir
 from kafkascan.logs.opened_logs import Log, live_logs
 from kafkascan.logs.reading import iter_records
 from kafkascan.records.control import ControlRecordType, decode_control_key

@@ -1,15 +1,17 @@
-"""Folders that contain the files of a log, on disk or inside a tar."""
+"""Folders that contain the files of a log: on disk, inside a tar, in an object store."""
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.io.source_protocols import OPEN_FLAGS, regular_size
-from kafkascan.io.sources import SourceLike, borrowed_source
+from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.stores.url_paths import is_url
 
 # Room for five million index entries, or a million producers: far more than brokers keep.
 _LARGEST_SIDE_FILE = 1 << 26
@@ -46,12 +48,13 @@ class SideFileTooLargeError(KafkaScanError, OSError):
 
 class Folder(Protocol):
     """
-    Files by name, on disk or inside a tar.
+    Files by name: on disk, inside a tar, in an object store.
 
     Attributes
     ----------
     path : pathlib.Path
-        Its name in messages; inside a tar, the tar's path followed by the folder's.
+        Its name in messages: inside a tar, the tar's path followed by the folder's; in a store, its
+        URL.
     """
 
     path: Path
@@ -81,6 +84,13 @@ class Folder(Protocol):
         """
 
 
+class FolderTree(Folder, Protocol):
+    """A folder whose inner folders are known."""
+
+    def folders(self) -> Sequence[FolderTree]:
+        """Return the folders in it, by name."""
+
+
 class DiskFolder:
     """
     A folder on disk; every call reads its current state.
@@ -99,10 +109,21 @@ class DiskFolder:
         """The parent folder."""
         return DiskFolder(Path(os.path.abspath(self.path)).parent)
 
+    def folder(self, name: str) -> DiskFolder:
+        """Return a folder in it, whether or not it exists."""
+        return DiskFolder(self.path / name)
+
     def names(self) -> list[str]:
         """Return the names of the files in it, sorted; links to folders count as files."""
         with os.scandir(self.path) as entries:
             return sorted(one.name for one in entries if not one.is_dir(follow_symlinks=False))
+
+    def folders(self) -> list[DiskFolder]:
+        """Return the folders in it, by name, and the links to folders."""
+        with os.scandir(self.path) as entries:
+            return [
+                DiskFolder(path) for path in sorted(one.path for one in entries if one.is_dir())
+            ]
 
     def size(self, name: str) -> int:
         """Return the size of a file now, in bytes."""
@@ -145,7 +166,7 @@ def require_side_file_size(size: int, path: str, limit: int = _LARGEST_SIDE_FILE
 
 def read_regular(path: str | os.PathLike[str]) -> bytes:
     """
-    Return the bytes of a side file; never wait for the writer of a FIFO.
+    Return the bytes of a side file, also of a URL; never wait for the writer of a FIFO.
 
     Raises
     ------
@@ -155,6 +176,8 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
         If it cannot be read, or is not a regular file.
     """
     name = os.fspath(path)
+    if is_url(name):
+        return _read_object(name)
     descriptor = os.open(name, OPEN_FLAGS)
     try:
         size = regular_size(descriptor, name)
@@ -165,6 +188,12 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
         return data
     finally:
         os.close(descriptor)
+
+
+def _read_object(url: str) -> bytes:
+    with Source(url) as source:
+        require_side_file_size(source.size, source.path)
+        return bytes(source.window(0, source.size))
 
 
 class SingleFileFolder:

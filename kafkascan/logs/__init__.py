@@ -15,9 +15,11 @@ if TYPE_CHECKING:
         LogDir as LogDir,
         PartitionDir as PartitionDir,
         SegmentKinds as SegmentKinds,
+        select_segments as select_segments,
+    )
+    from kafkascan.logs.log_finding import (
         open_log_dir as open_log_dir,
         partition_dir as partition_dir,
-        select_segments as select_segments,
     )
     from kafkascan.logs.log_table import (
         LogBatches as LogBatches,
@@ -55,10 +57,9 @@ else:
                 "LogDir",
                 "PartitionDir",
                 "SegmentKinds",
-                "open_log_dir",
-                "partition_dir",
                 "select_segments",
             ],
+            "log_finding": ["open_log_dir", "partition_dir"],
             "log_table": ["LogBatches", "scan_log_dir"],
             "opened_logs": ["Log", "SegmentOverlap", "SegmentOverlapWarning"],
             "lookups": ["BatchLocation", "RecordLocation", "lookup_offset", "lookup_timestamp"],

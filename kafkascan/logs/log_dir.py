@@ -1,11 +1,9 @@
-"""Directories of logs: a broker's data dir, the folder of a partition, or a tar of them."""
+"""Directories of logs: a broker's data dir, the folder of a partition, a tar or prefix of them."""
 
 from __future__ import annotations
 
 import enum
-import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,22 +18,12 @@ from kafkascan.broker_state.checkpoints import (
     parse_partition_metadata,
 )
 from kafkascan.broker_state.offset_checkpoints import read_offsets
-from kafkascan.format.errors import NoLogsError
 from kafkascan.format.file_names import SegmentName, parse_segment_name
-from kafkascan.io.archives import TarFolder, is_archive, open_archive
-from kafkascan.io.folders import DiskFolder, Folder
+from kafkascan.io.folders import Folder
 from kafkascan.logs.segment import SegmentFile
 
-# "<topic>-<partition>", or with ".<uuid>-<state>" while a broker moves or drops it
-# (LocalLog.parseTopicPartitionName in Kafka).
-_PARTITION_DIR = re.compile(
-    r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|stray|future))?",
-    re.DOTALL,
-)
 # Offsets are below this; file names may contain larger numbers.
 _OFFSETS = 1 << 63
-# Subfolders that are examined for a message about a folder without logs.
-_MOST_FOLDERS = 256
 
 
 class SegmentKinds(enum.Flag):
@@ -209,23 +197,6 @@ def select_segments(
     return [SegmentFile(name, parsed, partition.folder) for *_, name, parsed in found]
 
 
-def require_segments(partition: PartitionDir) -> list[SegmentFile]:
-    """
-    Return the live segments of a partition.
-
-    Raises
-    ------
-    NoLogsError
-        If there are none.
-    OSError
-        If the folder cannot be listed.
-    """
-    segments = partition.log_segments
-    if not segments:
-        raise no_logs(partition.path, [partition])
-    return segments
-
-
 def _kind_of(name: SegmentName) -> SegmentKinds:
     if name.state is not None:
         return SegmentKinds.LEFTOVERS
@@ -238,7 +209,7 @@ def _kind_of(name: SegmentName) -> SegmentKinds:
 @dataclass(frozen=True)
 class LogDir:
     """
-    A broker's data dir, the folder of one partition, or a tar of them.
+    A broker's data dir, the folder of one partition, or a tar or prefix of them.
 
     Attributes
     ----------
@@ -276,143 +247,3 @@ class LogDir:
     def kinds(self, include: SegmentKinds) -> SegmentKinds:
         """Return the kinds to select, with dropped logs if the path is that of a partition."""
         return include | SegmentKinds.DROPPED_LOGS if self.is_partition else include
-
-
-def open_log_dir(path: str | os.PathLike[str], /) -> LogDir:
-    """
-    List the partitions of a broker's data dir, of one partition's folder, or of a tar of them.
-
-    Parameters
-    ----------
-    path : path
-        A folder that contains segments is a partition, whatever its name. Of another folder,
-        the subfolders that contain segments or are named as partitions are listed; files next
-        to them (KRaft's ``bootstrap.checkpoint``) come first, as a partition without a topic.
-        A folder with nothing in it is a partition only if it is named as one. A tar is searched
-        at any depth, and is not unpacked.
-
-    Returns
-    -------
-    LogDir
-
-    Raises
-    ------
-    NoLogsError
-        If there is no partition; it names subfolders that contain some.
-    ArchiveError
-        If the tar is compressed, or cannot be read.
-    NotADirectoryError, FileNotFoundError, PermissionError
-    """
-    root = Path(path)
-    if is_archive(root):
-        return _open_archive(root)
-    partitions = _find_partitions(root)
-    if not partitions:
-        raise no_logs(root)
-    return LogDir(root, partitions)
-
-
-def _find_partitions(root: Path) -> list[PartitionDir]:
-    here = partition_dir(root)
-    segments = here.segments
-    if any(segment.name.base_offset is not None for segment in segments):
-        return [here]
-    with os.scandir(root) as entries:
-        found = [partition_dir(entry.path) for entry in entries if entry.is_dir()]
-    partitions = [one for one in found if one.topic is not None or _has_segments(one)]
-    # KRaft stores bootstrap.checkpoint next to the partitions.
-    is_here = bool(segments) or (here.topic is not None and not partitions)
-    return [here] * is_here + sorted(partitions, key=_topic_order)
-
-
-def no_logs(path: Path, partitions: Sequence[PartitionDir] = ()) -> NoLogsError:
-    """
-    Return the error for a directory or archive without logs to read.
-
-    Parameters
-    ----------
-    path : Path
-    partitions : sequence of PartitionDir
-        What it contains instead: partitions without live segments, or that are being dropped.
-    """
-    others = sum(len(one.segments) for one in partitions)
-    if others:
-        reason = f"no live segments, only {others} files that a broker does not read as logs"
-        return NoLogsError(str(path), reason)
-    return NoLogsError(str(path), "no logs here", _subfolders_with_logs(path))
-
-
-def _subfolders_with_logs(root: Path) -> tuple[str, ...]:
-    """Return subfolders that `open_log_dir` could read, from the first level that has some."""
-    folders, examined = [root], 0
-    while folders and examined < _MOST_FOLDERS:
-        inner = [Path(path) for one in folders for path in _subfolders(one)]
-        inner = inner[: _MOST_FOLDERS - examined]
-        examined += len(inner)
-        found = [one for one in inner if _has_logs(one)]
-        if found:
-            return tuple(sorted(str(one.relative_to(root)) for one in found))
-        folders = inner
-    return ()
-
-
-def _subfolders(folder: Path) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(one.path for one in entries if one.is_dir(follow_symlinks=False))
-    except OSError:
-        return []
-
-
-def _has_logs(folder: Path) -> bool:
-    try:
-        return any(one.segments for one in _find_partitions(folder))
-    except OSError:
-        return False
-
-
-def is_log_dir(path: Path) -> bool:
-    """
-    Return whether a path is a folder or a tar.
-
-    Raises
-    ------
-    ArchiveError
-        If it is a compressed tar.
-    """
-    return path.is_dir() or is_archive(path)
-
-
-def _open_archive(path: Path) -> LogDir:
-    archive = open_archive(path)
-    found = [_named(TarFolder(archive, name), name) for name in archive.folders]
-    partitions = [one for one in found if one.topic is not None or one.segments]
-    if not partitions:
-        raise no_logs(path)
-    return LogDir(path, sorted(partitions, key=_topic_order))
-
-
-def _has_segments(folder: PartitionDir) -> bool:
-    """Return whether a folder contains segments; ``lost+found`` does not."""
-    try:
-        return bool(folder.segments)
-    except PermissionError:
-        return False
-
-
-def partition_dir(path: str | os.PathLike[str], /) -> PartitionDir:
-    """Return the partition that a folder's name stands for, whether or not it exists."""
-    # The name of a link counts, not that of its target.
-    return _named(DiskFolder(path), os.path.abspath(path))
-
-
-def _named(folder: Folder, path: str) -> PartitionDir:
-    match = _PARTITION_DIR.fullmatch(os.path.basename(path))
-    if match is None:
-        return PartitionDir(folder.path, None, None, None, folder)
-    partition = int(match["partition"])
-    return PartitionDir(folder.path, match["topic"], partition, match["state"], folder)
-
-
-def _topic_order(partition: PartitionDir) -> tuple[str, int, str]:
-    return partition.topic or "", partition.partition or 0, str(partition.path)

@@ -19,7 +19,8 @@ from kafkascan.logs.log_chunks import (
     SegmentEnd,
     threads_for,
 )
-from kafkascan.logs.log_dir import LogDir, PartitionDir, no_logs, open_log_dir
+from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_finding import no_logs, open_log_dir
 from kafkascan.logs.opened_logs import (
     SegmentOverlap,
     chunks_from,

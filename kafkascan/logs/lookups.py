@@ -10,20 +10,26 @@ import bisect
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from kafkascan.batches.columns import BatchTable, last_offset, require_batch_table, size_in_bytes
 from kafkascan.batches.scan import iter_batches
-from kafkascan.broker_state.indexes import IndexEntries, floor_entry, read_index
+from kafkascan.broker_state.indexes import IndexEntries, floor_entry, parse_index
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptIndexError
-from kafkascan.format.file_names import parse_segment_name, sibling_name
 from kafkascan.format.times import TimeLike, to_milliseconds
+from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.stores.urls import ObjectUrl
+from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.opened_logs import open_partition
+from kafkascan.logs.read_committed import LogLike
 from kafkascan.logs.reading import iter_records
+from kafkascan.logs.segment import SegmentFile, segment_at
 
 _ROWS_AT_ONCE = 4096
 # After a position from an index, few batches are read.
@@ -76,7 +82,7 @@ class RecordLocation:
 
 
 def lookup_offset(
-    source: SourceLike,
+    source: LogLike,
     offset: int,
     /,
     *,
@@ -89,8 +95,8 @@ def lookup_offset(
 
     Parameters
     ----------
-    source : path, bytes-like, Source or SegmentFile
-        A segment, or the path of a partition's folder.
+    source : path or URL, bytes-like, Source, SegmentFile or PartitionDir
+        A segment, or a partition's folder.
     offset : int
     batches : array of BATCH_DTYPE, optional
         All batches of the segment, to save scanning it at every lookup.
@@ -120,8 +126,8 @@ def lookup_offset(
     segments, start_offset = _segments(source, log_start_offset)
     offset = max(offset, start_offset)
     for segment in _from_offset(segments, offset):
-        with segment as owner:
-            start = _indexed_position(owner, offset) if trust_index else None
+        with borrowed_source(segment.source, close=False) as owner:
+            start = _indexed_position(segment.file, owner, offset) if trust_index else None
             for table in _tables(owner, start):
                 found = _first_reaching(owner.path, table, offset)
                 if found is not None:
@@ -130,7 +136,7 @@ def lookup_offset(
 
 
 def lookup_timestamp(
-    source: SourceLike,
+    source: LogLike,
     timestamp: TimeLike,
     /,
     *,
@@ -143,8 +149,8 @@ def lookup_timestamp(
 
     Parameters
     ----------
-    source : path, bytes-like, Source or SegmentFile
-        A segment, or the path of a partition's folder.
+    source : path or URL, bytes-like, Source, SegmentFile or PartitionDir
+        A segment, or a partition's folder.
     timestamp : int, str, datetime, numpy.datetime64 or pandas.Timestamp
         An int is milliseconds since the epoch, a str in ISO 8601; without a zone, it is UTC.
     batches : array of BATCH_DTYPE, optional
@@ -176,13 +182,13 @@ def lookup_timestamp(
     """
     wanted = to_milliseconds(timestamp, "timestamp")
     if batches is not None:
-        with borrowed_source(source, close=False) as owner:
+        with borrowed_source(_one_segment(source), close=False) as owner:
             rows = require_batch_table(batches)
             return _first_not_before(owner, rows, wanted, log_start_offset or 0)
     segments, start_offset = _segments(source, log_start_offset)
     for segment in _from_offset(segments, start_offset):
-        with segment as owner:
-            search = _search_by_indexes if trust_index else _search_all
+        with borrowed_source(segment.source, close=False) as owner:
+            search = partial(_search_by_indexes, segment.file) if trust_index else _search_all
             reaches, found = search(owner, wanted, start_offset)
             if reaches:
                 return found
@@ -203,14 +209,17 @@ def _search_all(
 
 
 def _search_by_indexes(
-    source: Source, timestamp: int, start_offset: int
+    file: SegmentFile | None, source: Source, timestamp: int, start_offset: int
 ) -> tuple[bool, RecordLocation | None]:
     """As `_search_all`, by ``UnifiedLog.fetchOffsetByTimestamp``."""
-    if _index(source, "index") is None:
+    if file is None or _index(file, "index") is None:
         return _search_all(source, timestamp, start_offset)  # a broker rebuilds both indexes
-    if _largest_timestamp(source) < timestamp:
+    largest = _largest_timestamp(file)
+    if largest is None:
+        return _search_all(source, timestamp, start_offset)
+    if largest < timestamp:
         return False, None
-    for table in _tables(source, _timed_position(source, timestamp, start_offset)):
+    for table in _tables(source, _timed_position(file, source, timestamp, start_offset)):
         found = _first_not_before(source, table, timestamp, start_offset)
         if found is not None:
             return True, found
@@ -220,26 +229,49 @@ def _search_by_indexes(
 # ---- segments and tables to search -----------------------------------------------------------
 
 
-def _path_of(source: SourceLike) -> str:
-    with borrowed_source(source, close=False) as owner:
+def _path_of(source: LogLike) -> str:
+    with borrowed_source(_one_segment(source), close=False) as owner:
         return owner.path
 
 
-def _segments(
-    source: SourceLike, log_start_offset: int | None
-) -> tuple[list[tuple[int, SourceLike]], int]:
-    """Return base offset and source of the segments to search, and the log's first offset."""
-    if not isinstance(source, (str, os.PathLike)) or not Path(source).is_dir():
-        return [(0, source)], log_start_offset or 0
-    log = open_partition(source, log_start_offset)
-    return [(one.base_offset or 0, one.path) for one in log.segments], log.start_offset
+def _one_segment(source: LogLike) -> SourceLike:
+    if isinstance(source, PartitionDir):
+        raise ValueError(f"{source.path}: give the segment to which the batches belong")
+    return source
 
 
-def _from_offset(segments: list[tuple[int, SourceLike]], offset: int) -> Iterator[borrowed_source]:
+class _Searched(NamedTuple):
+    """A segment to search, and its file if it has one, beside which its indexes are."""
+
+    base_offset: int
+    source: SourceLike
+    file: SegmentFile | None
+
+
+def _segments(source: LogLike, log_start_offset: int | None) -> tuple[list[_Searched], int]:
+    """Return the segments to search, and the log's first offset."""
+    partition = source if isinstance(source, PartitionDir) else None
+    if isinstance(source, (str, os.PathLike, ObjectUrl)):
+        partition = find_partition(source)
+    if partition is not None:
+        log = open_partition(partition, log_start_offset)
+        return [_Searched(one.base_offset or 0, one, one) for one in log.segments], log.start_offset
+    assert not isinstance(source, PartitionDir)
+    return [_Searched(0, source, _file_of(source))], log_start_offset or 0
+
+
+def _file_of(source: SourceLike) -> SegmentFile | None:
+    if isinstance(source, Source) and source.is_file:
+        source = source.path
+    if isinstance(source, (str, os.PathLike, ObjectUrl)):
+        return segment_at(source)
+    return source if isinstance(source, SegmentFile) else None
+
+
+def _from_offset(segments: list[_Searched], offset: int) -> Iterator[_Searched]:
     """Yield the segments from the one on that may contain an offset."""
-    bases = [base for base, _ in segments]
-    for _, source in segments[max(0, bisect.bisect_right(bases, offset) - 1) :]:
-        yield borrowed_source(source, close=False)
+    bases = [one.base_offset for one in segments]
+    yield from segments[max(0, bisect.bisect_right(bases, offset) - 1) :]
 
 
 def _tables(source: Source, start: int | None) -> Iterator[BatchTable]:
@@ -297,19 +329,17 @@ def _first_not_before(
 # ---- positions by indexes --------------------------------------------------------------------
 
 
-def _index(source: Source, kind: str) -> tuple[IndexEntries, int] | None:
-    """Return the entries of a log's index file, and the log's base offset."""
-    log = Path(source.path)
-    name, of_log = sibling_name(log.name, kind), parse_segment_name(log.name)
-    if not source.is_file or name is None or of_log is None or of_log.base_offset is None:
+def _index(file: SegmentFile | None, kind: str) -> tuple[IndexEntries, int] | None:
+    """Return the entries of a segment's index file, and the segment's base offset."""
+    if file is None or file.base_offset is None:
         return None
-    path = log.with_name(name)
-    return (read_index(path), of_log.base_offset) if path.exists() else None
+    found = file.read_sibling(kind)
+    return None if found is None else (parse_index(found[1], found[0]), file.base_offset)
 
 
-def _indexed_position(source: Source, offset: int) -> int | None:
+def _indexed_position(file: SegmentFile | None, source: Source, offset: int) -> int | None:
     """``OffsetIndex.lookup``: the last entry that is not above an offset."""
-    found = _index(source, "index")
+    found = _index(file, "index")
     if found is None:
         return None
     entries, base_offset = found
@@ -324,20 +354,25 @@ def _indexed_position(source: Source, offset: int) -> int | None:
     return position
 
 
-def _largest_timestamp(source: Source) -> int:
-    """``LogSegment.largestTimestamp`` of a segment that was loaded."""
-    found = _index(source, "timeindex")
+def _largest_timestamp(file: SegmentFile) -> int | None:
+    """``LogSegment.largestTimestamp`` of a segment that was loaded; None if nothing says it."""
+    found = _index(file, "timeindex")
     largest = int(found[0]["timestamp"][-1]) if found is not None and len(found[0]) else -1
-    return largest if largest >= 0 else os.stat(source.path).st_mtime_ns // 1_000_000
+    if largest >= 0:
+        return largest
+    is_on_disk = isinstance(file.folder, DiskFolder)
+    return os.stat(file.path).st_mtime_ns // 1_000_000 if is_on_disk else None
 
 
-def _timed_position(source: Source, timestamp: int, start_offset: int) -> int | None:
+def _timed_position(
+    file: SegmentFile, source: Source, timestamp: int, start_offset: int
+) -> int | None:
     """``LogSegment.findOffsetByTimestamp``: time index, then offset index."""
-    found = _index(source, "timeindex")
+    found = _index(file, "timeindex")
     offset = start_offset
     if found is not None:
         entries, base_offset = found
         row = floor_entry(entries, "timestamp", timestamp)
         if row >= 0:
             offset = max(offset, base_offset + int(entries["relative_offset"][row]))
-    return _indexed_position(source, offset)
+    return _indexed_position(file, source, offset)

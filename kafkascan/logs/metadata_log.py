@@ -13,7 +13,8 @@ from kafkascan.broker_state.checkpoints import META_PROPERTIES, read_meta_proper
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.schemas.message_decoder import SchemaError, decode_prefix, read_message_frame
 from kafkascan.format.schemas.metadata_messages import CONFIG, REGISTER_BROKER, REMOVE_TOPIC, TOPIC
-from kafkascan.logs.log_dir import PartitionDir, partition_dir
+from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile
 

@@ -19,7 +19,8 @@ from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
-from kafkascan.io.stores.urls import is_url, located
+from kafkascan.io.stores.url_paths import as_path, is_url
+from kafkascan.io.stores.urls import ObjectUrl, located
 from kafkascan.logs.log_chunks import (
     DEFAULT_ROWS,
     LogChunk,
@@ -29,16 +30,8 @@ from kafkascan.logs.log_chunks import (
     read_chunks,
     rows_from,
 )
-from kafkascan.logs.log_dir import (
-    LogDir,
-    PartitionDir,
-    SegmentKinds,
-    is_log_dir,
-    no_logs,
-    open_log_dir,
-    partition_dir,
-    select_segments,
-)
+from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, select_segments
+from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_dir
 from kafkascan.logs.segment import SegmentFile, segment_file
 
 LogsLike: TypeAlias = "LogDir | PartitionDir | SourceLike"
@@ -113,26 +106,21 @@ def open_logs(
     """
     if isinstance(logs, PartitionDir):
         logs = LogDir(logs.path, [logs])
-    logs = located(logs)
-    if isinstance(logs, (str, os.PathLike)) and not is_url(logs):
-        path = Path(logs)
-        if not is_log_dir(path):
-            return [_one_file(path, damaged)]
-        logs = open_log_dir(path)
+    if isinstance(logs, (str, os.PathLike, ObjectUrl)):
+        found = find_log_dir(logs)
+        logs = located(logs) if found is None else found
     if isinstance(logs, LogDir):
         require_not_negative(log_start_offset=log_start_offset)
-        found = live_logs(logs, log_start_offset)
-        if not found:
+        live = live_logs(logs, log_start_offset)
+        if not live:
             raise no_logs(logs.path, logs.partitions)
-        return found
+        return live
     return [_one_file(logs, damaged)]
 
 
-def open_partition(
-    partition: PartitionDir | str | os.PathLike[str], log_start_offset: int | None = None
-) -> Log:
+def open_partition(partition: PartitionDir, log_start_offset: int | None = None) -> Log:
     """
-    Return the log of a partition, given as such or as its folder.
+    Return the log of a partition.
 
     Raises
     ------
@@ -141,8 +129,7 @@ def open_partition(
     OSError
         If the folder cannot be listed.
     """
-    one = partition if isinstance(partition, PartitionDir) else partition_dir(partition)
-    (log,) = open_logs(one, log_start_offset)
+    (log,) = open_logs(partition, log_start_offset)
     return log
 
 
@@ -169,8 +156,8 @@ def _one_file(source: SourceLike, damaged: bool) -> Log:
         partition = partition_dir(path.parent)
     else:
         owner = source if isinstance(source, Source) else Source(source)
-        path, source = Path(owner.path), owner
-        partition = partition_dir(path.parent if owner.is_file or is_url(owner.path) else "")
+        path, source = as_path(owner.path), owner
+        partition = partition_dir(path.parent if owner.is_file or is_url(path) else "")
     if not damaged and parse_segment_name(path.name) is None:
         with borrowed_source(source) as opened:
             require_log(opened)

@@ -20,8 +20,10 @@ from kafkascan.batches.verify import verify_rows
 from kafkascan.broker_state.producer_state import COMPLETED_TRANSACTION, ProducerState
 from kafkascan.format.errors import record_error
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.io.stores.urls import ObjectUrl
 from kafkascan.logs.log_chunks import end_of, rows_from
-from kafkascan.logs.log_dir import PartitionDir, partition_dir, require_segments
+from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_finding import find_partition, require_segments
 from kafkascan.logs.opened_logs import OffsetCursor
 
 LogLike: TypeAlias = "SourceLike | PartitionDir"
@@ -153,8 +155,8 @@ def read_committed_view(log: LogLike, /) -> CommittedView:
     As `scan_batches`.
     """
     builder = CommittedViewBuilder()
-    if isinstance(log, (str, os.PathLike)) and os.path.isdir(log):
-        log = partition_dir(log)
+    if isinstance(log, (str, os.PathLike, ObjectUrl)):
+        log = find_partition(log) or log
     if not isinstance(log, PartitionDir):
         with borrowed_source(log) as owner:
             for table in iter_batches(owner, rows=_ROWS):

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias, TypeGuard
+from typing import Literal, TypeAlias
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import scan_batches
 from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.errors import CorruptBatchError
-from kafkascan.format.file_names import parse_segment_name
+from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.io.stores.urls import located
+from kafkascan.io.stores.store_folders import UrlFolder
+from kafkascan.io.stores.urls import ObjectUrl, located
 from kafkascan.logs.log_chunks import end_of, first_reaching
-from kafkascan.logs.log_dir import PartitionDir, open_log_dir
+from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_finding import find_partition, partition_of
 from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlapWarning, open_partition
 from kafkascan.logs.read_committed import CommittedView, LogLike, read_committed_view
-from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.segment import SegmentFile, segment_at
 from kafkascan.records.decoding import decode_records, iter_decoded
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.read_options import Control, OnDamage, ReadOptions, Visible
@@ -117,8 +118,8 @@ def read_records(
     record, plus the decompressed bytes of compressed batches.
     """
     source = located(source, storage_options)
-    log = _partition_log(source, batches, log_start_offset)
-    visible, source = _visible(source, isolation, transactions)
+    partition = _found_partition(source, batches)
+    visible, source = _visible(partition or source, isolation, transactions)
     options = ReadOptions(
         columns=columns,
         control=control,
@@ -127,8 +128,9 @@ def read_records(
         max_decompressed_size=max_decompressed_size,
         visible=visible,
     )
-    if log is not None:
-        return _read_log(log, options)
+    if partition is not None:
+        return _read_log(open_partition(partition, log_start_offset), options)
+    require_not_negative(log_start_offset=log_start_offset)
     return _read_from(_one_source(source), batches, log_start_offset or 0, options)
 
 
@@ -177,8 +179,8 @@ def iter_records(
     As `read_records`. Records before the damage are yielded before the error is raised.
     """
     source = located(source, storage_options)
-    log = _partition_log(source, batches, log_start_offset)
-    visible, source = _visible(source, isolation, transactions)
+    partition = _found_partition(source, batches)
+    visible, source = _visible(partition or source, isolation, transactions)
     options = ReadOptions(
         columns=columns,
         control=control,
@@ -189,37 +191,23 @@ def iter_records(
         on_damage=on_damage,
         visible=visible,
     )
-    if log is not None:
-        return _iter_log(log, options)
+    if partition is not None:
+        return _iter_log(open_partition(partition, log_start_offset), options)
+    require_not_negative(log_start_offset=log_start_offset)
     return _iter_from(_one_source(source), batches, log_start_offset or 0, options)
 
 
 # ---- partitions, and the log start offset ----------------------------------------------------
 
 
-def _is_folder(source: LogLike) -> TypeGuard[str | os.PathLike[str] | PartitionDir]:
-    """Return whether it is a folder, not a single source."""
-    if isinstance(source, PartitionDir):
-        return True
-    return isinstance(source, (str, os.PathLike)) and os.path.isdir(source)
-
-
-def _partition_log(
-    source: LogLike, batches: BatchTable | None, log_start_offset: int | None
-) -> Log | None:
-    """Return the log of a partition; None for a single source."""
-    if not _is_folder(source):
-        require_not_negative(log_start_offset=log_start_offset)
-        return None
-    if not isinstance(source, PartitionDir):
-        log_dir = open_log_dir(os.fspath(source))
-        if not log_dir.is_partition:
-            reason = f"{len(log_dir.partitions)} partitions, which scan_log_dir reads; give one"
-            raise IsADirectoryError(errno.EISDIR, reason, os.fspath(source))
-        (source,) = log_dir.partitions
-    if batches is not None:
-        raise ValueError(f"{source.path}: give the segment to which the batches belong")
-    return open_partition(source, log_start_offset)
+def _found_partition(source: LogLike, batches: BatchTable | None) -> PartitionDir | None:
+    """Return the partition that is read; None for a single source."""
+    found = source if isinstance(source, PartitionDir) else None
+    if isinstance(source, (str, os.PathLike, ObjectUrl)):
+        found = find_partition(source)
+    if found is not None and batches is not None:
+        raise ValueError(f"{found.path}: give the segment to which the batches belong")
+    return found
 
 
 def _one_source(source: LogLike) -> SourceLike:
@@ -347,17 +335,26 @@ def _visible(
         )
     if isolation == "read_uncommitted":
         return None, source
-    if transactions is None and _is_folder(source):
+    if transactions is None and isinstance(source, PartitionDir):
         transactions = read_committed_view(source)
     if transactions is None:
+        log = _log_of(_one_source(source))
         with borrowed_source(_one_source(source), close=False) as owner:
             source = owner
-            transactions = read_committed_view(_log_of(owner))
+            transactions = read_committed_view(owner if log is None else log)
     return transactions.mask, source
 
 
-def _log_of(source: Source) -> SourceLike:
-    """Return the partition folder of a segment file; for another source, the source itself."""
-    folder, name = os.path.split(os.path.abspath(source.path))
-    parsed = parse_segment_name(name) if source.is_file else None
-    return folder if parsed is not None and parsed.is_live else source
+def _log_of(source: SourceLike) -> PartitionDir | None:
+    """Return the partition of a live segment that is given by its path or URL, or as a file."""
+    if isinstance(source, Source) and source.is_file:
+        source = source.path
+    if isinstance(source, (str, os.PathLike, ObjectUrl)):
+        source = segment_at(source)
+    if not isinstance(source, SegmentFile) or source.base_offset is None:
+        return None
+    folder = source.folder
+    is_alone = isinstance(folder, SingleFileFolder)
+    if isinstance(folder, UrlFolder):
+        is_alone = not folder.can_list
+    return None if is_alone or not source.name.is_live else partition_of(folder)

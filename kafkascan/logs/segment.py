@@ -17,7 +17,10 @@ from kafkascan.format.file_names import (
 )
 from kafkascan.io.folders import DiskFolder, Folder, SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.io.stores.urls import ObjectUrl, is_url, located
+from kafkascan.io.stores.store_folders import UrlFolder
+from kafkascan.io.stores.stored_objects import shown_url
+from kafkascan.io.stores.url_paths import as_path
+from kafkascan.io.stores.urls import ObjectUrl, Place, place_of
 
 _UNNAMED = SegmentName(None, None, "log", None)
 # Mapping a file takes longer than reading so many bytes of it.
@@ -204,11 +207,19 @@ def open_segment(
     OSError
         If the file cannot be opened.
     """
-    place = located(path, storage_options)
+    place = place_of(path, storage_options)
     opened = Source(place, memory_map=memory_map)
-    name = Path(opened.path)
-    is_object = isinstance(place, ObjectUrl) or is_url(place)
-    folder = SingleFileFolder(opened, name) if is_object else DiskFolder(name.parent)
-    segment = segment_file(name, folder)
+    segment = segment_at(place)
     segment.opened = opened
     return segment
+
+
+def segment_at(path: Place) -> SegmentFile:
+    """Return the segment of a path or URL, which is not open, with the folder that contains it."""
+    place = place_of(path)
+    if isinstance(place, Path):
+        return segment_file(place, DiskFolder(place.parent))
+    name = as_path(shown_url(place.url))
+    if str(name) != place.url:  # the query is a signature of this object alone
+        return segment_file(name, SingleFileFolder(place, name))
+    return segment_file(name, UrlFolder(ObjectUrl(str(name.parent), place.storage_options)))

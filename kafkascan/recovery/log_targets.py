@@ -10,7 +10,8 @@ from pathlib import Path
 from kafkascan.broker_state.checkpoints import CLEAN_SHUTDOWN_FILE
 from kafkascan.format.errors import NoLogsError
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, parents_of
-from kafkascan.logs.log_dir import LogDir, PartitionDir, no_logs, open_log_dir, partition_dir
+from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_finding import no_logs, open_log_dir, partition_dir
 from kafkascan.logs.metadata_log import METADATA_PARTITION
 
 # Brokers load the metadata log separately, at every start and in full (KafkaRaftLog).

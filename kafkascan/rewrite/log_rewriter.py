@@ -38,7 +38,7 @@ from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import stage_folder
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, locked_folder
 from kafkascan.logs.log_chunks import end_of
-from kafkascan.logs.log_dir import no_logs, partition_dir
+from kafkascan.logs.log_finding import no_logs, partition_dir
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.rewrite.batch_stream import Buffer
 from kafkascan.rewrite.pending_rewrite import PendingRewrite, completed_findings

@@ -12,7 +12,7 @@ from kafkascan.broker_state.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITIO
 from kafkascan.format.errors import RewriteError
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_dir import partition_dir
+from kafkascan.logs.log_finding import partition_dir
 
 _PARTITION_FILE = re.compile(
     rf"\d{{20}}\..+|{re.escape(LEADER_EPOCH_CHECKPOINT)}|{re.escape(PARTITION_METADATA)}"

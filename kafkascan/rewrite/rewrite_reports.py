@@ -14,7 +14,7 @@ from kafkascan.batches.scan import BatchScan
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.folders import DiskFolder
-from kafkascan.logs.log_dir import partition_dir
+from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap
 from kafkascan.logs.segment import segment_file
 from kafkascan.rewrite.filtering import FilterReport

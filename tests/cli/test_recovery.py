@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import kafkascan as ks
-from kafkascan.cli.verbs import index_commands
+from kafkascan.logs import SegmentFile
 from tests.support.command_line import DATA, KILLED, rows, run, run_process
 from tests.support.files import contents
 from tests.support.partitions import HealthyPartition
@@ -162,13 +161,13 @@ def test_check_of_a_log_that_grows(killed: Path, monkeypatch: pytest.MonkeyPatch
     log.write_bytes(data[:position])
     index.write_bytes(entries[:-8])
 
-    def grow(path: Path, kinds: Sequence[str]) -> Iterator[Path]:
+    def grow(segment: SegmentFile, kind: str) -> tuple[Path, bytes] | None:
         log.write_bytes(data)
         index.write_bytes(entries)
-        return siblings(path, kinds)
+        return read_sibling(segment, kind)
 
-    siblings = index_commands._siblings
-    monkeypatch.setattr(index_commands, "_siblings", grow)
+    read_sibling = SegmentFile.read_sibling
+    monkeypatch.setattr(SegmentFile, "read_sibling", grow)
     result = run("index", "check", log.parent)
     assert (result.returncode, result.stderr) == (0, "")
 

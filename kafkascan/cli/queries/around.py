@@ -13,12 +13,10 @@ from kafkascan.batches.columns import next_offset
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_crcs
-from kafkascan.broker_state.indexes import IndexEntries, read_index
+from kafkascan.broker_state.indexes import IndexEntries, parse_index
 from kafkascan.cli.inputs import SegmentInput
 from kafkascan.cli.run import READ_ERRORS
-from kafkascan.format.file_names import sibling_name
 from kafkascan.format.layout import ScanEnd
-from kafkascan.io.folders import DiskFolder
 
 Inputs = Sequence[SegmentInput]
 
@@ -103,7 +101,6 @@ def _are_segments_of_a_log(inputs: Inputs) -> bool:
         len(bases) == len(inputs)
         and all(first < second for first, second in pairwise(bases))
         and all(name.kind == "log" and name.state is None for name in names)
-        and all(isinstance(one.segment.folder, DiskFolder) for one in inputs)
     )
 
 
@@ -163,7 +160,10 @@ def _offset_of_time(one: SegmentInput, time: int) -> tuple[int, bool]:
 
 def _entries(one: SegmentInput, kind: str) -> IndexEntries:
     """Return the entries of an index file; raise ValueError if they are not in order."""
-    entries = read_index(one.path.with_name(sibling_name(one.path.name, kind) or ""))
+    found = one.segment.read_sibling(kind)
+    if found is None:
+        raise ValueError(f"{one.path} has no {kind}")
+    entries = parse_index(found[1], found[0])
     for name in entries.dtype.names or ():
         if (np.diff(entries[name]) < 0).any():
             raise ValueError(f"the {kind} of {one.path} is not in order")

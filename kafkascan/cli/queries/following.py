@@ -74,7 +74,7 @@ def require_followable(output: RowOutput, inputs: Sequence[SegmentInput]) -> Non
         if name.base_offset is None or name.state is not None or name.kind != "log":
             raise click.UsageError(f"--follow: {one.path} is not a segment of a log")
         if not isinstance(one.segment.folder, DiskFolder):
-            raise click.UsageError(f"--follow: {one.path} is in an archive, which does not grow")
+            raise click.UsageError(f"--follow: {one.path} is not on a disk, and does not grow")
 
 
 def follow(run: Run, inputs: Sequence[SegmentInput], *, is_committed: bool) -> Iterator[Followed]:

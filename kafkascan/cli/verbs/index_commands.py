@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from kafkascan.cli.shared_options import (
 from kafkascan.cli.shown_columns import INDEX_BUILD, INDEX_CHECK, OFFSET_LOOKUP, TIME_LOOKUP
 from kafkascan.format.file_names import sibling_name
 from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.io.folders import DiskFolder
 
 _CHECKED = ("index", "timeindex", "txnindex")
 
@@ -143,20 +144,14 @@ def check(run: Run, segments: SegmentPaths) -> None:
 
     def check_all(one: SegmentInput, _: ks.Source, report: FindingReport) -> list[dict[str, Any]]:
         # A broker appends to the log first: the log must be opened after its indexes were read.
-        indexes = [(path, path.read_bytes()) for path in _siblings(one.path, _CHECKED)]
+        found = (one.segment.read_sibling(kind) for kind in _CHECKED)
+        indexes = [index for index in found if index is not None]
         with one.open() as log:
             table = join_tables(list(report.tables(log, scan(log))))
         return [one.labels | _checked(path, data, table, report) for path, data in indexes]
 
     found = run.map(run.find_segments(segments.from_first_offset()), check_all)
     run.output.write_rows(INDEX_CHECK, [row for rows in found for row in rows])
-
-
-def _siblings(log: Path, kinds: Sequence[str]) -> Iterator[Path]:
-    for kind in kinds:
-        name = sibling_name(log.name, kind)
-        if name is not None and log.with_name(name).exists():
-            yield log.with_name(name)
 
 
 def _checked(
@@ -219,12 +214,19 @@ def build(
             "timeindex": ks.build_time_index(table, **options),
         }
         return [
-            one.labels | _built(one.path, kind, entries, _target(one, write, output), report)
+            one.labels | _built(one, kind, entries, _target(one, write, output), report)
             for kind, entries in files.items()
         ]
 
-    found = run.map(run.find_segments(segments.from_first_offset()), build_both)
+    inputs = run.find_segments(segments.from_first_offset())
+    if write and (elsewhere := [one for one in inputs if not _is_on_disk(one)]):
+        raise click.UsageError(f"--write: {elsewhere[0].path} is not on a disk; use --output")
+    found = run.map(inputs, build_both)
     run.output.write_rows(INDEX_BUILD, [row for rows in found for row in rows])
+
+
+def _is_on_disk(one: SegmentInput) -> bool:
+    return isinstance(one.segment.folder, DiskFolder)
 
 
 def _target(one: SegmentInput, write: bool, output: Path | None) -> Path | None:
@@ -237,20 +239,25 @@ def _target(one: SegmentInput, write: bool, output: Path | None) -> Path | None:
 
 
 def _built(
-    log: Path, kind: str, entries: NDArray[np.void], folder: Path | None, report: FindingReport
+    one: SegmentInput,
+    kind: str,
+    entries: NDArray[np.void],
+    folder: Path | None,
+    report: FindingReport,
 ) -> dict[str, Any]:
-    name = sibling_name(log.name, kind)
+    name = sibling_name(one.path.name, kind)
     assert name is not None
-    existing, data = log.with_name(name), entries.tobytes()
+    existing, data = one.segment.read_sibling(kind), entries.tobytes()
     verdict = "missing"
-    if existing.exists():
-        verdict = "same" if existing.read_bytes() == data else "differs"
-    if folder is not None and (folder != log.parent or verdict != "same"):
-        with AtomicFile(folder / name, like=existing if existing.exists() else log) as file:
+    if existing is not None:
+        verdict = "same" if existing[1] == data else "differs"
+    if folder is not None and (folder != one.path.parent or verdict != "same"):
+        like = one.path if existing is None else existing[0]
+        with AtomicFile(folder / name, like=like if _is_on_disk(one) else None) as file:
             file.stream.write(data)
         verdict = "written"
     elif verdict != "same":
-        report.add(f"{existing}: {verdict}")
+        report.add(f"{one.path.with_name(name)}: {verdict}")
     return {"file": name, "entries": len(entries), "size": len(data), "verdict": verdict}
 
 

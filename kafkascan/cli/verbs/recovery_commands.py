@@ -15,7 +15,7 @@ from kafkascan.cli.shared_options import (
     JSON_REPORT,
     PATH,
     THREADS,
-    InputPath,
+    DiskPath,
     IntegerRange,
     interval_bytes,
     with_run,
@@ -33,9 +33,9 @@ _Unmade: TypeAlias = list[tuple[Path, ks.recovery.Change]]
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=InputPath())
+@click.argument("paths", nargs=-1, type=DiskPath())
 @click.option(
-    "--server-properties", type=InputPath(), metavar="FILE",
+    "--server-properties", type=DiskPath(), metavar="FILE",
     help="The broker's configuration file: its log.dirs, if there are no PATHS, and its settings"
     " for loading logs, such as log.index.interval.bytes.",
 )  # fmt: skip
@@ -258,7 +258,7 @@ def _notes(result: ks.recovery.Recovery) -> FindingReport:
 
 @click.command()
 @PATH
-@click.argument("destination", required=False, type=InputPath())
+@click.argument("destination", required=False, type=DiskPath())
 @click.option(
     "--doubtful", type=click.Choice(("keep", "drop")), default="keep", show_default=True,
     help="Keep or drop batches inside damaged ranges that may be the content of a damaged"

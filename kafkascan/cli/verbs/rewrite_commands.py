@@ -12,11 +12,11 @@ import click
 import kafkascan as ks
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
-    PATH,
+    DISK_PATH,
     THREADS,
     Command,
     Decorator,
-    InputPath,
+    DiskPath,
     Integer,
     IntegerRange,
     RenamedOption,
@@ -37,9 +37,9 @@ _OF_SEGMENTS = ("path", "target", "size", "new_size", "is_changed")
 def with_target(columns: ShownColumns) -> Decorator:
     """Declare what a rewriting command reads and where it writes: `path`, `target`, `in_place`."""
     options: list[Decorator] = [
-        PATH,
+        DISK_PATH,
         click.option(
-            "--output", "target", cls=RenamedOption, old_name="--out", type=InputPath(),
+            "--output", "target", cls=RenamedOption, old_name="--out", type=DiskPath(),
             metavar="TARGET",
             help="Write the new log to TARGET, which must not exist: a directory if PATH is a"
             " directory, a file if PATH is a file.",

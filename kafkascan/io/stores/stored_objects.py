@@ -1,4 +1,4 @@
-"""Objects whose content does not change while they are read: through obstore, or fsspec.
+"""List and read objects whose content does not change meanwhile: through obstore, or fsspec.
 
 Each request names the content that was there at first by its ETag. An object that was replaced is
 an error, so the bytes of two contents are never mixed.
@@ -9,15 +9,17 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from kafkascan.format.errors import SourceReadError
 
 if TYPE_CHECKING:
-    from obstore import GetOptions
+    from datetime import datetime
+
+    from obstore import GetOptions, ObjectMeta
 
 _WEB = frozenset({"http", "https"})
 # Other schemes are those of fsspec: memory, sftp, hdfs, …
@@ -54,6 +56,59 @@ class StoredObject(Protocol):
         """
 
 
+class ListedObject(NamedTuple):
+    """
+    An object that a listing shows.
+
+    Attributes
+    ----------
+    key : str
+        Its name below the prefix that was listed.
+    size : int
+    etag : str or None
+        The store's identifier of this content.
+    modified : object
+        When it was stored, as the store says it.
+    """
+
+    key: str
+    size: int
+    etag: str | None
+    modified: object
+
+
+class StoredPrefix(Protocol):
+    """
+    The objects below a URL.
+
+    Attributes
+    ----------
+    path : str
+        The URL, without a slash at its end.
+    """
+
+    path: str
+
+    def objects(self, *, recursive: bool = True) -> Iterator[ListedObject]:
+        """
+        List the objects, in no particular order; none of a prefix that does not exist.
+
+        Parameters
+        ----------
+        recursive : bool, default True
+            Whether keys may have slashes.
+
+        Raises
+        ------
+        PermissionError
+        SourceReadError
+            If the store does not answer.
+        """
+
+    def open(self, listed: ListedObject) -> StoredObject:
+        """Return an object with the content that was listed."""
+
+
 def open_object(url: str, options: Mapping[str, object]) -> StoredObject:
     """
     Open the object of a URL; this asks for its size, not for its bytes.
@@ -68,11 +123,37 @@ def open_object(url: str, options: Mapping[str, object]) -> StoredObject:
     ImportError
         If no library for the scheme is installed.
     """
-    parts = urlsplit(url)
+    if not _is_for_obstore(url):
+        return FsspecObject(url, options)
+    import obstore
+
+    path = shown_url(url)
+    root, key = _split_root(url)
+    with _named_errors(path, 0, options):
+        store = _connect(root, options)
+        meta = obstore.head(store, key)
+    return ObstoreObject(store, key, path, meta, options)
+
+
+def open_prefix(url: str, options: Mapping[str, object]) -> StoredPrefix:
+    """Return the objects below a URL; this asks for nothing. It raises what `open_object` does."""
+    if not _is_for_obstore(url):
+        return FsspecPrefix(url, options)
+    root, key = _split_root(url)
+    with _named_errors(shown_url(url), 0, options):
+        store = _connect(root, options)
+    return ObstorePrefix(store, key.strip("/"), shown_url(url).rstrip("/"), options)
+
+
+def is_web_url(url: str) -> bool:
+    """Whether a URL is one of a web server, which lists nothing."""
+    return urlsplit(url).scheme in _WEB
+
+
+def _is_for_obstore(url: str) -> bool:
     # A query is a signature; obstore has no place for it.
-    if parts.scheme in _OBSTORE_SCHEMES and not (parts.scheme in _WEB and parts.query):
-        return ObstoreObject(url, options)
-    return FsspecObject(url, options)
+    parts = urlsplit(url)
+    return parts.scheme in _OBSTORE_SCHEMES and not (parts.scheme in _WEB and parts.query)
 
 
 def shown_url(url: str) -> str:
@@ -90,18 +171,16 @@ class ObstoreObject:
     obstore repeats requests that a store throttles (503) or that break off, with pauses.
     """
 
-    def __init__(self, url: str, options: Mapping[str, object]) -> None:
-        import obstore
-
-        self.path = shown_url(url)
-        self._options = options
-        root, self._key = _split_root(url)
-        with _named_errors(self.path, 0, options):
-            self._store = _connect(root, options)
-            meta = obstore.head(self._store, self._key)
+    def __init__(
+        self, store: Any, key: str, path: str, meta: ObjectMeta, options: Mapping[str, object]
+    ) -> None:
+        self.path = path
         self.size = int(meta["size"])
-        self._etag = meta["e_tag"]
+        self._store = store
+        self._key = key
+        self._etag = _quoted(meta["e_tag"])
         self._modified = meta["last_modified"]
+        self._options = options
 
     def read(self, position: int, size: int) -> bytes:
         """See `StoredObject.read`."""
@@ -126,12 +205,51 @@ class ObstoreObject:
 
     def _require_same(self, meta: Mapping[str, Any], position: int) -> None:
         """Compare what the answer says about the object: some servers ignore conditions."""
-        if self._etag is not None and meta["e_tag"] is not None:
-            is_same = meta["e_tag"] == self._etag
-        else:
-            is_same = meta["last_modified"] == self._modified
+        etag = _quoted(meta["e_tag"])
+        if self._etag is not None and etag is not None:
+            is_same = etag == self._etag
+        else:  # a listing has milliseconds, an answer has seconds
+            times = (meta["last_modified"], self._modified)
+            is_same = len({time.replace(microsecond=0) for time in times}) == 1
         if not is_same or meta["size"] != self.size:
             raise _replaced(self.path, position)
+
+
+class ObstorePrefix:
+    """A prefix that obstore lists; see `StoredPrefix`."""
+
+    def __init__(self, store: Any, key: str, path: str, options: Mapping[str, object]) -> None:
+        self.path = path
+        self._store = store
+        self._key = key
+        self._options = options
+
+    def objects(self, *, recursive: bool = True) -> Iterator[ListedObject]:
+        """See `StoredPrefix.objects`."""
+        import obstore
+
+        start = len(self._key) + 1 if self._key else 0
+        with _named_errors(self.path, 0, self._options):
+            if recursive:
+                pages: Iterable[Sequence[ObjectMeta]] = obstore.list(self._store, self._key or None)
+            else:
+                pages = [obstore.list_with_delimiter(self._store, self._key or None)["objects"]]
+            for page in pages:
+                for meta in page:
+                    name, modified = meta["path"][start:], meta["last_modified"]
+                    yield ListedObject(name, int(meta["size"]), meta["e_tag"], modified)
+
+    def open(self, listed: ListedObject) -> StoredObject:
+        """See `StoredPrefix.open`."""
+        key = f"{self._key}/{listed.key}" if self._key else listed.key
+        meta: ObjectMeta = {
+            "path": key,
+            "size": listed.size,
+            "e_tag": listed.etag,
+            "last_modified": cast("datetime", listed.modified),
+            "version": None,
+        }
+        return ObstoreObject(self._store, key, f"{self.path}/{listed.key}", meta, self._options)
 
 
 class FsspecObject:
@@ -174,6 +292,43 @@ class FsspecObject:
             raise _replaced(self.path, position)
         _require_complete(self.path, position, size, data)
         return data
+
+
+class FsspecPrefix:
+    """A prefix that fsspec lists; see `StoredPrefix`."""
+
+    def __init__(self, url: str, options: Mapping[str, object]) -> None:
+        import fsspec
+
+        self.path = shown_url(url).rstrip("/")
+        self._url = url.rstrip("/")
+        self._options = options
+        with _named_errors(self.path, 0, options):
+            self._fs = fsspec.filesystem(urlsplit(url).scheme, **options)
+            self._key = self._fs._strip_protocol(url).rstrip("/")
+
+    def objects(self, *, recursive: bool = True) -> Iterator[ListedObject]:
+        """See `StoredPrefix.objects`."""
+        depth = None if recursive else 1
+        with _named_errors(self.path, 0, self._options):
+            self._fs.invalidate_cache()  # fsspec caches instances, with their listings
+            try:
+                found = self._fs.find(self._key, maxdepth=depth, detail=True)
+            except FileNotFoundError:
+                return
+        for name, info in found.items():
+            key = name[len(self._key) :].lstrip("/")
+            if key:  # otherwise, the URL is that of an object
+                yield ListedObject(key, int(info["size"]), None, None)
+
+    def open(self, listed: ListedObject) -> StoredObject:
+        """See `StoredPrefix.open`. The content is the one at this moment."""
+        return FsspecObject(f"{self._url}/{listed.key}", self._options)
+
+
+def _quoted(etag: str | None) -> str | None:
+    """Return an ETag as answers have it; Azure lists them without quotation marks."""
+    return etag if etag is None or etag.endswith('"') else f'"{etag}"'
 
 
 def _split_root(url: str) -> tuple[str, str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeGuard, TypeVar
+from pathlib import Path
+from typing import TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.io.source_protocols import ReadsAt
 from kafkascan.io.stores.object_reader import ObjectReader
-from kafkascan.io.stores.stored_objects import open_object
+from kafkascan.io.stores.stored_objects import StoredObject, open_object
+from kafkascan.io.stores.url_paths import UrlPath, is_url
 
 T = TypeVar("T")
 
@@ -40,30 +43,42 @@ class ObjectUrl:
         return type(self), (self.url,)
 
 
-def is_url(path: object) -> TypeGuard[str]:
-    """Whether a path is a URL."""
-    return isinstance(path, str) and "://" in path and urlsplit(path).scheme != ""
+Place: TypeAlias = "str | os.PathLike[str] | ObjectUrl"
+"""A path, or the URL of an object or prefix."""
 
 
 def located(source: T, storage_options: Mapping[str, object] | None = None) -> T | str | ObjectUrl:
     """Return the path of a ``file://`` URL, and any other URL with the options of its store."""
-    if not is_url(source):
+    url = str(source) if isinstance(source, UrlPath) else source
+    if not is_url(url):
         found: T | str = source
-    elif urlsplit(source).scheme == "file":
-        found = unquote(urlsplit(source).path)
+    elif urlsplit(url).scheme == "file":
+        found = unquote(urlsplit(url).path)
     else:
-        return source if storage_options is None else ObjectUrl(source, storage_options)
+        return url if storage_options is None else ObjectUrl(url, storage_options)
     if storage_options is not None:
         raise TypeError("storage_options are for URLs of stores")
     return found
 
 
+def place_of(path: Place, storage_options: Mapping[str, object] | None = None) -> Path | ObjectUrl:
+    """Return the path of a file or folder, or the URL of an object or prefix."""
+    found = located(path, storage_options)
+    if isinstance(found, ObjectUrl):
+        return found
+    return ObjectUrl(found) if is_url(found) else Path(found)
+
+
 def resolved_url(source: T) -> T | str | ReadsAt:
     """Return the reader of an object for its URL, the path for a ``file://`` URL."""
-    place = located(source)
-    if is_url(place):
-        place = ObjectUrl(place)
-    if not isinstance(place, ObjectUrl):
-        return place
-    found = open_object(place.url, place.storage_options)
-    return ObjectReader(found.path, found.size, found.read)
+    found = located(source)
+    if is_url(found):
+        found = ObjectUrl(found)
+    if not isinstance(found, ObjectUrl):
+        return found
+    return object_reader(open_object(found.url, found.storage_options))
+
+
+def object_reader(stored: StoredObject) -> ReadsAt:
+    """Return what reads the ranges of an object."""
+    return ObjectReader(stored.path, stored.size, stored.read)

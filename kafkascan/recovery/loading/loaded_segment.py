@@ -24,7 +24,7 @@ from kafkascan.format.errors import (
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, ScanEnd
 from kafkascan.io.sources import Source
-from kafkascan.logs.offset_search import find_offset, framed_batches, is_batch_at
+from kafkascan.recovery.loading.offset_search import find_offset, framed_batches, is_batch_at
 from kafkascan.recovery.loading.planned_files import PlannedFiles
 from kafkascan.recovery.loading.segment_recovery import RecoveredSegment
 

@@ -18,7 +18,7 @@ from kafkascan.broker_state.indexes import IndexEntries, build_indexes
 from kafkascan.format.errors import BatchTableError, CorruptLogError, IndexOverflowError
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.sources import Source
-from kafkascan.logs.offset_search import base_offset_of, find_offset
+from kafkascan.recovery.loading.offset_search import base_offset_of, find_offset
 
 _SYMBOL = "OFFSET_OVERFLOW"
 _MOST_RELATIVE = 2**31 - 1

@@ -25,8 +25,10 @@ from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.folders import Folder
 from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import StagedFolder, stage_folder
+from kafkascan.io.stores.url_paths import as_path
+from kafkascan.io.stores.urls import place_of
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
-from kafkascan.logs.log_dir import is_log_dir
+from kafkascan.logs.log_finding import find_log_dir
 from kafkascan.logs.opened_logs import Log, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.recovery.crash_recovery import recover
@@ -127,10 +129,13 @@ def salvage(
     if doubtful not in ("keep", "drop"):
         raise ValueError(f"doubtful must be 'keep' or 'drop', not {doubtful!r}")
     threads = require_threads(threads)
-    path, target = Path(path), None if destination is None else Path(destination)
-    path.stat()
-    logs = open_logs(path, 0, damaged=True)
-    is_data_dir = is_log_dir(path) and [log.partition.path for log in logs] != [path]
+    place, target = place_of(path), None if destination is None else Path(destination)
+    if isinstance(place, Path):
+        place.stat()
+    log_dir = find_log_dir(place)
+    logs = open_logs(log_dir or place, 0, damaged=True)
+    is_data_dir = log_dir is not None and not log_dir.is_partition
+    path = as_path(path)
 
     def copy_to(folder: Path | None) -> list[PartitionSalvage]:
         done: list[PartitionSalvage] = []

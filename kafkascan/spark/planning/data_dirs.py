@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator, Sequence
 
 from kafkascan.format.errors import NoLogsError
-from kafkascan.logs.log_dir import PartitionDir, open_log_dir
+from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_finding import open_log_dir
 
 # Levels of folders above the data dirs: a cluster, a broker, its disks.
 _LEVELS = 3

@@ -16,7 +16,8 @@ from kafkascan.format.file_names import SegmentName, parse_segment_name, sibling
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.object_stores import FsspecStore, ObjectStore, PyArrowStore
-from kafkascan.logs.log_dir import PartitionDir, open_log_dir, partition_dir
+from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_finding import open_log_dir, partition_dir
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.index_hints import IndexHints
 from kafkascan.spark.planning.log_starts import LogStarts

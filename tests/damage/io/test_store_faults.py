@@ -11,7 +11,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.format.errors import SourceReadError
-from kafkascan.io.stores.stored_objects import FsspecObject, ObstoreObject, StoredObject
+from kafkascan.io.stores.stored_objects import FsspecObject, StoredObject, open_object
 from tests.support.range_server import RangeServer, range_server
 from tests.support.segments import Rig
 
@@ -40,13 +40,13 @@ def server() -> Iterator[RangeServer]:
 
 
 @pytest.fixture
-def stored(server: RangeServer) -> ObstoreObject:
-    return ObstoreObject(server.url + NAME, AT_ONCE)
+def stored(server: RangeServer) -> StoredObject:
+    return open_object(server.url + NAME, AT_ONCE)
 
 
 @pytest.mark.parametrize("fault", ["busy", "cut"])
 def test_a_request_that_fails_once_is_repeated(
-    server: RangeServer, stored: ObstoreObject, fault: str
+    server: RangeServer, stored: StoredObject, fault: str
 ) -> None:
     failures = iter([fault])
     server.fault = lambda _, asked: next(failures, None)
@@ -58,7 +58,7 @@ def test_a_request_that_fails_once_is_repeated(
     ("fault", "reason"), [("busy", "503"), ("cut", "body"), ("short", "got 100..20099")]
 )
 def test_a_store_that_goes_on_failing(
-    server: RangeServer, stored: ObstoreObject, fault: str, reason: str
+    server: RangeServer, stored: StoredObject, fault: str, reason: str
 ) -> None:
     server.fault = lambda _, asked: fault
     with pytest.raises(SourceReadError, match=reason) as caught:
@@ -68,7 +68,7 @@ def test_a_store_that_goes_on_failing(
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-def test_permission_is_denied(server: RangeServer, stored: ObstoreObject) -> None:
+def test_permission_is_denied(server: RangeServer, stored: StoredObject) -> None:
     server.fault = lambda _, asked: "forbidden"
     with pytest.raises(PermissionError, match="403") as caught:
         stored.read(0, 10)
@@ -77,7 +77,7 @@ def test_permission_is_denied(server: RangeServer, stored: ObstoreObject) -> Non
 
 @pytest.mark.parametrize("fault", [None, "unconditional"])
 def test_an_object_that_is_replaced_is_never_mixed(
-    server: RangeServer, stored: ObstoreObject, fault: str | None
+    server: RangeServer, stored: StoredObject, fault: str | None
 ) -> None:
     server.fault = lambda _, asked: fault
     assert stored.read(0, 100) == OLD[:100]
@@ -100,7 +100,7 @@ def require_replaced(stored: StoredObject) -> None:
     assert caught.value.position == 100
 
 
-def test_an_object_that_is_deleted(server: RangeServer, stored: ObstoreObject) -> None:
+def test_an_object_that_is_deleted(server: RangeServer, stored: StoredObject) -> None:
     del server.objects[NAME]
     with pytest.raises(SourceReadError, match="deleted"):
         stored.read(100, 100)

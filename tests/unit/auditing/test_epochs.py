@@ -13,7 +13,7 @@ from kafkascan.auditing.epoch_checks import EpochChecks, EpochFile
 from kafkascan.auditing.finding_kinds import FoundInLog
 from kafkascan.batches.screening import EPOCHS, screen
 from kafkascan.broker_state import LeaderEpoch, write_leader_epochs
-from kafkascan.logs.log_dir import partition_dir
+from kafkascan.logs.log_finding import partition_dir
 from tests.support.audit_damage import set_field
 from tests.support.audits import alarms
 from tests.support.partitions import HealthyPartition

@@ -12,7 +12,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.auditing.header_checks import Limits, size_limit
 from kafkascan.auditing.log_audit import AuditedLog, LogAudit, start_log_audit
-from kafkascan.logs.log_dir import partition_dir
+from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.metadata_log import TopicConfig, read_metadata_log
 from tests.support.audit_damage import edit
 from tests.support.audits import alarms

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafkascan.io.staged_folders import StagedFolder, remove_abandoned_folders, stage_folder
-from kafkascan.logs.log_dir import partition_dir
+from kafkascan.logs.log_finding import partition_dir
 
 _BUILD = """
 import os, signal, sys

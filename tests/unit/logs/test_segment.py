@@ -9,7 +9,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.logs import SegmentKinds, select_segments
-from kafkascan.logs.log_dir import partition_dir
+from kafkascan.logs.log_finding import partition_dir
 from tests.support.segments import Rig
 
 BASE = "00000000000000000170"

@@ -1,0 +1,251 @@
+"""Find logs: in a data dir, the folder of a partition, a tar, or below a URL."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kafkascan.format.errors import NoLogsError
+from kafkascan.format.file_names import parse_segment_name
+from kafkascan.io.archives import TarFolder, is_archive, open_archive
+from kafkascan.io.folders import DiskFolder, Folder, FolderTree
+from kafkascan.io.stores.store_folders import UrlFolder, list_folder
+from kafkascan.io.stores.stored_objects import is_web_url, open_object, shown_url
+from kafkascan.io.stores.url_paths import UrlPath, as_path
+from kafkascan.io.stores.urls import ObjectUrl, Place, place_of
+from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.segment import SegmentFile
+
+# "<topic>-<partition>", or with ".<uuid>-<state>" while a broker moves or drops it
+# (LocalLog.parseTopicPartitionName in Kafka).
+_PARTITION_DIR = re.compile(
+    r"(?P<topic>.+)-(?P<partition>\d+)(?:\.[0-9a-f]{32}-(?P<state>delete|stray|future))?",
+    re.DOTALL,
+)
+# Subfolders that are examined for a message about a folder without logs.
+_MOST_FOLDERS = 256
+
+
+def open_log_dir(
+    path: Place,
+    /,
+    *,
+    storage_options: Mapping[str, object] | None = None,
+) -> LogDir:
+    """
+    List the partitions of a broker's data dir, of one partition's folder, or of a tar of them.
+
+    Parameters
+    ----------
+    path : path or URL
+        A folder that contains segments is a partition, whatever its name. Of another folder,
+        the subfolders that contain segments or are named as partitions are listed; files next
+        to them (KRaft's ``bootstrap.checkpoint``) come first, as a partition without a topic.
+        A folder with nothing in it is a partition only if it is named as one. A tar is searched
+        at any depth, and is not unpacked. The folders of a store are prefixes, listed once:
+        objects that are replaced or deleted later are errors when they are read.
+    storage_options : mapping, optional
+        Options of the store, for a URL; see `ObjectUrl`.
+
+    Returns
+    -------
+    LogDir
+
+    Raises
+    ------
+    NoLogsError
+        If there is no partition; it names subfolders that contain some.
+    ArchiveError
+        If the tar is compressed, or cannot be read.
+    SourceReadError
+        If the store does not answer.
+    NotADirectoryError, FileNotFoundError, PermissionError
+    """
+    place = place_of(path, storage_options)
+    found = find_log_dir(place)
+    if found is not None:
+        return found
+    if isinstance(place, ObjectUrl):
+        raise _not_a_prefix(place)
+    return _tree_of(DiskFolder(place))  # raises: it is no folder
+
+
+def find_log_dir(path: Place, /) -> LogDir | None:
+    """
+    Return what `open_log_dir` returns of a folder or a tar; None for any other path.
+
+    Raises
+    ------
+    As `open_log_dir`.
+    """
+    place = place_of(path)
+    if isinstance(place, ObjectUrl):
+        listed = list_folder(place)
+        return None if listed is None else _tree_of(listed)
+    if place.is_dir():
+        return _tree_of(DiskFolder(place))
+    is_segment = parse_segment_name(place.name) is not None
+    return None if is_segment or not is_archive(place) else _open_archive(place)
+
+
+def find_partition(path: Place, /) -> PartitionDir | None:
+    """
+    Return the partition whose folder a path names; None if it is no folder.
+
+    Raises
+    ------
+    NoLogsError
+        If there are no live segments.
+    IsADirectoryError
+        If it is the folder of several partitions.
+    As `open_log_dir`.
+    """
+    found = find_log_dir(path)
+    if found is None:
+        return None
+    if not any(one.log_segments for one in found.partitions):
+        raise no_logs(found.path, found.partitions)
+    if not found.is_partition:
+        reason = f"{len(found.partitions)} partitions, which scan_log_dir reads; give one"
+        raise IsADirectoryError(errno.EISDIR, reason, str(found.path))
+    return found.partitions[0]
+
+
+def _not_a_prefix(url: ObjectUrl) -> OSError:
+    """Return the error for a URL that is not one of a prefix."""
+    if is_web_url(url.url):
+        reason = "a web server lists nothing; give the URL of a segment"
+        return NotADirectoryError(errno.ENOTDIR, reason, shown_url(url.url))
+    try:
+        stored = open_object(url.url, url.storage_options)
+    except FileNotFoundError as error:
+        return error
+    return NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), stored.path)
+
+
+def _tree_of(root: FolderTree) -> LogDir:
+    partitions = _find_partitions(root)
+    if not partitions:
+        raise no_logs(root.path, root=root)
+    return LogDir(root.path, partitions)
+
+
+def _find_partitions(root: FolderTree) -> list[PartitionDir]:
+    here = partition_of(root)
+    segments = here.segments
+    if any(segment.name.base_offset is not None for segment in segments):
+        return [here]
+    found = [partition_of(one) for one in root.folders()]
+    partitions = [one for one in found if one.topic is not None or _has_segments(one)]
+    # KRaft stores bootstrap.checkpoint next to the partitions.
+    is_here = bool(segments) or (here.topic is not None and not partitions)
+    return [here] * is_here + sorted(partitions, key=_topic_order)
+
+
+def require_segments(partition: PartitionDir) -> list[SegmentFile]:
+    """
+    Return the live segments of a partition.
+
+    Raises
+    ------
+    NoLogsError
+        If there are none.
+    OSError
+        If the folder cannot be listed.
+    """
+    segments = partition.log_segments
+    if not segments:
+        raise no_logs(partition.path, [partition])
+    return segments
+
+
+def no_logs(
+    path: Path, partitions: Sequence[PartitionDir] = (), *, root: FolderTree | None = None
+) -> NoLogsError:
+    """
+    Return the error for a directory or archive without logs to read.
+
+    Parameters
+    ----------
+    path : Path
+    partitions : sequence of PartitionDir
+        What it contains instead: partitions without live segments, or that are being dropped.
+    root : FolderTree, optional
+        The directory, if it is not on disk.
+    """
+    others = sum(len(one.segments) for one in partitions)
+    if others:
+        reason = f"no live segments, only {others} files that a broker does not read as logs"
+        return NoLogsError(str(path), reason)
+    return NoLogsError(str(path), "no logs here", _with_logs(root or DiskFolder(path)))
+
+
+def _with_logs(root: FolderTree) -> tuple[str, ...]:
+    """Return subfolders that `open_log_dir` could read, from the first level that has some."""
+    level, examined = [root], 0
+    while level and examined < _MOST_FOLDERS:
+        level = [inner for one in level for inner in _inner(one)][: _MOST_FOLDERS - examined]
+        examined += len(level)
+        found = [one.path for one in level if _has_logs(one)]
+        if found:
+            return tuple(sorted(str(one.relative_to(root.path)) for one in found))
+    return ()
+
+
+def _inner(folder: FolderTree) -> Sequence[FolderTree]:
+    try:
+        return folder.folders()
+    except OSError:
+        return []
+
+
+def _has_logs(folder: FolderTree) -> bool:
+    try:
+        return any(one.segments for one in _find_partitions(folder))
+    except OSError:
+        return False
+
+
+def _open_archive(path: Path) -> LogDir:
+    archive = open_archive(path)
+    found = [partition_of(TarFolder(archive, name), name) for name in archive.folders]
+    partitions = [one for one in found if one.topic is not None or one.segments]
+    if not partitions:
+        raise no_logs(path)
+    return LogDir(path, sorted(partitions, key=_topic_order))
+
+
+def _has_segments(folder: PartitionDir) -> bool:
+    """Return whether a folder contains segments; ``lost+found`` does not."""
+    try:
+        return bool(folder.segments)
+    except PermissionError:
+        return False
+
+
+def partition_dir(path: str | os.PathLike[str], /) -> PartitionDir:
+    """Return the partition that a folder's name stands for, whether or not it exists."""
+    return partition_of(folder_at(as_path(path)))
+
+
+def folder_at(path: Path) -> Folder:
+    """Return the folder of a path or URL, which is asked at every call."""
+    return UrlFolder(ObjectUrl(str(path))) if isinstance(path, UrlPath) else DiskFolder(path)
+
+
+def partition_of(folder: Folder, path: str | None = None) -> PartitionDir:
+    """Return the partition of a folder, by the folder's name or another one."""
+    # The name of a link counts, not that of its target.
+    name = os.path.basename(os.path.abspath(folder.path) if path is None else path)
+    match = _PARTITION_DIR.fullmatch(name)
+    if match is None:
+        return PartitionDir(folder.path, None, None, None, folder)
+    partition = int(match["partition"])
+    return PartitionDir(folder.path, match["topic"], partition, match["state"], folder)
+
+
+def _topic_order(partition: PartitionDir) -> tuple[str, int, str]:
+    return partition.topic or "", partition.partition or 0, str(partition.path)
