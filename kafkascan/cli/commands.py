@@ -64,8 +64,9 @@ def cli() -> None:
     """Read Apache Kafka's segment files directly: no broker, no JVM.
 
     Commands read segment files (.log, also .log.deleted, .log.cleaned and .log.swap files, and
-    KRaft's .checkpoint files), partition directories, a broker's data directories, and tar
-    archives of directories, which are not unpacked. Of directories and archives, they read the
+    KRaft's .checkpoint files), partition directories, a broker's data directories, tar archives
+    of directories, which are not unpacked, and URLs (s3://, gs://, az://, https://; credentials
+    come from the environment). Of directories and archives, they read the
     segments that a broker would load. With --all, commands about files (info, verify, batches,
     records, index check) read every segment file.
 

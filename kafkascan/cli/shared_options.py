@@ -180,13 +180,14 @@ def declare(command: Command, *options: Decorator) -> Command:
 # ---- inputs of a command ---------------------------------------------------------------------
 
 _FILES_HELP = """
-PATHS are segment files, partition directories, data directories, or tar archives of
-directories. In directories and archives, only the segments that a broker would load are read;
---all adds the other files. A path of a file is read whatever its name is.
+PATHS are segment files, partition directories, data directories, tar archives of directories,
+or URLs of files and directories. In directories and archives, only the segments that a broker
+would load are read; --all adds the other files. A path of a file is read whatever its name is.
 """
 _LOGS_HELP = """
-PATHS are segment files, partition directories, data directories, or tar archives of
-directories. In directories and archives, only the segments that a broker would load are read.
+PATHS are segment files, partition directories, data directories, tar archives of directories,
+or URLs of files and directories. In directories and archives, only the segments that a broker
+would load are read.
 """
 
 PATH = click.argument("path", type=InputPath())

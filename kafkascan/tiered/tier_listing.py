@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 
 from kafkascan.format.errors import NoLogsError
+from kafkascan.io.stores.urls import Place, place_of
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.tiered.aiven_layout import KEY as AIVEN_KEY, read_aiven
 from kafkascan.tiered.data_keys import KeyPairs, KeyRing
@@ -18,7 +17,7 @@ from kafkascan.tiered.plain_layouts import LOCAL_KEY, PINTEREST_KEY, read_plain
 from kafkascan.tiered.tier_errors import UnknownLayoutError
 from kafkascan.tiered.tier_folder import TierFolder, broker_files
 from kafkascan.tiered.tier_segments import TierContent, TierProblem, TierSegment
-from kafkascan.tiered.tier_store import FolderStore, TierObject, TierStore
+from kafkascan.tiered.tier_store import TierObject, TierStore, store_at
 
 _LAYOUTS = {"aiven": AIVEN_KEY, "local": LOCAL_KEY, "pinterest": PINTEREST_KEY}
 _NOT_READ = {
@@ -60,12 +59,13 @@ class TieredLogs(LogDir):
 
 
 def open_tiered(
-    path: str | os.PathLike[str],
+    path: Place,
     /,
     *,
     layout: str = "auto",
     keys: KeyPairs | None = None,
     threads: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
 ) -> TieredLogs:
     """
     List the segments in remote storage as partitions (KIP-405).
@@ -74,8 +74,8 @@ def open_tiered(
 
     Parameters
     ----------
-    path : path
-        The folder with the objects, or one of a prefix.
+    path : path or URL
+        The bucket, the folder or the prefix with the objects.
     layout : {"auto", "aiven", "local", "pinterest"}
         How objects are named: by Aiven's plugin, by Kafka's ``LocalTieredStorage``, by
         Pinterest's uploader (also a copy of a data directory). By default, what the names are
@@ -84,7 +84,9 @@ def open_tiered(
         For encrypted segments of Aiven's plugin: the PEM file with the private key, by the id of
         the key pair.
     threads : int, optional
-        Manifests that are read at the same time; by default one per CPU.
+        Manifests that are read at the same time; by default 32 of a URL, else one per CPU.
+    storage_options : mapping, optional
+        Options of the store, for a URL; see `ObjectUrl`.
 
     Returns
     -------
@@ -104,7 +106,7 @@ def open_tiered(
     with the same base offset, the one with the latest leader epoch and time is read; the others
     are `problems`. Which one a broker reads stands only in ``__remote_log_metadata``.
     """
-    store = FolderStore(path)
+    store = store_at(place_of(path, storage_options))
     objects = sorted(store.objects())
     name = _detect(store, objects) if layout == "auto" else _require_layout(layout)
     content = _read(store, objects, name, KeyRing(keys or {}), threads)
@@ -140,7 +142,8 @@ def _read(
     store: TierStore, objects: Sequence[TierObject], name: str, keys: KeyRing, threads: int | None
 ) -> TierContent:
     if name == "aiven":
-        return read_aiven(store, objects, keys, threads)
+        at_once = store.reads_at_once if threads is None else threads
+        return read_aiven(store, objects, keys, at_once)
     return read_plain(store, objects, _LAYOUTS[name])
 
 
@@ -173,7 +176,7 @@ def _partitions(store: TierStore, segments: Sequence[TierSegment]) -> list[Parti
     found = []
     for (topic, topic_id, partition), group in groupby(segments, key=lambda one: _place(one)[:3]):
         name = f"{topic}-{partition}" + (f"-{topic_id}" if topic_id else "")
-        folder = TierFolder(Path(store.path, name), broker_files(list(group)))
+        folder = TierFolder(store.path / name, broker_files(list(group)))
         found.append(PartitionDir(folder.path, topic, partition, None, folder))
     return found
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import DATA, Done, run
-from tests.support.s3_server import BUCKET, S3Server, s3_server
+from tests.support.s3_server import S3Server, s3_server
 
 pytest.importorskip("obstore")
 
+BUCKET = "urls"
 LOG = f"small-segments-0/{0:020}.log"
 URL = f"s3://{BUCKET}/data"
 
@@ -53,7 +54,7 @@ WRITING = (
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[S3Server]:
-    with s3_server() as found:
+    with s3_server(BUCKET) as found:
         found.put_folder(DATA, "data")
         yield found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,24 +12,25 @@ from typing import Any
 
 import pytest
 
-BUCKET = "logs"
 _KEYS = {"aws_access_key_id": "some-key-id", "aws_secret_access_key": "some-secret"}
 
 
 @dataclass(frozen=True)
 class S3Server:
     """
-    A running server with an empty bucket.
+    A running server, and a bucket.
 
     Attributes
     ----------
     endpoint : str
+    bucket : str
     client : boto3 client
     requests : list of str
         The method and path of each request so far.
     """
 
     endpoint: str
+    bucket: str
     client: Any
     requests: list[str]
 
@@ -59,25 +61,33 @@ class S3Server:
 
     def put(self, key: str, data: bytes) -> None:
         """Store an object."""
-        self.client.put_object(Bucket=BUCKET, Key=key, Body=data)
+        self.client.put_object(Bucket=self.bucket, Key=key, Body=data)
 
     def put_folder(self, folder: Path, key: str) -> str:
         """Store the files below a folder; return the URL of the prefix."""
         for path in folder.rglob("*"):
             if path.is_file():
                 self.put(f"{key}/{path.relative_to(folder)}", path.read_bytes())
-        return f"s3://{BUCKET}/{key}"
+        return f"s3://{self.bucket}/{key}"
 
 
 @contextmanager
-def s3_server() -> Iterator[S3Server]:
-    """Run a server."""
+def s3_server(bucket: str) -> Iterator[S3Server]:
+    """
+    Run a server.
+
+    Parameters
+    ----------
+    bucket : str
+        A new one: the servers of one process share their content.
+    """
     app = pytest.importorskip("moto.server").DomainDispatcherApplication
     backends = pytest.importorskip("moto.server").create_backend_app
     boto3 = pytest.importorskip("boto3")
     from moto.moto_server.werkzeug_app import MotoRequestHandler
     from werkzeug.serving import make_server
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
     moto = app(backends)
     requests: list[str] = []
 
@@ -91,8 +101,8 @@ def s3_server() -> Iterator[S3Server]:
     try:
         endpoint = f"http://127.0.0.1:{server.server_port}"
         client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **_KEYS)
-        client.create_bucket(Bucket=BUCKET)
-        yield S3Server(endpoint, client, requests)
+        client.create_bucket(Bucket=bucket)
+        yield S3Server(endpoint, bucket, client, requests)
     finally:
         server.shutdown()
         thread.join()

@@ -280,8 +280,8 @@ def diff(
     are differences.
 
     LEFT and RIGHT are data directories, partition directories, tar archives of directories,
-    segment files, or files of fingerprints. In directories and archives, only the segments that
-    a broker would load are read. Records are not read.
+    segment files, URLs of them, or files of fingerprints. In directories and archives, only the
+    segments that a broker would load are read. Records are not read.
     """
     if (right is None) == (save is None):
         raise click.UsageError("give RIGHT to compare with, or --save FILE")
@@ -421,8 +421,9 @@ def report(path: Path, output: Path, **options: Any) -> None:
 
     The page needs no network and contains no scripts. Exit code 1: it lists warnings or errors.
 
-    PATH is a data directory, a partition directory, a tar archive of directories, or a segment
-    file. In directories and archives, only the segments that a broker would load are read.
+    PATH is a data directory, a partition directory, a tar archive of directories, a segment
+    file, or a URL of one. In directories and archives, only the segments that a broker would
+    load are read.
     """
 
     def build(path: Path, findings: FindingReport) -> ks.report.Report:

@@ -276,9 +276,9 @@ def salvage(
     Prints a row per range that is lost, repaired or a copy. Without DESTINATION nothing is
     written. Exit code 1: there are lost, doubtful or copied ranges, or uncertain repairs.
 
-    PATH is a data directory, a partition directory, a tar archive of directories, or a segment
-    file. In directories and archives, only the segments that a broker would load are read.
-    DESTINATION is a directory that is empty or does not exist.
+    PATH is a data directory, a partition directory, a tar archive of directories, a segment
+    file, or a URL of one. In directories and archives, only the segments that a broker would
+    load are read. DESTINATION is a directory that is empty or does not exist.
     """
     results = run.each([path], lambda one, _: ks.salvage(one, destination, **options))
     for result in results:

@@ -43,8 +43,8 @@ _GROUP_COLUMNS: dict[str, Sequence[str]] = {
 }  # fmt: skip
 
 _DIRS_HELP = """
-PATHS are a broker's data directories, partition directories, or tar archives of directories. Only
-the segments that a broker would load are read.
+PATHS are a broker's data directories, partition directories, tar archives of directories, or URLs
+of directories. Only the segments that a broker would load are read.
 """
 
 _TRANSACTION_COLUMNS: dict[str, Sequence[str]] = {

@@ -89,7 +89,7 @@ class UrlFolder:
             stored = self._open(name)
         except FileNotFoundError:
             return None
-        return _read_small(stored)
+        return read_stored(stored)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (ObjectUrl(self._url, self._options),)  # refused if there are options
@@ -193,7 +193,7 @@ class ListedFolder:
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a side file; None if it is missing."""
-        return _read_small(self._open(name)) if name in self._files else None
+        return read_stored(self._open(name)) if name in self._files else None
 
     def __deepcopy__(self, memo: object) -> ListedFolder:
         return self  # as a listing, it does not change
@@ -241,7 +241,17 @@ def list_folder(url: ObjectUrl) -> ListedFolder | None:
     return None
 
 
-def _read_small(stored: StoredObject) -> bytes:
+def read_stored(stored: StoredObject) -> bytes:
+    """
+    Return the bytes of a side file.
+
+    Raises
+    ------
+    SideFileTooLargeError
+        If it has more than 64 MiB.
+    SourceReadError
+        If it was replaced, or the store did not answer.
+    """
     require_side_file_size(stored.size, stored.path)
     with Source(object_reader(stored)) as source:
         return bytes(source.window(0, source.size))

@@ -17,7 +17,7 @@ from kafkascan.format.errors import NoLogsError, SourceReadError
 from kafkascan.io import ObjectUrl
 from kafkascan.logs import PartitionDir
 from tests.support.paths import GOLDEN
-from tests.support.s3_server import BUCKET, S3Server, s3_server
+from tests.support.s3_server import S3Server, s3_server
 
 pytest.importorskip("obstore")
 fsspec = pytest.importorskip("fsspec")
@@ -25,6 +25,7 @@ fsspec = pytest.importorskip("fsspec")
 DATA_DIRS = sorted(GOLDEN.glob("kafka-*/data"))
 DATA = GOLDEN / "kafka-4.4.0" / "data"
 SEGMENT = f"{0:020}.log"
+BUCKET = "prefixes"
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def store() -> Iterator[Callable[[Path], str]]:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[S3Server]:
-    with s3_server() as found:
+    with s3_server(BUCKET) as found:
         found.put_folder(DATA, "data")
         yield found
 

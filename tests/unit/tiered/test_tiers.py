@@ -11,6 +11,7 @@ import kafkascan as ks
 from kafkascan.format.errors import NoLogsError
 from kafkascan.tiered import TieredLogs, UnknownLayoutError, open_tiered
 from tests.support.paths import GOLDEN
+from tests.support.s3_server import s3_server
 from tests.support.tiers import KEY_ID, TOPIC_ID, AivenTier, Cipher, new_cipher, put_local
 
 DATA = GOLDEN / "kafka-4.4.0" / "data"
@@ -85,6 +86,30 @@ def test_files_and_records_are_the_local_ones(
         stored.put_partition(DATA / name)
     keys = {KEY_ID: request.getfixturevalue("private_key")} if is_encrypted else None
     require_the_local_logs(open_tiered(tmp_path, keys=keys, threads=2))
+
+
+@pytest.mark.parametrize("kind", ["plain", "both", "local"])
+def test_a_tier_in_a_bucket(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    pytest.importorskip("obstore")
+    cipher = request.getfixturevalue("cipher") if kind == "both" else None
+    stored = AivenTier(tmp_path, "tier/", 700, kind == "both", cipher)
+    for name in NAMES:
+        if kind == "local":
+            put_local(tmp_path, DATA / name)
+        else:
+            stored.put_partition(DATA / name)
+    keys = {KEY_ID: request.getfixturevalue("private_key")} if kind == "both" else None
+    with s3_server(f"tier-{kind}") as server:
+        url = server.put_folder(tmp_path, "prefix")
+        requests = server.count_requests()
+        tier = open_tiered(url, keys=keys, storage_options=server.options)
+        assert tier.problems == []
+        assert requests() <= 2 + (0 if kind == "local" else len(tier.remote_segments))
+        require_the_local_logs(tier)
+        audits = [ks.audit(one, deep=True) for one in (tier, open_tiered(tmp_path, keys=keys))]
+        assert [one.symbol for one in audits[0].findings] == [
+            one.symbol for one in audits[1].findings
+        ]
 
 
 def test_local_tiered_storage(tmp_path: Path) -> None:
