@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkascan.auditing.tiers.tier_kinds import TIER_KINDS
 from kafkascan.batches import arrow
 from kafkascan.format.findings import Severity
 
@@ -218,6 +219,7 @@ FINDING_KINDS: dict[str, FindingKind] = {
         " producer.id.expiration.ms.",
     ),
     "COMPACTION": FindingKind(NOTE, "No action needed."),
+    **{symbol: FindingKind(*kind) for symbol, kind in TIER_KINDS.items()},
 }
 _INDEX_MISMATCH = FindingKind(
     ERROR,

@@ -168,8 +168,8 @@ class LogAudit:
         self._is_damaged = False
         self.opened: list[OpenTransaction] = []
 
-    def add(self, part: InspectedSlice[TableChecks, SegmentChecks]) -> None:
-        """Check the next batches."""
+    def add(self, part: InspectedSlice[TableChecks, SegmentChecks]) -> NDArray[np.bool_] | None:
+        """Check the next batches; return which have wrong checksums, or None if none has."""
         batches, control, chunk = part.batches, part.control, part.chunk
         self._note_tables(chunk)
         is_bad = _bad_rows(chunk)
@@ -190,6 +190,7 @@ class LogAudit:
             self._note_end(end, self._offset_after(chunk, end.segment, before))
             if checks is not None:
                 self._note_indexes(end.segment, checks)
+        return is_bad
 
     def _follow(
         self, state: _StateChecks, batches: BatchTable, control: ControlRows, flags: int

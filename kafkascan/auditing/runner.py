@@ -23,6 +23,8 @@ from kafkascan.auditing.header_checks import (
 from kafkascan.auditing.log_audit import AuditedLog, LogCheckpoints, start_log_audit
 from kafkascan.auditing.placement_checks import UnreadCheckpoints, check_duplicates, check_states
 from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
+from kafkascan.auditing.tiers.segment_facts import UploadFacts
+from kafkascan.auditing.tiers.tier_audit import TierAudit
 from kafkascan.broker_state.checkpoints import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -44,6 +46,7 @@ from kafkascan.logs.log_walk import LogWalk
 from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
 from kafkascan.logs.opened_logs import Log, LogsLike, live_logs, open_logs
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.tiered.tier_listing import TieredLogs
 
 OnProgress = Callable[[int, int], object]
 
@@ -71,7 +74,8 @@ def audit(
     Parameters
     ----------
     logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
-        A data dir, the folder of a partition, a tar of them; or a source, which is read as a
+        A data dir, the folder of a partition, a tar of them; a tier (`open_tiered`), whose
+        objects, manifests and lineage are checked, too; or a source, which is read as a
         log of one segment.
     verify : bool, default True
         Compare the checksums of all batches. Without it, only headers and markers are read.
@@ -141,6 +145,8 @@ def audit(
     )
     if isinstance(logs, (str, os.PathLike, ObjectUrl)):
         logs = find_log_dir(logs) or logs
+    tier = TierAudit.of(logs) if isinstance(logs, TieredLogs) else None
+    logs = logs if tier is None else tier.logs
     partitions = logs.partitions if isinstance(logs, LogDir) else []
     unread = UnreadCheckpoints()
     path, audited = _audited_logs(
@@ -152,8 +158,9 @@ def audit(
         raise no_logs(path, partitions)
     shares, at_once, total = _share_threads(audited, threads, needs_sizes=on_progress is not None)
     audit_log = partial(
-        _audit_log, audited, limits=limits, verify=verify, deep=deep, keep_cache=keep_cache
-    )
+        _audit_log, audited, limits=limits, verify=verify, deep=deep, keep_cache=keep_cache,
+        facts=None if tier is None else tier.facts,
+    )  # fmt: skip
     by_log: list[list[LogFinding]] = [[] for _ in audited]
     opened: list[OpenTransaction] = []
     size = segments = batches = 0
@@ -168,7 +175,8 @@ def audit(
     placements = [*check_states(partitions), *check_duplicates(partitions)]
     cluster = check_cluster(logs, opened) if isinstance(logs, LogDir) else ClusterChecks()
     of_logs = itertools.chain(*by_log)
-    found = [*unread.findings, *placements, *cluster.findings, *of_logs]
+    of_tier = [] if tier is None else tier.findings()
+    found = [*unread.findings, *of_tier, *placements, *cluster.findings, *of_logs]
     findings = fold_padded(found, path)
     count = sum(not one.is_snapshot for one in audited)
     return Audit(path, findings, count, segments, batches, size, cluster.unchecked)
@@ -279,6 +287,7 @@ def _audit_log(
     verify: bool,
     deep: bool,
     keep_cache: bool,
+    facts: Sequence[UploadFacts] | None,
 ) -> Iterator[_Step]:
     """Audit one log."""
     one = audited[share.job]
@@ -295,7 +304,9 @@ def _audit_log(
     current = start_log_audit(one, limits, names)
     walk = LogWalk([one.log], share.threads, open_inspector, once=False, keep_cache=keep_cache)
     for part in walk:
-        current.add(part)
+        is_bad = current.add(part)
+        if facts is not None:
+            facts[share.job].add(part.batches, part.chunk.segment, is_bad)
         ends = part.chunk.ends
         yield _Step(share.job, len(part.batches), len(ends), sum(end.size for end in ends))
     yield _Step(share.job, findings=current.finish(), opened=current.opened)

@@ -18,7 +18,12 @@ from kafkascan.tiered.data_keys import KeyRing
 from kafkascan.tiered.segment_manifest import SegmentManifest, parse_manifest
 from kafkascan.tiered.tier_errors import MissingKeyError
 from kafkascan.tiered.tier_files import ChunkedFile, IndexPart, PlainFile, TierFile
-from kafkascan.tiered.tier_segments import TierContent, TierProblem, TierSegment
+from kafkascan.tiered.tier_segments import (
+    TierContent,
+    TierProblem,
+    TierSegment,
+    can_be_a_segment,
+)
 from kafkascan.tiered.tier_store import TierObject, TierStore
 
 _ID = "[A-Za-z0-9_-]{22}"
@@ -74,7 +79,7 @@ def _uploads(objects: Iterable[TierObject], content: TierContent) -> Iterator[_U
     parts: dict[str, Mapping[str, str]] = {}
     for item in objects:
         match = KEY.fullmatch(item.key)
-        if match is None:
+        if match is None or not can_be_a_segment(match["base"], match["partition"]):
             content.add_problem("UNKNOWN_OBJECT", item.key, "not the name of a segment's object")
             continue
         name = item.key.removesuffix(f".{match['suffix']}")
@@ -104,7 +109,7 @@ def _read_upload(
     except (KafkaScanError, OSError) as error:
         return None, [TierProblem("BAD_MANIFEST", item.key, str(error))]
     cipher = None if encryption is None else ChunkCipher(key, encryption.aad)
-    problems = list(_size_problems(upload, manifest))
+    problems = [*_size_problems(upload, manifest), *_offset_problems(upload, manifest)]
     return _segment(store, upload, manifest, cipher), problems
 
 
@@ -156,3 +161,17 @@ def _size_problems(upload: _Upload, manifest: SegmentManifest) -> Iterator[TierP
     if indexes.size != expected:
         reason = f"the object has {indexes.size} bytes; by the manifest, {expected}"
         yield TierProblem("SIZE_MISMATCH", indexes.key, reason)
+
+
+def _offset_problems(upload: _Upload, manifest: SegmentManifest) -> Iterator[TierProblem]:
+    """Compare the offsets in the manifest with the name of the object, and with each other."""
+    base, said = int(upload.parts["base"]), manifest.segment
+    if said is None:
+        return
+    key = upload.objects["rsm-manifest"].key
+    if said.start_offset != base:
+        reason = f"the manifest begins at offset {said.start_offset}; by its name, at {base}"
+        yield TierProblem("MANIFEST_MISMATCH", key, reason)
+    elif said.end_offset < base - 1:
+        reason = f"the manifest ends at offset {said.end_offset}, and begins at {base}"
+        yield TierProblem("MANIFEST_MISMATCH", key, reason)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from kafkascan.format.file_names import INDEX_KINDS
 from kafkascan.tiered.tier_files import PlainFile
-from kafkascan.tiered.tier_segments import TierContent, TierSegment
+from kafkascan.tiered.tier_segments import TierContent, TierSegment, can_be_a_segment
 from kafkascan.tiered.tier_store import TierObject, TierStore
 
 _ID = "[A-Za-z0-9_-]{22}"
@@ -56,8 +56,8 @@ def read_plain(
     uploads: dict[str, dict[str, TierObject]] = {}
     parts: dict[str, dict[str, str]] = {}
     for item in objects:
-        match = pattern.fullmatch(item.key)
-        if match is None or match["suffix"] not in ("log", *_KINDS):
+        match = _match(pattern, item.key)
+        if match is None:
             if _OTHER_FILES.fullmatch(item.key) is None:
                 content.add_problem("UNKNOWN_OBJECT", item.key, "not the name of a segment's file")
             continue
@@ -73,6 +73,14 @@ def read_plain(
                 "MISSING_OBJECT", f"{name}.log", f"{item.key} is there, not the log"
             )
     return content
+
+
+def _match(pattern: re.Pattern[str], key: str) -> re.Match[str] | None:
+    """Return the parts of the name of a segment's file; None for any other name."""
+    match = pattern.fullmatch(key)
+    if match is None or match["suffix"] not in ("log", *_KINDS):
+        return None
+    return match if can_be_a_segment(match["base"], match["partition"]) else None
 
 
 def _segment(

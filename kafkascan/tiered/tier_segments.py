@@ -7,6 +7,11 @@ from dataclasses import dataclass, field
 from kafkascan.tiered.tier_files import TierFile
 
 
+def can_be_a_segment(base_offset: str, partition: str) -> bool:
+    """Return whether the numbers in a name are an offset and a partition that Kafka can have."""
+    return int(base_offset) < 1 << 63 and int(partition) < 1 << 31
+
+
 @dataclass(frozen=True, eq=False)
 class TierSegment:
     """
@@ -69,7 +74,8 @@ class TierProblem:
     symbol : str
         ``NOT_UPLOADED`` (a log without a manifest), ``MISSING_OBJECT`` (a manifest without its
         log or indexes), ``BAD_MANIFEST``, ``MISSING_KEY``, ``SIZE_MISMATCH``, ``OTHER_COPY``
-        (another upload of the same offsets is read instead), ``UNKNOWN_OBJECT``.
+        (another upload of the same offsets is read instead), ``UNKNOWN_OBJECT``,
+        ``MANIFEST_MISMATCH`` (the offsets of a manifest).
     key : str
         The object.
     reason : str

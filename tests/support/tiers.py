@@ -135,12 +135,14 @@ class AivenTier:
             "leader-epoch-checkpoint": log.with_name("leader-epoch-checkpoint"),
             "txnindex": log.with_suffix(".txnindex"),
         }
-        return {kind: self._part(kind, file) for kind, file in files.items()}
+        return {kind: self._part(kind, file, next_offset) for kind, file in files.items()}
 
-    def _part(self, kind: str, file: Path) -> bytes | None:
+    def _part(self, kind: str, file: Path, next_offset: int) -> bytes | None:
         if kind == "txnindex" and not file.exists():
             return None
         data = file.read_bytes() if file.exists() else b""
+        if kind == "leader-epoch-checkpoint":
+            data = epochs_up_to(data, next_offset)
         return self.cipher.encrypt(data) if self.cipher is not None and data else data
 
     def _chunk_index(self, size: int, stored: list[int]) -> dict[str, object]:
@@ -170,6 +172,10 @@ def _metadata(
     topic: str, partition: str, log: Path, next_offset: int, number: int
 ) -> dict[str, object]:
     topic_partition = {"topic": topic, "partition": int(partition)}
+    batches = headers_of(log.read_bytes())
+    epochs: dict[str, int] = {}
+    for offset, epoch, _ in batches:
+        epochs.setdefault(str(epoch), offset)
     return {
         "remoteLogSegmentId": {
             "topicIdPartition": {"topicId": TOPIC_ID, "topicPartition": topic_partition},
@@ -177,11 +183,27 @@ def _metadata(
         },
         "startOffset": int(log.stem),
         "endOffset": next_offset - 1,
-        "maxTimestampMs": 1_714_000_000_000,
+        "maxTimestampMs": max((time for _, _, time in batches), default=0),
         "brokerId": 1,
         "eventTimestampMs": 1_714_000_000_000 + number,
-        "segmentLeaderEpochs": {"0": int(log.stem)},
+        "segmentLeaderEpochs": epochs,
     }
+
+
+def epochs_up_to(data: bytes, next_offset: int) -> bytes:
+    """Return the entries of a leader-epoch-checkpoint that begin up to an offset."""
+    entries = [one for one in data.splitlines()[2:] if int(one.split()[1]) <= next_offset]
+    return b"\n".join([b"0", b"%d" % len(entries), *entries, b""]) if data else b""
+
+
+def headers_of(data: bytes) -> list[tuple[int, int, int]]:
+    """Return base offset, leader epoch and latest timestamp of each batch."""
+    found, at = [], 0
+    while at < len(data):
+        offset, size, epoch = struct.unpack_from(">qii", data, at)
+        found.append((offset, epoch, struct.unpack_from(">q", data, at + 35)[0]))
+        at += 12 + size
+    return found
 
 
 def put_local(root: Path, folder: Path) -> None:
@@ -199,4 +221,8 @@ def put_local(root: Path, folder: Path) -> None:
         for suffix, file in files.items():
             if file.exists():
                 name = f"{log.stem}-{segment_id(number)}.{suffix}"
-                (target / name).write_bytes(file.read_bytes())
+                data = file.read_bytes()
+                if suffix == "leader_epoch_checkpoint":
+                    following = [int(one.stem) for one in logs[number + 1 : number + 2]]
+                    data = epochs_up_to(data, *following or [1 << 63])
+                (target / name).write_bytes(data)

@@ -8,6 +8,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.auditing.finding_kinds import FINDING_KINDS
+from kafkascan.auditing.tiers.tier_kinds import TIER_KINDS
 from tests.support.audit_damage import DAMAGE, set_field
 from tests.support.audits import alarms, symbols
 from tests.support.partitions import HealthyPartition
@@ -46,7 +47,8 @@ def test_every_finding_kind_is_tested() -> None:
         "DUPLICATE_LOG", "UNASSIGNED_LOG", "MISSING_LOG", "COMMITTED_BEYOND_END",
         "FORGOTTEN_TRANSACTION",
     }  # fmt: skip
-    assert set(FINDING_KINDS) <= tested | elsewhere
+    of_tiers = set(TIER_KINDS)  # tests/unit/auditing/test_tier_audits.py
+    assert set(FINDING_KINDS) <= tested | elsewhere | of_tiers
 
 
 def test_the_other_finding_kinds(tmp_path: Path, partition: HealthyPartition) -> None:

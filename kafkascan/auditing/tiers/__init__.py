@@ -1,0 +1,1 @@
+"""Audit of remote storage itself: objects, manifests, lineage, the catalogue of a broker."""
