@@ -164,6 +164,14 @@ SALVAGE = ShownColumns(
     (*SEGMENT_COLUMNS, "what", "symbol", "position", "size", "first_offset", "last_offset"),
     ("reason",),
 )  # fmt: skip
+RESTORE = ShownColumns(
+    (
+        "topic", "topic_id", "partition", "segments", "size", "start_offset", "end_offset",
+        "gaps", "rebuilt", "destination", "error",
+    ),
+    ("topic", "partition", "segments", "size", "start_offset", "end_offset", "gaps", "rebuilt"),
+    ("error",),
+)  # fmt: skip
 BATCHES = ShownColumns(
     (
         "position", "base_offset", "last_offset", "records_count", "size_in_bytes", "magic",

@@ -65,6 +65,8 @@ VERBS_BY_TASK = {
              "Recover logs as a broker does after an unclean shutdown."),
         Verb("salvage", "recovery_commands",
              "Copy the intact batches of damaged logs to new logs."),
+        Verb("restore", "tier_commands",
+             "Copy partitions from tiered storage for a broker."),
     ),
     "Change": (
         Verb("convert", "rewrite_commands",
@@ -162,6 +164,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "salvage": (
         "salvage /var/lib/kafka/orders-0",
         "salvage /var/lib/kafka/orders-0 /backup/orders-0",
+    ),
+    "restore": (
+        "restore /mnt/tier",
+        "restore /mnt/tier /backup/restored --topic orders",
     ),
     "convert": (
         "convert /var/lib/kafka/orders-0 --compression-type zstd --output /backup/orders-0",

@@ -40,6 +40,11 @@ if TYPE_CHECKING:
         LostRange as LostRange,
         SegmentSalvage as SegmentSalvage,
     )
+    from kafkascan.recovery.tier_restore import (
+        PartitionRestore as PartitionRestore,
+        Restore as Restore,
+        restore as restore,
+    )
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
@@ -58,5 +63,6 @@ else:
             "salvaging.foreign_ranges": ["KeptRange"],
             "salvaging.log_salvage": ["salvage"],
             "salvaging.segment_salvage": ["DuplicateRange", "LostRange", "SegmentSalvage"],
+            "tier_restore": ["PartitionRestore", "Restore", "restore"],
         },
     )

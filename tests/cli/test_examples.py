@@ -13,8 +13,9 @@ from kafkascan.cli.commands import cli
 from kafkascan.cli.verb_table import EXAMPLES, VERBS
 from tests.support.command_line import run
 from tests.support.paths import GOLDEN
+from tests.support.tiers import put_local
 
-CHANGING = ("recover", "salvage", "convert", "restamp", "scrub")
+CHANGING = ("recover", "salvage", "restore", "convert", "restamp", "scrub")
 ALL_LINES = [(verb, line) for verb, lines in EXAMPLES.items() for line in lines]
 
 
@@ -39,6 +40,7 @@ def make_machine(folder: Path) -> Path:
     shutil.rmtree(data / "transactions-0")
     shutil.copytree(log, data / "orders-0")
     shutil.copytree(data, backup / "kafka")
+    put_local(folder / "mnt/tier", data / "orders-0")
     return folder
 
 

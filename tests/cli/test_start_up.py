@@ -50,7 +50,7 @@ def test_the_program_says_what_it_is_without_numpy(option: str) -> None:
 
 def test_completion_of_commands_loads_no_numpy() -> None:
     assert completed("re") == ("plain,records\nplain,remote-segments\nplain,report\n"
-                               "plain,recover\nplain,restamp\n", False)  # fmt: skip
+                               "plain,recover\nplain,restore\nplain,restamp\n", False)  # fmt: skip
     assert completed("--ver") == ("plain,--version\n", False)
     output, _ = completed("")
     assert output.splitlines() == [f"plain,{name}" for name in VERBS]

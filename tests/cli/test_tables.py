@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[list[object], ShownColumns]] = {
     "advise": (["advise", TRANSACTIONS, "--codec", "gzip"], shown_columns.ADVICE),
     "recover": (["recover", KILLED], shown_columns.RECOVERY),
     "salvage": (["salvage", KILLED], shown_columns.SALVAGE),
+    "restore": (["restore", TRANSACTIONS.parent], shown_columns.RESTORE),
     "index check": (["index", "check", TRANSACTIONS], shown_columns.INDEX_CHECK),
     "index build": (["index", "build", TRANSACTIONS], shown_columns.INDEX_BUILD),
     "convert": (["convert", TRANSACTIONS, "--to-magic", 2, "--output"], shown_columns.CONVERT),

@@ -71,6 +71,8 @@ _EXAMPLES = {
     " --columns topic,log_end_offset,truncated_bytes",
     "salvage": "SCRATCH/damaged-0 SCRATCH/new --format jsonl"
     " --columns what,symbol,position,first_offset",
+    "restore": f"{_DATA} SCRATCH/new --topic idempotent --format jsonl"
+    " --columns topic,segments,start_offset,end_offset",
     "convert": f"{_LOG} --output SCRATCH/new.log --compression-type zstd --format jsonl"
     " --columns batches,recompressed",
     "restamp": f"{_LOG} --output SCRATCH/new.log --offset-shift 5 --format jsonl"

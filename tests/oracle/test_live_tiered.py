@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import kafkascan as ks
 from kafkascan.format.file_names import sibling_name
+from kafkascan.logs import SegmentFile
+from kafkascan.recovery import restore
 from kafkascan.tiered import open_tiered
 from tests.oracle.brokers import KafkaBroker, remote_storage
 from tests.oracle.build import ClassPaths
@@ -174,3 +177,57 @@ def test_audits_have_no_alarm(killed: Killed, tmp_path: Path) -> None:
     assert found.alarms == []
     folder = data_dir / f"{_TOPIC}-0"
     assert min(int(log.stem) for log in folder.glob("*.log")) > 1000
+
+
+def test_a_restored_partition_is_what_a_consumer_reads(
+    killed: Killed, class_paths: ClassPaths, tmp_path: Path
+) -> None:
+    """The cluster is lost: another one, without remote storage, gets what was remote."""
+    tier = open_tiered(killed.data_dir.parent / "remote")
+    remote = [table_of(one) for one in tier.partitions[0].log_segments]
+    expected = {offset: value for table in remote for offset, value in table.items()}
+    assert min(expected) < 10 < 1000 < max(expected)
+    broker = KafkaBroker(tmp_path, class_paths)
+    with broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        admin.create_topics([NewTopic(_TOPIC, 1, 1)])[_TOPIC].result(HANG_SECONDS)
+        partition = broker.data_dir / f"{_TOPIC}-0"
+        wait_until("the partition", partition.exists, seconds=HANG_SECONDS)
+    topic_id = ks.broker_state.read_partition_metadata(partition / "partition.metadata").topic_id
+    shutil.rmtree(partition)
+    result = restore(tier, broker.data_dir, new_topic_id=topic_id)
+    assert result.is_complete
+    assert result.partitions[0].rebuilt == []
+    assert ks.audit(partition, deep=True).alarms == []
+    again = KafkaBroker(tmp_path, class_paths)
+    try:
+        start_and_time(again)
+        assert consumed(again.bootstrap_servers, max(expected)) == expected
+        producers = [row["ProducerId"] for row in killed.producers]
+        found = _producers(class_paths, again.bootstrap_servers)
+        assert [row["ProducerId"] for row in found] == producers
+    finally:
+        again.kill()
+
+
+def table_of(segment: SegmentFile) -> dict[int, bytes]:
+    table = ks.read_records(segment, verify=True).to_arrow()
+    return dict(zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def consumed(servers: str, last_offset: int) -> dict[int, bytes]:
+    """Read the partition from its first offset on, up to an offset."""
+    # The end of the second transaction was not remote.
+    settings = {"group.id": "restored", "isolation.level": "read_uncommitted", "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": servers, **settings})
+    consumer.assign([TopicPartition(_TOPIC, 0, OFFSET_BEGINNING)])
+    found: dict[int, bytes] = {}
+    try:
+        while last_offset not in found:
+            message = consumer.poll(HANG_SECONDS)
+            assert message is not None, "the broker sends nothing"
+            assert message.error() is None, message.error()
+            found[message.offset()] = message.value()
+    finally:
+        consumer.close()
+    return found
