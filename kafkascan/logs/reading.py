@@ -119,7 +119,7 @@ def read_records(
     """
     source = located(source, storage_options)
     partition = _found_partition(source, batches)
-    visible, source = _visible(partition or source, isolation, transactions)
+    visible, source = visible_batches(partition or source, isolation, transactions)
     options = ReadOptions(
         columns=columns,
         control=control,
@@ -180,7 +180,7 @@ def iter_records(
     """
     source = located(source, storage_options)
     partition = _found_partition(source, batches)
-    visible, source = _visible(partition or source, isolation, transactions)
+    visible, source = visible_batches(partition or source, isolation, transactions)
     options = ReadOptions(
         columns=columns,
         control=control,
@@ -192,7 +192,7 @@ def iter_records(
         visible=visible,
     )
     if partition is not None:
-        return _iter_log(open_partition(partition, log_start_offset), options)
+        return iter_log(open_partition(partition, log_start_offset), options)
     require_not_negative(log_start_offset=log_start_offset)
     return _iter_from(_one_source(source), batches, log_start_offset or 0, options)
 
@@ -263,7 +263,8 @@ def _read_log(log: Log, options: ReadOptions) -> RecordTable:
     return RecordTable.joined(tables)
 
 
-def _iter_log(log: Log, options: ReadOptions) -> Iterator[RecordTable]:
+def iter_log(log: Log, options: ReadOptions) -> Iterator[RecordTable]:
+    """Decode the records of a log into tables of bounded size; see `iter_records`."""
     segments = _SegmentsInTurn(log, options)
     for segment, start_offset in segments:
         yield from _iter_from(segment, None, start_offset, segments.options)
@@ -325,7 +326,7 @@ def _ignore(error: CorruptBatchError) -> None:
 # ---- transactions ----------------------------------------------------------------------------
 
 
-def _visible(
+def visible_batches(
     source: LogLike, isolation: str, transactions: CommittedView | None
 ) -> tuple[Visible | None, LogLike]:
     """Return the mask of visible batches, and the source, which may have been opened for it."""

@@ -153,6 +153,7 @@ def api_reference() -> str:
         module = str(getattr(getattr(kafkascan, name), "__module__", None))
         is_ours = module.startswith("kafkascan.") and not module.startswith("kafkascan._core")
         rooms[module.split(".")[1] if is_ours else "format"].append(name)
+    rooms["polars"] = [f"polars.{name}" for name in kafkascan.polars.__all__]
     parts = [_API_HEAD]
     for room, names in sorted(rooms.items()):
         parts += [f"\n## {room}\n", *(f"\n::: kafkascan.{name}\n" for name in names)]
