@@ -173,7 +173,10 @@ def audit(
         if on_progress is not None:
             on_progress(size, total)
     placements = [*check_states(partitions), *check_duplicates(partitions)]
-    cluster = check_cluster(logs, opened) if isinstance(logs, LogDir) else ClusterChecks()
+    # The topics of Kafka itself are not in remote storage.
+    cluster = ClusterChecks()
+    if isinstance(logs, LogDir) and tier is None:
+        cluster = check_cluster(logs, opened)
     of_logs = itertools.chain(*by_log)
     of_tier = [] if tier is None else tier.findings()
     found = [*unread.findings, *of_tier, *placements, *cluster.findings, *of_logs]

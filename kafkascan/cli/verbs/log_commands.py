@@ -41,6 +41,7 @@ from kafkascan.cli.shown_columns import (
     TXNS,
     ShownColumns,
 )
+from kafkascan.cli.tier_inputs import TierOptions, with_tier
 from kafkascan.io.atomic_files import AtomicFile
 
 # Findings of a kind in the table of an audit: a kind that many files have does not hide the others.
@@ -108,7 +109,15 @@ def _with_damage(
 )  # fmt: skip
 @NOW
 @TIMEOUT
-def audit(run: Run, paths: list[Path], alarms: bool, all_findings: bool, **options: Any) -> None:
+@with_tier
+def audit(
+    run: Run,
+    paths: list[Path],
+    alarms: bool,
+    all_findings: bool,
+    tier_options: TierOptions,
+    **options: Any,
+) -> None:
     """Check logs for damage, inconsistencies and risks.
 
     Prints a row per kind of finding and file, with the position and offset of the first finding.
@@ -116,12 +125,13 @@ def audit(run: Run, paths: list[Path], alarms: bool, all_findings: bool, **optio
     directory, open transactions are as old as they were at the latest write to their log, unless
     --now is given. The logs of a data directory are compared with Kafka's own topics in it:
     committed offsets, coordinators of transactions, assigned partitions. With several data
-    directories of a broker, logs that two of them contain are findings. Exit code 1: there are
-    warnings or errors. Notes do not change the exit code.
+    directories of a broker, logs that two of them contain are findings. Of remote storage, objects
+    and manifests are checked, too. Exit code 1: there are warnings or errors, not only notes.
     """
 
     def work(path: Path, report: FindingReport) -> ks.auditing.Audit:
-        found = ks.audit(path, on_progress=run.show_progress, **options)
+        logs = tier_options.logs_at(path, report)
+        found = ks.audit(logs, on_progress=run.show_progress, **options)
         for message in found.unchecked:
             report.add(f"{path}: {message}", is_note=True)
         report.exit_code = _audit_exit_code(found)
@@ -154,7 +164,7 @@ def _duplicates(paths: list[Path], found: list[ks.auditing.Audit]) -> list[ks.au
 
 
 def _audit_exit_code(found: ks.auditing.Audit) -> int:
-    if any(one.symbol == "UNREADABLE" for one in found.findings):
+    if any(one.symbol in ("UNREADABLE", "MISSING_KEY") for one in found.findings):
         return EXIT_UNREADABLE
     return EXIT_FINDINGS if found.alarms else EXIT_CLEAN
 

@@ -1,0 +1,118 @@
+"""Paths and URLs of remote storage (tiered storage) as inputs of commands."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kafkascan.cli.run import FindingReport
+from kafkascan.cli.shared_options import Command
+from kafkascan.format.errors import NoLogsError
+from kafkascan.logs.log_finding import find_log_dir
+from kafkascan.tiered.tier_listing import TieredLogs, open_tiered
+
+
+@dataclass(frozen=True)
+class TierOptions:
+    """
+    How to read remote storage.
+
+    Attributes
+    ----------
+    layout : str or None
+        None: as `open_tiered` finds out, where there are no logs of a broker.
+    keys : dict of str to str
+        Files of private keys, by the ids of the key pairs.
+    """
+
+    layout: str | None
+    keys: dict[str, str]
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the options say that the inputs are remote storage."""
+        return self.layout is not None or bool(self.keys)
+
+    def open(self, path: Path) -> TieredLogs:
+        """Return the segments in remote storage; raise as `open_tiered`."""
+        return open_tiered(path, layout=self.layout or "auto", keys=self.keys)
+
+    def find(self, path: Path) -> TieredLogs | None:
+        """
+        Return the segments in remote storage; None for logs of a broker, and other paths.
+
+        Raises
+        ------
+        As `open_tiered`.
+        """
+        if self.is_given:
+            return self.open(path)
+        try:
+            find_log_dir(path)
+        except NoLogsError as error:
+            try:
+                tier = self.open(path)
+            except NoLogsError as of_tier:
+                # It names folders with logs; a tier whose objects cannot be read is one.
+                raise (of_tier if "can be read" in of_tier.reason else error) from None
+            if tier.layout == "pinterest":
+                raise  # data directories below the path, which the error names
+            return tier
+        return None
+
+    def logs_at(self, path: Path, report: FindingReport) -> Path | TieredLogs:
+        """Return what `find` finds, and note it; or else the path."""
+        tier = self.find(path)
+        if tier is None:
+            return path
+        report.add(describe_tier(path, tier), is_note=True)
+        return tier
+
+
+def describe_tier(path: Path, tier: TieredLogs) -> str:
+    """Return a sentence about remote storage: its layout, and what it contains."""
+    segments = tier.remote_segments
+    stored = sum(one.stored_size for one in segments)
+    return (
+        f"{path}: remote storage, layout {tier.layout}: {len(tier.partitions):,} partitions,"
+        f" {len(segments):,} segments, {stored:,} bytes in objects"
+    )
+
+
+class _KeyPair(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
+    name = "key"
+
+    def convert(self, value: Any, param: Any, context: Any) -> tuple[str, str]:
+        """Return the id of a key pair and the file of its private key."""
+        key_id, _, file = str(value).partition("=")
+        if not key_id or not file:
+            self.fail(f"{value!r} is not ID=FILE", param, context)
+        return key_id, file
+
+
+def with_tier(command: Command) -> Command:
+    """Give a command the options of remote storage, as the argument `tier_options`."""
+    layout = click.option(
+        "--layout", type=click.Choice(["auto", "aiven", "local", "pinterest"]),
+        help="Read PATHS as remote storage (tiered storage), whose objects have these names:"
+        " Aiven's plugin, Kafka's LocalTieredStorage, Pinterest's uploader. By default, the first"
+        " two are found out where there are no logs of a broker.",
+    )  # fmt: skip
+    keys = click.option(
+        "--key", "keys", type=_KeyPair(), multiple=True, metavar="ID=PEM",
+        help="For encrypted remote storage: the file of a private key, by the id of its key pair;"
+        " may be given several times.",
+    )  # fmt: skip
+
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, layout: str | None, keys: Sequence[tuple[str, str]], **options: Any
+    ) -> Any:
+        return command(*args, tier_options=TierOptions(layout, dict(keys)), **options)
+
+    return layout(keys(wrapped))

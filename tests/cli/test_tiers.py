@@ -1,0 +1,67 @@
+"""Commands that read remote storage (tiered storage)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import run
+from tests.support.paths import GOLDEN
+from tests.support.tiers import KEY_ID, AivenTier, new_cipher, put_local
+
+LOG = GOLDEN / "kafka-4.4.0" / "data" / "small-segments-0"
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    AivenTier(tmp_path / "tier").put_partition(LOG)
+    return tmp_path / "tier"
+
+
+def test_audit_finds_out_that_it_is_a_tier(tier: Path, tmp_path: Path) -> None:
+    done = run("audit", tier, "--deep")
+    assert done.returncode == 0
+    assert "not checked" not in done.stderr
+    assert f"{tier}: remote storage, layout aiven: 1 partitions, " in done.stderr
+    put_local(tmp_path / "local", LOG)
+    assert "layout local" in run("audit", tmp_path / "local").stderr
+    assert "remote storage" not in run("audit", LOG).stderr
+
+
+def test_audit_has_the_findings_of_a_tier(tier: Path) -> None:
+    for path in sorted(tier.rglob("00000000000000000024-*")):
+        path.unlink()
+    done = run("audit", tier, "--alarms", "--format", "json")
+    assert done.returncode == 1
+    (found,) = json.loads(done.stdout)
+    assert (found["symbol"], found["offset"]) == ("TIER_GAP", 24)
+
+
+def test_options_override_what_is_found_out(tier: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy" / LOG.name
+    copy.mkdir(parents=True)
+    for log in LOG.glob("*.log"):
+        (copy / log.name).write_bytes(log.read_bytes())
+    assert "remote storage" not in run("audit", copy.parent).stderr
+    assert "layout pinterest" in run("audit", copy.parent, "--layout", "pinterest").stderr
+    done = run("audit", tier, "--layout", "local")
+    assert done.returncode == 3
+    assert run("audit", tier, "--key", "key-1").returncode == 2
+
+
+def test_encrypted_segments_need_a_key(tmp_path: Path) -> None:
+    pem = tmp_path / "private.pem"
+    AivenTier(tmp_path / "tier", cipher=new_cipher(pem)).put_partition(LOG)
+    done = run("audit", tmp_path / "tier")
+    assert done.returncode == 3
+    assert "MISSING_KEY" in done.stderr
+    assert run("audit", tmp_path / "tier", "--key", f"{KEY_ID}={pem}").returncode == 0
+
+
+def test_a_folder_without_anything_is_an_error_about_logs(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    done = run("audit", tmp_path)
+    assert done.returncode == 3
+    assert "no logs here" in done.stderr
