@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.io.concurrency import map_ordered
+from kafkascan.io.sources import SourceLike
 from kafkascan.tiered.chunk_reader import ChunkCipher
 from kafkascan.tiered.data_keys import KeyRing
 from kafkascan.tiered.segment_manifest import SegmentManifest, parse_manifest
@@ -99,18 +100,40 @@ def _read_upload(
     if "log" not in upload.objects:
         reason = "the manifest is there, but not the log"
         return None, [TierProblem("MISSING_OBJECT", f"{upload.name}.log", reason)]
-    path = str(store.path / item.key)
     try:
-        manifest = parse_manifest(store.read(item.key), path)
-        encryption = manifest.encryption
-        key = b"" if encryption is None else keys.data_key(encryption.data_key, path)
+        manifest, cipher = _read_manifest(store, item.key, keys)
     except MissingKeyError as error:
         return None, [TierProblem("MISSING_KEY", item.key, error.reason)]
     except (KafkaScanError, OSError) as error:
         return None, [TierProblem("BAD_MANIFEST", item.key, str(error))]
-    cipher = None if encryption is None else ChunkCipher(key, encryption.aad)
     problems = [*_size_problems(upload, manifest), *_offset_problems(upload, manifest)]
     return _segment(store, upload, manifest, cipher), problems
+
+
+def _read_manifest(
+    store: TierStore, key: str, keys: KeyRing
+) -> tuple[SegmentManifest, ChunkCipher | None]:
+    path = str(store.path / key)
+    manifest = parse_manifest(store.read(key), path)
+    encryption = manifest.encryption
+    if encryption is None:
+        return manifest, None
+    return manifest, ChunkCipher(keys.data_key(encryption.data_key, path), encryption.aad)
+
+
+def open_chunked_log(store: TierStore, log: TierObject, keys: KeyRing) -> SourceLike:
+    """
+    Return the reader of a log whose manifest says how it is stored.
+
+    Raises
+    ------
+    CorruptObjectError
+        If the manifest is not one.
+    MissingKeyError
+    OSError
+    """
+    manifest, cipher = _read_manifest(store, log.key.removesuffix("log") + "rsm-manifest", keys)
+    return ChunkedFile(PlainFile(store, log), manifest, cipher).source()
 
 
 def _segment(

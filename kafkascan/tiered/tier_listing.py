@@ -109,6 +109,18 @@ def open_tiered(
     are `problems`. Which one a broker reads stands only in ``__remote_log_metadata``.
     """
     store = store_at(place_of(path, storage_options))
+    return read_tier(store, layout=layout, keys=keys, threads=threads)
+
+
+def read_tier(
+    store: TierStore,
+    /,
+    *,
+    layout: str = "auto",
+    keys: KeyPairs | None = None,
+    threads: int | None = None,
+) -> TieredLogs:
+    """Return the segments of a store as `open_tiered` does."""
     objects = sorted(store.objects())
     name = _detect(store, objects) if layout == "auto" else _require_layout(layout)
     content = _read(store, objects, name, KeyRing(keys or {}), threads)

@@ -78,6 +78,12 @@ class Options:
         Maximum bytes of a task. None means 128 MiB for records, 1 GiB for the other views.
     min_partitions : int or None
         Number of tasks to aim at. None means eight tasks, of at least 32 MiB.
+    tiered_layout : str or None
+        The paths are those of remote storage with this layout, as in `open_tiered`. None means
+        logs as a broker has them.
+    tiered_keys : str
+        A JSON object: by the id of a key pair, the file with its private key, which every
+        executor has.
     """
 
     paths: tuple[str, ...] = ()
@@ -115,6 +121,8 @@ class Options:
     prefetch: int = 3
     filesystem: str = "fsspec"
     storage_options: str = "{}"
+    tiered_layout: str | None = None
+    tiered_keys: str = "{}"
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     fail_on_data_loss: bool = True
@@ -298,6 +306,8 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "prefetch": parse_number(0, 1000),
     "filesystem": parse_choice("fsspec", "pyarrow"),
     "storage_options": parse_storage_options,
+    "tiered_layout": parse_choice("auto", "aiven", "local", "pinterest"),
+    "tiered_keys": parse_storage_options,
     "max_offsets_per_trigger": parse_number(1),
     "max_bytes_per_trigger": parse_size,
     "fail_on_data_loss": parse_flag,

@@ -7,20 +7,30 @@ import fnmatch
 import glob
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.format.errors import NoLogsError, SourceReadError
 from kafkascan.format.file_names import SegmentName, parse_segment_name, sibling_name
 from kafkascan.io.folders import DiskFolder
-from kafkascan.io.sources import Source
-from kafkascan.io.stores.object_stores import FsspecStore, ObjectStore, PyArrowStore
+from kafkascan.io.sources import Source, SourceLike
+from kafkascan.io.stores.object_stores import FsspecStore, Listed, ObjectStore, PyArrowStore
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import open_log_dir, partition_dir
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.index_hints import IndexHints
 from kafkascan.spark.planning.log_starts import LogStarts
+from kafkascan.spark.planning.tiered_files import (
+    ObjectTierStore,
+    listed_store,
+    local_store,
+    open_chunked,
+    read_listed,
+)
+from kafkascan.tiered.tier_files import ChunkedFile, PlainFile
+from kafkascan.tiered.tier_listing import TieredLogs
+from kafkascan.tiered.tier_store import TierStore
 
 NO_TOPIC, NO_PARTITION, NO_BASE_OFFSET = "", -1, -1
 """Values for a file whose folder is not named topic-partition, or whose name is not an offset."""
@@ -54,6 +64,11 @@ class FoundFile:
         Offsets before it are read from segments before this one; see `read_once`.
     end_offset : int or None
         The offset after the last batch, if the driver looked it up.
+    tier : str or None
+        Path or URL of the remote storage, if the object is compressed or encrypted: its manifest
+        says how.
+    stored_size : int
+        Size of such an object.
     """
 
     path: str
@@ -68,6 +83,8 @@ class FoundFile:
     is_named: bool = False
     first_offset: int = 0
     end_offset: int | None = None
+    tier: str | None = None
+    stored_size: int = 0
 
     @property
     def folder(self) -> str:
@@ -77,7 +94,7 @@ class FoundFile:
     @property
     def is_local(self) -> bool:
         """Whether the file is in a file system of this machine, not in an object store."""
-        return "://" not in self.path
+        return "://" not in self.path and self.tier is None
 
 
 def list_files(options: Options) -> list[FoundFile]:
@@ -146,6 +163,8 @@ def open_file(file: FoundFile, options: Options, bulk_stop: int = 0) -> Source:
 
 def open_current(file: FoundFile, options: Options, bulk_stop: int = 0) -> Source:
     """Open a file as `open_file` does, but also if it was truncated since it was listed."""
+    if file.tier is not None:
+        return Source(_open_chunked(file, file.tier, options))
     if not file.is_local:
         return Source(store_of(file.path, options).open(file.path, file.size, bulk_stop))
     try:
@@ -160,8 +179,12 @@ def open_current(file: FoundFile, options: Options, bulk_stop: int = 0) -> Sourc
 def _list_path(path: str, options: Options, starts: LogStarts) -> Iterator[FoundFile]:
     scheme = urlsplit(path).scheme if "://" in path else ""
     if scheme not in ("", "file"):
-        return _list_objects(path, options, starts)
+        listed = _list_objects if options.tiered_layout is None else _list_stored_tier
+        return listed(path, options, starts)
     local = unquote(urlsplit(path).path) if scheme else path.removeprefix("file:")
+    if options.tiered_layout is not None:
+        tier = read_listed(local_store(os.path.abspath(local)), options)
+        return _tier_files(tier, {}, starts)
     return _list_local(os.path.abspath(local), starts)
 
 
@@ -242,6 +265,42 @@ def _list_objects(url: str, options: Options, starts: LogStarts) -> Iterator[Fou
             found = _found(one.url, place, parsed, one.size, one.modified_ns, start)
             index_size = sizes.get(_index_of(one.url), 0)
             yield replace(found, index_size=index_size, etag=one.etag, is_named=are_named)
+
+
+def _list_stored_tier(url: str, options: Options, starts: LogStarts) -> Iterator[FoundFile]:
+    store, listed = listed_store(store_of(url, options), url)
+    return _tier_files(read_listed(store, options), listed, starts)
+
+
+def _tier_files(
+    tier: TieredLogs, listed: Mapping[str, Listed], starts: LogStarts
+) -> Iterator[FoundFile]:
+    """Yield the logs in remote storage: objects with the bytes of a log, and chunked ones."""
+    for one in tier.remote_segments:
+        stored = one.log.stored if isinstance(one.log, ChunkedFile) else one.log
+        assert isinstance(stored, PlainFile)
+        key = stored.item.key
+        known = listed.get(key)
+        yield FoundFile(
+            path=f"{tier.path}/{key}",
+            topic=one.topic,
+            partition=one.partition,
+            base_offset=one.base_offset,
+            size=one.size,
+            modified_ns=None if known is None else known.modified_ns,
+            log_start_offset=starts.of_named_file(),
+            etag="" if known is None else known.etag,
+            tier=None if stored is one.log else str(tier.path),
+            stored_size=stored.item.size,
+        )
+
+
+def _open_chunked(file: FoundFile, tier: str, options: Options) -> SourceLike:
+    key = file.path.removeprefix(f"{tier}/")
+    store: TierStore = local_store(tier)
+    if "://" in tier:
+        store = ObjectTierStore(store_of(tier, options), tier, {})
+    return open_chunked(store, key, file.stored_size, options)
 
 
 def _index_of(url: str) -> str:
