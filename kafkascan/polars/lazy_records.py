@@ -44,7 +44,8 @@ def scan_records(
     as ``producer_id`` leave batches undecoded, by their headers, and filters on ``offset`` leave
     segments with higher offsets unopened. This holds for comparisons with constants, ``is_in``
     and ``is_between``, combined by ``&`` and ``|``. Polars applies each filter to the records that
-    were read, so any other filter only reads more.
+    were read, so any other filter only reads more. DuckDB queries the frame by the name of its
+    variable, and hands its filters and columns down.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import polars as pl
 
@@ -22,6 +22,8 @@ from kafkascan.logs.selecting.conditions import (
     Undecided,
     Value,
 )
+
+TimeUnit: TypeAlias = Literal["ms", "us", "ns"]
 
 _RELATIONS: dict[Relation, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     "<": operator.lt,
@@ -40,6 +42,12 @@ _BOUNDS: dict[Literal["both", "left", "right", "none"], tuple[Relation, Relation
     "right": (">", "<="),
     "none": (">", "<"),
 }
+_TIMES: dict[TimeUnit, pl.Datetime] = {
+    "ms": pl.Datetime("ms", "UTC"),
+    "us": pl.Datetime("us", "UTC"),
+    "ns": pl.Datetime("ns", "UTC"),
+}
+_UNITS_PER_MS: dict[TimeUnit, int] = {"us": 1_000, "ns": 1_000_000}
 # Deeper expressions are rare, and Python's stack is not endless.
 _MOST_LEVELS = 100
 
@@ -68,9 +76,20 @@ def condition_of(predicate: pl.Expr, schema: pl.Schema, levels: int = _MOST_LEVE
                 inner = tuple(condition_of(part, schema, levels - 1) for part in parts)
                 return Joined(inner, is_any=join is operator.or_)
         return _comparison(predicate, parts, schema) or _membership(predicate, parts, schema)
-    if len(parts) == 3:
-        return _between(predicate, parts, schema)
+    if len(parts) == 3 and levels:
+        return _unless_null(predicate, parts, schema, levels) or _between(predicate, parts, schema)
     return Undecided()
+
+
+def _unless_null(
+    predicate: pl.Expr, parts: Sequence[pl.Expr], schema: pl.Schema, levels: int
+) -> Condition | None:
+    """Return the condition of an expression that a null replaces; DuckDB asks for ``IN`` so."""
+    then, otherwise, when = parts
+    is_null = _is_literal(then) and pl.select(then).to_series().to_list() == [None]
+    if is_null and predicate.meta.eq(pl.when(when).then(then).otherwise(otherwise)):
+        return condition_of(otherwise, schema, levels - 1)
+    return None
 
 
 def _comparison(
@@ -87,8 +106,30 @@ def _compared(
     column: pl.Expr, relation: Relation, value: pl.Expr, schema: pl.Schema
 ) -> Comparison | None:
     name = _column_name(column, schema)
-    values = None if name is None else _values(value, schema[name])
-    return Comparison(name, relation, values[0]) if name and values else None
+    if name is None:
+        return _compared_finely(column, relation, value, schema)
+    values = _values(value, schema[name])
+    return Comparison(name, relation, values[0]) if values and len(values) == 1 else None
+
+
+def _compared_finely(
+    column: pl.Expr, relation: Relation, value: pl.Expr, schema: pl.Schema
+) -> Comparison | None:
+    """Return a comparison with a time of a finer unit; DuckDB's are in microseconds."""
+    names = column.meta.root_names()
+    name = _column_name(pl.col(names[0]), schema) if len(names) == 1 else None
+    if name is None or schema[name] != _TIMES["ms"]:
+        return None
+    for unit, scale in _UNITS_PER_MS.items():
+        values = _values(value, _TIMES[unit])
+        if values and len(values) == 1 and column.meta.eq(pl.col(name).dt.cast_time_unit(unit)):
+            milliseconds, rest = divmod(int(values[0]), scale)
+            if rest and relation in ("==", "!="):
+                return None
+            # Between two milliseconds, the upper one is the first that is not below the time.
+            is_rounded_up = rest and relation in (">=", "<")
+            return Comparison(name, relation, milliseconds + bool(is_rounded_up))
+    return None
 
 
 def _between(predicate: pl.Expr, parts: Sequence[pl.Expr], schema: pl.Schema) -> Condition:
@@ -109,8 +150,8 @@ def _membership(predicate: pl.Expr, parts: Sequence[pl.Expr], schema: pl.Schema)
         return Undecided()
     if not predicate.meta.eq(parts[0].is_in(parts[1])):
         return Undecided()
-    values = _values(parts[1], pl.List(schema[name]))
-    return Undecided() if values is None else Membership(name, values)
+    values = _values(parts[1], pl.List(schema[name])) or _values(parts[1], schema[name])
+    return Membership(name, values) if values else Undecided()
 
 
 def _column_name(expression: pl.Expr, schema: pl.Schema) -> str | None:
@@ -120,7 +161,7 @@ def _column_name(expression: pl.Expr, schema: pl.Schema) -> str | None:
 
 
 def _is_ordered(dtype: pl.DataType) -> bool:
-    return dtype.is_integer() or dtype in (pl.String, pl.Datetime("ms", "UTC"))
+    return dtype.is_integer() or dtype in (pl.String, _TIMES["ms"])
 
 
 def _is_literal(expression: pl.Expr) -> bool:

@@ -52,10 +52,13 @@ def terms(draw: st.DrawFn, data_dir: int) -> pl.Expr:
     names = ["topic", "partition", "offset", "timestamp", "producer_id", "base_offset", "sequence"]
     name = draw(st.sampled_from(names))
     column, value = pl.col(name), values(name, data_dir)
-    match draw(st.integers(0, 6)):
+    match draw(st.integers(0, 7)):
         case 0 | 1 | 2:
             relation = draw(st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"]))
             one = pl.lit(draw(value))
+            if name == "timestamp" and draw(st.booleans()):  # as DuckDB compares times
+                column = column.dt.cast_time_unit("us")
+                one = pl.lit(draw(value), pl.Datetime("us", "UTC"))
             sides = (column, one) if draw(st.booleans()) else (one, column)
             return getattr(sides[0], relation)(sides[1])
         case 3:
@@ -64,6 +67,9 @@ def terms(draw: st.DrawFn, data_dir: int) -> pl.Expr:
         case 4:
             return column.is_in(draw(st.lists(value, max_size=4)))
         case 5:
+            listed = column.is_in(pl.Series([draw(value)]))
+            return pl.when(column.is_null()).then(None).otherwise(listed)
+        case 6:
             return draw(st.sampled_from([column.is_null(), column.eq_missing(pl.lit(draw(value)))]))
         case _:
             return draw(
