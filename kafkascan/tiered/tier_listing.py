@@ -19,9 +19,7 @@ from kafkascan.tiered.tier_folder import TierFolder, broker_files
 from kafkascan.tiered.tier_segments import TierContent, TierProblem, TierSegment
 from kafkascan.tiered.tier_store import TierObject, TierStore, store_at
 
-LAYOUTS = {"aiven": AIVEN_KEY, "local": LOCAL_KEY, "pinterest": PINTEREST_KEY}
-"""The names of objects' keys in each layout."""
-
+_LAYOUTS = {"aiven": AIVEN_KEY, "local": LOCAL_KEY, "pinterest": PINTEREST_KEY}
 _NOT_READ = {
     "Confluent's tiered storage": re.compile(
         r"(?:.*/)?0/[^/]{22}/[^/]{22}/[0-9]+/[0-9]{20}_[0-9]+_v[0-9]+\.[a-z-]+", re.DOTALL
@@ -131,15 +129,15 @@ def read_tier(
 
 
 def _require_layout(layout: str) -> str:
-    if layout not in LAYOUTS:
-        raise ValueError(f"layout must be auto, {', '.join(LAYOUTS)}, not {layout!r}")
+    if layout not in _LAYOUTS:
+        raise ValueError(f"layout must be auto, {', '.join(_LAYOUTS)}, not {layout!r}")
     return layout
 
 
 def _detect(store: TierStore, objects: Sequence[TierObject]) -> str:
     """Return the layout that most names have."""
     counts = Counter(
-        name for one in objects for name, key in LAYOUTS.items() if key.fullmatch(one.key)
+        name for one in objects for name, key in _LAYOUTS.items() if key.fullmatch(one.key)
     )
     if counts:
         return counts.most_common(1)[0][0]
@@ -158,7 +156,7 @@ def _read(
     if name == "aiven":
         at_once = store.reads_at_once if threads is None else threads
         return read_aiven(store, objects, keys, at_once)
-    return read_plain(store, objects, LAYOUTS[name])
+    return read_plain(store, objects, _LAYOUTS[name])
 
 
 def _current(content: TierContent) -> list[TierSegment]:

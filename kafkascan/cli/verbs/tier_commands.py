@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,50 +9,14 @@ import click
 
 import kafkascan as ks
 from kafkascan.cli.run import FindingReport, Run
-from kafkascan.cli.shared_options import PATH, THREADS, Command, DiskPath, declare, with_run
+from kafkascan.cli.shared_options import PATH, THREADS, DiskPath, with_run
 from kafkascan.cli.shown_columns import RESTORE
+from kafkascan.cli.tier_inputs import TierOptions, with_tier
 from kafkascan.recovery.tier_restore import PartitionRestore, Restore
-from kafkascan.tiered.tier_listing import LAYOUTS, TieredLogs, open_tiered
-
-
-class _KeyPair(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
-    """The id of a key pair, and the file of its private key."""
-
-    name = "key"
-
-    def convert(self, value: Any, param: Any, context: Any) -> tuple[str, Path]:
-        """Return the id and the path."""
-        name, equals, path = value.partition("=")
-        if not (name and equals and path):
-            self.fail(f"{value!r} is not ID=FILE", param, context)
-        return name, Path(path)
-
-
-def with_tier(command: Command) -> Command:
-    """Declare PATH, --layout and --key, passed as ``path``, ``layout`` and ``key``."""
-    return declare(
-        command,
-        PATH,
-        click.option(
-            "--layout", type=click.Choice(("auto", *LAYOUTS)), default="auto", show_default=True,
-            help="How the objects are named: by Aiven's plugin, Kafka's LocalTieredStorage, or"
-            " Pinterest's uploader.",
-        ),
-        click.option(
-            "--key", type=_KeyPair(), multiple=True, metavar="ID=FILE",
-            help="The private key (PEM) of the key pair ID, for encrypted segments. Can be given"
-            " several times.",
-        ),
-    )  # fmt: skip
-
-
-def open_tier(path: Path, layout: str, key: Sequence[tuple[str, Path]]) -> TieredLogs:
-    """Return the remote storage that the options of `with_tier` describe."""
-    return open_tiered(path, layout=layout, keys=dict(key))
 
 
 @click.command()
-@with_tier
+@PATH
 @click.argument("destination", required=False, type=DiskPath())
 @click.option(
     "--topic", "topics", multiple=True, metavar="NAME|ID",
@@ -64,14 +27,14 @@ def open_tier(path: Path, layout: str, key: Sequence[tuple[str, Path]]) -> Tiere
     help="Write ID to partition.metadata: for a cluster in which the topic was created again. A"
     " broker sets a log aside whose topic id the cluster does not know.",
 )  # fmt: skip
+@with_tier
 @with_run(RESTORE, to_file=True)
 @THREADS
 def restore(
     run: Run,
     path: Path,
     destination: Path | None,
-    layout: str,
-    key: Sequence[tuple[str, Path]],
+    tier_options: TierOptions,
     topics: tuple[str, ...],
     **options: Any,
 ) -> None:
@@ -88,7 +51,7 @@ def restore(
     """
 
     def copy(path: Path, report: FindingReport) -> Restore:
-        tier = open_tier(path, layout, key)
+        tier = tier_options.open(path)
         for problem in tier.problems:
             report.add(f"{path}: {problem}")
         return ks.recovery.restore(tier, destination, topics=topics or None, **options)
