@@ -25,7 +25,7 @@ from kafkascan.format.errors import CorruptLogError, NoLogsError, record_error
 from kafkascan.format.file_names import sibling_name
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
-from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.io.atomic_files import AtomicFile, sync_folder
 from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.source_protocols import FileRange
 from kafkascan.io.staged_folders import stage_folder
@@ -34,6 +34,7 @@ from kafkascan.logs.data_dir_lock import data_dirs_of, locked
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.recovery.crash_recovery import recover
+from kafkascan.recovery.recovery_results import PartitionRecovery
 from kafkascan.tiered.tier_listing import TieredLogs, open_tiered
 from kafkascan.tiered.tier_segments import TierProblem
 
@@ -169,7 +170,8 @@ def restore(
     Notes
     -----
     Segments, indexes, producer snapshots, leader epochs and the topic id are those of the remote
-    storage. Every checksum is verified: a damaged segment is the error of its partition. Indexes
+    storage. Every checksum is verified: a damaged segment is the error of its partition, and so are
+    segments that overlap, such as uploads of two leaders. Indexes
     that are missing, or contradict their segment, are built as a broker builds them. The new log
     starts at the first offset in remote storage and ends at the last one: records that only
     were on the disks of brokers are not in it, and transactions whose end was among them are
@@ -275,14 +277,25 @@ def _restore_partition(
             interval_bytes=None,
             threads=1,
         )
-        if recovery.partitions[0].error is not None:
-            raise recovery.partitions[0].error
+        _require_sound(one, recovery.partitions[0])
         for path in folder.iterdir():
             path.rename(staged.path / path.name)
+        sync_folder(staged.path)
         staged.publish()
         result.destination = staged.target
     finally:
         staged.discard()
+
+
+def _require_sound(one: PartitionDir, done: PartitionRecovery) -> None:
+    """Raise the error of a copy that no broker loads, or that it would serve wrongly."""
+    if done.error is not None:
+        raise done.error
+    for finding in done.findings:
+        if finding.severity is not Severity.NOTE:
+            name = finding.file or done.segments[0].name
+            reason, position = finding.message, finding.position or 0
+            raise CorruptLogError(str(one.path / name), position, None, reason, finding.symbol)
 
 
 @dataclass(frozen=True)

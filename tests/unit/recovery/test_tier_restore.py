@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from kafkascan.format.errors import ChecksumMismatchError, LogDirInUseError, NoLogsError
+from kafkascan.format.errors import (
+    ChecksumMismatchError,
+    CorruptLogError,
+    LogDirInUseError,
+    NoLogsError,
+)
 from kafkascan.recovery import restore, tier_restore
 from kafkascan.tiered import open_tiered
 from tests.support.broker_lock import broker_in
@@ -142,6 +147,18 @@ def test_a_segment_that_is_missing(tier: Path, tmp_path: Path) -> None:
     done = run("restore", tier, tmp_path / "again", "--topic", "small-segments")
     assert done.returncode == 1
     assert "no segment contains the offsets 92 to 107 [MISSING_RANGE]" in done.stderr
+
+
+def test_segments_that_overlap(tier: Path, tmp_path: Path) -> None:
+    """Two leaders uploaded the same offsets: a broker would load both."""
+    first = objects_of(tier, "small-segments", "log")[0]
+    shutil.copy(first, first.with_name(f"{1:020}{first.name[20:]}"))
+    one, other = restore(tier, tmp_path / "out").partitions
+    assert isinstance(one.error, CorruptLogError)
+    assert str(one.error).startswith(f"{one.path}/{1:020}.log: ")
+    assert "[OFFSET_OVERLAP]" in str(one.error)
+    assert other.error is None
+    assert os.listdir(tmp_path / "out") == ["transactions-0"]
 
 
 def test_topics_of_the_same_name(tier: Path, tmp_path: Path) -> None:
