@@ -20,11 +20,13 @@ from kafkascan.batches.columns import (
     column,
     join_tables,
     require_columns,
+    size_in_bytes,
 )
 from kafkascan.batches.parallel_walk import collect_in_parts
 from kafkascan.batches.resyncing.gaps import Gap
 from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, kept_ranges
 from kafkascan.batches.resyncing.resync import scan_with_resync
+from kafkascan.batches.small_plots import plot_over_time
 from kafkascan.batches.summary import summarize
 from kafkascan.batches.table_exports import TableExports, display_column
 from kafkascan.batches.walks import BatchWalk
@@ -163,6 +165,10 @@ class BatchScan(TableExports):
         if self.error is not None:
             lines.append(f"  error    {self.error}")
         return lines
+
+    def _plot(self) -> str:
+        times, sizes = self.batches["max_timestamp"], size_in_bytes(self.batches)
+        return plot_over_time("Bytes by max_timestamp", times, sizes)
 
     def _head(self, rows: int) -> dict[str, list[object]]:
         first = self.batches[:rows]

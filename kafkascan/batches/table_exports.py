@@ -44,6 +44,10 @@ class TableExports(ABC):
     def _head(self, rows: int) -> Mapping[str, Sequence[object]]:
         """Return at most this many first rows: the values of each column, for display."""
 
+    def _plot(self) -> str:
+        """Return an SVG of the table for a notebook; empty, if it has none."""
+        return ""
+
     def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """
         Return the table as a `pandas.DataFrame`, with the types of `to_arrow`.
@@ -100,9 +104,9 @@ class TableExports(ABC):
         return "\n".join(self._summary_lines())
 
     def _repr_html_(self) -> str:
-        """Return the summary and the first rows for a notebook."""
+        """Return the summary, a plot and the first rows for a notebook."""
         summary = html.escape("\n".join(self._summary_lines()))
-        return f"<div><pre>{summary}</pre>{_html_table(self._head(HEAD_ROWS))}</div>"
+        return f"<div><pre>{summary}</pre>{self._plot()}{_html_table(self._head(HEAD_ROWS))}</div>"
 
 
 def display_column(batches: BatchTable, name: str) -> list[object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -11,6 +12,7 @@ import numpy as np
 
 from kafkascan.batches import arrow
 from kafkascan.batches.columns import COLUMN_NAMES, require_columns
+from kafkascan.batches.small_plots import plot_amounts
 from kafkascan.batches.table_exports import TableExports, display_column
 from kafkascan.format.arguments import require_integers, require_items
 from kafkascan.format.layout import BATCH_DTYPE
@@ -139,6 +141,12 @@ class LogBatches(TableExports):
     def _summary_lines(self) -> list[str]:
         partitions = len({partition.path for partition, _ in self.segments})
         return [f"<LogBatches: {len(self.segments):,} segments of {partitions:,} partitions>"]
+
+    def _plot(self) -> str:
+        sizes: Counter[str] = Counter()
+        for partition, segment in self.segments:
+            sizes[partition.topic or partition.path.name] += segment.current_size()
+        return plot_amounts("Bytes of segments by topic", sizes)
 
     def _head(self, rows: int) -> dict[str, list[object]]:
         chunks = (chunk for chunk, _ in self._chunks(rows, threads=1))

@@ -19,6 +19,7 @@ from kafkascan.batches.columns import (
     join_tables,
     timestamp_type,
 )
+from kafkascan.batches.small_plots import plot_over_time
 from kafkascan.batches.table_exports import TableExports, display_column
 from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.layout import NO_SEQUENCE, TimestampType
@@ -400,6 +401,11 @@ class RecordTable(TableExports):
             if len(times):
                 lines.append(f"  times    {times.min()} to {times.max()}")
         return lines
+
+    def _plot(self) -> str:
+        if "timestamp" not in self.columns:
+            return ""
+        return plot_over_time("Records by timestamp", self.columns["timestamp"])
 
     def _head(self, rows: int) -> dict[str, Sequence[object]]:
         first = self[:rows]
