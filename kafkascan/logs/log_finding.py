@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from kafkascan.format.errors import NoLogsError
 from kafkascan.format.file_names import parse_segment_name
@@ -29,11 +30,19 @@ _PARTITION_DIR = re.compile(
 _MOST_FOLDERS = 256
 
 
+class RemoteLogs(Protocol):
+    """Logs in remote storage, such as `TieredLogs`."""
+
+    def join(self, local: LogDir, /) -> LogDir:
+        """Return local logs with the remote segments before them."""
+
+
 def open_log_dir(
     path: Place,
     /,
     *,
     storage_options: Mapping[str, object] | None = None,
+    tier: RemoteLogs | None = None,
 ) -> LogDir:
     """
     List the partitions of a broker's data dir, of one partition's folder, or of a tar of them.
@@ -49,6 +58,9 @@ def open_log_dir(
         objects that are replaced or deleted later are errors when they are read.
     storage_options : mapping, optional
         Options of the store, for a URL; see `ObjectUrl`.
+    tier : TieredLogs, optional
+        Result of `open_tiered`: the segments in remote storage before the first local one are
+        part of each log; see `TieredLogs.join`.
 
     Returns
     -------
@@ -67,7 +79,7 @@ def open_log_dir(
     place = place_of(path, storage_options)
     found = find_log_dir(place)
     if found is not None:
-        return found
+        return found if tier is None else tier.join(found)
     if isinstance(place, ObjectUrl):
         raise _not_a_prefix(place)
     return _tree_of(DiskFolder(place))  # raises: it is no folder

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from kafkascan.format.lazy_names import attach
 
 if TYPE_CHECKING:
+    from kafkascan.tiered.joining.joined_logs import (
+        JoinedLogs as JoinedLogs,
+    )
     from kafkascan.tiered.tier_errors import (
         CorruptObjectError as CorruptObjectError,
         MissingKeyError as MissingKeyError,
@@ -24,6 +27,7 @@ else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         names={
+            "joining.joined_logs": ["JoinedLogs"],
             "tier_errors": ["CorruptObjectError", "MissingKeyError", "UnknownLayoutError"],
             "tier_listing": ["TieredLogs", "open_tiered"],
             "tier_segments": ["TierProblem", "TierSegment"],

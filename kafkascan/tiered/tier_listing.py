@@ -13,6 +13,7 @@ from kafkascan.io.stores.urls import Place, place_of
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.tiered.aiven_layout import KEY as AIVEN_KEY, read_aiven
 from kafkascan.tiered.data_keys import KeyPairs, KeyRing
+from kafkascan.tiered.joining.joined_logs import JoinedLogs, join_logs
 from kafkascan.tiered.plain_layouts import LOCAL_KEY, PINTEREST_KEY, read_plain
 from kafkascan.tiered.tier_errors import UnknownLayoutError
 from kafkascan.tiered.tier_folder import TierFolder, broker_files
@@ -56,6 +57,36 @@ class TieredLogs(LogDir):
     layout: str
     remote_segments: list[TierSegment]
     problems: list[TierProblem]
+
+    def join(self, local: LogDir, /) -> JoinedLogs:
+        """
+        Return the logs of a broker's disk, with the remote segments before them.
+
+        Each offset is in one segment: a remote one up to the first local segment, and a local one
+        from there on. Of several uploads, the earlier one is read up to the start of the next.
+
+        Parameters
+        ----------
+        local : LogDir
+            Result of `open_log_dir`. Its ``leader-epoch-checkpoint`` files decide which uploads
+            belong to the logs: those of a former leader may have other records.
+
+        Returns
+        -------
+        JoinedLogs
+            As of now: what a broker uploads or deletes later is not seen.
+
+        Raises
+        ------
+        ValueError
+            If several topics had the name of a partition whose folder has no topic id.
+        CorruptCheckpointError, CorruptObjectError, OSError
+
+        Notes
+        -----
+        If the layout does not have the last offset of a segment, its batch headers are read.
+        """
+        return join_logs(local, self.remote_segments)
 
 
 def open_tiered(

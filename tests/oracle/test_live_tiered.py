@@ -20,6 +20,7 @@ from kafkascan.tiered import open_tiered
 from tests.oracle.brokers import KafkaBroker, remote_storage
 from tests.oracle.build import ClassPaths
 from tests.oracle.jvm import wait_until
+from tests.oracle.live_lookups import consume_all, list_offsets
 from tests.oracle.live_recovery import SHORT_SESSIONS, Start, copy_data_dir, start_and_time
 from tests.oracle.live_tools import Row, transactions_tool
 from tests.oracle.rebuild import Rebuild, read_files
@@ -177,6 +178,38 @@ def test_audits_have_no_alarm(killed: Killed, tmp_path: Path) -> None:
     assert found.alarms == []
     folder = data_dir / f"{_TOPIC}-0"
     assert min(int(log.stem) for log in folder.glob("*.log")) > 1000
+
+
+def test_local_and_remote_segments_are_one_log(
+    killed: Killed, class_paths: ClassPaths, tmp_path: Path
+) -> None:
+    """From the first remote offset to the local end, as a consumer of the running broker."""
+    copy = copy_data_dir(killed.data_dir, tmp_path / "own")
+    with _started(copy.parent, class_paths, killed) as (broker, _):
+        servers = broker.bootstrap_servers
+        served = consume_all(servers, [(_TOPIC, 0)])[_TOPIC, 0]
+        tier = open_tiered(killed.data_dir.parent / "remote")
+        local = ks.open_log_dir(copy / f"{_TOPIC}-0")
+        joined = tier.join(local)
+        assert joined.problems == []
+        (one,) = joined.partitions
+        bases = [log.base_offset for log in one.log_segments]
+        assert bases[0] == 0 < (local.partitions[0].log_segments[0].base_offset or 0)
+        table = ks.read_records(one, isolation="read_committed").to_arrow()
+        offsets = table["offset"].to_pylist()
+        assert dict(zip(offsets, table["value"].to_pylist(), strict=True)) == {
+            offset: value for offset, (_, value) in served.items()
+        }
+        assert len(offsets) == len(set(offsets)) == 4010
+        times = sorted(set(table["timestamp"].cast("int64").to_pylist()))
+        asked = [times[0] - 1, *times[:: max(1, len(times) // 100)], times[-1], times[-1] + 10**6]
+        for time, answer in zip(
+            asked, list_offsets(servers, [((_TOPIC, 0), one) for one in asked]), strict=True
+        ):
+            found = ks.lookup_timestamp(one, time)
+            assert (-1 if found is None else found.offset) == answer.offset, time
+        (end,) = list_offsets(servers, [((_TOPIC, 0), -1)])
+        assert one.find_end_offset() == end.offset
 
 
 def test_a_restored_partition_is_what_a_consumer_reads(

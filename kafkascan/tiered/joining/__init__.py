@@ -1,0 +1,1 @@
+"""Local and remote segments of a partition as one log."""
