@@ -23,6 +23,7 @@ from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.logs.opened_logs import LogsLike
 from kafkascan.report.facts import Facts, gather
 from kafkascan.report.plots import draw, human_size
+from kafkascan.report.state_sections import state_tables
 from kafkascan.report.tables import MAX_ROWS, page_tables, record_count, time_text
 
 _SEVERITIES = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
@@ -112,7 +113,7 @@ def build_report(
     name = printable(title if title is not None else _path_of(logs))
     columns = census.to_columns()
     page = _page_of(name, facts, found, columns)
-    tables = page_tables(facts, columns, transactions, advised)
+    tables = [*page_tables(facts, columns, transactions, advised), *state_tables(logs, facts)]
     return Report(template.render(page, tables=tables), found)
 
 

@@ -74,7 +74,7 @@ def page_tables(
     return [one for one in tables if one.rows]
 
 
-def _table(title: str, columns: dict[str, bool], rows: Rows, *, noun: str = "") -> PageTable:
+def page_table(title: str, columns: dict[str, bool], rows: Rows, *, noun: str = "") -> PageTable:
     """Return a table; `columns` maps titles to whether the column contains numbers."""
     summary = f"{len(rows):,} {noun}" if noun and len(rows) > _MAX_UNFOLDED else ""
     named = [PageColumn(name, is_number) for name, is_number in columns.items()]
@@ -93,7 +93,7 @@ def _topic_table(facts: Facts) -> PageTable:
         "Topic": False, "Size": True, "Partitions": True, "Segments": True, "Batches": True,
         "Records": True, "Latest timestamp": False, "Codecs": False,
     }  # fmt: skip
-    table = _table("Topics", columns, [_topic_row(*one) for one in topics])
+    table = page_table("Topics", columns, [_topic_row(*one) for one in topics])
     table.parts.extend(_log_table(*one) for one in topics[:MAX_ROWS])
     return table
 
@@ -127,7 +127,7 @@ def _log_table(topic: str, logs: list[LogFacts]) -> PageTable:
         "First offset": True, "Last offset": True, "Latest timestamp": False, "Codecs": False,
     }  # fmt: skip
     rows = [_log_row(log) for log in sorted(logs, key=lambda log: -log.size)]
-    table = _table("", columns, rows)
+    table = page_table("", columns, rows)
     noun = "partition" if len(logs) == 1 else "partitions"
     size = human_size(sum(log.size for log in logs))
     return PageTable(
@@ -178,7 +178,7 @@ def _open_table(transactions: Transactions) -> PageTable:
         ]
         for topic, partition, producer, epoch, first, last, records, age, hangs in oldest_first
     ]  # fmt: skip
-    return _table("Open transactions", columns, rows, noun="open transactions")
+    return page_table("Open transactions", columns, rows, noun="open transactions")
 
 
 def _producer_table(columns: dict[str, list[Any]]) -> PageTable:
@@ -196,7 +196,7 @@ def _producer_table(columns: dict[str, list[Any]]) -> PageTable:
         zip(*(columns[name] for name in names), strict=True), key=lambda row: -row[6]
     )
     rows = [_producer_row(*row) for row in largest_first]
-    return _table("Producers", titles, rows, noun="rows, one for each producer and log")
+    return page_table("Producers", titles, rows, noun="rows, one for each producer and log")
 
 
 def _producer_row(
@@ -246,7 +246,7 @@ def _advice_table(advised: Advice) -> PageTable:
         for group in advised.groups
         for one in group.trials
     ]
-    return _table("Other codecs", columns, rows, noun="trials")
+    return page_table("Other codecs", columns, rows, noun="trials")
 
 
 def time_text(milliseconds: int) -> str:

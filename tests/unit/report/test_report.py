@@ -67,7 +67,14 @@ def test_plots_say_what_they_show_and_codecs_look_the_same_everywhere() -> None:
 def test_topics_come_first_and_their_partitions_are_folded() -> None:
     page = ks.build_report(DATA).html
     headings = re.findall(r"<h2[^>]*>([^<]*)</h2>", page)
-    assert headings == ["Findings", "Plots", "Topics", "Open transactions", "Producers"]
+    assert headings == [
+        "Findings",
+        "Plots",
+        "Topics",
+        "Open transactions",
+        "Producers",
+        "Consumer groups",
+    ]
     targets = re.findall(r'<a href="#([^"]*)">', page)
     assert len(targets) == len(headings)
     assert all(f'id="{target}"' in page for target in targets)
@@ -181,3 +188,33 @@ def test_facts() -> None:
 )
 def test_sizes(size: int, text: str) -> None:
     assert human_size(size) == text
+
+
+def cells_of_groups(page: str) -> list[list[str]]:
+    (section,) = re.findall(r"<h2[^>]*>Consumer groups.*?</table>", page, re.DOTALL)
+    rows = re.findall(r"<tr>(.*?)</tr>", section, re.DOTALL)
+    return [re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL) for row in rows[1:]]
+
+
+def test_groups_are_listed_by_their_lag() -> None:
+    found = cells_of_groups(ks.build_report(GOLDEN / "kafka-2.8.2-groups" / "data").html)
+    assert [row[:5] for row in found] == [
+        ["oracle-java-transactional", "consumed-0", "3", "7", "10"],
+        ["oracle-java-classic", "consumed-0", "0", "10", "10"],
+        ["oracle-librdkafka", "consumed-0", "0", "10", "10"],
+    ]
+    assert "Consumer groups" not in ks.build_report(DATA / "consumed-0").html
+
+
+def test_groups_say_if_they_are_incomplete_or_why_they_are_missing(tmp_path: Path) -> None:
+    source = GOLDEN / "kafka-2.8.2-groups" / "data" / "__consumer_offsets-0"
+    (log,) = source.glob("*.log")
+    folder = tmp_path / source.name
+    folder.mkdir()
+    data = bytearray(log.read_bytes())
+    last = ks.scan_batches(bytes(data)).batches[-1]
+    data[int(last["position"]) + 61 :] = b"\xff" * (len(data) - int(last["position"]) - 61)
+    (folder / log.name).write_bytes(data)
+    assert "Consumer groups (incomplete)" in ks.build_report(tmp_path).html
+    alone = ks.build_report(folder / log.name).html
+    assert "The groups cannot be read: " in alone
