@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from kafkascan.batches.columns import BatchTable, is_control, is_transactional, 
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.screening import CONTROL, FORMATS, TRANSACTIONS
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
+from kafkascan.io.stores.urls import located
 from kafkascan.logs.log_walk import ControlInspector, InspectedSlice, LogWalk, ScreenedTable
 from kafkascan.logs.opened_logs import Log, LogsLike, SegmentOverlap, open_logs
 from kafkascan.logs.read_committed import NO_OPEN_TRANSACTION, CommittedView
@@ -116,6 +118,7 @@ def count_records(
     log_start_offset: int | None = None,
     threads: int | None = None,
     keep_cache: bool = False,
+    storage_options: Mapping[str, object] | None = None,
 ) -> RecordCounts:
     """
     Count the records of logs from batch headers and markers.
@@ -134,6 +137,8 @@ def count_records(
         sequentially.
     keep_cache : bool, default False
         Leave everything in the page cache; see `audit`.
+    storage_options : mapping, optional
+        Options of the store, for a URL; see `ObjectUrl`.
 
     Returns
     -------
@@ -148,6 +153,7 @@ def count_records(
     The header of a batch of magic 2 contains its number of records, also after compaction
     (``MemoryRecords.filterTo``). Markers contain which transactions were aborted.
     """
+    logs = located(logs, storage_options)
     opened = open_logs(logs, log_start_offset)
     counts = np.zeros(len(opened), COUNTS)
     for name in ("start_offset", "end_offset", "last_stable_offset"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -37,7 +37,7 @@ from kafkascan.format.times import TimeLike, milliseconds_or_now, to_millisecond
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.stores.store_folders import UrlFolder
-from kafkascan.io.stores.urls import ObjectUrl
+from kafkascan.io.stores.urls import ObjectUrl, located
 from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import LogDir, PartitionDir
@@ -67,6 +67,7 @@ def audit(
     threads: int | None = None,
     on_progress: OnProgress | None = None,
     keep_cache: bool = False,
+    storage_options: Mapping[str, object] | None = None,
 ) -> Audit:
     """
     Check logs and their side files for damage, inconsistencies and risks.
@@ -108,6 +109,8 @@ def audit(
     keep_cache : bool, default False
         Leave everything in the page cache. By default, what was not there before the audit is
         dropped from it, in pieces of 4 MiB, so that an audit of cold files evicts no other ones.
+    storage_options : mapping, optional
+        Options of the store, for a URL; see `ObjectUrl`.
 
     Returns
     -------
@@ -143,6 +146,7 @@ def audit(
         timeout_ms=timeout_ms,
         expiration_ms=expiration_ms,
     )
+    logs = located(logs, storage_options)
     if isinstance(logs, (str, os.PathLike, ObjectUrl)):
         logs = find_log_dir(logs) or logs
     tier = TierAudit.of(logs) if isinstance(logs, TieredLogs) else None

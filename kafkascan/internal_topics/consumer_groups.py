@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +30,7 @@ from kafkascan.internal_topics.topic_replay import (
     warnings_about,
 )
 from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_table import LogDirLike
 
 GROUPS_TOPIC = "__consumer_offsets"
 _OFFSET_COMMITS = (0, 1)
@@ -131,13 +131,13 @@ class Groups:
         )
 
 
-def read_groups(path: str | os.PathLike[str], /, *, as_of: AsOf | None = None) -> Groups:
+def read_groups(path: LogDirLike, /, *, as_of: AsOf | None = None) -> Groups:
     """
     Read groups and committed offsets from ``__consumer_offsets``.
 
     Parameters
     ----------
-    path : path
+    path : path, URL or LogDir
         A broker's data dir, the folder of a partition of ``__consumer_offsets``, or a tar of them.
     as_of : int, mapping, str, datetime or numpy.datetime64, optional
         The answer before this offset of each partition, or before the offsets of a mapping of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +27,7 @@ from kafkascan.internal_topics.topic_replay import (
     open_topic,
     require_reached,
 )
+from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log
 
 REMOTE_TOPIC = "__remote_log_metadata"
@@ -91,15 +91,13 @@ class RemoteSegments:
         return f"<RemoteSegments: {len(self.segments):,} segments, {exact}>"
 
 
-def read_remote_segments(
-    path: str | os.PathLike[str], /, *, as_of: AsOf | None = None
-) -> RemoteSegments:
+def read_remote_segments(path: LogDirLike, /, *, as_of: AsOf | None = None) -> RemoteSegments:
     """
     Read the catalogue of segments in remote storage from ``__remote_log_metadata``.
 
     Parameters
     ----------
-    path : path
+    path : path, URL or LogDir
         A broker's data dir, the folder of a partition of ``__remote_log_metadata``, or a tar of
         them.
     as_of : int, mapping, str, datetime or numpy.datetime64, optional

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -18,6 +17,7 @@ from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import open_log_dir
+from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log, live_logs
 from kafkascan.logs.reading import iter_records
 from kafkascan.records.control import ControlRecordType, decode_control_key
@@ -135,7 +135,7 @@ class ReplayedLog:
         )
 
 
-def open_topic(path: str | os.PathLike[str], topic: str) -> tuple[LogDir, list[Log]]:
+def open_topic(path: LogDirLike, topic: str) -> tuple[LogDir, list[Log]]:
     """
     Return a data dir, and the logs of one topic in it.
 
@@ -145,7 +145,7 @@ def open_topic(path: str | os.PathLike[str], topic: str) -> tuple[LogDir, list[L
         If there are none.
     As `open_log_dir`.
     """
-    log_dir = open_log_dir(path)
+    log_dir = path if isinstance(path, LogDir) else open_log_dir(path)
     partitions = [one for one in log_dir.partitions if one.topic == topic]
     logs = live_logs(LogDir(log_dir.path, partitions))
     if not logs:

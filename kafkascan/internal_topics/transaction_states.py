@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ from kafkascan.internal_topics.topic_replay import (
     replay_all,
     warnings_about,
 )
+from kafkascan.logs.log_table import LogDirLike
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 ONGOING = "Ongoing"
@@ -74,15 +74,13 @@ class TransactionStates:
         return f"<TransactionStates: {len(self.transactions):,} transactional ids, {exact}>"
 
 
-def read_transaction_state(
-    path: str | os.PathLike[str], /, *, as_of: AsOf | None = None
-) -> TransactionStates:
+def read_transaction_state(path: LogDirLike, /, *, as_of: AsOf | None = None) -> TransactionStates:
     """
     Read the states of transactional ids from ``__transaction_state``.
 
     Parameters
     ----------
-    path : path
+    path : path, URL or LogDir
         A broker's data dir, the folder of a partition of ``__transaction_state``, or a tar of
         them.
     as_of : int, mapping, str, datetime or numpy.datetime64, optional

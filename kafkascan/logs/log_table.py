@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from kafkascan.batches.small_plots import plot_amounts
 from kafkascan.batches.table_exports import TableExports, display_column
 from kafkascan.format.arguments import require_integers, require_items
 from kafkascan.format.layout import BATCH_DTYPE
+from kafkascan.io.stores.urls import Place, located
 from kafkascan.logs.log_chunks import (
     LogChunk,
     SegmentEnd,
@@ -38,7 +38,7 @@ PLACE_COLUMNS = ("topic", "partition", "segment")
 """Columns of `LogBatches` that locate a batch."""
 
 Include: TypeAlias = Literal["log", "all"]
-LogDirLike: TypeAlias = "str | os.PathLike[str] | LogDir"
+LogDirLike: TypeAlias = "Place | LogDir"
 
 
 class LogBatches(TableExports):
@@ -174,6 +174,7 @@ def scan_log_dir(
     include: Include = "log",
     log_start_offset: int | None = None,
     keep_cache: bool = True,
+    storage_options: Mapping[str, object] | None = None,
 ) -> LogBatches:
     """
     Read the batch headers of a whole data directory as one table.
@@ -203,6 +204,8 @@ def scan_log_dir(
         Leave in the page cache what was not there before, because every iteration and every export
         reads the segments again. False drops it after each segment, in pieces of 4 MiB, so that
         reading cold files once evicts no other ones.
+    storage_options : mapping, optional
+        Options of the store, for a URL; see `ObjectUrl`.
 
     Returns
     -------
@@ -227,6 +230,7 @@ def scan_log_dir(
     require_items(str, columns=columns)
     names = (*PLACE_COLUMNS, *COLUMN_NAMES) if columns is None else tuple(dict.fromkeys(columns))
     require_columns([name for name in names if name not in PLACE_COLUMNS])
+    log_dir = located(log_dir, storage_options)
     opened = log_dir if isinstance(log_dir, LogDir) else open_log_dir(log_dir)
     if include == "all":
         segments, starts = list(opened.segments()), {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from kafkascan.format.errors import CorruptIndexError
 from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.io.stores.urls import ObjectUrl
+from kafkascan.io.stores.urls import ObjectUrl, located
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.opened_logs import open_partition
@@ -89,6 +89,7 @@ def lookup_offset(
     batches: BatchTable | None = None,
     trust_index: bool = False,
     log_start_offset: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
 ) -> BatchLocation | None:
     """
     Find the batch at which a broker starts to read.
@@ -105,6 +106,8 @@ def lookup_offset(
         scanned, so that a wrong index has no effect.
     log_start_offset : int, optional
         First offset of the log; see `lookup_timestamp`.
+    storage_options : mapping, optional
+        Options of the store, for a URL; see `ObjectUrl`.
 
     Returns
     -------
@@ -119,6 +122,7 @@ def lookup_offset(
         If a trusted index points to a position without a batch.
     As `scan_batches`.
     """
+    source = located(source, storage_options)
     require_integers(offset=offset)
     if batches is not None:
         offset = max(offset, log_start_offset or 0)
@@ -143,6 +147,7 @@ def lookup_timestamp(
     batches: BatchTable | None = None,
     trust_index: bool = False,
     log_start_offset: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
 ) -> RecordLocation | None:
     """
     Find the first record at or after a timestamp, as ``OffsetsForTimes`` does.
@@ -164,6 +169,8 @@ def lookup_timestamp(
         First offset of the log: records before it are skipped. By default, as a broker has it:
         in a partition's folder, the base offset of the first segment, or the offset in the data
         dir's ``log-start-offset-checkpoint`` if it is higher. 0 finds everything on disk.
+    storage_options : mapping, optional
+        Options of the store, for a URL; see `ObjectUrl`.
 
     Returns
     -------
@@ -180,6 +187,7 @@ def lookup_timestamp(
         If the records of a batch that may contain it cannot be read.
     As `scan_batches`.
     """
+    source = located(source, storage_options)
     wanted = to_milliseconds(timestamp, "timestamp")
     if batches is not None:
         with borrowed_source(_one_segment(source), close=False) as owner:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,6 +30,7 @@ from kafkascan.internal_topics.topic_replay import (
     open_topic,
     require_reached,
 )
+from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile
@@ -93,14 +93,14 @@ class Metadata:
 
 
 def read_metadata(
-    path: str | os.PathLike[str], /, *, as_of: AsOf | None = None, secrets: bool = False
+    path: LogDirLike, /, *, as_of: AsOf | None = None, secrets: bool = False
 ) -> Metadata:
     """
     Read the cluster's metadata from ``__cluster_metadata``.
 
     Parameters
     ----------
-    path : path
+    path : path, URL or LogDir
         A data dir of a controller or broker, the folder ``__cluster_metadata-0``, or a tar of them.
     as_of : int, str, datetime or numpy.datetime64, optional
         The metadata before this offset; a datetime or a text in ISO 8601 is a time. By default,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -36,6 +35,7 @@ from kafkascan.internal_topics.topic_replay import (
     open_topic,
     require_reached,
 )
+from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log
 from kafkascan.records.record_table import RecordTable
 
@@ -110,13 +110,13 @@ class ShareState:
         )
 
 
-def read_share_state(path: str | os.PathLike[str], /, *, as_of: AsOf | None = None) -> ShareState:
+def read_share_state(path: LogDirLike, /, *, as_of: AsOf | None = None) -> ShareState:
     """
     Read start offsets and delivery states of share groups from ``__share_group_state``.
 
     Parameters
     ----------
-    path : path
+    path : path, URL or LogDir
         A broker's data dir, the folder of a partition of ``__share_group_state``, or a tar of them.
     as_of : int, mapping, str, datetime or numpy.datetime64, optional
         As in `read_groups`.

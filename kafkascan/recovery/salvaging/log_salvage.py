@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from kafkascan.io.folders import Folder
 from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import StagedFolder, stage_folder
 from kafkascan.io.stores.url_paths import as_path
-from kafkascan.io.stores.urls import place_of
+from kafkascan.io.stores.urls import Place, place_of
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_finding import find_log_dir
 from kafkascan.logs.opened_logs import Log, open_logs
@@ -61,7 +61,7 @@ INCOMPLETE = ".incomplete"
 
 
 def salvage(
-    path: str | os.PathLike[str],
+    path: Place,
     destination: str | os.PathLike[str] | None = None,
     /,
     *,
@@ -69,6 +69,7 @@ def salvage(
     interval_bytes: int = DEFAULT_INTERVAL_BYTES,
     threads: int | None = None,
     on_progress: OnProgress | None = None,
+    storage_options: Mapping[str, object] | None = None,
 ) -> Salvage:
     """
     Copy the intact batches of damaged logs into new logs, and report what is lost.
@@ -97,6 +98,8 @@ def salvage(
     on_progress : callable, optional
         Called with the result of each partition, the number of results so far, and the number
         of partitions.
+    storage_options : mapping, optional
+        Options of the store, for a URL; see `ObjectUrl`.
 
     Returns
     -------
@@ -129,13 +132,14 @@ def salvage(
     if doubtful not in ("keep", "drop"):
         raise ValueError(f"doubtful must be 'keep' or 'drop', not {doubtful!r}")
     threads = require_threads(threads)
-    place, target = place_of(path), None if destination is None else Path(destination)
+    place = place_of(path, storage_options)
+    target = None if destination is None else Path(destination)
     if isinstance(place, Path):
         place.stat()
     log_dir = find_log_dir(place)
     logs = open_logs(log_dir or place, 0, damaged=True)
     is_data_dir = log_dir is not None and not log_dir.is_partition
-    path = as_path(path)
+    path = place if isinstance(place, Path) else as_path(place.url)
 
     def copy_to(folder: Path | None) -> list[PartitionSalvage]:
         done: list[PartitionSalvage] = []

@@ -112,11 +112,11 @@ def test_lookups_in_a_store(trust_index: bool, store: Callable[[Path], str]) -> 
     assert found > 10
 
 
-def require_same_place(on_disk: Any, in_store: Any) -> None:
+def require_same_place(on_disk: Any, in_store: Any, scheme: str = "memory://") -> None:
     assert (on_disk is None) == (in_store is None)
     if on_disk is not None:
         assert replace(on_disk, path="") == replace(in_store, path="")
-        assert in_store.path.startswith("memory://")
+        assert in_store.path.startswith(scheme)
 
 
 def test_kafkas_own_topics_in_a_store(store: Callable[[Path], str]) -> None:
@@ -176,6 +176,31 @@ def test_an_s3_bucket(server: S3Server) -> None:
     )
     with pytest.raises(NoLogsError, match=f"s3://{BUCKET}: .*'data'"):
         ks.open_log_dir(f"s3://{BUCKET}", storage_options=server.options)
+
+
+def test_functions_that_take_options(server: S3Server, tmp_path: Path) -> None:
+    url, options = f"s3://{BUCKET}/data", server.options
+    partition = f"{url}/small-segments-0"
+    headers = ks.scan_log_dir(url, storage_options=options).to_arrow()
+    assert headers.equals(ks.scan_log_dir(DATA).to_arrow())
+    assert ks.audit(url, verify=False, storage_options=options).batches > headers.num_rows > 100
+    counts = ks.count_records(url, storage_options=options).counts["records"]
+    assert counts.tolist() == ks.count_records(DATA).counts["records"].tolist()
+    for trust_index in (False, True):
+        found = ks.lookup_offset(partition, 100, trust_index=trust_index, storage_options=options)
+        require_same_place(ks.lookup_offset(DATA / "small-segments-0", 100), found, "s3://")
+        last = ks.lookup_timestamp(
+            partition, "2020-01-01", trust_index=trust_index, storage_options=options
+        )
+        require_same_place(ks.lookup_timestamp(DATA / "small-segments-0", 1), last, "s3://")
+    result = ks.salvage(partition, tmp_path / "new-0", storage_options=options)
+    assert str(result.path) == partition
+    assert ks.diff_logs(tmp_path / "new-0", ObjectUrl(partition, options)).is_same
+    for read in (ks.read_groups, ks.read_metadata, ks.read_transaction_state):
+        assert str(read(ks.open_log_dir(url, storage_options=options))) == str(read(DATA))
+    for function in (ks.scan_log_dir, ks.audit, ks.count_records, ks.salvage):
+        with pytest.raises(TypeError, match="URLs of stores"):
+            function(DATA, storage_options=options)
 
 
 def test_a_segment_of_a_store_reads_transactions_of_its_partition(server: S3Server) -> None:
