@@ -68,7 +68,9 @@ def _joined(
     files: dict[str, TierFile] = {}
     for part in parts:
         files |= part.files()
-    return replace(partition, folder=JoinedFolder(partition.folder, files))
+    local_names = set(partition.folder.names())  # such as the snapshot as of the first segment
+    remote = {name: one for name, one in files.items() if name not in local_names}
+    return replace(partition, folder=JoinedFolder(partition.folder, remote))
 
 
 def _of(partition: PartitionDir, segments: Sequence[TierSegment]) -> list[TierSegment]:
