@@ -20,6 +20,8 @@ from kafkascan.format.findings import Severity
 from kafkascan.format.texts import printable
 from kafkascan.format.times import milliseconds_or_now
 from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.io.stores.urls import ObjectUrl
+from kafkascan.logs.log_finding import find_log_dir
 from kafkascan.logs.opened_logs import LogsLike
 from kafkascan.report.facts import Facts, gather
 from kafkascan.report.plots import draw, human_size
@@ -103,6 +105,8 @@ def build_report(
     if not isinstance(title, str | None):
         raise TypeError(f"title must be str, not {type(title).__name__}")
     template = _template()
+    if isinstance(logs, (str, os.PathLike, ObjectUrl)):
+        logs = find_log_dir(logs) or logs  # listed once
     facts = gather(logs, threads, log_start_offset)
     found = audit(logs, verify=verify, threads=threads)
     census = read_producers(logs, log_start_offset=log_start_offset, threads=threads)

@@ -7,6 +7,8 @@ from typing import Any
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.texts import printable
 from kafkascan.internal_topics.consumer_groups import GROUPS_TOPIC, Groups, read_groups
+from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import LogsLike
 from kafkascan.report.facts import Facts
 from kafkascan.report.tables import PageTable, page_table, time_text
@@ -25,12 +27,18 @@ def state_tables(logs: LogsLike, facts: Facts) -> list[PageTable]:
     if not any(log.topic == GROUPS_TOPIC for log in facts.logs):
         return []
     try:
-        groups = read_groups(getattr(logs, "path", logs))  # type: ignore[arg-type]
+        groups = read_groups(_log_dir_of(logs))
     except (KafkaScanError, OSError) as error:
         reason = printable(f"The groups cannot be read: {error}")
         return [page_table("Consumer groups", {"Reason": False}, [[reason]])]
     table = _group_table(groups)
     return [table] if table.rows else []
+
+
+def _log_dir_of(logs: LogsLike) -> LogDirLike:
+    if isinstance(logs, PartitionDir):
+        return LogDir(logs.path, [logs])
+    return logs if isinstance(logs, LogDir) else str(getattr(logs, "path", logs))
 
 
 def _group_table(groups: Groups) -> PageTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -91,8 +92,9 @@ def broker_files(segments: Sequence[TierSegment]) -> dict[str, TierFile]:
     if LEADER_EPOCH_CHECKPOINT in newest.side_files:
         files[LEADER_EPOCH_CHECKPOINT] = newest.side_files[LEADER_EPOCH_CHECKPOINT]
     if newest.topic_id is not None:
-        content = partition_metadata_file(PartitionMetadata(0, newest.topic_id))
-        files[PARTITION_METADATA] = SyntheticFile(content)
+        with contextlib.suppress(ValueError):  # names of objects may have an id that is none
+            content = partition_metadata_file(PartitionMetadata(0, newest.topic_id))
+            files[PARTITION_METADATA] = SyntheticFile(content)
     return files
 
 

@@ -17,7 +17,7 @@ from kafkascan.format.errors import NoLogsError
 from kafkascan.tiered import CorruptObjectError, open_tiered
 from kafkascan.tiered.segment_manifest import parse_manifest
 from tests.support.paths import GOLDEN
-from tests.support.tiers import KEY_ID, AivenTier, new_cipher
+from tests.support.tiers import KEY_ID, TOPIC_ID, AivenTier, new_cipher, put_local
 
 LOG = GOLDEN / "kafka-4.4.0" / "data" / "idempotent-0" / "00000000000000000000.log"
 CHUNK = 300
@@ -179,3 +179,17 @@ def test_small_objects_allocate_little(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 20 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("topic_id", ["A" * 22, "_" * 22])
+def test_a_topic_id_that_is_none(tmp_path: Path, topic_id: str) -> None:
+    """One such name does not hide the other partitions."""
+    data = GOLDEN / "kafka-4.4.0" / "data"
+    put_local(tmp_path, data / "idempotent-0")
+    put_local(tmp_path, data / "headers-0")
+    (folder,) = (one for one in tmp_path.rglob(f"headers-0-{TOPIC_ID}") if one.is_dir())
+    folder.rename(folder.with_name(f"headers-0-{topic_id}"))
+    tier = open_tiered(tmp_path)
+    assert [one.topic for one in tier.partitions] == ["headers", "idempotent"]
+    assert tier.partitions[0].topic_id in (None, topic_id)
+    assert len(ks.read_records(tier.partitions[0])) == len(ks.read_records(data / "headers-0"))

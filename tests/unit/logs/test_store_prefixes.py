@@ -34,12 +34,12 @@ def store() -> Iterator[Callable[[Path], str]]:
     memory = fsspec.filesystem("memory")
 
     def copy(folder: Path) -> str:
-        memory.put(str(folder), "/backups/data", recursive=True)
-        return "memory://backups/data"
+        memory.put(str(folder), "/prefixes/data", recursive=True)
+        return "memory://prefixes/data"
 
     yield copy
-    if memory.exists("/backups"):
-        memory.rm("/backups", recursive=True)
+    if memory.exists("/prefixes"):
+        memory.rm("/prefixes", recursive=True)
 
 
 @pytest.fixture(scope="module")
