@@ -187,6 +187,7 @@ class AuditInspector:
         self._largest = largest
         self._verify = verify
         self._deep = deep
+        self.reads_content = verify or deep
 
     def open(self, source: Source) -> None:
         """Take the source of the segment."""

@@ -410,13 +410,20 @@ def iter_batches(
         raise ValueError("rows must be at least 1")
     if on_corrupt == "resync":  # it needs all of the log
         raise ValueError("on_corrupt='resync' is supported by scan_batches only")
-    source = located(source, storage_options)
     with ExitStack() as resources:
-        owner = resources.enter_context(borrowed_source(source))
+        owner = resources.enter_context(borrowed_source(located(source, storage_options)))
         start, stop = _require_range(owner, start, stop, on_corrupt)
         walk = BatchWalk(owner, start, stop)
         raises = on_corrupt == "raise"
         return BatchIterator(walk, rows, raises=raises, resources=resources.pop_all())
+
+
+def iter_batches_to_read(
+    source: Source, *, rows: int = 65_536, start: int = 0, on_corrupt: OnCorrupt = "raise"
+) -> BatchIterator:
+    """Like `iter_batches`, for a caller that reads the batches of each table before the next."""
+    walk = BatchWalk(source, start, source.size, reads_content=True)
+    return BatchIterator(walk, rows, raises=on_corrupt == "raise", resources=ExitStack())
 
 
 def _require_range(

@@ -73,7 +73,10 @@ def verify_crcs(
     batches = require_batch_table(batches)
     with borrowed_source(located(source, storage_options)) as owner:
         sizes = size_in_bytes(batches)
-        parts = split_by_bytes(sizes, require_threads(threads), _BYTES_PER_THREAD)
+        threads = require_threads(threads)
+        if owner.ahead is not None:
+            threads = 1  # several readers of an object would wait for each other's bytes
+        parts = split_by_bytes(sizes, threads, _BYTES_PER_THREAD)
         verdicts = map_parts(parts, lambda part: verify_rows(owner, batches[part], part.start))
         owner.require_unshrunk()
     return verdicts[0] if len(parts) == 1 else np.concatenate(verdicts)

@@ -7,6 +7,7 @@ status and continues a walk after a pause.
 from __future__ import annotations
 
 import os
+import sys
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from kafkascan._core import batches as _core, guard as _guard
 from kafkascan.batches.cold.cold_headers import ColdHeaders
 from kafkascan.batches.cold.index_starts import known_starts
+from kafkascan.batches.cold.stored_headers import StoredHeaders
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.errors import (
     STATUS,
@@ -38,6 +40,10 @@ _SMALL_WINDOW = 1 << 12
 _LARGE_BATCH = 1 << 15
 _ZERO_SEARCH_WINDOW = 1 << 22
 
+# Bytes of a table of a store, whose reader keeps them until the table is read: at first, and at
+# most. A caller that reads a few records only needs no more.
+_FIRST_BYTES, _MOST_BYTES, _BYTES_GROWTH = 1 << 18, 1 << 24, 4
+
 # Bytes that are scanned at first before signals are handled.
 _FIRST_PIECE = 1 << 26
 _FIRST_ROWS = 1024
@@ -57,6 +63,9 @@ class BatchWalk:
     window : int, optional
         Bytes to read first from a source that is not in memory, such as `window` of the walk that
         ended at `start`.
+    reads_content : bool, default False
+        Whether the caller reads the batches of each table before it fills the next one. Tables
+        of a store then end after some MiB, so that each byte is requested once.
 
     Attributes
     ----------
@@ -70,7 +79,15 @@ class BatchWalk:
         The damage at `position`, if `end` is CORRUPT.
     """
 
-    def __init__(self, source: Source, start: int, stop: int, window: int = LARGE_WINDOW) -> None:
+    def __init__(
+        self,
+        source: Source,
+        start: int,
+        stop: int,
+        window: int = LARGE_WINDOW,
+        *,
+        reads_content: bool = False,
+    ) -> None:
         self.source = source
         self.start = start
         self.stop = stop
@@ -79,6 +96,9 @@ class BatchWalk:
         self.error: CorruptBatchError | None = None
         self.window = window
         self._cold = ColdHeaders(source)
+        self._stored = StoredHeaders(source)
+        self._content_of = source.ahead if reads_content else None
+        self._bytes_of_table = _FIRST_BYTES
         # Not a cached_property: before Python 3.12 all instances share its lock, and the child
         # of a fork would wait for a thread of its parent.
         self._index_starts: NDArray[np.int64] | None = None
@@ -91,23 +111,37 @@ class BatchWalk:
         Returns
         -------
         int
-            Number of rows written: less than `len(rows)` only if the walk has ended.
+            Number of rows written: less than `len(rows)` only if the walk has ended, or if the
+            caller is to read their bytes now.
         """
-        count, pace = 0, Pace(_FIRST_PIECE)
-        while self.end is None and count < len(rows):
-            status, written, position = self._scan_piece(pace.next_size(), rows[count:])
+        count, pace, until = 0, Pace(_FIRST_PIECE), self._expect_content()
+        while self.end is None and count < len(rows) and (count == 0 or self.position < until):
+            piece = min(pace.next_size(), max(until - self.position, 1))
+            status, written, position = self._scan_piece(piece, rows[count:])
             if status == STATUS["SOURCE_FAULT"]:
                 raise self.source.fault_error(position)
             self._cold.note(written, position - self.position)
+            self._stored.note(written, self.position, position)
             self._choose_window(written, position - self.position)
             self.position = position
             count += written
             is_paused = status == STATUS["AT_STOP"] and position < self.stop
             if not is_paused and status not in (STATUS["OUTPUT_FULL"], STATUS["NEED_WINDOW"]):
                 self._finish(status)
+        if self._content_of is not None and self.end is not None:
+            self._content_of.expect(0)
         # After its new end, a file that shrank contains zeros or nothing.
         self.source.require_unshrunk()
         return count
+
+    def _expect_content(self) -> int:
+        """Return where the next table ends at the latest; its bytes are announced if read."""
+        if self._content_of is None:
+            return sys.maxsize
+        until = min(self.position + self._bytes_of_table, self.stop)
+        self._bytes_of_table = min(_BYTES_GROWTH * self._bytes_of_table, _MOST_BYTES)
+        self._content_of.expect(until)
+        return until
 
     def _scan_piece(self, piece: int, rows: BatchTable) -> tuple[int, int, int]:
         """Scan the next bytes; return status, number of rows and position, as `scan_into` does."""
@@ -116,6 +150,8 @@ class BatchWalk:
         is_in_memory = self.source.is_in_memory
         if is_in_memory and not self._index_is_read:
             self._index_starts, self._index_is_read = self._read_index_starts(), True
+        if not is_in_memory and self._content_of is None:
+            self._stored.request(self.position, self.stop)
         start, size = (0, self.source.size) if is_in_memory else (self.position, self.window)
         # The system's read-ahead follows one walk through a cold map, not several.
         in_chains = is_in_memory and not self._cold.is_cold

@@ -21,7 +21,7 @@ from rich.progress import (
 )
 
 from kafkascan.batches.columns import BatchTable
-from kafkascan.batches.scan import BatchIterator, iter_batches
+from kafkascan.batches.scan import BatchIterator, iter_batches, iter_batches_to_read
 from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from kafkascan.cli.inputs import SegmentInput, SegmentPaths
 from kafkascan.cli.output import RowOutput
@@ -137,6 +137,11 @@ class FindingReport:
 def scan(source: Source, start: int = 0) -> BatchIterator:
     """Return a scan of batch headers that stops at damage; see `FindingReport.tables`."""
     return iter_batches(source, rows=_ROWS, start=start, on_corrupt="stop")
+
+
+def scan_to_read(source: Source, start: int = 0) -> BatchIterator:
+    """Like `scan`, if the batches of each table are read before the next one."""
+    return iter_batches_to_read(source, rows=_ROWS, start=start, on_corrupt="stop")
 
 
 def describe_tail(headers: BatchIterator) -> str:

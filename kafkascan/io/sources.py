@@ -25,6 +25,7 @@ from kafkascan.io.source_protocols import (
     OPEN_FLAGS,
     FileRange,
     KnowsHoles,
+    ReadsAhead,
     ReadsAt,
     bytes_view,
     regular_size,
@@ -193,6 +194,13 @@ class Source:
     def is_in_memory(self) -> bool:
         """Whether all bytes are addressable: mapped, or given as a buffer."""
         return self._view is not None
+
+    @property
+    def ahead(self) -> ReadsAhead | None:
+        """The reader of the bytes, if it reads several ranges at the same time."""
+        if self._reader is None:
+            return None
+        return self._reader if isinstance(self._reader, ReadsAhead) else None
 
     @property
     def has_file(self) -> bool:

@@ -124,6 +124,10 @@ class SegmentInspector(Protocol[_Checks_co, _EndChecks_co]):
     the log: a broker writes the log first.
     """
 
+    @property
+    def reads_content(self) -> bool:
+        """Whether it reads the batches of each table, not only some of them."""
+
     def open(self, source: Source) -> None:
         """Take the source of the segment; it is open until `end`."""
 
@@ -147,6 +151,8 @@ OpenInspector: TypeAlias = Callable[[SegmentFile], SegmentInspector[Checks, EndC
 
 class _NoInspector:
     """Inspects nothing."""
+
+    reads_content = False
 
     def __init__(self, segment: SegmentFile) -> None:
         pass
@@ -337,7 +343,7 @@ def _read_segment(
     behind = None if keep_cache else DropBehind(source)
     try:
         inspector.open(source)
-        walk = BatchWalk(source, 0, source.size)
+        walk = BatchWalk(source, 0, source.size, reads_content=inspector.reads_content)
         yield from _parts(walk, index, rows, inspector, position)
     finally:
         if behind is not None:

@@ -73,6 +73,8 @@ class ScreenedTable:
 class ControlInspector:
     """Reads control batches while their segment is open; a `SegmentInspector`."""
 
+    reads_content = False
+
     def __init__(self, segment: SegmentFile) -> None:
         pass
 

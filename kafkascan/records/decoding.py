@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kafkascan._core import plain_batches as _plain, records as _core
 from kafkascan.batches.cold.scattered_batches import request_rows, requested_parts
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
-from kafkascan.batches.scan import iter_batches, scan_batches
+from kafkascan.batches.scan import iter_batches_to_read, scan_batches
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import STATUS, CorruptBatchError, record_error
@@ -49,22 +49,30 @@ def decode_records(
     """Decode records into one table, on several threads; see `read_records`."""
     # An opened source is not closed: it lives as long as the table that views it.
     with borrowed_source(source, close=False) as owner:
+        if batches is None and owner.ahead is not None:
+            headers = _header_tables(owner, options)
+            tables = [_decode_all(owner, batches, options) for batches in headers]
+            return RecordTable.joined(tables) if tables else decode_records(b"", None, options)
         if batches is None:
             batches = scan_batches(owner, threads=options.threads).batches
             options.on_headers(batches)
-        rows = options.select(require_batch_table(batches))
-        request_rows(owner, rows)
-        if options.verify:
-            _require_checksums(owner, rows, options.threads)
+        return _decode_all(owner, require_batch_table(batches), options)
 
-        def load(part: slice) -> Payloads:
-            limit = options.max_decompressed_size
-            return load_payloads(owner, rows[part], limit, first_row=part.start)
 
-        threads = require_threads(options.threads)
-        parts = split_by_bytes(size_in_bytes(rows), threads, _BYTES_PER_THREAD)
-        records = _decode_plain(owner, rows, parts, options)
-        return _decode(owner, map_parts(parts, load), options) if records is None else records
+def _decode_all(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
+    rows = options.select(batches)
+    request_rows(source, rows)
+    if options.verify:
+        _require_checksums(source, rows, options.threads)
+
+    def load(part: slice) -> Payloads:
+        limit = options.max_decompressed_size
+        return load_payloads(source, rows[part], limit, first_row=part.start)
+
+    threads = require_threads(options.threads)
+    parts = split_by_bytes(size_in_bytes(rows), threads, _BYTES_PER_THREAD)
+    records = _decode_plain(source, rows, parts, options)
+    return _decode(source, map_parts(parts, load), options) if records is None else records
 
 
 def decode_first(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
@@ -154,7 +162,7 @@ def _iter_tables(
 
 
 def _header_tables(source: Source, options: ReadOptions) -> Iterator[BatchTable]:
-    for table in iter_batches(source):
+    for table in iter_batches_to_read(source):
         options.on_headers(table)
         yield table
 

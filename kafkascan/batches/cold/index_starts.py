@@ -38,6 +38,11 @@ def known_starts(log_path: str | os.PathLike[str]) -> NDArray[np.int64] | None:
         entries = np.fromfile(os.path.join(folder, index), OFFSET_INDEX_ENTRY, _MAX_INDEX_ENTRIES)
     except OSError:
         return None
+    return starts_of(entries)
+
+
+def starts_of(entries: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return the positions in entries of an offset index, ascending."""
     # A preallocated index ends with zeros; a forged one may not be sorted.
     positions = entries["position"].astype(np.int64)
     positions = positions[: np.count_nonzero(positions) + 1]

@@ -16,7 +16,7 @@ from kafkascan.batches.columns import BatchTable, next_offset
 from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput
 from kafkascan.cli.queries.following import Followed, follow
 from kafkascan.cli.queries.row_selection import last_rows
-from kafkascan.cli.run import FindingReport, Run, scan
+from kafkascan.cli.run import FindingReport, Run, scan, scan_to_read
 from kafkascan.logs.reading import Isolation
 from kafkascan.records.record_table import RecordTable
 
@@ -81,11 +81,18 @@ class RecordQuery:
         ]
 
     @property
+    def selects_batches(self) -> bool:
+        """Whether there are batches whose records need not be read."""
+        bounds = self.from_offset, self.to_offset, self.from_time, self.to_time
+        return any(bound is not None for bound in bounds)
+
+    @property
     def selects_all(self) -> bool:
         """Whether all records of clients meet the conditions."""
-        bounds = (self.from_offset, self.to_offset, self.from_time, self.to_time)
         return (
-            all(bound is None for bound in (*bounds, self.key, self.grep))
+            not self.selects_batches
+            and self.key is None
+            and self.grep is None
             and self.isolation == "read_uncommitted"
             and self.control != "only"
         )
@@ -113,7 +120,8 @@ def select_records(run: Run, inputs: Sequence[SegmentInput], query: RecordQuery)
     def read(
         wanted: RecordQuery, ends: list[int], source: ks.Source, report: FindingReport
     ) -> Iterator[RecordTable]:
-        for batches in report.tables(source, scan(source, one.start_position)):
+        begin = scan if wanted.selects_batches else scan_to_read
+        for batches in report.tables(source, begin(source, one.start_position)):
             ends.append(int(next_offset(batches[-1:])[0]))
             selected_batches = visible.select(one, source, wanted.select_batches(batches))
             for table in _read_batches(source, selected_batches, wanted, report):

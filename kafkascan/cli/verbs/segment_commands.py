@@ -21,7 +21,7 @@ from kafkascan.cli.queries.around import Place
 from kafkascan.cli.queries.following import follow, require_followable
 from kafkascan.cli.queries.row_selection import first_rows, last_rows, rows_around, rows_at_end
 from kafkascan.cli.row_writers import Columns
-from kafkascan.cli.run import FindingReport, Run, scan
+from kafkascan.cli.run import FindingReport, Run, scan, scan_to_read
 from kafkascan.cli.shared_options import (
     FOLLOW,
     THREADS,
@@ -135,7 +135,7 @@ def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
 
     def count_bad(one: SegmentInput, source: ks.Source, report: FindingReport) -> dict[str, Any]:
         counts, end_offset = {"batches": 0, "bad_checksums": 0}, None
-        headers = scan(source)
+        headers = scan_to_read(source)
         for table in report.tables(source, headers):
             end_offset = end_of(table)
             are_valid = ks.verify_crcs(source, table, threads=1)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
-from kafkascan.format.file_names import parse_segment_name
+from kafkascan.format.file_names import parse_segment_name, sibling_name
 from kafkascan.io.folders import Folder, missing_file, require_side_file_size
 from kafkascan.io.sources import Source, SourceLike
 from kafkascan.io.stores.stored_objects import (
@@ -18,7 +19,7 @@ from kafkascan.io.stores.stored_objects import (
     open_prefix,
 )
 from kafkascan.io.stores.url_paths import UrlPath
-from kafkascan.io.stores.urls import ObjectUrl, object_reader
+from kafkascan.io.stores.urls import LARGEST_HINTS, ObjectUrl, object_reader
 
 
 class UrlFolder:
@@ -189,7 +190,20 @@ class ListedFolder:
 
     def source(self, name: str) -> SourceLike:
         """Return a reader of an object."""
-        return object_reader(self._open(name))
+        return object_reader(self._open(name), partial(self._hints_for, name))
+
+    def _hints_for(self, name: str) -> bytes | None:
+        index = sibling_name(name, "index")
+        if (
+            index is None
+            or index not in self._files
+            or not 0 < self._files[index].size <= LARGEST_HINTS
+        ):
+            return None
+        try:
+            return self._open(index).read(0, self._files[index].size)
+        except OSError:
+            return None
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a side file; None if it is missing."""

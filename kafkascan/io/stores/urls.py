@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from kafkascan.format.file_names import sibling_name
 from kafkascan.io.source_protocols import ReadsAt
-from kafkascan.io.stores.object_reader import ObjectReader
+from kafkascan.io.stores.ranged_reader import RangedReader
 from kafkascan.io.stores.stored_objects import StoredObject, open_object
 from kafkascan.io.stores.url_paths import UrlPath, is_url
 
 T = TypeVar("T")
+
+LARGEST_HINTS = 1 << 24
+"""Bytes of an index that are read as hints: more than Kafka's default segment.index.bytes."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +81,26 @@ def resolved_url(source: T) -> T | str | ReadsAt:
         found = ObjectUrl(found)
     if not isinstance(found, ObjectUrl):
         return found
-    return object_reader(open_object(found.url, found.storage_options))
+    return object_reader(
+        open_object(found.url, found.storage_options), partial(_index_beside, found)
+    )
 
 
-def object_reader(stored: StoredObject) -> ReadsAt:
-    """Return what reads the ranges of an object."""
-    return ObjectReader(stored.path, stored.size, stored.read)
+def object_reader(
+    stored: StoredObject, read_index: Callable[[], bytes | None] | None = None
+) -> ReadsAt:
+    """Return what reads the ranges of an object; `read_index` returns the index of a log."""
+    return RangedReader(stored, read_index)
+
+
+def _index_beside(log: ObjectUrl) -> bytes | None:
+    """Return the bytes of the index beside a log, as far as it can be read: they are hints."""
+    folder, _, name = log.url.rpartition("/")
+    index = sibling_name(name, "index")
+    if index is None:
+        return None
+    try:
+        stored = open_object(f"{folder}/{index}", log.storage_options)
+        return stored.read(0, min(stored.size, LARGEST_HINTS)) if stored.size else None
+    except (OSError, ValueError):
+        return None

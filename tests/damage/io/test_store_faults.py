@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.format.errors import SourceReadError
 from kafkascan.io.stores.stored_objects import FsspecObject, StoredObject, open_object
+from tests.spark.logs import plain_batch
 from tests.support.range_server import RangeServer, range_server
 from tests.support.segments import Rig
 
@@ -121,6 +123,71 @@ def test_a_scan_of_an_object_that_is_replaced_halfway(server: RangeServer) -> No
     server.fault = replace_halfway
     with pytest.raises(SourceReadError, match="replaced"):
         ks.scan_batches(server.url + NAME)
+
+
+LARGE = b"".join(plain_batch(offset, 1, 100_000) for offset in range(80))
+INDEX = ks.build_offset_index(ks.scan_batches(LARGE).batches, base_offset=0).tobytes()
+INDEX_NAME = NAME.replace(".log", ".index")
+
+
+def scan(url: str) -> bytes:
+    return ks.scan_batches(url, storage_options=AT_ONCE).batches.tobytes()
+
+
+def read(url: str) -> bytes:
+    return ks.read_records(url, storage_options=AT_ONCE).batches.tobytes()
+
+
+@pytest.fixture
+def large(server: RangeServer) -> RangeServer:
+    """A log that is requested in many ranges at the same time."""
+    server.objects[NAME], server.objects[INDEX_NAME] = LARGE, INDEX
+    return server
+
+
+@pytest.mark.parametrize("work", [scan, read])
+@pytest.mark.parametrize("fault", ["busy", "cut"])
+def test_some_of_many_requests_fail_once(
+    large: RangeServer, work: Callable[[str], bytes], fault: str
+) -> None:
+    numbers = itertools.count(1)
+    large.fault = lambda *_: fault if next(numbers) % 3 == 0 else None
+    assert work(large.url + NAME) == ks.scan_batches(LARGE).batches.tobytes()
+
+
+@pytest.mark.parametrize("work", [scan, read])
+@pytest.mark.parametrize(("fault", "reason"), [("busy", "503"), ("cut", "body"), ("short", "got")])
+def test_one_of_many_ranges_goes_on_failing(
+    large: RangeServer, work: Callable[[str], bytes], fault: str, reason: str
+) -> None:
+    failing = len(LARGE) - 1_000_000
+    large.fault = lambda _, asked: fault if asked[1] > failing else None
+    with pytest.raises(SourceReadError, match=reason) as caught:
+        work(large.url + NAME)
+    assert caught.value.path == large.url + NAME
+    assert 0 <= caught.value.position < len(LARGE)
+
+
+@pytest.mark.parametrize("work", [scan, read])
+@pytest.mark.parametrize("change", ["replaced", "deleted"])
+def test_an_object_changes_while_many_requests_are_in_flight(
+    large: RangeServer, work: Callable[[str], bytes], change: str
+) -> None:
+    def change_it(one: RangeServer, asked: tuple[int, int]) -> None:
+        if asked[1] > len(LARGE) // 3:
+            one.objects[NAME] = LARGE[:-1] + b"!"
+            if change == "deleted":
+                del one.objects[NAME]
+
+    large.fault = change_it
+    with pytest.raises(SourceReadError, match=change):
+        work(large.url + NAME)
+
+
+@pytest.mark.parametrize("fault", ["busy", "forbidden", "cut", "short"])
+def test_an_index_that_cannot_be_read_changes_no_row(large: RangeServer, fault: str) -> None:
+    large.fault = lambda _, asked: fault if asked[1] < len(INDEX) else None
+    assert scan(large.url + NAME) == ks.scan_batches(LARGE).batches.tobytes()
 
 
 def test_no_secret_is_in_an_error(server: RangeServer) -> None:
