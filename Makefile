@@ -18,7 +18,7 @@ GOLDEN = tests/golden
 export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: docs docs-serve picture wheel demo test test-slow lint bench bench-spark asan fuzz arm oracle golden clean
+.PHONY: docs docs-serve picture wheel demo test test-slow lint bench bench-spark bench-store asan fuzz arm oracle golden clean
 
 demo: $(VENV)/.compiled $(VENV)/.demo
 	@echo "Running examples/demo.py"
@@ -55,6 +55,10 @@ bench: $(VENV)/.compiled $(VENV)/.bench
 # Spark: each way into it beside its own ceiling. Needs Java 17 or newer; for the broker, Maven.
 bench-spark: $(VENV)/.compiled $(VENV)/.bench
 	cd asv_benchmarks && PYTHONPATH=.:.. ../$(BIN)/python -m benchmarks.spark_table
+
+# Objects in a store, beside downloads of them. The store is a server on this machine.
+bench-store: $(VENV)/.compiled $(VENV)/.bench
+	cd asv_benchmarks && PYTHONPATH=. ../$(BIN)/python -m benchmarks.store_table
 
 # AddressSanitizer and UndefinedBehaviorSanitizer over the native, damage and property
 # tests. They run in a folder of their own, with a build of their own.

@@ -13,5 +13,6 @@ def scan_into(
     smallest_batch: int = 512,
     largest_batch: int = 65536,
     known_starts: Any = None,
+    keeps_gil: bool = False,
 ) -> tuple[int, int, int]: ...
 def guess(source: Any, position: int, limit: int, last_offset: int) -> int: ...

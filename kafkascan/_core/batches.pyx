@@ -286,6 +286,7 @@ def scan_into(
     int64_t smallest_batch=384,
     int64_t largest_batch=1 << 16,
     const int64_t[::1] known_starts=None,
+    bint keeps_gil=False,
 ):
     """
     Fill rows with the headers of the batches from `position` on.
@@ -307,6 +308,9 @@ def scan_into(
     known_starts : contiguous array of int64, optional
         Batch positions of an index, ascending, for the starts of chains. Wrong positions cost
         time but do not affect the rows.
+    keeps_gil : bool, default False
+        Keep the GIL, for a window of some KiB in memory: where many threads receive answers of a
+        store, waiting for it again takes longer than the scan.
 
     Returns
     -------
@@ -346,8 +350,11 @@ def scan_into(
     if known_starts is not None and known_starts.shape[0] > 0:
         walk.chaining.known = &known_starts[0]
         walk.chaining.known_count = known_starts.shape[0]
-    with nogil:
+    if keeps_gil:
         fault = run_guarded(walk_batches, &walk, data, window.shape[0])
+    else:
+        with nogil:
+            fault = run_guarded(walk_batches, &walk, data, window.shape[0])
     if fault >= 0:
         return KS_SOURCE_FAULT, 0, window_start + fault
     return walk.status, walk.count, walk.position

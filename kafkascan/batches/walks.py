@@ -121,7 +121,7 @@ class BatchWalk:
             if status == STATUS["SOURCE_FAULT"]:
                 raise self.source.fault_error(position)
             self._cold.note(written, position - self.position)
-            self._stored.note(written, self.position, position)
+            self._stored.note(written)
             self._choose_window(written, position - self.position)
             self.position = position
             count += written
@@ -165,6 +165,7 @@ class BatchWalk:
                 rows,
                 in_chains=in_chains,
                 known_starts=self._index_starts,
+                keeps_gil=not is_in_memory and len(window) <= _SMALL_WINDOW,
             )
 
     def _read_index_starts(self) -> NDArray[np.int64] | None:

@@ -87,6 +87,16 @@ OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 """Flags for paths that may be FIFOs: opening one must not wait for a writer."""
 
 
+def next_data(descriptor: int, position: int) -> int | None:
+    """Return where the next bytes are that are not in a hole; None if there are none."""
+    if not hasattr(os, "SEEK_DATA"):
+        return position
+    try:
+        return os.lseek(descriptor, position, os.SEEK_DATA)
+    except OSError as error:
+        return None if error.errno == errno.ENXIO else position
+
+
 def regular_size(descriptor: int, path: str) -> int:
     """
     Return the size of an open file.

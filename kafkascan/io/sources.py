@@ -6,13 +6,11 @@ that bytes which a broker appends later are not seen.
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -28,6 +26,7 @@ from kafkascan.io.source_protocols import (
     ReadsAhead,
     ReadsAt,
     bytes_view,
+    next_data,
     regular_size,
 )
 from kafkascan.io.stores.urls import ObjectUrl, resolved_url
@@ -198,8 +197,6 @@ class Source:
     @property
     def ahead(self) -> ReadsAhead | None:
         """The reader of the bytes, if it reads several ranges at the same time."""
-        if self._reader is None:
-            return None
         return self._reader if isinstance(self._reader, ReadsAhead) else None
 
     @property
@@ -300,14 +297,11 @@ class Source:
         """
         if self._reader is not None and isinstance(self._reader, KnowsHoles):
             return min(self._reader.skip_hole(position), self.size)
-        if self._descriptor is None or not hasattr(os, "SEEK_DATA"):
+        if self._descriptor is None:
             return position
         with self.borrowed_descriptor() as descriptor:
-            try:
-                found = os.lseek(descriptor, self.file_start + position, os.SEEK_DATA)
-                return min(found - self.file_start, self.size)
-            except OSError as error:
-                return self.size if error.errno == errno.ENXIO else position
+            found = next_data(descriptor, self.file_start + position)
+        return self.size if found is None else min(found - self.file_start, self.size)
 
     def is_cached(self, start: int, stop: int, samples: int = 2) -> bool:
         """
@@ -411,12 +405,7 @@ class Source:
         self._require_open()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __del__(self) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kafkascan._core import plain_batches as _plain, records as _core
 from kafkascan.batches.cold.scattered_batches import request_rows, requested_parts
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
-from kafkascan.batches.scan import iter_batches_to_read, scan_batches
+from kafkascan.batches.scan import iter_batches, iter_batches_to_read, scan_batches
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import STATUS, CorruptBatchError, record_error
@@ -49,7 +49,7 @@ def decode_records(
     """Decode records into one table, on several threads; see `read_records`."""
     # An opened source is not closed: it lives as long as the table that views it.
     with borrowed_source(source, close=False) as owner:
-        if batches is None and owner.ahead is not None:
+        if batches is None and owner.ahead is not None and not _selects_few(options):
             headers = _header_tables(owner, options)
             tables = [_decode_all(owner, batches, options) for batches in headers]
             return RecordTable.joined(tables) if tables else decode_records(b"", None, options)
@@ -161,8 +161,13 @@ def _iter_tables(
                         yield records
 
 
+def _selects_few(options: ReadOptions) -> bool:
+    return options.selects_few or options.control == "only"
+
+
 def _header_tables(source: Source, options: ReadOptions) -> Iterator[BatchTable]:
-    for table in iter_batches_to_read(source):
+    is_alone = _selects_few(options)
+    for table in iter_batches(source) if is_alone else iter_batches_to_read(source):
         options.on_headers(table)
         yield table
 

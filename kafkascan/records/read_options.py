@@ -39,6 +39,9 @@ class ReadOptions:
         See `iter_records`.
     visible : callable, optional
         Takes a batch table and returns a mask of the batches to read.
+    selects_few : bool
+        Whether few batches are visible. The headers of an object in a store are then read without
+        the bytes between them.
     on_headers : callable, optional
         Takes each table of headers that was read of a source, before batches are selected.
 
@@ -58,6 +61,7 @@ class ReadOptions:
     batch_size: int = 65_536
     on_damage: OnDamage | None = None
     visible: Visible | None = None
+    selects_few: bool = False
     on_headers: Callable[[BatchTable], object] = field(default=_ignore)
     names: tuple[str, ...] = field(init=False)
     stored: tuple[str, ...] = field(init=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from kafkascan.broker_state.checkpoints import (
@@ -12,8 +13,11 @@ from kafkascan.broker_state.checkpoints import (
     PartitionMetadata,
     partition_metadata_file,
 )
+from kafkascan.format.file_names import sibling_name
 from kafkascan.io.folders import missing_file
 from kafkascan.io.sources import SourceLike
+from kafkascan.io.stores.ranged_reader import RangedReader
+from kafkascan.io.stores.urls import LARGEST_HINTS
 from kafkascan.tiered.tier_files import SyntheticFile, TierFile
 from kafkascan.tiered.tier_segments import TierSegment
 
@@ -54,7 +58,19 @@ class TierFolder:
 
     def source(self, name: str) -> SourceLike:
         """Return the input for a `Source` of a file."""
-        return self._file(name).source()
+        source = self._file(name).source()
+        if isinstance(source, RangedReader):
+            return source.with_index(partial(self._hints_for, name))
+        return source
+
+    def _hints_for(self, name: str) -> bytes | None:
+        index = self._files.get(sibling_name(name, "index") or "")
+        if index is None or not 0 < index.size <= LARGEST_HINTS:
+            return None
+        try:
+            return index.read()
+        except OSError:
+            return None
 
     def read(self, name: str) -> bytes | None:
         """Return the bytes of a side file; None if it is missing."""

@@ -12,7 +12,7 @@ from kafkascan.io.sources import Source
 # Bytes below which an object is read in order: a few requests fetch all of it.
 _SMALLEST_OBJECT = 1 << 22
 # Headers that are requested ahead: at first, and then.
-_FIRST_REQUESTED, _REQUESTED = 16, 512
+_FIRST_REQUESTED, _REQUESTED = 16, 1024
 # An index is dense if it contains at least 2 of 3 batches: a walk waits for each of the others.
 _BATCHES_PER_HINT = 1.5
 
@@ -34,6 +34,7 @@ class StoredHeaders:
         self._requested_to = -1
         self._again_from = 0
         self._count = _FIRST_REQUESTED
+        self._batches_left = 0  # more batches before `_again_from` than that: a sparse index
 
     def request(self, position: int, stop: int) -> None:
         """Request the next headers of a walk that is at a position."""
@@ -49,14 +50,14 @@ class StoredHeaders:
         self._ahead.request(found[found > self._requested_to].tolist())
         self._requested_to = int(found[-1])
         self._again_from = int(found[len(found) // 2])
+        self._batches_left = int(_BATCHES_PER_HINT * (len(found) // 2)) + 2
         self._count = _REQUESTED
 
-    def note(self, batches: int, start: int, position: int) -> None:
-        """Take the number of batches that the walk found between two positions."""
-        if self._ahead is not None and self._hints is not None and batches:
-            hinted = np.diff(np.searchsorted(self._hints, (start, position)))[0]
-            if batches > _BATCHES_PER_HINT * hinted + 2:
-                self._ahead = None
+    def note(self, batches: int) -> None:
+        """Take the number of batches that the walk found."""
+        self._batches_left -= batches
+        if self._batches_left < 0:
+            self._ahead = None
 
 
 def _positions_in(index: bytes | None) -> NDArray[np.int64]:

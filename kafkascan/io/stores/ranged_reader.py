@@ -98,6 +98,10 @@ class RangedReader:
         self._expected = 0  # the position before which all bytes will be read
         self._begin()
 
+    def with_index(self, read_index: Callable[[], bytes | None]) -> RangedReader:
+        """Return a new reader of the same object; `read_index` is as above."""
+        return RangedReader(self._stored, read_index, self._cost)
+
     def _begin(self) -> None:
         self._threads = request_threads()
         self._lock = threading.Lock()
@@ -186,13 +190,16 @@ class RangedReader:
         if block.stop - block.start < _BLOCK:
             return
         starts = {one.start: one for one in self._blocks}
-        ahead, end = 0, block.stop
-        while end in starts:
-            ahead, end = ahead + 1, starts[end].stop
-        if end == self._next:
-            for _ in range(_BLOCKS_AHEAD - ahead):
-                if self._next < self.size:
-                    self._add(self._next, self._next + _BLOCK)
+        chain = [block]
+        while chain[-1].stop in starts:
+            chain.append(starts[chain[-1].stop])
+        if chain[-1].stop != self._next or self._next == self.size or len(chain) > _BLOCKS_AHEAD:
+            return
+        # The blocks ahead are needed more than those that were used last.
+        self._blocks = [one for one in self._blocks if one not in chain] + chain[::-1]
+        for _ in range(len(chain), _BLOCKS_AHEAD + 1):
+            if self._next < self.size:
+                self._add(self._next, self._next + _BLOCK)
 
     def _add(self, start: int, stop: int) -> _Range:
         known = (one.start for one in self._blocks if one.start > start)

@@ -73,7 +73,8 @@ class RecordSelection:
             mask = self._mask(batches)
             return mask if visible is None else mask & visible(batches)
 
-        yield from iter_log(log, replace(options, visible=wanted))
+        selects_few = not self.condition.columns.isdisjoint(("offset", "timestamp"))
+        yield from iter_log(log, replace(options, visible=wanted, selects_few=selects_few))
 
     def _place(self) -> dict[str, Span | None]:
         one = self.log.partition

@@ -128,7 +128,7 @@ def iter_records(reader: RangedReader) -> int:
 @pytest.mark.parametrize("read", [read_records, iter_records])
 @pytest.mark.parametrize("log", [*LOGS.values(), MIXED], ids=[*LOGS, "mixed"])
 def test_records_request_each_byte_once(log: bytes, read: Callable[[RangedReader], int]) -> None:
-    stored, reader = reader_of(log, index_of(log), latency=0.002)
+    stored, reader = reader_of(log, index_of(log), latency=0.02)
     assert read(reader) == len(ks.read_records(log))
     assert stored.is_each_byte_requested_once()
     assert stored.most_in_flight >= 2
@@ -156,7 +156,7 @@ def test_an_object_without_batches() -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_checksums_request_each_byte_once(size: str) -> None:
     log = LOGS[size]
-    stored, reader = reader_of(log, None, latency=0.002)
+    stored, reader = reader_of(log, None, latency=0.02)
     assert ks.verify_crcs(reader, ks.scan_batches(log).batches).all()
     assert stored.requested_bytes <= 1.001 * len(log)
     assert stored.most_in_flight >= 2

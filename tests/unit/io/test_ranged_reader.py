@@ -80,6 +80,24 @@ def test_expected_bytes_are_requested_across_jumps() -> None:
     assert stored.is_each_byte_requested_once()
 
 
+@pytest.mark.parametrize("batch", [20_000, 1_000_000, 7_000_000])
+def test_headers_then_bytes_of_one_table_after_the_other(batch: int) -> None:
+    """As records are read: a walk over the headers of a table, its checksums, its records."""
+    stored = RecordedObject(DATA * 4)
+    reader = RangedReader(stored)
+    start = 0
+    while start < stored.size:
+        reader.expect(min(start + 16 * MIB, stored.size))
+        starts = range(start, min(start + 16 * MIB, stored.size), batch)
+        for position in starts:
+            reader.read_at(position, 4_096)
+        stop = min(starts[-1] + batch, stored.size)
+        for _ in ("checksums", "records"):
+            assert len(read(reader, start, stop, MIB)) == stop - start
+        start = stop
+    assert stored.is_each_byte_requested_once()
+
+
 def test_gaps_are_requested_where_a_request_takes_longer_than_their_bytes() -> None:
     ranges = {}
     for latency in (0.0005, 0.5):

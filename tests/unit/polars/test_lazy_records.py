@@ -41,7 +41,7 @@ class Work:
 @pytest.fixture
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     done = Work()
-    decode_first, iter_batches = decoding.decode_first, decoding.iter_batches
+    decode_first, header_tables = decoding.decode_first, decoding._header_tables
 
     def decode(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
         table = decode_first(source, batches, options)
@@ -51,12 +51,12 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
         done.stored |= {*options.stored}
         return table
 
-    def walk(source: Source) -> Iterator[BatchTable]:
+    def walk(source: Source, options: ReadOptions) -> Iterator[BatchTable]:
         done.files.add("/".join(Path(source.path).parts[-2:]))
-        return iter_batches(source)
+        return header_tables(source, options)
 
     monkeypatch.setattr(decoding, "decode_first", decode)
-    monkeypatch.setattr(decoding, "iter_batches", walk)
+    monkeypatch.setattr(decoding, "_header_tables", walk)
     return done
 
 
