@@ -144,6 +144,19 @@ class Rebuild(Closing):
         )
         return [(epoch, end) for epoch, end in answer["ends"]]
 
+    def are_within(self, cases: Sequence[dict[str, Any]]) -> list[bool]:
+        """
+        Return whether remote segments belong to logs.
+
+        Parameters
+        ----------
+        cases
+            "first" and "last" offset and "segment" (epochs and their first offsets) of a segment,
+            and "log" (those of a log).
+        """
+        verdicts: list[bool] = self._program.call("lineage", cases=list(cases))["verdicts"]
+        return verdicts
+
     def lookup(
         self,
         directory: Path,

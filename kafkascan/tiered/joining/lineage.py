@@ -7,8 +7,9 @@ the leader epochs of the log (``RemoteLogManager.isRemoteSegmentWithinLeaderEpoc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
 from kafkascan.broker_state.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
@@ -17,7 +18,7 @@ from kafkascan.broker_state.checkpoints import (
 )
 from kafkascan.tiered.tier_segments import TierSegment
 
-_LAST = 2**63 - 1
+_Epochs: TypeAlias = list[tuple[int, int]]
 
 
 def contradiction(segment: TierSegment, end: int, lineage: Sequence[LeaderEpoch]) -> str | None:
@@ -37,23 +38,44 @@ def contradiction(segment: TierSegment, end: int, lineage: Sequence[LeaderEpoch]
     CorruptCheckpointError
         If the epochs of the segment cannot be read.
     """
-    if not lineage:
+    log, own = _with_records(lineage), _with_records(_epochs_of(segment))
+    if not log or not own:
         return None
-    first = min(lineage).epoch
-    known = {epoch: (start, stop) for epoch, start, stop in _ranges(lineage)}
-    for epoch, start, stop in _ranges(_epochs_of(segment)):
-        start, stop = max(start, segment.base_offset), min(stop, end)
-        if start >= stop or epoch < first:  # brokers drop epochs before the log's start
-            continue
-        if epoch not in known:
+    first, last = log[0][0], log[-1][0]
+    if not first <= own[-1][0] <= last:
+        return f"its last leader epoch is {own[-1][0]}, the log has {first} to {last}"
+    # Brokers drop epochs before the log's start.
+    return _first_difference([one for one in own if one[0] >= first], end, log)
+
+
+def _first_difference(own: _Epochs, end: int, log: _Epochs) -> str | None:
+    """Compare the epochs of a segment with those of its log; None if they agree."""
+    starts = dict(log)
+    after = {one: following for (one, _), following in pairwise(log)}
+    epoch, start = own[0]
+    if epoch in starts and epoch != log[0][0] and start < starts[epoch]:
+        return f"its leader epoch {epoch} begins at offset {start}, the log's at {starts[epoch]}"
+    for (epoch, _), following in zip(own, [*own[1:], None], strict=True):
+        if epoch not in starts:
             return f"the log has no leader epoch {epoch}"
-        lowest, highest = known[epoch]
-        if stop > highest or (start < lowest and epoch != first):
-            its = f"the offsets {lowest} to {highest - 1}" if highest < _LAST else f"{lowest} on"
-            return (
-                f"offsets {start} to {stop - 1} have leader epoch {epoch}, the log has it for {its}"
-            )
+        expected = after.get(epoch)
+        if following is None and expected is not None and end > expected[1]:
+            return f"it has offsets up to {end - 1} of epoch {epoch}, {_then(expected)}"
+        if following is not None and following != expected:
+            return f"epoch {following[0]} begins at offset {following[1]}, {_then(expected)}"
     return None
+
+
+def _then(following: tuple[int, int] | None) -> str:
+    if following is None:
+        return "the log ends with the epoch before it"
+    return f"in the log epoch {following[0]} begins at offset {following[1]}"
+
+
+def _with_records(epochs: Iterable[tuple[int, int]]) -> _Epochs:
+    """Return the epochs in order, without those in which no record was written."""
+    latest = {start: epoch for epoch, start in sorted(epochs)}
+    return sorted((epoch, start) for start, epoch in latest.items())
 
 
 def _epochs_of(segment: TierSegment) -> Sequence[tuple[int, int]]:
@@ -64,9 +86,3 @@ def _epochs_of(segment: TierSegment) -> Sequence[tuple[int, int]]:
         return ()
     path = f"{segment.topic}-{segment.partition}/{LEADER_EPOCH_CHECKPOINT} of {segment.segment_id}"
     return parse_leader_epochs(file.read(), path)
-
-
-def _ranges(epochs: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Yield each epoch with its first offset, and the first one of the next epoch."""
-    for (epoch, start), (_, stop) in pairwise([*sorted(epochs), (_LAST, _LAST)]):
-        yield epoch, start, stop

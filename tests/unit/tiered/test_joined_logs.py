@@ -143,7 +143,9 @@ def segment(base: int, *epochs: tuple[int, int]) -> TierSegment:
         (segment(20, (4, 20)), 10**6, True),
         (segment(20, (5, 20)), 30, False),
         (segment(0, (0, 0), (1, 4)), 8, True),  # the log begins after epoch 0
-        (segment(0, (0, 0)), 4, True),
+        (segment(0, (0, 0)), 4, False),
+        (segment(5, (1, 5), (2, 10), (4, 20)), 25, True),
+        (segment(5, (1, 5), (4, 20)), 25, False),  # epoch 2 is missing
     ],
 )
 def test_lineage(one: TierSegment, end: int, is_in: bool) -> None:

@@ -34,6 +34,7 @@ public final class Rebuild {
         "filter", FilterJob::run,
         "truncate", TruncateJob::run,
         "epochs", EpochJob::run,
+        "lineage", LineageJob::run,
         "verdict", VerdictJob::run);
 
     private Rebuild() {
