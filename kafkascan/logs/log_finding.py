@@ -15,7 +15,7 @@ from kafkascan.io.archives import TarFolder, is_archive, open_archive
 from kafkascan.io.folders import DiskFolder, Folder, FolderTree
 from kafkascan.io.stores.store_folders import UrlFolder, list_folder
 from kafkascan.io.stores.stored_objects import is_web_url, open_object, shown_url
-from kafkascan.io.stores.url_paths import UrlPath, as_path
+from kafkascan.io.stores.url_paths import UrlPath, as_path, is_url
 from kafkascan.io.stores.urls import ObjectUrl, Place, place_of
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.segment import SegmentFile
@@ -42,7 +42,7 @@ def open_log_dir(
     /,
     *,
     storage_options: Mapping[str, object] | None = None,
-    tier: RemoteLogs | None = None,
+    tier: RemoteLogs | Place | None = None,
 ) -> LogDir:
     """
     List the partitions of a broker's data dir, of one partition's folder, or of a tar of them.
@@ -57,10 +57,10 @@ def open_log_dir(
         at any depth, and is not unpacked. The folders of a store are prefixes, listed once:
         objects that are replaced or deleted later are errors when they are read.
     storage_options : mapping, optional
-        Options of the store, for a URL; see `ObjectUrl`.
-    tier : TieredLogs, optional
-        Result of `open_tiered`: the segments in remote storage before the first local one are
-        part of each log; see `TieredLogs.join`.
+        Options of the store, for a URL; see `ObjectUrl`. If `path` is none, those of `tier`.
+    tier : TieredLogs, path or URL, optional
+        Result of `open_tiered`, or its first argument: the segments in remote storage before the
+        first local one are part of each log; see `TieredLogs.join`.
 
     Returns
     -------
@@ -76,6 +76,10 @@ def open_log_dir(
         If the store does not answer.
     NotADirectoryError, FileNotFoundError, PermissionError
     """
+    if isinstance(tier, (str, os.PathLike, ObjectUrl)):
+        is_for_tier = is_url(tier) and not isinstance(path, ObjectUrl) and not is_url(path)
+        tier = _open_tier(tier, storage_options if is_for_tier else None)
+        storage_options = None if is_for_tier else storage_options
     place = place_of(path, storage_options)
     found = find_log_dir(place)
     if found is not None:
@@ -83,6 +87,13 @@ def open_log_dir(
     if isinstance(place, ObjectUrl):
         raise _not_a_prefix(place)
     return _tree_of(DiskFolder(place))  # raises: it is no folder
+
+
+def _open_tier(path: Place, storage_options: Mapping[str, object] | None) -> RemoteLogs:
+    # The only import from a room above: a log in two places needs no more than two places.
+    from kafkascan.tiered import open_tiered
+
+    return open_tiered(path, storage_options=storage_options)
 
 
 def find_log_dir(path: Place, /) -> LogDir | None:

@@ -111,6 +111,20 @@ def test_a_missing_segment_is_a_problem(local: Path, tmp_path: Path) -> None:
     assert f"the offsets {BASES[9]} to {BASES[10] - 1}" in problem.reason
 
 
+def test_the_place_of_a_tier_is_enough(tmp_path: Path, local: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    put_local(tmp_path / "tier", WHOLE)
+    fsspec.filesystem("memory").put(str(tmp_path / "tier"), "/place-of-a-tier", recursive=True)
+    places = [tmp_path / "tier", str(tmp_path / "tier"), "memory://place-of-a-tier"]
+    for place in places:
+        joined = ks.open_log_dir(local, tier=place)
+        assert [log.base_offset for log in joined.partitions[0].log_segments] == BASES
+    url, options = places[2], {"skip_instance_cache": False}
+    assert len(ks.open_log_dir(local, tier=url, storage_options=options).partitions) == 1
+    with pytest.raises(TypeError, match="storage_options are for URLs"):
+        ks.open_log_dir(local, tier=places[0], storage_options=options)
+
+
 def test_a_segment_of_another_lineage_is_not_read(tier: TieredLogs, local: Path) -> None:
     (local / "leader-epoch-checkpoint").write_text(f"0\n2\n0 0\n3 {BASES[5]}\n")
     joined = ks.open_log_dir(local, tier=tier)
