@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -281,7 +282,7 @@ class FsspecObject:
 
     def read(self, position: int, size: int) -> bytes:
         """See `StoredObject.read`."""
-        with _named_errors(self.path, position, self._options):
+        with _named_errors(self.path, position, self._options), _connection_of(self._fs):
             try:
                 data = bytes(self._fs.cat_file(self._key, start=position, end=position + size))
                 state = self._read_state()
@@ -292,6 +293,23 @@ class FsspecObject:
             raise _replaced(self.path, position)
         _require_complete(self.path, position, size, data)
         return data
+
+
+_one_connection = threading.Lock()
+
+
+def _connection_of(fs: Any) -> AbstractContextManager[object]:
+    """Return a lock, for file systems with one connection, such as those over FTP and SSH."""
+    return nullcontext() if fs.async_impl else _one_connection
+
+
+def _replace_after_fork() -> None:
+    global _one_connection
+    _one_connection = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_replace_after_fork)
 
 
 class FsspecPrefix:

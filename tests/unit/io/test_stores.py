@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.io import ObjectUrl, Source
 from kafkascan.io.stores.stored_objects import shown_url
+from tests.spark.logs import plain_batch
 from tests.support.paths import GOLDEN
 from tests.support.range_server import RangeServer, range_server
 
@@ -59,6 +63,37 @@ def test_a_web_server(server: RangeServer) -> None:
 def test_fsspec_reads_schemes_that_obstore_does_not() -> None:
     fsspec.filesystem("memory").pipe(f"/topic-0/{OFFSETS}", SEGMENT.read_bytes())
     require_same_as_file(f"memory://topic-0/{OFFSETS}")
+
+
+def test_a_file_system_with_one_connection_is_asked_one_thing_at_a_time() -> None:
+    class OneConnection(type(fsspec.filesystem("memory"))):  # type: ignore[misc]
+        """As over FTP: what two threads ask for at the same time gets mixed."""
+
+        protocol = "oneconnection"
+        store: ClassVar[dict[str, object]] = {}
+        busy = threading.Lock()
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return str(super()._strip_protocol(path.replace("oneconnection:", "memory:")))
+
+        def cat_file(self, *args: Any, **kwargs: Any) -> bytes:
+            assert self.busy.acquire(blocking=False), "two requests at the same time"
+            try:
+                time.sleep(0.005)
+                return bytes(super().cat_file(*args, **kwargs))
+            finally:
+                self.busy.release()
+
+    fsspec.register_implementation("oneconnection", OneConnection, clobber=True)
+    log = b"".join(plain_batch(offset, 1, 200_000) for offset in range(200))
+    index = ks.build_offset_index(ks.scan_batches(log).batches, base_offset=0).tobytes()
+    store = fsspec.filesystem("oneconnection")
+    store.pipe(f"/topic-0/{OFFSETS}", log)
+    store.pipe(f"/topic-0/{OFFSETS}".replace(".log", ".index"), index)
+    url = f"oneconnection://topic-0/{OFFSETS}"
+    assert np.array_equal(ks.scan_batches(url).batches, ks.scan_batches(log).batches)
+    assert len(ks.read_records(url)) == 200
 
 
 def test_a_file_url_is_its_path(tmp_path: Path) -> None:
