@@ -25,9 +25,13 @@ if TYPE_CHECKING:
         diff_metadata as diff_metadata,
         read_metadata as read_metadata,
     )
-    from kafkascan.internal_topics.remote_segments import (
+    from kafkascan.internal_topics.remote_storage.remote_segments import (
         RemoteSegments as RemoteSegments,
         read_remote_segments as read_remote_segments,
+    )
+    from kafkascan.internal_topics.remote_storage.tier_comparison import (
+        TierComparison as TierComparison,
+        compare_remote_segments as compare_remote_segments,
     )
     from kafkascan.internal_topics.share_groups.share_states import (
         ShareState as ShareState,
@@ -59,7 +63,8 @@ else:
             ],
             "metadata.metadata_image": ["MetadataImage"],
             "metadata.metadata_reading": ["Metadata", "diff_metadata", "read_metadata"],
-            "remote_segments": ["RemoteSegments", "read_remote_segments"],
+            "remote_storage.remote_segments": ["RemoteSegments", "read_remote_segments"],
+            "remote_storage.tier_comparison": ["TierComparison", "compare_remote_segments"],
             "share_groups.share_states": ["ShareState", "read_share_state"],
             "state_tables": ["StateTable"],
             "topic_messages": ["COORDINATOR_RECORDS"],

@@ -17,7 +17,12 @@ from kafkascan.tiered.joining.joined_logs import JoinedLogs, join_logs
 from kafkascan.tiered.plain_layouts import LOCAL_KEY, PINTEREST_KEY, read_plain
 from kafkascan.tiered.tier_errors import UnknownLayoutError
 from kafkascan.tiered.tier_folder import TierFolder, broker_files
-from kafkascan.tiered.tier_segments import TierContent, TierProblem, TierSegment
+from kafkascan.tiered.tier_segments import (
+    TierContent,
+    TierProblem,
+    TierSegment,
+    can_be_a_segment,
+)
 from kafkascan.tiered.tier_store import TierObject, TierStore, store_at
 
 _LAYOUTS = {"aiven": AIVEN_KEY, "local": LOCAL_KEY, "pinterest": PINTEREST_KEY}
@@ -52,11 +57,14 @@ class TieredLogs(LogDir):
         The segments of all partitions, in their order: ids, offsets, times, sizes.
     problems : list of TierProblem
         Objects that are not read, and sizes that contradict each other.
+    other_copies : list of TierSegment
+        Uploads that are not read, because another one has the same base offset.
     """
 
     layout: str
     remote_segments: list[TierSegment]
     problems: list[TierProblem]
+    other_copies: list[TierSegment]
 
     def join(self, local: LogDir, /) -> JoinedLogs:
         """
@@ -153,10 +161,33 @@ def read_tier(
     objects = sorted(store.objects())
     name = _detect(store, objects) if layout == "auto" else _require_layout(layout)
     content = _read(store, objects, name, KeyRing(keys or {}), threads)
-    segments = _current(content)
+    segments, others = _current(content)
     if not segments:
         raise NoLogsError(str(store.path), _nothing_there(content))
-    return TieredLogs(store.path, _partitions(store, segments), name, segments, content.problems)
+    partitions = _partitions(store, segments)
+    return TieredLogs(store.path, partitions, name, segments, content.problems, others)
+
+
+def parts_of_key(layout: str, key: str) -> dict[str, str] | None:
+    """
+    Return what the key of a segment's object says; None of any other key.
+
+    Parameters
+    ----------
+    layout : str
+        `TieredLogs.layout`.
+    key : str
+
+    Returns
+    -------
+    dict of str to str, or None
+        ``topic``, ``partition``, ``base`` (the base offset) and ``suffix``; except of
+        ``pinterest``, ``topic_id`` and ``segment_id``.
+    """
+    match = _LAYOUTS[layout].fullmatch(key)
+    if match is None or not can_be_a_segment(match["base"], match["partition"]):
+        return None
+    return match.groupdict()
 
 
 def _require_layout(layout: str) -> str:
@@ -190,18 +221,19 @@ def _read(
     return read_plain(store, objects, _LAYOUTS[name])
 
 
-def _current(content: TierContent) -> list[TierSegment]:
-    """Return the segments to read, by partition and base offset; others become problems."""
+def _current(content: TierContent) -> tuple[list[TierSegment], list[TierSegment]]:
+    """Return the segments to read, by partition and base offset, and others, with problems."""
     ordered = sorted(content.segments, key=lambda one: (*_place(one), *_preference(one)))
-    current = []
+    current, rest = [], []
     for _, copies in groupby(ordered, key=_place):
         *others, best = copies
         current.append(best)
+        rest += others
         for other in others:
             reason = f"offset {other.base_offset} is read from upload {best.segment_id}"
             key = f"{other.topic}-{other.partition}: {other.segment_id}"
             content.add_problem("OTHER_COPY", key, reason)
-    return current
+    return current, rest
 
 
 def _place(segment: TierSegment) -> tuple[str, str, int, int]:

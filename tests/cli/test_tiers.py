@@ -65,3 +65,30 @@ def test_a_folder_without_anything_is_an_error_about_logs(tmp_path: Path) -> Non
     done = run("audit", tmp_path)
     assert done.returncode == 3
     assert "no logs here" in done.stderr
+
+
+def test_segments_that_the_cluster_knows_beside_those_that_are_there(tier: Path) -> None:
+    data = GOLDEN / "kafka-4.4.0-tiered" / "data"
+    done = run("remote-segments", data, "--tier", tier, "--format", "json")
+    assert done.returncode == 1
+    verdicts = {(row["topic"], row["verdict"]) for row in json.loads(done.stdout)}
+    assert verdicts == {("tiered", "MISSING_OBJECT"), ("small-segments", "ORPHAN")}
+    assert "small-segments-0: offset 24: segment " in done.stderr
+    assert "the cluster does not know it [ORPHAN]" in done.stderr
+    assert run("remote-segments", data, "--tier", tier, "--show", "unknown").returncode == 2
+    assert run("remote-segments", data, data, "--tier", tier).returncode == 2
+    assert run("remote-segments", data, "--tier", data.parent / "nothing").returncode == 3
+
+
+def test_the_catalogue_of_remote_storage_alone(tier: Path) -> None:
+    done = run("remote-segments", tier, "--format", "json")
+    assert done.returncode == 0
+    rows = json.loads(done.stdout)
+    assert [row["start_offset"] for row in rows] == sorted(
+        int(log.stem) for log in LOG.glob("*.log")
+    )
+    assert run("remote-segments", tier, "--as-of", "5").returncode == 2
+    sorted(tier.rglob("*.rsm-manifest"))[0].unlink()
+    done = run("remote-segments", tier)
+    assert done.returncode == 1
+    assert "NOT_UPLOADED" in done.stderr

@@ -169,6 +169,16 @@ def test_remote_segments_are_read_without_a_broker(killed: Killed, tmp_path: Pat
     assert ks.audit(tier, deep=True).alarms == []
 
 
+def test_what_the_cluster_knows_is_in_remote_storage(killed: Killed) -> None:
+    """Sizes, offsets and ids of ``__remote_log_metadata`` are those of the objects."""
+    tier = open_tiered(killed.data_dir.parent / "remote")
+    found = ks.internal_topics.compare_remote_segments(killed.data_dir, tier)
+    assert (found.sentences(), found.warnings) == ([], [])
+    assert found.segments["verdict"].count("SAME") >= 2
+    ids = set(ks.internal_topics.read_remote_segments(tier).segments["segment_id"])
+    assert ids <= set(found.segments["segment_id"])
+
+
 def test_audits_have_no_alarm(killed: Killed, tmp_path: Path) -> None:
     """The first local segment begins after epochs, transactions and producers of the log."""
     assert ks.audit(killed.data_dir, deep=True).alarms == []

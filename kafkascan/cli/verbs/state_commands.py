@@ -16,12 +16,14 @@ from kafkascan.cli.shared_options import (
     AS_OF,
     PATHS,
     Command,
+    InputPath,
     NameList,
     OffsetOrTime,
     extend_help,
     with_run,
 )
 from kafkascan.cli.shown_columns import ShownColumns
+from kafkascan.cli.tier_inputs import TierOptions, with_tier
 from kafkascan.internal_topics.state_tables import StateTable
 
 OFFSETS_COLUMNS = (
@@ -80,12 +82,23 @@ _METADATA_COLUMNS: dict[str, Sequence[str]] = {
 }  # fmt: skip
 _REMOTE_COLUMNS: dict[str, Sequence[str]] = {
     "segments": (
-        "topic", "partition", "start_offset", "end_offset", "state", "size", "max_timestamp",
-        "leader_epochs", "segment_id",
+        "topic",
+        "partition",
+        "start_offset",
+        "end_offset",
+        "state",
+        "size",
+        "max_timestamp",
+        "leader_epochs",
+        "segment_id",
     ),
     "deletions": ("topic", "partition", "state", "event_timestamp"),
     "unknown": _UNKNOWN,
-}  # fmt: skip
+}
+_COMPARED_COLUMNS = (
+    "topic", "partition", "start_offset", "end_offset", "verdict", "detail", "state", "size",
+    "segment_id",
+)  # fmt: skip
 
 _SHARE_COLUMNS: dict[str, Sequence[str]] = {
     "partitions": (
@@ -103,7 +116,7 @@ State = TypeVar(
     "State",
     bound="ks.internal_topics.Groups | ks.internal_topics.TransactionStates"
     " | ks.internal_topics.ShareState | ks.internal_topics.Metadata"
-    " | ks.internal_topics.RemoteSegments",
+    " | ks.internal_topics.RemoteSegments | ks.internal_topics.TierComparison",
 )
 
 
@@ -314,19 +327,65 @@ def metadata(
 
 
 @_state_command(_REMOTE_COLUMNS, "segments")
+@click.option(
+    "--tier", type=InputPath(), metavar="PATH",
+    help="Compare the segments that the records know with the objects in this directory or URL.",
+)  # fmt: skip
+@with_tier
 def remote_segments(
-    run: Run, paths: list[Path], show: str, columns: str | None, as_of: Any
+    run: Run,
+    paths: list[Path],
+    show: str,
+    columns: str | None,
+    as_of: Any,
+    tier: Path | None,
+    tier_options: TierOptions,
 ) -> None:
     """List the segments in remote storage (tiered storage).
 
     The rows come from __remote_log_metadata. Consumers read segments in the state
     COPY_SEGMENT_FINISHED only. --show deletions lists partitions that are being deleted.
 
-    Exit code 1: the answer is not complete, because of damage or unknown records.
+    If that topic is lost, PATHS can be the remote storage itself: the rows come from the listing
+    and its manifests then, and states are not known.
+
+    With --tier, both are compared. The verdict is SAME, UPLOADING, DELETING, or a finding:
+    MISSING_OBJECT (consumers may read it, but it is not there), DIFFERENT (sizes, offsets or
+    epochs disagree), DELETED (but its objects are there), ORPHAN (no record knows it), UNDECIDED
+    (no record that was read knows it, and others were not read).
+
+    Exit code 1: the answer is not complete, because of damage or unknown records; with --tier,
+    also findings.
     """
+    if tier is not None:
+        _compare_with_tier(run, paths, columns, as_of, tier, tier_options)
+        return
 
     def read(path: Path) -> ks.internal_topics.RemoteSegments:
-        return ks.internal_topics.read_remote_segments(path, as_of=as_of)
+        place = tier_options.find(path) or path
+        return ks.internal_topics.read_remote_segments(place, as_of=as_of)
 
     found = _read(run, paths, read, lambda one: one.warnings)
     _write(run, [getattr(one, show) for one in found], columns, _REMOTE_COLUMNS[show])
+
+
+def _compare_with_tier(
+    run: Run,
+    paths: list[Path],
+    columns: str | None,
+    as_of: Any,
+    tier: Path,
+    tier_options: TierOptions,
+) -> None:
+    source = click.get_current_context().get_parameter_source("show")
+    if source is not click.core.ParameterSource.DEFAULT:
+        raise click.UsageError("--show and --tier cannot be combined")
+    if len(paths) != 1:
+        raise click.UsageError("--tier needs one path with the records of the cluster")
+
+    def compare(path: Path) -> ks.internal_topics.TierComparison:
+        stored = tier_options.open(tier)
+        return ks.internal_topics.compare_remote_segments(path, stored, as_of=as_of)
+
+    found = _read(run, paths, compare, lambda one: one.warnings + one.sentences())
+    _write(run, [one.segments for one in found], columns, _COMPARED_COLUMNS)

@@ -11,7 +11,11 @@ from kafkascan.internal_topics.coordinator_records import UNKNOWN_KINDS
 from kafkascan.internal_topics.group_members import GROUP_KINDS, MEMBER_KINDS
 from kafkascan.internal_topics.metadata.metadata_reading import METADATA_TOPIC
 from kafkascan.internal_topics.metadata.metadata_tables import TABLE_KINDS
-from kafkascan.internal_topics.remote_segments import DELETION_KINDS, REMOTE_TOPIC, SEGMENT_KINDS
+from kafkascan.internal_topics.remote_storage.remote_segments import (
+    DELETION_KINDS,
+    REMOTE_TOPIC,
+    SEGMENT_KINDS,
+)
 from kafkascan.internal_topics.share_groups.share_states import (
     SHARE_BATCH_KINDS,
     SHARE_PARTITION_KINDS,

@@ -13,7 +13,7 @@ from kafkascan.format.errors import CorruptCheckpointError
 from kafkascan.format.texts import with_escaped_bytes
 from kafkascan.internal_topics.consumer_groups import read_groups
 from kafkascan.internal_topics.metadata.metadata_reading import Metadata, read_metadata
-from kafkascan.internal_topics.remote_segments import read_remote_segments
+from kafkascan.internal_topics.remote_storage.remote_segments import read_remote_segments
 from kafkascan.internal_topics.share_groups.share_states import read_share_state
 from kafkascan.internal_topics.state_tables import StateTable
 from kafkascan.internal_topics.topic_replay import AsOf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,8 @@ from kafkascan.internal_topics.topic_replay import (
 )
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log
+from kafkascan.tiered.tier_listing import TieredLogs
+from kafkascan.tiered.tier_segments import TierSegment
 
 REMOTE_TOPIC = "__remote_log_metadata"
 _ADDED, _UPDATED, _PARTITION_DELETED = range(3)
@@ -74,12 +77,21 @@ class RemoteSegments:
         Records of unknown types and versions, with their bytes.
     warnings : list of str
         Sentences about everything that makes the answer incomplete.
+    deleted_ids : frozenset of str
+        Ids of segments in the state ``DELETE_SEGMENT_FINISHED``: their objects are deleted.
+    partitions : frozenset of (str, int)
+        Topic ids and partitions that records were about.
+    metadata_partitions : frozenset of int
+        The partitions of ``__remote_log_metadata`` that were read.
     """
 
     segments: StateTable
     deletions: StateTable
     unknown: StateTable
     warnings: list[str]
+    deleted_ids: frozenset[str] = frozenset()
+    partitions: frozenset[tuple[str, int]] = frozenset()
+    metadata_partitions: frozenset[int] = frozenset()
 
     @property
     def is_exact(self) -> bool:
@@ -91,15 +103,19 @@ class RemoteSegments:
         return f"<RemoteSegments: {len(self.segments):,} segments, {exact}>"
 
 
-def read_remote_segments(path: LogDirLike, /, *, as_of: AsOf | None = None) -> RemoteSegments:
+def read_remote_segments(
+    path: LogDirLike | TieredLogs, /, *, as_of: AsOf | None = None
+) -> RemoteSegments:
     """
     Read the catalogue of segments in remote storage from ``__remote_log_metadata``.
 
     Parameters
     ----------
-    path : path, URL or LogDir
+    path : path, URL, LogDir or TieredLogs
         A broker's data dir, the folder of a partition of ``__remote_log_metadata``, or a tar of
-        them.
+        them. If that topic is lost, the result of `open_tiered`: the segments are those of the
+        listing and its manifests then, and what these do not say is None: states and brokers, and
+        with some layouts ends, times and epochs.
     as_of : int, mapping, str, datetime or numpy.datetime64, optional
         As in `read_groups`.
 
@@ -112,9 +128,14 @@ def read_remote_segments(path: LogDirLike, /, *, as_of: AsOf | None = None) -> R
     NoLogsError
         If there is no partition of ``__remote_log_metadata``.
     ValueError
-        If `as_of` is an offset after the end of all partitions, or no time.
+        If `as_of` is an offset after the end of all partitions, or no time; or if there is one
+        for a listing.
     As `open_log_dir`.
     """
+    if isinstance(path, TieredLogs):
+        if as_of is not None:
+            raise ValueError("a listing of remote storage is of now: as_of is for records")
+        return catalogue_of_tier(path)
     _, logs = open_topic(path, REMOTE_TOPIC)
     catalogue = _Catalogue()
     ends = [catalogue.add_log(log, as_of) for log in logs]
@@ -128,10 +149,14 @@ class _Catalogue:
     deletions: dict[tuple[uuid.UUID, int], dict[str, Any]] = field(default_factory=dict)
     unknown: list[UnknownRecord] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    deleted: set[uuid.UUID] = field(default_factory=set)
+    partitions: set[tuple[str, int]] = field(default_factory=set)
+    read: set[int] = field(default_factory=set)
 
     def add_log(self, log: Log, as_of: AsOf | None) -> int:
         """Apply the records of a partition; return the first offset that was not applied."""
         partition = log.partition.partition
+        self.read.add(-1 if partition is None else partition)
         records = PartitionRecords(log, ReplayLimit.of(as_of, partition))
         for table in records.before_limit():
             rows = table[~table["is_control"]]
@@ -154,6 +179,9 @@ class _Catalogue:
             StateTable.of_rows("deletions", DELETION_KINDS, self.deletions.values()),
             unknown_table(self.unknown),
             warnings,
+            frozenset(map(uuid_text, self.deleted)),
+            frozenset(self.partitions),
+            frozenset(self.read),
         )
 
     def _apply(self, log: Log, offset: int, value: bytes) -> None:
@@ -168,6 +196,7 @@ class _Catalogue:
         if message.type == _ADDED:
             row = _segment_row(message, log.partition.partition, offset)
             self.segments[message.fields["remote_log_segment_id"]["id"]] = row
+            self.partitions.add((row["topic_id"], row["partition"]))
         elif message.type == _UPDATED:
             self._update(log, offset, message.fields)
         elif message.type == _PARTITION_DELETED:
@@ -175,13 +204,17 @@ class _Catalogue:
 
     def _update(self, log: Log, offset: int, fields: dict[str, Any]) -> None:
         segment_id = fields["remote_log_segment_id"]["id"]
+        place = fields["remote_log_segment_id"]["topic_id_partition"]
+        self.partitions.add((uuid_text(place["id"]), place["partition"]))
         row = self.segments.get(segment_id)
+        state = fields["remote_log_segment_state"]
+        if state == _GONE:
+            self.deleted.add(segment_id)
         if row is None:
             self.warnings.append(
                 f"{log.name}: offset {offset}: the segment {uuid_text(segment_id)} is not known"
             )
             return
-        state = fields["remote_log_segment_state"]
         if state == _GONE:
             del self.segments[segment_id]
             return
@@ -194,6 +227,7 @@ class _Catalogue:
 
     def _delete_partition(self, fields: dict[str, Any]) -> None:
         place = fields["topic_id_partition"]
+        self.partitions.add((uuid_text(place["id"]), place["partition"]))
         self.deletions[place["id"], place["partition"]] = {
             "topic": place["name"],
             "partition": place["partition"],
@@ -202,6 +236,44 @@ class _Catalogue:
             "broker_id": fields["broker_id"],
             "topic_id": uuid_text(place["id"]),
         }
+
+
+def catalogue_of_tier(tier: TieredLogs) -> RemoteSegments:
+    """Return the catalogue of a listing and its manifests; see `read_remote_segments`."""
+    uploads = sorted(
+        [*tier.remote_segments, *tier.other_copies],
+        key=lambda one: (one.topic, one.partition, one.base_offset),
+    )
+    others = [str(one) for one in tier.problems if one.symbol != "OTHER_COPY"]
+    return RemoteSegments(
+        StateTable.of_rows("segments", SEGMENT_KINDS, map(_row_of_upload, uploads)),
+        StateTable.of_rows("deletions", DELETION_KINDS, []),
+        unknown_table([]),
+        others,
+    )
+
+
+def _row_of_upload(segment: TierSegment) -> dict[str, Any]:
+    transactions = segment.side_files.get("txnindex")
+    known = {
+        "topic": segment.topic,
+        "partition": segment.partition,
+        "start_offset": segment.base_offset,
+        "end_offset": segment.end_offset,
+        "size": segment.size,
+        "max_timestamp": segment.max_timestamp,
+        "event_timestamp": segment.event_timestamp,
+        "leader_epochs": epoch_texts(segment.leader_epochs) or None,
+        "segment_id": segment.segment_id,
+        "topic_id": segment.topic_id,
+        "has_transactions": transactions is not None and transactions.size > 0,
+    }
+    return dict.fromkeys(SEGMENT_KINDS) | known
+
+
+def epoch_texts(epochs: Iterable[tuple[int, int]]) -> list[str]:
+    """Return pairs of epoch and first offset as they stand in the column ``leader_epochs``."""
+    return [f"{epoch}:{offset}" for epoch, offset in epochs]
 
 
 def _segment_row(message: Message, partition: int | None, offset: int) -> dict[str, Any]:
@@ -218,9 +290,9 @@ def _segment_row(message: Message, partition: int | None, offset: int) -> dict[s
         "max_timestamp": fields["max_timestamp_ms"],
         "event_timestamp": fields["event_timestamp_ms"],
         "broker_id": fields["broker_id"],
-        "leader_epochs": [
-            f"{one['leader_epoch']}:{one['offset']}" for one in fields["segment_leader_epochs"]
-        ],
+        "leader_epochs": epoch_texts(
+            (one["leader_epoch"], one["offset"]) for one in fields["segment_leader_epochs"]
+        ),
         "segment_id": uuid_text(segment["id"]),
         "topic_id": uuid_text(place["id"]),
         "custom_metadata": fields["custom_metadata"],

@@ -1,0 +1,271 @@
+"""Compare the segments that the cluster knows with the objects in remote storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from kafkascan.format.errors import KafkaScanError
+from kafkascan.internal_topics.metadata.metadata_reading import read_metadata
+from kafkascan.internal_topics.remote_storage.remote_segments import (
+    REMOTE_TOPIC,
+    RemoteSegments,
+    epoch_texts,
+    read_remote_segments,
+)
+from kafkascan.internal_topics.state_tables import StateTable
+from kafkascan.internal_topics.topic_replay import AsOf
+from kafkascan.logs.log_dir import LogDir
+from kafkascan.logs.log_finding import open_log_dir
+from kafkascan.logs.log_table import LogDirLike
+from kafkascan.tiered.tier_listing import TieredLogs, parts_of_key
+from kafkascan.tiered.tier_segments import TierSegment
+
+COMPARED_KINDS: Final = {
+    "topic": "string", "partition": "int32", "start_offset": "int64", "end_offset": "int64",
+    "verdict": "string", "detail": "string", "state": "string", "size": "int64",
+    "stored_size": "int64", "segment_id": "string", "topic_id": "string",
+}  # fmt: skip
+"""Columns of `TierComparison.segments`."""
+
+VERDICTS: Final = {
+    "SAME": "the cluster knows it, and its objects are there",
+    "UPLOADING": "its upload is running, or was interrupted",
+    "DELETING": "its deletion is running, or was interrupted",
+    "MISSING_OBJECT": "consumers may read it, but it is not in remote storage",
+    "DIFFERENT": "the cluster and remote storage disagree about it",
+    "DELETED": "the cluster has deleted it, but its objects are there",
+    "ORPHAN": "the cluster does not know it",
+    "UNDECIDED": "the cluster does not know it by the records that were read, which are not all",
+}
+"""What each verdict means. All but the first three are findings."""
+
+_HARMLESS = frozenset({"SAME", "UPLOADING", "DELETING"})
+_TEMPORARY = {"COPY_SEGMENT_STARTED": "UPLOADING", "DELETE_SEGMENT_STARTED": "DELETING"}
+
+_Key: TypeAlias = "str | tuple[str, int, int]"
+_Row: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class TierComparison:
+    """
+    Segments in ``__remote_log_metadata`` and in remote storage; of `compare_remote_segments`.
+
+    Attributes
+    ----------
+    segments : StateTable
+        `COMPARED_KINDS` are the columns: ``verdict`` is one of `VERDICTS`, ``detail`` says what
+        differs, ``state`` is that of the cluster, ``size`` that of the segment on a broker's disk
+        and ``stored_size`` that of its objects, in bytes; None if it is not known.
+    warnings : list of str
+        Sentences about everything that makes the answer incomplete.
+    """
+
+    segments: StateTable
+    warnings: list[str]
+
+    @property
+    def findings(self) -> StateTable:
+        """The segments whose verdict is a finding."""
+        rows = (row for row in self.segments.rows() if row["verdict"] not in _HARMLESS)
+        return StateTable.of_rows(self.segments.name, COMPARED_KINDS, rows)
+
+    def sentences(self) -> list[str]:
+        """Return a sentence for each finding."""
+        return [_sentence(row) for row in self.findings.rows()]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether no record and no object is missing in the comparison."""
+        return not self.warnings
+
+    def __repr__(self) -> str:
+        return f"<TierComparison: {len(self.segments):,} segments, {len(self.findings):,} findings>"
+
+
+def _sentence(row: _Row) -> str:
+    what = VERDICTS[row["verdict"]] + ("" if row["detail"] is None else f": {row['detail']}")
+    place = f"{row['topic']}-{row['partition']}: offset {row['start_offset']}"
+    return f"{place}: segment {row['segment_id']}: {what} [{row['verdict']}]"
+
+
+def compare_remote_segments(
+    path: LogDirLike, tier: TieredLogs, /, *, as_of: AsOf | None = None
+) -> TierComparison:
+    """
+    Compare the segments that the cluster knows with the objects in remote storage.
+
+    Parameters
+    ----------
+    path, as_of
+        Of ``__remote_log_metadata``; see `read_remote_segments`.
+    tier : TieredLogs
+        Result of `open_tiered`. Names and manifests are compared, not the bytes of segments.
+
+    Returns
+    -------
+    TierComparison
+
+    Raises
+    ------
+    As `read_remote_segments`.
+
+    Notes
+    -----
+    A running cluster goes on between the reading of its records and the listing: look again before
+    you delete an orphan. All records about a partition are in one partition of
+    ``__remote_log_metadata`` (KIP-405). If a data dir does not have that partition, a segment
+    without a record is ``UNDECIDED``: read the data dirs of more brokers.
+    """
+    log_dir = path if isinstance(path, LogDir) else open_log_dir(path)
+    known = read_remote_segments(log_dir, as_of=as_of)
+    comparison = _Comparison(known, tier, _count_of_partitions(log_dir))
+    rows = sorted(comparison.rows(), key=_place)
+    return TierComparison(
+        StateTable.of_rows("segments", COMPARED_KINDS, rows), known.warnings + comparison.warnings
+    )
+
+
+def _count_of_partitions(log_dir: LogDir) -> int | None:
+    """Return the number of partitions of the topic, if the data dir has the cluster's metadata."""
+    try:
+        topics = read_metadata(log_dir)["topics"].where(topic=REMOTE_TOPIC)
+    except (KafkaScanError, OSError):
+        return None
+    return int(topics["partitions"][0]) if len(topics) else None
+
+
+def _place(row: _Row) -> tuple[str, int, int, str]:
+    return row["topic"], row["partition"], row["start_offset"], row["segment_id"] or ""
+
+
+@dataclass
+class _Comparison:
+    known: RemoteSegments
+    tier: TieredLogs
+    metadata_partitions: int | None
+    warnings: list[str] = field(default_factory=list)
+
+    def rows(self) -> Iterator[_Row]:
+        """Yield a row for each segment."""
+        stored = {_key_of(one, self.tier): one for one in self._uploads()}
+        incomplete = self._incomplete()
+        for row in self.known.segments.rows():
+            key = self._key_of_row(row)
+            upload, reason = stored.pop(key, None), incomplete.pop(key, None)
+            yield self._of_both(row, upload, None if reason is None else reason["detail"])
+        for upload in stored.values():
+            yield self._of_stored(_stored_row(upload))
+        for row in incomplete.values():
+            yield self._of_stored(row)
+
+    def _uploads(self) -> list[TierSegment]:
+        return [*self.tier.remote_segments, *self.tier.other_copies]
+
+    def _key_of_row(self, row: _Row) -> _Key:
+        if self.tier.layout == "pinterest":
+            return row["topic"], row["partition"], row["start_offset"]
+        return str(row["segment_id"])
+
+    def _incomplete(self) -> dict[_Key, _Row]:
+        """Return what is there of segments that cannot be read; note all other problems."""
+        found: dict[_Key, _Row] = {}
+        read = {_key_of(one, self.tier) for one in self._uploads()}
+        for problem in self.tier.problems:
+            parts = parts_of_key(self.tier.layout, problem.key)
+            if parts is None:
+                if problem.symbol != "OTHER_COPY":
+                    self.warnings.append(f"{self.tier.path}: {problem}")
+                continue
+            row = _row(
+                topic=parts["topic"],
+                partition=int(parts["partition"]),
+                start_offset=int(parts["base"]),
+                segment_id=parts.get("segment_id"),
+                topic_id=parts.get("topic_id"),
+                detail=problem.reason,
+            )
+            key = self._key_of_row(row)
+            if key not in read:
+                found.setdefault(key, row)
+        return found
+
+    def _of_both(self, row: _Row, upload: TierSegment | None, reason: str | None) -> _Row:
+        same = {name: row[name] for name in COMPARED_KINDS if name in row}
+        stored_size = None if upload is None else upload.stored_size
+        verdict = _TEMPORARY.get(row["state"])
+        if verdict is not None:
+            there = "its objects are there" if upload is not None else reason or "no objects"
+            detail: str | None = there
+        elif upload is None:
+            verdict, detail = "MISSING_OBJECT", reason or "no objects"
+        else:
+            detail = "; ".join(_differences(row, upload)) or None
+            verdict = "SAME" if detail is None else "DIFFERENT"
+        return _row(**same, verdict=verdict, detail=detail, stored_size=stored_size)
+
+    def _of_stored(self, row: _Row) -> _Row:
+        if row["segment_id"] in self.known.deleted_ids or self._is_of_deleted_partition(row):
+            return row | {"verdict": "DELETED"}
+        return row | {"verdict": "ORPHAN" if self._has_all_records_of(row) else "UNDECIDED"}
+
+    def _is_of_deleted_partition(self, row: _Row) -> bool:
+        deleted = self.known.deletions.where(
+            topic_id=row["topic_id"],
+            partition=row["partition"],
+            state="DELETE_PARTITION_FINISHED",
+        )
+        return len(deleted) > 0
+
+    def _has_all_records_of(self, row: _Row) -> bool:
+        if self.known.warnings:
+            return False
+        if (row["topic_id"], row["partition"]) in self.known.partitions:
+            return True  # all records of a partition are in the same partition
+        count = self.metadata_partitions
+        return count is not None and self.known.metadata_partitions >= set(range(count))
+
+
+def _key_of(segment: TierSegment, tier: TieredLogs) -> _Key:
+    if tier.layout == "pinterest":
+        return segment.topic, segment.partition, segment.base_offset
+    return str(segment.segment_id)
+
+
+def _stored_row(segment: TierSegment) -> _Row:
+    return _row(
+        topic=segment.topic,
+        partition=segment.partition,
+        start_offset=segment.base_offset,
+        end_offset=segment.end_offset,
+        size=segment.size,
+        stored_size=segment.stored_size,
+        segment_id=segment.segment_id,
+        topic_id=segment.topic_id,
+    )
+
+
+def _row(**known: object) -> _Row:
+    return dict.fromkeys(COMPARED_KINDS) | known
+
+
+def _differences(row: _Row, upload: TierSegment) -> Iterator[str]:
+    """Yield what the record and the objects of a segment say differently."""
+    stored = {
+        "topic_id": upload.topic_id,
+        "partition": upload.partition,
+        "start_offset": upload.base_offset,
+        "end_offset": upload.end_offset,
+        "size": upload.size,
+        "max_timestamp": upload.max_timestamp,
+        "leader_epochs": epoch_texts(upload.leader_epochs) or None,
+    }
+    for name, value in stored.items():
+        if value is not None and value != row[name]:
+            yield f"{name} {_text(row[name])} is {_text(value)} in remote storage"
+
+
+def _text(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
