@@ -23,6 +23,7 @@ from kafkascan.auditing.header_checks import (
 from kafkascan.auditing.log_audit import AuditedLog, LogCheckpoints, start_log_audit
 from kafkascan.auditing.placement_checks import UnreadCheckpoints, check_duplicates, check_states
 from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
+from kafkascan.auditing.tiers.cluster_records import ClusterRecordChecks, check_cluster_records
 from kafkascan.auditing.tiers.segment_facts import UploadFacts
 from kafkascan.auditing.tiers.tier_audit import TierAudit
 from kafkascan.broker_state.checkpoints import (
@@ -42,6 +43,7 @@ from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
+from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.log_walk import LogWalk
 from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
 from kafkascan.logs.opened_logs import Log, LogsLike, live_logs, open_logs
@@ -68,6 +70,7 @@ def audit(
     on_progress: OnProgress | None = None,
     keep_cache: bool = False,
     storage_options: Mapping[str, object] | None = None,
+    cluster: LogDirLike | None = None,
 ) -> Audit:
     """
     Check logs and their side files for damage, inconsistencies and risks.
@@ -111,6 +114,10 @@ def audit(
         dropped from it, in pieces of 4 MiB, so that an audit of cold files evicts no other ones.
     storage_options : mapping, optional
         Options of the store, for a URL; see `ObjectUrl`.
+    cluster : path, URL or LogDir, optional
+        For a tier: a data dir with ``__remote_log_metadata``, and with the metadata log. Segments
+        that the cluster does not know, or that are not there, deleted topics and the retention
+        of topics are findings then. `now_ms` counts for retention.
 
     Returns
     -------
@@ -149,6 +156,8 @@ def audit(
     logs = located(logs, storage_options)
     if isinstance(logs, (str, os.PathLike, ObjectUrl)):
         logs = find_log_dir(logs) or logs
+    if cluster is not None and not isinstance(logs, TieredLogs):
+        raise TypeError("cluster is for remote storage: a data dir is compared with its own topics")
     tier = TierAudit.of(logs) if isinstance(logs, TieredLogs) else None
     logs = logs if tier is None else tier.logs
     partitions = logs.partitions if isinstance(logs, LogDir) else []
@@ -178,15 +187,17 @@ def audit(
             on_progress(size, total)
     placements = [*check_states(partitions), *check_duplicates(partitions)]
     # The topics of Kafka itself are not in remote storage.
-    cluster = ClusterChecks()
-    if isinstance(logs, LogDir) and tier is None:
-        cluster = check_cluster(logs, opened)
+    in_cluster: ClusterChecks | ClusterRecordChecks = ClusterChecks()
+    if tier is not None and cluster is not None:
+        in_cluster = check_cluster_records(tier.tier, cluster, limits.now_ms)
+    elif isinstance(logs, LogDir) and tier is None:
+        in_cluster = check_cluster(logs, opened)
     of_logs = itertools.chain(*by_log)
     of_tier = [] if tier is None else tier.findings()
-    found = [*unread.findings, *of_tier, *placements, *cluster.findings, *of_logs]
+    found = [*unread.findings, *of_tier, *placements, *in_cluster.findings, *of_logs]
     findings = fold_padded(found, path)
     count = sum(not one.is_snapshot for one in audited)
-    return Audit(path, findings, count, segments, batches, size, cluster.unchecked)
+    return Audit(path, findings, count, segments, batches, size, in_cluster.unchecked)
 
 
 # ---- what is audited -------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ from typing import Any
 import click
 
 from kafkascan.cli.run import FindingReport
-from kafkascan.cli.shared_options import Command
+from kafkascan.cli.shared_options import Command, InputPath
 from kafkascan.format.errors import NoLogsError
 from kafkascan.logs.log_finding import find_log_dir
 from kafkascan.tiered.tier_listing import TieredLogs, open_tiered
+
+_SHOWN_TOPICS = 10
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,16 @@ class TierOptions:
             return tier
         return None
 
-    def logs_at(self, path: Path, report: FindingReport) -> Path | TieredLogs:
-        """Return what `find` finds, and note it; or else the path."""
+    def logs_at(self, path: Path, report: FindingReport, cluster: Path | None) -> Path | TieredLogs:
+        """Return what `find` finds, and note it; or else the path, for which no cluster counts."""
         tier = self.find(path)
         if tier is None:
+            if cluster is not None:
+                raise click.UsageError(f"--cluster is for remote storage, {path} is none")
             return path
         report.add(describe_tier(path, tier), is_note=True)
+        for line in _describe_topics(tier):
+            report.add(f"{path}: {line}", is_note=True)
         return tier
 
 
@@ -84,6 +90,18 @@ def describe_tier(path: Path, tier: TieredLogs) -> str:
     )
 
 
+def _describe_topics(tier: TieredLogs) -> Iterator[str]:
+    """Yield a sentence for each of the largest topics, and one about the others."""
+    sizes = tier.topic_sizes()
+    for one in sizes[:_SHOWN_TOPICS]:
+        topic = one.topic if one.topic_id is None else f"{one.topic} ({one.topic_id})"
+        yield f"topic {topic}: {one.segments:,} segments, {one.stored_size:,} bytes in objects"
+    others = sizes[_SHOWN_TOPICS:]
+    if others:
+        total = sum(one.stored_size for one in others)
+        yield f"{len(others):,} other topics: {total:,} bytes in objects"
+
+
 class _KeyPair(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
     name = "key"
 
@@ -93,6 +111,13 @@ class _KeyPair(click.ParamType):  # type: ignore[type-arg]  # subscripted from c
         if not key_id or not file:
             self.fail(f"{value!r} is not ID=FILE", param, context)
         return key_id, file
+
+
+CLUSTER = click.option(
+    "--cluster", type=InputPath(), metavar="PATH",
+    help="A data directory with __remote_log_metadata: report what the cluster knows otherwise of"
+    " remote storage, and deleted topics and retention, if it has the metadata log, too.",
+)  # fmt: skip
 
 
 def with_tier(command: Command) -> Command:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from kafkascan.format.errors import NoLogsError
 from kafkascan.io.stores.urls import Place, place_of
@@ -39,6 +40,15 @@ _NOT_READ = {
 }
 
 
+class TopicSize(NamedTuple):
+    """What a topic takes in remote storage: uploads of segments, and bytes of their objects."""
+
+    topic: str
+    topic_id: str | None
+    segments: int
+    stored_size: int
+
+
 @dataclass(frozen=True)
 class TieredLogs(LogDir):
     """
@@ -65,6 +75,17 @@ class TieredLogs(LogDir):
     remote_segments: list[TierSegment]
     problems: list[TierProblem]
     other_copies: list[TierSegment]
+
+    def topic_sizes(self) -> list[TopicSize]:
+        """Return the topics by the bytes that their segments take in objects, most first."""
+        uploads: dict[tuple[str, str | None], list[TierSegment]] = {}
+        for one in [*self.remote_segments, *self.other_copies]:
+            uploads.setdefault((one.topic, one.topic_id), []).append(one)
+        sizes = [
+            TopicSize(topic, topic_id, len(own), sum(one.stored_size for one in own))
+            for (topic, topic_id), own in uploads.items()
+        ]
+        return sorted(sizes, key=lambda one: (-one.stored_size, one.topic, one.topic_id or ""))
 
     def join(self, local: LogDir, /) -> JoinedLogs:
         """

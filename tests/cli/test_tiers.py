@@ -92,3 +92,15 @@ def test_the_catalogue_of_remote_storage_alone(tier: Path) -> None:
     done = run("remote-segments", tier)
     assert done.returncode == 1
     assert "NOT_UPLOADED" in done.stderr
+
+
+def test_an_audit_compares_with_the_cluster(tier: Path) -> None:
+    data = GOLDEN / "kafka-4.4.0-tiered" / "data"
+    done = run("audit", tier, "--cluster", data, "--format", "json")
+    assert done.returncode == 1
+    symbols = {row["symbol"] for row in json.loads(done.stdout)}
+    assert {"MISSING_OBJECT", "DELETED_TOPIC", "ORPHANED_SEGMENT"} <= symbols
+    assert "topic small-segments (" in done.stderr
+    done = run("audit", data, "--cluster", data)
+    assert done.returncode == 2
+    assert "--cluster is for remote storage" in done.stderr

@@ -49,6 +49,32 @@ TIER_KINDS: dict[str, tuple[Severity, str]] = {
         "Consumers that come to these offsets fail with OFFSET_OUT_OF_RANGE. Look for the segments"
         " in local logs, and in versions or backups of the bucket.",
     ),
+    "CATALOGUE_MISMATCH": (
+        _ERROR,
+        "Brokers read the object by the values of the cluster: consumers fail, or get other"
+        " records. Restore the object from a version or a backup of the bucket.",
+    ),
+    "ORPHANED_SEGMENT": (
+        _WARNING,
+        "No broker reads or deletes these objects: they cost storage. Look again, if the cluster"
+        " runs; then delete them.",
+    ),
+    "LEFTOVER_SEGMENT": (
+        _WARNING, "The cluster has deleted the segment, and its objects cost storage. Delete them."
+    ),
+    "UNFINISHED_TRANSFER": (
+        _NOTE,
+        "No action needed if a broker uploads or deletes it now. Otherwise a broker has failed to,"
+        " and tries again: see its log.",
+    ),
+    "DELETED_TOPIC": (
+        _WARNING, "No broker reads these objects, and they cost storage. Delete them."
+    ),
+    "RETENTION_EXCEEDED": (
+        _WARNING,
+        "Brokers have not deleted the segments: see the log of the partition's leader for errors of"
+        " its remote log manager. Until then they cost storage, and consumers read them.",
+    ),
     "UNREFERENCED_SEGMENT": (
         _NOTE,
         "Another leader has replaced these offsets, and consumers do not read them. No action"

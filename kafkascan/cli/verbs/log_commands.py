@@ -41,7 +41,7 @@ from kafkascan.cli.shown_columns import (
     TXNS,
     ShownColumns,
 )
-from kafkascan.cli.tier_inputs import TierOptions, with_tier
+from kafkascan.cli.tier_inputs import CLUSTER, TierOptions, with_tier
 from kafkascan.io.atomic_files import AtomicFile
 
 # Findings of a kind in the table of an audit: a kind that many files have does not hide the others.
@@ -95,8 +95,7 @@ def _with_damage(
 @click.option("--alarms", is_flag=True, help="Show only warnings and errors, no notes.")
 @click.option(
     "--all-findings", is_flag=True,
-    help=f"List all findings in a table, not only the first {_LISTED} of each kind. Other formats"
-    " always contain all.",
+    help=f"List all findings in a table, not only {_LISTED} of each kind, as other formats do.",
 )  # fmt: skip
 @click.option(
     "--max-message-bytes", type=IntegerRange(min=1), metavar="BYTES",
@@ -109,6 +108,7 @@ def _with_damage(
 )  # fmt: skip
 @NOW
 @TIMEOUT
+@CLUSTER
 @with_tier
 def audit(
     run: Run,
@@ -120,17 +120,17 @@ def audit(
 ) -> None:
     """Check logs for damage, inconsistencies and risks.
 
-    Prints a row per kind of finding and file, with the position and offset of the first finding.
-    Side files (indexes, snapshots, checkpoints) are checked, too. If no broker has locked the data
+    Prints a row per kind of finding and file, with the position and offset of the first one. Side
+    files (indexes, snapshots, checkpoints) are checked, too. If no broker has locked the data
     directory, open transactions are as old as they were at the latest write to their log, unless
     --now is given. The logs of a data directory are compared with Kafka's own topics in it:
-    committed offsets, coordinators of transactions, assigned partitions. With several data
-    directories of a broker, logs that two of them contain are findings. Of remote storage, objects
-    and manifests are checked, too. Exit code 1: there are warnings or errors, not only notes.
+    committed offsets, coordinators of transactions, assigned partitions. Logs in several of the
+    data directories are findings. Of remote storage, objects and manifests are checked, too. Exit
+    code 1: there are warnings or errors, not only notes.
     """
 
     def work(path: Path, report: FindingReport) -> ks.auditing.Audit:
-        logs = tier_options.logs_at(path, report)
+        logs = tier_options.logs_at(path, report, options["cluster"])
         found = ks.audit(logs, on_progress=run.show_progress, **options)
         for message in found.unchecked:
             report.add(f"{path}: {message}", is_note=True)

@@ -25,7 +25,7 @@ from kafkascan.tiered.tier_segments import TierSegment
 COMPARED_KINDS: Final = {
     "topic": "string", "partition": "int32", "start_offset": "int64", "end_offset": "int64",
     "verdict": "string", "detail": "string", "state": "string", "size": "int64",
-    "stored_size": "int64", "segment_id": "string", "topic_id": "string",
+    "stored_size": "int64", "max_timestamp": "time", "segment_id": "string", "topic_id": "string",
 }  # fmt: skip
 """Columns of `TierComparison.segments`."""
 
@@ -242,6 +242,7 @@ def _stored_row(segment: TierSegment) -> _Row:
         end_offset=segment.end_offset,
         size=segment.size,
         stored_size=segment.stored_size,
+        max_timestamp=segment.max_timestamp,
         segment_id=segment.segment_id,
         topic_id=segment.topic_id,
     )

@@ -16,6 +16,7 @@ from kafkascan.auditing.tiers.tier_kinds import TIER_KINDS
 from kafkascan.tiered import open_tiered
 from tests.support.paths import GOLDEN
 from tests.support.tiers import AivenTier, headers_of, new_cipher, put_local
+from tests.unit.auditing.test_cluster_records import KINDS as OF_CLUSTER
 
 DATA = GOLDEN / "kafka-4.4.0" / "data"
 LOG = DATA / "small-segments-0"
@@ -214,5 +215,5 @@ def test_a_segment_without_its_key_is_an_error(stored: Stored, tmp_path: Path) -
 
 
 def test_every_kind_is_tested() -> None:
-    tested = {symbol for _, symbol in DAMAGE.values()}
+    tested = {symbol for _, symbol in DAMAGE.values()} | OF_CLUSTER
     assert set(TIER_KINDS) <= tested | {"MISSING_KEY", "UNREFERENCED_SEGMENT"}
