@@ -17,7 +17,14 @@ import click
 
 from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.cli.inputs import SEGMENT_COLUMNS
-from kafkascan.cli.row_writers import Columns, CsvWriter, JsonLinesWriter, JsonWriter, Writer
+from kafkascan.cli.row_writers import (
+    Columns,
+    CsvWriter,
+    JsonLinesWriter,
+    JsonWriter,
+    ParquetWriter,
+    Writer,
+)
 from kafkascan.cli.shown_columns import ShownColumns
 from kafkascan.cli.table_text import TableStyle, TableWriter
 from kafkascan.format.texts import with_escaped_bytes
@@ -130,6 +137,11 @@ class RowOutput:
             writer.close()
             return
         with AtomicFile(self.path) as file:
+            if self.output_format == "parquet":
+                parquet = ParquetWriter(self._selected(columns)[0], file.stream)
+                yield parquet
+                parquet.close()
+                return
             out = io.TextIOWrapper(file.stream, "utf-8", "backslashreplace", write_through=True)
             writer = self._writer(columns, out)
             yield writer

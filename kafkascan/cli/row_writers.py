@@ -1,18 +1,31 @@
-"""Write rows as CSV, JSON or JSON lines; what a writer of rows is."""
+"""Write rows as CSV, JSON, JSON lines or Parquet; what a writer of rows is."""
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from kafkascan.format.texts import json_text, with_escaped_bytes
+from kafkascan.internal_topics.state_tables import COUNTS, StateTable
 
 # A spreadsheet evaluates a cell that starts with one of these (OWASP, "CSV Injection").
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 Columns = Mapping[str, Sequence[Any]]
+
+# Kinds of columns in Parquet, by their names; others are known by their values.
+_TEXTS = frozenset({
+    "topic", "segment", "path", "file", "end", "error", "verdict", "compression_type",
+    "timestamp_type", "topic_id", "destination",
+})  # fmt: skip
+_TIMES = frozenset({
+    "timestamp", "base_timestamp", "first_timestamp", "max_timestamp", "delete_horizon_ms",
+})  # fmt: skip
+_ROWS_PER_GROUP = 1 << 16
+_FLAGS = frozenset({"is_transactional", "is_control", "crc_is_valid"})
 
 
 class Writer:
@@ -31,6 +44,61 @@ class Writer:
 
     def _rows(self, columns: Columns) -> list[tuple[Any, ...]]:
         return list(zip(*(columns[name] for name in self.names), strict=True))
+
+
+class ParquetWriter(Writer):
+    """
+    A Parquet file, with row groups of at least `_ROWS_PER_GROUP` rows, but for the last one.
+
+    Times are ``timestamp[ms, UTC]``, counts by name are maps, other numbers are 64 bit.
+    """
+
+    def __init__(self, names: Sequence[str], stream: IO[bytes]) -> None:
+        super().__init__(names, io.StringIO())
+        self._stream = stream
+        self._kinds: dict[str, str] = {}
+        self._group: list[Any] = []
+        self._rows_of_group = 0
+        self._file: Any = None
+
+    def write(self, columns: Columns) -> None:
+        chosen = {name: list(columns[name]) for name in self.names}
+        if not self._kinds:
+            self._kinds = {name: _kind_of(name, values) for name, values in chosen.items()}
+        table = StateTable("rows", self._kinds, chosen).to_arrow()
+        self._group.append(table)
+        self._rows_of_group += len(table)
+        if self._rows_of_group >= _ROWS_PER_GROUP:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        import pyarrow.parquet
+
+        table = pyarrow.concat_tables(self._group)
+        self._group, self._rows_of_group = [], 0
+        if self._file is None:
+            self._file = pyarrow.parquet.ParquetWriter(
+                self._stream, table.schema, compression="zstd"
+            )
+        self._file.write_table(table)
+
+    def close(self) -> None:
+        if self._file is None and not self._group:
+            self.write(dict.fromkeys(self.names, ()))
+        if self._group:
+            self._write_group()
+        self._file.close()
+
+
+def _kind_of(name: str, values: Sequence[object]) -> str:
+    for kind, names in (("string", _TEXTS), ("time", _TIMES), ("bool", _FLAGS)):
+        if name in names:
+            return kind
+    if name == "partition":
+        return "int32"
+    found = next((one for one in values if one is not None), 0)
+    kinds = {str: "string", bool: "bool", float: "float64", dict: COUNTS, Counter: COUNTS}
+    return kinds.get(type(found), "int64")
 
 
 class CsvWriter(Writer):

@@ -270,7 +270,6 @@ _EXACT = click.option(
 def with_run(
     columns: ShownColumns | None = None,
     *,
-    parquet: bool = False,
     to_file: bool = False,
     rows: str = "rows",
     is_narrow: bool = False,
@@ -283,10 +282,8 @@ def with_run(
     ----------
     columns : ShownColumns, optional
         The columns of the rows, of which --columns selects some.
-    parquet : bool, default False
-        Offer Parquet as a format, which needs `to_file`.
     to_file : bool, default False
-        Offer to write to a file.
+        Offer to write to a file, also as Parquet.
     rows : str
         What the help text calls the rows.
     is_narrow : bool, default False
@@ -294,7 +291,7 @@ def with_run(
     quiet : str
         What --quiet does. Findings and the exit code stay.
     """
-    formats = (*FORMATS, "parquet") if parquet else FORMATS
+    formats = (*FORMATS, "parquet") if to_file else FORMATS
     options = [
         click.option(
             "--format", "output_format", type=click.Choice(formats),
@@ -307,9 +304,8 @@ def with_run(
         options.append(
             click.option(
                 "--output", "output_file", type=OutputPath(), metavar="FILE",
-                help="Write to FILE instead of stdout (atomically)."
-                + (" Required for parquet." if parquet else "")
-                + " Without --format, its extension selects the format:"
+                help="Write to FILE instead of stdout (atomically). Required for parquet."
+                " Without --format, its extension selects the format:"
                 f" {', '.join(f'.{one}' for one in formats[1:])}; .txt or none for a table.",
             )
         )  # fmt: skip

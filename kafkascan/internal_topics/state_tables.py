@@ -24,6 +24,10 @@ TASKS = "tasks"
 """Kind of a column with lists of Streams tasks: ``role``, ``subtopology``, ``partitions``."""
 
 
+COUNTS = "counts"
+"""Kind of a column with counts by name: a map of string to int64."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class StateTable(TableExports):
     """
@@ -38,7 +42,7 @@ class StateTable(TableExports):
     kinds : dict of str to str
         By column, in order: an Arrow type such as ``int64`` and ``string``; ``time`` for
         milliseconds since the epoch, -1 or None for no time; ``list<int32>``, ``list<string>``,
-        or `PARTITIONS` and `TASKS`.
+        or `PARTITIONS`, `TASKS` and `COUNTS`.
     columns : dict of str to list
     """
 
@@ -114,10 +118,17 @@ def _arrow_column(kind: str, values: list[Any]) -> Any:
     if kind == "time":
         known = [None if value is None or value < 0 else value for value in values]
         return pa.array(known, pa.timestamp("ms", tz="UTC"))
+    if kind == COUNTS:
+        counts = [None if value is None else _pairs(value) for value in values]
+        return pa.array(counts, pa.map_(pa.string(), pa.int64()))
     if kind == "string":
         texts = [None if value is None else with_escaped_bytes(value) for value in values]
         return pa.array(texts, pa.string())
     return pa.array(values, _arrow_type(kind))
+
+
+def _pairs(counts: Mapping[Any, int]) -> list[tuple[str, int]]:
+    return [(str(name), count) for name, count in counts.items()]
 
 
 def _arrow_type(kind: str) -> Any:

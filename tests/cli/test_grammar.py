@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import kafkascan as ks
 from kafkascan.cli.commands import cli
 from tests.support.command_line import run
 
 _DATA = Path(__file__).parents[1] / "golden" / "kafka-4.4.0" / "data"
 _LOG = _DATA / "transactions-0" / "00000000000000000005.log"
+
+_TIMES = {
+    "timestamp", "base_timestamp", "first_timestamp", "max_timestamp", "delete_horizon_ms",
+}  # fmt: skip
 
 _SPARK = "spark "
 # Commands without an option, and the reason.
@@ -97,15 +105,54 @@ def test_rows_are_written_to_a_file(
     assert shown.stdout
 
 
-@pytest.mark.parametrize("arguments", _ROWS, ids=name_of)
-def test_a_format_that_a_command_does_not_write(
-    arguments: tuple[object, ...], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [*_ROWS, ("info", _LOG.parent), ("restore", _LOG.parents[1]),
+     ("index", "show", _LOG.parents[1] / "meta.properties"),
+     ("batches", _LOG, "--verify", "--columns", "all")],
+    ids=name_of,
+)  # fmt: skip
+def test_parquet_has_the_same_rows(arguments: tuple[object, ...], tmp_path: Path) -> None:
+    shown = run(*arguments, "--format", "jsonl")
     file = tmp_path / "rows.parquet"
     written = run(*arguments, "--output", file)
-    assert written.returncode == 2
-    assert "rows.parquet: the rows are written as table, json, jsonl, csv" in written.stderr
-    assert not file.exists()
+    assert (written.returncode, written.stdout) == (shown.returncode, "")
+    table = pq.read_table(file)
+    times = {one.name for one in table.schema if pa.types.is_timestamp(one.type)}
+    assert times == {name for name in table.column_names if name in _TIMES}
+    for name in times:
+        number = table.column_names.index(name)
+        table = table.set_column(number, name, table[name].cast("int64"))
+    maps = {one.name for one in table.schema if pa.types.is_map(one.type)}
+    rows = [
+        {name: dict(value) if name in maps else value for name, value in row.items()}
+        for row in table.to_pylist()
+    ]
+    expected = [json.loads(line) for line in shown.stdout.splitlines()]
+    # No time is -1 in text, and null here.
+    assert rows == [
+        {name: None if name in times and value == -1 else value for name, value in row.items()}
+        for row in expected
+    ]
+    assert rows
+
+
+def test_parquet_without_rows_has_the_columns(tmp_path: Path) -> None:
+    file = tmp_path / "rows.parquet"
+    assert run("batches", _LOG, "--from-offset", 10**6, "--output", file).returncode == 0
+    table = pq.read_table(file)
+    assert table.num_rows == 0
+    assert table.schema.field("max_timestamp").type == pa.timestamp("ms", "UTC")
+
+
+def test_many_batches_are_row_groups(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    one = ks.build_batches(value=[b"v"])
+    log.write_bytes(one * 70_000)
+    file = tmp_path / "rows.parquet"
+    assert run("batches", log, "--output", file).returncode == 0
+    found = pq.ParquetFile(file)
+    assert (found.metadata.num_rows, found.metadata.num_row_groups) == (70_000, 2)
 
 
 def test_a_file_that_is_read_is_not_written(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def _log_command(columns: ShownColumns) -> Callable[[Command], click.Command]:
 
     def declare(command: Command) -> click.Command:
         declared: click.Command = click.command()(
-            with_logs(with_run(columns, parquet=True, to_file=True)(THREADS(command)))
+            with_logs(with_run(columns, to_file=True)(THREADS(command)))
         )
         return declared
 
@@ -271,7 +271,7 @@ def count(run: Run, paths: list[Path], **options: Any) -> None:
 )  # fmt: skip
 @ALL_OFFSETS
 @JSON_REPORT
-@with_run(DIFF, parquet=True, to_file=True, rows="ranges")
+@with_run(DIFF, to_file=True, rows="ranges")
 @THREADS
 def diff(
     run: Run,
@@ -386,7 +386,7 @@ def _truncation(one: ks.analysis.PartitionDiff) -> str:
     "--seed", type=Integer(), default=0, show_default=True,
     help="Seed of the random selection of batches.",
 )  # fmt: skip
-@with_run(ADVICE, parquet=True, to_file=True)
+@with_run(ADVICE, to_file=True)
 @THREADS
 def advise(run: Run, paths: list[Path], choices: tuple[str, ...], **options: Any) -> None:
     """Estimate the saving of other codecs by compressing samples.

@@ -125,7 +125,7 @@ def _decoding_option(item: str) -> Decorator:
 
 @click.command()
 @with_segments
-@with_run(parquet=True, to_file=True, rows="records")
+@with_run(to_file=True, rows="records")
 @click.option(
     "--columns", type=RecordColumnList(), default=DEFAULT_COLUMNS,
     show_default=", ".join(DEFAULT_COLUMNS),

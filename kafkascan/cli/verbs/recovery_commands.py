@@ -266,7 +266,7 @@ def _notes(result: ks.recovery.Recovery) -> FindingReport:
 )  # fmt: skip
 @interval_bytes()
 @JSON_REPORT
-@with_run(SALVAGE, parquet=True, to_file=True, rows="ranges")
+@with_run(SALVAGE, to_file=True, rows="ranges")
 @THREADS
 def salvage(
     run: Run, path: Path, destination: Path | None, report: Path | None, **options: Any

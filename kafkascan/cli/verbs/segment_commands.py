@@ -54,7 +54,7 @@ LISTED_COLUMNS = (*SEGMENT_COLUMNS, *ks.batches.COLUMN_NAMES, CRC_COLUMN)
 
 @click.command()
 @with_segments
-@with_run(INFO, parquet=True, to_file=True)
+@with_run(INFO, to_file=True)
 @THREADS
 @click.option(
     "--by", type=NameList(ROLLUP_NAMES), metavar="NAMES",
@@ -75,8 +75,6 @@ def info(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, .
     if by is not None:
         _roll_up(run, segments, threads, by)
         return
-    if run.output.output_format == "parquet":
-        raise click.UsageError("info writes parquet with --by only")
 
     def summarize(one: SegmentInput, source: ks.Source, report: FindingReport) -> dict[str, Any]:
         summary = ks.batches.BatchSummary()

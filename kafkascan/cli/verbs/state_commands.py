@@ -133,7 +133,7 @@ def _state_command(tables: Iterable[str], default: str) -> Callable[[Command], c
             "--columns", metavar="NAMES",
             help="Columns to write, separated by commas, or `all`. An unknown name lists them.",
         )  # fmt: skip
-        run = with_run(parquet=True, to_file=True, is_narrow=True)
+        run = with_run(to_file=True, is_narrow=True)
         declared: click.Command = click.command()(PATHS(run(show(columns(AS_OF(command))))))
         return declared
 
