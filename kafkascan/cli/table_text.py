@@ -49,10 +49,11 @@ _PATH_COLUMNS = frozenset({"path", "target"})
 _WHOLE_LINES = frozenset({"command"})
 # Texts that a table shows in quotes: a dash is a null.
 _QUOTED = ("", "-", '""', '"-"')
-# Longest text of a table's cell, in characters; and the shortest to which a narrow terminal cuts.
-_MAX_CELL, _MIN_CELL = 120, 12
+# Longest text of a table's cell, in characters; and the shortest to which a narrow terminal cuts,
+# and a very narrow one.
+_MAX_CELL, _MIN_CELL, _SHORTEST_CELL = 120, 12, 6
 _MAX_PATH = 48
-_GAP, _INDENT = "  ", "    "
+_GAP, _NARROW_GAP, _INDENT = "  ", " ", "    "
 # Characters of a line of details where there is no terminal.
 _DETAILS_WIDTH = 100
 _LEADING_ZEROS = re.compile(r"^0{3,}(?=\d)")
@@ -102,6 +103,7 @@ class TableWriter(Writer):
         self._style = style
         self._widths: list[int] = []
         self._is_number: list[bool] = []
+        self._gap = _GAP
 
     def write(self, columns: Columns) -> None:
         if not columns[self.names[0]]:
@@ -109,15 +111,7 @@ class TableWriter(Writer):
         cells = [_cells(name, columns[name], self._style) for name in self.names]
         if not self._widths:
             self._is_number = [_are_numbers(columns[name]) for name in self.names]
-            self._widths = _fitted(
-                [
-                    max([len(name), *map(len, column)])
-                    for name, column in zip(self.names, cells, strict=True)
-                ],
-                self._is_number,
-                self._style.width,
-            )
-            self._write_line(self.names, self.names)
+            self._begin([max(map(len, column)) for column in cells])
         details = [_details(name, columns[name]) for name in self._style.details]
         for number, row in enumerate(zip(*cells, strict=True)):
             self._write_line(row, self.names)
@@ -125,9 +119,28 @@ class TableWriter(Writer):
                 if texts[number]:
                     self._write_details(name, texts[number])
 
+    def _begin(self, needed: list[int]) -> None:
+        """Choose the widths of columns by those of their cells, and write the header."""
+        plain = [[name] for name in self.names]
+        stacked = [_stacked(name, width) for name, width in zip(self.names, needed, strict=True)]
+        limit = self._style.width
+        for header, self._gap, shortest in (
+            (plain, _GAP, _MIN_CELL),
+            (stacked, _GAP, _MIN_CELL),
+            (stacked, _NARROW_GAP, _SHORTEST_CELL),
+        ):
+            widths = _with_header(needed, header)
+            self._widths = _fitted(widths, self._is_number, limit, shortest, self._gap)
+            if _excess(self._widths, limit, self._gap) <= 0:
+                break
+        for line in range(-max(map(len, header)), 0):
+            words = [words[line] if len(words) >= -line else "" for words in header]
+            self._write_line(words, self.names)
+
     def close(self) -> None:
         if not self._widths:
-            self.out.write(_GAP.join(self.names) + "\n")
+            self._is_number = [False] * len(self.names)
+            self._begin([0] * len(self.names))
 
     def _write_line(self, row: Sequence[str], names: Sequence[str]) -> None:
         padded = []
@@ -138,7 +151,7 @@ class TableWriter(Writer):
             text = text.rjust(width) if is_number else text.ljust(width)
             colour = _COLOURS.get((name, cell)) if self._style.has_colours else None
             padded.append(click.style(text, fg=colour) if colour else text)
-        self.out.write(_GAP.join(padded).rstrip() + "\n")
+        self.out.write(self._gap.join(padded).rstrip() + "\n")
 
     def _write_details(self, name: str, text: str) -> None:
         if name in _WHOLE_LINES:
@@ -156,18 +169,44 @@ class TableWriter(Writer):
         self.out.write("".join(f"{line}\n" for line in lines))
 
 
-def _fitted(widths: list[int], is_number: Sequence[bool], limit: int | None) -> list[int]:
+def _with_header(needed: Sequence[int], header: Sequence[Sequence[str]]) -> list[int]:
+    return [max(width, *map(len, words)) for width, words in zip(needed, header, strict=True)]
+
+
+def _excess(widths: Sequence[int], limit: int | None, gap: str) -> int:
+    """Return by how many characters a line is longer than the limit."""
+    return -1 if limit is None else sum(widths) + len(gap) * (len(widths) - 1) - limit
+
+
+def _stacked(name: str, width: int) -> list[str]:
+    """Return a name in lines that end with an underscore: those of a column of some width."""
+    lines = [""]
+    for word in re.findall("[^_]*_|[^_]+$", name):
+        if lines[-1] and len(lines[-1] + word) > width:
+            lines.append(word)
+        else:
+            lines[-1] += word
+    return lines
+
+
+def _fitted(
+    widths: Sequence[int],
+    is_number: Sequence[bool],
+    limit: int | None,
+    shortest: int,
+    gap: str,
+) -> list[int]:
     """Return the widths; the widest columns of text are cut until a line fits."""
-    excess = 0 if limit is None else sum(widths) + len(_GAP) * (len(widths) - 1) - limit
-    widths = list(widths)
+    excess = _excess(widths, limit, gap)
+    fitted = list(widths)
     texts = [number for number, numeric in enumerate(is_number) if not numeric]
     while excess > 0 and texts:
-        widest = max(texts, key=widths.__getitem__)
-        if widths[widest] <= _MIN_CELL:
+        widest = max(texts, key=fitted.__getitem__)
+        if fitted[widest] <= shortest:
             break
-        widths[widest] -= 1
+        fitted[widest] -= 1
         excess -= 1
-    return widths
+    return fitted
 
 
 def _shortened(text: str, width: int) -> str:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -140,6 +141,27 @@ def test_a_table_fits_a_narrow_terminal(tmp_path: Path) -> None:
     assert all(len(line) <= 100 for line in lines)
     assert "…" in lines[1].split()[0]
     assert "\x1b" not in "".join(lines)
+
+
+@VERBS
+def test_tables_fit_a_terminal_of_80_columns(verb: str, tmp_path: Path) -> None:
+    shown = on_a_terminal(*arguments_of(verb, tmp_path), columns=80, NO_COLOR="1")
+    # Details are indented; commands among them are not broken.
+    lines = [line for line in shown.splitlines() if not re.match(r" {4}\S", line)]
+    assert 0 < max(map(len, lines)) <= 80
+
+
+def test_headers_are_stacked_where_lines_are_too_long() -> None:
+    shown = on_a_terminal("batches", TRANSACTIONS, columns=100, NO_COLOR="1").splitlines()
+    number = next(n for n, line in enumerate(shown) if line.startswith("topic"))
+    assert number > 0
+    header = [line.ljust(100) for line in shown[: number + 1]]
+    end = header[-1].rindex("offset") + len("offset")
+    assert [line[end - 6 : end] for line in header[-2:]] == [" last_", "offset"]
+    # A pipe has one line, and the names of the other formats.
+    assert run("batches", TRANSACTIONS).stdout.split("\n", 1)[0].split()[4:6] == [
+        "base_offset", "last_offset",
+    ]  # fmt: skip
 
 
 def test_colours_say_what_is_wrong_on_a_terminal_only() -> None:
