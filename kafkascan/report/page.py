@@ -133,6 +133,7 @@ def _page_of(
         "title": title,
         "written": f"read at {time_text(milliseconds_or_now())} UTC",
         "tiles": _tiles(facts, found, producers),
+        "difference": _difference(facts, found),
         "findings": [_finding(one) for one in listed],
         "more_findings": _more_of_each_kind(found.findings, listed),
         "plots": _plots(facts, producers),
@@ -186,6 +187,21 @@ def _tiles(facts: Facts, found: Audit, producers: dict[str, list[Any]]) -> list[
         _tile("Latest timestamps of batches", times, "small"),
         _tile("Warnings and errors", f"{alarms:,}", str(worst) if worst else "good"),
     ]
+
+
+def _difference(facts: Facts, found: Audit) -> str:
+    """Return why the totals of the findings are not those of the tiles; empty if they are."""
+    segments = sum(log.segments for log in facts.logs)
+    batches = sum(log.summary.batches for log in facts.logs)
+    audited = found.segments, found.batches, found.size_in_bytes
+    if audited == (segments, batches, facts.size):
+        return ""
+    return (
+        f"Findings are about all that is on disk: {found.segments:,} files with"
+        f" {found.batches:,} batches, {human_size(found.size_in_bytes)}. The totals, plots and"
+        " tables are about what consumers and brokers read: no snapshots of the metadata log, no"
+        " batches before the start of a log, and no batches of offsets that an earlier segment has."
+    )
 
 
 def _tile(label: str, value: str, kind: str = "") -> dict[str, str]:

@@ -74,6 +74,7 @@ def test_topics_come_first_and_their_partitions_are_folded() -> None:
         "Open transactions",
         "Producers",
         "Consumer groups",
+        "Transactions that coordinators have not finished",
     ]
     targets = re.findall(r'<a href="#([^"]*)">', page)
     assert len(targets) == len(headings)
@@ -218,3 +219,30 @@ def test_groups_say_if_they_are_incomplete_or_why_they_are_missing(tmp_path: Pat
     assert "Consumer groups (incomplete)" in ks.build_report(tmp_path).html
     alone = ks.build_report(folder / log.name).html
     assert "The groups cannot be read: " in alone
+
+
+def test_transactions_that_coordinators_have_not_finished() -> None:
+    html = ks.build_report(DATA).html
+    title = "Transactions that coordinators have not finished"
+    section = html[html.index(f">{title}</h2>") :]
+    (row,) = re.findall(r"<tr>(.*?)</tr>", section[: section.index("</table>")], re.DOTALL)[1:]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)
+    states = ks.internal_topics.read_transaction_state(DATA).transactions
+    (ongoing,) = states.where(status="Ongoing").rows()
+    assert cells[:3] == ["left-open", "Ongoing", str(ongoing["producer_id"])]
+    assert "transactions-0" in cells[3]
+    assert title not in ks.build_report(GOLDEN / "kafka-4.4.0-tiered" / "data").html
+
+
+@pytest.mark.parametrize("run", ["kafka-2.8.2", "kafka-4.4.0", "kafka-4.4.0-killed"])
+def test_totals_are_those_of_the_audit_or_the_page_says_why_not(run: str) -> None:
+    report = ks.build_report(GOLDEN / run / "data")
+    tiles = dict(re.findall(r"<dt>(.*?)</dt><dd[^>]*>(.*?)</dd>", report.html))
+    segments, batches = (int(tiles[name].replace(",", "")) for name in ("Segments", "Batches"))
+    assert int(tiles["Logs"]) == report.audit.logs
+    scanned = ks.scan_log_dir(GOLDEN / run / "data")
+    assert batches == scanned.to_arrow().num_rows
+    is_same = (segments, batches) == (report.audit.segments, report.audit.batches)
+    assert is_same == (run == "kafka-2.8.2")
+    explained = f"{report.audit.segments:,} files with {report.audit.batches:,} batches"
+    assert (explained in report.html) != is_same
