@@ -97,7 +97,7 @@ picture: $(VENV)/.compiled $(VENV)/.dev
 
 # What a release consists of, in dist/: the source archive, and a wheel built from it that names
 # the oldest glibc it runs on. Linux only; .github/workflows/wheels.yml builds the others.
-MAX_WHEEL_KB = 2500
+MAX_WHEEL_BYTES = 2500000
 wheel: $(WHEEL_VENV)/.tools
 	rm -rf dist build/wheel
 	$(WHEEL_VENV)/bin/python -m build --outdir build/wheel
@@ -105,8 +105,8 @@ wheel: $(WHEEL_VENV)/.tools
 	mv build/wheel/*.tar.gz dist/
 	$(WHEEL_VENV)/bin/twine check --strict dist/*
 	@ls -l dist
-	@test -z "$$(find dist -name '*.whl' -size +$(MAX_WHEEL_KB)k)" || \
-		{ echo "The wheel is larger than $(MAX_WHEEL_KB) KB"; exit 1; }
+	@test -z "$$(find dist -name '*.whl' -size +$(MAX_WHEEL_BYTES)c)" || \
+		{ echo "The wheel is larger than $(MAX_WHEEL_BYTES) bytes"; exit 1; }
 
 clean:
 	rm -rf $(VENV) $(WHEEL_VENV) build dist *.egg-info
