@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -15,9 +16,14 @@ PROGRAMS = {
 }
 
 
+# The commands set it for themselves: NumPy's BLAS starts a thread per CPU otherwise.
+ENVIRONMENT = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+
+
 def start(name: str) -> None:
     """Run one of the programs to its end."""
-    subprocess.run([sys.executable, *PROGRAMS[name]], stdout=subprocess.DEVNULL, check=True)
+    command = [sys.executable, *PROGRAMS[name]]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=ENVIRONMENT)
 
 
 class StartUp:
