@@ -34,19 +34,29 @@ class RequestThreads:
             is_one_more = not self._jobs.empty() and self._count < REQUESTS_AT_ONCE
             self._count += is_one_more
         if is_one_more:
-            threading.Thread(target=self._run, name="kafkascan-request", daemon=True).start()
+            self._start_thread()
         return future
+
+    def _start_thread(self) -> None:
+        try:
+            threading.Thread(target=self._run, name="kafkascan-request", daemon=True).start()
+        except RuntimeError:  # the system has no more threads
+            with self._lock:
+                self._count -= 1
+                is_alone = self._count == 0
+            if is_alone:
+                self._run_next()
 
     def _run(self) -> None:
         while True:
-            future, request = self._jobs.get()
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(request())
-            except BaseException as error:
-                future.set_exception(error)
-            del future, request  # not kept while the thread waits
+            self._run_next()
+
+    def _run_next(self) -> None:
+        future, request = self._jobs.get()
+        try:
+            future.set_result(request())
+        except BaseException as error:
+            future.set_exception(error)
 
 
 _threads = RequestThreads()

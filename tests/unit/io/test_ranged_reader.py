@@ -5,11 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import threading
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from kafkascan.format.errors import SourceReadError
+from kafkascan.io.stores import request_threads
 from kafkascan.io.stores.ranged_reader import RangedReader, RequestCost
 from kafkascan.io.stores.request_threads import REQUESTS_AT_ONCE
 from tests.support.recorded_objects import RecordedObject
@@ -157,6 +159,17 @@ def test_a_failed_request_is_an_error_where_it_is_read_and_is_made_again() -> No
     with pytest.raises(SourceReadError, match="busy"):
         read(reader, 0, len(DATA), MIB)
     assert read(reader, 0, len(DATA), MIB) == DATA
+
+
+def test_requests_are_made_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(request_threads, "_threads", request_threads.RequestThreads())
+    monkeypatch.setattr(threading.Thread, "start", start)
+    stored = RecordedObject(DATA)
+    assert read(RangedReader(stored), 0, len(DATA), MIB) == DATA
+    assert stored.most_in_flight == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
