@@ -9,23 +9,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, TextIO
 
+from kafkascan.cli.shown_columns import COLUMN_KINDS
 from kafkascan.format.texts import json_text, with_escaped_bytes
-from kafkascan.internal_topics.state_tables import COUNTS, StateTable
+from kafkascan.internal_topics.state_tables import StateTable
 
 # A spreadsheet evaluates a cell that starts with one of these (OWASP, "CSV Injection").
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 Columns = Mapping[str, Sequence[Any]]
 
-# Kinds of columns in Parquet, by their names; others are known by their values.
-_TEXTS = frozenset({
-    "topic", "segment", "path", "file", "end", "error", "verdict", "compression_type",
-    "timestamp_type", "topic_id", "destination",
-})  # fmt: skip
-_TIMES = frozenset({
-    "timestamp", "base_timestamp", "first_timestamp", "max_timestamp", "delete_horizon_ms",
-})  # fmt: skip
 _ROWS_PER_GROUP = 1 << 16
-_FLAGS = frozenset({"is_transactional", "is_control", "crc_is_valid"})
 
 
 class Writer:
@@ -91,14 +83,11 @@ class ParquetWriter(Writer):
 
 
 def _kind_of(name: str, values: Sequence[object]) -> str:
-    for kind, names in (("string", _TEXTS), ("time", _TIMES), ("bool", _FLAGS)):
-        if name in names:
-            return kind
-    if name == "partition":
-        return "int32"
+    """Return the declared kind of a column, or that of its values: a file's keys have any name."""
+    if name in COLUMN_KINDS:
+        return COLUMN_KINDS[name]
     found = next((one for one in values if one is not None), 0)
-    kinds = {str: "string", bool: "bool", float: "float64", dict: COUNTS, Counter: COUNTS}
-    return kinds.get(type(found), "int64")
+    return {str: "string", bool: "bool", float: "float64"}.get(type(found), "int64")
 
 
 class CsvWriter(Writer):

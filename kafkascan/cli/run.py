@@ -6,19 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias, TypeVar
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import BatchIterator, iter_batches, iter_batches_to_read
@@ -32,6 +20,9 @@ from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.logs.opened_logs import SegmentOverlap
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 # A table this small is still in the CPU's cache when its batches are verified.
 _ROWS = 8192
@@ -209,11 +200,12 @@ class Run:
         """
         results: list[Result] = []
         with self.progress("bytes", sum(one.size for one in inputs)):
-            for found, report in map_ordered(
-                inputs, lambda one: (self._work_on(one, work, True),), threads
+            for done, (found, report) in enumerate(
+                map_ordered(inputs, lambda one: (self._work_on(one, work, True),), threads), 1
             ):
                 self.print_report(report)
                 results += found
+                self._show_files(done, len(inputs))
         return results
 
     def each(
@@ -299,7 +291,7 @@ class Run:
 
     def print(self, line: str) -> None:
         """Print a line to stderr, above the progress bar."""
-        if self._bar is None or self._bar.disable:
+        if self._bar is None:
             print(line, file=sys.stderr)
         else:
             self._bar.console.print(
@@ -324,8 +316,11 @@ class Run:
         is_shown : bool, default True
             False draws nothing on a terminal, either.
         """
-        with _progress_bar(unit, is_shown=is_shown and not self.is_quiet) as bar:
-            bar.add_task("", total=total)
+        if not is_shown or self.is_quiet or not sys.stderr.isatty():
+            yield
+            return
+        with _progress_bar(unit) as bar:
+            bar.add_task("", total=total, files="")
             self._bar = bar
             try:
                 yield
@@ -341,25 +336,33 @@ class Run:
         if self._bar is not None:
             self._bar.advance(self._bar.task_ids[0], size)
 
+    def _show_files(self, done: int, total: int) -> None:
+        if self._bar is not None and total > 1:
+            self._bar.update(self._bar.task_ids[0], files=f"{done:,} of {total:,} files")
 
-def _progress_bar(unit: str, *, is_shown: bool) -> Progress:
-    """Return a bar that is drawn on stderr if stderr is a terminal."""
-    columns: tuple[ProgressColumn, ...] = (
+
+def _progress_bar(unit: str) -> Progress:
+    """Return a bar on stderr: files, bytes, rate and the time left; or how many of `unit`."""
+    # Here, as commands whose stderr is a file do not need it: it doubles the time of their start.
+    from rich import progress
+    from rich.console import Console
+
+    columns: tuple[progress.ProgressColumn, ...] = (
         (
-            TextColumn("{task.percentage:>3.0f} %"),
-            BarColumn(),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
+            progress.TextColumn("{task.percentage:>3.0f} %"),
+            progress.BarColumn(),
+            progress.TextColumn("{task.fields[files]}"),
+            progress.DownloadColumn(),
+            progress.TransferSpeedColumn(),
         )
         if unit == "bytes"
-        else (TextColumn(unit), BarColumn(), MofNCompleteColumn())
+        else (progress.TextColumn(unit), progress.BarColumn(), progress.MofNCompleteColumn())
     )
-    return Progress(
+    return progress.Progress(
         *columns,
-        TimeRemainingColumn(),
+        progress.TimeRemainingColumn(),
         console=Console(stderr=True, emoji=False),
         transient=True,
-        disable=not (is_shown and sys.stderr.isatty()),
         redirect_stdout=False,
         redirect_stderr=False,
     )

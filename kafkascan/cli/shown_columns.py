@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from kafkascan.cli.inputs import SEGMENT_COLUMNS
+from kafkascan.internal_topics.state_tables import COUNTS
 
 
 @dataclass(frozen=True)
@@ -193,3 +194,66 @@ INDEX_BUILD = ShownColumns(
 )
 OFFSET_LOOKUP = ("path", "position", "size_in_bytes", "base_offset", "last_offset")
 TIME_LOOKUP = ("path", "position", "offset", "timestamp", "leader_epoch")
+
+_FILE = ("topic", "partition", "segment", "path")
+_WRITTEN = ShownColumns(
+    (*_FILE, "output", "rows", "bytes", "damagedBatches", "error"),
+    ("topic", "partition", "output", "rows", "bytes", "damagedBatches"),
+    ("error",),
+)
+JOBS = {
+    "verify": ShownColumns(
+        (
+            *_FILE, "size", "batches", "badChecksums", "endState", "validBytes", "trailingBytes",
+            "lastOffset", "status", "error",
+        ),
+        ("path", "size", "batches", "badChecksums", "endState", "trailingBytes"),
+        ("error",),
+    ),
+    "catalog": _WRITTEN,
+    "export": _WRITTEN,
+    "rebuild_indexes": ShownColumns(
+        (*_FILE, "output", "entries", "crc32", "action", "error"),
+        ("topic", "partition", "output", "entries", "action"),
+        ("error",),
+    ),
+    "producer_stats": ShownColumns(
+        (
+            "topic", "partition", "producerId", "batches", "records", "bytes",
+            "transactionalBatches", "firstEpoch", "lastEpoch", "firstOffset", "lastOffset",
+            "minTimestampMs", "maxTimestampMs",
+        ),
+        (
+            "topic", "partition", "producerId", "batches", "records", "bytes", "lastEpoch",
+            "firstOffset", "lastOffset",
+        ),
+    ),
+    "bad_timestamps": ShownColumns(
+        (
+            *_FILE, "batches", "lateBatches", "earlyBatches", "missingBatches", "maxTimestampMs",
+            "firstBadPosition", "firstBadOffset",
+        ),
+        (
+            "topic", "partition", "segment", "batches", "lateBatches", "earlyBatches",
+            "missingBatches", "firstBadOffset",
+        ),
+    ),
+}  # fmt: skip
+"""The columns of the manifest of each Spark job, by its name in Python."""
+
+_TEXTS = (
+    "topic", "segment", "path", "target", "file", "end", "what", "symbol", "reason", "error",
+    "verdict", "topic_id", "destination", "compression_type", "timestamp_type",
+)  # fmt: skip
+_TIMES = (
+    "timestamp", "base_timestamp", "first_timestamp", "max_timestamp", "delete_horizon_ms",
+)  # fmt: skip
+_FLAGS = ("is_transactional", "is_control", "is_changed", "crc_is_valid")
+COLUMN_KINDS = {
+    **dict.fromkeys(_TEXTS, "string"),
+    **dict.fromkeys(_TIMES, "time"),
+    **dict.fromkeys(_FLAGS, "bool"),
+    **dict.fromkeys(("codecs", "magics"), COUNTS),
+    "partition": "int32",
+}
+"""Kinds of columns in Parquet, as in a `StateTable`; other columns of commands are ``int64``."""

@@ -255,9 +255,9 @@ def _age(milliseconds: int) -> str:
     return f"{milliseconds} ms"
 
 
-def _without_zeros(name: str) -> str:
+def _without_zeros(name: str | int) -> str:
     """Return the name of a file without the zeros of its base offset: …5.log."""
-    return _LEADING_ZEROS.sub("…", name)
+    return _LEADING_ZEROS.sub("…", str(name))
 
 
 _SHORT_FORMS: Mapping[str, Callable[[Any], str]] = {

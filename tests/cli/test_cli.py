@@ -284,7 +284,7 @@ def test_progress_on_a_terminal(quiet: tuple[str, ...]) -> None:
         [sys.executable, "-m", "kafkascan", "verify", str(DATA), "--format", "jsonl", *quiet],
         stdout=subprocess.PIPE,
         stderr=follower,
-        env=os.environ | {"TERM": "xterm"},
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "120"},
     ) as process:
         os.close(follower)
         assert process.stdout is not None
@@ -297,11 +297,13 @@ def test_progress_on_a_terminal(quiet: tuple[str, ...]) -> None:
                 break
     os.close(main)
     assert process.returncode == 0
-    assert len(stdout.splitlines()) == len(list(ks.open_log_dir(DATA).log_segments()))
+    files = len(list(ks.open_log_dir(DATA).log_segments()))
+    assert len(stdout.splitlines()) == files
     if quiet:
         assert seen == b""
         return
     assert "100 %" in seen.decode()
+    assert f"{files} of {files} files" in seen.decode()
     assert b"\x1b[" in seen
 
 

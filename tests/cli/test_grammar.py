@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -12,7 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafkascan as ks
+from kafkascan.cli import shown_columns
 from kafkascan.cli.commands import cli
+from kafkascan.cli.row_writers import ParquetWriter
+from kafkascan.cli.shown_columns import ShownColumns
 from tests.support.command_line import run
 
 _DATA = Path(__file__).parents[1] / "golden" / "kafka-4.4.0" / "data"
@@ -73,7 +78,7 @@ def test_all_commands_have_it_unless_there_is_a_reason(option: str) -> None:
     assert lacking - spark == reasons
     if option == "--output":
         assert _SPARK_OUTPUTS.isdisjoint(spark)
-    elif option != "--columns":
+    else:
         assert spark == set()
 
 
@@ -143,6 +148,51 @@ def test_parquet_without_rows_has_the_columns(tmp_path: Path) -> None:
     table = pq.read_table(file)
     assert table.num_rows == 0
     assert table.schema.field("max_timestamp").type == pa.timestamp("ms", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "columns"),
+    [
+        (("batches", _LOG), shown_columns.BATCHES),
+        (("info", _LOG), shown_columns.INFO),
+        (("verify", _LOG), shown_columns.VERIFY),
+        (("recover", _LOG.parent), shown_columns.RECOVERY),
+        (("restore", _DATA), shown_columns.RESTORE),
+        (("index", "check", _LOG.parent), shown_columns.INDEX_CHECK),
+    ],
+    ids=lambda one: name_of(one) if isinstance(one, tuple) else "",
+)
+def test_types_do_not_depend_on_the_rows(
+    arguments: tuple[object, ...], columns: ShownColumns, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.parquet"
+    run(*arguments, "--output", file)
+    written = pq.read_table(file)
+    assert written.num_rows > 0
+    without_rows = io.BytesIO()
+    writer = ParquetWriter(columns.names, without_rows)
+    writer.close()
+    assert pq.read_schema(without_rows) == written.schema
+    # Nulls of the first rows say nothing of the type.
+    nulls_first = io.BytesIO()
+    writer = ParquetWriter(columns.names, nulls_first)
+    writer.write({name: [None] for name in columns.names})
+    writer.write(_plain_columns(written))
+    writer.close()
+    assert pq.read_table(nulls_first).slice(1).equals(written)
+
+
+def _plain_columns(table: pa.Table) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {}
+    for name in table.column_names:
+        values = table[name]
+        if pa.types.is_timestamp(values.type):
+            columns[name] = values.cast("int64").to_pylist()
+        elif pa.types.is_map(values.type):
+            columns[name] = [None if one is None else dict(one) for one in values.to_pylist()]
+        else:
+            columns[name] = values.to_pylist()
+    return columns
 
 
 def test_many_batches_are_row_groups(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from kafkascan.cli.shown_columns import JOBS
 from kafkascan.cli.verbs.spark_commands import spark as group
 from kafkascan.spark import recommended_conf
 from tests.spark.logs import DATA, damaged_log, segment_path
@@ -82,6 +83,7 @@ def test_a_local_master(
         (["verify", "x", "--conf", "spark.ui"], "is not NAME=VALUE"),
         (["export", "x"], "Missing option '--output'"),
         (["verfy", "x"], "No such command"),
+        (["verify", "x", "--columns", "path,badChecksum"], "did you mean 'badChecksums'"),
     ],
 )
 def test_wrong_usage(arguments: list[str], said: str) -> None:
@@ -177,3 +179,35 @@ def test_recommended_settings() -> None:
     assert merged["spark.python.unix.domain.socket.enabled"] == "false"
     assert recommended_conf(given, unsafe=False).items() >= given.items()
     assert given[name] == "-XX:+UseG1GC", "the caller's settings are not changed"
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_columns_of_manifests(job: str, spark: SparkSession, tmp_path: Path) -> None:
+    from kafkascan.spark import jobs
+
+    target = {
+        "catalog": {"output": str(tmp_path / "out")},
+        "export": {"output": str(tmp_path / "out")},
+        "rebuild_indexes": {"target": str(tmp_path / "out"), "force": True},
+        "bad_timestamps": {"earliest_ms": "2100-01-01", "latest_ms": "2100-01-02"},
+    }.get(job, {})
+    report = getattr(jobs, job)(spark, str(DATA / "transactions-0"), **target)
+    assert tuple(report.manifest.column_names) == JOBS[job].names
+    assert len(report.manifest) > 0
+    assert {*JOBS[job].narrow, *JOBS[job].details} <= {*JOBS[job].names}
+
+
+def test_chosen_columns(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql import SparkSession
+
+    monkeypatch.setattr(SparkSession, "builder", Builder(Session(spark)))
+    arguments = ["verify", str(DATA / "transactions-0"), "--master", "local[1]"]
+    chosen = CliRunner().invoke(
+        group, [*arguments, "--columns", "badChecksums,topic", "--format", "csv"]
+    )
+    assert chosen.stdout == "badChecksums,topic\n" + 2 * "0,transactions\n"
+    narrow = CliRunner().invoke(group, arguments)
+    assert tuple(narrow.stdout.split("\n", 1)[0].split()) == JOBS["verify"].narrow
+    wide = CliRunner().invoke(group, [*arguments, "--wide"])
+    assert wide.exit_code == 0, (wide.output, wide.exception)
+    assert tuple(wide.stdout.split("\n", 1)[0].split()) == JOBS["verify"].names

@@ -23,6 +23,7 @@ from kafkascan.cli.shared_options import (
     interval_bytes,
     with_run,
 )
+from kafkascan.cli.shown_columns import JOBS
 from kafkascan.format.texts import printable
 
 _POLL_SECONDS = 0.2
@@ -54,11 +55,14 @@ def _pairs(context: click.Context, parameter: click.Parameter, values: tuple[str
 
 
 def _job(command: Command) -> Command:
-    """Declare a job with the options that all jobs share."""
+    """Declare a job, whose columns are known by its name, with the options that all jobs share."""
     extend_help(command, _PATHS_HELP)
     options: list[Decorator] = [
         click.argument("paths", nargs=-1, required=True),
-        with_run(rows="manifest", quiet="Print neither progress nor the summary."),
+        with_run(
+            JOBS[command.__name__], rows="manifest",
+            quiet="Print neither progress nor the summary.",
+        ),
         click.option(
             "--master", metavar="URL", help="Spark master, such as local[*] or spark://host:7077."
         ),
@@ -183,10 +187,7 @@ def _run_job(run: Run, job: str, arguments: dict[str, Any], *names: str) -> None
     except (OSError, PySparkException) as error:
         _fail(run, error, EXIT_UNREADABLE)
         return
-    columns = report.manifest.to_pydict()
-    run.output.write_columns(
-        {name: [_plain(value) for value in values] for name, values in columns.items()}
-    )
+    run.output.write_rows(JOBS[job], report.manifest.to_pylist())
     for finding in report.findings:
         run.print(printable(finding))
     if not run.is_quiet:
@@ -202,10 +203,6 @@ def _check_arguments(job: str, arguments: dict[str, Any]) -> None:
     parse_job_options(job, arguments["options"])
     if "compression" in arguments:
         parse_compression(arguments["compression"])
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, (int, float, str, type(None))) else str(value)
 
 
 def _fail(run: Run, error: Exception, code: int) -> None:
