@@ -1,8 +1,17 @@
-"""The compiled modules. Everything else about the package is in pyproject.toml."""
+"""
+The compiled modules, and the links of the package's page. Everything else is in pyproject.toml.
+
+KAFKASCAN_REPOSITORY is the address of the repository, such as a release's workflow knows it. Links
+of the README become absolute with it; without it, they become text, as a page of a package index
+has no files beside it.
+"""
 
 import os
 import platform
+import re
 import sys
+import tomllib
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
@@ -104,6 +113,38 @@ class CountingBuild(build_ext):
                   end="\n" if is_last else "", flush=True)  # fmt: skip
 
 
+ROOT = Path(__file__).parent
+# An image or a link to a file of the repository: ![label](docs/batches.svg), [label](docs/api.md).
+FILE_LINK = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)\s]+)\)")
+
+
+def package_page(readme: str, files: str | None) -> str:
+    """Return the README for a page that has no files beside it; `files` is the address of them."""
+
+    def link(found: re.Match[str]) -> str:
+        is_image, label, path = found.groups()
+        if files is None:
+            return "" if is_image else label
+        address = f"{files}/{path}"
+        return f"![{label}]({address}?raw=true)" if is_image else f"[{label}]({address})"
+
+    return FILE_LINK.sub(link, readme)
+
+
+def page_options() -> dict[str, object]:
+    """Return the page and the addresses of the package, as arguments of `setup`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    repository = os.environ.get("KAFKASCAN_REPOSITORY", "").rstrip("/")
+    files = f"{repository}/blob/v{project['version']}" if repository else None
+    names = {"Documentation": "docs/index.md", "Changelog": "CHANGELOG.md"}
+    urls = {name: f"{files}/{path}" for name, path in names.items()}
+    return {
+        "long_description": package_page((ROOT / "README.md").read_text("utf-8"), files),
+        "long_description_content_type": "text/markdown",
+        "project_urls": {"Repository": repository, **urls} if repository else {},
+    }
+
+
 # Processes that translate import this file, where the platform does not fork.
 if __name__ == "__main__":
     extensions = [
@@ -141,5 +182,6 @@ if __name__ == "__main__":
             },
         ),
         cmdclass={"build_ext": CountingBuild},
+        **page_options(),
         options={"build_ext": {"parallel": processes}},
     )
