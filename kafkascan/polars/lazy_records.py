@@ -80,7 +80,8 @@ def scan_records(
     Memory: one table of `iter_records` at a time, besides what Polars keeps. A header states the
     largest timestamp of its batch; as in a broker's lookup by time, a record that is younger
     than its header says may not be found by a filter on ``timestamp``. A segment is expected to
-    have no offsets below the one in its name.
+    have no offsets below the one in its name. It is not read if a filter on ``offset`` rules it out
+    and its last batches, which are found by its ``.index``, do not overlap the next segment.
 
     Examples
     --------

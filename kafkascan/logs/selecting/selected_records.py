@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from kafkascan.logs.read_committed import LogLike
 from kafkascan.logs.reading import Isolation, iter_log, visible_batches
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.selecting.conditions import Condition, Span, Spans
+from kafkascan.logs.selecting.indexed_ends import ends_before
 from kafkascan.records.read_options import ReadOptions
 from kafkascan.records.record_table import RecordTable
 
@@ -54,8 +56,8 @@ class RecordSelection:
         """
         Yield tables with all records that fulfil the condition, and others of their batches.
 
-        The headers of segments whose base offset is not too high are read, and of these segments
-        the batches of which the header does not rule the condition out.
+        The headers of segments whose offsets may fulfil it are read, and of these segments the
+        batches of which the header does not rule the condition out.
 
         Parameters
         ----------
@@ -81,15 +83,27 @@ class RecordSelection:
         return {"topic": _exactly(one.topic), "partition": _exactly(one.partition)}
 
     def _segments(self) -> list[SegmentFile]:
-        """Return the segments without the last ones, whose offsets are too high."""
-        place = self._place()
-        return [
-            segment
-            for segment in self.log.segments
-            if self.condition.may_hold(
-                {**place, "offset": Span(segment.base_offset or 0, _HIGHEST)}
-            )
-        ]
+        """
+        Return the segments without those whose offsets the condition rules out.
+
+        A segment ends where the next one begins, but segments may overlap: it is left out if its
+        index leads to batches that end there.
+        """
+        segments = self.log.segments
+        ends = [one.base_offset or 0 for one in segments[1:]]
+        return [one for one, end in zip_longest(segments, ends) if self._is_read(one, end)]
+
+    def _is_read(self, segment: SegmentFile, end: int | None) -> bool:
+        base_offset = segment.base_offset or 0
+        if not self._may_hold(base_offset, _HIGHEST):
+            return False
+        if end is None or self._may_hold(base_offset, end - 1):
+            return True
+        return not ends_before(segment, end)
+
+    def _may_hold(self, first: int, last: int) -> bool:
+        """Return False if the condition rules a range of offsets out."""
+        return bool(self.condition.may_hold({**self._place(), "offset": Span(first, last)}))
 
     def _transaction_log(self) -> LogLike:
         """Return what contains the log's transactions."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
@@ -82,6 +83,17 @@ def log(tmp_path: Path) -> Path:
     return folder
 
 
+def write_indexes(log: Path, interval_bytes: int = 1024) -> None:
+    for segment in log.glob("*.log"):
+        entries = ks.broker_state.build_offset_index(
+            ks.scan_batches(segment).batches,
+            base_offset=int(segment.stem),
+            interval_bytes=interval_bytes,
+        )
+        assert len(entries) > 2 or not segment.stat().st_size
+        ks.broker_state.write_index(segment.with_suffix(".index"), entries)
+
+
 def test_the_columns_of_a_query_are_decoded_and_no_others(work: Work) -> None:
     frame = scan_records(DATA / "codecs-java-0")
     found = frame.select("offset", "topic").collect()
@@ -129,6 +141,72 @@ def test_batches_and_segments_that_a_filter_rules_out_are_not_decoded(
     assert_frame_equal(found, ks.read_records(log, columns=names).to_polars().filter(predicate))
     assert work.batches == batches
     assert len(work.files) == segments
+
+
+@pytest.mark.parametrize(
+    ("predicate", "segments"),
+    [
+        (COLUMN.offset == 12_345, ["12000"]),
+        (COLUMN.offset >= 17_999, ["17000", "18000", "19000"]),
+        (COLUMN.offset >= 18_000, ["18000", "19000"]),
+        (COLUMN.offset.is_between(4_995, 5_005), ["4000", "5000"]),
+        (COLUMN.offset.is_in([3, 777, 19_999]), ["0", "19000"]),
+        (~COLUMN.offset.is_between(1_000, 18_999), ["0", "19000"]),
+        (COLUMN.offset > 20_000, ["19000"]),
+    ],
+)
+def test_segments_that_end_before_are_not_walked(
+    log: Path, work: Work, predicate: pl.Expr, segments: list[str]
+) -> None:
+    expected = ks.read_records(log, columns=["offset"]).to_polars().filter(predicate)
+    write_indexes(log)
+    work.files.clear()
+    frame = scan_records(log, columns=["offset"]).filter(predicate)
+    assert_frame_equal(frame.collect(), expected)
+    assert work.files == {f"orders-3/{int(base):020}.log" for base in segments}
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "beyond", "between", "odd", "zeros", "log"])
+def test_a_segment_is_walked_if_its_index_does_not_show_its_end(
+    log: Path, work: Work, damage: str
+) -> None:
+    write_indexes(log)
+    path = log / f"{3_000:020}.index"
+    entries = bytearray(path.read_bytes())
+    match damage:
+        case "empty":
+            entries.clear()
+        case "cut" | "log":
+            segment = path.with_suffix(".log")
+            segment.write_bytes(segment.read_bytes()[:-1] + (b"" if damage == "cut" else b"\0\0"))
+        case "beyond":
+            entries[-4:] = (1 << 30).to_bytes(4, "big")
+        case "between":
+            entries[-4:] = (int.from_bytes(entries[-4:], "big") + 1).to_bytes(4, "big")
+        case "odd":
+            entries.append(1)
+        case "zeros":
+            entries[:] = bytes(len(entries))
+    path.write_bytes(entries)
+    assert len(scan_records(log).filter(COLUMN.offset < 2_000).collect()) == 2_000
+    work.files.clear()
+    late = scan_records(log, columns=["offset"]).filter(COLUMN.offset >= 19_000)
+    assert len(late.collect()) == 1_000
+    assert f"orders-3/{3_000:020}.log" in work.files
+
+
+def test_a_query_of_duckdb_decodes_what_it_must_and_no_more(log: Path, work: Work) -> None:
+    write_indexes(log)
+    records = scan_records(log)
+    assert records.collect_schema()["value"] == pl.Binary
+    work.stored.clear()
+    query = 'SELECT "offset", "value" FROM records WHERE "offset" BETWEEN 12345 AND 12346'
+    found = duckdb.sql(query).fetchall()
+    assert found == [(offset, b"value %d" % offset) for offset in (12_345, 12_346)]
+    assert (work.batches, work.records) == (1, 10)
+    assert work.stored == {"batch", "offset", "value_position", "value_size"}
+    assert work.files == {f"orders-3/{12_000:020}.log"}
+    assert duckdb.sql("SELECT count(*) FROM records").fetchall() == [(20_000,)]
 
 
 def test_a_head_reads_no_more_than_it_returns(log: Path, work: Work) -> None:
@@ -180,8 +258,13 @@ def test_committed_records_are_those_of_an_eager_read(name: str) -> None:
 @pytest.mark.filterwarnings("ignore::kafkascan.logs.opened_logs.SegmentOverlapWarning")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("first", [0, 95, 110, 205, 320])
-def test_overlapping_segments_give_each_offset_once(tmp_path: Path, shape: str, first: int) -> None:
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_overlapping_segments_give_each_offset_once(
+    tmp_path: Path, shape: str, first: int, is_indexed: bool
+) -> None:
     folder = write_segments(tmp_path / "overlapping-0", SHAPES[shape])
+    if is_indexed:
+        write_indexes(folder, interval_bytes=1)
     predicate = COLUMN.offset.is_between(first, first + 50)
     eager = ks.read_records(folder).to_polars().filter(predicate)
     found = scan_records(folder).filter(predicate).collect()
