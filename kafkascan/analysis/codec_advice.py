@@ -21,6 +21,7 @@ from kafkascan.format.layout import (
     LOG_OVERHEAD,
     CompressionType,
 )
+from kafkascan.format.texts import few_lines
 from kafkascan.io.sources import borrowed_source
 from kafkascan.logs.opened_logs import Log, LogsLike, SegmentOverlap, open_logs, served_chunks
 from kafkascan.logs.segment import SegmentFile
@@ -158,6 +159,11 @@ class Advice:
     unread_segments: list[str] = field(default_factory=list)
     overlaps: list[SegmentOverlap] = field(default_factory=list)
 
+    def __repr__(self) -> str:
+        damaged = len(self.damage) + len(self.unread_segments)
+        title = f"<Advice: {len(self.groups):,} groups, {damaged:,} errors>"
+        return few_lines(title, (f"  {_sentence(one)}" for one in self.groups))
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row for each trial."""
         for group in self.groups:
@@ -176,6 +182,17 @@ class Advice:
     def to_arrow(self) -> pa.Table:
         """Return the trials as a `pyarrow.Table`."""
         return arrow.table_of(self.to_columns(), texts=("topic", "codec", "stored_codecs"))
+
+
+def _sentence(group: SampledGroup) -> str:
+    producer = "" if group.producer_id is None else f", producer {group.producer_id}"
+    best = group.smallest
+    if best is None:
+        advice = "nothing was sampled"
+    else:
+        level = "" if best.level is None else f":{best.level}"
+        advice = f"{best.codec}{level} is the smallest and saves {best.saving:.1%}"
+    return f"{group.topic or 'log'}{producer}: {group.total_bytes:,} bytes; {advice}"
 
 
 _FLOATS = ("ratio", "saving", "compress_mb_per_s", "decompress_mb_per_s")

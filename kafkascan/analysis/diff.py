@@ -29,7 +29,7 @@ from kafkascan.analysis.fingerprints import (
     read_fingerprints,
 )
 from kafkascan.batches import arrow
-from kafkascan.format.texts import json_text
+from kafkascan.format.texts import few_lines, json_text
 from kafkascan.logs.opened_logs import LogsLike
 
 if TYPE_CHECKING:
@@ -133,14 +133,14 @@ class PartitionDiff:
 
     def __repr__(self) -> str:
         name = f"{self.topic}-{self.partition}"
-        lines = [f"<PartitionDiff {name}: {self.same_batches:,} batches are the same>"]
-        lines += [
+        lines = [
             f"  {one.kind} ({one.place}): left {one.left_first_offset} to"
             f" {one.left_last_offset}, right {one.right_first_offset} to"
             f" {one.right_last_offset}"
             for one in self.ranges
         ]
-        return "\n".join(lines)
+        title = f"<PartitionDiff {name}: {self.same_batches:,} batches are the same>"
+        return few_lines(title, lines)
 
 
 def _is_missing_by_design(
@@ -208,8 +208,9 @@ class LogDiff:
 
     def __repr__(self) -> str:
         verdict = "the same" if self.is_same else "not the same"
-        lines = [f"<LogDiff {self.left} and {self.right}: {verdict}>"]
-        return "\n".join([*lines, *map(repr, self.partitions)])
+        differing_first = sorted(self.partitions, key=lambda one: (one.is_same, not one.ranges))
+        lines = (line for one in differing_first for line in repr(one).splitlines())
+        return few_lines(f"<LogDiff {self.left} and {self.right}: {verdict}>", lines)
 
 
 def diff_logs(

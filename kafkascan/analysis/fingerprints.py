@@ -111,6 +111,10 @@ class Fingerprints:
     path: str
     logs: list[LogFingerprints]
 
+    def __repr__(self) -> str:
+        batches = sum(len(one.rows) for one in self.logs)
+        return f"<Fingerprints of {self.path}: {len(self.logs):,} logs, {batches:,} batches>"
+
     def to_arrow(self) -> pa.Table:
         """Return one `pyarrow.Table` with the rows of all logs."""
         pa = arrow.require_pyarrow()

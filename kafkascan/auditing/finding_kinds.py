@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkascan.auditing.tiers.tier_kinds import TIER_KINDS
 from kafkascan.batches import arrow
 from kafkascan.format.findings import Severity
+from kafkascan.format.texts import few_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -364,7 +365,7 @@ class Audit:
             f"{self.logs:,} logs, {self.segments:,} segments, {self.batches:,} batches,"
             f" {self.size_in_bytes:,} bytes"
         )
-        return "\n".join([f"<Audit {self.path}: {seen}>", *(f"  {one}" for one in self.findings)])
+        return few_lines(f"<Audit {self.path}: {seen}>", (f"  {one}" for one in self.findings))
 
 
 def fold_padded(findings: list[LogFinding], path: Path) -> list[LogFinding]:

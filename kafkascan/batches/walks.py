@@ -123,9 +123,12 @@ class BatchWalk:
             self._cold.note(written, position - self.position)
             self._stored.note(written)
             self._choose_window(written, position - self.position)
+            is_at_stop = status == STATUS["AT_STOP"]
+            if not is_at_stop and self.position == 0 and written and self._is_another_kind(rows):
+                break
             self.position = position
             count += written
-            is_paused = status == STATUS["AT_STOP"] and position < self.stop
+            is_paused = is_at_stop and position < self.stop
             if not is_paused and status not in (STATUS["OUTPUT_FULL"], STATUS["NEED_WINDOW"]):
                 self._finish(status)
         if self._content_of is not None and self.end is not None:
@@ -185,11 +188,21 @@ class BatchWalk:
         batches_are_small = batches > 0 and size <= batches * _LARGE_BATCH
         self.window = LARGE_WINDOW if batches_are_small else _SMALL_WINDOW
 
-    def _finish(self, status: int) -> None:
-        is_at_stop = status == STATUS["AT_STOP"] and self.source.size > 0
-        reason = _why_not_a_log(self.source) if self.position == 0 and not is_at_stop else None
+    def _is_another_kind(self, rows: BatchTable) -> bool:
+        """Whether the first row is the beginning of another file, such as a zip archive."""
+        first_byte = int(rows["base_offset"][0]) >> 56
+        return first_byte != 0 and self._ends_as_another_kind()
+
+    def _ends_as_another_kind(self) -> bool:
+        """End the walk if the source is recognized as a file of another kind."""
+        reason = _why_not_a_log(self.source)
         if reason is not None:
             self.end, self.error = ScanEnd.CORRUPT, NotALogError(self.source.path, reason)
+        return reason is not None
+
+    def _finish(self, status: int) -> None:
+        is_at_stop = status == STATUS["AT_STOP"] and self.source.size > 0
+        if self.position == 0 and not is_at_stop and self._ends_as_another_kind():
             return
         if status == STATUS["AT_STOP"]:
             self.end = ScanEnd.CLEAN

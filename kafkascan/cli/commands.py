@@ -32,6 +32,18 @@ class VerbGroup(click.Group):
         command.epilog = "\n".join(["\b", "Examples:", *lines])
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of the first argument, or fail with a similar name."""
+        name = args[0]
+        if name not in VERBS and not ctx.resilient_parsing:
+            from kafkascan.format.suggestions import suggestion  # not at each start
+
+            if hint := suggestion(name, VERBS):
+                raise click.UsageError(f"No such command {name!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that a word may become, without importing commands."""
         verbs = [one for one in VERBS.values() if one.name.startswith(incomplete)]

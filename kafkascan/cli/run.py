@@ -14,6 +14,7 @@ from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from kafkascan.cli.inputs import SegmentInput, SegmentPaths
 from kafkascan.cli.output import RowOutput
 from kafkascan.format.errors import KafkaScanError, NotALogError
+from kafkascan.format.file_kinds import why_not_a_log
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import map_ordered
@@ -176,7 +177,8 @@ class Run:
         report = FindingReport()
         found = segments.find(report.add_unreadable)
         for one in found:
-            if one.size == 0 and one.path in segments.paths and one.path.is_file():
+            is_given = one.path in segments.paths and one.path.is_file()
+            if is_given and one.size == 0 and why_not_a_log(one.path.name, b"") is None:
                 report.add(f"{one.path}: the file is empty, a log without batches", is_note=True)
         self.print_report(report)
         self.output.check_against(one.path for one in found)

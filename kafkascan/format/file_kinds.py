@@ -46,7 +46,7 @@ _LEAST_TEXT = 8  # bytes; fewer are not enough to call them a text
 
 def why_not_a_log(name: str, head: bytes) -> str | None:
     """
-    Return why a file that does not begin with a batch is not a log.
+    Return why a file that does not begin with a batch of a likely offset is not a log.
 
     Parameters
     ----------

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from kafkascan._core.text_lines import java_text
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_MOST_LINES = 30
 
 
 def printable(text: str) -> str:
@@ -50,6 +53,14 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     readable = json.dumps(value, ensure_ascii=False)
     valid = _SURROGATE.sub(lambda match: json.dumps(_escaped(match[0]))[1:-1], readable)
     return json.dumps(json.loads(valid), indent=indent)
+
+
+def few_lines(title: str, lines: Iterable[str]) -> str:
+    """Return a title and the first lines, for a ``repr``: a terminal is no place for thousands."""
+    rest = iter(lines)
+    shown = [title, *islice(rest, _MOST_LINES)]
+    others = sum(1 for _ in rest)
+    return "\n".join([*shown, f"  ... {others:,} more lines"] if others else shown)
 
 
 def _escaped(character: str) -> str:

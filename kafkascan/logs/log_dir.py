@@ -19,6 +19,7 @@ from kafkascan.broker_state.checkpoints import (
 )
 from kafkascan.broker_state.offset_checkpoints import read_offsets
 from kafkascan.format.file_names import SegmentName, parse_segment_name
+from kafkascan.format.texts import few_lines
 from kafkascan.io.folders import Folder
 from kafkascan.logs.segment import SegmentFile
 
@@ -68,6 +69,9 @@ class PartitionDir:
     partition: int | None
     state: str | None
     folder: Folder
+
+    def __repr__(self) -> str:
+        return f"<PartitionDir {self.path}>"
 
     @property
     def segments(self) -> list[SegmentFile]:
@@ -220,6 +224,13 @@ class LogDir:
 
     path: Path
     partitions: list[PartitionDir]
+
+    def __repr__(self) -> str:
+        names = (f"  {one.path.name}" for one in self.partitions)
+        return few_lines(f"<{type(self).__name__} {self.path}: {self._summary()}>", names)
+
+    def _summary(self) -> str:
+        return f"{len(self.partitions):,} partitions"
 
     @property
     def is_partition(self) -> bool:

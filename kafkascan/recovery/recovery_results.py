@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kafkascan.batches import arrow
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.format.findings import Severity
-from kafkascan.format.texts import json_text
+from kafkascan.format.texts import few_lines, json_text
 from kafkascan.logs.opened_logs import SegmentOverlap
 from kafkascan.recovery.loading.load_findings import LoadFinding
 from kafkascan.recovery.loading.loaded_segment import SegmentReport
@@ -82,12 +82,11 @@ class PartitionRecovery:
         return [segment for segment in self.segments if not segment.is_verified]
 
     def __repr__(self) -> str:
-        lines = [f"<PartitionRecovery {self.path}: {self._verdict()}>"]
-        lines += [f"  {finding}" for finding in self.findings]
+        lines = [f"  {finding}" for finding in self.findings]
         for change in self.changes:
             done = "done" if change in self.applied else "to do"
             lines.append(f"  {change.action:<8} {change.name}: {change.reason} ({done})")
-        return "\n".join(lines)
+        return few_lines(f"<PartitionRecovery {self.path}: {self._verdict()}>", lines)
 
     def _verdict(self) -> str:
         if self.error is not None:
@@ -147,9 +146,15 @@ class Recovery:
         return sum(partition.truncated_bytes for partition in self.partitions)
 
     def __repr__(self) -> str:
-        return "\n".join(
-            [f"<Recovery {', '.join(map(str, self.paths))}>", *map(repr, self.partitions)]
-        )
+        worst_first = sorted(self.partitions, key=_severity_order)
+        lines = (line for one in worst_first for line in repr(one).splitlines())
+        paths = ", ".join(map(str, self.paths))
+        logs = f"{len(self.partitions):,} logs, {self.truncated_bytes:,} bytes to discard"
+        return few_lines(f"<Recovery {paths}: {logs}>", lines)
+
+
+def _severity_order(log: PartitionRecovery) -> tuple[bool, bool, bool]:
+    return log.error is None, not log.truncated_bytes, not log.findings
 
 
 @dataclass
@@ -269,8 +274,8 @@ class Salvage:
         return json_text(self.to_dict(), indent=2)
 
     def __repr__(self) -> str:
-        lines = [f"<Salvage {self.path}: {self.lost_bytes:,} bytes lost>"]
-        for one in self.partitions:
+        lines = []
+        for one in sorted(self.partitions, key=lambda one: (one.error is None, -one.lost_bytes)):
             kept = sum(segment.batches for segment in one.segments)
             losses = sum(len(segment.losses) for segment in one.segments)
             repairs = sum(len(segment.repairs) for segment in one.segments)
@@ -279,7 +284,7 @@ class Salvage:
                 f" {one.lost_bytes:,} bytes, {repairs} fields repaired"
                 + ("" if one.error is None else f"; {one.error}")
             )
-        return "\n".join(lines)
+        return few_lines(f"<Salvage {self.path}: {self.lost_bytes:,} bytes lost>", lines)
 
 
 SALVAGE_COLUMNS = (

@@ -25,6 +25,7 @@ from kafkascan.format.errors import CorruptLogError, NoLogsError, record_error
 from kafkascan.format.file_names import sibling_name
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
+from kafkascan.format.texts import few_lines
 from kafkascan.io.atomic_files import AtomicFile, sync_folder
 from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.source_protocols import FileRange
@@ -105,6 +106,16 @@ class Restore:
     destination: Path | None
     partitions: list[PartitionRestore]
     problems: list[TierProblem]
+
+    def __repr__(self) -> str:
+        complete = "complete" if self.is_complete else "not complete"
+        lines = (
+            f"  {one.topic}-{one.partition}: {one.segments:,} segments, offsets"
+            f" {one.start_offset} to {one.end_offset}" + (f"; {one.error}" if one.error else "")
+            for one in self.partitions
+        )
+        title = f"<Restore {self.path}: {complete}, {len(self.problems):,} problems>"
+        return few_lines(title, lines)
 
     @property
     def is_complete(self) -> bool:

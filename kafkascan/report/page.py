@@ -55,6 +55,10 @@ class Report:
         with AtomicFile(Path(path)) as file:
             file.stream.write(self.html.encode("utf-8", "backslashreplace"))
 
+    def __repr__(self) -> str:
+        logs = f"{self.audit.path}: {len(self.audit.findings):,} findings"
+        return f"<Report on {logs}, {len(self.html):,} characters of HTML>"
+
     def _repr_html_(self) -> str:
         return self.html
 

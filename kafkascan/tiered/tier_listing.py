@@ -49,7 +49,7 @@ class TopicSize(NamedTuple):
     stored_size: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TieredLogs(LogDir):
     """
     The logs in remote storage; result of `open_tiered`.
@@ -75,6 +75,12 @@ class TieredLogs(LogDir):
     remote_segments: list[TierSegment]
     problems: list[TierProblem]
     other_copies: list[TierSegment]
+
+    def _summary(self) -> str:
+        return (
+            f"layout {self.layout}, {len(self.partitions):,} partitions,"
+            f" {len(self.remote_segments):,} segments, {len(self.problems):,} problems"
+        )
 
     def topic_sizes(self) -> list[TopicSize]:
         """Return the topics by the bytes that their segments take in objects, most first."""

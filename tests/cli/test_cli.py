@@ -193,6 +193,14 @@ def test_a_misspelt_column_gets_a_suggestion() -> None:
     assert "did you mean 'max_timestamp'" in result.stderr
 
 
+@pytest.mark.parametrize(("word", "meant"), [("inof", "info"), ("Dump", "dump-log"), ("xyzzy", "")])
+def test_a_misspelt_command_gets_a_suggestion(word: str, meant: str) -> None:
+    result = run(word, "x")
+    assert result.returncode == 2
+    hint = f"; did you mean {meant!r}?" if meant else "."
+    assert f"No such command {word!r}{hint}\n" in result.stderr
+
+
 def test_help_and_version() -> None:
     for command in ([], ["info"], ["verify"], ["batches"]):
         result = run(*command, "--help")

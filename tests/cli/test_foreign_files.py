@@ -24,9 +24,12 @@ def test_the_kind_of_the_file_is_named_once(verb: list[str], tmp_path: Path) -> 
     log, index = tmp_path / "log.gz", tmp_path / f"{5:020}.timeindex"
     log.write_bytes(gzip.compress((PARTITION / f"{0:020}.log").read_bytes()))
     shutil.copy(PARTITION / index.name, index)
+    empty = tmp_path / f"{5:020}.index"
+    empty.touch()
     for path, reason in (
         (log, "the file begins as a gzip file does, not with a batch"),
         (index, "this is a time index (.timeindex), not a log"),
+        (empty, "this is an offset index (.index), not a log"),
     ):
         result = run(*verb, path)
         assert result.returncode == 3

@@ -18,7 +18,7 @@ from kafkascan.tiered.tier_segments import TierProblem, TierSegment
 _INDEX_KINDS = ("index", "timeindex", "snapshot")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class JoinedLogs(LogDir):
     """
     Local logs with the remote segments before them.
@@ -34,6 +34,9 @@ class JoinedLogs(LogDir):
     """
 
     problems: list[TierProblem]
+
+    def _summary(self) -> str:
+        return f"{len(self.partitions):,} partitions, {len(self.problems):,} problems"
 
 
 def join_logs(local: LogDir, segments: Sequence[TierSegment]) -> JoinedLogs:

@@ -39,6 +39,16 @@ def _zip() -> bytes:
     return out.getvalue()
 
 
+def _zip_of_folder() -> bytes:
+    """A zip whose first entry, an empty folder, reads as a message of magic 0."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("d/", (2026, 11, 23, 8, 41, 28)), b"")
+        archive.write(LOG)
+        archive.writestr("zeros", bytes(20000))
+    return out.getvalue()
+
+
 def _parquet() -> bytes:
     out = io.BytesIO()
     pyarrow.parquet.write_table(pa.table({"a": [1]}), out)
@@ -74,6 +84,19 @@ def test_content_is_named(kind: str, name: str, tmp_path: Path, *, memory_map: b
     assert (stopped.end, len(stopped)) == (ks.ScanEnd.CORRUPT, 0)
     assert isinstance(stopped.error, ks.format.NotALogError)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_another_file_that_reads_as_a_batch_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "backup.log"
+    content = _zip_of_folder()
+    path.write_bytes(content)
+    assert len(ks.scan_batches(b"\0" + content[1:], on_corrupt="stop")) == 1
+    for threads in (1, 4):
+        stopped = ks.scan_batches(path, on_corrupt="stop", threads=threads)
+        assert (stopped.end, len(stopped)) == (ks.ScanEnd.CORRUPT, 0)
+        assert "begins as a zip archive does" in str(stopped.error)
+    with pytest.raises(ks.format.NotALogError, match="a zip archive"):
+        list(ks.iter_batches(path))
 
 
 @pytest.mark.parametrize("kind", ["index", "timeindex", "txnindex", "snapshot"])
