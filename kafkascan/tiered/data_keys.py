@@ -12,9 +12,14 @@ import binascii
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafkascan.tiered.tier_errors import CorruptObjectError, MissingKeyError
+
+if TYPE_CHECKING:
+    from Crypto.PublicKey.RSA import RsaKey
 
 _KEY_SIZE = 32
 
@@ -78,10 +83,9 @@ def _unwrap(wrapped: bytes, file: Path, path: str, key_id: str) -> bytes:
     # `cryptography` does not support SHA3-512 for OAEP.
     from Crypto.Cipher import PKCS1_OAEP
     from Crypto.Hash import SHA3_512
-    from Crypto.PublicKey import RSA
 
     try:
-        private = RSA.import_key(file.read_bytes())
+        private = _private_key(file.read_bytes())
     except (ValueError, IndexError, TypeError) as error:
         reason = f"{file}, the private key of {key_id!r}, cannot be read: {error}"
         raise MissingKeyError(path, key_id, reason) from None
@@ -93,3 +97,11 @@ def _unwrap(wrapped: bytes, file: Path, path: str, key_id: str) -> bytes:
     if len(key) != _KEY_SIZE:
         raise CorruptObjectError(path, 0, f"the data key has {len(key)} bytes, not {_KEY_SIZE}")
     return key
+
+
+# Each segment has a data key; checking the private key takes ten times as long as decrypting one.
+@lru_cache(maxsize=4)
+def _private_key(pem: bytes) -> RsaKey:
+    from Crypto.PublicKey import RSA
+
+    return RSA.import_key(pem)

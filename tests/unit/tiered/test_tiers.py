@@ -75,6 +75,27 @@ def test_aiven(
     assert {one.is_compressed for one in tier.remote_segments} == {is_compressed}
 
 
+def test_a_private_key_is_checked_once_and_its_file_may_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tier may have 100,000 segments, and checking an RSA key of 4096 bits takes 50 ms."""
+    file = tmp_path / "private.pem"
+    stored = AivenTier(tmp_path / "tier", cipher=new_cipher(file))
+    stored.put_partition(DATA / "small-segments-0")
+    from Crypto.PublicKey import RSA
+
+    checked = []
+    import_key = RSA.import_key
+    monkeypatch.setattr(RSA, "import_key", lambda pem: checked.append(pem) or import_key(pem))
+    tier = open_tiered(tmp_path / "tier", keys={KEY_ID: file}, threads=1)
+    assert len(tier.remote_segments) > 2
+    assert ks.count_records(tier, threads=1).counts["records"][0] > 0
+    assert len(checked) == 1
+    new_cipher(file)  # another key pair
+    with pytest.raises(NoLogsError, match="another private key"):
+        open_tiered(tmp_path / "tier", keys={KEY_ID: file})
+
+
 @pytest.mark.parametrize("kind", ["plain", "compressed", "encrypted", "both"])
 def test_files_and_records_are_the_local_ones(
     tmp_path: Path, kind: str, request: pytest.FixtureRequest
