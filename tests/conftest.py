@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import tempfile
@@ -76,3 +77,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
         with_group = getattr(item, "_nodeid", item.nodeid)
         if with_group != item.nodeid:
             item._id = type(item._id).parse(with_group)  # type: ignore[attr-defined]
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector ignore the tests themselves: it takes 0.3 s to visit them."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let modules go as they do without tests."""
+    gc.unfreeze()
