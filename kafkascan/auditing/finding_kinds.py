@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkascan.auditing.tiers.tier_kinds import TIER_KINDS
 from kafkascan.batches import arrow
-from kafkascan.format.findings import Severity
+from kafkascan.format.findings import WORST_FIRST, Severity
 from kafkascan.format.texts import few_lines
 
 if TYPE_CHECKING:
@@ -365,7 +365,8 @@ class Audit:
             f"{self.logs:,} logs, {self.segments:,} segments, {self.batches:,} batches,"
             f" {self.size_in_bytes:,} bytes"
         )
-        return few_lines(f"<Audit {self.path}: {seen}>", (f"  {one}" for one in self.findings))
+        worst_first = sorted(self.findings, key=lambda one: WORST_FIRST.index(one.severity))
+        return few_lines(f"<Audit {self.path}: {seen}>", (f"  {one}" for one in worst_first))
 
 
 def fold_padded(findings: list[LogFinding], path: Path) -> list[LogFinding]:

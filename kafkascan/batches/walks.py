@@ -124,7 +124,8 @@ class BatchWalk:
             self._stored.note(written)
             self._choose_window(written, position - self.position)
             is_at_stop = status == STATUS["AT_STOP"]
-            if not is_at_stop and self.position == 0 and written and self._is_another_kind(rows):
+            begins = written > 0 and self.position == 0 and not is_at_stop
+            if begins and _is_unlikely_offset(rows) and self._ends_as_another_kind():
                 break
             self.position = position
             count += written
@@ -188,11 +189,6 @@ class BatchWalk:
         batches_are_small = batches > 0 and size <= batches * _LARGE_BATCH
         self.window = LARGE_WINDOW if batches_are_small else _SMALL_WINDOW
 
-    def _is_another_kind(self, rows: BatchTable) -> bool:
-        """Whether the first row is the beginning of another file, such as a zip archive."""
-        first_byte = int(rows["base_offset"][0]) >> 56
-        return first_byte != 0 and self._ends_as_another_kind()
-
     def _ends_as_another_kind(self) -> bool:
         """End the walk if the source is recognized as a file of another kind."""
         reason = _why_not_a_log(self.source)
@@ -225,6 +221,11 @@ class BatchWalk:
     def trailing_bytes(self) -> int:
         """Bytes after the last row; 0 if the walk ended at its stop."""
         return 0 if self.end is ScanEnd.CLEAN else self.source.size - self.position
+
+
+def _is_unlikely_offset(rows: BatchTable) -> bool:
+    """Return whether the first offset may be the beginning of a file such as a zip archive."""
+    return int(rows["base_offset"][0]) >> 56 != 0
 
 
 def _why_not_a_log(source: Source) -> str | None:

@@ -19,6 +19,10 @@ class Severity(enum.StrEnum):
     """A reader that relies on it gets wrong results."""
 
 
+WORST_FIRST = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
+"""The order in which findings are shown."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """

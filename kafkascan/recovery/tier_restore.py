@@ -109,10 +109,12 @@ class Restore:
 
     def __repr__(self) -> str:
         complete = "complete" if self.is_complete else "not complete"
+        failed_first = sorted(self.partitions, key=lambda one: (one.error is None, not one.gaps))
         lines = (
             f"  {one.topic}-{one.partition}: {one.segments:,} segments, offsets"
-            f" {one.start_offset} to {one.end_offset}" + (f"; {one.error}" if one.error else "")
-            for one in self.partitions
+            f" {one.start_offset} to {one.end_offset}, {len(one.gaps):,} gaps"
+            + ("" if one.error is None else f"; {one.error}")
+            for one in failed_first
         )
         title = f"<Restore {self.path}: {complete}, {len(self.problems):,} problems>"
         return few_lines(title, lines)

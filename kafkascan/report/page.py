@@ -16,7 +16,7 @@ from kafkascan.analysis.producer_census import read_producers
 from kafkascan.analysis.transactions import read_transactions
 from kafkascan.auditing.finding_kinds import Audit, LogFinding
 from kafkascan.auditing.runner import audit
-from kafkascan.format.findings import Severity
+from kafkascan.format.findings import WORST_FIRST
 from kafkascan.format.texts import printable
 from kafkascan.format.times import milliseconds_or_now
 from kafkascan.io.atomic_files import AtomicFile
@@ -28,7 +28,6 @@ from kafkascan.report.plots import draw, human_size
 from kafkascan.report.state_sections import state_tables
 from kafkascan.report.tables import MAX_ROWS, page_tables, record_count, time_text
 
-_SEVERITIES = (Severity.ERROR, Severity.WARNING, Severity.NOTE)
 # Findings of each kind that are listed if there are more than `MAX_ROWS`: a common kind must not
 # hide others.
 _MOST_OF_A_KIND = 10
@@ -180,7 +179,7 @@ def _tiles(facts: Facts, found: Audit, producers: dict[str, list[Any]]) -> list[
     last = [one.max_timestamp for one in summaries if one.max_timestamp is not None]
     times = f"{time_text(min(first))} to {time_text(max(last))}" if first else "none"
     alarms = len(found.alarms)
-    worst = min((one.severity for one in found.alarms), key=_SEVERITIES.index, default=None)
+    worst = min((one.severity for one in found.alarms), key=WORST_FIRST.index, default=None)
     return [
         _tile("Logs", f"{len(facts.logs):,}"),
         _tile("Segments", f"{sum(log.segments for log in facts.logs):,}"),
@@ -214,7 +213,7 @@ def _tile(label: str, value: str, kind: str = "") -> dict[str, str]:
 
 def _listed(findings: Sequence[LogFinding]) -> list[LogFinding]:
     """Return the findings to list, the worst first: of many, some of each kind."""
-    ordered = sorted(findings, key=lambda one: _SEVERITIES.index(one.severity))
+    ordered = sorted(findings, key=lambda one: WORST_FIRST.index(one.severity))
     if len(ordered) <= MAX_ROWS:
         return ordered
     listed, of_kind = [], Counter[str]()

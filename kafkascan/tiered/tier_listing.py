@@ -78,7 +78,7 @@ class TieredLogs(LogDir):
 
     def _summary(self) -> str:
         return (
-            f"layout {self.layout}, {len(self.partitions):,} partitions,"
+            f"layout {self.layout}, {super()._summary()},"
             f" {len(self.remote_segments):,} segments, {len(self.problems):,} problems"
         )
 

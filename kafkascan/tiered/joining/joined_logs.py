@@ -36,7 +36,7 @@ class JoinedLogs(LogDir):
     problems: list[TierProblem]
 
     def _summary(self) -> str:
-        return f"{len(self.partitions):,} partitions, {len(self.problems):,} problems"
+        return f"{super()._summary()}, {len(self.problems):,} problems"
 
 
 def join_logs(local: LogDir, segments: Sequence[TierSegment]) -> JoinedLogs:

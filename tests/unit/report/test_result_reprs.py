@@ -11,6 +11,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.analysis import read_fingerprints
 from kafkascan.recovery import restore
+from kafkascan.recovery.tier_restore import PartitionRestore, Restore
 from kafkascan.report.page import Report
 from kafkascan.tiered import open_tiered
 from tests.support.paths import GOLDEN
@@ -42,10 +43,33 @@ def test_results_are_short_and_name_what_is_damaged(data: Path, tmp_path: Path) 
         assert DAMAGED in repr(result), repr(result)
         _require_short(result)
     assert "40 logs" in repr(results[1])
-    for other in (ks.open_log_dir(data), ks.advise(data), read_fingerprints(data)):
-        assert "40" in repr(other) or "1 groups" in repr(other)
+    for other, counted in (
+        (ks.open_log_dir(data), ": 40 partitions>"),
+        (ks.advise(data), "<Advice: 1 groups, 0 errors>"),
+        (read_fingerprints(data), ": 40 logs, "),
+    ):
+        assert counted in repr(other)
         _require_short(other)
     _require_short(ks.open_log_dir(data).partitions[0])
+
+
+def test_notes_do_not_hide_an_error(data: Path, tmp_path: Path) -> None:
+    noted = shutil.copytree(data, tmp_path / "noted")
+    for index in noted.glob("*/*.index"):
+        index.unlink()
+    found = ks.audit(noted)
+    assert len(found.findings) > 30
+    assert ": error: " in repr(found).splitlines()[1]
+
+
+def test_failed_and_incomplete_logs_come_first() -> None:
+    whole = [PartitionRestore(Path(), None, "a", None, one, 1, 10, 0, 5) for one in range(40)]
+    gap = PartitionRestore(Path(), None, "b", None, 0, 1, 10, 0, 5, gaps=[(2, 3)])
+    failed = PartitionRestore(Path(), None, "c", None, 0, 1, 10, 0, error=OSError("no room"))
+    lines = repr(Restore(Path("tier"), None, [*whole, gap, failed], [])).splitlines()
+    assert lines[0] == "<Restore tier: not complete, 0 problems>"
+    assert lines[1] == "  c-0: 1 segments, offsets 0 to None, 0 gaps; no room"
+    assert lines[2] == "  b-0: 1 segments, offsets 0 to 5, 1 gaps"
 
 
 def test_others_are_counted(data: Path) -> None:
