@@ -49,7 +49,7 @@ def empty(count: int, dtype: np.dtype[Scalar] | type[Scalar]) -> NDArray[Scalar]
     Returns
     -------
     ndarray, shape (count,)
-        It may be a view: `fitted` shortens it, its method ``resize`` does not.
+        It may be a view of a block; `fitted` shortens it.
     """
     block = _take(count * np.dtype(dtype).itemsize)
     return np.empty(count, dtype) if block is None else np.frombuffer(block, dtype, count)
@@ -100,9 +100,6 @@ def fitted(array: NDArray[Scalar], count: int) -> NDArray[Scalar]:
         Not used any more afterwards.
     count : int
     """
-    if array.base is None:
-        array.resize(count, refcheck=False)
-        return array
     size = count * array.itemsize
     if size < _LEAST_OF_BLOCK and 2 * size < array.nbytes:
         kept = empty(count, array.dtype)

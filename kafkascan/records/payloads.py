@@ -174,7 +174,8 @@ def _unpack(
     unpack = unpacker().unpack
     is_wrapper = loaded.is_wrapper[rows].view(np.bool_)
     is_unknown = is_wrapper & (codecs > CompressionType.LZ4)
-    usual = np.where(is_unknown, _NOT_UNPACKED, codecs).astype(np.uint8)
+    usual = codecs.astype(np.uint8)
+    usual[is_unknown] = _NOT_UNPACKED
     magic = np.where(is_wrapper, loaded.batches["magic"][rows], 2).astype(np.uint8)
     enough = sys.maxsize if enough is None else enough
     starts, sizes = loaded.position[rows], loaded.size[rows]

@@ -273,7 +273,8 @@ def test_many_damaged_batches_take_no_longer_than_good_ones(tmp_path: Path) -> N
 
 
 def test_hostile_json(tmp_path: Path) -> None:
-    values = [b"[" * 2000 + b"]" * 2000, b"NaN", b"1e999", b'{"a": [1]}', b"a\rb"]
+    # Python 3.13 parses more nested lists than 3.11 does, but never this many.
+    values = [b"[" * 50_000 + b"]" * 50_000, b"NaN", b"1e999", b'{"a": [1]}', b"a\rb"]
     path = tmp_path / "0.log"
     path.write_bytes(
         batch_of([RecordV2(value=value, offset_delta=i) for i, value in enumerate(values)])

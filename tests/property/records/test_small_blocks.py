@@ -266,7 +266,7 @@ class Store:
 def read(data: bytes, *, is_in_memory: bool) -> object:
     try:
         with ks.Source(data if is_in_memory else Store(data)) as source:
-            return ks.read_records(source, threads=1).to_arrow().to_pylist()
+            return ks.read_records(source, threads=1).to_arrow()
     except ks.KafkaScanError as error:
         return str(error)
 

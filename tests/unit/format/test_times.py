@@ -69,7 +69,7 @@ def test_other_types_are_refused(time: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "time", ["yesterday", "", pd.NaT, np.datetime64("NaT"), 2**63, -(2**63) - 1]
+    "time", ["yesterday", "", pd.NaT, np.datetime64("NaT", "ms"), 2**63, -(2**63) - 1]
 )
 def test_what_is_not_a_time_is_refused(time: Any) -> None:
     with pytest.raises(ValueError, match="from_time"):

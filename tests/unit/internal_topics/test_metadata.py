@@ -222,7 +222,7 @@ def test_as_of_times(log: TopicLog) -> None:
     add(log, TOPIC, other)
     at = np.datetime64(T0, "ms")
     assert read(log, as_of=at)["topics"]["topic"] == ["orders"]
-    assert read(log, as_of=at - 1)["topics"]["topic"] == []
+    assert read(log, as_of=at - np.timedelta64(1, "ms"))["topics"]["topic"] == []
     with pytest.raises(ValueError, match="after the last offset, 2"):
         read(log, as_of=3)
     # Snapshots after the time are not used.
