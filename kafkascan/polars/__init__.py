@@ -1,4 +1,4 @@
-"""Logs as lazy Polars frames; needs Polars 1.20 or later."""
+"""Logs as lazy Polars frames; needs Polars 1.36 or later."""
 
 from typing import TYPE_CHECKING
 

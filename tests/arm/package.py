@@ -115,7 +115,7 @@ def required_packages() -> list[str]:
     configuration = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = configuration["project"]["optional-dependencies"]
     names = [*configuration["build-system"]["requires"], *configuration["project"]["dependencies"]]
-    names += [name for extra in (*EXTRAS, "dev") for name in extras[extra]]
+    names += [name for extra in (*EXTRAS, "test") for name in extras[extra]]
     return sorted({one for one in names if "==" not in one and not one.startswith("kafkascan[")})
 
 

@@ -47,6 +47,11 @@ def values(draw: st.DrawFn, name: str, data_dir: int) -> object:
     return value + step if isinstance(value, int) else value
 
 
+def as_listed(several: list[object], name: str) -> pl.Series:
+    """Return values of a column in its unit of time: before Polars 2, `is_in` takes no other."""
+    return pl.Series(several, strict=False).cast(eager(0).schema[name])
+
+
 @st.composite
 def terms(draw: st.DrawFn, data_dir: int) -> pl.Expr:
     names = ["topic", "partition", "offset", "timestamp", "producer_id", "base_offset", "sequence"]
@@ -65,9 +70,10 @@ def terms(draw: st.DrawFn, data_dir: int) -> pl.Expr:
             closed = draw(st.sampled_from(["both", "left", "right", "none"]))
             return column.is_between(pl.lit(draw(value)), pl.lit(draw(value)), closed=closed)
         case 4:
-            return column.is_in(draw(st.lists(value, max_size=4)))
+            several = draw(st.lists(value, max_size=4))
+            return column.is_in(several if name != "timestamp" else as_listed(several, name))
         case 5:
-            listed = column.is_in(pl.Series([draw(value)]))
+            listed = column.is_in(as_listed([draw(value)], name))
             return pl.when(column.is_null()).then(None).otherwise(listed)
         case 6:
             return draw(st.sampled_from([column.is_null(), column.eq_missing(pl.lit(draw(value)))]))
