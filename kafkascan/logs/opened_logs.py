@@ -153,16 +153,18 @@ def _one_file(source: SourceLike, damaged: bool) -> Log:
     if isinstance(source, (str, os.PathLike)) and not is_url(source):
         path = Path(source)
         path.stat()  # raises if the file is missing
-        partition = partition_dir(path.parent)
+        is_in_folder = True
     else:
         owner = source if isinstance(source, Source) else Source(source)
         path, source = as_path(owner.path), owner
-        partition = partition_dir(path.parent if owner.is_file or is_url(path) else "")
+        is_in_folder = owner.is_file or is_url(path)
     if not damaged and parse_segment_name(path.name) is None:
         with borrowed_source(source) as opened:
             require_log(opened)
     folder = SingleFileFolder(source, path)
-    partition = replace(partition, path=path, folder=folder)
+    partition = PartitionDir(path, None, None, None, folder)
+    if is_in_folder:  # bytes are not in the current folder, which may be named as a partition
+        partition = replace(partition_dir(path.parent), path=path, folder=folder)
     segment = segment_file(path, folder)
     return Log(partition, [segment], segment.base_offset or 0)
 

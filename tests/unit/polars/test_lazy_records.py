@@ -232,12 +232,14 @@ def test_all_columns_have_the_types_of_the_frame() -> None:
     assert_frame_equal(found.select(names[2:]), table.to_polars())
 
 
-def test_a_segment_a_tar_and_bytes(tmp_path: Path) -> None:
+def test_a_segment_a_tar_and_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = DATA / "transactions-0" / "00000000000000000005.log"
     expected = ks.read_records(path).to_polars()
     one = scan_records(path).collect()
     assert_frame_equal(one.drop("topic", "partition"), expected)
     assert one["topic"].unique().to_list() == ["transactions"]
+    (tmp_path / "orders-0").mkdir()
+    monkeypatch.chdir(tmp_path / "orders-0")
     nameless = scan_records(path.read_bytes()).collect()
     assert nameless["topic"].null_count() == len(nameless) == len(expected)
     assert scan_records(path.read_bytes()).filter(COLUMN.partition >= 0).collect().is_empty()
