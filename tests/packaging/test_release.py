@@ -17,7 +17,7 @@ from tests.support.paths import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Extras for who works on kafkascan, not for who uses it.
-FOR_CONTRIBUTORS = {"test", "dev", "dev-spark", "docs", "bench"}
+FOR_CONTRIBUTORS = {"test", "dev", "docs", "bench"}
 
 
 def test_the_changelog_begins_with_what_is_unreleased_and_the_version() -> None:
