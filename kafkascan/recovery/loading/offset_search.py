@@ -17,7 +17,6 @@ from kafkascan.format.layout import (
     HEADER_SIZE_UP_TO_MAGIC,
     LOG_OVERHEAD,
     MIN_BATCH_LENGTH,
-    ScanEnd,
 )
 from kafkascan.io.sources import Source
 from kafkascan.logs.reading import read_records
@@ -77,8 +76,6 @@ def framed_batches(source: Source, start: int, *, rows: int = _FEW_ROWS) -> Iter
         yield from tables
         if isinstance(tables.error, NotALogError):
             raise tables.error
-        if tables.end in (ScanEnd.CLEAN, ScanEnd.TORN_TAIL):
-            return
         at = start + tables.valid_bytes
         head = bytes(source.window(at, BATCH_HEADER_SIZE))
         header = np.frombuffer(head.ljust(BATCH_HEADER_SIZE, b"\0"), BATCH_HEADER)
@@ -147,14 +144,16 @@ def _position(batch: BatchTable | None) -> int | None:
 
 
 def is_batch_at(source: Source, position: int) -> bool:
-    """Return whether a walk from the start of the source finds a batch at a byte position."""
-    at = 0
+    """
+    Return whether a walk from the start of the source finds a batch at a byte position.
+
+    A damaged batch counts; bytes at the end that no walk reads as a batch do not.
+    """
     try:
         for batches in framed_batches(source, 0):
             row = int(batches["position"].searchsorted(position))
             if row < len(batches):
                 return bool(batches["position"][row] == position)
-            at = int(batches["position"][-1]) + LOG_OVERHEAD + int(batches["batch_length"][-1])
     except CorruptBatchError as error:
         return error.position == position
-    return at == position
+    return False

@@ -17,7 +17,7 @@ from tests.support.metadata_logs import TOPIC, write_configs
 from tests.support.partitions import HealthyPartition
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
-from tests.support.segments import message_v1
+from tests.support.segments import Rig, message_v1
 from tests.unit.recovery.damaged_partitions import (
     KILLED,
     NOW,
@@ -269,6 +269,37 @@ def test_an_index_with_a_wrong_position(tmp_path: Path) -> None:
     (done,) = ks.recover(folder, write=True, truncate=True, recovery_point=2, now_ms=NOW).partitions
     assert done.is_in_order
     assert not ks.recover(folder, recovery_point=2, now_ms=NOW).partitions[0].changes
+
+
+@pytest.mark.parametrize(
+    ("broken", "length", "entry", "error", "position"),
+    [
+        pytest.param(1, 5, 70, ks.CorruptBatchError, 70, id="damage at the entry's position"),
+        pytest.param(2, 5, 70, ks.CorruptBatchError, 140, id="damage after it"),
+        pytest.param(2, 5, 105, ks.CorruptIndexError, 0, id="an entry before the damage"),
+        pytest.param(1, 5, 105, ks.CorruptIndexError, 0, id="an entry after the damage"),
+        pytest.param(2, 500, 175, ks.CorruptIndexError, 0, id="an entry in an incomplete batch"),
+    ],
+)
+def test_a_failed_lookup_is_an_error_of_the_index_only_if_no_batch_starts_at_its_position(
+    tmp_path: Path,
+    broken: int,
+    length: int,
+    entry: int,
+    error: type[ks.CorruptLogError],
+    position: int,
+) -> None:
+    """The segment is below the recovery point: it is only searched for the log start offset."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    log = Rig().batches(3, bytes(9)).set(broken, "batch_length", length)
+    assert log.position_of(2) == 140
+    (folder / f"{0:020}.log").write_bytes(log.log)
+    (folder / f"{0:020}.index").write_bytes(struct.pack(">ii", 1, entry))
+    (folder / f"{3:020}.log").write_bytes(batch_of([RecordV2()], base_offset=3))
+    (planned,) = ks.recover(folder, recovery_point=3, log_start_offset=2, now_ms=NOW).partitions
+    assert type(planned.error) is error
+    assert planned.error.position == position
 
 
 def test_a_last_message_that_brokers_cannot_decompress(tmp_path: Path) -> None:
