@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+from pathlib import Path
+from typing import Literal
+
 import pytest
 
 import kafkascan as ks
+from tests.support.logs import COMMIT, marker
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
-from tests.support.segments import batch_v2
+from tests.support.segments import batch_v2, message_v1
 
 DATA = GOLDEN / "kafka-4.4.0" / "data"
 
@@ -43,6 +49,88 @@ def test_savings_are_relative_to_the_stored_size() -> None:
     assert none.records_bytes == zstd.records_bytes > zstd.compressed_bytes
     assert none.saving < 0 < zstd.saving
     assert set(group.stored_codecs) == {"none", "gzip", "snappy", "lz4", "zstd"}
+
+
+@pytest.mark.parametrize("by", ["topic", "producer"])
+def test_batches_belong_to_their_topic_and_are_read_from_their_segment(
+    tmp_path: Path, by: Literal["topic", "producer"]
+) -> None:
+    """Segments are read together. Bytes from the wrong position would be no gzip stream."""
+    stored = {}
+    for topic, size in (("one", 10), ("other", 5000)):
+        (tmp_path / f"{topic}-0").mkdir()
+        batches = [
+            ks.build_batches(
+                {"offset": [offset], "value": [random.Random(offset).randbytes(size + offset)]},
+                compression_type="gzip",
+            )
+            for offset in range(4)
+        ]
+        for first in (0, 2):
+            path = tmp_path / f"{topic}-0" / f"{first:020}.log"
+            path.write_bytes(b"".join(batches[first : first + 2]))
+        stored[topic] = sum(map(len, batches))
+    found = ks.advise(tmp_path, by=by, choices=["none"])
+    assert [(one.topic, one.total_batches, one.total_bytes) for one in found.groups] == [
+        ("other", 4, stored["other"]),
+        ("one", 4, stored["one"]),
+    ]
+    other, one = found.groups
+    assert (other.unreadable, one.unreadable) == (0, 0)
+    # Around a value, a record has a length, attributes, two deltas, the sizes of key and value,
+    # and a number of headers. Length and size take two bytes each if the value is large.
+    assert [trial.records_bytes for trial in other.trials] == [4 * 9 + 4 * 5000 + 6]
+    assert [trial.records_bytes for trial in one.trials] == [4 * 7 + 4 * 10 + 6]
+
+
+def test_control_batches_and_old_formats_are_not_sampled() -> None:
+    data = batch_of([RecordV2()])
+    log = message_v1() + data + marker(COMMIT, base_offset=1)
+    found = ks.advise(log, choices=["none"])
+    (group,) = found.groups
+    assert (found.skipped_batches, group.total_batches, group.total_bytes) == (1, 1, len(data))
+    assert group.stored_codecs == {"none": 1}
+
+
+def test_batches_without_records_are_counted_but_not_sampled() -> None:
+    """The cleaner leaves such batches."""
+    (group,) = ks.advise(
+        batch_v2(records_count=0) + batch_of([RecordV2()]), choices=["none"]
+    ).groups
+    assert (group.total_batches, group.trials[0].batches, group.unreadable) == (2, 1, 0)
+
+
+def test_overlapping_segments_are_counted_once_and_reported(tmp_path: Path) -> None:
+    batches = [batch_of([RecordV2()], base_offset=offset) for offset in range(3)]
+    (tmp_path / f"{0:020}.log").write_bytes(b"".join(batches))
+    (tmp_path / f"{1:020}.log").write_bytes(batches[1])
+    found = ks.advise(tmp_path, choices=["none"])
+    assert found.groups[0].total_batches == 3
+    assert len(found.overlaps) == 1
+
+
+def test_a_segment_that_cannot_be_opened_is_not_damaged_but_unread(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020}.log").write_bytes(batch_of([RecordV2()]))
+    (tmp_path / f"{1:020}.log").symlink_to("nowhere")
+    found = ks.advise(tmp_path, choices=["none"])
+    assert (found.damage, len(found.unread_segments)) == ([], 1)
+    assert f"{1:020}.log" in found.unread_segments[0]
+    assert found.groups[0].total_batches == 1
+
+
+def test_a_sample_is_drawn_from_all_segments(tmp_path: Path) -> None:
+    """Seeds find every pair of four batches; two segments with one batch each are read last."""
+    offset, sizes = 0, []
+    for values in ((1, 2), (4,), (8,)):
+        batches = [batch_of([RecordV2(value=bytes(one))], base_offset=offset) for one in values]
+        (tmp_path / f"{offset:020}.log").write_bytes(b"".join(batches))
+        sizes += map(len, batches)
+        offset += len(values)
+    stored = {
+        ks.advise(tmp_path, choices=["none"], sample=2, seed=seed).groups[0].trials[0].stored_bytes
+        for seed in range(60)
+    }
+    assert stored == {one + other for one, other in itertools.combinations(sizes, 2)}
 
 
 def test_by_producer_and_the_same_sample_again() -> None:
