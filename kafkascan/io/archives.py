@@ -73,10 +73,10 @@ class Archive:
     def add(self, entry: TarEntry) -> None:
         """Add a folder, a file or a hard link."""
         name = _normal(entry.name)
-        folder, _, base = ("" if name == "." else name).rpartition("/")
         if entry.kind == "folder":
-            self.folders.setdefault("" if name == "." else name, {})
+            self.folders.setdefault(name, {})
             return
+        folder, _, base = name.rpartition("/")
         if entry.kind == "link":
             target = _normal(entry.link).rpartition("/")
             known = self.folders.get(target[0], {}).get(target[2])
@@ -104,8 +104,8 @@ def open_archive(path: Path) -> Archive:
 
 
 def _normal(name: str) -> str:
-    """Return a name within the tar: ``..`` does not lead out of its top folder."""
-    return os.path.normpath("/" + name).lstrip("/") or "."
+    """Return a name within the tar: ``..`` does not lead out of its top folder, which is empty."""
+    return os.path.normpath("/" + name).lstrip("/")
 
 
 class TarFolder:

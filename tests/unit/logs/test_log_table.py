@@ -250,6 +250,50 @@ def test_holes_in_a_tar(tmp_path: Path, options: tuple[str, ...]) -> None:
     assert (len(scan), scan.end, scan.source_size) == (3, "ZERO_TAIL", 1 << 20)
 
 
+def test_partitions_without_files_in_a_tar_are_partitions_as_on_disk(
+    tmp_path: Path, partition: HealthyPartition
+) -> None:
+    path, folder = tmp_path / "dirs.tar", tarfile.TarInfo("./data/empty-3")
+    folder.type = tarfile.DIRTYPE
+    other = tarfile.TarInfo("./data/lost+found")
+    other.type = tarfile.DIRTYPE
+    with tarfile.open(path, "w") as tar:
+        tar.addfile(folder)
+        tar.addfile(other)
+        tar.add(partition.log(0), arcname=f"data/orders-0/{0:020}.log")
+        # tar --append adds the folder once more.
+        folder.name = "data/orders-0"
+        tar.addfile(folder)
+    found = ks.open_log_dir(path).partitions
+    assert [(one.topic, one.partition, len(one.segments)) for one in found] == [
+        ("empty", 3, 0),
+        ("orders", 0, 1),
+    ]
+
+
+def test_the_top_folder_of_a_tar_is_a_partition_without_a_topic(
+    tmp_path: Path, partition: HealthyPartition
+) -> None:
+    path = tmp_path / "orders-0.tar"
+    subprocess.run(["tar", "-cf", path, "-C", partition.folder, "."], check=True)
+    (found,) = ks.open_log_dir(path).partitions
+    assert (found.topic, found.path, len(found.segments)) == (None, path, 3)
+
+
+def test_links_to_files_that_are_not_in_the_tar_are_left_out(
+    tmp_path: Path, partition: HealthyPartition
+) -> None:
+    path = tmp_path / "linked.tar"
+    with tarfile.open(path, "w") as tar:
+        tar.add(partition.log(0), arcname=f"orders-0/{0:020}.log")
+        for number, target in ((1, f"gone/{0:020}.log"), (2, f"orders-0/{9:020}.log")):
+            info = tarfile.TarInfo(f"orders-0/{number:020}.log")
+            info.type, info.linkname = tarfile.LNKTYPE, target
+            tar.addfile(info)
+    (found,) = ks.open_log_dir(path).partitions
+    assert [one.path.name for one in found.segments] == [f"{0:020}.log"]
+
+
 def test_hard_links_and_odd_names_in_a_tar(tmp_path: Path, partition: HealthyPartition) -> None:
     path = tmp_path / "linked.tar"
     with tarfile.open(path, "w") as tar:
