@@ -58,18 +58,15 @@ def _first_difference(own: _Epochs, end: int, log: _Epochs) -> str | None:
     for (epoch, _), following in zip(own, [*own[1:], None], strict=True):
         if epoch not in starts:
             return f"the log has no leader epoch {epoch}"
-        expected = after.get(epoch)
-        if following is None and expected is not None and end > expected[1]:
-            return f"it has offsets up to {end - 1} of epoch {epoch}, {_then(expected)}"
+        if epoch not in after:  # the last epoch of the log, and so of the segment
+            return None
+        expected = after[epoch]
+        in_log = f"in the log epoch {expected[0]} begins at offset {expected[1]}"
+        if following is None and end > expected[1]:
+            return f"it has offsets up to {end - 1} of epoch {epoch}, {in_log}"
         if following is not None and following != expected:
-            return f"epoch {following[0]} begins at offset {following[1]}, {_then(expected)}"
+            return f"epoch {following[0]} begins at offset {following[1]}, {in_log}"
     return None
-
-
-def _then(following: tuple[int, int] | None) -> str:
-    if following is None:
-        return "the log ends with the epoch before it"
-    return f"in the log epoch {following[0]} begins at offset {following[1]}"
 
 
 def _with_records(epochs: Iterable[tuple[int, int]]) -> _Epochs:

@@ -144,24 +144,42 @@ def segment(base: int, *epochs: tuple[int, int]) -> TierSegment:
     return TierSegment("t", None, 0, base, None, SyntheticFile(b""), {}, 0, leader_epochs=epochs)
 
 
+NEXT_IS_2 = "in the log epoch 2 begins at offset 10"
+
+
 @pytest.mark.parametrize(
-    ("one", "end", "is_in"),
+    ("one", "end", "reason"),
     [
-        (segment(0, (1, 0)), 10, True),
-        (segment(0, (1, 0), (2, 10)), 15, True),
-        (segment(5, (1, 5), (2, 10)), 20, True),
-        (segment(5, (1, 5)), 11, False),  # records after the point at which epoch 2 went on
-        (segment(5, (1, 5), (2, 9)), 12, False),
-        (segment(5, (1, 5), (2, 11)), 15, False),
-        (segment(10, (3, 10)), 15, False),
-        (segment(20, (4, 20)), 10**6, True),
-        (segment(20, (5, 20)), 30, False),
-        (segment(0, (0, 0), (1, 4)), 8, True),  # the log begins after epoch 0
-        (segment(0, (0, 0)), 4, False),
-        (segment(5, (1, 5), (2, 10), (4, 20)), 25, True),
-        (segment(5, (1, 5), (4, 20)), 25, False),  # epoch 2 is missing
+        (segment(0, (1, 0)), 10, None),
+        (segment(0, (1, 0), (2, 10)), 15, None),
+        (segment(5, (1, 5), (2, 10)), 20, None),
+        # Records after the point at which epoch 2 went on.
+        (segment(5, (1, 5)), 11, f"it has offsets up to 10 of epoch 1, {NEXT_IS_2}"),
+        (segment(5, (1, 5), (2, 9)), 12, f"epoch 2 begins at offset 9, {NEXT_IS_2}"),
+        (segment(5, (1, 5), (2, 11)), 15, f"epoch 2 begins at offset 11, {NEXT_IS_2}"),
+        (segment(5, (1, 5), (3, 10)), 15, f"epoch 3 begins at offset 10, {NEXT_IS_2}"),
+        (segment(10, (3, 10)), 15, "the log has no leader epoch 3"),
+        (segment(9, (2, 9)), 15, "its leader epoch 2 begins at offset 9, the log's at 10"),
+        (segment(10, (2, 10)), 15, None),
+        (segment(12, (2, 12)), 20, None),
+        (segment(20, (4, 20)), 10**6, None),
+        (segment(20, (5, 20)), 30, "its last leader epoch is 5, the log has 1 to 4"),
+        (segment(20, (4, 20), (5, 22)), 30, "its last leader epoch is 5, the log has 1 to 4"),
+        # The log begins after epoch 0.
+        (segment(0, (0, 0), (1, 4)), 8, None),
+        (segment(0, (0, 0)), 4, "its last leader epoch is 0, the log has 1 to 4"),
+        (segment(5, (1, 5), (2, 10), (4, 20)), 25, None),
+        # Epoch 2 is missing.
+        (segment(5, (1, 5), (4, 20)), 25, f"epoch 4 begins at offset 20, {NEXT_IS_2}"),
+        # No record was written in epoch 3.
+        (segment(12, (2, 12), (3, 20), (4, 20)), 25, None),
+        # Nothing is known about the epochs of the segment.
+        (segment(5), 25, None),
     ],
 )
-def test_lineage(one: TierSegment, end: int, is_in: bool) -> None:
+def test_the_reason_why_a_segment_is_of_another_lineage(
+    one: TierSegment, end: int, reason: str | None
+) -> None:
     lineage = [LeaderEpoch(1, 2), LeaderEpoch(2, 10), LeaderEpoch(4, 20)]
-    assert (contradiction(one, end, lineage) is None) == is_in
+    assert contradiction(one, end, lineage) == reason
+    assert contradiction(one, end, []) is None
