@@ -53,6 +53,24 @@ def test_a_log_that_ends_before_its_last_snapshot(partition: HealthyPartition) -
     assert f"has a producer snapshot at {partition.offset}" in found.message
 
 
+@pytest.mark.parametrize("offset", [0, 10, 23, 25, 46, 69, 80])
+def test_a_damaged_snapshot_is_found_before_in_and_after_the_log(
+    offset: int, partition: HealthyPartition
+) -> None:
+    """The log has the offsets from 23 to 68 in two segments, and a snapshot at each end."""
+    partition.write()
+    partition.log(0).unlink()
+    for kind in ("index", "timeindex", "txnindex"):
+        partition.log(0).with_suffix(f".{kind}").unlink(missing_ok=True)
+    assert alarms(partition.folder) == set()
+    path = partition.folder / f"{offset:020}.snapshot"
+    path.write_bytes(b"damaged")
+    found = [
+        one.file for one in ks.audit(partition.folder).findings if one.symbol == "BAD_SNAPSHOT"
+    ]
+    assert found == [path.name]
+
+
 @pytest.mark.parametrize("row", [0, 1, 5])
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_zeroed_page_is_reported_at_the_offset_that_is_missing(
