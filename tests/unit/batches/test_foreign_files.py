@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import pickle
 import tarfile
 import zipfile
@@ -20,6 +21,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.format.file_kinds import HEAD_SIZE, why_not_a_log
 from tests.support.paths import GOLDEN
+from tests.support.segments import batch_v2
 
 DATA = GOLDEN / "kafka-4.4.0" / "data"
 LOG = DATA / "transactions-0" / f"{0:020}.log"
@@ -99,6 +101,18 @@ def test_another_file_that_reads_as_a_batch_is_named(tmp_path: Path) -> None:
         list(ks.iter_batches(path))
 
 
+def test_a_large_snappy_file_that_reads_as_a_batch_is_named(tmp_path: Path) -> None:
+    """Its first offset would be negative, and its length is 1.9 GB."""
+    head = b"\xff\x06\0\0sNaPpY" + b"\0\0\x01\0" + b"\x77\x11\x01\x23" + bytes(40)
+    path = tmp_path / "backup.log"
+    for first, is_log in ((b"\xff", False), (b"\0", True)):
+        path.write_bytes(first + head[1:])
+        os.truncate(path, 12 + 0x70590000 + 5000)
+        scan = ks.scan_batches(path, on_corrupt="stop")
+        assert len(scan) == is_log
+        assert ("begins as a Snappy file does" in str(scan.error)) != is_log
+
+
 @pytest.mark.parametrize("kind", ["index", "timeindex", "txnindex", "snapshot"])
 def test_side_files_are_named(kind: str, tmp_path: Path) -> None:
     found = [path for path in DATA.glob(f"*/*.{kind}") if path.stat().st_size]
@@ -136,6 +150,19 @@ def test_no_beginning_of_a_log_is_taken_for_another_file(magic: int) -> None:
         data = ks.build_batches(key=["text " * 200], offset=offset, magic=magic)
         for size in (*range(64), len(data)):
             assert why_not_a_log("orders.log", data[:size][:HEAD_SIZE]) is None
+
+
+def test_a_file_of_valid_batches_is_a_log_whatever_its_first_offset() -> None:
+    log = batch_v2(base_offset=0x1F8B << 48) + batch_v2(base_offset=(0x1F8B << 48) + 1)
+    assert len(ks.scan_batches(log)) == 2
+    with pytest.raises(ks.format.NotALogError, match="a gzip file"):
+        ks.scan_batches(log + b"torn")
+
+
+def test_a_torn_log_with_the_signature_of_a_tar_in_its_first_value_is_a_log() -> None:
+    log = batch_v2(bytes(257 - 61) + b"ustar" + bytes(500)) + b"torn"
+    scan = ks.scan_batches(log)
+    assert (scan.end, len(scan)) == (ks.ScanEnd.TORN_TAIL, 1)
 
 
 def test_empty_files_and_zeros_are_logs(tmp_path: Path) -> None:

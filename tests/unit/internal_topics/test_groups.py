@@ -132,6 +132,49 @@ def test_lag_of_logs_in_the_same_data_dir(topic: TopicLog) -> None:
     assert ks.read_groups(folder.parent, as_of=2).offsets["lag"] == [None, None]
 
 
+NULL = b"\xff\xff\xff\xff"
+ORDERS = b"\0\0\0\x01\0\x06orders"
+PARTITIONS = b"\0\0\0\x02\0\0\0\0\0\0\0\x02"
+
+
+@pytest.mark.parametrize("user_data", [NULL, b"\0\0\0\0", b"\0\0\0\x03abc"])
+@pytest.mark.parametrize(
+    ("version", "fields", "rack_id"),
+    [
+        (0, b"", None),
+        (1, ORDERS + PARTITIONS, None),
+        (2, ORDERS + PARTITIONS + b"\0\0\0\x04", None),
+        (3, ORDERS + PARTITIONS + b"\0\0\0\x04\0\x02r1", "r1"),
+        (3, ORDERS + PARTITIONS + b"\0\0\0\x04\xff\xff", None),
+        # Later versions are read as the newest that is known; their fields end alike here.
+        (4, ORDERS + PARTITIONS + b"\0\0\0\x04\0\x02r1", "r1"),
+    ],
+)
+def test_every_version_of_a_subscription_and_an_assignment(
+    topic: TopicLog, version: int, fields: bytes, rack_id: str | None, user_data: bytes
+) -> None:
+    """Bytes as of ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json."""
+    number = struct.pack(">h", version)
+    member = {
+        "member_id": "m1", "group_instance_id": None, "client_id": "c", "client_host": "/h",
+        "rebalance_timeout": 300, "session_timeout": 45,
+        "subscription": number + ORDERS + user_data + fields,
+        "assignment": number + ORDERS + PARTITIONS + user_data,
+    }  # fmt: skip
+    value = {"protocol_type": "consumer", "generation": 5, "protocol": "range", "leader": "m1"}
+    value |= {"current_state_timestamp": T0, "members": [member]}
+    topic.add(coordinator_record("__consumer_offsets", 2, {"group": "g"}, value, 3))
+    found = ks.read_groups(topic.write().parent)
+    assert found.warnings == []
+    (row,) = found.members.rows()
+    assert (row["subscription"], row["rack_id"]) == (["orders"], rack_id)
+    assert row["assignment"] == [{"topic": "orders", "topic_id": None, "partitions": [0, 2]}]
+    member["subscription"] = member["subscription"][:-1]
+    topic.add(coordinator_record("__consumer_offsets", 2, {"group": "g"}, value, 3))
+    (warning,) = ks.read_groups(topic.write().parent).warnings
+    assert "group g, member m1" in warning
+
+
 def test_classic_groups(topic: TopicLog) -> None:
     subscription = {"topics": ["orders"], "user_data": None, "owned_partitions": []}
     subscription |= {"generation_id": 4, "rack_id": "r1"}

@@ -96,3 +96,31 @@ def test_what_does_not_fit_is_named(log: TopicLog) -> None:
     ]
     assert found.unknown["value"] == [b"\x01\x21\x00x", ADDED + b"x"]
     assert not found.is_exact
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_topic_whose_beginning_is_deleted_is_not_exact(log: TopicLog, first: int) -> None:
+    """The segments that its first records added are not known."""
+    log.add((None, ADDED), (None, FINISHED))
+    folder = log.without(range(first)).write()
+    (folder / f"{0:020}.log").rename(folder / f"{first:020}.log")
+    found = ks.internal_topics.read_remote_segments(folder.parent)
+    assert found.is_exact == (first == 0)
+    expected = [
+        "__remote_log_metadata-2: offset 1: the segment hho242HdR_u6183252Hj6A is not known",
+        "__remote_log_metadata-2: the records before 1 are deleted",
+    ]
+    assert found.warnings == (expected if first else [])
+
+
+def test_damage_in_the_topic_is_a_warning(log: TopicLog) -> None:
+    folder = log.add((None, ADDED), (None, FINISHED)).write()
+    with (folder / f"{0:020}.log").open("r+b") as file:
+        file.seek(len(log.batches[0]) + 8)
+        file.write(b"\xff" * 4)
+    found = ks.internal_topics.read_remote_segments(folder.parent)
+    assert found.segments["state"] == ["COPY_SEGMENT_STARTED"]
+    (warning,) = found.warnings
+    assert warning.startswith("__remote_log_metadata-2: ")
+    assert "BAD_LENGTH" in warning
+    assert not found.is_exact
