@@ -394,7 +394,7 @@ def guess(
         The position, or -1.
     """
     cdef Search context
-    cdef int64_t size = source.shape[0], fault
+    cdef int64_t size = source.shape[0]
     limit = min(limit, size - KS_BATCH_HEADER_SIZE)
     if not 0 <= position < limit:
         return -1
@@ -404,7 +404,7 @@ def guess(
     context.walk.position = position
     context.limit = limit
     context.last_offset = last_offset
-    context.found = -1
+    context.found = -1  # also the result of a search that meets a fault
     with nogil:
-        fault = run_guarded(search, &context, &source[0], size)
-    return -1 if fault >= 0 else context.found
+        run_guarded(search, &context, &source[0], size)
+    return context.found

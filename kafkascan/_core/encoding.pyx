@@ -250,7 +250,11 @@ cdef bint pack_batch(
     ks_batch_row *row, const uint8_t *data, int64_t size, int64_t position, Output out,
     Packer packer,
 ) except -1:
-    """Write the bytes before the records, then compress them; False if they are too large."""
+    """
+    Write the bytes before the records, then compress them.
+
+    Returns False if they are too large; the output is of no use then.
+    """
     cdef int64_t first = out.size, before = ks_size_before_records(row.magic, True)
     cdef uint8_t *start
     cdef uint8_t *end
@@ -258,7 +262,6 @@ cdef bint pack_batch(
     out.note(before)
     packer.pack(data, size, out)
     if out.size - first > 0x7fffffff:
-        out.shorten(first)
         return False
     start, end = out.at(first), out.at(out.size)
     with nogil:

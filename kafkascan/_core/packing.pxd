@@ -14,7 +14,6 @@ cdef class Output:
     cdef int _resize(self, int64_t room) except -1
     cdef int _fit(self) except -1
     cdef int put(self, const uint8_t[::1] data) except -1
-    cdef int shorten(self, int64_t size) except -1
     cdef int note(self, int64_t more) except -1
 
 

@@ -88,13 +88,6 @@ cdef class Output:
         self.size += more
         return 0
 
-    cdef int shorten(self, int64_t size) except -1:
-        """Drop the bytes after a size."""
-        if not 0 <= size <= self.size:
-            raise ValueError("size exceeds the output")
-        self.size = size
-        return 0
-
     cdef int put(self, const uint8_t[::1] data) except -1:
         """Append a copy of bytes."""
         cdef uint8_t *to = self.reserve(data.shape[0])

@@ -50,6 +50,20 @@ def run(body: str, *arguments: object) -> list[str]:
     return result.stdout.splitlines()
 
 
+@pytest.mark.parametrize("size", [0, 12_288])
+def test_no_start_of_a_batch_is_guessed_in_a_map_without_its_file(log: Path, size: int) -> None:
+    body = """
+        import mmap
+        from kafkascan._core.batches import guess
+        with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as log:
+            size = int(sys.argv[2])
+            print(guess(log, size, len(log), -1) >= size)
+            os.truncate(path, size)
+            print(guess(log, size, len(log), -1))
+    """
+    assert run(body, log, size) == ["True", "-1"]
+
+
 # 12 288 is a page border, 1 000 000 is not one; at 0 nothing is left.
 @pytest.mark.parametrize("size", [0, 12_288, 1_000_000])
 @pytest.mark.parametrize("memory_map", [True, False])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan._core.batches import guess
 from kafkascan.batches import parallel_walk as parallel
 from tests.support.segments import batch_v2, message_v1
 
@@ -34,6 +35,21 @@ def test_a_clean_log() -> None:
     assert_threads_change_nothing(b"".join(LOG))
     position = sum(map(len, LOG[:100]))
     assert_threads_change_nothing(b"".join(LOG), start=position, stop=3_000_000)
+
+
+def test_the_next_batch_is_guessed_from_any_byte() -> None:
+    """A guess needs three batches in a row, with ascending offsets."""
+    log = b"".join(batch_v2(bytes(100), base_offset=10 + i) for i in range(20))
+    for position, found in ((0, 0), (1, 161), (161, 161), (162, 322), (17 * 161, 17 * 161)):
+        assert guess(log, position, len(log), -1) == found
+    assert guess(log, 17 * 161 + 1, len(log), -1) == -1
+    # Batches that start at the limit do not count, nor offsets that do not follow.
+    assert (guess(log, 1, 161, -1), guess(log, 1, 162, -1)) == (-1, 161)
+    assert (guess(log, 0, len(log), 9), guess(log, 0, len(log), 10)) == (0, 161)
+    assert guess(log, 0, len(log), 29) == -1
+    assert guess(b"\xff" * 1000, 0, 1000, -1) == -1
+    for position in (-1, len(log) - 61, len(log), 2 * len(log)):
+        assert guess(log, position, len(log), -1) == -1
 
 
 def test_parts_are_walked_separately(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import kafkascan as ks
 from kafkascan.batches.resyncing import batch_search
 from kafkascan.batches.resyncing.resync import scan_with_resync
 from tests.support.records import RecordV2, batch_of
-from tests.support.segments import Rig, batch_v2, message_v0, message_v1
+from tests.support.segments import Rig, batch_v2, message_v0, message_v1, sign
 
 
 def kept(log: bytes | ks.Source) -> list[int]:
@@ -99,6 +99,67 @@ def test_old_messages() -> None:
         broken = [bytearray(part) for part in parts]
         broken[row][8] ^= 0x40
         assert kept(b"".join(map(bytes, broken))) == without(15, row)
+
+
+def at_offset_1(**fields: int) -> bytes:
+    return batch_v2(b"payload", **({"base_offset": 1, "last_offset_delta": 1} | fields))
+
+
+def message_with(part: bytes, at: int, code: str, value: int) -> bytes:
+    """Return a message with another field, and the checksum of its bytes."""
+    changed = bytearray(part)
+    struct.pack_into(f">{code}", changed, at, value)
+    sign(changed)
+    return bytes(changed)
+
+
+V0, V1 = message_v0(None, b"v" * 20, offset=1), message_v1(None, b"v" * 20, offset=1)
+KEYED = message_v1(b"key", b"v" * 20, offset=1)
+POSSIBLE = {
+    "as many records as offsets": at_offset_1(records_count=2),
+    "fewer records than offsets": at_offset_1(records_count=0),
+    "all attributes": at_offset_1(attributes=0x7C),
+    "one offset before that of the batch after it": at_offset_1(base_offset=3),
+    "message of magic 0": V0,
+    "compressed message of magic 0": message_with(V0, 17, "B", 3),
+    "message of magic 1": V1,
+    "message of magic 1 with a time of its append": message_with(V1, 17, "B", 0x0B),
+    "message with a key": KEYED,
+    "message with null as its value": message_v1(b"key", None, offset=1),
+    "empty message": message_v1(b"", b"", offset=1),
+}
+IMPOSSIBLE = {
+    "last offset before the first one": at_offset_1(last_offset_delta=-1, records_count=0),
+    "negative number of records": at_offset_1(records_count=-1),
+    "more records than offsets": at_offset_1(records_count=3),
+    "unknown attribute": at_offset_1(attributes=0x80),
+    "unknown codec": at_offset_1(attributes=5),
+    "offset before the damage": at_offset_1(base_offset=-2),
+    "unknown attribute of magic 0": message_with(V0, 17, "B", 0x08),
+    "unknown attribute of magic 1": message_with(V1, 17, "B", 0x10),
+    "unknown codec of magic 1": message_with(V1, 17, "B", 4),
+    "key size below -1": message_with(V1, 26, "i", -2),
+    "key size below -1 in magic 0": message_with(V0, 18, "i", -5),
+    "key that ends after the message": message_with(KEYED, 26, "i", 10_000),
+    "key that leaves no room for a value": message_with(KEYED, 26, "i", 3 + 4 + 17),
+    "value size below -1": message_with(message_v1(b"key", None, offset=1), 33, "i", -2),
+    "value that ends before the message": message_with(V1, 30, "i", 19),
+    "value that ends after the message": message_with(V1, 30, "i", 21),
+}
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+@pytest.mark.parametrize("what", [*POSSIBLE, *IMPOSSIBLE])
+def test_after_damage_a_batch_needs_a_valid_checksum_and_a_possible_header(
+    what: str, *, is_last: bool
+) -> None:
+    part = POSSIBLE.get(what) or IMPOSSIBLE[what]
+    log = batch_v2(b"payload") + b"\xff" * 100 + part
+    if not is_last:
+        log += batch_v2(b"payload", base_offset=5)
+    found = ks.scan_batches(log, on_corrupt="resync").batches["position"].tolist()
+    expected = [0] + [168] * (what in POSSIBLE) + [168 + len(part)] * (not is_last)
+    assert found == expected
 
 
 # ---- batches within values -------------------------------------------------------------------
