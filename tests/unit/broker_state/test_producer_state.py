@@ -224,6 +224,27 @@ def test_the_last_entry_of_a_producer_in_a_snapshot_counts() -> None:
     assert sorted(known[["producer_id", "last_sequence"]].tolist()) == [(4, 3), (5, 2)]
 
 
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_the_first_producer_of_a_cluster_has_the_id_0(tmp_path: Path, memory_map: bool) -> None:
+    fields = {"producer_id": 0, "producer_epoch": 3}
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(
+        batch_of([RecordV2()], base_sequence=5, attributes=TRANSACTIONAL, **fields)
+        + marker(ABORT, base_offset=1, coordinator_epoch=2, **fields)
+    )
+    with ks.Source(path, memory_map=memory_map) as source:
+        (entry,) = ks.broker_state.build_producer_snapshot(source)
+        (aborted,) = ks.broker_state.build_transaction_index(source)
+        (marked,) = ks.records.read_control_records(source)
+    names = ("producer_id", "producer_epoch", "last_sequence", "coordinator_epoch")
+    assert [entry[name] for name in names] == [0, 3, 5, 2]
+    assert aborted.tolist()[1:] == (0, 0, 1, 2)
+    assert (marked.producer_id, marked.type.name) == (0, "ABORT")
+    (span,) = ks.read_transactions(path).spans
+    assert (span["producer_id"], span["first_offset"], span["last_offset"]) == (0, 0, 0)
+    assert ks.read_producers(path).counts["producer_id"].tolist() == [0]
+
+
 def test_an_empty_marker_makes_its_producer_known() -> None:
     log = batch_of([], producer_id=9, producer_epoch=3, attributes=CONTROL | TRANSACTIONAL)
     assert ks.broker_state.build_producer_snapshot(log).tolist() == [(9, -1, -1, -1, 0, -1, -1, -1)]

@@ -65,21 +65,22 @@ def test_keys_of_both_types_stand_for_one_partition(topic: TopicLog) -> None:
     assert offsets(topic.write()) == {("a", 0): 9}
 
 
-def test_transactional_commits_count_after_their_marker(topic: TopicLog) -> None:
+@pytest.mark.parametrize("first", [0, 8])
+def test_transactional_commits_count_after_their_marker(topic: TopicLog, first: int) -> None:
     topic.add(commit("a", 0, 1))
-    topic.add(commit("a", 0, 2), commit("a", 1, 2), producer_id=8)
+    topic.add(commit("a", 0, 2), commit("a", 1, 2), producer_id=first)
     topic.add(commit("a", 0, 3), producer_id=9)
     topic.end(9, ABORT)  # offset 4
     topic.add(commit("a", 1, 4))  # offset 5: later than the pending one
-    topic.end(8, COMMIT)
+    topic.end(first, COMMIT)
     folder = topic.write()
     assert offsets(folder, as_of=6) == {("a", 0): 1, ("a", 1): 4}
     assert offsets(folder) == {("a", 0): 2, ("a", 1): 4}
     pending = ks.read_groups(folder.parent, as_of=4).pending
     assert [(row["partition"], row["offset"], row["producer_id"]) for row in pending.rows()] == [
-        (0, 2, 8), (0, 3, 9), (1, 2, 8),
+        (0, 2, first), (0, 3, 9), (1, 2, first),
     ]  # fmt: skip
-    assert ks.read_groups(folder.parent).offsets["producer_id"] == [8, -1]
+    assert ks.read_groups(folder.parent).offsets["producer_id"] == [first, -1]
 
 
 def test_tombstones_remove_commits_of_open_transactions(topic: TopicLog) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
-from tests.support.logs import WrittenLog
+from tests.support.logs import ABORT, TRANSACTIONAL, WrittenLog, marker
 from tests.support.paths import GOLDEN
 from tests.support.segments import T0, batch_v2
 
@@ -207,6 +207,21 @@ def test_findings_in_a_transaction_index() -> None:
     found = ks.check_index(with_field(entries, 0, producer_id=99), batches)
     assert [one.symbol for one in found] == ["PRODUCER_MISMATCH"]
     assert str(found[0]).startswith("error: position 0: the marker with offset 9 does not")
+
+
+def test_transaction_index_entries_of_producer_0_and_of_no_producer() -> None:
+    """Control batches without a producer, such as those of the Raft layer, end no transaction."""
+    entries = np.zeros(2, ks.format.TRANSACTION_INDEX_ENTRY)
+    entries["first_offset"], entries["last_offset"] = [0, 0], [1, 2]
+    log = (
+        batch_v2(producer_id=0, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
+        + marker(ABORT, base_offset=1, producer_id=0)
+        + marker(ABORT, base_offset=2, producer_id=-1)
+    )
+    batches = ks.scan_batches(log).batches
+    assert ks.check_index(entries[:1], batches) == []
+    (found,) = ks.check_index(entries, batches)
+    assert (found.symbol, found.row) == ("OFFSET_NOT_IN_LOG", 1)
 
 
 def test_files_of_odd_size(tmp_path: Path, partition: Path) -> None:

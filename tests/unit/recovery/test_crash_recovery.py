@@ -327,15 +327,17 @@ def test_a_last_message_that_brokers_cannot_decompress(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("is_recovered", [True, False])
+@pytest.mark.parametrize("lowest_id", [0, 1])
 def test_transactions_that_begin_at_one_offset(
-    tmp_path: Path, order: str, is_loaded: bool, is_recovered: bool
+    tmp_path: Path, order: str, is_loaded: bool, is_recovered: bool, lowest_id: int
 ) -> None:
     """Kafka identifies them by it; for segments that are not recovered, producers are rebuilt."""
     folder = tmp_path / "orders-0"
     folder.mkdir()
     log = b""
     for number, (what, producer) in enumerate(order.split()):
-        known = {"producer_id": int(producer), "producer_epoch": 0, "timestamp_delta": 0}
+        id_ = lowest_id + int(producer) - 1
+        known = {"producer_id": id_, "producer_epoch": 0, "timestamp_delta": 0}
         if what == "e":
             log += marker(COMMIT, base_offset=10 + number, **known)
         else:

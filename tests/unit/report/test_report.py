@@ -102,6 +102,19 @@ def test_a_list_that_is_cut_says_how_many_are_left_out(tmp_path: Path) -> None:
     assert '<p class="more">and 50 more</p>' in page
 
 
+def test_producer_0_is_not_a_log_without_producers(tmp_path: Path) -> None:
+    known = {"producer_epoch": 0, "base_sequence": 0}
+    log = batch_v2(b"payload", producer_id=0, **known) + batch_v2(b"payload", base_offset=1)
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(log)
+    page = ks.build_report(tmp_path).html
+    plot = next(
+        one for one in re.findall(r"<svg .*?</svg>", page, re.DOTALL) if "producer 0" in one
+    )
+    assert "no producer id" in plot
+    assert set(re.findall(r'data-label="Producer">([^<]*)<', page)) == {"0", "none"}
+
+
 def test_a_common_finding_does_not_hide_others(tmp_path: Path) -> None:
     log = batch_v2(b"payload")
     for number in range(220):

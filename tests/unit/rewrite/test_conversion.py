@@ -43,13 +43,14 @@ def test_batches_of_the_new_format_are_copied() -> None:
     assert done.report.lost == {}
 
 
-def test_losses_are_counted() -> None:
+@pytest.mark.parametrize("producer_id", [0, 1])
+def test_losses_are_counted(producer_id: int) -> None:
     data = ks.build_batches(
         timestamp=[T0, T0], value=[b"a", b"b"], headers=[[(b"h", b"1"), (b"h", b"2")], []],
-        producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True,
+        producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True,
         partition_leader_epoch=3,
     )  # fmt: skip
-    data += marker(2, "COMMIT", 1)
+    data += marker(2, "COMMIT", producer_id)
     done = ks.convert_records(data, to_magic=0)
     assert done.report.lost == {
         "headers": 2,

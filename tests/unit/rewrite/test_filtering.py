@@ -38,8 +38,9 @@ def test_unchanged_batches_are_copied() -> None:
     assert ks.filter_records(data, keep=ks.rewrite.without_offsets(10**12)).data == data
 
 
-def test_the_last_batches_of_log_and_producers_are_kept() -> None:
-    data = log(producer_id=7, producer_epoch=1, base_sequence=0)
+@pytest.mark.parametrize("producer_id", [0, 7])
+def test_the_last_batches_of_log_and_producers_are_kept(producer_id: int) -> None:
+    data = log(producer_id=producer_id, producer_epoch=1, base_sequence=0)
     data += ks.build_batches(offset=11, timestamp=[T0], value=[b"v"])
     filtered = ks.filter_records(data, keep=lambda records: np.zeros(len(records), np.bool_))
     after = ks.scan_batches(filtered.data)

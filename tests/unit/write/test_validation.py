@@ -30,6 +30,7 @@ def test_batches_of_a_producer_are_accepted() -> None:
         ({"last_offset_delta": 3}, "COUNT_MISMATCH"),
         ({"attributes": 0x20}, "CONTROL_BATCH"),
         ({"producer_id": 4}, "BAD_SEQUENCE"),
+        ({"producer_id": 0}, "BAD_SEQUENCE"),
     ],
 )
 def test_headers(fields: dict[str, int], symbol: str) -> None:
@@ -80,9 +81,10 @@ def test_one_append_is_one_batch() -> None:
     assert found(mixed, as_append=True) == [("MAGIC_MIX", INVALID)]
 
 
-def test_old_formats_do_not_support_producers() -> None:
+@pytest.mark.parametrize("producer_id", [0, 1])
+def test_old_formats_do_not_support_producers(producer_id: int) -> None:
     data = ks.build_batches(
-        timestamp=[T0], value=[b"v"], producer_id=1, producer_epoch=0, base_sequence=0,
+        timestamp=[T0], value=[b"v"], producer_id=producer_id, producer_epoch=0, base_sequence=0,
         is_transactional=True,
     )  # fmt: skip
     assert [symbol for symbol, _ in found(data, to_magic=1)] == ["TRANSACTIONAL", "IDEMPOTENT"]
