@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import kafkascan as ks
@@ -58,10 +60,7 @@ def test_a_damaged_snapshot_is_found_before_in_and_after_the_log(
     offset: int, partition: HealthyPartition
 ) -> None:
     """The log has the offsets from 23 to 68 in two segments, and a snapshot at each end."""
-    partition.write()
-    partition.log(0).unlink()
-    for kind in ("index", "timeindex", "txnindex"):
-        partition.log(0).with_suffix(f".{kind}").unlink(missing_ok=True)
+    without_segment_0(partition, snapshot=True)
     assert alarms(partition.folder) == set()
     path = partition.folder / f"{offset:020}.snapshot"
     path.write_bytes(b"damaged")
@@ -69,6 +68,46 @@ def test_a_damaged_snapshot_is_found_before_in_and_after_the_log(
         one.file for one in ks.audit(partition.folder).findings if one.symbol == "BAD_SNAPSHOT"
     ]
     assert found == [path.name]
+
+
+def without_segment_0(partition: HealthyPartition, *, snapshot: bool) -> None:
+    partition.write()
+    partition.log(0).unlink()
+    for kind in ("index", "timeindex", "txnindex"):
+        partition.log(0).with_suffix(f".{kind}").unlink(missing_ok=True)
+    if not snapshot:
+        partition.log(1).with_suffix(".snapshot").unlink()
+
+
+def change(path: Path, target: Path, **values: int) -> None:
+    """Write a snapshot with other values in all entries."""
+    entries = ks.broker_state.read_producer_snapshot(path)
+    for name, value in values.items():
+        entries[name] = value
+    ks.broker_state.write_producer_snapshot(target, entries)
+
+
+def test_a_snapshot_at_the_last_batch_is_compared(partition: HealthyPartition) -> None:
+    """The end of the log is after that batch, a marker."""
+    partition.write()
+    last = partition.folder / f"{partition.offset - 1:020}.snapshot"
+    change(partition.log(2).with_suffix(".snapshot"), last)
+    (found,) = ks.audit(partition.folder).alarms
+    assert (found.symbol, found.file) == ("SNAPSHOT_MISMATCH", last.name)
+    assert found.count == 2
+
+
+def test_transactions_are_not_compared_if_the_state_before_the_log_is_not_known(
+    partition: HealthyPartition,
+) -> None:
+    partition.data(8, transactional=True)
+    without_segment_0(partition, snapshot=False)
+    at_end = partition.folder / f"{partition.offset:020}.snapshot"
+    change(at_end, at_end, current_txn_first_offset=5)
+    assert "SNAPSHOT_MISMATCH" not in alarms(partition.folder)
+    without_segment_0(partition, snapshot=True)
+    change(at_end, at_end, current_txn_first_offset=5)
+    assert "SNAPSHOT_MISMATCH" in alarms(partition.folder)
 
 
 @pytest.mark.parametrize("row", [0, 1, 5])
