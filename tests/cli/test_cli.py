@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import shlex
 import shutil
 import signal
 import subprocess
@@ -272,7 +273,8 @@ def test_reading_and_mapping_give_the_same_rows(log: Path) -> None:
 
 
 def test_a_closed_pipe_is_silent() -> None:
-    command = f"{sys.executable} -m kafkascan batches {DATA} | head -n 1"
+    batches = shlex.join([sys.executable, "-m", "kafkascan", "batches", str(DATA)])
+    command = f"{batches} | head -n 1"
     result = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
     )
@@ -429,8 +431,9 @@ def test_a_range_that_ends_before_it_begins_is_refused(verb: str, unit: str, log
 
 
 def test_closed_streams() -> None:
+    info = shlex.join([sys.executable, "-m", "kafkascan", "info", str(DATA)])
     for redirection in (">&-", "2>&-", ">&- 2>&-"):
-        command = f"{sys.executable} -m kafkascan info {DATA} {redirection}"
+        command = f"{info} {redirection}"
         assert (
             subprocess.run(["bash", "-c", command], capture_output=True, check=False).returncode
             == 0

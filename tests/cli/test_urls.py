@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,14 +40,14 @@ READING = (
     "index lookup LOGS/small-segments-0 --offset 100 --format jsonl",
     f"index lookup LOGS/{LOG} --offset 7 --trust-index --format jsonl",
     "salvage LOGS",
-    f"diff LOGS {DATA}",
+    "diff LOGS DISK",
 )
 WRITING = (
     "recover LOGS",
     "convert LOGS/small-segments-0 --to-magic 2 --in-place",
     "restamp LOGS/small-segments-0 --offset-shift 1 --in-place",
     "scrub LOGS/small-segments-0 --from-offset 5 --in-place",
-    f"salvage {DATA} LOGS",
+    "salvage DISK LOGS",
     "audit LOGS --output LOGS/report.json",
     "index build LOGS --write",
 )
@@ -66,8 +67,12 @@ def environment(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_on(logs: object, command: str) -> Done:
-    done = run(*command.replace("LOGS", str(logs)).split())
-    shown = [text.replace(str(logs), "LOGS") for text in (done.stdout, done.stderr)]
+    words = (word.replace("LOGS", str(logs)) for word in command.split())
+    done = run(*(DATA if word == "DISK" else word for word in words))
+    plain, in_json = str(logs), json.dumps(str(logs))[1:-1]
+    shown = [
+        text.replace(plain, "LOGS").replace(in_json, "LOGS") for text in (done.stdout, done.stderr)
+    ]
     return Done(done.returncode, *shown)
 
 

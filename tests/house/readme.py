@@ -103,16 +103,24 @@ def snippets(document: Path) -> list[str]:
 
 
 def output_of(command: str) -> str:
-    """Run a command in the repository's root; return its stdout, then its stderr."""
+    """
+    Run a command in the repository's root; return its stdout, then its stderr.
+
+    The shell knows the root by a path that it must quote, as a reader's may be.
+    """
     binaries = Path(sys.executable).parent
-    result = subprocess.run(
-        ["bash", "-c", command],
-        cwd=ROOT,
-        env=os.environ | {"PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch) / "a clone \N{LATIN SMALL LETTER U WITH DIAERESIS}"
+        root.symlink_to(ROOT)
+        variables = {"PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "PWD": str(root)}
+        result = subprocess.run(
+            ["bash", "-c", command],
+            cwd=root,
+            env=os.environ | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     return result.stdout + result.stderr
 
 
@@ -133,7 +141,8 @@ def line_of_output(verb: str) -> str:
         return _PAGES[verb]
     with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(ROOT):
         _write_damaged_log(Path(scratch) / "damaged-0")
-        done = run(verb, *_EXAMPLES[verb].replace("SCRATCH", scratch).split())
+        words = _EXAMPLES[verb].split()
+        done = run(verb, *(word.replace("SCRATCH", scratch) for word in words))
     *_, line = (done.stdout or done.stderr).replace(f"{scratch}/", "").splitlines()
     return f"`{line}`"
 
