@@ -13,6 +13,7 @@ from kafkascan.logs import SegmentFile
 from tests.support.command_line import DATA, KILLED, rows, run, run_process
 from tests.support.files import contents
 from tests.support.partitions import HealthyPartition
+from tests.support.paths import in_properties
 
 
 @pytest.fixture
@@ -108,7 +109,7 @@ def test_recover_all_data_dirs(killed: Path, tmp_path: Path) -> None:
     shutil.copy(killed / "meta.properties", other)
     shutil.move(killed / "preallocated-0", other)
     properties = tmp_path / "server.properties"
-    properties.write_text(f"log.dirs={killed},{other}\n")
+    properties.write_text(f"log.dirs={in_properties(killed, other)}\n")
     named = run("recover", killed, other, "--format", "json")
     assert len(json.loads(named.stdout)) == 2
     assert run("recover", "--server-properties", properties, "--format", "json") == named

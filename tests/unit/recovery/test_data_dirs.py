@@ -11,6 +11,7 @@ import kafkascan as ks
 from tests.support.files import contents
 from tests.support.metadata_logs import BROKER, TOPIC, write_configs
 from tests.support.partitions import HealthyPartition
+from tests.support.paths import in_properties
 from tests.unit.recovery.damaged_partitions import KILLED, NOW
 
 
@@ -98,8 +99,7 @@ def test_paths(jbod: list[Path], tmp_path: Path) -> None:
 @pytest.fixture
 def properties(jbod: list[Path], tmp_path: Path) -> Path:
     path = tmp_path / "server.properties"
-    dirs = ",".join(map(str, jbod))
-    path.write_text(f"log.dirs={dirs}\nlog.index.interval.bytes=300\n")
+    path.write_text(f"log.dirs={in_properties(*jbod)}\nlog.index.interval.bytes=300\n")
     return path
 
 
@@ -158,6 +158,6 @@ def test_remote_storage_of_the_broker(tmp_path: Path, lines: str, is_tiered: boo
     setting = (TOPIC, "orders", "remote.storage.enable", "true")
     write_configs(folder.parent, setting, topics=["orders"])
     properties = tmp_path / "server.properties"
-    properties.write_text(f"log.dirs={folder.parent}\n{lines}\n")
+    properties.write_text(f"log.dirs={in_properties(folder.parent)}\n{lines}\n")
     (planned,) = ks.recover(server_properties=properties).partitions
     assert planned.is_tiered == is_tiered
