@@ -94,7 +94,7 @@ def _process(java_home: str, command: list[str], log: Path) -> Iterator[subproce
         "appender.out.type = Console\nappender.out.name = out\nappender.out.target = SYSTEM_OUT\n"
         "appender.out.layout.type = PatternLayout\nappender.out.layout.pattern = %m%n\n"
     )
-    options.append(f"-Dlog4j2.configurationFile={config}")
+    options.append(f"-Dlog4j2.configurationFile={config.as_uri()}")
     with log.open("wb") as out:
         process = subprocess.Popen(
             [*java, *options, *command], stdout=out, stderr=out, env=environment

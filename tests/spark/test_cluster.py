@@ -79,7 +79,7 @@ def submitted(cluster: Cluster, folder: Path) -> Iterator[RemoteDriver]:
     conf = CONF | recommended_conf()
     conf |= {"spark.executorEnv.PYTHONPATH": f"{packages}:kafkascan-lib"}
     submit = [str(Path(pyspark.__file__).parent / "bin" / "spark-submit"), "--master", cluster.url]
-    submit += ["--archives", f"{folder / 'kafkascan.zip'}#kafkascan-lib"]
+    submit += ["--archives", f"{(folder / 'kafkascan.zip').as_uri()}#kafkascan-lib"]
     submit += ["--py-files", str(folder / "extra.zip")]
     submit += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     environment = {
