@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,8 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
-# Spark gives the worker of a stream 10 seconds to import its modules and connect, which no setting
-# changes. On a machine with many more processes than CPUs, this is not enough.
+# Spark gives the worker of a stream 10 seconds to import PySpark and connect, which no setting
+# changes (`PythonWorkerFactory.createSimpleWorker`). That takes a quarter of a second of CPU, see
+# `_home_without_zip`: too long on a machine with dozens of processes per CPU.
 _NO_WORKER = "Python worker failed to connect back"
 _MOST_RUNS = 3
 
@@ -61,19 +63,35 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
+def _home_without_zip(pyspark: ModuleType, folder: Path) -> str:
+    """
+    Fill a home of Spark from which workers of Python start with a third of the work.
+
+    Spark lets workers import PySpark from the home's `pyspark.zip`: Python keeps no compiled files
+    of an archive, and compiles 0.5 s each time. Without it, they import the installed package.
+    """
+    for name in ("bin", "jars"):
+        (folder / name).symlink_to(Path(str(pyspark.__file__)).parent / name)
+    return str(folder)
+
+
 @pytest.fixture(scope="session")
-def java_home() -> str:
+def java_home(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The home of a Java; tests that need it are skipped without one."""
-    pytest.importorskip("pyspark", reason="pyspark is not installed: make .venv/.dev")
+    pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: make .venv/.dev")
     home = find_java()
     if home is None:
         pytest.skip(MISSING)
     os.environ["JAVA_HOME"] = home
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_HOME"] = _home_without_zip(pyspark, tmp_path_factory.mktemp("spark-home"))
+    # Workers import what others have compiled, also if nothing may be left beside the sources.
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+        os.environ["PYTHONPYCACHEPREFIX"] = str(tmp_path_factory.mktemp("pycache"))
     # No JVM runs long enough for the optimizing compiler to pay off.
     quick_start = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    os.environ["JDK_JAVA_OPTIONS"] = f"{quick_start} -Djava.io.tmpdir={tempfile.gettempdir()}"
+    os.environ["JDK_JAVA_OPTIONS"] = f'{quick_start} "-Djava.io.tmpdir={tempfile.gettempdir()}"'
     return home
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from kafkascan.spark.readers.frames import map_tasks
@@ -41,6 +42,18 @@ def send_buffers(task: Any, argument: Any) -> Iterator[Any]:
             found.append(send_buffer(one))
         one.detach()
     yield pa.RecordBatch.from_pydict({"size": pa.array(found, pa.int64())})
+
+
+def home_of_pyspark(task: Any, argument: Any) -> Iterator[Any]:
+    import pyarrow as pa
+    import pyspark
+
+    yield pa.RecordBatch.from_pydict({"path": pa.array([pyspark.__file__])})
+
+
+def test_workers_of_the_tests_import_compiled_files(spark: SparkSession) -> None:
+    frame = map_tasks(spark, [None], home_of_pyspark, None, "path string")  # type: ignore[list-item]
+    assert [row.path for row in frame.collect()] == [pyspark.__file__]
 
 
 def test_the_first_tasks_of_a_worker_freeze(spark: SparkSession) -> None:
