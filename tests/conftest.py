@@ -27,15 +27,22 @@ settings.register_profile(
 settings.load_profile("kafkascan")
 
 
+@pytest.fixture(scope="session")
+def prefix_of_temporary_files() -> str:
+    """What shell commands must quote, and what ASCII does not contain: users have such paths."""
+    return "ks \N{LATIN SMALL LETTER U WITH DIAERESIS}-"
+
+
 @pytest.fixture(scope="session", autouse=True)
-def temporary_files_are_removed() -> Generator[None]:
+def temporary_files_are_removed(prefix_of_temporary_files: str) -> Generator[None]:
     """
     Let the programs that tests start keep their temporary files in a folder that is removed.
 
     Its path is short: Spark creates sockets there, whose paths have at most 103 bytes.
     """
+    prefix = prefix_of_temporary_files
     with (
-        tempfile.TemporaryDirectory(prefix="ks-", ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(tempfile, "tempdir", folder)

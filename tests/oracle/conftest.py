@@ -13,6 +13,12 @@ from tests.oracle.runs import RUNS, FinishedRun, perform
 
 
 @pytest.fixture(scope="session")
+def prefix_of_temporary_files() -> str:
+    """Java reads server.properties as Latin-1: a broker finds log.dirs in ASCII only."""
+    return "ks-"
+
+
+@pytest.fixture(scope="session")
 def class_paths() -> ClassPaths:
     return build()
 
