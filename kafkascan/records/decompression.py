@@ -338,8 +338,13 @@ def _zstd(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
     if least > limit:
         raise OutputTooLargeError(f"the output exceeds {limit} bytes")
     if most <= limit:
-        frames = _per_thread.zstd.decompressobj(read_across_frames=True)
-        yield frames.decompress(data)
+        try:
+            output = _per_thread.zstd.decompressobj(read_across_frames=True).decompress(data)
+        except zstandard.ZstdError:
+            # The error that is reported depends on the sizes of frames that a context has read.
+            fresh = zstandard.ZstdDecompressor()
+            output = fresh.decompressobj(read_across_frames=True).decompress(data)
+        yield output
         return
     reader = _per_thread.zstd.stream_reader(data, read_across_frames=True)
     while part := reader.read(_PART):

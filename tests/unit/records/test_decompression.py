@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import random
 import struct
+from concurrent.futures import ThreadPoolExecutor
 
 import lz4.frame
 import pytest
 import snappy
+import zstandard
 
 import kafkascan as ks
 from kafkascan.format.texts import java_string
@@ -84,6 +87,29 @@ def test_zstd_refuses_larger_blocks() -> None:
         read(ZSTD, frame)
     with pytest.raises(ks.InvalidRecordError, match="size of a block is out of range"):
         ks.read_records(batch_v2(frame, attributes=ZSTD))
+
+
+def test_zstd_reports_damage_regardless_of_earlier_frames() -> None:
+    damaged = bytes.fromhex(
+        "28b52ffd00006401004402d24e00000001904e78060261010024e282ace282acc3bc000a5c610a005cc3bc00026100"
+        "010084d38323010000"
+    )
+
+    def error() -> str:
+        with pytest.raises(CodecError) as raised:
+            read(ZSTD, damaged)
+        return str(raised.value)
+
+    def errors() -> list[str]:
+        first = error()
+        large = random.Random(0).randbytes(200_000)
+        assert read(ZSTD, zstandard.compress(large)) == large
+        return [first, error()]
+
+    # Each thread has a context of its own.
+    with ThreadPoolExecutor(1) as pool:
+        first, second = pool.submit(errors).result()
+    assert first == second
 
 
 def test_utf_8_is_decoded_like_java() -> None:
