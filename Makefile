@@ -21,7 +21,7 @@ GOLDEN = tests/golden
 export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: docs docs-serve picture wheel demo test test-slow test-newest test-oldest lint bench bench-spark bench-store asan fuzz arm oracle golden clean
+.PHONY: docs docs-serve picture wheel demo test test-slow test-newest test-oldest lint bench bench-spark bench-store asan coverage fuzz arm oracle golden clean
 
 demo: $(VENV)/.compiled $(VENV)/.demo
 	@echo "Running examples/demo.py"
@@ -105,6 +105,26 @@ asan: $(VENV)/.dev
 	LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0:handle_sigbus=0:abort_on_error=1 \
 	../../../$(PYTEST) -p no:cacheprovider -n $(JOBS) tests/native tests/damage tests/property
+
+# The lines and branches that tests execute, of kafkascan/ by coverage.py and of csrc/ by gcov, in
+# build/coverage. Fails if a branch of csrc/ is neither executed nor explained in
+# tests/coverage/unreached_branches.txt. CI=1: properties try the same examples in every run.
+COVERAGE = build/coverage
+COVERED_TESTS = $(addprefix tests/,unit native damage property golden cli)
+coverage: export COVERAGE_FILE = $(abspath $(COVERAGE))/python
+coverage: $(VENV)/.dev
+	rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)/html
+	@echo "Compiling $(words $(MODULES)) modules with gcov"
+	@KAFKASCAN_COVERAGE=1 $(BIN)/python setup.py -q build --build-base $(COVERAGE)/base --build-lib $(COVERAGE)/run
+	cp -r tests csrc docs examples README.md pyproject.toml $(COVERAGE)/run/
+	cd $(COVERAGE)/run && CI=1 KAFKASCAN_COVERAGE=1 GCOV_ERROR_FILE=/dev/null PYTHONPATH=$(abspath $(COVERAGE))/run \
+	../../../$(BIN)/python -m coverage run -m pytest -p no:cacheprovider -n $(JOBS) $(COVERED_TESTS)
+	cd $(COVERAGE)/run && ../../../$(BIN)/python -m coverage combine --quiet
+	cd $(COVERAGE)/run && ../../../$(BIN)/python -m coverage html --quiet --directory ../html/python
+	cd $(COVERAGE)/run && ../../../$(BIN)/python -m coverage report
+	$(BIN)/gcovr --root . --filter csrc/ --txt --txt-metric branch --txt-summary \
+	--html-details $(COVERAGE)/html/csrc.html --json $(COVERAGE)/csrc.json $(COVERAGE)/base
+	$(BIN)/python -m tests.coverage.unreached $(COVERAGE)/csrc.json
 
 # Fuzzes the C loops for FUZZ_S seconds each, with libFuzzer if a clang has it.
 FUZZ_S ?= 60

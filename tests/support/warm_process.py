@@ -23,7 +23,7 @@ from pathlib import Path
 from tests.support.waiting import HANG_SECONDS
 
 _SERVER = """
-import json, os, runpy, signal, sys, traceback
+import ctypes, json, os, runpy, signal, sys, traceback
 import pyarrow
 import kafkascan as ks
 import kafkascan.analysis.record_counts, kafkascan.auditing.runner, kafkascan.cli.commands
@@ -31,6 +31,17 @@ import kafkascan.logs.log_table, kafkascan.recovery.log_jobs, kafkascan.rewrite.
 import kafkascan.write.segment_writer
 
 os.fsync = os.fstat  # a kill does not show what was synced
+
+if "KAFKASCAN_COVERAGE" in os.environ:
+
+    def write_counts(code, leave=os._exit):
+        # gcov itself writes its counts only at an ordinary exit.
+        for name, module in list(sys.modules.items()):
+            if name.startswith("kafkascan._core."):
+                ctypes.CDLL(module.__file__).__gcov_dump()
+        leave(code)
+
+    os._exit = write_counts
 
 def run(task):
     for descriptor, path in enumerate(task["streams"]):
