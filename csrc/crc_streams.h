@@ -37,13 +37,12 @@ KS_JOIN_TARGET static inline uint32_t KS_NAMED(three_stretches)(uint32_t crc, co
     return (uint32_t)KS_SUM_8(c, ks_load_little_u64(p + 2 * stretch) ^ joined);
 }
 
-/* The remaining bytes, up to some hundred. */
+/* Less than eight bytes. */
 KS_SUM_TARGET static inline uint32_t KS_NAMED(tail)(uint32_t crc, const uint8_t *p, size_t size) {
-    for (; size >= 8; p += 8, size -= 8) crc = (uint32_t)KS_SUM_8(crc, ks_load_little_u64(p));
-    uint64_t v = 0;
     if (size & 4) {
+        uint32_t v;
         memcpy(&v, p, 4);
-        crc = KS_SUM_4(crc, (uint32_t)v);
+        crc = KS_SUM_4(crc, v);
         p += 4;
     }
     if (size & 2) {
