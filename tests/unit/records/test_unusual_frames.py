@@ -1,0 +1,117 @@
+"""Frames of LZ4 and Zstandard with headers that Kafka's writers do not produce, byte by byte."""
+
+from __future__ import annotations
+
+import struct
+
+import lz4.block
+import pytest
+import snappy
+import xxhash
+
+from kafkascan._core.unpacking import Unpacker
+from kafkascan.records.decompression import CodecError, decompress
+
+LZ4, ZSTD = 3, 4
+
+
+def read(codec: int, data: bytes) -> bytes:
+    return b"".join(decompress(codec, 2, data, 1 << 20))
+
+
+def lz4_frame(flags: int, sizes: int) -> bytes:
+    """Return a frame of one stored block."""
+    descriptor = bytes([flags, sizes])
+    head = (
+        b"\x04\x22\x4d\x18" + descriptor + bytes([xxhash.xxh32(descriptor).intdigest() >> 8 & 255])
+    )
+    return head + struct.pack("<I", 3 | 1 << 31) + b"abc" + bytes(4)
+
+
+def test_lz4_frames_of_independent_blocks_are_read() -> None:
+    assert read(LZ4, lz4_frame(0x60, 0x40)) == b"abc"
+
+
+@pytest.mark.parametrize(
+    ("flags", "sizes"), [(0x61, 0x40), (0x62, 0x40), (0x60, 0x30), (0x60, 0x41)]
+)
+def test_lz4_frames_with_reserved_bits_or_sizes_are_refused(flags: int, sizes: int) -> None:
+    with pytest.raises(CodecError):
+        read(LZ4, lz4_frame(flags, sizes))
+
+
+def zstd_block(content: bytes, kind: int = 0, *, is_last: bool = True) -> bytes:
+    return (len(content) << 3 | kind << 1 | is_last).to_bytes(3, "little") + content
+
+
+def zstd_frame(head: bytes, *blocks: bytes) -> bytes:
+    """Return a frame; `head` begins with the descriptor."""
+    return b"\x28\xb5\x2f\xfd" + head + b"".join(blocks)
+
+
+SINGLE_8, SINGLE_4, SINGLE_1 = 0xE0, 0xA0, 0x20  # with a content size of so many bytes
+ABC = zstd_block(b"abc" * 6)
+
+
+def test_zstd_frames_with_a_content_size_of_eight_bytes_are_read() -> None:
+    head = bytes([SINGLE_8]) + struct.pack("<Q", 18)
+    assert read(ZSTD, zstd_frame(head, ABC)) == b"abc" * 6
+
+
+def test_zstd_frames_without_content_are_read() -> None:
+    blocks = [zstd_block(b"", is_last=number == 3) for number in range(4)]
+    head = bytes([SINGLE_4]) + struct.pack("<I", 0)
+    assert read(ZSTD, zstd_frame(head, *blocks)) == b""
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param(zstd_frame(bytes([0, 18 << 3]), ABC), id="a window of 256 MiB"),
+        pytest.param(zstd_frame(bytes([SINGLE_1, 18]), zstd_block(b"abc" * 6, 3)), id="kind"),
+        pytest.param(zstd_frame(bytes([SINGLE_1, 0]), ABC), id="a content size of 0"),
+        pytest.param(zstd_frame(bytes([SINGLE_1, 99]), ABC), id="a larger content size"),
+        pytest.param(zstd_frame(bytes([8 | SINGLE_1, 18]), ABC), id="a reserved bit"),
+    ],
+)
+def test_zstd_frames_that_contradict_themselves_are_refused(frame: bytes) -> None:
+    with pytest.raises(CodecError):
+        read(ZSTD, frame)
+
+
+# ---- small blocks, decoded without a library ---------------------------------------------------
+
+
+def unpacker(calls: list[bytes]) -> Unpacker:
+    def library(block: bytes, *_: object) -> int:
+        calls.append(bytes(block))
+        raise ValueError("damaged")
+
+    return Unpacker(gunzip=bytes, snappy_into=library, lz4_into=library, unzstd=bytes, xxh32=len)
+
+
+@pytest.mark.parametrize("size", [59, 60, 61])
+def test_small_snappy_literals_with_lengths_in_the_tag_and_after_it(size: int) -> None:
+    content = bytes(range(size))
+    block = snappy.compress(content)
+    assert len(block) == size + (2 if size <= 60 else 3)
+    calls: list[bytes] = []
+    data = struct.pack(">i", len(block)) + block
+    output, at = unpacker(calls).unpack_run(data, 0, 0, 0, 1 << 20)
+    assert (bytes(output), at, calls) == (content, len(data), [])
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(b"\xf0", id="the length of literals is missing"),
+        pytest.param(b"\x1fa\x01\x00" + b"\xff" * 6, id="the length of a match is truncated"),
+    ],
+)
+def test_truncated_lengths_of_small_lz4_blocks_are_left_to_the_library(block: bytes) -> None:
+    with pytest.raises(lz4.block.LZ4BlockError):
+        lz4.block.decompress(block, uncompressed_size=255 * len(block))
+    calls: list[bytes] = []
+    data = struct.pack("<I", len(block)) + block
+    output, at = unpacker(calls).unpack_run(data, 0, 1 << 16, 0, 1 << 20)
+    assert (bytes(output), at, calls) == (b"", 0, [block])
