@@ -167,15 +167,14 @@ static inline int ks_starts_chain(const ks_log_file *file, const uint8_t *p, int
                                   int64_t last_offset) {
     uint8_t header[KS_BATCH_HEADER_SIZE];
     int64_t size = 0;
-    for (int i = 0; i < KS_GUESSED_HEADERS; i++) {
+    for (int count = 1;; count++) {
         if (!ks_is_plausible_batch(p, file->size - position, &last_offset, &size)) return 0;
+        if (count == KS_GUESSED_HEADERS) return 1;
         position += size;
-        if (i + 1 == KS_GUESSED_HEADERS) break;
         int64_t available = ks_read_at(file, position, header, sizeof header);
         if (available < (int64_t)sizeof header) return 0;
         p = header;
     }
-    return 1;
 }
 
 /* Returns the first position in [position, limit) at which a batch plausibly starts, or -1. The

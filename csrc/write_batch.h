@@ -342,8 +342,7 @@ static inline int ks_plan_batch(const ks_plan *plan, const ks_records *records, 
     for (; i < count; i++) {
         status = ks_check_record(&columns, i, magic);
         if (status != KS_OK) break;
-        int64_t delta = ks_delta(columns.offset[i], base_offset);
-        if (delta < 0 || delta > INT32_MAX) break;
+        if (ks_delta(columns.offset[i], base_offset) > INT32_MAX) break; /* offsets ascend */
         int64_t taken = ks_size_of(&columns, i, magic, base_offset, base_timestamp);
         if (taken > KS_LARGEST_BATCH - before) {
             status = KS_RECORD_TOO_LARGE;
