@@ -117,7 +117,36 @@ static void test_bounds(const table *t, const ks_crc_kernel *kernel) {
     munmap(pages, PAGE_COUNT * page);
 }
 
+/* Kernels that are wrong for messages of one size that begin with two given bytes. */
+typedef struct wrong_sum {
+    size_t size;
+    uint8_t start[2];
+} wrong_sum;
+
+static wrong_sum wrong;
+static ks_crc_fn correct;
+
+static uint32_t sum_wrongly(uint32_t crc, const uint8_t *data, size_t size) {
+    int is_wrong = size == wrong.size && memcmp(data, wrong.start, sizeof wrong.start) == 0;
+    return correct(crc, data, size) ^ (uint32_t)is_wrong;
+}
+
+/* Each known value is compared, and a value of the portable kernel. */
+static void test_rejection(const table *t) {
+    static const wrong_sum of_crc32c[] = {
+        {32, {0, 0}}, {32, {0xff, 0xff}}, {32, {0, 1}}, {32, {31, 30}}, {200, {0, 0}}};
+    static const wrong_sum of_crc32[] = {{9, {'1', '2'}}, {200, {0, 0}}};
+    int is_crc32c = t == &tables[0];
+    const wrong_sum *sums = is_crc32c ? of_crc32c : of_crc32;
+    correct = t->kernels[0].run;
+    for (int i = 0; i < (is_crc32c ? 5 : 2); i++) {
+        wrong = sums[i];
+        REQUIRE(!t->answers_correctly(sum_wrongly), "%s: wrong kernel %d", t->name, i);
+    }
+}
+
 static void test_table(const table *t) {
+    test_rejection(t);
     for (int i = 0; i < t->count; i++) {
         const ks_crc_kernel *kernel = &t->kernels[i];
         if (!kernel->is_supported()) continue;
