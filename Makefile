@@ -121,7 +121,7 @@ coverage: $(VENV)/.dev
 	../../../$(BIN)/python -m coverage run -m pytest -p no:cacheprovider -n $(JOBS) $(COVERED_TESTS)
 	cd $(COVERAGE)/run && ../../../$(BIN)/python -m coverage combine --quiet
 	cd $(COVERAGE)/run && ../../../$(BIN)/python -m coverage html --quiet --directory ../html/python
-	cd $(COVERAGE)/run && ../../../$(BIN)/python -m coverage report
+	cd $(COVERAGE)/run && ../../../$(BIN)/python -m coverage report --sort=miss | tail -n 24
 	$(BIN)/gcovr --root . --filter csrc/ --txt --txt-metric branch --txt-summary \
 	--html-details $(COVERAGE)/html/csrc.html --json $(COVERAGE)/csrc.json $(COVERAGE)/base
 	$(BIN)/python -m tests.coverage.unreached $(COVERAGE)/csrc.json
