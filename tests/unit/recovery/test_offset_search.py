@@ -8,7 +8,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.io.sources import Source
-from kafkascan.recovery.loading.offset_search import find_offset
+from kafkascan.recovery.loading.offset_search import find_offset, is_batch_at
 from tests.support.segments import batch_v2, message_v1
 
 
@@ -80,3 +80,12 @@ def test_compressed_messages_begin_with_their_first_record() -> None:
     damaged = message_v1(value=inner[:-9], offset=12, attributes=1)
     with pytest.raises(ks.InvalidRecordError):
         positions(damaged + other, 20)
+
+
+def test_the_positions_of_batches_up_to_damage() -> None:
+    log = batch(10, 12) + batch(20, 24, magic=5) + batch(30, 30)
+    with Source(log) as source:
+        assert [at for at in range(len(log) + 2) if is_batch_at(source, at)] == [0, 70, 140]
+    damaged = batch(10, 12) + batch(20, 24, magic=5, batch_length=13) + batch(30, 30)
+    with Source(damaged) as source:
+        assert [at for at in range(len(log) + 2) if is_batch_at(source, at)] == [0, 70]
