@@ -52,26 +52,28 @@ def read_list(text: str) -> dict[Line, tuple[int, int]]:
 
 
 def unexecuted(report: dict[str, Any], root: Path) -> Counter[Line]:
-    """Count the branches of each line that were not executed; lines without them are omitted."""
+    """
+    Count the branches of each line that were not executed; lines without them are omitted.
+
+    A function that was not called counts as a branch of its first line.
+    """
     found: Counter[Line] = Counter()
     for file in report["files"]:
         sources = (root / file["file"]).read_text("utf-8").splitlines()
-        for line in file["lines"]:
-            missing = sum(branch["count"] == 0 for branch in line["branches"])
-            text = sources[line["line_number"] - 1].strip()
-            if missing:
-                found[Line(file["file"], line.get("function_name", "-"), text)] += missing
+
+        counts = [
+            (line["line_number"], line.get("function_name", "-"), branch["count"])
+            for line in file["lines"]
+            for branch in line["branches"]
+        ]
+        counts += [
+            (function["lineno"], function["name"], function["execution_count"])
+            for function in file["functions"]
+        ]
+        for number, function, count in counts:
+            if count == 0:
+                found[Line(file["file"], function, sources[number - 1].strip())] += 1
     return found
-
-
-def uncalled(report: dict[str, Any]) -> list[str]:
-    """Return the functions that were never called, as `file function`."""
-    return [
-        f"{file['file']} {function['name']}"
-        for file in report["files"]
-        for function in file["functions"]
-        if function["execution_count"] == 0
-    ]
 
 
 def differences(found: Counter[Line], listed: dict[Line, tuple[int, int]]) -> Iterator[str]:
