@@ -1,4 +1,4 @@
-"""Fields that are cut off, byte by byte, and loops that get other numbers than they were told."""
+"""Fields of records that are cut off, and counts of wrapped messages that do not match."""
 
 from __future__ import annotations
 
