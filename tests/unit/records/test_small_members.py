@@ -112,6 +112,10 @@ def test_blocks_that_zlib_refuses_are_left_to_libraries(bits: str) -> None:
         pytest.param(
             HEADER + as_bytes("0" + FIXED + "110010000" * 6 + "0" * 7), id="after a block"
         ),
+        pytest.param(
+            HEADER + b"\0\5\0\xfa\xffabcde" + b"\1\5\0", id="in the size of a stored block"
+        ),
+        pytest.param(HEADER + as_bytes(dynamic(SHORT + NO_DISTANCE))[:12], id="in the lengths"),
         pytest.param(b"\x1f\x8b\x08\x08" + bytes(6) + b"name of a file", id="in a name"),
         pytest.param(b"\x1f\x8b\x08\x0a" + bytes(6) + b"of a file\0", id="before a checksum"),
     ],

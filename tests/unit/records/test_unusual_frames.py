@@ -9,14 +9,35 @@ import pytest
 import snappy
 import xxhash
 
+import kafkascan as ks
 from kafkascan._core.unpacking import Unpacker
 from kafkascan.records.decompression import CodecError, decompress
+from tests.support.records import RecordV2
+from tests.support.segments import batch_v2
 
 LZ4, ZSTD = 3, 4
 
 
+RECORD = RecordV2(value=b"abc" * 6).encode()
+
+
 def read(codec: int, data: bytes) -> bytes:
-    return b"".join(decompress(codec, 2, data, 1 << 20))
+    """Return the content, by the function for one batch; reading many must agree with it."""
+    batch = batch_v2(data, attributes=codec)
+    try:
+        content = b"".join(decompress(codec, 2, data, 1 << 20))
+    except CodecError:
+        with pytest.raises(ks.InvalidRecordError) as caught:
+            ks.read_records(batch)
+        assert caught.value.symbol == "BAD_COMPRESSED_DATA"
+        raise
+    if content == RECORD:
+        assert ks.read_records(batch).items("value") == [b"abc" * 6]
+    else:
+        with pytest.raises(ks.InvalidRecordError) as caught:
+            ks.read_records(batch)
+        assert caught.value.symbol == "RECORDS_MISSING"
+    return content
 
 
 def lz4_frame(flags: int, sizes: int) -> bytes:
@@ -25,11 +46,11 @@ def lz4_frame(flags: int, sizes: int) -> bytes:
     head = (
         b"\x04\x22\x4d\x18" + descriptor + bytes([xxhash.xxh32(descriptor).intdigest() >> 8 & 255])
     )
-    return head + struct.pack("<I", 3 | 1 << 31) + b"abc" + bytes(4)
+    return head + struct.pack("<I", len(RECORD) | 1 << 31) + RECORD + bytes(4)
 
 
 def test_lz4_frames_of_independent_blocks_are_read() -> None:
-    assert read(LZ4, lz4_frame(0x60, 0x40)) == b"abc"
+    assert read(LZ4, lz4_frame(0x60, 0x40)) == RECORD
 
 
 @pytest.mark.parametrize(
@@ -50,12 +71,12 @@ def zstd_frame(head: bytes, *blocks: bytes) -> bytes:
 
 
 SINGLE_8, SINGLE_4, SINGLE_1 = 0xE0, 0xA0, 0x20  # with a content size of so many bytes
-ABC = zstd_block(b"abc" * 6)
+BLOCK, SIZE = zstd_block(RECORD), len(RECORD)
 
 
 def test_zstd_frames_with_a_content_size_of_eight_bytes_are_read() -> None:
-    head = bytes([SINGLE_8]) + struct.pack("<Q", 18)
-    assert read(ZSTD, zstd_frame(head, ABC)) == b"abc" * 6
+    head = bytes([SINGLE_8]) + struct.pack("<Q", SIZE)
+    assert read(ZSTD, zstd_frame(head, BLOCK)) == RECORD
 
 
 def test_zstd_frames_without_content_are_read() -> None:
@@ -67,11 +88,11 @@ def test_zstd_frames_without_content_are_read() -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        pytest.param(zstd_frame(bytes([0, 18 << 3]), ABC), id="a window of 256 MiB"),
-        pytest.param(zstd_frame(bytes([SINGLE_1, 18]), zstd_block(b"abc" * 6, 3)), id="kind"),
-        pytest.param(zstd_frame(bytes([SINGLE_1, 0]), ABC), id="a content size of 0"),
-        pytest.param(zstd_frame(bytes([SINGLE_1, 99]), ABC), id="a larger content size"),
-        pytest.param(zstd_frame(bytes([8 | SINGLE_1, 18]), ABC), id="a reserved bit"),
+        pytest.param(zstd_frame(bytes([0, 18 << 3]), BLOCK), id="a window of 256 MiB"),
+        pytest.param(zstd_frame(bytes([SINGLE_1, SIZE]), zstd_block(RECORD, 3)), id="kind"),
+        pytest.param(zstd_frame(bytes([SINGLE_1, 0]), BLOCK), id="a content size of 0"),
+        pytest.param(zstd_frame(bytes([SINGLE_1, 99]), BLOCK), id="a larger content size"),
+        pytest.param(zstd_frame(bytes([8 | SINGLE_1, SIZE]), BLOCK), id="a reserved bit"),
     ],
 )
 def test_zstd_frames_that_contradict_themselves_are_refused(frame: bytes) -> None:
