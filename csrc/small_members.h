@@ -206,9 +206,9 @@ static inline bool ks_inflate_dynamic(ks_bits *in, ks_output *out) {
     memset(lengths, 0, KS_LENGTH_CODES);
     if (!ks_take_lengths(in, &codes.literals, lengths, n + steps)) return false;
     if (lengths[KS_END_OF_BLOCK] == 0) return false;
-    return ks_build_huffman(&codes.literals, lengths, n, false) &&
-           ks_build_huffman(&codes.distances, lengths + n, steps, false) &&
-           ks_inflate_codes(in, out, &codes);
+    if (!ks_build_huffman(&codes.literals, lengths, n, false)) return false;
+    if (!ks_build_huffman(&codes.distances, lengths + n, steps, false)) return false;
+    return ks_inflate_codes(in, out, &codes);
 }
 
 /* Decompress deflate blocks up to the last one. */
