@@ -33,12 +33,13 @@ import kafkascan.write.segment_writer
 os.fsync = os.fstat  # a kill does not show what was synced
 
 if "KAFKASCAN_COVERAGE" in os.environ:
+    # gcov itself writes its counts only at an ordinary exit. A child beside threads loads nothing.
+    compiled = [name for name in sys.modules if name.startswith("kafkascan._core.")]
+    writers = [ctypes.CDLL(sys.modules[name].__file__).__gcov_dump for name in compiled]
 
     def write_counts(code, leave=os._exit):
-        # gcov itself writes its counts only at an ordinary exit.
-        for name, module in list(sys.modules.items()):
-            if name.startswith("kafkascan._core."):
-                ctypes.CDLL(module.__file__).__gcov_dump()
+        for write in writers:
+            write()
         leave(code)
 
     os._exit = write_counts

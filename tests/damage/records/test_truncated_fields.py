@@ -36,6 +36,12 @@ def test_a_varint_does_not_continue_after_its_record(body: bytes) -> None:
     assert caught.value.symbol == "BAD_RECORD"
 
 
+def test_columns_of_messages_without_their_offsets_and_timestamps() -> None:
+    log = message_v0(b"k", b"one") + message_v1(b"k", b"two", offset=1)
+    records = ks.read_records(log, columns=["value"])
+    assert records.items("value") == [b"one", b"two"]
+
+
 def signed(message: bytes) -> bytes:
     return message[:12] + struct.pack(">I", zlib.crc32(message[16:])) + message[16:]
 
