@@ -89,6 +89,12 @@ def test_dynamic_codes_are_decoded(bits: str, content: bytes) -> None:
             dynamic(zeros(97) + LENGTHS[2] + zeros(138) + zeros(20) + LENGTHS[2] + NO_DISTANCE),
             id="unused codes of two bits",
         ),
+        pytest.param(dynamic(SHORT + LENGTHS[2]), id="unused distances of two bits"),
+        pytest.param(dynamic(SHORT + NO_DISTANCE * 31, literals=287), id="287 literals"),
+        pytest.param(
+            "1" + DYNAMIC + number(0, 5) * 2 + number(15, 4) + number(1, 3) * 19,
+            id="no code of lengths",
+        ),
         pytest.param(
             dynamic(MATCH, literals=258, data="0" + "11" + "1" + "10"), id="no such distance"
         ),
