@@ -7,6 +7,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Generator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,10 +28,21 @@ settings.register_profile(
 settings.load_profile("kafkascan")
 
 
+# What shell commands must quote, and what ASCII does not contain: users have such paths.
+ODD_NAME = "ks \N{LATIN SMALL LETTER U WITH DIAERESIS}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let the workers of pytest-xdist have an odd path, too: their `tmp_path` is not in TMPDIR."""
+    if getattr(config.option, "numprocesses", None):
+        folder = Path(tempfile.gettempdir(), ODD_NAME)
+        folder.mkdir(exist_ok=True)
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))
+
+
 @pytest.fixture(scope="session")
 def prefix_of_temporary_files() -> str:
-    """What shell commands must quote, and what ASCII does not contain: users have such paths."""
-    return "ks \N{LATIN SMALL LETTER U WITH DIAERESIS}-"
+    return f"{ODD_NAME}-"
 
 
 @pytest.fixture(scope="session", autouse=True)
