@@ -21,7 +21,7 @@ GOLDEN = tests/golden
 export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: docs docs-serve picture wheel demo test test-slow test-newest test-oldest lint bench bench-spark bench-store asan coverage fuzz arm oracle golden clean
+.PHONY: docs docs-serve picture wheel demo test test-slow test-newest test-oldest lint bench bench-spark bench-store asan coverage fuzz mutants arm oracle golden clean
 
 demo: $(VENV)/.compiled $(VENV)/.demo
 	@echo "Running examples/demo.py"
@@ -130,6 +130,12 @@ coverage: $(VENV)/.dev
 FUZZ_S ?= 60
 fuzz: $(VENV)/.compiled $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_S)
+
+# Changes a random line of the code, MUTANTS times, and counts the changes that no test notices.
+MUTANTS ?= 300
+SEED ?= 1
+mutants: $(VENV)/.compiled $(VENV)/.dev
+	$(BIN)/python -m tests.mutants.run --count $(MUTANTS) --seed $(SEED)
 
 # ARM, cross-compiled and emulated: the C kernels, then ARM_TESTS of the package (may be empty).
 ARM_TESTS ?= tests/unit tests/native tests/damage
