@@ -13,7 +13,7 @@ import kafkascan as ks
 from kafkascan.batches.resyncing import batch_search
 from kafkascan.batches.resyncing.resync import scan_with_resync
 from tests.support.records import RecordV2, batch_of
-from tests.support.segments import Rig, batch_v2, message_v0, message_v1, sign
+from tests.support.segments import T0, Rig, batch_v2, message_v0, message_v1, sign
 
 
 def kept(log: bytes | ks.Source) -> list[int]:
@@ -384,6 +384,19 @@ def test_an_offset_that_the_segment_cannot_have_outweighs_nothing() -> None:
     assert kept(dense(5).log + noise + far + noise + dense(1, 7).log) == [*range(5), 7]
     assert kept(dense(5).log + noise + far + far + noise + dense(1, 7).log) == [*range(5), 7]
     assert kept(dense(5).log + noise + far) == [*range(5), 2**50]
+
+
+def test_lower_offsets_after_a_gap_outweigh_it_only_if_they_were_written_later() -> None:
+    """A broker appends in the order of time; batches of the same millisecond tell nothing."""
+
+    def log(later_ms: int) -> bytes:
+        rest = Rig()
+        for row in range(3):
+            rest.batch(base_offset=50 + row, max_timestamp=T0 + later_ms)
+        return dense(5).log + dense(2, 100).log + b"\1" * 8 + rest.log
+
+    assert kept(log(0)) == [*range(5), 100, 101]
+    assert kept(log(1)) == [*range(5), 50, 51, 52]
 
 
 def dense(count: int, first: int = 0) -> Rig:

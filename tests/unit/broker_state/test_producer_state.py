@@ -245,6 +245,18 @@ def test_the_first_producer_of_a_cluster_has_the_id_0(tmp_path: Path, memory_map
     assert ks.read_producers(path).counts["producer_id"].tolist() == [0]
 
 
+def test_a_transaction_that_a_snapshot_leaves_open_has_its_producer() -> None:
+    entries = np.array(
+        [(4, 7, -1, -1, 0, T0, -1, -1), (9, 3, 12, 40, 2, T0 + 1, 5, 38)], ks.format.PRODUCER_ENTRY
+    )
+    (span,) = ProducerState(entries, records_transactions=True).open_spans()
+    assert (span["producer_id"], span["producer_epoch"], span["coordinator_epoch"]) == (9, 3, 5)
+    assert (span["first_offset"], span["last_offset"]) == (38, 40)
+    assert span["last_timestamp"] == T0 + 1
+    for unknown in ("marker_offset", "last_stable_offset", "first_timestamp"):
+        assert span[unknown] == -1
+
+
 def test_an_empty_marker_makes_its_producer_known() -> None:
     log = batch_of([], producer_id=9, producer_epoch=3, attributes=CONTROL | TRANSACTIONAL)
     assert ks.broker_state.build_producer_snapshot(log).tolist() == [(9, -1, -1, -1, 0, -1, -1, -1)]
