@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkascan.cli.shown_columns import JOBS
+from kafkascan.cli.verbs import spark_commands
 from kafkascan.cli.verbs.spark_commands import spark as group
 from kafkascan.spark import recommended_conf
 from tests.spark.logs import DATA, damaged_log, segment_path
@@ -159,6 +162,38 @@ def test_a_spark_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 3
     expected = "kafkascan: Spark did not start at nonsense: no such master\n"
     assert result.stderr == expected
+
+
+def test_an_error_in_a_task_is_shown_by_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark puts the traceback of the task around it."""
+    pytest.importorskip("pyspark")
+    from kafkascan.spark import jobs
+
+    text = (
+        "Job aborted due to stage failure: Traceback (most recent call last):\n"
+        '  File "worker.py", line 1, in main\n'
+        "kafkascan.format.errors.TruncatedLogError: /data/a-0/0.log: it shrank\n"
+        "\tat org.apache.spark.api.python\n"
+    )
+
+    def verify(*arguments: Any, **options: Any) -> None:
+        raise OSError(text)
+
+    monkeypatch.setattr(spark_commands, "_session", lambda *_: nullcontext())
+    monkeypatch.setattr(jobs, "verify", verify)
+    result = CliRunner().invoke(group, ["verify", str(DATA)])
+    assert result.exit_code == 3
+    expected = "kafkascan: kafkascan.format.errors.TruncatedLogError: /data/a-0/0.log: it shrank\n"
+    assert result.stderr == expected
+
+
+def test_without_pyspark_the_command_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.errors", None)
+    result = CliRunner().invoke(group, ["verify", str(DATA)])
+    assert result.exit_code == 2
+    assert "Error: this needs pyspark: pip install 'kafkascan[spark]' (" in result.stderr
 
 
 def test_settings_of_the_user_are_kept(spark: SparkSession) -> None:

@@ -178,6 +178,11 @@ def test_segments_are_complete(replaced: Path) -> None:
         found, _ = read(replaced, view="segments", mode=mode)
         assert [row["status"] for row in found] == ["OFFSET_OVERLAP", "OK", "OK", "OK"]
         assert [row["lastOffset"] for row in found] == [299, 199, 299, 339]
+        assert [row["error"] for row in found[1:]] == [None, None, None]
+        assert found[0]["error"] == (
+            f"{replaced / '00000000000000000000.log'}: offsets 100 to 299 may also be in the next"
+            " segments: one of them is stale [OFFSET_OVERLAP]"
+        )
 
 
 def test_a_store(folder: Path) -> None:

@@ -96,6 +96,25 @@ def test_a_transaction_continues_from_a_snapshot(partition: HealthyPartition) ->
     assert (row["aborted_records"], row["committed_records"]) == (3, 0)
 
 
+def test_snapshots_know_where_a_transaction_began_before_the_log(
+    partition: HealthyPartition,
+) -> None:
+    """The log alone shows a later beginning, if the snapshot at its start is missing."""
+    for _ in range(3):
+        partition.data(8, transactional=True)
+        partition.batches.append([])
+    partition.end(8, COMMIT)
+    partition.write()
+    first, *later = (partition.log(number).stem for number in (3, 4, 5))
+    for path in partition.folder.glob("0*"):
+        if path.stem not in (first, *later) or path.name == f"{first}.snapshot":
+            path.unlink()
+    entries = ks.broker_state.read_producer_snapshot(partition.folder / f"{later[0]}.snapshot")
+    (opened,) = entries[entries["current_txn_first_offset"] >= 0]
+    assert opened["current_txn_first_offset"] < int(first)
+    assert ks.audit(partition.folder).findings == []
+
+
 def test_a_producer_of_which_a_snapshot_has_only_a_marker(partition: HealthyPartition) -> None:
     """A broker that loads its snapshots drops idle producers; a marker makes them known again."""
     partition.write()
