@@ -146,6 +146,18 @@ def test_data_dirs_of_a_fleet(tmp_path: Path) -> None:
         find_data_dirs(["s3://bucket/data"], topic)
 
 
+def test_data_dirs_are_found_three_levels_below(tmp_path: Path) -> None:
+    brokers = fleet_of(tmp_path) / "east"
+    above = tmp_path / "a" / "b" / "c"
+    above.mkdir(parents=True)
+    brokers.rename(above / "east")
+    topic = "__consumer_offsets"
+    found = [str(above / "east" / f"broker-{number}") for number in (1, 2)]
+    assert find_data_dirs([str(tmp_path / "a" / "b")], topic) == found
+    with pytest.raises(ks.format.NoLogsError):
+        find_data_dirs([str(tmp_path / "a")], topic)
+
+
 # Of each view a table; together they have columns of every type.
 IN_SPARK = [
     ("groups", "members"),

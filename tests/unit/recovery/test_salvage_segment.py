@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 import kafkascan as ks
@@ -315,3 +318,30 @@ def test_an_epoch_that_the_next_leader_may_have_had_stays() -> None:
     assert salvaged(log, known_epochs={5, 6})[0].repairs == []
     assert [one.new for one in salvaged(log, known_epochs={5})[0].repairs] == [5]
     assert [one.new for one in salvaged(epochs(5, 5, 5, 69, 5, 5, 5).log)[0].repairs] == [5]
+
+
+@pytest.mark.parametrize("name", [None, "copy"])
+def test_a_salvage_as_json(tmp_path: Path, name: str | None) -> None:
+    folder, target = tmp_path / "orders-3", tmp_path / name if name else None
+    folder.mkdir()
+    log = Rig().batches(3).set(1, "magic", 9).log
+    (folder / f"{0:020}.log").write_bytes(log)
+    (folder / f"{5:020}.log.deleted").write_bytes(b"")
+    result = json.loads(ks.salvage(folder, target).to_json())
+    where = {"path": str(folder), "destination": str(target) if target else None}
+    size = len(log) // 3
+    piece = {"position": 0, "size": len(log), "first_offset": 0, "last_offset": 2}
+    repair = {"position": size, "base_offset": 1, "field": "magic", "old": 9, "new": 2}
+    segment = {
+        "name": "00000000000000000000.log", "base_offset": 0, "size": len(log),
+        "kept_bytes": len(log), "lost_bytes": 0, "batches": 3, "records": 3, "end": "CLEAN",
+        "error": None, "copied_as": None, "losses": [], "duplicates": [],
+        "pieces": [piece | {"batches": 3, "is_doubtful": False}],
+        "repairs": [repair | {"is_certain": True}],
+    }  # fmt: skip
+    (partition,) = result.pop("partitions")
+    assert result == where | {"is_marked_clean": False, "lost_bytes": 0}
+    assert partition == where | {
+        "topic": "orders", "partition": 3, "lost_bytes": 0, "overlaps": [], "error": None,
+        "left_out": ["00000000000000000005.log.deleted"], "segments": [segment],
+    }  # fmt: skip
