@@ -82,6 +82,18 @@ def test_all_commands_have_it_unless_there_is_a_reason(option: str) -> None:
         assert spark == set()
 
 
+def test_the_help_shows_every_default() -> None:
+    silent = [
+        (name, one.name)
+        for name, command in COMMANDS.items()
+        for one in command.params
+        if isinstance(one, click.Option)
+        and isinstance(one.default, str | int)
+        and not (one.is_flag or one.show_default)
+    ]
+    assert silent == []
+
+
 _ROWS = [
     ("batches", _LOG),
     ("verify", _LOG),

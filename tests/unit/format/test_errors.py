@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import pickle
+import weakref
 
 import pytest
 
@@ -13,6 +14,7 @@ from kafkascan.format.errors import (
     LogDirInUseError,
     NoLogsError,
     SourceReadError,
+    detached,
 )
 from kafkascan.io.folders import SideFileTooLargeError
 from kafkascan.tiered.tier_errors import MissingKeyError
@@ -36,3 +38,29 @@ def test_errors_of_files_are_those_of_the_system(number: int) -> None:
     assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
     assert (copy.errno, copy.filename) == (number, "/data/a")
     assert str(error).startswith("/data/a: ")
+
+
+def test_a_detached_error_keeps_no_objects_alive() -> None:
+    """A list of errors must not keep files mapped."""
+
+    class Held:
+        pass
+
+    def fail() -> None:
+        held = Held()
+        nonlocal reference
+        reference = weakref.ref(held)
+        try:
+            raise KeyError
+        except KeyError as error:
+            raise ValueError("it is damaged") from error
+
+    reference: weakref.ref[Held] | None = None
+    try:
+        fail()
+    except ValueError as error:
+        kept = detached(error)
+    assert reference is not None
+    assert reference() is None
+    assert (type(kept), str(kept)) == (ValueError, "it is damaged")
+    assert (kept.__cause__, kept.__context__, kept.__traceback__) == (None, None, None)
