@@ -165,6 +165,7 @@ COLUMNS = {
 )
 def test_conditions(text: str, expected: list[int]) -> None:
     where = pickle.loads(pickle.dumps(WhereClause.parse(text)))
+    assert repr(where) == f"WhereClause.parse({text!r})"
     assert where.mask(COLUMNS.__getitem__, 3).tolist() == [bool(one) for one in expected]
 
 

@@ -27,6 +27,10 @@ def test_order_and_errors(ahead: int) -> None:
     assert threads() == []
 
 
+def test_an_iterator_that_cannot_be_closed() -> None:
+    assert list(prefetched(iter([1, 2]), 1)) == [1, 2]
+
+
 def test_closing_early_ends_the_thread() -> None:
     closed = []
 
@@ -36,7 +40,8 @@ def test_closing_early_ends_the_thread() -> None:
         finally:
             closed.append(True)
 
-    running = prefetched(items(), 2)
+    source = items()
+    running = prefetched(source, 2)
     assert next(running) == 0
     assert threads()
     running.close()

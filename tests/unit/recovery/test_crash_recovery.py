@@ -12,7 +12,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.logs.metadata_log import TopicConfig, read_cluster_metadata
 from tests.support.files import contents
-from tests.support.logs import COMMIT, TRANSACTIONAL, marker
+from tests.support.logs import ABORT, COMMIT, TRANSACTIONAL, marker
 from tests.support.metadata_logs import TOPIC, write_configs
 from tests.support.partitions import HealthyPartition
 from tests.support.paths import GOLDEN
@@ -51,6 +51,22 @@ def test_a_segment_that_repeats_its_first_offset_is_truncated_at_the_index_entry
         (segment,) = partition.segments
         assert segment.valid_bytes == kept * len(batch)
         assert segment.next_offset == partition.log_end_offset == 28
+
+
+def test_an_emptied_segment_has_an_empty_transaction_index(tmp_path: Path) -> None:
+    """Kafka creates the file when it reads the aborted transaction, and then truncates it."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    record = [RecordV2(value=b"one")]
+    begun = batch_of(record, base_offset=27, producer_id=5, base_sequence=0,
+                     producer_epoch=0, attributes=TRANSACTIONAL)  # fmt: skip
+    ended = marker(ABORT, producer_id=5, base_offset=28)
+    (folder / f"{27:020}.log").write_bytes(begun + ended + 3 * batch_of(record, base_offset=27))
+    (folder / f"{27:020}.index").touch()
+    ks.recover(folder, write=True, truncate=True, now_ms=NOW, interval_bytes=0)
+    sizes = {path.suffix: path.stat().st_size for path in folder.glob(f"{27:020}.*")}
+    assert sizes.pop(".bak") == len(begun + ended + 3 * batch_of(record, base_offset=27))
+    assert sizes == {".log": 0, ".index": 0, ".timeindex": 0, ".txnindex": 0}
 
 
 def test_logs_are_truncated_only_with_truncate(damaged: Path) -> None:

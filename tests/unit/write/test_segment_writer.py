@@ -47,6 +47,10 @@ def test_the_folder_appears_on_close(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert _names(tmp_path) == ["orders-0"]
     assert (folder / f"{0:020}.log").read_bytes() == _batches(3)
+    if sys.platform == "linux":
+        links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+        opened = [os.readlink(link) for link in links if os.path.lexists(link)]
+        assert not [one for one in opened if one.startswith(str(tmp_path))]
 
 
 def test_the_folder_has_the_default_mode(tmp_path: Path) -> None:
