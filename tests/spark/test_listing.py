@@ -28,6 +28,17 @@ def test_a_folder_without_logs(tmp_path: Path) -> None:
         listed(paths=[str(DATA), str(empty)])
 
 
+def test_a_pattern_of_folders(tmp_path: Path) -> None:
+    paths = [segment_path(tmp_path / name, "orders") for name in ("b-1", "b-2", "b-[12]")]
+    for path in paths:
+        path.write_bytes(damaged_log().log)
+    assert listed(path=f"{tmp_path}/b-?") == [str(path) for path in paths[:2]]
+    # A folder with this name counts, not the pattern.
+    assert listed(path=f"{tmp_path}/b-[12]") == [str(paths[2])]
+    with pytest.raises(FileNotFoundError, match="no file matches"):
+        listed(path=f"{tmp_path}/c-*")
+
+
 def test_the_parent_of_a_data_dir(tmp_path: Path) -> None:
     segment_path(tmp_path / "broker", "orders").write_bytes(damaged_log().log)
     with pytest.raises(NoLogsError, match="there are logs in 'broker'"):
