@@ -137,9 +137,11 @@ def test_records_are_read_although_a_preallocated_file_is_trimmed(
     assert follower.messages == []
 
 
+@pytest.mark.parametrize("first_segment", [None, 0])
 def test_a_file_that_cannot_be_read_ends_it_after_a_while(
-    log: GrowingLog, follower: LogFollower, monkeypatch: pytest.MonkeyPatch
+    log: GrowingLog, first_segment: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    follower = LogFollower(partition_dir(log.folder), first_segment)
     log.append()
 
     def failing(segment: SegmentFile, **arguments: Any) -> Source:

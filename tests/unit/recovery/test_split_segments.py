@@ -39,6 +39,27 @@ def test_a_segment_with_a_large_range_of_offsets_is_split(overflowing: Path) -> 
     assert again.changes == []
 
 
+@pytest.mark.parametrize("entries", [0, 1, 2])
+def test_a_segment_is_split_whatever_its_index_contains(overflowing: Path, entries: int) -> None:
+    """Kafka reads the end of a segment from its last index entry on, or from its start."""
+    log = overflowing / f"{FIRST_PART:020}.log"
+    fits = ks.scan_batches(log).batches
+    fits = fits[fits["base_offset"] < SECOND_PART]
+    interval = (
+        next(
+            size
+            for size in range(0, log.stat().st_size, 16)
+            if len(ks.build_offset_index(fits, base_offset=FIRST_PART, interval_bytes=size))
+            == entries
+        )
+        if entries
+        else log.stat().st_size
+    )
+    (planned,) = ks.recover(overflowing, interval_bytes=interval, now_ms=NOW).partitions
+    assert planned.error is None
+    assert [one.base_offset for one in planned.segments[:2]] == [FIRST_PART, SECOND_PART]
+
+
 def test_a_segment_is_split_only_with_truncate(overflowing: Path) -> None:
     before = contents(overflowing)
     (planned,) = ks.recover(overflowing, write=True, now_ms=NOW).partitions
