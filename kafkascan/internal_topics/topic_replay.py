@@ -395,8 +395,5 @@ def _runs(table: RecordTable) -> Iterator[RecordTable]:
     for column in columns:
         changes[1:] |= column[1:] != column[:-1]
     bounds = [0, *np.flatnonzero(changes).tolist(), len(table)]
-    if len(bounds) == 2:
-        yield table
-        return
     for start, stop in itertools.pairwise(bounds):
         yield table[start:stop]
