@@ -386,6 +386,13 @@ def test_an_offset_that_the_segment_cannot_have_outweighs_nothing() -> None:
     assert kept(dense(5).log + noise + far) == [*range(5), 2**50]
 
 
+@pytest.mark.parametrize("offset", [3, 5, 50, 2**40])
+def test_batches_in_a_damaged_one_are_found_whatever_its_offset(offset: int) -> None:
+    rig = dense(10).set(5, "base_offset", offset)
+    rig.set(5, "batch_length", 3 * rig.size_of(5) - 12)
+    assert kept(rig.log) == without(10, 5)
+
+
 def test_lower_offsets_after_a_gap_outweigh_it_only_if_they_were_written_later() -> None:
     """A broker appends in the order of time; batches of the same millisecond tell nothing."""
 

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan.io.sources import borrowed_source
 from tests.support.segments import Rig
 from tests.support.waiting import HANG_SECONDS
 
@@ -193,6 +194,18 @@ def test_closing_while_a_view_lives_is_refused(path: Path) -> None:
     source.close()
     source.close()
     assert source.closed
+
+
+def test_a_borrowed_source_is_closed_if_it_was_opened_for_that(path: Path) -> None:
+    with borrowed_source(path) as opened:
+        assert not opened.closed
+    assert opened.closed
+    with borrowed_source(path, close=False) as kept:
+        pass
+    assert not kept.closed
+    with borrowed_source(kept) as same:
+        assert same is kept
+    assert not kept.closed
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

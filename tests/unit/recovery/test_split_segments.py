@@ -11,6 +11,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.recovery import apply_changes
 from tests.support.files import contents
+from tests.support.records import RecordV2, batch_of
 from tests.unit.recovery.damaged_partitions import (
     FIRST_PART,
     NOW,
@@ -77,7 +78,12 @@ def test_a_segment_is_split_without_backups(overflowing: Path) -> None:
     assert not (overflowing / f"{FIRST_PART:020}.txnindex").exists()
 
 
-@pytest.mark.parametrize("tail", [bytes(100), b"torn tail", b"\xff" * 100])
+WITHIN = batch_of([RecordV2()], base_offset=FIRST_PART + 999_999, max_timestamp=NOW)
+
+
+@pytest.mark.parametrize(
+    "tail", [bytes(100), b"torn tail", b"\xff" * 100, pytest.param(WITHIN, id="a batch")]
+)
 def test_a_segment_that_kafka_fails_to_split(overflowing: Path, tail: bytes) -> None:
     with open(overflowing / f"{FIRST_PART:020}.log", "ab") as log:
         log.write(tail)

@@ -58,6 +58,8 @@ def test_plots_say_what_they_show_and_codecs_look_the_same_everywhere() -> None:
         next(plot for plot in plots if f'aria-label="{title}' in plot)
         for title in ("Batch sizes", "Codecs")
     )
+    for topic in ("codecs-java", "small-segments", "transactions"):
+        assert f">{topic}<" in codecs
     has_units = [re.search(r">[\d.]+ ([KMG]i)?B<", plot) is not None for plot in plots]
     assert has_units == ["Timestamps along the log" not in plot for plot in plots]
     for plot in (sizes, codecs):

@@ -66,6 +66,17 @@ def test_all_fields() -> None:
     assert (rows["base_timestamp"][0], rows["max_timestamp"][0]) == (T0, T0 + 70)
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_the_first_record_may_be_after_the_base_offset(codec: str) -> None:
+    builder = ks.BatchBuilder(base_offset=100, compression_type=codec)
+    builder.append(T0, None, b"a", offset=103)
+    builder.append(T0, None, b"b", offset=107)
+    data = builder.build()
+    (batch,) = ks.scan_batches(data).batches
+    assert (batch["base_offset"], batch["last_offset_delta"]) == (100, 7)
+    assert ks.read_records(data)["offset"].tolist() == [103, 107]
+
+
 def test_a_delete_horizon_is_the_base_timestamp() -> None:
     builder = ks.BatchBuilder(delete_horizon_ms=T0 + 1000)
     builder.append(T0, b"k", None)
