@@ -134,6 +134,13 @@ def test_wrong_usage_changes_nothing(arguments: list[str], partition: Path) -> N
     assert contents(partition) == before
 
 
+def test_a_target_must_be_named(partition: Path) -> None:
+    for target in ((), ("--in-place", "--output", "x")):
+        result = run("convert", partition, *target, "--to-magic", "2")
+        assert result.returncode == 2
+        assert "Error: give --output TARGET or --in-place\n" in result.stderr
+
+
 def test_unreadable_logs(partition: Path, tmp_path: Path) -> None:
     assert run("scrub", tmp_path / "nowhere", "--in-place", "--key", "a").returncode == 3
     log = min(partition.glob("*.log"))

@@ -241,7 +241,5 @@ def _end_of(batches: BatchTable) -> int:
 
 def _map_end_offset(batches: BatchTable) -> int | None:
     """Return the offset up to which batches move the producer state; legacy messages do not."""
-    if len(batches) and batches["magic"][-1] >= 2:
-        return int(next_offset(batches[-1:])[0])
     new = np.flatnonzero(batches["magic"] >= 2)
     return int(next_offset(batches[new[-1:]])[0]) if len(new) else None

@@ -164,3 +164,18 @@ def test_a_broker_may_delete_the_folder(tmp_path: Path) -> None:
         status = path.stat()
         assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (1234, 4321, 0o750)
     staged.discard()
+
+
+def test_a_folder_that_others_keep_removing_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = []
+
+    def lock(staged: StagedFolder) -> None:
+        attempts.append(staged.path)
+        raise FileNotFoundError(staged.path)
+
+    monkeypatch.setattr(StagedFolder, "lock", lock)
+    with pytest.raises(FileNotFoundError, match="another process removes the folder"):
+        stage_folder(tmp_path / "copy")
+    assert len(set(attempts)) == len(attempts) > 1

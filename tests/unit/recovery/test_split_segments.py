@@ -78,6 +78,7 @@ def test_a_segment_is_split_without_backups(overflowing: Path) -> None:
     assert not (overflowing / f"{FIRST_PART:020}.txnindex").exists()
 
 
+# The offsets of the last batch fit, those of earlier ones do not.
 WITHIN = batch_of([RecordV2()], base_offset=FIRST_PART + 999_999, max_timestamp=NOW)
 
 
