@@ -7,6 +7,7 @@ import io
 import json
 import random
 import shutil
+import struct
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -208,6 +209,20 @@ def test_a_time_index_needs_no_header_of_other_batches(tmp_path: Path) -> None:
     index.write_bytes(T0.to_bytes(8, "big") + (1).to_bytes(4, "big"))
     text, error = as_text(index, DumpOptions())
     assert (text.splitlines()[1:], error) == ([f"timestamp: {T0} offset: 1"], "")
+
+
+def test_a_time_index_is_compared_from_the_position_in_the_offset_index_on(tmp_path: Path) -> None:
+    """Batches before it are not searched, even if they claim the offset."""
+    log = tmp_path / f"{0:020}.log"
+    wrong = message_v1(b"k", b"v", offset=9, timestamp=T0)
+    good = message_v1(b"k", b"v", offset=1, timestamp=T0)
+    log.write_bytes(wrong + good)
+    log.with_suffix(".index").write_bytes(struct.pack(">ii", 1, len(wrong)))
+    index = log.with_suffix(".timeindex")
+    index.write_bytes(struct.pack(">qi", T0, 1))
+    objects, error = as_objects(index, DumpOptions())
+    assert error == ""
+    assert objects[1:] == [{"kind": "index entry", "timestamp": T0, "offset": 1}]
 
 
 def test_an_entry_of_offset_minus_1_in_front_of_no_batch(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import kafkascan as ks
+from tests.support.logs import COMMIT, TRANSACTIONAL, marker
+from tests.support.records import RecordV2, batch_of
 from tests.support.segments import Rig, message_v1
 
 
@@ -60,6 +62,13 @@ def test_producers_have_the_same_first_timestamp() -> None:
 def test_no_times() -> None:
     summary = ks.batches.summarize(ks.scan_batches(ks.build_batches(value=[b""])).batches)
     assert (summary.first_timestamp, summary.max_timestamp) == (None, None)
+
+
+def test_control_and_transactional_batches() -> None:
+    begun = batch_of([RecordV2()], producer_id=1, producer_epoch=0, attributes=TRANSACTIONAL)
+    log = begun + marker(COMMIT, base_offset=1) + batch_of([RecordV2()], base_offset=2)
+    summary = ks.batches.summarize(ks.scan_batches(log).batches)
+    assert (summary.batches, summary.transactional_batches, summary.control_batches) == (3, 2, 1)
 
 
 def test_no_batches() -> None:

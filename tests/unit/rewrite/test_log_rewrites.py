@@ -137,8 +137,10 @@ def test_a_single_log_gets_its_indexes(partition: Path, tmp_path: Path) -> None:
 
 def test_an_offset_shift_renames_files(partition: Path, tmp_path: Path) -> None:
     before = records(partition)
-    ks.restamp_log(partition, tmp_path / "moved-0", offset_shift=1000, partition_leader_epoch=4)
     moved = tmp_path / "moved-0"
+    done = ks.restamp_log(partition, moved, offset_shift=1000, partition_leader_epoch=4)
+    # No checksum covers the offset and the leader epoch.
+    assert {one.report.signed for one in done.segments} == {0}
     assert [offset - 1000 for offset, _, _ in records(moved)] == [one[0] for one in before]
     assert min(moved.glob("*.log")).name == f"{1000:020}.log"
     assert [
