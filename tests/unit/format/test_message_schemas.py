@@ -80,3 +80,39 @@ def test_text_of_json() -> None:
 
 def test_types_of_records_are_those_of_kafka() -> None:
     assert {code: key.name for code, (key, _) in GROUP_RECORDS.items()}[1] == "OffsetCommitKey"
+
+
+# The tags in Kafka's message definitions, in their order from 0 on.
+TAGS = {
+    "OffsetCommitValue": "topic_id",
+    "ConsumerGroupMetadataValue": "metadata_hash",
+    "ConsumerGroupMemberMetadataValue": "classic_member_metadata",
+    "ConsumerGroupTargetAssignmentMetadataValue": "assignment_timestamp",
+    "ShareGroupTargetAssignmentMetadataValue": "assignment_timestamp",
+    "StreamsGroupMetadataValue": "validated_topology_epoch last_assignment_configs"
+    " stored_description_topology_epoch failed_description_topology_epoch",
+    "StreamsGroupTargetAssignmentMetadataValue": "assignment_timestamp",
+    "TransactionLogValue": "previous_producer_id next_producer_id client_transaction_version"
+    " next_producer_epoch",
+    "ShareSnapshotValue": "delivery_complete_count",
+    "ShareUpdateValue": "delivery_complete_count",
+    "RegisterBrokerRecord": "log_dirs cordoned_log_dirs",
+    "PartitionRecord": "leader_recovery_state eligible_leader_replicas last_known_elr",
+    "PartitionChangeRecord": "isr leader replicas removing_replicas adding_replicas"
+    " leader_recovery_state eligible_leader_replicas last_known_elr directories",
+    "BrokerRegistrationChangeRecord": "fenced in_controlled_shutdown log_dirs cordoned_log_dirs",
+    "BeginTransactionRecord": "name",
+    "AbortTransactionRecord": "reason",
+    "RemoteLogSegmentMetadataRecord": "txn_index_empty",
+    "RemoteLogSegmentMetadataSnapshotRecord": "txn_index_empty",
+}
+
+
+def test_tags_are_those_of_kafka() -> None:
+    found = {
+        name: {one.tag: one.name for one in schema.fields if one.tag is not None}
+        for name, schema in SCHEMAS.items()
+    }
+    assert {name: tags for name, tags in found.items() if tags} == {
+        name: dict(enumerate(names.split())) for name, names in TAGS.items()
+    }

@@ -58,6 +58,8 @@ def test_plots_say_what_they_show_and_codecs_look_the_same_everywhere() -> None:
         next(plot for plot in plots if f'aria-label="{title}' in plot)
         for title in ("Batch sizes", "Codecs")
     )
+    # The topic `timestamps` has batches of 1970 and of the far future.
+    assert " 3 batches without a plausible timestamp are left out." in page
     for topic in ("codecs-java", "small-segments", "transactions"):
         assert f">{topic}<" in codecs
     has_units = [re.search(r">[\d.]+ ([KMG]i)?B<", plot) is not None for plot in plots]
