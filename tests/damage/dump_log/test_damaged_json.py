@@ -211,6 +211,16 @@ def test_a_time_index_needs_no_header_of_other_batches(tmp_path: Path) -> None:
     assert (text.splitlines()[1:], error) == ([f"timestamp: {T0} offset: 1"], "")
 
 
+def test_a_batch_of_a_negative_magic_ends_the_dump(tmp_path: Path) -> None:
+    log = tmp_path / f"{0:020}.log"
+    good, bad = message_v1(b"k", b"v", timestamp=T0), bytearray(message_v1(b"k", b"v", offset=1))
+    bad[16] = 0x81
+    log.write_bytes(good + bad)
+    _, error = as_text(log, DumpOptions())
+    reason = f" or batch_length {len(bad) - 12} cannot be read [BAD_HEADER]"
+    assert error.endswith(reason), error
+
+
 def test_a_time_index_is_compared_from_the_position_in_the_offset_index_on(tmp_path: Path) -> None:
     """Batches before it are not searched, even if they claim the offset."""
     log = tmp_path / f"{0:020}.log"
