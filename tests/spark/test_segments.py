@@ -55,6 +55,14 @@ def test_dropped_batches_are_counted(
     assert sum(str(tmp_path) in message for message in caplog.messages) == 6
 
 
+def test_the_error_of_a_batch_names_its_file(tmp_path: Path) -> None:
+    path = segment_path(tmp_path, "topic")
+    path.write_bytes(damaged_log().flip(3, 70).log)
+    found = rows(path=str(tmp_path), view="batches", checkCrcs="true")
+    (error,) = {row["error"] for row in found} - {None}
+    assert error.startswith(f"{path}: position ")
+
+
 def states_by_checks(log: Path) -> dict[str, str]:
     """The states of a log's indexes according to `check_index`."""
     batches = ks.scan_batches(log).batches
