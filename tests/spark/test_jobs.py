@@ -109,6 +109,16 @@ def test_rebuild_indexes(spark: SparkSession, tmp_path: Path) -> None:
     assert again.summary["identical"] == again.summary["indexes"]
 
 
+def test_indexes_of_a_segment_that_was_deleted(tmp_path: Path) -> None:
+    path = segment_path(tmp_path, "topic")
+    path.write_bytes(plain_batch(0))
+    given = {"path": str(tmp_path), "view": "segments", "ignoreMissingFiles": "true"}
+    (task,) = tasks(**given)
+    path.unlink()
+    target = IndexTarget(None, True, 4096, Options.parse(given))
+    assert [one.num_rows for one in rebuild_task(task, target)] == [0]
+
+
 def test_indexes_next_to_segments(tmp_path: Path) -> None:
     for base_offset in (0, 200):
         path = segment_path(tmp_path, "topic", base_offset=base_offset)
