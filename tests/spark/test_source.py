@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -56,6 +57,16 @@ def comparable(found: list[dict[str, Any]]) -> Any:
             for row in found
         ]
     )
+
+
+def test_the_source_is_registered_with_the_session() -> None:
+    """Classic Spark also discovers it; a Connect server does not."""
+    pytest.importorskip("pyspark")
+    from kafkascan.spark.readers.data_source import KafkaScanSource, register
+
+    registered: list[Any] = []
+    register(SimpleNamespace(dataSource=SimpleNamespace(register=registered.append)))  # type: ignore[arg-type]
+    assert registered == [KafkaScanSource]
 
 
 @pytest.mark.parametrize(
