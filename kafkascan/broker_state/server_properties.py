@@ -151,9 +151,6 @@ def _joined(line: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    if "\\" not in text:
-        return text
-
     def character(match: re.Match[str]) -> str:
         escaped = match[1]
         if len(escaped) > 1:

@@ -28,7 +28,7 @@ CHANGES = {
     r"(?<=if \()\S.*(?=\) (?!==).*[{;] *$)|(?<=while \()\S.*(?=\) .*[{;] *$)": "!({})".format,
 }
 STATEMENT = re.compile(
-    r"(?s)\s*((return|raise|del|yield)\b.*[^;]|return;|(continue|break|goto \w+);?|[\w.]+\(.*\);?"
+    r"(?s)\s*((return|raise|del|yield)\b.*[^;\s]|return;|(continue|break|goto \w+);?|[\w.]+\(.*\);?"
     r"|[\w.*>\-]+(\[.*\])? [-+*/|&^]= .*|[\w*]+(->|\.|\[)[^=]* = .*|\w+ = .*;)\s*"
 )
 

@@ -16,7 +16,7 @@ import kafkascan as ks
 from kafkascan.format.texts import java_string
 from kafkascan.records.decompression import CodecError, decompress
 from tests.support.records import zstd_of_repeated_value
-from tests.support.segments import batch_v2
+from tests.support.segments import batch_v2, message_v1
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 LARGEST_BLOCK = 1 << 17
@@ -118,3 +118,13 @@ def test_utf_8_is_decoded_like_java() -> None:
     assert java_string(b"\xed\xa0") == "\ufffd"
     assert java_string(b"\xff\xfe\xe2\x82") == "\ufffd\ufffd\ufffd"
     assert java_string("é€😀".encode()) == "é€😀"
+
+
+@pytest.mark.parametrize("more", [-1, 1, 20])
+def test_a_wrapper_whose_value_does_not_fit(more: int) -> None:
+    log = bytearray(message_v1(None, gzip.compress(message_v1(b"k", b"v")), attributes=GZIP))
+    (size,) = struct.unpack_from(">i", log, 30)
+    struct.pack_into(">i", log, 30, size + more)
+    expected = "does not fit" if more > 0 else "BAD_COMPRESSED_DATA"
+    with pytest.raises(ks.CorruptBatchError, match=expected):
+        ks.read_records(bytes(log))
