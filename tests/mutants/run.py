@@ -25,11 +25,12 @@ import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
 
 import coverage
+import pytest
 
 from tests.mutants.changes import Mutant, find_mutants
 from tests.support.paths import ROOT
@@ -40,8 +41,8 @@ NATIVE = "kafkascan/_core", "csrc", "build/cython"
 COMPILE = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
 RECORD = [
-    *("-n", "auto", "-vv", "--durations=0", "tests"),
-    *("--cov=kafkascan", "--cov-context=test", "--cov-report="),
+    *("-n", "auto", "-vv", "--durations=0", "tests", "-p", "tests.mutants.run"),
+    *("--cov=kafkascan", "--cov-report="),
 ]
 LEFT_OUT = [f"--ignore=tests/{folder}" for folder in ("oracle", "packaging", "fuzz", "arm")]
 SECONDS = 60
@@ -95,6 +96,15 @@ def users_of(path: str) -> list[Path]:
     return users
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let coverage.py record the test, as --cov-context=test does not with pytest 9."""
+    running = coverage.Coverage.current()
+    if running is not None:
+        running.switch_context(item.nodeid.partition("[")[0])
+    return (yield)
+
+
 class Recording:
     """Which tests execute which lines, and for how long. Parameters of tests are ignored."""
 
@@ -107,7 +117,7 @@ class Recording:
         data.read()
         self.lines = {
             os.path.relpath(path, TREE): {
-                line: {re.split(r"[\[|]", test)[0] for test in tests if test}
+                line: set(filter(None, tests))
                 for line, tests in data.contexts_by_lineno(path).items()
             }
             for path in data.measured_files()
