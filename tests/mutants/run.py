@@ -98,10 +98,14 @@ def users_of(path: str) -> list[Path]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let coverage.py record the test, as --cov-context=test does not with pytest 9."""
+    """
+    Let coverage.py record the test, as --cov-context=test does not with pytest 9.
+
+    Its name is without parameters, and without the group that pytest-xdist appends.
+    """
     running = coverage.Coverage.current()
     if running is not None:
-        running.switch_context(item.nodeid.partition("[")[0])
+        running.switch_context(re.split(r"[\[@]", item.nodeid)[0])
     return (yield)
 
 
@@ -111,7 +115,7 @@ class Recording:
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
         output = (BUILD / "output.txt").read_text()
-        for seconds, test in re.findall(r"(?m)^([\d.]+)s \w+ +([^\[\n]+)", output):
+        for seconds, test in re.findall(r"(?m)^([\d.]+)s \w+ +([^\[@\n]+)", output):
             self.seconds[test] += float(seconds)
         data = coverage.CoverageData(str(TREE / ".coverage"))
         data.read()
@@ -167,7 +171,7 @@ def is_killed(mutant: Mutant, tests: list[str]) -> bool | None:
         imported = f"import {'kafkascan' if is_native else module}"
         if code in (2, 4) and run([sys.executable, "-c", imported], 60) != 0:
             return None
-        return code != 0
+        return code not in (0, 4)
     finally:
         path.write_text(text)
         for folder in NATIVE if is_native else ():
