@@ -183,22 +183,3 @@ def test_the_reason_why_a_segment_is_of_another_lineage(
     lineage = [LeaderEpoch(1, 2), LeaderEpoch(2, 10), LeaderEpoch(4, 20)]
     assert contradiction(one, end, lineage) == reason
     assert contradiction(one, end, []) is None
-    assert (contradiction(one, end, lineage) is None) == is_in
-
-
-def test_a_contradiction_names_the_epochs_of_both() -> None:
-    lineage = [LeaderEpoch(1, 2), LeaderEpoch(2, 10), LeaderEpoch(4, 20)]
-    for one, end, reason in (
-        (segment(20, (5, 20)), 30, "its last leader epoch is 5, the log has 1 to 4"),
-        (segment(5, (2, 5)), 9, "its leader epoch 2 begins at offset 5, the log's at 10"),
-        (segment(10, (3, 10)), 15, "the log has no leader epoch 3"),
-        (
-            segment(5, (1, 5)), 11,
-            "it has offsets up to 10 of epoch 1, in the log epoch 2 begins at offset 10",
-        ),
-        (
-            segment(5, (1, 5), (2, 9)), 12,
-            "epoch 2 begins at offset 9, in the log epoch 2 begins at offset 10",
-        ),
-    ):  # fmt: skip
-        assert contradiction(one, end, lineage) == reason
