@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings, strategies
 
 import kafkascan as ks
 from tests.support.examples import examples
@@ -98,8 +98,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
             item._id = type(item._id).parse(with_group)  # type: ignore[attr-defined]
 
 
+@given(strategies.none())
+def run_first_example(_: None) -> None:
+    """Let Hypothesis create its random numbers, and find what refers to them, before a freeze."""
+
+
 def pytest_collection_finish() -> None:
     """Let the garbage collector ignore the tests themselves: it takes 0.3 s to visit them."""
+    run_first_example()
     gc.collect()
     gc.freeze()
 
