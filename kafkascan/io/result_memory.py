@@ -102,8 +102,12 @@ def fitted(array: NDArray[Scalar], count: int) -> NDArray[Scalar]:
     """
     size = count * array.itemsize
     if size < _LEAST_OF_BLOCK and 2 * size < array.nbytes:
+        # As bytes: NumPy copies structured items field by field.
+        used = array.view(np.uint8)[:size]
+        if size < MIN_BLOCK_SIZE:
+            return used.copy().view(array.dtype)
         kept = empty(count, array.dtype)
-        kept.view(np.uint8)[:] = array[:count].view(np.uint8)
+        kept.view(np.uint8)[:] = used
         return kept
     if isinstance(array.base, memoryview) and isinstance(array.base.obj, _core.Block):
         array.base.obj.forget_rest(size)
