@@ -6,11 +6,10 @@ import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from kafkascan.batches import arrow
 from kafkascan.batches.columns import BatchTable, compression_type, is_control, size_in_bytes
 from kafkascan.batches.walks import read_bytes
 from kafkascan.format.arguments import require_integers, require_items
@@ -23,13 +22,13 @@ from kafkascan.format.layout import (
 )
 from kafkascan.format.texts import few_lines
 from kafkascan.io.sources import borrowed_source
-from kafkascan.logs.opened_logs import Log, LogsLike, SegmentOverlap, open_logs, served_chunks
+from kafkascan.logs.log_problems import LogProblems
+from kafkascan.logs.opened_logs import Log, LogsLike, open_logs, served_chunks
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.compression import LEVELS, Compression, compression
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE, CodecError, decompress
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from kafkascan.tables.schema import Field, Schema, Shown
+from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
 
 By: TypeAlias = Literal["topic", "producer"]
 
@@ -94,12 +93,38 @@ class CodecTrial:
         return 1 - self.compressed_bytes / self.stored_bytes
 
 
-ADVICE_COLUMNS = (
-    "topic", "producer_id", "codec", "level", "batches", "records_bytes", "stored_bytes",
-    "compressed_bytes", "ratio", "saving", "compress_mb_per_s", "decompress_mb_per_s",
-    "total_batches", "total_bytes", "stored_codecs",
+ADVICE_SCHEMA = Schema(
+    "advice",
+    (
+        Field("topic", "string", "topic of the group", shown=Shown.ALWAYS),
+        Field("producer_id", "int64", "producer of the group; null, if it is a topic with all of"
+              " its producers", shown=Shown.WIDE),
+        Field("codec", "string", "Kafka's name of the codec", nullable=False,
+              shown=Shown.ALWAYS),
+        Field("level", "int32", "level of the codec; null, if it has none"),
+        Field("batches", "int64", "batches in the sample", nullable=False, shown=Shown.WIDE),
+        Field("records_bytes", "int64", "uncompressed size of the sample, without batch headers",
+              "bytes", nullable=False, shown=Shown.WIDE),
+        Field("stored_bytes", "int64", "size of the sample in the log, with batch headers",
+              "bytes", nullable=False, shown=Shown.WIDE),
+        Field("compressed_bytes", "int64", "size of the sample in this codec, with batch"
+              " headers", "bytes", nullable=False, shown=Shown.WIDE),
+        Field("ratio", "float64", "uncompressed size by compressed size", nullable=False),
+        Field("saving", "float64", "part of the stored bytes that the codec would save; negative,"
+              " if they would grow", nullable=False, shown=Shown.ALWAYS),
+        Field("compress_mb_per_s", "float64", "MB of records (10**6 bytes) that one thread"
+              " compresses per second"),
+        Field("decompress_mb_per_s", "float64", "MB of records that one thread decompresses per"
+              " second"),
+        Field("total_batches", "int64", "batches of magic 2 of the group, without control"
+              " batches", nullable=False, shown=Shown.WIDE),
+        Field("total_bytes", "int64", "size of these", "bytes", nullable=False,
+              shown=Shown.WIDE),
+        Field("stored_codecs", "string", "codecs of these, with the number of batches",
+              nullable=False),
+    ),
 )  # fmt: skip
-"""Columns of `Advice.to_columns`."""
+"""The columns of `Advice`, with a row per trial."""
 
 
 @dataclass
@@ -134,10 +159,10 @@ class SampledGroup:
         return min(self.trials, key=lambda one: one.compressed_bytes, default=None)
 
 
-@dataclass
-class Advice:
+@dataclass(repr=False)
+class Advice(AnyTable):
     """
-    The trials of all groups; returned by `advise`.
+    The trials of all groups, a row per trial; returned by `advise`.
 
     Attributes
     ----------
@@ -145,43 +170,37 @@ class Advice:
         Largest first, by bytes in the logs.
     skipped_batches : int
         Batches that are not sampled: of magic 0 and 1, and of groups beyond the first 10 000.
-    damage : list of str
-        Errors of segments that are damaged.
-    unread_segments : list of str
-        Errors of segments that could not be read at all.
-    overlaps : list of SegmentOverlap
-        Segments with the same offsets. Each offset is counted once, from the first of them.
+    problems : Problems
+        What was not read, and segments with the same offsets: each offset is counted once, from
+        the first of them.
     """
+
+    schema: ClassVar[Schema] = ADVICE_SCHEMA
 
     groups: list[SampledGroup]
     skipped_batches: int = 0
-    damage: list[str] = field(default_factory=list)
-    unread_segments: list[str] = field(default_factory=list)
-    overlaps: list[SegmentOverlap] = field(default_factory=list)
+    problems: Problems = NO_PROBLEMS
 
-    def __repr__(self) -> str:
-        damaged = len(self.damage) + len(self.unread_segments)
-        title = f"<Advice: {len(self.groups):,} groups, {damaged:,} errors>"
-        return few_lines(title, (f"  {_sentence(one)}" for one in self.groups))
+    def __len__(self) -> int:
+        return sum(len(group.trials) for group in self.groups)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a row for each trial."""
+    def to_columns(self) -> dict[str, Column]:
+        """Return the values of each column."""
+        rows = list(self._trials())
+        return {name: [row[name] for row in rows] for name in ADVICE_SCHEMA.names}
+
+    def _trials(self) -> Iterator[dict[str, Any]]:
         for group in self.groups:
-            of_group = {name: getattr(group, name) for name in ADVICE_COLUMNS[-3:-1]}
             codecs = ", ".join(f"{name} {count}" for name, count in group.stored_codecs.items())
             for one in group.trials:
-                row = {name: getattr(one, name) for name in ADVICE_COLUMNS[:-3]}
+                row = vars(one) | {"ratio": one.ratio, "saving": one.saving}
                 row |= {name: round(row[name], 3) for name in _FLOATS if row[name] is not None}
-                yield row | of_group | {"stored_codecs": codecs}
+                row |= {"total_batches": group.total_batches, "total_bytes": group.total_bytes}
+                yield row | {"stored_codecs": codecs}
 
-    def to_columns(self) -> dict[str, list[Any]]:
-        """Return the trials as lists of values, one for each column."""
-        rows = list(self.rows())
-        return {name: [row[name] for row in rows] for name in ADVICE_COLUMNS}
-
-    def to_arrow(self) -> pa.Table:
-        """Return the trials as a `pyarrow.Table`."""
-        return arrow.table_of(self.to_columns(), texts=("topic", "codec", "stored_codecs"))
+    def _summary_lines(self) -> list[str]:
+        title = f"<Advice: {len(self.groups):,} groups>"
+        return few_lines(title, (f"  {_sentence(one)}" for one in self.groups)).split("\n")
 
 
 def _sentence(group: SampledGroup) -> str:
@@ -253,19 +272,19 @@ def advise(
     require_items(str, choices=choices)
     codecs = [_choice(one) for one in choices]
     sampler = _Sampler(by, sample, seed)
-    result = Advice([], 0)
+    groups = []
     opened = open_logs(logs, log_start_offset)
-    segments = _read_headers(opened, sampler, threads, result)
-    result.skipped_batches = sampler.skipped_batches
+    problems = LogProblems()
+    segments = _read_headers(opened, sampler, threads, problems)
     for group, chosen in sampler.samples():
         payloads = list(_payloads(group, chosen, segments))
         stored = sum(size for size, _ in payloads)
         for codec in codecs:
             if payloads:
                 group.trials.append(_try(group, codec, stored, [data for _, data in payloads]))
-        result.groups.append(group)
-    result.groups.sort(key=lambda one: -one.total_bytes)
-    return result
+        groups.append(group)
+    groups.sort(key=lambda one: -one.total_bytes)
+    return Advice(groups, sampler.skipped_batches, problems.found)
 
 
 def _choice(text: str) -> Compression:
@@ -316,15 +335,16 @@ _Chosen: TypeAlias = "tuple[int, np.void]"  # number of the segment, and the row
 
 
 def _read_headers(
-    logs: Sequence[Log], sampler: _Sampler, threads: int | None, result: Advice
+    logs: Sequence[Log], sampler: _Sampler, threads: int | None, problems: LogProblems
 ) -> list[SegmentFile]:
-    """Add all batches of logs to a sampler and all errors to a result; return the segments."""
+    """Add all batches of logs to a sampler, and their problems; return the segments."""
     found, chunks = served_chunks(logs, threads)
     for chunk, overlaps in chunks:
-        result.overlaps += overlaps
-        for error in (end.error for end in chunk.ends if end.error is not None):
-            errors = result.unread_segments if isinstance(error, OSError) else result.damage
-            errors.append(str(error))
+        for end in chunk.ends:
+            partition, segment = found[end.segment]
+            problems.add_overlaps(partition, overlaps)
+            if end.error is not None:
+                problems.add_error(partition, segment.path, end.error)
         bounds = np.flatnonzero(np.diff(chunk.segment)) + 1
         for rows in np.split(np.arange(len(chunk)), bounds):
             if len(rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -28,12 +28,10 @@ from kafkascan.analysis.fingerprints import (
     LogFingerprints,
     read_fingerprints,
 )
-from kafkascan.batches import arrow
 from kafkascan.format.texts import few_lines, json_text
 from kafkascan.logs.opened_logs import LogsLike
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems, plain_rows
 
 Offsets: TypeAlias = Literal["same", "shifted"]
 
@@ -64,13 +62,9 @@ class PartitionDiff:
         truncates it when it follows the other log. Epochs without batches count.
     left_cleaned_up_to, right_cleaned_up_to : int
         Offsets up to which the cleaner may have removed records from this log.
-    damage : list of str
-        Errors of reading either log.
-    unread_segments : list of str
-        Errors of segments of either log that could not be read at all.
-    overlaps : list of str
-        Segments of either log with the same offsets, of which one is stale. Each offset is
-        compared once, from the first of them.
+    problems : Problems
+        What was not read of either log, and segments with the same offsets, of which one is
+        stale: each offset is compared once, from the first of them.
     """
 
     topic: str | None
@@ -88,9 +82,7 @@ class PartitionDiff:
     right_diverging_offset: int | None = None
     left_cleaned_up_to: int = 0
     right_cleaned_up_to: int = 0
-    damage: list[str] = field(default_factory=list)
-    unread_segments: list[str] = field(default_factory=list)
-    overlaps: list[str] = field(default_factory=list)
+    problems: Problems = NO_PROBLEMS
 
     @property
     def differences(self) -> list[DiffRange]:
@@ -101,10 +93,10 @@ class PartitionDiff:
         left_last, right_last = one.left_last_offset, one.right_last_offset
         if one.kind is DiffKind.ONLY_LEFT and left_last is not None:
             diverging, cleaned_up_to = self.left_diverging_offset, self.right_cleaned_up_to
-            return _is_missing_by_design(one.place, left_last, diverging, cleaned_up_to)
+            return _is_missing_by_design(one.location, left_last, diverging, cleaned_up_to)
         if one.kind is DiffKind.ONLY_RIGHT and right_last is not None:
             diverging, cleaned_up_to = self.right_diverging_offset, self.left_cleaned_up_to
-            return _is_missing_by_design(one.place, right_last, diverging, cleaned_up_to)
+            return _is_missing_by_design(one.location, right_last, diverging, cleaned_up_to)
         if one.kind is DiffKind.COMPACTED and left_last is not None:
             return left_last < self._cleaned_where_fewer(one)
         return False
@@ -128,13 +120,13 @@ class PartitionDiff:
     @property
     def is_same(self) -> bool:
         """Whether both logs exist, were read without errors, and have no `differences`."""
-        is_read = not self.damage and not self.unread_segments and not self.overlaps
+        is_read = not self.problems
         return self.is_in_left and self.is_in_right and not self.differences and is_read
 
     def __repr__(self) -> str:
         name = f"{self.topic}-{self.partition}"
         lines = [
-            f"  {one.kind} ({one.place}): left {one.left_first_offset} to"
+            f"  {one.kind} ({one.location}): left {one.left_first_offset} to"
             f" {one.left_last_offset}, right {one.right_first_offset} to"
             f" {one.right_last_offset}"
             for one in self.ranges
@@ -144,25 +136,52 @@ class PartitionDiff:
 
 
 def _is_missing_by_design(
-    place: RangeLocation, last_offset: int, diverging_offset: int | None, cleaned_up_to: int
+    location: RangeLocation, last_offset: int, diverging_offset: int | None, cleaned_up_to: int
 ) -> bool:
     """Return whether retention, lag or compaction explain that the other log lacks a range."""
-    if place is RangeLocation.END:
+    if location is RangeLocation.END:
         return diverging_offset is None or last_offset < diverging_offset
     # The cleaner never removes a whole log.
-    is_cleaned = place is not RangeLocation.ALL and last_offset < cleaned_up_to
-    return is_cleaned or place is RangeLocation.START
+    is_cleaned = location is not RangeLocation.ALL and last_offset < cleaned_up_to
+    return is_cleaned or location is RangeLocation.START
 
 
-_TEXTS = ("topic", "kind", "place")
-DIFF_COLUMNS = ("topic", "partition", *DiffRange.__dataclass_fields__, "is_difference")
-"""Columns of `LogDiff.to_columns`."""
+DIFF_SCHEMA = Schema(
+    "differences",
+    (
+        TOPIC,
+        PARTITION,
+        Field("kind", "string", "only_left, only_right, changed, compacted or rebatched",
+              nullable=False, shown=Shown.ALWAYS),
+        Field("location", "string", "relative to what is the same in both logs: start, middle,"
+              " end or all", nullable=False, shown=Shown.ALWAYS),
+        Field("left_first_offset", "int64", "first offset in the left log; null, if it has no"
+              " batch in the range"),
+        Field("left_last_offset", "int64", "last offset in the left log"),
+        Field("right_first_offset", "int64", "first offset in the right log"),
+        Field("right_last_offset", "int64", "last offset in the right log"),
+        Field("left_batches", "int64", "batches in the left log", nullable=False,
+              shown=Shown.WIDE),
+        Field("right_batches", "int64", "batches in the right log", nullable=False,
+              shown=Shown.WIDE),
+        Field("left_records", "int64", "records in the left log; null with compressed messages"
+              " of magic 0 and 1", shown=Shown.WIDE),
+        Field("right_records", "int64", "records in the right log", shown=Shown.WIDE),
+        Field("left_epoch", "int32", "leader epoch of the first batch in the left log",
+              shown=Shown.WIDE),
+        Field("right_epoch", "int32", "leader epoch of the first batch in the right log",
+              shown=Shown.WIDE),
+        Field("is_difference", "bool", "whether retention, lag and compaction do not explain it",
+              nullable=False, shown=Shown.WIDE, alarms={"true": "yellow"}),
+    ),
+)  # fmt: skip
+"""The columns of `LogDiff`, with a row per range."""
 
 
-@dataclass
-class LogDiff:
+@dataclass(repr=False)
+class LogDiff(AnyTable):
     """
-    The differences of two logs or two sets of logs; returned by `diff_logs`.
+    The differences of two logs or two sets of logs, a row per range; returned by `diff_logs`.
 
     Attributes
     ----------
@@ -171,46 +190,52 @@ class LogDiff:
     partitions : list of PartitionDiff
     """
 
+    schema: ClassVar[Schema] = DIFF_SCHEMA
+
     left: str
     right: str
     partitions: list[PartitionDiff]
+
+    @property
+    def problems(self) -> Problems:
+        """What was not compared, and segments with the same offsets."""
+        return Problems(one for diff in self.partitions for one in diff.problems)
 
     @property
     def is_same(self) -> bool:
         """Whether all partitions are the same."""
         return all(one.is_same for one in self.partitions)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a row for each range."""
-        for one in self.partitions:
-            unexplained = one.differences
-            for found in one.ranges:
-                yield {"topic": one.topic, "partition": one.partition, **asdict(found),
-                       "is_difference": found in unexplained}  # fmt: skip
+    def __len__(self) -> int:
+        return sum(len(one.ranges) for one in self.partitions)
 
-    def to_columns(self) -> dict[str, list[Any]]:
-        """Return the ranges as lists of values, one for each column."""
-        rows = list(self.rows())
-        return {name: [row[name] for row in rows] for name in DIFF_COLUMNS}
+    def to_columns(self) -> dict[str, Column]:
+        """Return the values of each column."""
+        rows = [
+            {"topic": one.topic, "partition": one.partition, **vars(found),
+             "is_difference": found in one.differences}
+            for one in self.partitions
+            for found in one.ranges
+        ]  # fmt: skip
+        return {name: [row[name] for row in rows] for name in DIFF_SCHEMA.names}
 
-    def to_arrow(self) -> pa.Table:
-        """Return the ranges as a `pyarrow.Table`."""
-        return arrow.table_of(self.to_columns(), texts=_TEXTS)
-
-    def to_json(self) -> str:
+    def to_json(self, *, indent: int | None = 2) -> str:
         """Return the complete result as a JSON document."""
         partitions = [
-            asdict(one) | {"first_divergence": one.first_divergence, "is_same": one.is_same}
+            asdict(one)
+            | {"problems": plain_rows(one.problems)}
+            | {"first_divergence": one.first_divergence, "is_same": one.is_same}
             for one in self.partitions
         ]
         document = {"left": self.left, "right": self.right, "is_same": self.is_same}
-        return json_text(document | {"partitions": partitions}, indent=2)
+        return json_text(document | {"partitions": partitions}, indent=indent)
 
-    def __repr__(self) -> str:
+    def _summary_lines(self) -> list[str]:
         verdict = "the same" if self.is_same else "not the same"
         differing_first = sorted(self.partitions, key=lambda one: (one.is_same, not one.ranges))
         lines = (line for one in differing_first for line in repr(one).splitlines())
-        return few_lines(f"<LogDiff {self.left} and {self.right}: {verdict}>", lines)
+        title = f"<LogDiff {self.left} and {self.right}: {verdict}>"
+        return few_lines(title, lines).split("\n")
 
 
 def diff_logs(
@@ -308,9 +333,7 @@ def _compare(
         left_batches=len(left.rows),
         right_batches=len(right.rows),
         same_batches=len(alignment),
-        damage=left.damage + right.damage,
-        unread_segments=left.unread_segments + right.unread_segments,
-        overlaps=left.overlaps + right.overlaps,
+        problems=left.problems + right.problems,
     )
     has_offsets = offsets == "same"
     if has_offsets:

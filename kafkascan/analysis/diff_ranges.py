@@ -55,7 +55,7 @@ class DiffRange:
     Attributes
     ----------
     kind : DiffKind
-    place : RangeLocation
+    location : RangeLocation
     left_first_offset, left_last_offset, right_first_offset, right_last_offset : int or None
         None if that log has no batch in the range.
     left_batches, right_batches : int
@@ -66,7 +66,7 @@ class DiffRange:
     """
 
     kind: DiffKind
-    place: RangeLocation
+    location: RangeLocation
     left_first_offset: int | None
     left_last_offset: int | None
     right_first_offset: int | None

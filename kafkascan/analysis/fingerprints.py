@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import fingerprints as _core
-from kafkascan.batches import arrow
 from kafkascan.batches.columns import BatchTable, join_rows, require_batch_table
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT, LeaderEpoch
@@ -32,10 +31,10 @@ from kafkascan.io.sources import Source
 from kafkascan.io.stores.url_paths import UrlPath, as_path
 from kafkascan.logs.log_chunks import end_of, rows_from
 from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log, LogsLike, OffsetCursor, open_logs
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, require_pyarrow
+from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problem, Problems, plain_rows
 
 FINGERPRINT: np.dtype[np.void] = np.asarray(_core.blank_fingerprint).dtype
 """
@@ -47,9 +46,7 @@ FingerprintRows: TypeAlias = "NDArray[np.void]"
 """Array of `FINGERPRINT`, shape (n,)."""
 
 _NAMES: tuple[str, ...] = FINGERPRINT.names or ()
-# Rows that become text in one call.
-_ROWS_AT_ONCE = 1 << 13
-_FORMAT, _VERSION = "kafkascan fingerprints", 2
+_VERSION = 3
 _METADATA = b"kafkascan.fingerprints"
 
 
@@ -68,27 +65,22 @@ class LogFingerprints:
     partition : int or None
     rows : ndarray of FINGERPRINT, shape (n,)
         In log order.
-    damage : list of str
-        Errors, unreadable and doubtful ranges of the log, and checkpoints that cannot be read.
+    problems : Problems
+        Errors, unreadable and doubtful ranges of the log, checkpoints that cannot be read, and
+        segments with the same offsets: each offset is read once, from the first of them.
     epochs : list of LeaderEpoch
         Entries of ``leader-epoch-checkpoint``, also of epochs without batches.
     cleaned_up_to : int
         Offset up to which the cleaner has removed records, by ``cleaner-offset-checkpoint``; 0 if
         it has not, or if the checkpoint is missing.
-    unread_segments : list of str
-        Errors of segments that could not be read at all.
-    overlaps : list of str
-        Segments with the same offsets. Each offset is read once, from the first of them.
     """
 
     topic: str | None
     partition: int | None
     rows: FingerprintRows
-    damage: list[str] = field(default_factory=list)
+    problems: Problems = NO_PROBLEMS
     epochs: list[LeaderEpoch] = field(default_factory=list)
     cleaned_up_to: int = 0
-    unread_segments: list[str] = field(default_factory=list)
-    overlaps: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -96,10 +88,31 @@ class LogFingerprints:
         return "" if self.topic is None else f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, eq=False)
-class Fingerprints:
+FINGERPRINT_SCHEMA = Schema(
+    "fingerprints",
+    (
+        TOPIC,
+        PARTITION,
+        Field("first_offset", "int64", "offset of the first record; of a compressed message of"
+              " magic 0 and 1, of the last", nullable=False),
+        Field("last_offset", "int64", "offset of the last record", nullable=False),
+        Field("size", "int64", "size in bytes, header included", nullable=False),
+        Field("crc", "uint32", "stored checksum", nullable=False),
+        Field("records_count", "int32", "number of records; -1 of a compressed message of magic"
+              " 0 and 1", nullable=False),
+        Field("leader_epoch", "int32", "epoch of the leader that appended it", nullable=False),
+        Field("attributes", "int16", "bits of codec, timestamp type, transaction and control",
+              nullable=False),
+        Field("magic", "int8", "version of the message format", nullable=False),
+    ),
+)  # fmt: skip
+"""The columns of `Fingerprints`, with a row per batch."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fingerprints(AnyTable):
     """
-    The fingerprints of logs; returned by `read_fingerprints`.
+    The fingerprints of logs, a row per batch; returned by `read_fingerprints`.
 
     Attributes
     ----------
@@ -108,61 +121,52 @@ class Fingerprints:
     logs : list of LogFingerprints
     """
 
+    schema: ClassVar[Schema] = FINGERPRINT_SCHEMA
+
     path: str
     logs: list[LogFingerprints]
 
-    def __repr__(self) -> str:
-        batches = sum(len(one.rows) for one in self.logs)
-        return f"<Fingerprints of {self.path}: {len(self.logs):,} logs, {batches:,} batches>"
+    @property
+    def problems(self) -> Problems:
+        """What was not read, and segments with the same offsets."""
+        return Problems(one for log in self.logs for one in log.problems)
 
-    def to_arrow(self) -> pa.Table:
-        """Return one `pyarrow.Table` with the rows of all logs."""
-        pa = arrow.require_pyarrow()
-        counts = [len(log.rows) for log in self.logs]
+    def __len__(self) -> int:
+        return sum(len(one.rows) for one in self.logs)
+
+    def _summary_lines(self) -> list[str]:
+        return [f"<Fingerprints of {self.path}: {len(self.logs):,} logs, {len(self):,} batches>"]
+
+    def to_columns(self) -> dict[str, Column]:
+        """Return the values of each column."""
         rows = join_rows([log.rows for log in self.logs], FINGERPRINT)
-        owner = np.repeat(np.arange(len(counts)), counts)
-        topics = pa.array([log.topic for log in self.logs], pa.string())
-        partitions = pa.array([log.partition for log in self.logs], pa.int32())
-        columns = {"topic": topics.take(pa.array(owner)),
-                   "partition": partitions.take(pa.array(owner))}  # fmt: skip
-        columns |= {name: pa.array(np.ascontiguousarray(rows[name])) for name in _NAMES}
-        logs = [_head_of(log) | {"batches": len(log.rows)} for log in self.logs]
-        head = {"version": _VERSION, "path": self.path, "logs": logs}
-        return pa.table(columns).replace_schema_metadata({_METADATA: json_text(head)})
+        owners = [log for log in self.logs for _ in range(len(log.rows))]
+        return {
+            "topic": [log.topic for log in owners],
+            "partition": [log.partition for log in owners],
+            **{name: rows[name] for name in _NAMES},
+        }
 
     def save(self, path: str | os.PathLike[str], /) -> None:
         """
-        Write the fingerprints to a Parquet or JSON file, atomically.
+        Write the fingerprints to a Parquet file, atomically, with what was not read.
 
         Parameters
         ----------
         path : path
-            Ends with ``.parquet`` or ``.json``, which selects the format.
+            Ends with ``.parquet``.
         """
         path = Path(path)
-        if path.suffix not in (".parquet", ".json"):
-            raise ValueError(f"{path}: fingerprints are saved as .parquet or .json")
+        if path.suffix != ".parquet":
+            raise ValueError(f"{path}: fingerprints are saved as .parquet")
+        require_pyarrow()
+        import pyarrow.parquet
+
+        logs = [_head_of(log) | {"batches": len(log.rows)} for log in self.logs]
+        head = {"version": _VERSION, "path": self.path, "logs": logs}
+        table = self.arrow_table().replace_schema_metadata({_METADATA: json_text(head)})
         with AtomicFile(path) as file:
-            if path.suffix == ".json":
-                for piece in self._json_pieces():
-                    file.stream.write(piece.encode())
-                return
-            arrow.require_pyarrow()
-            import pyarrow.parquet
-
-            pyarrow.parquet.write_table(self.to_arrow(), file.stream, compression="zstd")
-
-    def _json_pieces(self) -> Iterator[str]:
-        """Yield the text of a JSON file: one call for all rows holds the GIL for seconds."""
-        head = {"format": _FORMAT, "version": _VERSION, "path": self.path, "columns": list(_NAMES)}
-        yield f'{json_text(head)[:-1]}, "logs": ['
-        for number, log in enumerate(self.logs):
-            yield f'{", " if number else ""}{json_text(_head_of(log))[:-1]}, "rows": ['
-            for start in range(0, len(log.rows), _ROWS_AT_ONCE):
-                rows = json_text(log.rows[start : start + _ROWS_AT_ONCE].tolist())[1:-1]
-                yield f", {rows}" if start else rows
-            yield "]}"
-        yield "]}"
+            pyarrow.parquet.write_table(table, file.stream, compression="zstd")
 
 
 def read_fingerprints(
@@ -179,7 +183,7 @@ def read_fingerprints(
     ----------
     logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
         A data directory, a partition directory, a tar archive of them, or a segment; or a
-        ``.parquet`` or ``.json`` file that `Fingerprints.save` wrote.
+        ``.parquet`` file that `Fingerprints.save` wrote.
     log_start_offset : int, optional
         First offset of each log; see `read_transactions`. Batches that end before it are omitted.
     threads : int, optional
@@ -189,7 +193,7 @@ def read_fingerprints(
     -------
     Fingerprints
         39 bytes per batch. Damage does not end a log: batches after it are included, and
-        `LogFingerprints.damage` lists what could not be read.
+        `Fingerprints.problems` lists what could not be read.
 
     Raises
     ------
@@ -199,7 +203,7 @@ def read_fingerprints(
     """
     if isinstance(logs, Fingerprints):
         return logs
-    if isinstance(logs, (str, os.PathLike)) and as_path(logs).suffix in (".parquet", ".json"):
+    if isinstance(logs, (str, os.PathLike)) and as_path(logs).suffix == ".parquet":
         return _load(as_path(logs))
     threads = require_threads(threads)
     found = open_logs(logs, log_start_offset)
@@ -219,45 +223,30 @@ def _path_of(logs: Any) -> str:
 
 def _of_log(log: Log) -> LogFingerprints:
     tables: list[FingerprintRows] = []
-    damage: list[str] = []
-    epochs = _epochs_of(log.partition, damage)
-    unread: list[str] = []
-    overlaps: list[str] = []
+    problems, partition = LogProblems(), log.partition
+    epochs = _epochs_of(partition, problems)
     cursor, start_offset = OffsetCursor(), log.start_offset if log.has_deleted_offsets else 0
     for segment in log.served_segments:
         try:
             scan = scan_batches(segment.folder.source(segment.file_name), on_corrupt="resync")
-        except OSError as error:
-            unread.append(str(error))
-            continue
-        except KafkaScanError as error:
-            damage.append(str(error))
+        except (OSError, KafkaScanError) as error:
+            problems.add_error(partition, segment.path, error)
             continue
         batches = rows_from(scan.batches, max(start_offset, cursor.position))
-        overlaps += map(str, cursor.add(segment, end_of(scan.batches)))
+        problems.add_overlaps(partition, cursor.add(segment, end_of(scan.batches)))
         tables.append(fingerprint_batches(batches))
-        damage += [str(gap) for gap in scan.gaps]
-        damage += [
-            f"{scan.path}: position {one.position}: {one.batches} batches after damage may not"
-            " belong to the log"
-            for one in scan.doubtful
-        ]
-        if scan.error is not None:
-            damage.append(str(scan.error))
-    partition = log.partition
+        for one in scan.problems:
+            problems.add(replace(one, topic=partition.topic, partition=partition.partition))
     rows = join_rows(tables, FINGERPRINT)
-    return LogFingerprints(
-        partition.topic, partition.partition, rows, damage, epochs, unread_segments=unread,
-        overlaps=overlaps,
-    )  # fmt: skip
+    return LogFingerprints(partition.topic, partition.partition, rows, problems.found, epochs)
 
 
-def _epochs_of(partition: PartitionDir, damage: list[str]) -> list[LeaderEpoch]:
+def _epochs_of(partition: PartitionDir, problems: LogProblems) -> list[LeaderEpoch]:
     """Return the entries of ``leader-epoch-checkpoint``, as a broker reads them."""
     try:
         return loaded_epochs(partition.leader_epochs or [])
     except (OSError, CorruptCheckpointError) as error:
-        damage.append(str(error))
+        problems.add_error(partition, partition.path, error)
         return []
 
 
@@ -284,15 +273,18 @@ def fingerprint_batches(batches: BatchTable, /) -> FingerprintRows:
 
 def _head_of(log: LogFingerprints) -> dict[str, Any]:
     """Return what a file contains of a log, except its rows."""
-    return {"topic": log.topic, "partition": log.partition, "damage": log.damage,
-            "unread_segments": log.unread_segments, "overlaps": log.overlaps,
-            "epochs": log.epochs,
-            "cleaned_up_to": log.cleaned_up_to}  # fmt: skip
+    return {
+        "topic": log.topic,
+        "partition": log.partition,
+        "problems": plain_rows(log.problems),
+        "epochs": log.epochs,
+        "cleaned_up_to": log.cleaned_up_to,
+    }
 
 
 def _load(path: Path) -> Fingerprints:
     try:
-        return _load_json(path) if path.suffix == ".json" else _load_parquet(path)
+        return _load_parquet(path)
     except (KeyError, TypeError, OverflowError, AttributeError, IndexError, ValueError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise FingerprintFileError(
@@ -310,20 +302,8 @@ def _content(path: Path) -> bytes:
         return bytes(source.window(0, source.size))
 
 
-def _load_json(path: Path) -> Fingerprints:
-    document = json.loads(_content(path))
-    if document["format"] != _FORMAT or document["columns"] != list(_NAMES):
-        raise ValueError("unknown format or columns")
-    _require_version(document["version"])
-    logs = [
-        _checked_log(one, np.array([tuple(row) for row in one["rows"]], FINGERPRINT))
-        for one in document["logs"]
-    ]
-    return Fingerprints(str(document["path"]), logs)
-
-
 def _load_parquet(path: Path) -> Fingerprints:
-    arrow.require_pyarrow()
+    require_pyarrow()
     import pyarrow.parquet
 
     file = pyarrow.BufferReader(_content(path)) if isinstance(path, UrlPath) else path
@@ -346,8 +326,5 @@ def _checked_log(one: dict[str, Any], rows: FingerprintRows) -> LogFingerprints:
     if not isinstance(topic, (str, type(None))) or not isinstance(partition, (int, type(None))):
         raise TypeError("topic must be a string and partition a number")
     epochs = [LeaderEpoch(int(epoch), int(start)) for epoch, start in one["epochs"]]
-    damage, unread = one["damage"], one["unread_segments"]
-    return LogFingerprints(
-        topic, partition, rows, [*map(str, damage)], epochs, int(one["cleaned_up_to"]),
-        [*map(str, unread)], [*map(str, one.get("overlaps", []))],
-    )  # fmt: skip
+    problems = Problems(Problem(**row) for row in one["problems"])
+    return LogFingerprints(topic, partition, rows, problems, epochs, int(one["cleaned_up_to"]))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import census as _core, producers as _producers
 from kafkascan.analysis.compression_sample import CompressionSample
-from kafkascan.batches import arrow
 from kafkascan.batches.columns import BatchTable, join_rows
 from kafkascan.broker_state.markers import ControlRows
 from kafkascan.broker_state.producer_state import (
@@ -23,18 +22,75 @@ from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.errors import STATUS
 from kafkascan.format.layout import CompressionType
 from kafkascan.logs.log_walk import ControlInspector, LogWalk, producers_before
-from kafkascan.logs.opened_logs import Log, LogsLike, SegmentOverlap, open_logs
+from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-_NAMES = (
-    "producer_id", "first_epoch", "producer_epoch", "last_sequence", "batches", "records",
-    "size_in_bytes", "largest_batch", "first_offset", "last_offset", "first_timestamp",
-    "last_timestamp", "transactional_batches", "markers", "codecs", "compressed_batches",
-    "epoch_bumps", "wraps", "sequence_gaps", "missing_records", "first_gap", "duplicates",
-    "first_duplicate", "fenced", "first_fenced", "forgotten", "spanning_batches", "span_ms_max",
+PRODUCER_SCHEMA = Schema(
+    "producers",
+    (
+        TOPIC,
+        PARTITION,
+        Field("producer_id", "int64", "id of the producer; -1 for batches without one, and"
+              " messages of magic 0 and 1", nullable=False, shown=Shown.ALWAYS),
+        Field("first_epoch", "int64", "its first epoch in the log", nullable=False,
+              shown=Shown.WIDE),
+        Field("producer_epoch", "int64", "its last epoch in the log", nullable=False),
+        Field("last_sequence", "int64", "its last sequence number", nullable=False,
+              shown=Shown.WIDE),
+        Field("batches", "int64", "its batches, without markers", nullable=False,
+              shown=Shown.ALWAYS),
+        Field("records", "int64", "its records, without those in compressed messages of magic 0"
+              " and 1", nullable=False, shown=Shown.ALWAYS),
+        Field("size_in_bytes", "int64", "size of its batches", "bytes", nullable=False,
+              shown=Shown.WIDE),
+        Field("largest_batch", "int64", "size of its largest batch", "bytes", nullable=False,
+              shown=Shown.WIDE),
+        Field("first_offset", "int64", "its first offset", nullable=False, shown=Shown.WIDE),
+        Field("last_offset", "int64", "its last offset", nullable=False, shown=Shown.WIDE),
+        Field("first_timestamp", "time", "earliest timestamp of its batches", shown=Shown.WIDE),
+        Field("last_timestamp", "time", "latest timestamp of its batches", shown=Shown.WIDE),
+        Field("transactional_batches", "int64", "of its batches, those of transactions",
+              nullable=False, shown=Shown.WIDE),
+        Field("markers", "int64", "its transaction markers", nullable=False, shown=Shown.WIDE),
+        Field("codecs", "string", "codecs of its batches, joined by +", nullable=False),
+        Field("compressed_batches", "int64", "of its batches, the compressed ones",
+              nullable=False, shown=Shown.WIDE),
+        Field("epoch_bumps", "int64", "how often its epoch rose", nullable=False,
+              shown=Shown.WIDE),
+        Field("wraps", "int64", "how often its sequence went from 2147483647 to 0",
+              nullable=False, shown=Shown.WIDE),
+        Field("sequence_gaps", "int64", "how often it skipped sequence numbers",
+              nullable=False),
+        Field("missing_records", "int64", "sequence numbers that it skipped", nullable=False,
+              shown=Shown.WIDE),
+        Field("first_gap", "int64", "offset of the first batch after a gap; -1 without one",
+              nullable=False, shown=Shown.WIDE),
+        Field("duplicates", "int64", "batches that repeat sequence numbers", nullable=False),
+        Field("first_duplicate", "int64", "offset of the first of these; -1 without one",
+              nullable=False, shown=Shown.WIDE),
+        Field("fenced", "int64", "batches of an epoch below an earlier one", nullable=False,
+              shown=Shown.WIDE),
+        Field("first_fenced", "int64", "offset of the first of these; -1 without one",
+              nullable=False, shown=Shown.WIDE),
+        Field("forgotten", "int64", "harmless jumps of the sequence: earlier batches are gone"
+              " from the log, or the producer had expired", nullable=False, shown=Shown.WIDE),
+        Field("spanning_batches", "int64", "batches of several records with timestamps of the"
+              " producer", nullable=False, shown=Shown.WIDE),
+        Field("span_ms_max", "int64", "longest time between the first and last timestamp of"
+              " these", "ms", nullable=False, shown=Shown.WIDE),
+        Field("mean_batch_size", "float64", "mean size of a batch in bytes", shown=Shown.WIDE),
+        Field("mean_span_ms", "float64", "mean time between the first and last timestamp of a"
+              " spanning batch: close to linger.ms, if that completes batches",
+              shown=Shown.WIDE),
+        Field("compression_ratio", "float64", "uncompressed size by size in the log: 1 without"
+              " compression, otherwise that of a sample", shown=Shown.WIDE),
+        Field("sampled_batches", "int64", "batches that were decompressed for the ratio",
+              nullable=False, shown=Shown.WIDE),
+    ),
 )  # fmt: skip
+"""The columns of `ProducerCensus`, with a row per producer and log. Sequence errors are judged by
+the rules of a partition leader (``ProducerAppendInfo``)."""
 
 PRODUCER_COUNTS = np.dtype(
     [*PRODUCER_ORDER.descr, *np.asarray(_core.producer_amount_row).dtype.descr]
@@ -58,8 +114,8 @@ gone from the log, or the producer had expired.
 _FIRST_CAPACITY = 64
 
 
-@dataclass(frozen=True, eq=False)
-class ProducerCensus:
+@dataclass(frozen=True, eq=False, repr=False)
+class ProducerCensus(AnyTable):
     """
     The producers of logs; result of `read_producers`.
 
@@ -75,19 +131,19 @@ class ProducerCensus:
         not compress; otherwise that of a sample of their batches, NaN without a sample.
     sampled_batches : ndarray of int64, shape (n,)
         Number of batches that were decompressed for the ratio.
-    errors : dict of int to Exception
-        By log: the error after which its batches are not counted.
-    overlaps : dict of int to list of SegmentOverlap
-        By log: segments with the same offsets. Each offset is counted once, from the first of them.
+    problems : Problems
+        What is not counted, and segments with the same offsets: each offset is counted once, from
+        the first of them.
     """
+
+    schema: ClassVar[Schema] = PRODUCER_SCHEMA
 
     logs: list[Log]
     log: NDArray[np.int32]
     counts: NDArray[np.void]
     compression_ratios: NDArray[np.float64]
     sampled_batches: NDArray[np.int64]
-    errors: dict[int, Exception]
-    overlaps: dict[int, list[SegmentOverlap]] = field(default_factory=dict)
+    problems: Problems = NO_PROBLEMS
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -113,46 +169,31 @@ class ProducerCensus:
         ids = self.counts["producer_id"]
         return len(np.unique(ids[ids >= 0]))
 
-    def to_columns(self) -> dict[str, list[Any]]:
-        """Return the columns of the table as lists."""
+    def to_columns(self) -> dict[str, Column]:
+        """Return the values of each column."""
         counts = self.counts
         numbers = self.log.tolist()
-        columns: dict[str, list[Any]] = {
+        derived: dict[str, Column] = {
             "topic": [self.logs[number].partition.topic for number in numbers],
             "partition": [self.logs[number].partition.partition for number in numbers],
+            "codecs": [_codec_names(bits) for bits in counts["codecs"].tolist()],
+            "mean_batch_size": _rounded(self.mean_batch_size),
+            "mean_span_ms": _rounded(self.mean_span_ms),
+            "compression_ratio": _rounded(self.compression_ratios),
+            "sampled_batches": self.sampled_batches,
         }
-        for name in _NAMES:
-            if name == "codecs":
-                columns[name] = [_codec_names(bits) for bits in counts[name].tolist()]
-            else:
-                columns[name] = counts[name].tolist()
-        for name, values in (
-            ("mean_batch_size", self.mean_batch_size),
-            ("mean_span_ms", self.mean_span_ms),
-            ("compression_ratio", self.compression_ratios),
-        ):
-            columns[name] = [None if np.isnan(one) else round(one, 3) for one in values.tolist()]
-        columns["sampled_batches"] = self.sampled_batches.tolist()
-        return columns
+        return {
+            name: derived[name] if name in derived else counts[name]
+            for name in PRODUCER_SCHEMA.names
+        }
 
-    def to_arrow(self) -> pa.Table:
-        """Return a `pyarrow.Table`; timestamps become ``timestamp[ms, tz=UTC]``."""
-        pa = arrow.require_pyarrow()
-        types = {"topic": pa.string(), "partition": pa.int32(), "codecs": pa.string()}
-        columns: dict[str, Any] = {}
-        for name, values in self.to_columns().items():
-            is_real = name in ("mean_batch_size", "mean_span_ms", "compression_ratio")
-            columns[name] = pa.array(values, types.get(name, pa.float64() if is_real else None))
-        for name in ("first_timestamp", "last_timestamp"):
-            columns[name] = arrow.timestamp_column(self.counts[name])
-        return pa.table(columns)
+    def _summary_lines(self) -> list[str]:
+        producers = f"{self.distinct_producers:,} producers in {len(self.logs):,} logs"
+        return [f"<ProducerCensus: {producers}>"]
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's PyCapsule stream of `to_arrow`."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
-    def __repr__(self) -> str:
-        return f"<ProducerCensus: {self.distinct_producers:,} producers in {len(self.logs):,} logs>"
+def _rounded(values: NDArray[np.float64]) -> list[float | None]:
+    return [None if np.isnan(one) else round(one, 3) for one in values.tolist()]
 
 
 def _ratio(total: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -211,18 +252,12 @@ def read_producers(
     opened = open_logs(logs, log_start_offset)
     counters: dict[int, ProducerCounter] = {}
     done: list[tuple[int, NDArray[np.void]]] = []
-    errors: dict[int, Exception] = {}
-    overlaps: dict[int, list[SegmentOverlap]] = {}
     sampler = CompressionSample(sample)
     walk = LogWalk(opened, threads, ControlInspector)
     for log_slice in walk:
         counter = counters.setdefault(log_slice.log, ProducerCounter(expiration_ms))
         counter.add(log_slice.served_batches, log_slice.served_control)
         sampler.add(log_slice)
-        if log_slice.overlaps:
-            overlaps.setdefault(log_slice.log, []).extend(log_slice.overlaps)
-        if log_slice.error is not None:
-            errors.setdefault(log_slice.log, log_slice.error)
         if log_slice.is_last:
             done.append((log_slice.log, counters.pop(log_slice.log).counts()))
     counts = join_rows([found for _, found in done], PRODUCER_COUNTS)
@@ -230,7 +265,7 @@ def read_producers(
         np.array([number for number, _ in done], np.int32), [len(found) for _, found in done]
     )
     ratios, sampled = sampler.ratios(walk.segments, log, counts)
-    return ProducerCensus(opened, log, counts, ratios, sampled, errors, overlaps)
+    return ProducerCensus(opened, log, counts, ratios, sampled, walk.problems)
 
 
 class ProducerCounter:

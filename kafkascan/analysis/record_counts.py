@@ -4,110 +4,112 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.analysis.transaction_follower import follower_of
-from kafkascan.batches import arrow
 from kafkascan.batches.columns import BatchTable, is_control, is_transactional, size_in_bytes
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.screening import CONTROL, FORMATS, TRANSACTIONS
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
 from kafkascan.io.stores.urls import located
 from kafkascan.logs.log_walk import ControlInspector, InspectedSlice, LogWalk, ScreenedTable
-from kafkascan.logs.opened_logs import Log, LogsLike, SegmentOverlap, open_logs
+from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.read_committed import NO_OPEN_TRANSACTION, CommittedView
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+COUNT_SCHEMA = Schema(
+    "counts",
+    (
+        TOPIC,
+        PARTITION,
+        Field("segments", "int64", "segments of the log, also those whose offsets an earlier one"
+              " contains", nullable=False, shown=Shown.WIDE),
+        Field("batches", "int64", "batches from the start offset on", nullable=False,
+              shown=Shown.WIDE),
+        Field("start_offset", "int64", "first offset of the log; -1 if it is empty",
+              nullable=False),
+        Field("end_offset", "int64", "offset after the last batch", nullable=False),
+        Field("last_stable_offset", "int64", "offset at which a read_committed consumer stops",
+              nullable=False, shown=Shown.WIDE),
+        Field("records", "int64", "records that a consumer of the whole log gets: not those that"
+              " compaction removed", nullable=False, shown=Shown.ALWAYS),
+        Field("uncounted_batches", "int64", "compressed messages of magic 0 and 1 that were not"
+              " decompressed; their records are not counted", nullable=False, shown=Shown.WIDE),
+        Field("transactional_records", "int64", "of the records, those of transactions",
+              nullable=False, shown=Shown.WIDE),
+        Field("aborted_records", "int64", "of the records, those of aborted transactions",
+              nullable=False),
+        Field("open_records", "int64", "of the records, those of open transactions, as far as"
+              " they are in the log", nullable=False, shown=Shown.WIDE),
+        Field("committed_records", "int64", "records that a read_committed consumer gets",
+              nullable=False),
+        Field("control_records", "int64", "transaction markers and control records of KRaft",
+              nullable=False, shown=Shown.WIDE),
+        Field("missing_offsets", "int64", "offsets from the first batch to the end without a"
+              " record; -1 if that is not known", nullable=False, shown=Shown.WIDE),
+        Field("size_in_bytes", "int64", "size of the batches, also of segments whose offsets an"
+              " earlier one contains", "bytes", nullable=False, shown=Shown.WIDE),
+        Field("is_exact", "bool", "whether the log was counted completely", nullable=False,
+              shown=Shown.ALWAYS, alarms={"false": "yellow"}),
+    ),
+)  # fmt: skip
+"""The columns of `RecordCounts`, with a row per log."""
 
-COUNTS = np.dtype(
-    [
-        ("segments", "=i8"),
-        ("batches", "=i8"),
-        ("start_offset", "=i8"),
-        ("end_offset", "=i8"),
-        ("last_stable_offset", "=i8"),
-        ("records", "=i8"),
-        ("uncounted_batches", "=i8"),
-        ("transactional_records", "=i8"),
-        ("aborted_records", "=i8"),
-        ("open_records", "=i8"),
-        ("committed_records", "=i8"),
-        ("control_records", "=i8"),
-        ("missing_offsets", "=i8"),
-        ("size_in_bytes", "=i8"),
-    ]
-)
-"""The record counts of a log. ``records`` is the number of records that a consumer of the whole
-log gets, without records that compaction removed. Of these, ``transactional_records`` belong to
-transactions, ``aborted_records`` to aborted ones, and ``open_records`` to open ones (only records
-in the log: a transaction may have begun before the first segment). A read_committed consumer,
-which stops at the ``last_stable_offset``, gets the ``committed_records``. ``control_records`` are
-markers and control records of KRaft. ``uncounted_batches`` are compressed messages of magic 0 and
-1 that were not decompressed: ``records`` and ``committed_records`` do not include their records.
-``missing_offsets`` is the number of offsets from the first batch to the end without a record.
-``segments`` and ``size_in_bytes`` include segments of which an earlier one contains all offsets."""
+COUNTS = np.dtype([(field.name, "=i8") for field in COUNT_SCHEMA.fields[2:-1]])
+"""The record counts of a log: the columns of `COUNT_SCHEMA` that are counts."""
 
 
-@dataclass(frozen=True, eq=False)
-class RecordCounts:
+@dataclass(frozen=True, eq=False, repr=False)
+class RecordCounts(AnyTable):
     """
-    The record counts of logs; result of `count_records`.
+    The record counts of logs, a row per log; result of `count_records`.
 
     Attributes
     ----------
     logs : list of Log
     counts : ndarray of COUNTS, shape (logs,)
-    errors : dict of int to Exception
-        By log: the error after which its batches are not counted.
-    overlaps : dict of int to list of SegmentOverlap
-        By log: segments with the same offsets. Each offset is counted once, from the first of
-        them; a broker may serve it from the other one, so the counts are not exact.
+    problems : Problems
+        What is not counted, and segments with the same offsets. Of these, each offset is counted
+        once, from the first of them; a broker may serve it from the other one.
     """
+
+    schema: ClassVar[Schema] = COUNT_SCHEMA
 
     logs: list[Log]
     counts: NDArray[np.void]
-    errors: dict[int, Exception]
-    overlaps: dict[int, list[SegmentOverlap]] = field(default_factory=dict)
+    problems: Problems = NO_PROBLEMS
+
+    def __len__(self) -> int:
+        return len(self.logs)
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
         """Mask of the logs that were counted completely."""
-        exact: NDArray[np.bool_] = self.counts["uncounted_batches"] == 0
-        exact = exact.copy()
-        exact[[*self.errors, *self.overlaps]] = False
+        troubled = {(one.topic, one.partition) for one in self.problems}
+        partitions = [(log.partition.topic, log.partition.partition) for log in self.logs]
+        is_known = np.array([one not in troubled for one in partitions], np.bool_)
+        exact: NDArray[np.bool_] = is_known & (self.counts["uncounted_batches"] == 0)
         return exact
 
-    def to_columns(self) -> dict[str, list[Any]]:
-        """Return the columns of the table as lists."""
-        columns: dict[str, list[Any]] = {
+    def to_columns(self) -> dict[str, Column]:
+        """Return the values of each column."""
+        return {
             "topic": [log.partition.topic for log in self.logs],
             "partition": [log.partition.partition for log in self.logs],
+            **{name: self.counts[name] for name in COUNTS.names or ()},
+            "is_exact": self.is_exact,
         }
-        columns |= {name: self.counts[name].tolist() for name in COUNTS.names or ()}
-        columns["is_exact"] = self.is_exact.tolist()
-        return columns
 
-    def to_arrow(self) -> pa.Table:
-        """Return a `pyarrow.Table`."""
-        pa = arrow.require_pyarrow()
-        types = {"topic": pa.string(), "partition": pa.int32()}
-        columns = self.to_columns()
-        return pa.table({name: pa.array(of, types.get(name)) for name, of in columns.items()})
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's PyCapsule stream of `to_arrow`."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
-
-    def __repr__(self) -> str:
+    def _summary_lines(self) -> list[str]:
         rest = "" if self.is_exact.all() else ", not all counted"
-        return f"<RecordCounts: {self.counts['records'].sum():,} records{rest}>"
+        return [f"<RecordCounts: {self.counts['records'].sum():,} records{rest}>"]
 
 
 def count_records(
@@ -159,24 +161,20 @@ def count_records(
     for name in ("start_offset", "end_offset", "last_stable_offset"):
         counts[name] = -1
     counters: dict[int, _Counter] = {}
-    errors: dict[int, Exception] = {}
-    overlaps: dict[int, list[SegmentOverlap]] = {}
     open_inspector = DeepInspector if deep else ControlInspector
-    for log_slice in LogWalk(opened, threads, open_inspector, keep_cache=keep_cache):
+    walk = LogWalk(opened, threads, open_inspector, keep_cache=keep_cache)
+    for log_slice in walk:
         number = log_slice.log
         counter = counters.get(number)
         if counter is None:
             counter = _Counter(opened[number], number, counts[number], is_deep=deep)
             counters[number] = counter
         counter.add(log_slice)
-        if log_slice.overlaps:
-            overlaps.setdefault(number, []).extend(log_slice.overlaps)
         if log_slice.is_last:
             counter.finish()
-            if counter.follower.error is not None:
-                errors[number] = counter.follower.error
+            walk.add_error(number, counter.follower.error)
             del counters[number]
-    return RecordCounts(opened, counts, errors, overlaps)
+    return RecordCounts(opened, counts, walk.problems)
 
 
 class _Counter:

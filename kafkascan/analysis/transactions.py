@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from kafkascan.analysis.transaction_follower import (
     follower_of,
     is_empty,
 )
-from kafkascan.batches import arrow
 from kafkascan.batches.columns import join_rows
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
 from kafkascan.format.arguments import require_not_negative
@@ -22,17 +21,59 @@ from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
 from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.log_walk import ControlInspector, LogWalk
-from kafkascan.logs.opened_logs import Log, LogsLike, SegmentOverlap, open_logs
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
 
 TRANSACTION_TIMEOUT_MS = 900_000
 """Default of Kafka's ``transaction.max.timeout.ms``, which ``kafka-transactions`` uses."""
 
 
-@dataclass(frozen=True, eq=False)
-class Transactions:
+TRANSACTION_SCHEMA = Schema(
+    "transactions",
+    (
+        TOPIC,
+        PARTITION,
+        Field("producer_id", "int64", "id of the producer", nullable=False, shown=Shown.ALWAYS),
+        Field("producer_epoch", "int16", "epoch of the producer", nullable=False,
+              shown=Shown.WIDE),
+        Field("state", "string", "open, aborted or committed", nullable=False,
+              shown=Shown.ALWAYS),
+        Field("first_offset", "int64", "offset of its first record; -1 if it has none",
+              nullable=False),
+        Field("last_offset", "int64", "offset of its last record; -1 if it has none",
+              nullable=False),
+        Field("marker_offset", "int64", "offset of its marker; -1 if it is open", nullable=False,
+              shown=Shown.WIDE),
+        Field("last_stable_offset", "int64", "last stable offset after its marker; -1 if it is"
+              " open or empty", nullable=False, shown=Shown.WIDE),
+        Field("first_timestamp", "time", "earliest timestamp of its batches; none if it began"
+              " before the log does", shown=Shown.WIDE),
+        Field("last_timestamp", "time", "latest timestamp of its batches", shown=Shown.WIDE),
+        Field("batches", "int64", "its batches in the log, without the marker", nullable=False,
+              shown=Shown.WIDE),
+        Field("records", "int64", "its records in the log", nullable=False),
+        Field("size_in_bytes", "int64", "size of its batches in the log", "bytes",
+              nullable=False, shown=Shown.WIDE),
+        Field("coordinator_epoch", "int32", "epoch of the coordinator that wrote the marker",
+              nullable=False, shown=Shown.WIDE),
+        Field("age_ms", "int64", "time from the last batch of an open one to `age_at`", "ms"),
+        Field("age_at", "time", "time relative to which an open one is old", shown=Shown.WIDE),
+        Field("clock", "string", "what that time is: latest_write to the log, or now, which may"
+              " be given", shown=Shown.WIDE),
+        Field("is_hanging", "bool", "whether it is open for longer than the timeout",
+              nullable=False, alarms={"true": "yellow"}),
+        Field("is_empty", "bool", "whether there is only a marker", nullable=False,
+              shown=Shown.WIDE),
+        Field("command", "string", "command that aborts an open one", "command",
+              shown=Shown.BELOW),
+    ),
+)  # fmt: skip
+"""The columns of `Transactions`."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Transactions(AnyTable):
     """
     The transactions of logs; result of `read_transactions`.
 
@@ -44,27 +85,27 @@ class Transactions:
     last_stable_offsets, end_offsets : ndarrays of int64, shape (logs,)
         The offset at which a read_committed consumer stops if the log is fully replicated, and
         the offset after the last batch; -1 if the log cannot be read to its end.
-    errors : dict of int to Exception
-        By log: the error after which its transactions are not known.
-    overlaps : dict of int to list of SegmentOverlap
-        By log: segments with the same offsets. Each offset is read once, from the first of them.
     now_ms : ndarray of int64, shape (logs,)
         By log: the time relative to which its open transactions are old.
     is_latest_write : ndarray of bool, shape (logs,)
         By log: whether this is the time of its latest write, not a given or the current time.
     timeout_ms : int
         The age at which open transactions count as hanging.
+    problems : Problems
+        Why transactions of a log are not known, and segments with the same offsets: each offset is
+        read once, from the first of them.
     """
+
+    schema: ClassVar[Schema] = TRANSACTION_SCHEMA
 
     logs: list[Log]
     spans: NDArray[np.void]
     last_stable_offsets: NDArray[np.int64]
     end_offsets: NDArray[np.int64]
-    errors: dict[int, Exception]
     now_ms: NDArray[np.int64]
     is_latest_write: NDArray[np.bool_]
     timeout_ms: int
-    overlaps: dict[int, list[SegmentOverlap]] = field(default_factory=dict)
+    problems: Problems = NO_PROBLEMS
 
     def __len__(self) -> int:
         return len(self.spans)
@@ -148,10 +189,7 @@ class Transactions:
 
     def select(self, mask: NDArray[np.bool_]) -> Transactions:
         """Return the transactions of a mask."""
-        return Transactions(
-            self.logs, self.spans[mask], self.last_stable_offsets, self.end_offsets, self.errors,
-            self.now_ms, self.is_latest_write, self.timeout_ms, self.overlaps,
-        )  # fmt: skip
+        return replace(self, spans=self.spans[mask])
 
     def abort_command(self, row: int, *, bootstrap_server: str = "HOST:PORT") -> str | None:
         """
@@ -170,67 +208,41 @@ class Transactions:
             f" --start-offset {span['first_offset']}"
         )
 
-    def to_columns(self) -> dict[str, list[Any]]:
-        """
-        Return the columns of the table as lists, with age and abort command.
-
-        ``age_at`` is the time relative to which an open transaction is old, and ``clock`` says what
-        it is: ``latest_write`` to the log, or ``now``, which may be given.
-        """
+    def to_columns(self) -> dict[str, Column]:
+        """Return the values of each column."""
         spans = self.spans
         numbers = spans["log"].tolist()
         partitions = [log.partition for log in self.logs]
-        columns: dict[str, list[Any]] = {
+        is_open = self.is_open.tolist()
+        names = [TransactionState(code).display_name for code in sorted(TransactionState)]
+        clocks = np.where(self.is_latest_write[spans["log"]], "latest_write", "now").tolist()
+        return {
             "topic": [partitions[number].topic for number in numbers],
             "partition": [partitions[number].partition for number in numbers],
+            **{name: spans[name] for name in TRANSACTION_SCHEMA.names if name in _STORED},
+            "state": [names[code] for code in spans["state"].tolist()],
+            "age_ms": _where(is_open, self.age_ms.tolist()),
+            "age_at": np.where(is_open, self.now_ms[spans["log"]], -1),
+            "clock": _where(is_open, clocks),
+            "is_hanging": self.is_hanging,
+            "is_empty": self.is_empty,
+            "command": [
+                self.abort_command(row) if open_ else None for row, open_ in enumerate(is_open)
+            ],
         }
-        for name in TRANSACTION.names or ():
-            if name not in ("log", "state"):
-                columns[name] = spans[name].tolist()
-        names = [TransactionState(code).display_name for code in sorted(TransactionState)]
-        is_open = self.is_open.tolist()
-        columns["state"] = [names[code] for code in spans["state"].tolist()]
-        columns["age_ms"] = [
-            age if open_ else None for age, open_ in zip(self.age_ms.tolist(), is_open, strict=True)
-        ]
-        clocks = np.where(self.is_latest_write[spans["log"]], "latest_write", "now").tolist()
-        columns["age_at"] = np.where(is_open, self.now_ms[spans["log"]], -1).tolist()
-        columns["clock"] = [
-            clock if open_ else None for clock, open_ in zip(clocks, is_open, strict=True)
-        ]
-        columns["is_hanging"] = self.is_hanging.tolist()
-        columns["is_empty"] = self.is_empty.tolist()
-        columns["command"] = [
-            self.abort_command(row) if open_ else None for row, open_ in enumerate(is_open)
-        ]
-        return columns
 
-    def to_arrow(self) -> pa.Table:
-        """Return a `pyarrow.Table`; timestamps become ``timestamp[ms, tz=UTC]``."""
-        pa = arrow.require_pyarrow()
-        columns: dict[str, Any] = dict(self.to_columns())
-        for name in ("first_timestamp", "last_timestamp"):
-            columns[name] = arrow.timestamp_column(self.spans[name])
-        columns["age_at"] = arrow.timestamp_column(np.array(columns["age_at"], np.int64))
-        types = {
-            "topic": pa.string(), "partition": pa.int32(), "state": pa.string(),
-            "clock": pa.string(), "is_hanging": pa.bool_(), "is_empty": pa.bool_(),
-            "command": pa.string(),
-        }  # fmt: skip
-        for name, values in columns.items():
-            if isinstance(values, list):
-                columns[name] = pa.array(values, types.get(name, pa.int64()))
-        return pa.table(columns)
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's PyCapsule stream of `to_arrow`."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
-
-    def __repr__(self) -> str:
-        return (
+    def _summary_lines(self) -> list[str]:
+        return [
             f"<Transactions: {len(self):,} in {len(self.logs):,} logs,"
             f" {int(self.is_open.sum()):,} open, {int(self.is_hanging.sum()):,} hanging>"
-        )
+        ]
+
+
+_STORED = frozenset(TRANSACTION.names or ()) - {"log", "state"}
+
+
+def _where(mask: list[bool], values: list[Any]) -> list[Any]:
+    return [value if is_set else None for value, is_set in zip(values, mask, strict=True)]
 
 
 def read_transactions(
@@ -268,7 +280,7 @@ def read_transactions(
     Returns
     -------
     Transactions
-        Transactions after damage in a log are not known: see `Transactions.errors`.
+        Transactions after damage in a log are not known: see `Transactions.problems`.
 
     Raises
     ------
@@ -295,16 +307,13 @@ def read_transactions(
     followers: dict[int, TransactionFollower] = {}
     found: list[NDArray[np.void]] = []
     stable, ends = np.full(len(opened), -1, np.int64), np.full(len(opened), -1, np.int64)
-    errors: dict[int, Exception] = {}
-    overlaps: dict[int, list[SegmentOverlap]] = {}
-    for log_slice in LogWalk(opened, threads, ControlInspector):
+    walk = LogWalk(opened, threads, ControlInspector)
+    for log_slice in walk:
         number = log_slice.log
         follower = followers.get(number)
         if follower is None:
             follower = followers[number] = follower_of(opened[number], number)
         ended = follower.add(log_slice)
-        if log_slice.overlaps:
-            overlaps.setdefault(number, []).extend(log_slice.overlaps)
         found.append(ended[ended["marker_offset"] >= opened[number].start_offset])
         if log_slice.is_last:
             found.append(follower.open_ones())
@@ -312,10 +321,10 @@ def read_transactions(
             if is_latest_write[number]:
                 now[number] = follower.latest_write_ms(int(now[number]))
             if follower.error is not None:
-                errors[number] = follower.error
+                walk.add_error(number, follower.error)
                 stable[number] = ends[number] = -1
             del followers[number]
     spans = join_rows(found, TRANSACTION)
     return Transactions(
-        opened, spans, stable, ends, errors, now, is_latest_write, timeout_ms, overlaps
+        opened, spans, stable, ends, now, is_latest_write, timeout_ms, walk.problems
     )

@@ -6,15 +6,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from kafkascan.auditing.tiers.tier_kinds import TIER_KINDS
-from kafkascan.batches import arrow
 from kafkascan.format.findings import WORST_FIRST, Severity
 from kafkascan.format.texts import few_lines
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.table import UNREADABLE, AnyTable, Column, Problem, Problems
 
 NOTE, WARNING, ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
 
@@ -280,14 +278,31 @@ class LogFinding:
         return f"{self.path}:{place} {self.severity}: {self.message}{more} [{self.symbol}]"
 
 
-FINDING_COLUMNS = (
-    "severity", "symbol", "topic", "partition", "file", "position", "offset", "count",
-    "message", "advice", "path",
+FINDING_SCHEMA = Schema(
+    "findings",
+    (
+        Field("severity", "string", "note, warning or error", nullable=False, shown=Shown.ALWAYS,
+              alarms={"error": "red", "warning": "yellow"}),
+        Field("symbol", "string", "greppable name of the kind of finding", nullable=False,
+              shown=Shown.ALWAYS),
+        TOPIC,
+        PARTITION,
+        Field("file", "string", "file in the folder of the log; null, if it is about all of it",
+              "file"),
+        Field("position", "int64", "byte position of the first one in the file"),
+        Field("offset", "int64", "offset of the first one"),
+        Field("count", "int64", "how many there are", nullable=False),
+        Field("message", "string", "one sentence", nullable=False, shown=Shown.BELOW),
+        Field("advice", "string", "what it causes, and what to do", nullable=False,
+              shown=Shown.BELOW),
+        Field("path", "string", "file or folder", "path", nullable=False, shown=Shown.WIDE),
+    ),
 )  # fmt: skip
+"""The columns of `Audit`, with a row per kind of finding and file."""
 
 
-@dataclass(frozen=True)
-class Audit:
+@dataclass(frozen=True, repr=False)
+class Audit(AnyTable):
     """
     Findings of an audit; returned by `audit`.
 
@@ -301,6 +316,8 @@ class Audit:
     unchecked : list of str
         Of a data dir: sentences about checks that it lacks topics of Kafka for.
     """
+
+    schema: ClassVar[Schema] = FINDING_SCHEMA
 
     path: Path
     findings: list[LogFinding] = field(default_factory=list)
@@ -338,35 +355,35 @@ class Audit:
         """Whether there are no warnings and errors."""
         return not self.alarms
 
-    def to_columns(self) -> dict[str, list[Any]]:
-        """Return the table as lists by column."""
-        columns: dict[str, list[Any]] = {
-            name: [getattr(one, name) for one in self.findings] for name in FINDING_COLUMNS
+    @property
+    def problems(self) -> Problems:
+        """The findings about files that were not audited, and the checks that were not made."""
+        unread = [
+            Problem(one.symbol, one.message, one.path, one.severity, topic=one.topic,
+                    partition=one.partition)
+            for one in self.findings
+            if one.symbol == UNREADABLE
+        ]  # fmt: skip
+        unchecked = [
+            Problem("UNCHECKED", message, str(self.path), NOTE, rows_missing=False)
+            for message in self.unchecked
+        ]
+        return Problems([*unread, *unchecked])
+
+    def to_columns(self) -> dict[str, Column]:
+        """Return the values of each column."""
+        return {
+            name: [getattr(one, name) for one in self.findings] for name in FINDING_SCHEMA.names
         }
-        columns["severity"] = [str(one) for one in columns["severity"]]
-        return columns
 
-    def to_arrow(self) -> pa.Table:
-        """Return the table as an Arrow table."""
-        pa = arrow.require_pyarrow()
-        numbers = {"partition": pa.int32(), "position": pa.int64(), "offset": pa.int64(),
-                   "count": pa.int64()}  # fmt: skip
-        columns = self.to_columns()
-        return pa.table(
-            {name: pa.array(of, numbers.get(name, pa.string())) for name, of in columns.items()}
-        )
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's PyCapsule stream of `to_arrow`."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
-
-    def __repr__(self) -> str:
+    def _summary_lines(self) -> list[str]:
         seen = (
             f"{self.logs:,} logs, {self.segments:,} segments, {self.batches:,} batches,"
             f" {self.size_in_bytes:,} bytes"
         )
         worst_first = sorted(self.findings, key=lambda one: WORST_FIRST.index(one.severity))
-        return few_lines(f"<Audit {self.path}: {seen}>", (f"  {one}" for one in worst_first))
+        title = f"<Audit {self.path}: {seen}>"
+        return few_lines(title, (f"  {one}" for one in worst_first)).split("\n")
 
 
 def fold_padded(findings: list[LogFinding], path: Path) -> list[LogFinding]:

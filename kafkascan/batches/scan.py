@@ -7,13 +7,14 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from kafkascan.batches import arrow
+from kafkascan.batches.arrow import batch_column, display_column, named_column
 from kafkascan.batches.columns import (
+    BATCH_SCHEMA,
     COLUMN_NAMES,
     BatchTable,
     as_datetime64,
@@ -28,7 +29,6 @@ from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, kep
 from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.batches.small_plots import plot_over_time
 from kafkascan.batches.summary import summarize
-from kafkascan.batches.table_exports import TableExports, display_column
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptBatchError
@@ -40,6 +40,8 @@ from kafkascan.io import result_memory
 from kafkascan.io.concurrency import require_threads
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import located
+from kafkascan.tables.schema import Schema, require_pyarrow
+from kafkascan.tables.table import AnyTable, Column, Problem, Problems, problem_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +50,7 @@ OnCorrupt: TypeAlias = Literal["raise", "stop", "resync"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BatchScan(TableExports):
+class BatchScan(AnyTable):
     """
     All batch headers of a log, and the end of the log.
 
@@ -80,6 +82,8 @@ class BatchScan(TableExports):
         Ranges of rows that may not belong to the log; only with ``on_corrupt="resync"``. See
         `KeptRange.is_doubtful`, and `is_doubtful` for a mask of the rows.
     """
+
+    schema: ClassVar[Schema] = BATCH_SCHEMA
 
     batches: BatchTable
     end: ScanEnd
@@ -130,26 +134,32 @@ class BatchScan(TableExports):
         """`max_timestamp` as datetime64[ms], UTC; NaT for no timestamp."""
         return as_datetime64(self.batches["max_timestamp"])
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """
-        Return the table as a `pyarrow.Table`.
+    @property
+    def problems(self) -> Problems:
+        """Damage at the end, gaps and doubtful rows. A torn or zero tail is none: see `end`."""
+        found = [] if self.error is None else [problem_of(self.error, self.path)]
+        found += [
+            Problem("GAP", f"{gap.size:,} bytes are skipped: {gap.error.reason}", self.path,
+                    position=gap.position)
+            for gap in self.gaps
+        ]  # fmt: skip
+        found += [
+            Problem("DOUBTFUL", f"{one.batches:,} batches may not belong to the log", self.path,
+                    position=one.position, rows_missing=False)
+            for one in self.doubtful
+        ]  # fmt: skip
+        return Problems(found)
 
-        Timestamps become ``timestamp[ms, tz=UTC]``, with null for -1; codecs and timestamp
-        types become dictionaries of Kafka's names.
+    def to_columns(self) -> dict[str, Column]:
+        """Return the values of each column; codecs and timestamp types are Kafka's names."""
+        return {name: named_column(self.batches, name) for name in COLUMN_NAMES}
 
-        Parameters
-        ----------
-        columns : sequence of str, optional
-            Names from `COLUMN_NAMES`; all of them by default.
-
-        Returns
-        -------
-        pyarrow.Table
-        """
+    def arrow_table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return what `to_arrow` returns; codecs and timestamp types are dictionaries."""
         names = list(COLUMN_NAMES if columns is None else columns)
         require_columns(names)
-        table = arrow.require_pyarrow().table
-        return table({name: arrow.batch_column(self.batches, name) for name in names})
+        table = require_pyarrow().table
+        return table({name: batch_column(self.batches, name) for name in names})
 
     def _summary_lines(self) -> list[str]:
         lines = [

@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TextIO
+from typing import Any, Self, TextIO
 
 import click
 
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.cli.inputs import SEGMENT_COLUMNS
 from kafkascan.cli.row_writers import (
     Columns,
@@ -30,6 +29,8 @@ from kafkascan.cli.table_text import TableStyle, TableWriter
 from kafkascan.format.texts import with_escaped_bytes
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.records.record_table import RecordTable
+from kafkascan.tables.schema import require_pyarrow
+from kafkascan.tables.table import AnyTable, plain_columns
 
 FORMATS = ("table", "json", "jsonl", "csv")
 
@@ -61,16 +62,6 @@ _WRITERS: dict[str, type[Writer]] = {
     "jsonl": JsonLinesWriter,
     "csv": CsvWriter,
 }
-
-
-class HasColumns(Protocol):
-    """A result of the library that is a table."""
-
-    def to_columns(self) -> dict[str, list[Any]]:
-        """Return the values of each column."""
-
-    def to_arrow(self) -> Any:
-        """Return a `pyarrow.Table`."""
 
 
 @dataclass(frozen=True)
@@ -196,18 +187,18 @@ class RowOutput:
             needed = dict.fromkeys((*writer.names, *self._selected(columns)[1]))
             writer.write({name: [row[name] for row in rows] for name in needed})
 
-    def write_tables(self, columns: ShownColumns, results: Sequence[HasColumns]) -> None:
+    def write_tables(self, columns: ShownColumns, results: Sequence[AnyTable]) -> None:
         """Write results of the library, one after the other, as one table."""
         if self.output_format == "parquet":
             assert self.path is not None
-            tables = [one.to_arrow() for one in results]
+            tables = [one.arrow_table() for one in results]
             if self.columns is not None:
                 tables = [one.select(list(self.columns)) for one in tables]
             write_parquet(self.path, tables)
             return
         with self.open(columns) as writer:
             for one in results:
-                writer.write(one.to_columns())
+                writer.write(plain_columns(one))
 
 
 # ---- Parquet ---------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class ParquetWriter(Writer):
         chosen = {name: list(columns[name]) for name in self.names}
         if not self._kinds:
             self._kinds = {name: _kind_of(name, values) for name, values in chosen.items()}
-        table = StateTable("rows", self._kinds, chosen).to_arrow()
+        table = StateTable("rows", self._kinds, chosen).arrow_table()
         self._group.append(table)
         self._rows_of_group += len(table)
         if self._rows_of_group >= _ROWS_PER_GROUP:

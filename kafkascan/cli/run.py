@@ -15,12 +15,14 @@ from kafkascan.cli.inputs import SegmentInput, SegmentPaths
 from kafkascan.cli.output import RowOutput
 from kafkascan.format.errors import KafkaScanError, NotALogError
 from kafkascan.format.file_kinds import why_not_a_log
+from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.logs.opened_logs import SegmentOverlap
+from kafkascan.tables.table import UNREADABLE, Problems
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -83,6 +85,12 @@ class FindingReport:
         else:
             self._unlisted += 1
 
+    def add_problems(self, problems: Problems) -> None:
+        """Add the problems of an answer; what they mean for the exit code is in the symbol."""
+        for one in problems:
+            is_note = one.severity is Severity.NOTE and not one.rows_missing
+            self.add(str(one), is_note=is_note, is_unread=one.symbol == UNREADABLE)
+
     def add_unreadable(self, path: str, error: Exception) -> None:
         """Add an error that prevented a file from being read or written."""
         if isinstance(error, KafkaScanError):  # its message contains the path
@@ -91,13 +99,6 @@ class FindingReport:
             name = shown_url(getattr(error, "filename", None) or path)
             self._findings.append(_message_of(name, getattr(error, "strerror", None) or error))
         self.exit_code = EXIT_UNREADABLE
-
-    def add_damage(self, log: str, error: Exception) -> None:
-        """Add the error after which a log was not read; only damage is a finding."""
-        if isinstance(error, OSError):
-            self.add_unreadable(log, error)
-        else:
-            self.add(_message_of(log, error))
 
     def take_lines(self) -> list[str]:
         """Remove the findings, and return them as lines to print."""

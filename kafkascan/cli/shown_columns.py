@@ -112,12 +112,12 @@ COUNT = ShownColumns(
 )  # fmt: skip
 DIFF = ShownColumns(
     (
-        "topic", "partition", "kind", "place", "left_first_offset", "left_last_offset",
+        "topic", "partition", "kind", "location", "left_first_offset", "left_last_offset",
         "right_first_offset", "right_last_offset", "left_batches", "right_batches",
         "left_records", "right_records", "left_epoch", "right_epoch", "is_difference",
     ),
     (
-        "topic", "partition", "kind", "place", "left_first_offset", "left_last_offset",
+        "topic", "partition", "kind", "location", "left_first_offset", "left_last_offset",
         "right_first_offset", "right_last_offset",
     ),
 )  # fmt: skip
@@ -159,10 +159,10 @@ SCRUB = ShownColumns(
 )  # fmt: skip
 SALVAGE = ShownColumns(
     (
-        *SEGMENT_COLUMNS, "what", "symbol", "position", "size", "first_offset", "last_offset",
+        *SEGMENT_COLUMNS, "outcome", "symbol", "position", "size", "first_offset", "last_offset",
         "claimed_first_offset", "claimed_last_offset", "claimed_records", "zero_bytes", "reason",
     ),
-    (*SEGMENT_COLUMNS, "what", "symbol", "position", "size", "first_offset", "last_offset"),
+    (*SEGMENT_COLUMNS, "outcome", "symbol", "position", "size", "first_offset", "last_offset"),
     ("reason",),
 )  # fmt: skip
 RESTORE = ShownColumns(
@@ -242,7 +242,7 @@ JOBS = {
 """The columns of the manifest of each Spark job, by its name in Python."""
 
 _TEXTS = (
-    "topic", "segment", "path", "target", "file", "end", "what", "symbol", "reason", "error",
+    "topic", "segment", "path", "target", "file", "end", "outcome", "symbol", "reason", "error",
     "verdict", "topic_id", "destination", "compression_type", "timestamp_type",
 )  # fmt: skip
 _TIMES = (

@@ -67,7 +67,7 @@ _COLOURS = {
     ("is_hanging", "true"): "yellow",
     ("is_difference", "true"): "yellow",
     ("is_exact", "false"): "yellow",
-    ("what", "lost"): "red",
+    ("outcome", "lost"): "red",
 }
 _DAY = 86_400_000
 _UNITS = ((_DAY, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))

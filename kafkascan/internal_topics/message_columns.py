@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import message_columns as _core
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.format.errors import STATUS
 from kafkascan.format.schemas.message_decoder import Array, Field, Schema, SchemaError, Type
 from kafkascan.internal_topics.message_program import (
@@ -28,6 +27,7 @@ from kafkascan.internal_topics.topic_messages import (
     decode_framed_message,
 )
 from kafkascan.records.record_table import RecordTable
+from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kafkascan.batches.arrow import require_pyarrow
-from kafkascan.batches.table_exports import TableExports
 from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.suggestions import suggestion
-from kafkascan.format.texts import with_escaped_bytes
+from kafkascan.tables.schema import COUNTS_BY_NAME, PARTITION_LISTS, TASK_LISTS, Field, Schema
+from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 Row = Mapping[str, object]
 
-PARTITIONS = "partitions"
+PARTITIONS = PARTITION_LISTS
 """Kind of a column with lists of topics and partitions: ``topic``, ``topic_id``, ``partitions``."""
 
-TASKS = "tasks"
+TASKS = TASK_LISTS
 """Kind of a column with lists of Streams tasks: ``role``, ``subtopology``, ``partitions``."""
 
 
-COUNTS = "counts"
+COUNTS = COUNTS_BY_NAME
 """Kind of a column with counts by name: a map of string to int64."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StateTable(TableExports):
+class StateTable(AnyTable):
     """
     A table of Kafka's state.
 
@@ -49,6 +48,7 @@ class StateTable(TableExports):
     name: str
     kinds: Mapping[str, str]
     columns: dict[str, list[Any]]
+    problems: Problems = field(default=NO_PROBLEMS)
 
     @classmethod
     def of_rows(cls, name: str, kinds: Mapping[str, str], rows: Iterable[Row]) -> StateTable:
@@ -79,7 +79,7 @@ class StateTable(TableExports):
             (row for row in self.rows() if all(row[name] == of for name, of in wanted.items())),
         )
 
-    def to_columns(self) -> dict[str, list[Any]]:
+    def to_columns(self) -> dict[str, Column]:
         """Return the columns for text: times are milliseconds, and bytes are hexadecimal."""
         return {
             name: [None if value is None else value.hex() for value in values]
@@ -88,58 +88,10 @@ class StateTable(TableExports):
             for name, values in self.columns.items()
         }
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """
-        Return a `pyarrow.Table`.
-
-        Parameters
-        ----------
-        columns : sequence of str, optional
-            Names of columns; all by default.
-
-        Returns
-        -------
-        pyarrow.Table
-            Times are ``timestamp[ms, tz=UTC]``.
-        """
-        names = list(self.kinds) if columns is None else columns
-        pa = require_pyarrow()
-        return pa.table({name: _arrow_column(self.kinds[name], self[name]) for name in names})
-
-    def _summary_lines(self) -> list[str]:
-        return [f"<StateTable {self.name}: {len(self):,} rows>"]
+    @property
+    def schema(self) -> Schema:
+        """The fields of the columns."""
+        return Schema(self.name, tuple(Field(name, kind) for name, kind in self.kinds.items()))
 
     def _head(self, rows: int) -> Mapping[str, Sequence[object]]:
         return {name: values[:rows] for name, values in self.columns.items()}
-
-
-def _arrow_column(kind: str, values: list[Any]) -> Any:
-    pa = require_pyarrow()
-    if kind == "time":
-        known = [None if value is None or value < 0 else value for value in values]
-        return pa.array(known, pa.timestamp("ms", tz="UTC"))
-    if kind == COUNTS:
-        counts = [None if value is None else _pairs(value) for value in values]
-        return pa.array(counts, pa.map_(pa.string(), pa.int64()))
-    if kind == "string":
-        texts = [None if value is None else with_escaped_bytes(value) for value in values]
-        return pa.array(texts, pa.string())
-    return pa.array(values, _arrow_type(kind))
-
-
-def _pairs(counts: Mapping[Any, int]) -> list[tuple[str, int]]:
-    return [(str(name), count) for name, count in counts.items()]
-
-
-def _arrow_type(kind: str) -> Any:
-    pa = require_pyarrow()
-    numbers = pa.list_(pa.int32())
-    if kind == PARTITIONS:
-        texts = [("topic", pa.string()), ("topic_id", pa.string())]
-        return pa.list_(pa.struct([*texts, (PARTITIONS, numbers)]))
-    if kind == TASKS:
-        texts = [("role", pa.string()), ("subtopology", pa.string())]
-        return pa.list_(pa.struct([*texts, (PARTITIONS, numbers)]))
-    if kind.startswith("list<"):
-        return pa.list_(pa.type_for_alias(kind.removeprefix("list<").removesuffix(">")))
-    return pa.type_for_alias(kind)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from kafkascan.batches import arrow
-from kafkascan.batches.columns import COLUMN_NAMES, require_columns
+from kafkascan.batches.arrow import batch_column, display_column, named_column
+from kafkascan.batches.columns import BATCH_SCHEMA, COLUMN_NAMES, join_tables, require_columns
 from kafkascan.batches.small_plots import plot_amounts
-from kafkascan.batches.table_exports import TableExports, display_column
 from kafkascan.format.arguments import require_integers, require_items
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io.stores.urls import Place, located
@@ -30,18 +29,23 @@ from kafkascan.logs.opened_logs import (
     start_offsets,
 )
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Schema, require_pyarrow
+from kafkascan.tables.table import AnyTable, Column, Problems, problem_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PLACE_COLUMNS = ("topic", "partition", "segment")
+LOG_BATCH_SCHEMA = BATCH_SCHEMA.with_first((TOPIC, PARTITION, SEGMENT)).named("log_batches")
+"""The columns of `LogBatches`: those of `BATCH_SCHEMA`, and where a batch is."""
+
+PLACE_COLUMNS = (TOPIC.name, PARTITION.name, SEGMENT.name)
 """Columns of `LogBatches` that locate a batch."""
 
 Include: TypeAlias = Literal["log", "all"]
 LogDirLike: TypeAlias = "Place | LogDir"
 
 
-class LogBatches(TableExports):
+class LogBatches(AnyTable):
     """
     The batches of a data directory in one table; returned by `scan_log_dir`.
 
@@ -89,6 +93,38 @@ class LogBatches(TableExports):
             self.overlaps += overlaps
             yield chunk
 
+    def __len__(self) -> int:
+        raise TypeError("the number of rows is not known: sum(len(chunk) for chunk in table)")
+
+    @property
+    def schema(self) -> Schema:
+        """The fields of `column_names`."""
+        return LOG_BATCH_SCHEMA.select(self.column_names)
+
+    @property
+    def problems(self) -> Problems:
+        """What the last iteration or conversion has not read, as far as it came."""
+        return Problems(
+            problem_of(end.error, str(self.segments[end.segment][1].path))
+            for end in self.ends
+            if end.error is not None
+        )
+
+    def to_columns(self) -> dict[str, Column]:
+        """Read everything, and return the values of each column."""
+        chunks = list(self)
+        batches = join_tables([chunk.batches for chunk in chunks])
+        segments = [self.segments[index] for chunk in chunks for index in chunk.segment.tolist()]
+        places: dict[str, Column] = {
+            "topic": [partition.topic for partition, _ in segments],
+            "partition": [partition.partition for partition, _ in segments],
+            "segment": [segment.file_name for _, segment in segments],
+        }
+        return {
+            name: places[name] if name in places else named_column(batches, name)
+            for name in self.column_names
+        }
+
     def _chunks(self, rows: int, threads: int) -> Iterator[tuple[LogChunk, list[SegmentOverlap]]]:
         return chunks_from(
             self.segments,
@@ -117,7 +153,7 @@ class LogBatches(TableExports):
         return self._reader(self.column_names)
 
     def _reader(self, names: Sequence[str]) -> pa.RecordBatchReader:
-        pa = arrow.require_pyarrow()
+        pa = require_pyarrow()
         locations = _arrow_locations(self.segments)
         schema = _record_batch(_no_batches(), names, locations).schema
         chunks = (_record_batch(chunk, names, locations) for chunk in self if len(chunk))
@@ -136,6 +172,12 @@ class LogBatches(TableExports):
         -------
         pyarrow.Table
         """
+        table = self.arrow_table(columns)
+        self._warn_if_incomplete()
+        return table
+
+    def arrow_table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return what `to_arrow` returns, for callers that report the problems themselves."""
         return self._reader(self.column_names if columns is None else columns).read_all()
 
     def _summary_lines(self) -> list[str]:
@@ -266,7 +308,7 @@ class _ArrowLocations:
 
 
 def _arrow_locations(segments: Sequence[tuple[PartitionDir, SegmentFile]]) -> _ArrowLocations:
-    pa = arrow.require_pyarrow()
+    pa = require_pyarrow()
     topics = pa.array([partition.topic for partition, _ in segments], pa.string())
     names = pa.array([segment.file_name for _, segment in segments], pa.string())
     return _ArrowLocations(
@@ -279,12 +321,12 @@ def _arrow_locations(segments: Sequence[tuple[PartitionDir, SegmentFile]]) -> _A
 def _record_batch(
     chunk: LogChunk, names: Sequence[str], locations: _ArrowLocations
 ) -> pa.RecordBatch:
-    pa = arrow.require_pyarrow()
+    pa = require_pyarrow()
     index = pa.array(chunk.segment)
     columns = {
         name: getattr(locations, name).take(index)
         if name in PLACE_COLUMNS
-        else arrow.batch_column(chunk.batches, name, is_stream=True)
+        else batch_column(chunk.batches, name, is_stream=True)
         for name in names
     }
     return pa.record_batch(columns)

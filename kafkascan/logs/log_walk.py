@@ -33,10 +33,12 @@ from kafkascan.logs.log_chunks import (
     inspect_chunks,
     threads_for,
 )
+from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log, SegmentOverlap, ordered_chunks
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
+from kafkascan.tables.table import Problems
 
 
 def producers_before(log: Log) -> NDArray[np.void] | None:
@@ -252,6 +254,28 @@ class LogWalk(Generic[Screened, EndChecks]):
         self._open_inspector = open_inspector
         self._once = once
         self._keep_cache = keep_cache
+        self._problems = LogProblems()
+
+    @property
+    def problems(self) -> Problems:
+        """What the iteration has not read so far, is damaged, or is a guess."""
+        return self._problems.found
+
+    def add_error(self, log: int, error: Exception | None) -> None:
+        """Add the error after which a caller does not know the state of a log."""
+        if error is not None:
+            partition = self._logs[log].partition
+            self._problems.add_error(partition, partition.path, error)
+
+    def _note(self, current: LogSlice) -> None:
+        """Add the problems of a slice."""
+        partition = self._logs[current.log].partition
+        self._problems.add_overlaps(partition, current.overlaps)
+        if current.start.error is not None:
+            self._problems.add_error(partition, partition.path, current.start.error)
+        for end in current.chunk.ends:
+            if end.error is not None:
+                self._problems.add_error(partition, self.segments[end.segment][1].path, end.error)
 
     def __iter__(self) -> Iterator[InspectedSlice[Screened, EndChecks]]:
         def read(job: range, position: int | None) -> Iterator[InspectedChunk[Screened, EndChecks]]:
@@ -270,6 +294,7 @@ class LogWalk(Generic[Screened, EndChecks]):
         started = -1  # the last log whose start offset was reached
         for chunk, overlaps in chunks:
             current = self._slice(chunk, started, overlaps)
+            self._note(current)
             if current.start.row < len(chunk):
                 started = current.log
             if before is not None:

@@ -191,12 +191,17 @@ class SegmentOverlap:
     last_offset: int
 
     @property
-    def message(self) -> str:
-        """A sentence with both segments and the offsets."""
+    def reason(self) -> str:
+        """A sentence with the following segment and the offsets."""
         return (
-            f"{self.path}: offsets {self.first_offset} to {self.last_offset} are also in"
+            f"offsets {self.first_offset} to {self.last_offset} are also in"
             f" {self.following.name}: one of the segments is stale"
         )
+
+    @property
+    def message(self) -> str:
+        """A sentence with both segments and the offsets."""
+        return f"{self.path}: {self.reason}"
 
     def __str__(self) -> str:
         return f"{self.message} [OFFSET_OVERLAP]"

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import items as _core
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.format.texts import java_string
 from kafkascan.io import result_memory
 from kafkascan.records.buffers import Buffers, Gathered, Starts
+from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches import arrow
+from kafkascan.batches.arrow import (
+    NAMED_CODES,
+    batch_column,
+    display_column,
+    named_column,
+    plain_column,
+)
 from kafkascan.batches.columns import (
+    BATCH_SCHEMA,
     COLUMN_NAMES,
     BatchTable,
     as_datetime64,
@@ -20,7 +27,6 @@ from kafkascan.batches.columns import (
     timestamp_type,
 )
 from kafkascan.batches.small_plots import plot_over_time
-from kafkascan.batches.table_exports import TableExports, display_column
 from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.layout import NO_SEQUENCE, TimestampType
 from kafkascan.format.suggestions import suggestion
@@ -28,12 +34,32 @@ from kafkascan.io import result_memory
 from kafkascan.records import arrow_binary
 from kafkascan.records.buffers import Buffers, Gathered
 from kafkascan.records.header_items import HeadersOfRecords, Located
+from kafkascan.tables.schema import Field, Schema, Shown, require_pyarrow
+from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems, timestamp_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 DEFAULT_RECORD_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
-RECORD_COLUMN_NAMES = (*DEFAULT_RECORD_COLUMNS, "sequence", "batch")
+
+RECORD_SCHEMA = Schema(
+    "records",
+    (
+        Field("offset", "int64", "offset of the record", nullable=False, shown=Shown.ALWAYS),
+        Field("timestamp", "time", "timestamp of the record", shown=Shown.ALWAYS),
+        Field("key", "binary", "key; null without one", shown=Shown.ALWAYS),
+        Field("value", "binary", "value; null of a tombstone", shown=Shown.ALWAYS),
+        Field("headers", "list<struct<key:string,value:binary>>", "headers, in order",
+              nullable=False),
+        Field("sequence", "int32", "sequence number of the record; -1 without one",
+              nullable=False, shown=Shown.WIDE),
+        Field("batch", "int32", "row of the record's batch in `RecordTable.batches`",
+              nullable=False, shown=Shown.WIDE),
+    ),
+)  # fmt: skip
+"""The columns of a table of records; those of `BATCH_SCHEMA` are also columns of it."""
+
+RECORD_COLUMN_NAMES = RECORD_SCHEMA.names
 """Columns of records. Every column of the batch table can be requested as well."""
 
 # Stored columns that a requested column needs.
@@ -104,7 +130,7 @@ def stored_columns(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(stored)
 
 
-class RecordTable(TableExports):
+class RecordTable(AnyTable):
     """
     Records of batches in columns; returned by `read_records`.
 
@@ -133,14 +159,39 @@ class RecordTable(TableExports):
         names: tuple[str, ...],
         columns: dict[str, NDArray[Any]],
         buffers: Buffers,
+        problems: Problems = NO_PROBLEMS,
     ) -> None:
         self.batches = batches
         self.names = names
         self.columns = columns
         self._buffers = buffers
+        self._problems = problems
+
+    @property
+    def schema(self) -> Schema:
+        """The fields of the requested columns."""
+        return RECORD_SCHEMA.with_last(BATCH_SCHEMA).select(self.names)
+
+    @property
+    def problems(self) -> Problems:
+        """Batches and segments that were not read."""
+        return self._problems
+
+    def to_columns(self) -> dict[str, Column]:
+        """Return the values of each column; codecs and timestamp types are Kafka's names."""
+        return {
+            name: named_column(self.batches[self.columns["batch"]], name)
+            if name in NAMED_CODES
+            else self._as_numpy(name)
+            for name in self.names
+        }
+
+    def with_problems(self, problems: Problems) -> RecordTable:
+        """Return the same records with other problems."""
+        return RecordTable(self.batches, self.names, self.columns, self._buffers, problems)
 
     @classmethod
-    def joined(cls, tables: Sequence[RecordTable]) -> RecordTable:
+    def joined(cls, tables: Sequence[RecordTable], problems: Problems = NO_PROBLEMS) -> RecordTable:
         """Return one table of tables with the same columns, from sources that are not mapped."""
         first = np.cumsum([0, *(len(one.batches) for one in tables)])
         columns = {
@@ -151,7 +202,7 @@ class RecordTable(TableExports):
         columns["batch"] = result_memory.concatenate(batch).astype(np.int32)
         buffers = Buffers.joined([one._buffers for one in tables])
         batches = join_tables([one.batches for one in tables])
-        return cls(batches, tables[0].names, columns, buffers)
+        return cls(batches, tables[0].names, columns, buffers, problems)
 
     def __len__(self) -> int:
         return len(self.columns["batch"])
@@ -173,7 +224,7 @@ class RecordTable(TableExports):
             columns = {
                 name: np.ascontiguousarray(values[index]) for name, values in self.columns.items()
             }
-            return RecordTable(self.batches, self.names, columns, self._buffers)
+            return RecordTable(self.batches, self.names, columns, self._buffers, self._problems)
         try:
             return self._record(range(len(self))[index])
         except TypeError:
@@ -365,9 +416,14 @@ class RecordTable(TableExports):
         -------
         pyarrow.Table
         """
-        pa = arrow.require_pyarrow()
+        self._warn_if_incomplete()
         names = self.names if columns is None else columns
-        return pa.table({name: self._as_arrow(name, views) for name in names})
+        return require_pyarrow().table({name: self._as_arrow(name, views) for name in names})
+
+    def arrow_table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return what `to_arrow` returns, for callers that report the problems themselves."""
+        names = self.names if columns is None else columns
+        return require_pyarrow().table({name: self._as_arrow(name, False) for name in names})
 
     def _as_arrow(self, name: str, views: bool) -> pa.Array:
         if name in ("key", "value"):
@@ -379,10 +435,10 @@ class RecordTable(TableExports):
         if name == "headers":
             return self._arrow_headers()
         if name in COLUMN_NAMES:
-            return arrow.batch_column(self.batches, name).take(arrow.plain_column(self["batch"]))
+            return batch_column(self.batches, name).take(plain_column(self["batch"]))
         if name == "timestamp":
-            return arrow.timestamp_column(self._numbers(name))
-        return arrow.plain_column(self._numbers(name))
+            return timestamp_column(self._numbers(name))
+        return plain_column(self._numbers(name))
 
     def _arrow_headers(self) -> pa.Array:
         starts, keys, values = self._headers().gather()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
-from kafkascan.batches import arrow
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.format.findings import Severity
 from kafkascan.format.texts import few_lines, json_text
@@ -16,9 +15,8 @@ from kafkascan.recovery.loading.load_findings import LoadFinding
 from kafkascan.recovery.loading.loaded_segment import SegmentReport
 from kafkascan.recovery.loading.planned_files import Change
 from kafkascan.recovery.salvaging.segment_salvage import SegmentSalvage
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
+from kafkascan.tables.table import AnyTable, Column, Problems, problem_of
 
 
 @dataclass
@@ -96,10 +94,34 @@ class PartitionRecovery:
         return f"{offsets}, {left} changes to make, {self.truncated_bytes} bytes to discard"
 
 
-@dataclass
-class Recovery:
+RECOVERY_SCHEMA = Schema(
+    "recovery",
+    (
+        TOPIC,
+        PARTITION,
+        Field("log_start_offset", "int64", "first offset; null, if the log cannot be loaded"),
+        Field("log_end_offset", "int64", "offset after the last batch"),
+        Field("segments", "int64", "segments of the log", nullable=False, shown=Shown.WIDE),
+        Field("recovered", "int64", "segments that a broker recovers", nullable=False),
+        Field("truncated_bytes", "int64", "bytes that a broker discards", nullable=False,
+              shown=Shown.ALWAYS),
+        Field("changes", "int64", "changes that a broker makes", nullable=False,
+              shown=Shown.ALWAYS),
+        Field("changes_made", "int64", "of the changes, those that were made", nullable=False,
+              shown=Shown.WIDE),
+        Field("findings", "int64", "what is wrong and stays, as a broker does not notice it",
+              nullable=False),
+        Field("error", "string", "why the log cannot be loaded, or why a change failed",
+              shown=Shown.BELOW),
+    ),
+)  # fmt: skip
+"""The columns of `Recovery`, with a row per partition."""
+
+
+@dataclass(repr=False)
+class Recovery(AnyTable):
     """
-    The result of recovering data directories or partitions.
+    The result of recovering data directories or partitions, a row per partition.
 
     Attributes
     ----------
@@ -113,6 +135,8 @@ class Recovery:
         The directories that were already marked as cleanly shut down. A broker would load their
         logs without recovery.
     """
+
+    schema: ClassVar[Schema] = RECOVERY_SCHEMA
 
     paths: list[Path]
     partitions: list[PartitionRecovery] = field(default_factory=list)
@@ -145,12 +169,45 @@ class Recovery:
         """Bytes of the logs that a broker discards."""
         return sum(partition.truncated_bytes for partition in self.partitions)
 
-    def __repr__(self) -> str:
+    @property
+    def problems(self) -> Problems:
+        """Why logs cannot be loaded, or changes failed."""
+        return _problems_of(self.partitions)
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def to_columns(self) -> dict[str, Column]:
+        """Return the values of each column."""
+        rows = [
+            {
+                **vars(one),
+                "segments": len(one.segments),
+                "recovered": sum(segment.is_recovered for segment in one.segments),
+                "truncated_bytes": one.truncated_bytes,
+                "changes": len(one.changes),
+                "changes_made": len(one.applied),
+                "findings": len(one.findings),
+                "error": None if one.error is None else str(one.error),
+            }
+            for one in self.partitions
+        ]
+        return {name: [row[name] for row in rows] for name in RECOVERY_SCHEMA.names}
+
+    def _summary_lines(self) -> list[str]:
         worst_first = sorted(self.partitions, key=_severity_order)
         lines = (line for one in worst_first for line in repr(one).splitlines())
         paths = ", ".join(map(str, self.paths))
         logs = f"{len(self.partitions):,} logs, {self.truncated_bytes:,} bytes to discard"
-        return few_lines(f"<Recovery {paths}: {logs}>", lines)
+        return few_lines(f"<Recovery {paths}: {logs}>", lines).split("\n")
+
+
+def _problems_of(partitions: Sequence[PartitionRecovery | PartitionSalvage]) -> Problems:
+    return Problems(
+        problem_of(one.error, str(one.path), topic=one.topic, partition=one.partition)
+        for one in partitions
+        if one.error is not None
+    )
 
 
 def _severity_order(log: PartitionRecovery) -> tuple[bool, bool, bool]:
@@ -199,10 +256,43 @@ class PartitionSalvage:
         return sum(segment.lost_bytes for segment in self.segments)
 
 
-@dataclass
-class Salvage:
+_OUTCOMES = {"lost": "red"}
+
+SALVAGE_SCHEMA = Schema(
+    "salvage",
+    (
+        TOPIC,
+        PARTITION,
+        SEGMENT,
+        Field("outcome", "string", "lost, duplicate or repaired", nullable=False,
+              shown=Shown.ALWAYS, alarms=_OUTCOMES),
+        Field("symbol", "string", "greppable name of the damage, or the repaired field",
+              nullable=False),
+        Field("position", "int64", "byte position in the segment", nullable=False,
+              shown=Shown.ALWAYS),
+        Field("size", "int64", "size of the range in bytes"),
+        Field("first_offset", "int64", "first offset of the range, by what is around it"),
+        Field("last_offset", "int64", "last offset of the range"),
+        Field("claimed_first_offset", "int64", "first offset, by its damaged header",
+              shown=Shown.WIDE),
+        Field("claimed_last_offset", "int64", "last offset, by its damaged header",
+              shown=Shown.WIDE),
+        Field("claimed_records", "int64", "number of records, by its damaged header",
+              shown=Shown.WIDE),
+        Field("zero_bytes", "int64", "bytes of the range that are zeros", shown=Shown.WIDE),
+        Field("reason", "string", "what is wrong, or what was repaired", nullable=False,
+              shown=Shown.BELOW),
+    ),
+)  # fmt: skip
+"""The columns of `Salvage`, with a row per range."""
+
+
+@dataclass(repr=False)
+class Salvage(AnyTable):
     """
     The result of salvaging a data directory, a partition or one segment.
+
+    Its rows are the ranges that are lost, repaired or a copy.
 
     Attributes
     ----------
@@ -212,6 +302,8 @@ class Salvage:
     is_marked_clean : bool
         Whether the copy of a data directory is marked as cleanly shut down.
     """
+
+    schema: ClassVar[Schema] = SALVAGE_SCHEMA
 
     path: Path
     destination: Path | None
@@ -223,41 +315,45 @@ class Salvage:
         """Sum of the sizes of all lost ranges."""
         return sum(one.lost_bytes for one in self.partitions)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield lost ranges, copies and repairs as rows with the same columns.
+    @property
+    def problems(self) -> Problems:
+        """Why there is no copy of a log, or why a broker would not load it."""
+        return _problems_of(self.partitions)
 
-        The columns are `SALVAGE_COLUMNS`.
-        """
+    def __len__(self) -> int:
+        return sum(
+            len(one.losses) + len(one.duplicates) + len(one.repairs)
+            for partition in self.partitions
+            for one in partition.segments
+        )
+
+    def to_columns(self) -> dict[str, Column]:
+        """Return the values of each column."""
+        rows = list(self._ranges())
+        return {name: [row[name] for row in rows] for name in SALVAGE_SCHEMA.names}
+
+    def _ranges(self) -> Iterator[dict[str, Any]]:
         for partition in self.partitions:
             log = {"topic": partition.topic, "partition": partition.partition}
             for segment in partition.segments:
                 here = log | {"segment": segment.name}
                 for loss in segment.losses:
-                    yield _ROW | here | {"what": "lost"} | asdict(loss)
+                    yield _ROW | here | {"outcome": "lost"} | asdict(loss)
                 for copy in segment.duplicates:
                     found = asdict(copy)
                     keeper = found.pop("kept_in")
                     reason = _COPY_REASON if keeper is None else f"{keeper} keeps these offsets"
                     yield _ROW | here | {
-                        "what": "duplicate", "symbol": "DUPLICATE", "reason": reason,
+                        "outcome": "duplicate", "symbol": "DUPLICATE", "reason": reason,
                     } | found  # fmt: skip
                 for one in segment.repairs:
                     reason = f"{one.field} was {one.old}, is {one.new}"
                     if not one.is_certain:
                         reason += ", which the neighbouring batches do not determine"
                     yield _ROW | here | {
-                        "what": "repaired", "symbol": one.field.upper(), "reason": reason,
+                        "outcome": "repaired", "symbol": one.field.upper(), "reason": reason,
                         "first_offset": one.base_offset, "position": one.position,
                     }  # fmt: skip
-
-    def to_columns(self) -> dict[str, list[Any]]:
-        """Return lost ranges, copies and repairs as a dictionary of columns."""
-        rows = list(self.rows())
-        return {name: [row[name] for row in rows] for name in SALVAGE_COLUMNS}
-
-    def to_arrow(self) -> pa.Table:
-        """Return lost ranges, copies and repairs as an Arrow table."""
-        return arrow.table_of(self.to_columns(), texts=_TEXTS)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as dictionaries and lists."""
@@ -269,11 +365,11 @@ class Salvage:
             "partitions": [_partition_dict(one) for one in self.partitions],
         }
 
-    def to_json(self) -> str:
-        """Return the result as a JSON document."""
-        return json_text(self.to_dict(), indent=2)
+    def to_json(self, *, indent: int | None = 2) -> str:
+        """Return the complete result as a JSON document."""
+        return json_text(self.to_dict(), indent=indent)
 
-    def __repr__(self) -> str:
+    def _summary_lines(self) -> list[str]:
         lines = []
         for one in sorted(self.partitions, key=lambda one: (one.error is None, -one.lost_bytes)):
             kept = sum(segment.batches for segment in one.segments)
@@ -284,19 +380,12 @@ class Salvage:
                 f" {one.lost_bytes:,} bytes, {repairs} fields repaired"
                 + ("" if one.error is None else f"; {one.error}")
             )
-        return few_lines(f"<Salvage {self.path}: {self.lost_bytes:,} bytes lost>", lines)
+        title = f"<Salvage {self.path}: {self.lost_bytes:,} bytes lost>"
+        return few_lines(title, lines).split("\n")
 
-
-SALVAGE_COLUMNS = (
-    "topic", "partition", "segment", "what", "symbol", "position", "size", "first_offset",
-    "last_offset", "claimed_first_offset", "claimed_last_offset", "claimed_records",
-    "zero_bytes", "reason",
-)  # fmt: skip
-"""Columns of `Salvage.rows`."""
 
 _COPY_REASON = "the batch is a copy of one that is kept"
-_TEXTS = ("topic", "segment", "what", "symbol", "reason")
-_ROW: dict[str, Any] = dict.fromkeys(SALVAGE_COLUMNS)
+_ROW: dict[str, Any] = dict.fromkeys(SALVAGE_SCHEMA.names)
 
 
 def _partition_dict(one: PartitionSalvage) -> dict[str, Any]:

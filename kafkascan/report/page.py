@@ -27,6 +27,7 @@ from kafkascan.report.facts import Facts, gather
 from kafkascan.report.plots import draw, human_size
 from kafkascan.report.state_sections import state_tables
 from kafkascan.report.tables import MAX_ROWS, page_tables, record_count, time_text
+from kafkascan.tables.table import plain_columns
 
 # Findings of each kind that are listed if there are more than `MAX_ROWS`: a common kind must not
 # hide others.
@@ -118,7 +119,7 @@ def build_report(
     if advice:
         advised = advise(logs, log_start_offset=log_start_offset, threads=threads)
     name = printable(title if title is not None else _path_of(logs))
-    columns = census.to_columns()
+    columns = plain_columns(census)
     page = _page_of(name, facts, found, columns)
     tables = [*page_tables(facts, columns, transactions, advised), *state_tables(logs, facts)]
     return Report(template.render(page, tables=tables), found)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import record_columns as _core
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.io import result_memory
+from kafkascan.tables.schema import require_pyarrow
 from kafkascan.write.byte_columns import LARGEST_ITEM, Items, join_items, nulls
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import record_columns as _core
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.batches.columns import COLUMN_NAMES
 from kafkascan.format.errors import UnknownColumnError
 from kafkascan.format.layout import NO_TIMESTAMP
@@ -19,6 +18,7 @@ from kafkascan.format.suggestions import suggestion
 from kafkascan.format.times import to_milliseconds
 from kafkascan.records.buffers import Buffers
 from kafkascan.records.record_table import RECORD_COLUMN_NAMES, RecordTable
+from kafkascan.tables.schema import require_pyarrow
 from kafkascan.write.byte_columns import Items, items_of_array, items_of_objects, join_items
 from kafkascan.write.byte_columns_arrow import as_arrow, chunks_of, items_of_arrow
 

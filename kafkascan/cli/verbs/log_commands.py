@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -43,18 +42,13 @@ from kafkascan.cli.shown_columns import (
 )
 from kafkascan.cli.tier_inputs import CLUSTER, TierOptions, with_tier
 from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.tables.table import AnyTable
 
 # Findings of a kind in the table of an audit: a kind that many files have does not hide the others.
 _LISTED = 10
 _STATES = ("open", "hanging", "empty", "aborted", "committed", "all")
 
-# A result that contains the damage that ended the reading of logs.
-PartialResult = TypeVar(
-    "PartialResult",
-    "ks.analysis.Transactions",
-    "ks.analysis.ProducerCensus",
-    "ks.analysis.RecordCounts",
-)
+Result = TypeVar("Result", bound=AnyTable)
 
 
 def _log_command(columns: ShownColumns) -> Callable[[Command], click.Command]:
@@ -69,17 +63,14 @@ def _log_command(columns: ShownColumns) -> Callable[[Command], click.Command]:
     return declare
 
 
-def _with_damage(
-    read: Callable[[Path], PartialResult],
-) -> Callable[[Path, FindingReport], PartialResult]:
-    """Return work that reads a path, and adds the damage in its logs to the findings."""
+def _with_problems(
+    read: Callable[[Path], Result],
+) -> Callable[[Path, FindingReport], Result]:
+    """Return work that reads a path, and adds the problems of the answer to the findings."""
 
-    def work(path: Path, report: FindingReport) -> PartialResult:
+    def work(path: Path, report: FindingReport) -> Result:
         found = read(path)
-        for number, damage in found.errors.items():
-            report.add_damage(found.logs[number].name, damage)
-        for overlap in itertools.chain.from_iterable(found.overlaps.values()):
-            report.add(str(overlap))
+        report.add_problems(found.problems)
         return found
 
     return work
@@ -187,7 +178,7 @@ def txns(run: Run, paths: list[Path], state: str, **options: Any) -> None:
     given, otherwise the `latest_write` to the log. Exit code 1: a transaction hangs.
     """
 
-    @_with_damage
+    @_with_problems
     def read(path: Path) -> ks.analysis.Transactions:
         return ks.read_transactions(path, **options)
 
@@ -224,7 +215,7 @@ def producers(run: Run, paths: list[Path], **options: Any) -> None:
     a producer id.
     """
 
-    @_with_damage
+    @_with_problems
     def work(path: Path) -> ks.analysis.ProducerCensus:
         return ks.read_producers(path, **options)
 
@@ -245,7 +236,7 @@ def count(run: Run, paths: list[Path], **options: Any) -> None:
     0 or 1, whose records only --deep can count, or segments with the same offsets.
     """
 
-    @_with_damage
+    @_with_problems
     def work(path: Path) -> ks.analysis.RecordCounts:
         return ks.count_records(path, **options)
 
@@ -266,7 +257,7 @@ def count(run: Run, paths: list[Path], **options: Any) -> None:
 )  # fmt: skip
 @click.option(
     "--save", type=OutputPath(), metavar="FILE",
-    help="Write the fingerprints of LEFT to a .parquet or .json file, to compare them on another"
+    help="Write the fingerprints of LEFT to a .parquet file, to compare them on another"
     " host.",
 )  # fmt: skip
 @ALL_OFFSETS
@@ -318,8 +309,7 @@ def diff(
 def _save_fingerprints(run: Run, logs: Path, target: Path, options: dict[str, Any]) -> None:
     def save(path: Path, findings: FindingReport) -> None:
         found = ks.analysis.read_fingerprints(path, **options)
-        for one in found.logs:
-            _add_errors(findings, one)
+        findings.add_problems(found.problems)
         try:
             found.save(target)
         except (ValueError, ImportError) as error:
@@ -328,20 +318,10 @@ def _save_fingerprints(run: Run, logs: Path, target: Path, options: dict[str, An
     run.each([logs], save)
 
 
-def _add_errors(
-    findings: FindingReport, one: ks.analysis.LogFingerprints | ks.analysis.PartitionDiff
-) -> None:
-    """Add the errors of reading logs, and segments that overlap."""
-    for message in (*one.damage, *one.overlaps):
-        findings.add(message)
-    for message in one.unread_segments:
-        findings.add(message, is_unread=True)
-
-
 def _add_differences(findings: FindingReport, one: ks.analysis.PartitionDiff) -> None:
     """Add the damage in two logs, and a line about how they differ."""
     name = f"{one.topic}-{one.partition}"
-    _add_errors(findings, one)
+    findings.add_problems(one.problems)
     if not (one.is_in_left and one.is_in_right):
         findings.add(f"{name}: exists only in {'LEFT' if one.is_in_left else 'RIGHT'}")
     elif one.differences:
@@ -405,10 +385,7 @@ def advise(run: Run, paths: list[Path], choices: tuple[str, ...], **options: Any
             if isinstance(error, ks.KafkaScanError):
                 raise
             raise click.UsageError(str(error)) from None
-        for message in (*found.damage, *map(str, found.overlaps)):
-            findings.add(message)
-        for message in found.unread_segments:
-            findings.add(message, is_unread=True)
+        findings.add_problems(found.problems)
         return found
 
     run.output.write_tables(ADVICE, run.each(paths, work))

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.spark.jobs.output_folders import OutputFolder
@@ -21,6 +20,7 @@ from kafkascan.spark.options.view_schemas import FILE_COLUMNS, Column, Row, arro
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
 from kafkascan.spark.rows.batch_rows import file_values
 from kafkascan.spark.rows.task_scan import scan_task
+from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.batches.columns import (
     BatchTable,
     first_timestamp,
@@ -24,6 +23,7 @@ from kafkascan.spark.planning.task_plan import ScanTask, concurrent_files
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows, single_row
 from kafkascan.spark.rows.batch_rows import file_values
 from kafkascan.spark.rows.task_scan import OpenRange, checked_batches, scan_ranges
+from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column, arrow_schema, ddl
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.task_plan import ScanTask
 from kafkascan.spark.readers.frames import Argument, Task, Work, map_tasks
+from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column, arrow_schema
 from kafkascan.spark.planning.task_plan import ScanTask
 from kafkascan.spark.rows.task_scan import scan_task
 from kafkascan.spark.rows.worker_setup import prepare_worker
+from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.format.layout import CompressionType
 from kafkascan.spark.options.view_schemas import Column, Row, arrow_schema, arrow_type
+from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.batches.columns import BatchTable, column
 from kafkascan.format.errors import CorruptBatchError, record_error
 from kafkascan.format.layout import BATCH_DTYPE
@@ -24,6 +23,7 @@ from kafkascan.spark.rows.arrow_columns import (
     single_row,
     timestamp_array,
 )
+from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.batches.columns import column
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.io.concurrency import group_by_bytes
@@ -24,6 +23,7 @@ from kafkascan.spark.rows.arrow_columns import (
     timestamp_array,
 )
 from kafkascan.spark.rows.batch_rows import file_values
+from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

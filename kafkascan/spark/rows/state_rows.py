@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, read_meta_properties
 from kafkascan.format.errors import CorruptCheckpointError
 from kafkascan.format.texts import with_escaped_bytes
@@ -30,6 +29,7 @@ from kafkascan.spark.options.state_schemas import (
 from kafkascan.spark.options.view_schemas import arrow_schema
 from kafkascan.spark.rows.arrow_columns import LATEST_MS
 from kafkascan.spark.rows.damage_modes import logger
+from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

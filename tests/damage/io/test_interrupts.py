@@ -18,7 +18,7 @@ import zstandard
 
 import kafkascan as ks
 from kafkascan._core.unpacking import Arena
-from kafkascan.batches import table_exports
+from kafkascan.tables import table as tables
 from kafkascan.io.worker_threads import Pace
 from kafkascan.records.decoding import decode_records
 from kafkascan.records.decompression import unpacker
@@ -164,7 +164,7 @@ def test_conversions_to_pandas_in_pieces(monkeypatch: pytest.MonkeyPatch) -> Non
     table = ks.read_records(log, columns=["offset", "timestamp", "key", "value", "headers"])[:100]
     scan = ks.scan_batches(log)
     expected = table.to_pandas(), scan.to_pandas()
-    monkeypatch.setattr(table_exports, "_PANDAS_ROWS", 7)
+    monkeypatch.setattr(tables, "_PANDAS_ROWS", 7)
     for one, other in zip(expected, (table.to_pandas(), scan.to_pandas()), strict=True):
         pandas.testing.assert_frame_equal(one, other)
 

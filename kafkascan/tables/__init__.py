@@ -1,0 +1,27 @@
+"""What every answer is: a table with a schema, and an account of what was not read."""
+
+from typing import TYPE_CHECKING
+
+from kafkascan.format.lazy_names import attach
+
+if TYPE_CHECKING:
+    from kafkascan.tables.schema import (
+        Field as Field,
+        Schema as Schema,
+        Shown as Shown,
+    )
+    from kafkascan.tables.table import (
+        AnyTable as AnyTable,
+        IncompleteTableWarning as IncompleteTableWarning,
+        Problem as Problem,
+        Problems as Problems,
+        Table as Table,
+    )
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        names={
+            "schema": ["Field", "Schema", "Shown"],
+            "table": ["AnyTable", "IncompleteTableWarning", "Problem", "Problems", "Table"],
+        },
+    )
