@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property, partial
 from importlib import import_module
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from kafkascan.format.errors import UnknownColumnError
@@ -24,8 +24,6 @@ TASK_LISTS = "list<struct<role:string,subtopology:string,partitions:list<int32>>
 
 COUNTS_BY_NAME = "map<string,int64>"
 """Type of a column with counts by name: a mapping."""
-
-_NO_ALARMS: Mapping[str, str] = MappingProxyType({})
 
 
 def require_module(name: str, *, extra: str) -> ModuleType:
@@ -100,7 +98,7 @@ class Field:
     unit: str = ""
     nullable: bool = True
     shown: Shown = Shown.USUALLY
-    alarms: Mapping[str, str] = _NO_ALARMS
+    alarms: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def is_number(self) -> bool:
@@ -138,7 +136,7 @@ class Schema:
 
     @cached_property
     def _by_name(self) -> dict[str, Field]:
-        return {field.name: field for field in self.fields}
+        return {one.name: one for one in self.fields}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -163,12 +161,12 @@ class Schema:
 
     def shown(self, most: Shown) -> tuple[Field, ...]:
         """Return the fields of a terminal's table: all up to a rank, without lines below rows."""
-        return tuple(field for field in self.fields if field.shown <= min(most, Shown.WIDE))
+        return tuple(one for one in self.fields if one.shown <= min(most, Shown.WIDE))
 
     def to_arrow(self) -> pa.Schema:
         """Return a `pyarrow.Schema`; times are ``timestamp[ms, tz=UTC]``."""
         pa = require_pyarrow()
-        return pa.schema([(field.name, arrow_type(field.type)) for field in self.fields])
+        return pa.schema([(one.name, arrow_type(one.type)) for one in self.fields])
 
 
 TOPIC = Field("topic", "string", "topic of the log", shown=Shown.ALWAYS)
@@ -178,8 +176,8 @@ SEGMENT = Field("segment", "string", "file of the segment", "file", shown=Shown.
 
 def _unique(fields: Sequence[Field]) -> tuple[Field, ...]:
     found: dict[str, Field] = {}
-    for field in fields:
-        found.setdefault(field.name, field)
+    for one in fields:
+        found.setdefault(one.name, one)
     return tuple(found.values())
 
 
