@@ -15,8 +15,10 @@ from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, select_se
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
 from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile, segment_at
+from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC
 
-SEGMENT_COLUMNS = ("topic", "partition", "segment")
+SEGMENT_FIELDS = (TOPIC, PARTITION, SEGMENT)
+"""The columns that identify a segment."""
 
 OnUnreadable = Callable[[str, OSError], None]
 
@@ -187,9 +189,12 @@ class SegmentInput:
 
     @property
     def labels(self) -> dict[str, object]:
-        """The values of `SEGMENT_COLUMNS`."""
-        values = (self.partition.topic, self.partition.partition, self.path.name)
-        return dict(zip(SEGMENT_COLUMNS, values, strict=True))
+        """The values of `SEGMENT_FIELDS`, by name."""
+        return {
+            TOPIC.name: self.partition.topic,
+            PARTITION.name: self.partition.partition,
+            SEGMENT.name: self.path.name,
+        }
 
     def open(self) -> Source:
         """Return the bytes of the file; the caller closes them."""

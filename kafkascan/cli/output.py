@@ -8,36 +8,27 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
 import click
 
-from kafkascan.cli.inputs import SEGMENT_COLUMNS
-from kafkascan.cli.row_writers import (
-    Columns,
-    CsvWriter,
-    JsonLinesWriter,
-    JsonWriter,
+from kafkascan.cli.table_text import TableStyle, TableWriter
+from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.tables.schema import Schema, Shown, require_pyarrow
+from kafkascan.tables.table import AnyTable, plain_columns
+from kafkascan.tables.writers import (
+    FORMAT_OF_EXTENSION,
+    TEXT_WRITERS,
     ParquetWriter,
     Writer,
+    as_columns,
 )
-from kafkascan.cli.shown_columns import ShownColumns
-from kafkascan.cli.table_text import TableStyle, TableWriter
-from kafkascan.format.texts import with_escaped_bytes
-from kafkascan.io.atomic_files import AtomicFile
-from kafkascan.records.record_table import RecordTable
-from kafkascan.tables.schema import require_pyarrow
-from kafkascan.tables.table import AnyTable, plain_columns
 
-FORMATS = ("table", "json", "jsonl", "csv")
+FORMATS = ("table", *TEXT_WRITERS)
 
 _TABLE_EXTENSIONS = ("", ".txt")
-_FORMATS_BY_EXTENSION = {
-    ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet",
-}  # fmt: skip
 
 
 def format_by_extension(path: Path | None) -> str:
@@ -51,17 +42,10 @@ def format_by_extension(path: Path | None) -> str:
     """
     if path is None or path.suffix.lower() in _TABLE_EXTENSIONS:
         return "table"
-    found = _FORMATS_BY_EXTENSION.get(path.suffix.lower())
+    found = FORMAT_OF_EXTENSION.get(path.suffix.lower())
     if found is None:
         raise click.UsageError(f"{path}: {path.suffix!r} does not name a format; give --format")
     return found
-
-
-_WRITERS: dict[str, type[Writer]] = {
-    "json": JsonWriter,
-    "jsonl": JsonLinesWriter,
-    "csv": CsvWriter,
-}
 
 
 @dataclass(frozen=True)
@@ -88,6 +72,12 @@ class RowOutput:
     columns: tuple[str, ...] | None = None
     is_wide: bool = False
     is_exact: bool = False
+
+    def with_last(self, name: str) -> RowOutput:
+        """Return the output with a column after those that were chosen, if any were."""
+        if self.columns is None or name in self.columns:
+            return self
+        return replace(self, columns=(*self.columns, name))
 
     def check(self) -> None:
         """
@@ -120,51 +110,40 @@ class RowOutput:
             raise click.UsageError(f"{self.path}: the output file is also an input")
 
     @contextmanager
-    def open(self, columns: ShownColumns | Sequence[str]) -> Iterator[Writer]:
-        """Open a writer of rows with these columns."""
+    def open(self, schema: Schema) -> Iterator[Writer]:
+        """Open a writer of rows; its schema has the columns to write."""
+        if self.columns is not None:
+            schema = schema.select(self.columns)
         if self.path is None:
-            writer = self._writer(columns, sys.stdout)
+            writer = self._writer(schema, sys.stdout)
             yield writer
             writer.close()
             return
         with AtomicFile(self.path) as file:
             if self.output_format == "parquet":
-                parquet = ParquetWriter(self._selected(columns)[0], file.stream)
+                parquet = ParquetWriter(schema, file.stream)
                 yield parquet
                 parquet.close()
                 return
             out = io.TextIOWrapper(file.stream, "utf-8", "backslashreplace", write_through=True)
-            writer = self._writer(columns, out)
+            writer = self._writer(schema, out)
             yield writer
             writer.close()
             out.flush()
             out.detach()
 
-    def _writer(self, columns: ShownColumns | Sequence[str], out: TextIO) -> Writer:
-        names, details = self._selected(columns)
+    def _writer(self, schema: Schema, out: TextIO) -> Writer:
         if self.output_format != "table":
-            return _WRITERS[self.output_format](names, out)
+            return TEXT_WRITERS[self.output_format](schema, out)
+        is_chosen = self.is_wide or self.columns is not None
+        if not is_chosen:
+            schema = schema.without(Shown.WIDE)
         is_terminal = out.isatty()
-        fits = is_terminal and not self.is_wide
-        style = TableStyle(
-            details,
-            self.is_exact,
-            shutil.get_terminal_size().columns if fits else None,
-            is_terminal and not os.environ.get("NO_COLOR"),
-        )
-        return TableWriter(names, out, style)
-
-    def _selected(
-        self, columns: ShownColumns | Sequence[str]
-    ) -> tuple[Sequence[str], tuple[str, ...]]:
-        """Return the columns to write, and those that are details in a table."""
-        if self.columns is not None:
-            return self.columns, ()
-        if not isinstance(columns, ShownColumns):
-            return columns, ()
-        if self.output_format == "table" and not self.is_wide:
-            return columns.narrow, columns.details
-        return columns.names, ()
+        width = None
+        if is_terminal and not self.is_wide:
+            width = shutil.get_terminal_size().columns
+        has_colours = is_terminal and not os.environ.get("NO_COLOR")
+        return TableWriter(schema, out, TableStyle(is_chosen, self.is_exact, width, has_colours))
 
     def write_text(self, text: str) -> None:
         """Write a text as it is."""
@@ -174,122 +153,16 @@ class RowOutput:
         with AtomicFile(self.path) as file:
             file.stream.write(text.encode("utf-8", "backslashreplace"))
 
-    def write_columns(self, columns: Columns) -> None:
-        """Write columns as one table."""
-        with self.open(list(columns)) as writer:
-            writer.write(columns)
+    def write_rows(self, schema: Schema, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write rows, which have a value for every column, as one table."""
+        with self.open(schema) as writer:
+            writer.write(as_columns(rows, writer.schema.names))
 
-    def write_rows(
-        self, columns: ShownColumns | Sequence[str], rows: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """Write the named columns of rows as one table."""
-        with self.open(columns) as writer:
-            needed = dict.fromkeys((*writer.names, *self._selected(columns)[1]))
-            writer.write({name: [row[name] for row in rows] for name in needed})
-
-    def write_tables(self, columns: ShownColumns, results: Sequence[AnyTable]) -> None:
-        """Write results of the library, one after the other, as one table."""
-        if self.output_format == "parquet":
-            assert self.path is not None
-            tables = [one.arrow_table() for one in results]
-            if self.columns is not None:
-                tables = [one.select(list(self.columns)) for one in tables]
-            write_parquet(self.path, tables)
-            return
-        with self.open(columns) as writer:
-            for one in results:
-                writer.write(plain_columns(one))
-
-
-# ---- Parquet ---------------------------------------------------------------------------------
-
-
-def write_parquet(path: Path, tables: Sequence[Any]) -> None:
-    """Write Arrow tables of the same columns to one Parquet file, which is replaced atomically."""
-    import pyarrow.parquet
-
-    table = pyarrow.concat_tables(tables) if tables else pyarrow.table({})
-    with AtomicFile(path) as file:
-        pyarrow.parquet.write_table(table, file.stream, compression="zstd")
-
-
-class ParquetOutput:
-    """
-    A Parquet file of records, which is replaced atomically at the end.
-
-    Parameters
-    ----------
-    path : Path
-    names : sequence of str
-        The columns to write, in order.
-    """
-
-    def __init__(self, path: Path, names: Sequence[str]) -> None:
-        require_pyarrow()
-        self._file = AtomicFile(path)
-        self._names = names
-        self._writer: Any = None
-
-    def write(self, labels: Mapping[str, object], records: RecordTable) -> None:
-        """Write records of the segment that `labels` identifies."""
-        pa = require_pyarrow()
-        columns = records.to_arrow()
-        table = pa.table(
-            {
-                name: _repeated(labels[name], name, len(records))
-                if name in SEGMENT_COLUMNS
-                else _decoded(columns[name])
-                for name in self._names
-            }
-        )
-        self._open(table.schema).write_table(table)
-
-    def _open(self, schema: Any) -> Any:
-        import pyarrow.parquet
-
-        if self._writer is None:
-            self._writer = pyarrow.parquet.ParquetWriter(
-                self._file.stream, schema, compression="zstd"
-            )
-        return self._writer
-
-    def __enter__(self) -> Self:
-        self._file.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            if kind is None and self._writer is None:
-                self.write(dict.fromkeys(SEGMENT_COLUMNS), _no_records(self._names))
-            if self._writer is not None:
-                self._writer.close()
-        except BaseException as closing:
-            self._file.__exit__(type(closing), closing, closing.__traceback__)
-            raise
-        self._file.__exit__(kind, error, traceback)
-
-
-def _no_records(names: Sequence[str]) -> RecordTable:
-    from kafkascan.logs.reading import read_records
-
-    return read_records(b"", columns=[name for name in names if name not in SEGMENT_COLUMNS])
-
-
-def _repeated(value: object, name: str, count: int) -> Any:
-    pa = require_pyarrow()
-    if name == "partition":
-        return pa.repeat(pa.scalar(value, pa.int32()), count)
-    text = None if value is None else with_escaped_bytes(str(value))
-    return pa.repeat(pa.scalar(text, pa.string()), count)
-
-
-def _decoded(column: Any) -> Any:
-    """Decode dictionaries: segments have different ones, and a file has one schema."""
-    pa = require_pyarrow()
-    is_dictionary = pa.types.is_dictionary(column.type)
-    return column.cast(column.type.value_type) if is_dictionary else column
+    def write_tables(self, schema: Schema, tables: Sequence[AnyTable]) -> None:
+        """Write tables of the same columns, one after the other, as one table."""
+        with self.open(schema) as writer:
+            for one in tables:
+                if isinstance(writer, ParquetWriter):
+                    writer.write_table(one.arrow_table(writer.schema.names))
+                else:
+                    writer.write(plain_columns(one))

@@ -19,12 +19,12 @@ from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.cli.inputs import SegmentPaths
 from kafkascan.cli.output import FORMATS, RowOutput, format_by_extension
 from kafkascan.cli.run import Run
-from kafkascan.cli.shown_columns import ShownColumns
 from kafkascan.format.file_names import is_name_of_brokers
 from kafkascan.format.times import milliseconds_or_now, to_milliseconds
 from kafkascan.io.stores.url_paths import UrlPath
 from kafkascan.io.stores.urls import place_of
 from kafkascan.logs.log_dir import SegmentKinds
+from kafkascan.tables.schema import Schema
 
 _AGO = re.compile(r"-(?P<count>[0-9]{1,9})(?P<unit>[smhd])")
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -73,7 +73,7 @@ class IntegerRange(_Of64Bits, click.IntRange):
 
 
 class NameList(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
-    """Some of a command's columns, separated by commas."""
+    """Some of a command's columns, separated by commas, or ``all``."""
 
     name = "columns"
 
@@ -82,6 +82,8 @@ class NameList(click.ParamType):  # type: ignore[type-arg]  # subscripted from c
 
     def convert(self, value: Any, param: Any, context: Any) -> tuple[str, ...]:
         """Return the names; an unknown one is an error."""
+        if value == "all":
+            return tuple(self.known)
         names = tuple(dict.fromkeys(value.split(","))) if isinstance(value, str) else value
         for one in names:
             if one not in self.known:
@@ -268,7 +270,7 @@ _EXACT = click.option(
 
 
 def with_run(
-    columns: ShownColumns | None = None,
+    columns: Schema | None = None,
     *,
     to_file: bool = False,
     rows: str = "rows",
@@ -280,7 +282,7 @@ def with_run(
 
     Parameters
     ----------
-    columns : ShownColumns, optional
+    columns : Schema, optional
         The columns of the rows, of which --columns selects some.
     to_file : bool, default False
         Offer to write to a file, also as Parquet.
@@ -314,7 +316,7 @@ def with_run(
         options.append(
             click.option(
                 "--columns", "shown", type=NameList(columns.names), metavar="NAMES",
-                help="Columns to write, separated by commas. Known columns:"
+                help="Columns to write, separated by commas, or `all`. Known columns:"
                 f" {', '.join(columns.names)}.",
             )
         )  # fmt: skip

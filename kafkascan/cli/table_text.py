@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, TextIO
 
 import click
@@ -14,63 +15,23 @@ import numpy as np
 from rich.filesize import decimal
 
 from kafkascan.batches.columns import as_datetime64
-from kafkascan.cli.row_writers import Columns, Writer, plain_text
 from kafkascan.format.texts import escaped, printable
+from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
+from kafkascan.tables.table import Column, as_list
+from kafkascan.tables.writers import Writer, plain_text
 
-# Columns in milliseconds that a table shows as UTC times.
-TIME_COLUMNS = frozenset(
-    {
-        "timestamp",
-        "base_timestamp",
-        "max_timestamp",
-        "delete_horizon_ms",
-        "first_timestamp",
-        "last_timestamp",
-        "age_at",
-        "commit_timestamp",
-        "expire_timestamp",
-        "state_timestamp",
-        "start_timestamp",
-        "create_timestamp",
-        "write_timestamp",
-        "update_timestamp",
-        "issue_timestamp",
-        "event_timestamp",
-        "expiration_timestamp",
-    }
-)
-# Columns of bytes that a table shows in kB, MB, and so on. Positions and sizes that somebody
-# may have to type again, such as valid_bytes, are not among them.
-_SIZE_COLUMNS = frozenset({"size", "new_size", "total_bytes", "records_bytes", "stored_bytes"})
-_AGE_COLUMNS = frozenset({"age_ms"})
-_FILE_COLUMNS = frozenset({"segment", "file"})
-_PATH_COLUMNS = frozenset({"path", "target"})
-# Details that people copy: they are not wrapped.
-_WHOLE_LINES = frozenset({"command"})
+# Fields that a heading shows once, if all rows have the same.
+_PLACES = (TOPIC.name, PARTITION.name, SEGMENT.name)
 # Texts that a table shows in quotes: a dash is a null.
 _QUOTED = ("", "-", '""', '"-"')
-# Longest text of a table's cell, in characters; and the shortest to which a narrow terminal cuts,
-# and a very narrow one.
-_MAX_CELL, _MIN_CELL, _SHORTEST_CELL = 120, 12, 6
+# Longest text of a table's cell, in characters; and the shortest to which a narrow terminal cuts.
+_MAX_CELL, _MIN_CELL = 120, 12
 _MAX_PATH = 48
-_GAP, _NARROW_GAP, _INDENT = "  ", " ", "    "
+_GAP, _INDENT = "  ", "    "
 # Characters of a line of details where there is no terminal.
 _DETAILS_WIDTH = 100
 _LEADING_ZEROS = re.compile(r"^0{3,}(?=\d)")
-_COLOURS = {
-    ("severity", "error"): "red",
-    ("severity", "warning"): "yellow",
-    ("end", "CORRUPT"): "red",
-    ("end", "TORN_TAIL"): "yellow",
-    ("end", "ZERO_TAIL"): "yellow",
-    ("crc_is_valid", "false"): "red",
-    ("is_hanging", "true"): "yellow",
-    ("is_difference", "true"): "yellow",
-    ("is_exact", "false"): "yellow",
-    ("outcome", "lost"): "red",
-}
-_DAY = 86_400_000
-_UNITS = ((_DAY, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 @dataclass(frozen=True)
@@ -80,8 +41,8 @@ class TableStyle:
 
     Attributes
     ----------
-    details : tuple of str
-        Columns of long texts: lines below their row instead of cells. An empty one has no line.
+    is_chosen : bool
+        Whether the columns were named: all of them are cells then, and none is left out.
     is_exact : bool
         Whether sizes, durations and file names are shown in full.
     width : int or None
@@ -89,97 +50,179 @@ class TableStyle:
     has_colours : bool
     """
 
-    details: tuple[str, ...] = ()
+    is_chosen: bool = False
     is_exact: bool = False
     width: int | None = None
     has_colours: bool = False
 
 
 class TableWriter(Writer):
-    """Aligned text; times in UTC."""
+    """
+    Aligned text; times in UTC.
 
-    def __init__(self, names: Sequence[str], out: TextIO, style: TableStyle) -> None:
-        super().__init__(names, out)
+    The first chunk decides the layout: topic, partition and segment go to a heading if all of its
+    rows have the same, and if a line is too long for the terminal, headers are stacked, texts are
+    cut, and then columns are left out, the last ones of `Shown.USUALLY` first. What still does not
+    fit is shown vertically, a line per value.
+    """
+
+    def __init__(self, schema: Schema, out: TextIO, style: TableStyle) -> None:
+        super().__init__(schema, out)
         self._style = style
+        below = () if style.is_chosen else _of_rank(schema, Shown.BELOW)
+        self._below = below
+        self._fields = tuple(one for one in schema if one not in below)
+        self._lifted: tuple[Field, ...] = ()
+        self._heading: tuple[str, ...] = ()
         self._widths: list[int] = []
-        self._is_number: list[bool] = []
-        self._gap = _GAP
+        self._is_begun = self._is_vertical = False
 
-    def write(self, columns: Columns) -> None:
-        if not columns[self.names[0]]:
+    def write(self, columns: Mapping[str, Column]) -> None:
+        texts = {one.name: _cells(one, as_list(columns[one.name]), self._style)
+                 for one in (*self._lifted, *self._fields)}  # fmt: skip
+        below = {one.name: [printable(plain_text(value)) for value in as_list(columns[one.name])]
+                 for one in self._below}  # fmt: skip
+        count = len(next(iter(texts.values())))
+        if not count:
             return
-        cells = [_cells(name, columns[name], self._style) for name in self.names]
-        if not self._widths:
-            self._is_number = [_are_numbers(columns[name]) for name in self.names]
-            self._begin([max(map(len, column)) for column in cells])
-        details = [_details(name, columns[name]) for name in self._style.details]
-        for number, row in enumerate(zip(*cells, strict=True)):
-            self._write_line(row, self.names)
-            for name, texts in zip(self._style.details, details, strict=True):
-                if texts[number]:
-                    self._write_details(name, texts[number])
-
-    def _begin(self, needed: list[int]) -> None:
-        """Choose the widths of columns by those of their cells, and write the header."""
-        plain = [[name] for name in self.names]
-        stacked = [_stacked(name, width) for name, width in zip(self.names, needed, strict=True)]
-        limit = self._style.width
-        for header, self._gap, shortest in (
-            (plain, _GAP, _MIN_CELL),
-            (stacked, _GAP, _MIN_CELL),
-            (stacked, _NARROW_GAP, _SHORTEST_CELL),
-        ):
-            widths = _with_header(needed, header)
-            self._widths = _fitted(widths, self._is_number, limit, shortest, self._gap)
-            if _excess(self._widths, limit, self._gap) <= 0:
-                break
-        for line in range(-max(map(len, header)), 0):
-            words = [words[line] if len(words) >= -line else "" for words in header]
-            self._write_line(words, self.names)
+        if not self._is_begun:
+            self._begin(texts)
+        for row in range(count):
+            self._write_heading(tuple(texts[one.name][row] for one in self._lifted))
+            cells = [texts[one.name][row] for one in self._fields]
+            if self._is_vertical:
+                self._write_vertical(cells)
+            else:
+                self._write_line(cells)
+            self._write_below({name: values[row] for name, values in below.items()})
 
     def close(self) -> None:
-        if not self._widths:
-            self._is_number = [False] * len(self.names)
-            self._begin([0] * len(self.names))
+        if not self._is_begun:
+            self._begin({one.name: [] for one in self._fields})
 
-    def _write_line(self, row: Sequence[str], names: Sequence[str]) -> None:
-        padded = []
-        for name, cell, width, is_number in zip(
-            names, row, self._widths, self._is_number, strict=True
-        ):
-            text = _shortened(cell, width)
-            text = text.rjust(width) if is_number else text.ljust(width)
-            colour = _COLOURS.get((name, cell)) if self._style.has_colours else None
-            padded.append(click.style(text, fg=colour) if colour else text)
-        self.out.write(self._gap.join(padded).rstrip() + "\n")
+    # ---- layout ----
 
-    def _write_details(self, name: str, text: str) -> None:
-        if name in _WHOLE_LINES:
-            self.out.write(f"{_INDENT}{text}\n")
+    def _begin(self, texts: Mapping[str, Sequence[str]]) -> None:
+        """Choose what is shown, and how wide, by the cells of the first rows; write the header."""
+        self._is_begun = True
+        rows = len(next(iter(texts.values()), ()))
+        if not self._style.is_chosen and rows > 1:
+            places = (one for one in self._fields if one.name in _PLACES)
+            self._lifted = tuple(takewhile(lambda one: len(set(texts[one.name])) == 1, places))
+            self._fields = tuple(one for one in self._fields if one not in self._lifted)
+        needed = {name: max(map(len, cells), default=0) for name, cells in texts.items()}
+        for fields, is_stacked in self._layouts():
+            self._fields = fields
+            names = [_stacked(one.name, needed[one.name] if is_stacked else None)
+                     for one in fields]  # fmt: skip
+            widths = [max(needed[one.name], *map(len, words))
+                      for one, words in zip(fields, names, strict=True)]  # fmt: skip
+            self._widths = self._fitted(widths)
+            if self._excess(self._widths) <= 0:
+                break
+        else:
+            self._is_vertical = True
+        self._header = names
+        if not self._lifted and not self._is_vertical:
+            self._write_header()
+
+    def _layouts(self) -> Iterator[tuple[tuple[Field, ...], bool]]:
+        """Yield the fields to show and whether headers are stacked, from the widest table on."""
+        yield self._fields, False
+        if self._style.width is None:
             return
-        label = "" if name == self._style.details[0] else f"{name}: "
-        lines = textwrap.wrap(
-            label + text,
-            max(self._style.width or _DETAILS_WIDTH, 2 * _MIN_CELL),
-            initial_indent=_INDENT,
-            subsequent_indent=_INDENT,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        self.out.write("".join(f"{line}\n" for line in lines))
+        fields = list(self._fields)
+        yield self._fields, True
+        usual = [] if self._style.is_chosen else [f for f in fields if f.shown == Shown.USUALLY]
+        for one in reversed(usual):
+            fields.remove(one)
+            yield tuple(fields), True
+
+    def _excess(self, widths: Sequence[int]) -> int:
+        """Return by how many characters a line is longer than the terminal."""
+        width = self._style.width
+        return -1 if width is None else sum(widths) + len(_GAP) * (len(widths) - 1) - width
+
+    def _fitted(self, widths: Sequence[int]) -> list[int]:
+        """Return the widths; the widest columns of text are cut until a line fits."""
+        excess, fitted = self._excess(widths), list(widths)
+        texts = [number for number, one in enumerate(self._fields) if _may_be_cut(one)]
+        while excess > 0 and texts:
+            widest = max(texts, key=fitted.__getitem__)
+            if fitted[widest] <= _MIN_CELL:
+                break
+            fitted[widest] -= 1
+            excess -= 1
+        return fitted
+
+    # ---- lines ----
+
+    def _write_header(self) -> None:
+        for line in range(-max(map(len, self._header), default=1), 0):
+            words = [words[line] if len(words) >= -line else "" for words in self._header]
+            self._write_line(words)
+
+    def _write_heading(self, values: tuple[str, ...]) -> None:
+        if not self._lifted or values == self._heading:
+            return
+        named = (f"{one.name} {value}" for one, value in zip(self._lifted, values, strict=True))
+        self.out.write(("\n" if self._heading else "") + "  ".join(named) + "\n")
+        if not self._heading and not self._is_vertical:
+            self._write_header()
+        self._heading = values
+
+    def _write_line(self, cells: Sequence[str]) -> None:
+        padded = []
+        for one, cell, width in zip(self._fields, cells, self._widths, strict=True):
+            text = _shortened(cell, width)
+            text = text.rjust(width) if one.is_number else text.ljust(width)
+            padded.append(self._coloured(one, cell, text))
+        self.out.write(_GAP.join(padded).rstrip() + "\n")
+
+    def _write_vertical(self, cells: Sequence[str]) -> None:
+        label = max(len(one.name) for one in self._fields)
+        room = max((self._style.width or _DETAILS_WIDTH) - label - len(_GAP), _MIN_CELL)
+        for one, cell in zip(self._fields, cells, strict=True):
+            text = cell if one.unit == "command" else _shortened(cell, room)
+            self.out.write(f"{one.name.ljust(label)}{_GAP}{self._coloured(one, cell, text)}\n")
+        self.out.write("\n")
+
+    def _coloured(self, one: Field, cell: str, text: str) -> str:
+        colour = one.alarms.get(cell) if self._style.has_colours else None
+        return click.style(text, fg=colour) if colour else text
+
+    def _write_below(self, texts: Mapping[str, str]) -> None:
+        for one in self._below:
+            text = texts[one.name]
+            if not text:
+                continue
+            if one.unit == "command":  # to be copied: never broken
+                self.out.write(f"{_INDENT}{text}\n")
+                continue
+            label = "" if one is self._below[0] else f"{one.name}: "
+            lines = textwrap.wrap(
+                label + text,
+                max(self._style.width or _DETAILS_WIDTH, 2 * _MIN_CELL),
+                initial_indent=_INDENT,
+                subsequent_indent=_INDENT,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            self.out.write("".join(f"{line}\n" for line in lines))
 
 
-def _with_header(needed: Sequence[int], header: Sequence[Sequence[str]]) -> list[int]:
-    return [max(width, *map(len, words)) for width, words in zip(needed, header, strict=True)]
+def _of_rank(schema: Schema, rank: Shown) -> tuple[Field, ...]:
+    return tuple(one for one in schema if one.shown == rank)
 
 
-def _excess(widths: Sequence[int], limit: int | None, gap: str) -> int:
-    """Return by how many characters a line is longer than the limit."""
-    return -1 if limit is None else sum(widths) + len(gap) * (len(widths) - 1) - limit
+def _may_be_cut(one: Field) -> bool:
+    return not one.is_number and one.type not in ("bool", "time") and one.unit != "command"
 
 
-def _stacked(name: str, width: int) -> list[str]:
+def _stacked(name: str, width: int | None) -> list[str]:
     """Return a name in lines that end with an underscore: those of a column of some width."""
+    if width is None:
+        return [name]
     lines = [""]
     for word in re.findall("[^_]*_|[^_]+$", name):
         if lines[-1] and len(lines[-1] + word) > width:
@@ -187,26 +230,6 @@ def _stacked(name: str, width: int) -> list[str]:
         else:
             lines[-1] += word
     return lines
-
-
-def _fitted(
-    widths: Sequence[int],
-    is_number: Sequence[bool],
-    limit: int | None,
-    shortest: int,
-    gap: str,
-) -> list[int]:
-    """Return the widths; the widest columns of text are cut until a line fits."""
-    excess = _excess(widths, limit, gap)
-    fitted = list(widths)
-    texts = [number for number, numeric in enumerate(is_number) if not numeric]
-    while excess > 0 and texts:
-        widest = max(texts, key=fitted.__getitem__)
-        if fitted[widest] <= shortest:
-            break
-        fitted[widest] -= 1
-        excess -= 1
-    return fitted
 
 
 def _shortened(text: str, width: int) -> str:
@@ -217,34 +240,25 @@ def _shortened(text: str, width: int) -> str:
     return f"{text[: ends // 2]}…{text[len(text) - (ends - ends // 2) :]}"
 
 
-def _details(name: str, values: Sequence[Any]) -> list[str]:
-    """Return texts of any length; a null is empty."""
-    return [printable(plain_text(value)) for value in values]
-
-
-def _cells(name: str, values: Sequence[Any], style: TableStyle) -> list[str]:
-    if name in TIME_COLUMNS:
-        times = as_datetime64(np.array([-1 if v is None else v for v in values], np.int64))
+def _cells(one: Field, values: Sequence[Any], style: TableStyle) -> list[str]:
+    if one.type == "time":
+        known = [-1 if value is None else value for value in values]
+        times = as_datetime64(np.array(known, np.int64))
         return ["-" if np.isnat(time) else f"{time}Z" for time in times]
-    short = None if style.is_exact else _SHORT_FORMS.get(name)
+    short = None if style.is_exact else _SHORT_FORMS.get(one.unit)
     if short is None:
         return [_cell(value) for value in values]
     return [_cell(value if value is None else short(value)) for value in values]
 
 
 def _cell(value: Any) -> str:
-    if value in _QUOTED:
+    if isinstance(value, str) and value in _QUOTED:
         return json.dumps(value)
     # Other values become JSON, which has its own escapes.
     text = escaped(value) if isinstance(value, str) else printable(plain_text(value))
     if len(text) > _MAX_CELL:
         text = text[: _MAX_CELL - 1] + "…"
     return text or "-"
-
-
-def _are_numbers(values: Sequence[Any]) -> bool:
-    known = [value for value in values if value is not None]
-    return bool(known) and all(type(value) in (int, float) for value in known)
 
 
 def _age(milliseconds: int) -> str:
@@ -261,8 +275,9 @@ def _without_zeros(name: str | int) -> str:
 
 
 _SHORT_FORMS: Mapping[str, Callable[[Any], str]] = {
-    **dict.fromkeys(_SIZE_COLUMNS, lambda size: decimal(size).replace(" bytes", " B")),
-    **dict.fromkeys(_AGE_COLUMNS, _age),
-    **dict.fromkeys(_FILE_COLUMNS, _without_zeros),
-    **dict.fromkeys(_PATH_COLUMNS, lambda path: _shortened(str(path), _MAX_PATH)),
+    "bytes": lambda size: decimal(size).replace(" bytes", " B"),
+    "ms": _age,
+    "file": _without_zeros,
+    "path": lambda path: _shortened(str(path), _MAX_PATH),
 }
+"""How a table shows values, by their units."""

@@ -30,10 +30,39 @@ from kafkascan.logs.opened_logs import open_partition
 from kafkascan.logs.read_committed import LogLike
 from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile, segment_at
+from kafkascan.tables.schema import Field, Schema
 
 _ROWS_AT_ONCE = 4096
 # After a position from an index, few batches are read.
 _ROWS_AFTER_INDEX = 64
+
+
+_PATH = Field("path", "string", "path of the segment", "path", nullable=False)
+_POSITION = Field("position", "int64", "byte position of the batch", nullable=False)
+
+BATCH_LOCATION_SCHEMA = Schema(
+    "batch_location",
+    (
+        _PATH,
+        _POSITION,
+        Field("size_in_bytes", "int64", "size of the batch", nullable=False),
+        Field("base_offset", "int64", "first offset of the batch", nullable=False),
+        Field("last_offset", "int64", "last offset of the batch", nullable=False),
+    ),
+)
+"""The fields of a `BatchLocation`."""
+
+RECORD_LOCATION_SCHEMA = Schema(
+    "record_location",
+    (
+        _PATH,
+        _POSITION,
+        Field("offset", "int64", "offset of the record", nullable=False),
+        Field("timestamp", "time", "timestamp of the record"),
+        Field("partition_leader_epoch", "int32", "leader epoch of the batch; null without one"),
+    ),
+)
+"""The fields of a `RecordLocation`."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +99,7 @@ class RecordLocation:
         Byte position of the record's batch.
     offset, timestamp : int
         Offset of the record, and its timestamp in milliseconds since the epoch.
-    leader_epoch : int or None
+    partition_leader_epoch : int or None
         None if the batch has no leader epoch.
     """
 
@@ -78,7 +107,7 @@ class RecordLocation:
     position: int
     offset: int
     timestamp: int
-    leader_epoch: int | None
+    partition_leader_epoch: int | None
 
 
 def lookup_offset(
@@ -329,7 +358,7 @@ def _first_not_before(
                     position=int(one["position"][0]),
                     offset=int(offsets[fits[0]]),
                     timestamp=int(timestamps[fits[0]]),
-                    leader_epoch=epoch if epoch >= 0 else None,
+                    partition_leader_epoch=epoch if epoch >= 0 else None,
                 )
     return None
 

@@ -6,8 +6,9 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,6 +37,8 @@ from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.recovery.recovery_results import PartitionRecovery
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.table import AnyTable, Column, Problem, Problems, problem_of
 from kafkascan.tiered.tier_listing import TieredLogs, open_tiered
 from kafkascan.tiered.tier_segments import TierProblem
 
@@ -87,10 +90,31 @@ class PartitionRestore:
     error: Exception | None = None
 
 
-@dataclass(frozen=True)
-class Restore:
+RESTORE_SCHEMA = Schema(
+    "restore",
+    (
+        TOPIC,
+        Field("topic_id", "string", "id of the topic", shown=Shown.WIDE),
+        PARTITION,
+        Field("segments", "int64", "segments of the copy", nullable=False),
+        Field("size", "int64", "size of the segments", "bytes", nullable=False),
+        Field("start_offset", "int64", "first offset of the copy", nullable=False),
+        Field("end_offset", "int64", "offset after the last batch; null, if it is not known"
+              " without reading"),
+        Field("gaps", "int64", "ranges of offsets that no segment contains", nullable=False),
+        Field("rebuilt", "int64", "index files that were missing or wrong in remote storage",
+              nullable=False),
+        Field("destination", "string", "folder that was written", "path", shown=Shown.WIDE),
+        Field("error", "string", "why the partition was not copied", shown=Shown.BELOW),
+    ),
+)  # fmt: skip
+"""The columns of `Restore`, with a row per partition."""
+
+
+@dataclass(frozen=True, repr=False)
+class Restore(AnyTable):
     """
-    The result of `restore`.
+    The result of `restore`, a row per partition.
 
     Attributes
     ----------
@@ -98,16 +122,53 @@ class Restore:
         The remote storage.
     destination : pathlib.Path or None
     partitions : list of PartitionRestore
-    problems : list of TierProblem
+    tier_problems : list of TierProblem
         What is wrong in the remote storage as a whole; see `TieredLogs`.
     """
+
+    schema: ClassVar[Schema] = RESTORE_SCHEMA
 
     path: Path
     destination: Path | None
     partitions: list[PartitionRestore]
-    problems: list[TierProblem]
+    tier_problems: list[TierProblem]
 
-    def __repr__(self) -> str:
+    @property
+    def problems(self) -> Problems:
+        """What is wrong in remote storage, missing offsets, and why partitions were not copied."""
+        found = [
+            Problem("TIER", str(one), str(self.path), Severity.WARNING, rows_missing=False)
+            for one in self.tier_problems
+        ]
+        for one in self.partitions:
+            of_log = [
+                Problem("MISSING_RANGE", f"no segment contains the offsets {first} to {after - 1}",
+                        str(one.path), rows_missing=False)
+                for first, after in one.gaps
+            ]  # fmt: skip
+            if one.error is not None:
+                of_log.append(problem_of(one.error, str(one.destination or one.path)))
+            found += [replace(p, topic=one.topic, partition=one.partition) for p in of_log]
+        return Problems(found)
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def to_columns(self) -> dict[str, Column]:
+        """Return the values of each column."""
+        rows = [
+            {
+                **vars(one),
+                "gaps": len(one.gaps),
+                "rebuilt": len(one.rebuilt),
+                "destination": None if one.destination is None else str(one.destination),
+                "error": None if one.error is None else str(one.error),
+            }
+            for one in self.partitions
+        ]
+        return {name: [row[name] for row in rows] for name in RESTORE_SCHEMA.names}
+
+    def _summary_lines(self) -> list[str]:
         complete = "complete" if self.is_complete else "not complete"
         failed_first = sorted(self.partitions, key=lambda one: (one.error is None, not one.gaps))
         lines = (
@@ -116,8 +177,7 @@ class Restore:
             + ("" if one.error is None else f"; {one.error}")
             for one in failed_first
         )
-        title = f"<Restore {self.path}: {complete}, {len(self.problems):,} problems>"
-        return few_lines(title, lines)
+        return few_lines(f"<Restore {self.path}: {complete}>", lines).split("\n")
 
     @property
     def is_complete(self) -> bool:

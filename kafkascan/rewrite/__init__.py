@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         filter_records as filter_records,
     )
     from kafkascan.rewrite.log_rewrites import (
-        RestampReport as RestampReport,
         convert_log as convert_log,
         restamp_log as restamp_log,
         scrub_log as scrub_log,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     )
     from kafkascan.rewrite.rewrite_reports import (
         LogRewrite as LogRewrite,
+        RestampReport as RestampReport,
         SegmentRewrite as SegmentRewrite,
     )
 else:
@@ -46,7 +46,6 @@ else:
             "conversion": ["ConversionReport", "ConvertedRecords", "convert_records"],
             "filtering": ["FilterReport", "FilteredRecords", "filter_records"],
             "log_rewrites": [
-                "RestampReport",
                 "convert_log",
                 "restamp_log",
                 "scrub_log",
@@ -54,6 +53,6 @@ else:
             "record_filters": ["KeyFilter", "without_keys", "without_offsets"],
             "restamping": ["restamp", "restamp_in_place"],
             "retention": ["BatchRetention"],
-            "rewrite_reports": ["LogRewrite", "SegmentRewrite"],
+            "rewrite_reports": ["LogRewrite", "RestampReport", "SegmentRewrite"],
         },
     )

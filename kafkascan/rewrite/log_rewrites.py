@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,25 +30,10 @@ from kafkascan.rewrite.record_filters import KeyFilter, RecordFilter
 from kafkascan.rewrite.restamping import restamp_in_place
 from kafkascan.rewrite.rewrite_reports import (
     LogRewrite,
+    RestampReport,
     converted_findings,
     not_removed_findings,
 )
-
-
-@dataclass
-class RestampReport:
-    """
-    Counts of a restamped log.
-
-    Attributes
-    ----------
-    batches : int
-    signed : int
-        Batches whose checksum changed.
-    """
-
-    batches: int = 0
-    signed: int = 0
 
 
 def restamp_log(

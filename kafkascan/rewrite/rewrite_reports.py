@@ -17,7 +17,10 @@ from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap
 from kafkascan.logs.segment import segment_file
+from kafkascan.rewrite.conversion import ConversionReport
 from kafkascan.rewrite.filtering import FilterReport
+from kafkascan.tables.schema import Field, Schema, Shown
+from kafkascan.tables.table import AnyTable, Column, Problem, Problems
 
 Report = TypeVar("Report")
 """ConversionReport, FilterReport or RestampReport."""
@@ -26,6 +29,75 @@ Report = TypeVar("Report")
 _NAMED_KEYS = 10
 # Files that may contain records, and that a broker does not read.
 _LEFTOVER = re.compile(r".*\.log\b.*\.(bak\d*|deleted|part)")
+
+
+@dataclass
+class RestampReport:
+    """
+    Counts of a restamped log.
+
+    Attributes
+    ----------
+    batches : int
+    signed : int
+        Batches whose checksum changed.
+    """
+
+    batches: int = 0
+    signed: int = 0
+
+
+_SEGMENT_FIELDS = (
+    Field("path", "string", "the segment that was read", "path", nullable=False,
+          shown=Shown.ALWAYS),
+    Field("target", "string", "the segment that was written", "path", nullable=False,
+          shown=Shown.WIDE),
+    Field("size", "int64", "size before", "bytes", nullable=False),
+    Field("new_size", "int64", "size after", "bytes", nullable=False),
+    Field("is_changed", "bool", "whether the files differ", nullable=False, shown=Shown.WIDE),
+    Field("batches", "int64", "batches that were read", nullable=False),
+)  # fmt: skip
+
+CONVERSION_SCHEMA = Schema(
+    "conversion",
+    (
+        *_SEGMENT_FIELDS,
+        Field("copied", "int64", "batches that were copied unchanged", nullable=False),
+        Field("recompressed", "int64", "batches that were compressed again", nullable=False),
+        Field("converted", "int64", "batches of another message format", nullable=False),
+        Field("dropped", "int64", "batches that the new format cannot represent",
+              nullable=False),
+    ),
+)  # fmt: skip
+RESTAMP_SCHEMA = Schema(
+    "restamp",
+    (
+        *_SEGMENT_FIELDS,
+        Field("signed", "int64", "batches that got a new checksum", nullable=False),
+    ),
+)  # fmt: skip
+SCRUB_SCHEMA = Schema(
+    "scrub",
+    (
+        *_SEGMENT_FIELDS,
+        Field("copied", "int64", "batches that were copied unchanged", nullable=False,
+              shown=Shown.WIDE),
+        Field("rewritten", "int64", "batches of which some records stay", nullable=False),
+        Field("emptied", "int64", "batches that stay without records, as their producer's last",
+              nullable=False, shown=Shown.WIDE),
+        Field("dropped", "int64", "batches that were removed", nullable=False),
+        Field("records", "int64", "records that were read", nullable=False),
+        Field("kept_records", "int64", "records that stay", nullable=False),
+        Field("first_dropped_offset", "int64", "first offset that was removed",
+              shown=Shown.WIDE),
+        Field("last_dropped_offset", "int64", "last offset that was removed", shown=Shown.WIDE),
+    ),
+)  # fmt: skip
+_SCHEMAS = {
+    ConversionReport: CONVERSION_SCHEMA,
+    RestampReport: RESTAMP_SCHEMA,
+    FilterReport: SCRUB_SCHEMA,
+}
 
 
 @dataclass(frozen=True)
@@ -55,10 +127,10 @@ class SegmentRewrite(Generic[Report]):
     end_offset: int | None = None
 
 
-@dataclass
-class LogRewrite(Generic[Report]):
+@dataclass(repr=False)
+class LogRewrite(AnyTable, Generic[Report]):
     """
-    The rewrite of a log file, or of all logs of a partition.
+    The rewrite of a log file, or of all logs of a partition, a row per segment.
 
     Attributes
     ----------
@@ -76,12 +148,56 @@ class LogRewrite(Generic[Report]):
     segments: list[SegmentRewrite[Report]] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
-    def __repr__(self) -> str:
+    @property
+    def schema(self) -> Schema:
+        """`CONVERSION_SCHEMA`, `RESTAMP_SCHEMA` or `SCRUB_SCHEMA`."""
+        reports = (type(one.report) for one in self.segments)
+        return _SCHEMAS[next(reports, ConversionReport)]
+
+    @property
+    def problems(self) -> Problems:
+        """The findings, and what the new format could not represent."""
+        found = []
+        for one in self.findings:
+            path, _, reason = one.message.partition(": ")
+            found.append(
+                Problem(one.symbol, reason, path, one.severity, one.position, rows_missing=False)
+            )
+        lost = (
+            (segment.path, name.replace("_", " "), count)
+            for segment in self.segments
+            for name, count in getattr(segment.report, "lost", {}).items()
+        )
+        found += [
+            Problem("NOT_REPRESENTED", f"lost {count} {name}", str(path), Severity.WARNING,
+                    rows_missing=False)
+            for path, name, count in lost
+        ]  # fmt: skip
+        return Problems(found)
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    def to_columns(self) -> dict[str, Column]:
+        """Return the values of each column."""
+        rows = [_row(one) for one in self.segments]
+        return {name: [row[name] for row in rows] for name in self.schema.names}
+
+    def _summary_lines(self) -> list[str]:
         changed = sum(segment.is_changed for segment in self.segments)
-        return (
+        return [
             f"<LogRewrite of {self.target}: {len(self.segments):,} segments,"
             f" {changed:,} changed, {len(self.findings):,} findings>"
-        )
+        ]
+
+
+def _row(one: SegmentRewrite[Report]) -> dict[str, object]:
+    dropped = getattr(one.report, "dropped_offsets", None)
+    first, last = (None, None) if dropped is None or not len(dropped) else dropped[[0, -1]].tolist()
+    ends = {"first_dropped_offset": first, "last_dropped_offset": last}
+    of_segment = {name: getattr(one, name) for name in ("size", "new_size", "is_changed")}
+    paths = {"path": str(one.path), "target": str(one.target)}
+    return {**vars(one.report), **ends, **of_segment, **paths}
 
 
 def tail_findings(scan: BatchScan) -> list[Finding]:

@@ -159,9 +159,9 @@ class Schema:
         """Return the schema with fields after its own ones, each name once."""
         return replace(self, fields=_unique((*self.fields, *fields)))
 
-    def shown(self, most: Shown) -> tuple[Field, ...]:
-        """Return the fields of a terminal's table: all up to a rank, without lines below rows."""
-        return tuple(one for one in self.fields if one.shown <= min(most, Shown.WIDE))
+    def without(self, rank: Shown) -> Schema:
+        """Return the schema without the fields of a rank."""
+        return replace(self, fields=tuple(one for one in self.fields if one.shown != rank))
 
     def to_arrow(self) -> pa.Schema:
         """Return a `pyarrow.Schema`; times are ``timestamp[ms, tz=UTC]``."""

@@ -13,7 +13,7 @@ import numpy as np
 
 import kafkascan as ks
 from kafkascan.batches.columns import BatchTable, next_offset
-from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput
+from kafkascan.cli.inputs import SEGMENT_FIELDS, InputCursor, SegmentInput
 from kafkascan.cli.queries.following import Followed, follow
 from kafkascan.cli.queries.row_selection import last_rows
 from kafkascan.cli.run import FindingReport, Run, scan, scan_to_read
@@ -100,7 +100,8 @@ class RecordQuery:
     @property
     def read_columns(self) -> list[str]:
         """The columns to read: those that are shown, and those of the conditions."""
-        shown = [name for name in self.columns if name not in SEGMENT_COLUMNS]
+        labels = {one.name for one in SEGMENT_FIELDS}
+        shown = [name for name in self.columns if name not in labels]
         needed = ["offset", "timestamp", *(["key"] if self.key is not None else [])]
         # A control record is decoded from both.
         if self.control != "skip" or self.grep is not None or self.decodes:

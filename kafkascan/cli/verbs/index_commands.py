@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 import kafkascan as ks
 from kafkascan.batches.columns import join_tables
-from kafkascan.broker_state.index_checks import check_index_file, parse_index_file
+from kafkascan.broker_state.index_checks import (
+    INDEX_BUILD_SCHEMA,
+    INDEX_CHECK_SCHEMA,
+    check_index_file,
+    parse_index_file,
+)
 from kafkascan.cli.inputs import SegmentInput, SegmentPaths
 from kafkascan.cli.run import READ_ERRORS, FindingReport, Run, scan
 from kafkascan.cli.shared_options import (
@@ -24,10 +29,12 @@ from kafkascan.cli.shared_options import (
     with_run,
     with_segments,
 )
-from kafkascan.cli.shown_columns import INDEX_BUILD, INDEX_CHECK, OFFSET_LOOKUP, TIME_LOOKUP
 from kafkascan.format.file_names import sibling_name
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.folders import DiskFolder
+from kafkascan.logs.lookups import BATCH_LOCATION_SCHEMA, RECORD_LOCATION_SCHEMA
+from kafkascan.tables.schema import Field, Schema
+from kafkascan.tables.table import Table
 
 _CHECKED = ("index", "timeindex", "txnindex")
 
@@ -125,7 +132,18 @@ def show(run: Run, path: Path) -> None:
 
     for columns in run.each([path], read):
         if columns is not None:
-            run.output.write_columns(columns)
+            table = _table_of(columns)
+            run.output.write_tables(table.schema, [table])
+
+
+def _table_of(columns: dict[str, list[Any]]) -> Table:
+    """Return columns as a table: the fields of a file of properties have any name."""
+    fields = []
+    for name, values in columns.items():
+        known = next((one for one in values if one is not None), 0)
+        kind = {str: "string", bool: "bool"}.get(type(known), "int64")
+        fields.append(Field(name, "time" if name.endswith("timestamp") else kind))
+    return Table(Schema("entries", tuple(fields)), columns)
 
 
 # ---- check -----------------------------------------------------------------------------------
@@ -133,7 +151,7 @@ def show(run: Run, path: Path) -> None:
 
 @index.command()
 @with_segments
-@with_run(INDEX_CHECK, to_file=True)
+@with_run(INDEX_CHECK_SCHEMA, to_file=True)
 def check(run: Run, segments: SegmentPaths) -> None:
     """Check index files against the batches of their segments.
 
@@ -151,7 +169,7 @@ def check(run: Run, segments: SegmentPaths) -> None:
         return [one.labels | _checked(path, data, table, report) for path, data in indexes]
 
     found = run.map(run.find_segments(segments.from_first_offset()), check_all)
-    run.output.write_rows(INDEX_CHECK, [row for rows in found for row in rows])
+    run.output.write_rows(INDEX_CHECK_SCHEMA, [row for rows in found for row in rows])
 
 
 def _checked(
@@ -182,7 +200,7 @@ def _checked(
 
 @index.command()
 @with_segments
-@with_run(INDEX_BUILD)
+@with_run(INDEX_BUILD_SCHEMA)
 @click.option("--write", is_flag=True, help="Write the index files next to their segments.")
 @click.option(
     "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
@@ -222,7 +240,7 @@ def build(
     if write and (elsewhere := [one for one in inputs if not _is_on_disk(one)]):
         raise click.UsageError(f"--write: {elsewhere[0].path} is not on a disk; use --output")
     found = run.map(inputs, build_both)
-    run.output.write_rows(INDEX_BUILD, [row for rows in found for row in rows])
+    run.output.write_rows(INDEX_BUILD_SCHEMA, [row for rows in found for row in rows])
 
 
 def _is_on_disk(one: SegmentInput) -> bool:
@@ -310,6 +328,6 @@ def lookup(
             return []
         return [vars(found)]
 
-    columns = OFFSET_LOOKUP if offset is not None else TIME_LOOKUP
+    schema = BATCH_LOCATION_SCHEMA if offset is not None else RECORD_LOCATION_SCHEMA
     for rows in run.each([path], find):
-        run.output.write_rows(columns, rows)
+        run.output.write_rows(schema, rows)

@@ -10,7 +10,12 @@ from typing import Any, Literal, TypeVar
 import click
 
 import kafkascan as ks
-from kafkascan.analysis.codec_advice import DEFAULT_CHOICES
+from kafkascan.analysis.codec_advice import ADVICE_SCHEMA, DEFAULT_CHOICES
+from kafkascan.analysis.diff import DIFF_SCHEMA
+from kafkascan.analysis.producer_census import PRODUCER_SCHEMA
+from kafkascan.analysis.record_counts import COUNT_SCHEMA
+from kafkascan.analysis.transactions import TRANSACTION_SCHEMA
+from kafkascan.auditing.finding_kinds import FINDING_SCHEMA
 from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from kafkascan.cli.output import RowOutput
 from kafkascan.cli.run import FindingReport, Run
@@ -31,17 +36,9 @@ from kafkascan.cli.shared_options import (
     with_logs,
     with_run,
 )
-from kafkascan.cli.shown_columns import (
-    ADVICE,
-    AUDIT,
-    COUNT,
-    DIFF,
-    PRODUCERS,
-    TXNS,
-    ShownColumns,
-)
 from kafkascan.cli.tier_inputs import CLUSTER, TierOptions, with_tier
 from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import AnyTable
 
 # Findings of a kind in the table of an audit: a kind that many files have does not hide the others.
@@ -51,7 +48,7 @@ _STATES = ("open", "hanging", "empty", "aborted", "committed", "all")
 Result = TypeVar("Result", bound=AnyTable)
 
 
-def _log_command(columns: ShownColumns) -> Callable[[Command], click.Command]:
+def _log_command(columns: Schema) -> Callable[[Command], click.Command]:
     """Declare a command with PATHS, output and --threads, which commands on logs share."""
 
     def declare(command: Command) -> click.Command:
@@ -79,7 +76,7 @@ def _with_problems(
 # ---- audit -----------------------------------------------------------------------------------
 
 
-@_log_command(AUDIT)
+@_log_command(FINDING_SCHEMA)
 @VERIFY
 @click.option("--deep", is_flag=True, help="Also decode all records.")
 @KEEP_CACHE
@@ -140,7 +137,7 @@ def audit(
         for symbol, count in sum((left for _, left in first), Counter()).items():
             more = f"{count:,} more findings of this kind; --all-findings lists them"
             others.add(f"{symbol}: {more}", is_note=True)
-    run.output.write_tables(AUDIT, found)
+    run.output.write_tables(FINDING_SCHEMA, found)
     run.print_report(others)
 
 
@@ -163,7 +160,7 @@ def _audit_exit_code(found: ks.auditing.Audit) -> int:
 # ---- txns ------------------------------------------------------------------------------------
 
 
-@_log_command(TXNS)
+@_log_command(TRANSACTION_SCHEMA)
 @ALL_OFFSETS
 @click.option("--state", type=click.Choice(_STATES), default="open", show_default=True,
               help="Show only transactions in this state.")  # fmt: skip
@@ -188,7 +185,7 @@ def txns(run: Run, paths: list[Path], state: str, **options: Any) -> None:
             report.add(message)
         return found.select(_in_state(found, state))
 
-    run.output.write_tables(TXNS, run.each(paths, work))
+    run.output.write_tables(TRANSACTION_SCHEMA, run.each(paths, work))
 
 
 def _in_state(found: ks.analysis.Transactions, state: str) -> Any:
@@ -202,7 +199,7 @@ def _in_state(found: ks.analysis.Transactions, state: str) -> Any:
 # ---- producers, count ------------------------------------------------------------------------
 
 
-@_log_command(PRODUCERS)
+@_log_command(PRODUCER_SCHEMA)
 @ALL_OFFSETS
 @click.option(
     "--sample", type=IntegerRange(min=0), default=0, show_default=True, metavar="N",
@@ -219,10 +216,10 @@ def producers(run: Run, paths: list[Path], **options: Any) -> None:
     def work(path: Path) -> ks.analysis.ProducerCensus:
         return ks.read_producers(path, **options)
 
-    run.output.write_tables(PRODUCERS, run.each(paths, work))
+    run.output.write_tables(PRODUCER_SCHEMA, run.each(paths, work))
 
 
-@_log_command(COUNT)
+@_log_command(COUNT_SCHEMA)
 @ALL_OFFSETS
 @click.option(
     "--deep", is_flag=True,
@@ -240,7 +237,7 @@ def count(run: Run, paths: list[Path], **options: Any) -> None:
     def work(path: Path) -> ks.analysis.RecordCounts:
         return ks.count_records(path, **options)
 
-    run.output.write_tables(COUNT, run.each(paths, work))
+    run.output.write_tables(COUNT_SCHEMA, run.each(paths, work))
 
 
 # ---- diff -------------------------------------------------------------------------------------
@@ -262,7 +259,7 @@ def count(run: Run, paths: list[Path], **options: Any) -> None:
 )  # fmt: skip
 @ALL_OFFSETS
 @JSON_REPORT
-@with_run(DIFF, to_file=True, rows="ranges")
+@with_run(DIFF_SCHEMA, to_file=True, rows="ranges")
 @THREADS
 def diff(
     run: Run,
@@ -303,7 +300,7 @@ def diff(
         if report is not None:
             with AtomicFile(report) as file:
                 file.stream.write(result.to_json().encode())
-    run.output.write_tables(DIFF, results)
+    run.output.write_tables(DIFF_SCHEMA, results)
 
 
 def _save_fingerprints(run: Run, logs: Path, target: Path, options: dict[str, Any]) -> None:
@@ -366,7 +363,7 @@ def _truncation(one: ks.analysis.PartitionDiff) -> str:
     "--seed", type=Integer(), default=0, show_default=True,
     help="Seed of the random selection of batches.",
 )  # fmt: skip
-@with_run(ADVICE, to_file=True)
+@with_run(ADVICE_SCHEMA, to_file=True)
 @THREADS
 def advise(run: Run, paths: list[Path], choices: tuple[str, ...], **options: Any) -> None:
     """Estimate the saving of other codecs by compressing samples.
@@ -388,7 +385,7 @@ def advise(run: Run, paths: list[Path], choices: tuple[str, ...], **options: Any
         findings.add_problems(found.problems)
         return found
 
-    run.output.write_tables(ADVICE, run.each(paths, work))
+    run.output.write_tables(ADVICE_SCHEMA, run.each(paths, work))
 
 
 # ---- report ----------------------------------------------------------------------------------

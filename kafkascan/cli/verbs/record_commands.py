@@ -11,10 +11,9 @@ from typing import Any
 import click
 import numpy as np
 
-import kafkascan as ks
 from kafkascan.batches.arrow import NAMED_CODES
-from kafkascan.cli.inputs import SEGMENT_COLUMNS, SegmentInput, SegmentPaths
-from kafkascan.cli.output import ParquetOutput
+from kafkascan.batches.columns import BATCH_SCHEMA
+from kafkascan.cli.inputs import SegmentInput, SegmentPaths
 from kafkascan.cli.queries.around import Place
 from kafkascan.cli.queries.following import require_followable
 from kafkascan.cli.queries.record_query import (
@@ -34,7 +33,6 @@ from kafkascan.cli.record_cells import (
     decode_items,
     decode_messages,
 )
-from kafkascan.cli.row_writers import Columns
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
     FOLLOW,
@@ -48,16 +46,27 @@ from kafkascan.cli.shared_options import (
     with_run,
     with_segments,
 )
+from kafkascan.format.texts import with_escaped_bytes
 from kafkascan.io.concurrency import group_by_bytes
-from kafkascan.records.record_table import RecordTable, stored_columns
-
-DEFAULT_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
-# `batch` is an index into a table that users of the command line do not see.
-LISTED_COLUMNS = (
-    *SEGMENT_COLUMNS,
-    *(name for name in ks.records.RECORD_COLUMN_NAMES if name != "batch"),
-    *ks.batches.COLUMN_NAMES,
+from kafkascan.records.record_table import RECORD_SCHEMA, RecordTable
+from kafkascan.tables.schema import (
+    PARTITION,
+    SEGMENT,
+    TOPIC,
+    Schema,
+    arrow_type,
+    require_pyarrow,
 )
+from kafkascan.tables.table import Column
+from kafkascan.tables.writers import ParquetWriter
+
+# `batch` is an index into a table that users of the command line do not see.
+LISTED_SCHEMA = (
+    RECORD_SCHEMA.select(name for name in RECORD_SCHEMA.names if name != "batch")
+    .with_last(BATCH_SCHEMA)
+    .with_first((TOPIC, PARTITION, SEGMENT))
+)
+DEFAULT_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 # Limits of one chunk that is shown or exported: records, and bytes of keys, values and headers.
 _SHOWN_RECORDS, _SHOWN_BYTES = 1 << 10, 1 << 22
@@ -96,25 +105,6 @@ class BytesPattern(click.ParamType):  # type: ignore[type-arg]  # as `NameList`
             self.fail(f"not a regular expression: {error}", param, context)
 
 
-class RecordColumnList(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
-    """Record column names separated by commas."""
-
-    name = "columns"
-
-    def convert(self, value: Any, param: Any, context: Any) -> tuple[str, ...]:
-        """Return the names; an unknown one is an error."""
-        if not isinstance(value, str):
-            return tuple(value)
-        names = tuple(dict.fromkeys(value.split(",")))
-        try:
-            if "batch" in names:
-                raise ValueError("there is no column 'batch'; did you mean 'position'?")
-            stored_columns([name for name in names if name not in SEGMENT_COLUMNS])
-        except ValueError as error:
-            self.fail(str(error), param, context)
-        return names
-
-
 def _decoding_option(item: str) -> Decorator:
     return click.option(
         f"--{item}-as", type=click.Choice(list(DECODERS)), default="text", show_default=True,
@@ -125,12 +115,7 @@ def _decoding_option(item: str) -> Decorator:
 
 @click.command()
 @with_segments
-@with_run(to_file=True, rows="records")
-@click.option(
-    "--columns", type=RecordColumnList(), default=DEFAULT_COLUMNS,
-    show_default=", ".join(DEFAULT_COLUMNS),
-    help=f"Columns to show, separated by commas. Known columns: {', '.join(LISTED_COLUMNS)}.",
-)  # fmt: skip
+@with_run(LISTED_SCHEMA, to_file=True, rows="records")
 @_decoding_option("key")
 @_decoding_option("value")
 @click.option("--from-offset", type=Integer(), metavar="OFFSET", help="Skip records before OFFSET.")
@@ -170,7 +155,10 @@ def _decoding_option(item: str) -> Decorator:
     help="Skip control records (transaction markers, KRaft's records), show only control"
     " records, or include them. They are shown decoded.",
 )  # fmt: skip
-@click.option("--verify", is_flag=True, help="Skip batches with a wrong checksum.")
+@click.option(
+    "--verify/--no-verify", default=True, show_default=True,
+    help="Skip batches with a wrong checksum, as consumers do (check.crcs), or show their records.",
+)  # fmt: skip
 @click.option(
     "--max-decompressed-size", type=IntegerRange(min=1), metavar="BYTES",
     default=1 << 28, show_default=True,
@@ -179,7 +167,6 @@ def _decoding_option(item: str) -> Decorator:
 def records(
     run: Run,
     segments: SegmentPaths,
-    columns: tuple[str, ...],
     key_as: str,
     value_as: str,
     key: str | None,
@@ -193,9 +180,8 @@ def records(
 ) -> None:
     """List records: offset, timestamp, key, value and headers.
 
-    A batch that cannot be read is skipped and reported on stderr. If there are several files,
-    the columns topic, partition and segment come first, and --limit and --tail apply to all files
-    together. The end of a range is exclusive. That no record has the --key is a finding.
+    A batch that cannot be read is skipped and reported on stderr. --limit and --tail apply to all
+    files together. The end of a range is exclusive. That no record has the --key is a finding.
 
     --follow shows the selected records, then those that a broker appends, until Ctrl-C. With
     --isolation read_committed, it follows the last stable offset.
@@ -203,8 +189,8 @@ def records(
     check_row_options(limit=limit, tail=tail, around=around, is_followed=is_followed)
     check_ranges(**options)
     inputs = run.find_segments(segments)
-    if len(inputs) > 1:
-        columns = tuple(dict.fromkeys((*SEGMENT_COLUMNS, *columns)))
+    columns = run.output.columns or DEFAULT_COLUMNS
+    schema = LISTED_SCHEMA.select(columns)
     options["decodes"] = decode != "none" and run.output.output_format != "parquet"
     query = RecordQuery(columns, key=None if key is None else os.fsencode(key), **options)
     if is_followed:
@@ -234,17 +220,14 @@ def records(
     path, total = run.output.path, sum(one.size for one in inputs)
     is_shown = not is_followed and (path is not None or not sys.stdout.isatty())
     # On a terminal, the rows show the progress.
-    with run.progress("bytes", total, is_shown=is_shown):
-        if run.output.output_format == "parquet":
-            assert path is not None
-            with ParquetOutput(path, columns) as parquet:
-                for one, table in _chunks(found, _EXPORTED_RECORDS, _EXPORTED_BYTES):
-                    parquet.write(one.labels, table)
+    with run.progress("bytes", total, is_shown=is_shown), run.output.open(schema) as writer:
+        if isinstance(writer, ParquetWriter):
+            for one, table in _chunks(found, _EXPORTED_RECORDS, _EXPORTED_BYTES):
+                writer.write_table(_arrow_table(one, table, schema))
         else:
-            with run.output.open(columns) as writer:
-                for one, table in _chunks(found, _SHOWN_RECORDS, _SHOWN_BYTES):
-                    formats = {"key": key_as, "value": value_as}
-                    writer.write(_to_columns(one, table, query, formats, undecoded))
+            for one, table in _chunks(found, _SHOWN_RECORDS, _SHOWN_BYTES):
+                formats = {"key": key_as, "value": value_as}
+                writer.write(_to_columns(one, table, query, formats, undecoded))
     _report_undecoded(run, undecoded)
 
 
@@ -274,17 +257,34 @@ def _report_undecoded(run: Run, undecoded: UndecodedRecords) -> None:
     run.print_report(report)
 
 
+def _arrow_table(one: SegmentInput, table: RecordTable, schema: Schema) -> Any:
+    """Return records as an Arrow table, in the types of the schema."""
+    pa = require_pyarrow()
+    stored = table.arrow_table([name for name in schema.names if name not in one.labels])
+    columns = {}
+    for field in schema:
+        kind = arrow_type(field.type)
+        if field.name in one.labels:
+            label = one.labels[field.name]
+            text = with_escaped_bytes(label) if isinstance(label, str) else label
+            columns[field.name] = pa.repeat(pa.scalar(text, kind), len(table))
+        else:
+            # Segments have different dictionaries, and a file has one schema.
+            columns[field.name] = stored[field.name].cast(kind)
+    return pa.table(columns)
+
+
 def _to_columns(
     one: SegmentInput,
     table: RecordTable,
     query: RecordQuery,
     formats: dict[str, str],
     undecoded: UndecodedRecords,
-) -> Columns:
-    columns: dict[str, list[Any]] = {}
+) -> dict[str, Column]:
+    columns: dict[str, Any] = {}
     numpy = table.to_numpy()
     for name in query.columns:
-        if name in SEGMENT_COLUMNS:
+        if name in one.labels:
             columns[name] = [one.labels[name]] * len(table)
         elif name in ("key", "value"):
             columns[name] = decode_items(numpy[name].tolist(), formats[name])

@@ -20,9 +20,9 @@ from kafkascan.cli.shared_options import (
     interval_bytes,
     with_run,
 )
-from kafkascan.cli.shown_columns import RECOVERY, SALVAGE
 from kafkascan.format.findings import Severity
 from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.recovery.recovery_results import RECOVERY_SCHEMA, SALVAGE_SCHEMA
 
 # Changes of one kind that are listed one by one.
 _LISTED = 3
@@ -96,7 +96,7 @@ _Unmade: TypeAlias = list[tuple[Path, ks.recovery.Change]]
     show_default="the topics with remote.storage.enable in the data directory's metadata log",
     help="Topic whose older segments are in remote storage. Can be repeated.",
 )  # fmt: skip
-@with_run(RECOVERY, to_file=True, rows="rows, one per partition")
+@with_run(RECOVERY_SCHEMA, to_file=True, rows="rows, one per partition")
 @THREADS
 def recover(
     run: Run,
@@ -137,21 +137,9 @@ def recover(
     with run.progress("partitions"):
         results = run.each([*paths, server_properties or Path()][:1], work)
     for result in results:
-        run.output.write_rows(RECOVERY, [_row(one) for one in result.partitions])
+        run.output.write_tables(RECOVERY_SCHEMA, [result])
         for report in _recovery_reports(result, all_changes=all_changes):
             run.print_report(report)
-
-
-def _row(one: ks.recovery.PartitionRecovery) -> dict[str, Any]:
-    return vars(one) | {
-        "segments": len(one.segments),
-        "recovered": sum(segment.is_recovered for segment in one.segments),
-        "truncated_bytes": one.truncated_bytes,
-        "changes": len(one.changes),
-        "changes_made": len(one.applied),
-        "findings": len(one.findings),
-        "error": None if one.error is None else str(one.error),
-    }
 
 
 def _recovery_reports(
@@ -266,7 +254,7 @@ def _notes(result: ks.recovery.Recovery) -> FindingReport:
 )  # fmt: skip
 @interval_bytes()
 @JSON_REPORT
-@with_run(SALVAGE, to_file=True, rows="ranges")
+@with_run(SALVAGE_SCHEMA, to_file=True, rows="ranges")
 @THREADS
 def salvage(
     run: Run, path: Path, destination: Path | None, report: Path | None, **options: Any
@@ -289,7 +277,7 @@ def salvage(
             run.print_report(_losses(one))
         if result.is_marked_clean:
             run.print(f"{destination}: marked as shut down cleanly")
-    run.output.write_tables(SALVAGE, results)
+    run.output.write_tables(SALVAGE_SCHEMA, results)
 
 
 def _losses(one: ks.recovery.PartitionSalvage) -> FindingReport:

@@ -26,15 +26,14 @@ from kafkascan.cli.shared_options import (
     interval_bytes,
     with_run,
 )
-from kafkascan.cli.shown_columns import CONVERT, RESTAMP, SCRUB, ShownColumns
+from kafkascan.rewrite.rewrite_reports import CONVERSION_SCHEMA, RESTAMP_SCHEMA, SCRUB_SCHEMA
+from kafkascan.tables.schema import Schema
 
 # Of a file of keys: a device has no end.
 _LARGEST_KEYS = 1 << 28
-# Columns that are attributes of a rewritten segment; the others are of its report.
-_OF_SEGMENTS = ("path", "target", "size", "new_size", "is_changed")
 
 
-def with_target(columns: ShownColumns) -> Decorator:
+def with_target(columns: Schema) -> Decorator:
     """Declare what a rewriting command reads and where it writes: `path`, `target`, `in_place`."""
     options: list[Decorator] = [
         DISK_PATH,
@@ -75,7 +74,7 @@ def with_target(columns: ShownColumns) -> Decorator:
 
 
 @click.command()
-@with_target(CONVERT)
+@with_target(CONVERSION_SCHEMA)
 @click.option("--to-magic", type=IntegerRange(0, 2),
               help="Convert to message format 0, 1 or 2.")  # fmt: skip
 @click.option(
@@ -99,13 +98,13 @@ def convert(run: Run, path: Path, target: Path | None, in_place: bool, **options
     """
     if options["to_magic"] is None and options["compression_type"] is None:
         raise click.UsageError("give --to-magic or --compression-type")
-    _rewrite(run, path, CONVERT, lambda: ks.convert_log(
+    _rewrite(run, path, CONVERSION_SCHEMA, lambda: ks.convert_log(
         path, target, in_place=in_place, **options
     ))  # fmt: skip
 
 
 @click.command()
-@with_target(RESTAMP)
+@with_target(RESTAMP_SCHEMA)
 @click.option(
     "--offset-shift", type=IntegerRange(-(2**63), 2**63 - 1), default=0, show_default=True,
     metavar="N", help="Add N to all offsets.",
@@ -140,13 +139,13 @@ def restamp(
         raise click.UsageError("give at least one field to change")
     kind = None if log_append_time is None else ks.TimestampType.LOG_APPEND_TIME
     time = max_timestamp if log_append_time is None else log_append_time
-    _rewrite(run, path, RESTAMP, lambda: ks.restamp_log(
+    _rewrite(run, path, RESTAMP_SCHEMA, lambda: ks.restamp_log(
         path, target, in_place=in_place, max_timestamp=time, timestamp_type=kind, **options
     ))  # fmt: skip
 
 
 @click.command()
-@with_target(SCRUB)
+@with_target(SCRUB_SCHEMA)
 @click.option("--key", "keys", multiple=True,
               help="Remove records with this key (UTF-8); may be given several times.")  # fmt: skip
 @click.option("--keys-from", type=click.File("rb"), metavar="FILE",
@@ -196,7 +195,7 @@ def scrub(
         )
         return ks.scrub_log(path, target, keep=keep, in_place=in_place, **options)
 
-    _rewrite(run, path, SCRUB, scrub_it)
+    _rewrite(run, path, SCRUB_SCHEMA, scrub_it)
 
 
 def _keys_in(file: BinaryIO) -> list[bytes]:
@@ -216,7 +215,7 @@ def _bad_keys(file: BinaryIO, reason: str) -> click.BadParameter:
 def _rewrite(
     run: Run,
     path: Path,
-    columns: ShownColumns,
+    columns: Schema,
     rewrite: Callable[[], ks.rewrite.LogRewrite[Any]],
 ) -> None:
     """Rewrite a log, then write the rows and the findings."""
@@ -228,29 +227,7 @@ def _rewrite(
             if isinstance(error, ks.KafkaScanError):
                 raise
             raise click.UsageError(str(error)) from error
-        _add_findings(report, result)
+        report.add_problems(result.problems)
         return result
 
-    for result in run.each([path], work):
-        run.output.write_rows(columns, [_row(one) for one in result.segments])
-
-
-def _row(one: ks.rewrite.SegmentRewrite[Any]) -> dict[str, Any]:
-    dropped = getattr(one.report, "dropped_offsets", None)
-    first, last = (None, None) if dropped is None or not len(dropped) else dropped[[0, -1]].tolist()
-    ends = {"first_dropped_offset": first, "last_dropped_offset": last}
-    common = {name: _plain(getattr(one, name)) for name in _OF_SEGMENTS}
-    return {**vars(one.report), **ends, **common}
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
-
-
-def _add_findings(report: FindingReport, result: ks.rewrite.LogRewrite[Any]) -> None:
-    """Add the findings of a rewrite, and what the new format could not represent."""
-    for finding in result.findings:
-        report.add(str(finding), is_note=finding.severity is ks.Severity.NOTE)
-    for segment in result.segments:
-        for name, count in getattr(segment.report, "lost", {}).items():
-            report.add(f"{segment.path}: lost {count} {name.replace('_', ' ')}")
+    run.output.write_tables(columns, run.each([path], work))

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kafkascan as ks
-from kafkascan.batches.arrow import NAMED_CODES
-from kafkascan.batches.columns import BatchTable, last_offset, require_columns
-from kafkascan.batches.rollup import ROLLUP_KEYS, TOTALS, BatchRollup, merge_rows
+from kafkascan.batches.arrow import named_column
+from kafkascan.batches.columns import BatchTable, last_offset
+from kafkascan.batches.rollup import ROLLUP_KEYS, ROLLUP_SCHEMA, TOTALS, BatchRollup, merge_rows
 from kafkascan.batches.scan import BatchIterator
-from kafkascan.cli.inputs import SEGMENT_COLUMNS, InputCursor, SegmentInput, SegmentPaths
+from kafkascan.batches.summary import SEGMENT_SCHEMA
+from kafkascan.cli.inputs import InputCursor, SegmentInput, SegmentPaths
 from kafkascan.cli.queries.around import Place
 from kafkascan.cli.queries.following import follow, require_followable
 from kafkascan.cli.queries.row_selection import first_rows, last_rows, rows_around, rows_at_end
-from kafkascan.cli.row_writers import Columns
 from kafkascan.cli.run import FindingReport, Run, scan, scan_to_read
 from kafkascan.cli.shared_options import (
     FOLLOW,
@@ -36,17 +36,34 @@ from kafkascan.cli.shared_options import (
     with_run,
     with_segments,
 )
-from kafkascan.cli.shown_columns import BATCHES, INFO, VERIFY, ShownColumns
-from kafkascan.internal_topics.state_tables import StateTable
 from kafkascan.logs.log_chunks import end_of
+from kafkascan.logs.log_table import LOG_BATCH_SCHEMA
+from kafkascan.tables.schema import Field, Shown
+from kafkascan.tables.table import Column
 
-CRC_COLUMN = "crc_is_valid"
+INFO_SCHEMA = SEGMENT_SCHEMA.select(
+    (
+        "topic", "partition", "segment", "size", "batches", "records", "uncounted_batches",
+        "first_offset", "last_offset", "first_timestamp", "max_timestamp", "codecs", "magics",
+        "end", "trailing_bytes",
+    )
+)  # fmt: skip
+VERIFY_SCHEMA = SEGMENT_SCHEMA.select(
+    (
+        "topic", "partition", "segment", "size", "batches", "bad_checksums", "end",
+        "valid_bytes", "trailing_bytes",
+    )
+)  # fmt: skip
+CRC_FIELD = Field("crc_is_valid", "bool", "whether the checksum is right", shown=Shown.ALWAYS,
+                  alarms={"false": "red"})  # fmt: skip
+_KNOWN = LOG_BATCH_SCHEMA.with_last((CRC_FIELD,))
+_DEFAULT = (
+    "topic", "partition", "segment", "position", "base_offset", "last_offset", "records_count",
+    "size_in_bytes", "magic", "compression_type", "max_timestamp", "timestamp_type",
+    "producer_id", "producer_epoch", "base_sequence", "partition_leader_epoch",
+    "is_transactional", "is_control",
+)  # fmt: skip
 ROLLUP_NAMES = ("topic", "partition", "segment", *ROLLUP_KEYS)
-_ROLLUP_KINDS = {
-    "partition": "int32", "magic": "int8", "producer": "int64", "batches": "int64",
-    "records": "int64", "uncounted_batches": "int64", "size": "int64", "share": "float64",
-}  # fmt: skip
-LISTED_COLUMNS = (*SEGMENT_COLUMNS, *ks.batches.COLUMN_NAMES, CRC_COLUMN)
 
 
 # ---- info and verify -------------------------------------------------------------------------
@@ -54,7 +71,7 @@ LISTED_COLUMNS = (*SEGMENT_COLUMNS, *ks.batches.COLUMN_NAMES, CRC_COLUMN)
 
 @click.command()
 @with_segments
-@with_run(INFO, to_file=True)
+@with_run(INFO_SCHEMA, to_file=True)
 @THREADS
 @click.option(
     "--by", type=NameList(ROLLUP_NAMES), metavar="NAMES",
@@ -89,7 +106,7 @@ def info(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, .
     inputs = run.find_segments(segments)
     rows = run.map(inputs, summarize, threads)
     _report_overlaps(run, inputs, rows)
-    run.output.write_rows(INFO, rows)
+    run.output.write_rows(INFO_SCHEMA, rows)
 
 
 def _roll_up(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, ...]) -> None:
@@ -105,9 +122,8 @@ def _roll_up(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[st
 
     inputs = run.find_segments(segments)
     rows = itertools.chain.from_iterable(run.map(inputs, total, threads))
-    kinds = {name: _ROLLUP_KINDS.get(name, "string") for name in (*by, *TOTALS, "share")}
-    table = StateTable.of_rows("totals", kinds, merge_rows(list(rows), by))
-    run.output.write_tables(ShownColumns(tuple(kinds), tuple(kinds)), [table])
+    schema = ROLLUP_SCHEMA.select((*by, *TOTALS, "share"))
+    run.output.write_rows(schema, merge_rows(list(rows), by))
 
 
 def _report_overlaps(
@@ -122,7 +138,7 @@ def _report_overlaps(
 
 @click.command()
 @with_segments
-@with_run(VERIFY, to_file=True)
+@with_run(VERIFY_SCHEMA, to_file=True)
 @THREADS
 def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     """Verify the checksum of every batch in segment files.
@@ -147,7 +163,7 @@ def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     inputs = run.find_segments(segments)
     rows = run.map(inputs, count_bad, threads)
     _report_overlaps(run, inputs, rows)
-    run.output.write_rows(VERIFY, rows)
+    run.output.write_rows(VERIFY_SCHEMA, rows)
 
 
 def _ending(source: ks.Source, headers: BatchIterator) -> dict[str, Any]:
@@ -170,25 +186,6 @@ def _add_bad_checksums(
 
 
 # ---- batches ---------------------------------------------------------------------------------
-
-
-class ColumnList(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
-    """Batch column names separated by commas, or ``all``."""
-
-    name = "columns"
-
-    def convert(self, value: Any, param: Any, context: Any) -> tuple[str, ...]:
-        """Return the names; an unknown one is an error."""
-        if not isinstance(value, str):
-            return tuple(value)
-        names = (
-            ks.batches.COLUMN_NAMES if value == "all" else tuple(dict.fromkeys(value.split(",")))
-        )
-        try:
-            require_columns([name for name in names if name not in LISTED_COLUMNS])
-        except ValueError as error:
-            self.fail(str(error), param, context)
-        return names
 
 
 class BatchFilter(NamedTuple):
@@ -214,12 +211,7 @@ class BatchFilter(NamedTuple):
 
 @click.command()
 @with_segments
-@with_run(rows="batches", is_narrow=True, to_file=True)
-@click.option(
-    "--columns", type=ColumnList(), show_default=", ".join(BATCHES.names) + "; in a table, fewer",
-    help="Columns to show, separated by commas, or 'all'. Known columns:"
-    f" {', '.join(LISTED_COLUMNS)}.",
-)  # fmt: skip
+@with_run(_KNOWN, rows="batches", to_file=True)
 @click.option("--limit", cls=RenamedOption, old_name="--head", type=IntegerRange(min=0),
               metavar="N", help="Show at most N batches: the first ones.")  # fmt: skip
 @click.option(
@@ -237,12 +229,11 @@ class BatchFilter(NamedTuple):
               help="Skip batches with a max_timestamp of TIME or later.")  # fmt: skip
 @click.option(
     "--verify", is_flag=True,
-    help=f"Verify the checksums of the shown batches; adds the column {CRC_COLUMN}.",
+    help=f"Verify the checksums of the shown batches; adds the column {CRC_FIELD.name}.",
 )  # fmt: skip
 def batches(
     run: Run,
     segments: SegmentPaths,
-    columns: tuple[str, ...] | None,
     limit: int | None,
     tail: int | None,
     around: Any,
@@ -253,18 +244,16 @@ def batches(
 ) -> None:
     """List the batches of segment files, a row per batch header.
 
-    --limit and --tail apply last, to the selected batches of all PATHS together. If there are
-    several files, the columns topic, partition and segment come first. --follow shows the selected
-    batches, then those that a broker appends, until Ctrl-C.
+    --limit and --tail apply last, to the selected batches of all PATHS together. --follow shows
+    the selected batches, then those that a broker appends, until Ctrl-C.
     """
     check_row_options(limit=limit, tail=tail, around=around, is_followed=is_followed)
     check_ranges(**conditions)
     inputs = run.find_segments(segments)
-    shown = BATCHES if columns is None else ShownColumns(columns, columns)
-    if len(inputs) > 1:
-        shown = shown.with_first(*SEGMENT_COLUMNS)
+    schema = _KNOWN if run.output.columns is not None else _KNOWN.select(_DEFAULT)
     if verify:
-        shown = shown.with_last(CRC_COLUMN)
+        run.output = run.output.with_last(CRC_FIELD.name)
+        schema = schema.with_last((CRC_FIELD,))
     wanted = BatchFilter(**conditions)
     if is_followed:
         require_followable(run.output, inputs)
@@ -292,10 +281,10 @@ def batches(
     # On a terminal, the rows show the progress.
     with (
         run.progress("bytes", total, is_shown=not (is_followed or sys.stdout.isatty())),
-        run.output.open(shown) as writer,
+        run.output.open(schema) as writer,
     ):
         for one, rows in found:
-            writer.write(_to_columns(run, one, rows, writer.names))
+            writer.write(_to_columns(run, one, rows, writer.schema.names))
 
 
 Selected = Iterator[tuple[SegmentInput, BatchTable]]
@@ -336,18 +325,17 @@ def _reaching(around: int | np.datetime64) -> Callable[[BatchTable], NDArray[np.
     return lambda rows: np.asarray(rows["max_timestamp"] >= time)
 
 
-def _to_columns(run: Run, one: SegmentInput, rows: BatchTable, names: Sequence[str]) -> Columns:
-    columns: dict[str, list[Any]] = {}
+def _to_columns(
+    run: Run, one: SegmentInput, rows: BatchTable, names: Sequence[str]
+) -> dict[str, Column]:
+    columns: dict[str, Column] = {}
     for name in names:
-        if name in SEGMENT_COLUMNS:
+        if name in one.labels:
             columns[name] = [one.labels[name]] * len(rows)
-        elif name == CRC_COLUMN:
+        elif name == CRC_FIELD.name:
             columns[name] = _verify_rows(run, one, rows)
-        elif name in NAMED_CODES:
-            codes = ks.batches.column(rows, name).tolist()
-            columns[name] = [NAMED_CODES[name][0].name_of(code) for code in codes]
         else:
-            columns[name] = ks.batches.column(rows, name).tolist()
+            columns[name] = named_column(rows, name)
     return columns
 
 

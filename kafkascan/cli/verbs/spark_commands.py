@@ -17,14 +17,13 @@ from kafkascan.cli.run import Run
 from kafkascan.cli.shared_options import (
     Command,
     Decorator,
-    Time,
     declare,
     extend_help,
     interval_bytes,
     with_run,
 )
-from kafkascan.cli.shown_columns import JOBS
 from kafkascan.format.texts import printable
+from kafkascan.spark.options.manifests import MANIFESTS
 
 _POLL_SECONDS = 0.2
 _CONNECT_SECONDS = 5.0
@@ -60,7 +59,7 @@ def _job(command: Command) -> Command:
     options: list[Decorator] = [
         click.argument("paths", nargs=-1, required=True),
         with_run(
-            JOBS[command.__name__], rows="manifest",
+            MANIFESTS[command.__name__], rows="manifest",
             quiet="Print neither progress nor the summary.",
         ),
         click.option(
@@ -151,23 +150,6 @@ def rebuild_indexes(run: Run, **arguments: Any) -> None:
     _run_job(run, "rebuild_indexes", arguments, *names)
 
 
-@_job
-def producer_stats(run: Run, **arguments: Any) -> None:
-    """Summarize the batches of each producer and partition."""
-    _run_job(run, "producer_stats", arguments)
-
-
-@_job
-@click.option("--earliest", "earliest_ms", type=Time(), default=0, show_default=True,
-              help="Report timestamps before TIME.")  # fmt: skip
-@click.option("--latest", "latest_ms", type=Time(),
-              show_default="one hour from now",
-              help="Report timestamps after TIME.")  # fmt: skip
-def bad_timestamps(run: Run, **arguments: Any) -> None:
-    """Find segments with implausible timestamps."""
-    _run_job(run, "bad_timestamps", arguments, "earliest_ms", "latest_ms")
-
-
 def _run_job(run: Run, job: str, arguments: dict[str, Any], *names: str) -> None:
     """Run a job, and print its results."""
     try:
@@ -187,7 +169,7 @@ def _run_job(run: Run, job: str, arguments: dict[str, Any], *names: str) -> None
     except (OSError, PySparkException) as error:
         _fail(run, error, EXIT_UNREADABLE)
         return
-    run.output.write_rows(JOBS[job], report.manifest.to_pylist())
+    run.output.write_rows(MANIFESTS[job], report.manifest.to_pylist())
     for finding in report.findings:
         run.print(printable(finding))
     if not run.is_quiet:

@@ -22,9 +22,9 @@ from kafkascan.cli.shared_options import (
     extend_help,
     with_run,
 )
-from kafkascan.cli.shown_columns import ShownColumns
 from kafkascan.cli.tier_inputs import TierOptions, with_tier
 from kafkascan.internal_topics.state_tables import StateTable
+from kafkascan.tables.schema import Field, Schema, Shown
 
 OFFSETS_COLUMNS = (
     "group", "topic", "partition", "offset", "log_end_offset", "lag", "leader_epoch", "metadata",
@@ -166,10 +166,12 @@ def _write(
     run: Run, tables: Sequence[StateTable], columns: str | None, narrow: Sequence[str]
 ) -> None:
     """Write tables with the requested columns as one table."""
-    kinds = tables[0].kinds if tables else dict.fromkeys(narrow, "string")
+    fields = tuple(tables[0].schema) if tables else tuple(Field(name, "string") for name in narrow)
+    ranked = (replace(f, shown=Shown.USUALLY if f.name in narrow else Shown.WIDE) for f in fields)
+    schema = Schema("rows", tuple(ranked))
     if columns is not None:
-        run.output = replace(run.output, columns=_names(columns, tuple(kinds)))
-    run.output.write_tables(ShownColumns(tuple(kinds), tuple(narrow)), tables)
+        run.output = replace(run.output, columns=_names(columns, schema.names))
+    run.output.write_tables(schema, tables)
 
 
 def _names(columns: str, known: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,9 +10,8 @@ import click
 import kafkascan as ks
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import PATH, THREADS, DiskPath, with_run
-from kafkascan.cli.shown_columns import RESTORE
 from kafkascan.cli.tier_inputs import TierOptions, with_tier
-from kafkascan.recovery.tier_restore import PartitionRestore, Restore
+from kafkascan.recovery.tier_restore import RESTORE_SCHEMA, PartitionRestore, Restore
 
 
 @click.command()
@@ -28,7 +27,7 @@ from kafkascan.recovery.tier_restore import PartitionRestore, Restore
     " broker sets a log aside whose topic id the cluster does not know.",
 )  # fmt: skip
 @with_tier
-@with_run(RESTORE, to_file=True)
+@with_run(RESTORE_SCHEMA, to_file=True)
 @THREADS
 def restore(
     run: Run,
@@ -52,42 +51,18 @@ def restore(
 
     def copy(path: Path, report: FindingReport) -> Restore:
         tier = tier_options.open(path)
-        for problem in tier.problems:
-            report.add(f"{path}: {problem}")
-        return ks.recovery.restore(tier, destination, topics=topics or None, **options)
+        restored = ks.recovery.restore(tier, destination, topics=topics or None, **options)
+        report.add_problems(restored.problems)
+        for one in restored.partitions:
+            _add_rebuilt(report, one)
+        return restored
 
     results = run.each([path], copy)
-    restored = [one for result in results for one in result.partitions]
-    for one in restored:
-        run.print_report(_findings(one))
-    run.output.write_rows(RESTORE, [_row(one) for one in restored])
+    run.output.write_tables(RESTORE_SCHEMA, results)
 
 
-def _findings(one: PartitionRestore) -> FindingReport:
-    report = FindingReport()
-    for first, following in one.gaps:
-        last = following - 1
-        report.add(f"{one.path}: no segment contains the offsets {first} to {last} [MISSING_RANGE]")
+def _add_rebuilt(report: FindingReport, one: PartitionRestore) -> None:
     if one.rebuilt:
         names = ", ".join(one.rebuilt[:3]) + (", …" if len(one.rebuilt) > 3 else "")
         reason = "missing or wrong in the remote storage, built from the segments"
         report.add(f"{one.path}: {len(one.rebuilt)} index files ({names}): {reason}", is_note=True)
-    if one.error is not None:
-        report.add_unreadable(str(one.destination or one.path), one.error)
-    return report
-
-
-def _row(one: PartitionRestore) -> dict[str, Any]:
-    return {
-        "topic": one.topic,
-        "topic_id": one.topic_id,
-        "partition": one.partition,
-        "segments": one.segments,
-        "size": one.size,
-        "start_offset": one.start_offset,
-        "end_offset": one.end_offset,
-        "gaps": len(one.gaps),
-        "rebuilt": len(one.rebuilt),
-        "destination": None if one.destination is None else str(one.destination),
-        "error": None if one.error is None else str(one.error),
-    }

@@ -64,7 +64,7 @@ def test_every_timestamp(partition: Path, trust_index: bool) -> None:
         expected = next(one for one in records if one[1] >= time)
         assert found is not None
         assert (found.offset, found.timestamp) == expected
-        assert found.leader_epoch is not None
+        assert found.partition_leader_epoch is not None
     assert ks.lookup_timestamp(partition, T0 + 10**9, trust_index=trust_index) is None
     early = ks.lookup_timestamp(partition, 0, trust_index=trust_index)
     assert early is not None

@@ -1,63 +1,68 @@
-"""Write rows as CSV, JSON, JSON lines or Parquet; what a writer of rows is."""
+"""Write rows, chunk by chunk, as JSON, JSON lines, CSV or Parquet; what a writer of rows is."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, TextIO
 
-from kafkascan.cli.shown_columns import COLUMN_KINDS
 from kafkascan.format.texts import json_text, with_escaped_bytes
-from kafkascan.internal_topics.state_tables import StateTable
+from kafkascan.tables.schema import Schema
+from kafkascan.tables.table import Column, Table, as_list
 
 # A spreadsheet evaluates a cell that starts with one of these (OWASP, "CSV Injection").
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
-Columns = Mapping[str, Sequence[Any]]
-
 _ROWS_PER_GROUP = 1 << 16
 
 
 class Writer:
-    """Writes rows, chunk by chunk; `close` ends the document."""
+    """
+    Writes rows, chunk by chunk; `close` ends the document.
 
-    def __init__(self, names: Sequence[str], out: TextIO) -> None:
-        self.names = list(names)
+    Parameters
+    ----------
+    schema : Schema
+        Of the columns to write, in order.
+    out : text stream
+    """
+
+    def __init__(self, schema: Schema, out: TextIO) -> None:
+        self.schema = schema
         self.out = out
 
-    def write(self, columns: Columns) -> None:
+    def write(self, columns: Mapping[str, Column]) -> None:
         """Write a chunk of rows, as columns of equal length."""
         raise NotImplementedError
 
     def close(self) -> None:
         """Write the end of the document."""
 
-    def _rows(self, columns: Columns) -> list[tuple[Any, ...]]:
-        return list(zip(*(columns[name] for name in self.names), strict=True))
+    def _rows(self, columns: Mapping[str, Column]) -> list[tuple[Any, ...]]:
+        return list(zip(*(as_list(columns[name]) for name in self.schema.names), strict=True))
 
 
 class ParquetWriter(Writer):
     """
     A Parquet file, with row groups of at least `_ROWS_PER_GROUP` rows, but for the last one.
 
-    Times are ``timestamp[ms, UTC]``, counts by name are maps, other numbers are 64 bit.
+    Types are those of the schema.
     """
 
-    def __init__(self, names: Sequence[str], stream: IO[bytes]) -> None:
-        super().__init__(names, io.StringIO())
+    def __init__(self, schema: Schema, stream: IO[bytes]) -> None:
+        super().__init__(schema, io.StringIO())
         self._stream = stream
-        self._kinds: dict[str, str] = {}
         self._group: list[Any] = []
         self._rows_of_group = 0
         self._file: Any = None
 
-    def write(self, columns: Columns) -> None:
-        chosen = {name: list(columns[name]) for name in self.names}
-        if not self._kinds:
-            self._kinds = {name: _kind_of(name, values) for name, values in chosen.items()}
-        table = StateTable("rows", self._kinds, chosen).arrow_table()
+    def write(self, columns: Mapping[str, Column]) -> None:
+        """Write a chunk of rows."""
+        self.write_table(Table(self.schema, columns).arrow_table())
+
+    def write_table(self, table: Any) -> None:
+        """Write a `pyarrow.Table` of the same columns."""
         self._group.append(table)
         self._rows_of_group += len(table)
         if self._rows_of_group >= _ROWS_PER_GROUP:
@@ -75,19 +80,12 @@ class ParquetWriter(Writer):
         self._file.write_table(table)
 
     def close(self) -> None:
+        """Write what is left, and the end of the document."""
         if self._file is None and not self._group:
-            self.write(dict.fromkeys(self.names, ()))
+            self.write_table(self.schema.to_arrow().empty_table())
         if self._group:
             self._write_group()
         self._file.close()
-
-
-def _kind_of(name: str, values: Sequence[object]) -> str:
-    """Return the declared kind of a column, or that of its values: a file's keys have any name."""
-    if name in COLUMN_KINDS:
-        return COLUMN_KINDS[name]
-    found = next((one for one in values if one is not None), 0)
-    return {str: "string", bool: "bool", float: "float64"}.get(type(found), "int64")
 
 
 class CsvWriter(Writer):
@@ -98,14 +96,16 @@ class CsvWriter(Writer):
     as a formula gets a leading apostrophe; numbers stay unchanged.
     """
 
-    def __init__(self, names: Sequence[str], out: TextIO) -> None:
-        super().__init__(names, out)
+    def __init__(self, schema: Schema, out: TextIO) -> None:
+        super().__init__(schema, out)
         self._csv = csv.writer(self.out, lineterminator="\n")
         self._all_quoted = csv.writer(self.out, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        self._csv.writerow(self.names)
+        self._csv.writerow(schema.names)
 
-    def write(self, columns: Columns) -> None:
-        plain = {name: [_csv_cell(value) for value in columns[name]] for name in self.names}
+    def write(self, columns: Mapping[str, Column]) -> None:
+        """Write a chunk of rows."""
+        plain = {name: [_csv_cell(value) for value in as_list(columns[name])]
+                 for name in self.schema.names}  # fmt: skip
         for row in self._rows(plain):
             # The csv module does not quote a carriage return inside of a field.
             has_return = any("\r" in cell for cell in row)
@@ -115,10 +115,12 @@ class CsvWriter(Writer):
 class JsonLinesWriter(Writer):
     """One JSON object per line; times in milliseconds."""
 
-    def write(self, columns: Columns) -> None:
+    def write(self, columns: Mapping[str, Column]) -> None:
+        """Write a chunk of rows."""
+        names = self.schema.names
         for row in self._rows(columns):
             # With its end, so that a reader of a pipe gets each line as soon as it is flushed.
-            self.out.write(json_text(dict(zip(self.names, row, strict=True))) + "\n")
+            self.out.write(json_text(dict(zip(names, row, strict=True))) + "\n")
 
 
 class JsonWriter(Writer):
@@ -126,12 +128,15 @@ class JsonWriter(Writer):
 
     prefix = "[\n"
 
-    def write(self, columns: Columns) -> None:
+    def write(self, columns: Mapping[str, Column]) -> None:
+        """Write a chunk of rows."""
+        names = self.schema.names
         for row in self._rows(columns):
-            self.out.write(self.prefix + json_text(dict(zip(self.names, row, strict=True))))
+            self.out.write(self.prefix + json_text(dict(zip(names, row, strict=True))))
             self.prefix = ",\n"
 
     def close(self) -> None:
+        """Write what is left, and the end of the document."""
         self.out.write("[]\n" if self.prefix == "[\n" else "\n]\n")
 
 
@@ -143,14 +148,30 @@ def _csv_cell(value: Any) -> str:
 
 def plain_text(value: Any) -> str:
     """Return a value as text without quotes; a null and an empty list are empty."""
-    if value is None:
+    if value is None or (isinstance(value, (list, dict)) and not value):
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, (list, dict)) and not value:
-        return ""
-    if isinstance(value, Counter):
+    if isinstance(value, dict) and all(type(one) is int for one in value.values()):
         return ", ".join(f"{key} {count}" for key, count in value.items())
     if isinstance(value, (list, dict)):
         return with_escaped_bytes(json.dumps(value, ensure_ascii=False))
     return with_escaped_bytes(str(value))
+
+
+TEXT_WRITERS: Mapping[str, type[Writer]] = {
+    "json": JsonWriter,
+    "jsonl": JsonLinesWriter,
+    "csv": CsvWriter,
+}
+"""The writers of text formats, by their names."""
+
+FORMAT_OF_EXTENSION: Mapping[str, str] = {
+    ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet",
+}  # fmt: skip
+"""The formats that extensions of files stand for."""
+
+
+def as_columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Column]:
+    """Return the named columns of rows."""
+    return {name: [row[name] for row in rows] for name in names}
