@@ -22,8 +22,9 @@ from kafkascan.tables.writers import Writer, plain_text
 
 # Fields that a heading shows once, if all rows have the same.
 _PLACES = (TOPIC.name, PARTITION.name, SEGMENT.name)
+_NULL = "-"
 # Texts that a table shows in quotes: a dash is a null.
-_QUOTED = ("", "-", '""', '"-"')
+_QUOTED = ("", _NULL, '""', '"-"')
 # Longest text of a table's cell, in characters; and the shortest to which a narrow terminal cuts.
 _MAX_CELL, _MIN_CELL = 120, 12
 _MAX_PATH = 48
@@ -165,8 +166,11 @@ class TableWriter(Writer):
     def _write_heading(self, values: tuple[str, ...]) -> None:
         if not self._lifted or values == self._heading:
             return
-        named = (f"{one.name} {value}" for one, value in zip(self._lifted, values, strict=True))
-        self.out.write(("\n" if self._heading else "") + "  ".join(named) + "\n")
+        named = (f"{one.name} {value}" for one, value in zip(self._lifted, values, strict=True)
+                 if value != _NULL)  # fmt: skip
+        if heading := _GAP.join(named):
+            line = heading if self._style.width is None else _shortened(heading, self._style.width)
+            self.out.write(("\n" if self._heading else "") + line + "\n")
         if not self._heading and not self._is_vertical:
             self._write_header()
         self._heading = values
@@ -244,7 +248,7 @@ def _cells(one: Field, values: Sequence[Any], style: TableStyle) -> list[str]:
     if one.type == "time":
         known = [-1 if value is None else value for value in values]
         times = as_datetime64(np.array(known, np.int64))
-        return ["-" if np.isnat(time) else f"{time}Z" for time in times]
+        return [_NULL if np.isnat(time) else f"{time}Z" for time in times]
     short = None if style.is_exact else _SHORT_FORMS.get(one.unit)
     if short is None:
         return [_cell(value) for value in values]
@@ -258,7 +262,7 @@ def _cell(value: Any) -> str:
     text = escaped(value) if isinstance(value, str) else printable(plain_text(value))
     if len(text) > _MAX_CELL:
         text = text[: _MAX_CELL - 1] + "…"
-    return text or "-"
+    return text or _NULL
 
 
 def _age(milliseconds: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, TextIO
 
@@ -152,7 +153,7 @@ def plain_text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, dict) and all(type(one) is int for one in value.values()):
+    if isinstance(value, Counter):
         return ", ".join(f"{key} {count}" for key, count in value.items())
     if isinstance(value, (list, dict)):
         return with_escaped_bytes(json.dumps(value, ensure_ascii=False))

@@ -121,7 +121,7 @@ def test_selections(log: Path, options: list[str], offsets: list[int]) -> None:
 def test_tail_over_several_files(tmp_path: Path, log: Path) -> None:
     second = tmp_path / "00000000000000000010.log"
     second.write_bytes(b"".join(Rig().batches(13).parts[10:]))
-    found = rows("batches", tmp_path, "--columns", "base_offset", "--tail", "5")
+    found = rows("batches", tmp_path, "--columns", "base_offset,segment", "--tail", "5")
     assert [row["base_offset"] for row in found] == [8, 9, 10, 11, 12]
     assert [row["segment"] for row in found] == [log.name] * 2 + [second.name] * 3
 
@@ -474,7 +474,8 @@ def test_an_empty_first_chunk_does_not_spoil_the_table(tmp_path: Path, log: Path
     (tmp_path / "00000000000000000010.log").write_bytes(b"")
     table = run("batches", tmp_path, "--from-offset", 4).stdout
     assert table == run("batches", tmp_path, "--tail", 6).stdout
-    assert len({line.index(" none ") for line in table.splitlines()[1:]}) == 1
+    lines = [line for line in table.splitlines() if " none " in line]
+    assert len({line.index(" none ") for line in lines}) == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RWF_NOWAIT")

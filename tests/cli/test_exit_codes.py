@@ -27,7 +27,7 @@ COMMANDS = {
     "count LOGS": 1,
     "diff LOGS HEALTHY": 1,
     "diff HEALTHY LOGS": 1,
-    "diff LOGS --save OUT.json": 1,
+    "diff LOGS --save OUT.parquet": 1,
     "advise LOGS --codec gzip --sample 1": 1,
     "report LOGS -o OUT.html": 1,
     "recover LOGS": 1,

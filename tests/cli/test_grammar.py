@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import kafkascan as ks
-from kafkascan.cli import shown_columns
 from kafkascan.cli.commands import cli
-from kafkascan.cli.row_writers import ParquetWriter
-from kafkascan.cli.shown_columns import ShownColumns
+from kafkascan.tables.schema import Schema
+from kafkascan.tables.writers import ParquetWriter
+from tests.cli.test_tables import COMMANDS as TABLES
 from tests.support.command_line import run
 
 _DATA = Path(__file__).parents[1] / "golden" / "kafka-4.4.0" / "data"
@@ -165,29 +165,29 @@ def test_parquet_without_rows_has_the_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "columns"),
     [
-        (("batches", _LOG), shown_columns.BATCHES),
-        (("info", _LOG), shown_columns.INFO),
-        (("verify", _LOG), shown_columns.VERIFY),
-        (("recover", _LOG.parent), shown_columns.RECOVERY),
-        (("restore", _DATA), shown_columns.RESTORE),
-        (("index", "check", _LOG.parent), shown_columns.INDEX_CHECK),
+        (("batches", _LOG), TABLES["batches"][1]),
+        (("info", _LOG), TABLES["info"][1]),
+        (("verify", _LOG), TABLES["verify"][1]),
+        (("recover", _LOG.parent), TABLES["recover"][1]),
+        (("restore", _DATA), TABLES["restore"][1]),
+        (("index", "check", _LOG.parent), TABLES["index check"][1]),
     ],
     ids=lambda one: name_of(one) if isinstance(one, tuple) else "",
 )
 def test_types_do_not_depend_on_the_rows(
-    arguments: tuple[object, ...], columns: ShownColumns, tmp_path: Path
+    arguments: tuple[object, ...], columns: Schema, tmp_path: Path
 ) -> None:
     file = tmp_path / "rows.parquet"
     run(*arguments, "--output", file)
     written = pq.read_table(file)
     assert written.num_rows > 0
     without_rows = io.BytesIO()
-    writer = ParquetWriter(columns.names, without_rows)
+    writer = ParquetWriter(columns, without_rows)
     writer.close()
     assert pq.read_schema(without_rows) == written.schema
     # Nulls of the first rows say nothing of the type.
     nulls_first = io.BytesIO()
-    writer = ParquetWriter(columns.names, nulls_first)
+    writer = ParquetWriter(columns, nulls_first)
     writer.write({name: [None] for name in columns.names})
     writer.write(_plain_columns(written))
     writer.close()

@@ -22,7 +22,7 @@ COMMANDS = (
     "count LOGS",
     "diff LOGS OTHER",
     "diff OTHER LOGS",
-    "diff LOGS --save OUT.json",
+    "diff LOGS --save OUT.parquet",
     "advise LOGS --codec gzip --sample 1",
     "recover LOGS",
     "salvage LOGS",
@@ -55,7 +55,12 @@ def logs(other: Path, tmp_path: Path) -> Path:
 
 def words(command: str, logs: Path, other: Path, tmp_path: Path) -> list[str | Path]:
     """Return the arguments of a command, with paths."""
-    names = {"LOGS": logs, "OTHER": other, "OUT": tmp_path / "out", "OUT.json": tmp_path / "o.json"}
+    names = {
+        "LOGS": logs,
+        "OTHER": other,
+        "OUT": tmp_path / "out",
+        "OUT.parquet": tmp_path / "o.parquet",
+    }
     return [names.get(word, word) for word in command.split()]
 
 
@@ -122,8 +127,8 @@ def test_counts_and_differences_are_those_of_the_log(logs: Path, other: Path) ->
 
 
 def test_saved_fingerprints_keep_the_overlaps(logs: Path, other: Path, tmp_path: Path) -> None:
-    for name in ("fingerprints.json", "fingerprints.parquet"):
-        assert run("diff", logs, "--save", tmp_path / name).returncode == 1
-        done = run("diff", tmp_path / name, other)
-        assert done.returncode == 1
-        assert done.stderr.count("[OFFSET_OVERLAP]") == 2
+    saved = tmp_path / "fingerprints.parquet"
+    assert run("diff", logs, "--save", saved).returncode == 1
+    done = run("diff", saved, other)
+    assert done.returncode == 1
+    assert done.stderr.count("[OFFSET_OVERLAP]") == 2

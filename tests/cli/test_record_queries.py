@@ -40,7 +40,7 @@ def test_grep_searches_keys_and_values() -> None:
     assert set(keys) == {"key-1", "key-2"}
     (value, *_) = rows("records", log, "--limit", 1)
     found = rows("records", log, "--grep", value["value"], "--columns", "offset")
-    assert {"topic", "partition", "segment", "offset"} == set(found[0])
+    assert {"offset"} == set(found[0])
     assert value["offset"] in [row["offset"] for row in found]
     assert run("records", log, "--grep", "(").returncode == 2
 

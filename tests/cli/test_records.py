@@ -53,7 +53,7 @@ def test_every_record_of_a_data_dir() -> None:
 def test_decoded_keys_values_and_headers(log: Path) -> None:
     first, second, *_ = rows("records", log)
     assert first == {
-        "offset": 0, "timestamp": T0, "key": "key-0", "value": '{"n": 0}',
+        "topic": None, "partition": None, "offset": 0, "timestamp": T0, "key": "key-0", "value": '{"n": 0}',
         "headers": [{"key": "h", "value": "1"}, {"key": "n", "value": None}],
     }  # fmt: skip
     assert second["value"] == "\\xff1"
@@ -159,7 +159,7 @@ def test_parquet(log: Path, tmp_path: Path) -> None:
     assert table["headers"][0].as_py() == [
         {"key": "h", "value": b"1"}, {"key": "n", "value": None},
     ]  # fmt: skip
-    assert table.column_names[:3] == ["topic", "partition", "segment"]
+    assert table.column_names[:3] == ["topic", "partition", "offset"]
     assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".part")] == []
     nothing = run("records", log, "--format", "parquet", "--output", out, "--from-offset", 1000)
     assert nothing.returncode == 0
@@ -194,7 +194,7 @@ def test_an_unknown_extension_needs_a_format(log: Path, tmp_path: Path) -> None:
     assert (result.returncode, out.exists()) == (2, False)
     assert "'.xlsx' does not name a format; give --format" in result.stderr
     assert run("records", log, "--output", out, "--format", "csv").returncode == 0
-    assert out.read_text().startswith("offset,")
+    assert out.read_text().startswith("topic,partition,offset,")
 
 
 def test_output_is_atomic(log: Path, tmp_path: Path) -> None:

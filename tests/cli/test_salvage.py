@@ -29,7 +29,7 @@ def test_salvage_dry_run_and_copy(damaged: Path, tmp_path: Path) -> None:
     result = run("salvage", damaged, "--format", "json")
     assert result.returncode == 1
     (row,) = json.loads(result.stdout)
-    assert (row["what"], row["symbol"], row["topic"]) == (
+    assert (row["outcome"], row["symbol"], row["topic"]) == (
         "lost", "CHECKSUM_MISMATCH", "small-segments",
     )  # fmt: skip
     assert f"{row['size']} bytes lost, offsets {row['first_offset']} to" in result.stderr
@@ -49,11 +49,11 @@ def test_diff(damaged: Path, tmp_path: Path) -> None:
     result = run("diff", DATA, out, "--format", "jsonl")
     assert result.returncode == 1
     (row,) = map(json.loads, result.stdout.splitlines())
-    assert (row["kind"], row["place"], row["is_difference"]) == ("only_left", "middle", True)
+    assert (row["kind"], row["location"], row["is_difference"]) == ("only_left", "middle", True)
     said = r"^small-segments-0: differs from offset \d+ on, in 1 range$"
     assert re.search(said, result.stderr, re.MULTILINE)
     assert run("diff", DATA, out, "--compacted").returncode == 0
-    for name in ("one.parquet", "one.json"):
+    for name in ("one.parquet",):
         saved = tmp_path / name
         assert run("diff", DATA, "--save", saved).returncode == 0
         assert rows("diff", saved, out, code=1) == [row]

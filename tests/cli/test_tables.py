@@ -15,35 +15,48 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from kafkascan.cli import shown_columns
-from kafkascan.cli.shown_columns import ShownColumns
+from kafkascan.analysis.codec_advice import ADVICE_SCHEMA
+from kafkascan.analysis.diff import DIFF_SCHEMA
+from kafkascan.analysis.producer_census import PRODUCER_SCHEMA
+from kafkascan.analysis.record_counts import COUNT_SCHEMA
+from kafkascan.analysis.transactions import TRANSACTION_SCHEMA
+from kafkascan.auditing.finding_kinds import FINDING_SCHEMA
+from kafkascan.broker_state.index_checks import INDEX_BUILD_SCHEMA, INDEX_CHECK_SCHEMA
+from kafkascan.cli.verbs.record_commands import DEFAULT_COLUMNS, LISTED_SCHEMA
+from kafkascan.cli.verbs.segment_commands import DEFAULT_BATCH_SCHEMA, INFO_SCHEMA, VERIFY_SCHEMA
+from kafkascan.recovery.recovery_results import RECOVERY_SCHEMA, SALVAGE_SCHEMA
+from kafkascan.recovery.tier_restore import RESTORE_SCHEMA
+from kafkascan.rewrite.rewrite_reports import CONVERSION_SCHEMA, RESTAMP_SCHEMA, SCRUB_SCHEMA
+from kafkascan.tables.schema import Schema, Shown
 from tests.support.command_line import DATA, KILLED, rows, run
 from tests.support.waiting import HANG_SECONDS
 
 TRANSACTIONS = DATA / "transactions-0"
+BATCHES, RECORDS = DEFAULT_BATCH_SCHEMA, LISTED_SCHEMA.select(DEFAULT_COLUMNS)
 # Every command with rows of its own, and their columns.
-COMMANDS: dict[str, tuple[list[object], ShownColumns]] = {
-    "info": (["info", KILLED], shown_columns.INFO),
-    "verify": (["verify", KILLED], shown_columns.VERIFY),
-    "batches": (["batches", TRANSACTIONS / f"{5:020}.log"], shown_columns.BATCHES),
-    "audit": (["audit", DATA], shown_columns.AUDIT),
-    "txns": (["txns", TRANSACTIONS, "--state", "all"], shown_columns.TXNS),
-    "producers": (["producers", TRANSACTIONS], shown_columns.PRODUCERS),
-    "count": (["count", DATA], shown_columns.COUNT),
-    "diff": (["diff", DATA, KILLED], shown_columns.DIFF),
-    "advise": (["advise", TRANSACTIONS, "--codec", "gzip"], shown_columns.ADVICE),
-    "recover": (["recover", KILLED], shown_columns.RECOVERY),
-    "salvage": (["salvage", KILLED], shown_columns.SALVAGE),
-    "restore": (["restore", TRANSACTIONS.parent], shown_columns.RESTORE),
-    "index check": (["index", "check", TRANSACTIONS], shown_columns.INDEX_CHECK),
-    "index build": (["index", "build", TRANSACTIONS], shown_columns.INDEX_BUILD),
-    "convert": (["convert", TRANSACTIONS, "--to-magic", 2, "--output"], shown_columns.CONVERT),
-    "restamp": (["restamp", TRANSACTIONS, "--offset-shift", 1, "--output"], shown_columns.RESTAMP),
-    "scrub": (["scrub", TRANSACTIONS, "--to-offset", 9, "--output"], shown_columns.SCRUB),
+COMMANDS: dict[str, tuple[list[object], Schema]] = {
+    "info": (["info", KILLED], INFO_SCHEMA),
+    "verify": (["verify", KILLED], VERIFY_SCHEMA),
+    "batches": (["batches", TRANSACTIONS / f"{5:020}.log"], BATCHES),
+    "records": (["records", TRANSACTIONS], RECORDS),
+    "audit": (["audit", DATA], FINDING_SCHEMA),
+    "txns": (["txns", TRANSACTIONS, "--state", "all"], TRANSACTION_SCHEMA),
+    "producers": (["producers", TRANSACTIONS], PRODUCER_SCHEMA),
+    "count": (["count", DATA], COUNT_SCHEMA),
+    "diff": (["diff", DATA, KILLED], DIFF_SCHEMA),
+    "advise": (["advise", TRANSACTIONS, "--codec", "gzip"], ADVICE_SCHEMA),
+    "recover": (["recover", KILLED], RECOVERY_SCHEMA),
+    "salvage": (["salvage", KILLED], SALVAGE_SCHEMA),
+    "restore": (["restore", TRANSACTIONS.parent], RESTORE_SCHEMA),
+    "index check": (["index", "check", TRANSACTIONS], INDEX_CHECK_SCHEMA),
+    "index build": (["index", "build", TRANSACTIONS], INDEX_BUILD_SCHEMA),
+    "convert": (["convert", TRANSACTIONS, "--to-magic", 2, "--output"], CONVERSION_SCHEMA),
+    "restamp": (["restamp", TRANSACTIONS, "--offset-shift", 1, "--output"], RESTAMP_SCHEMA),
+    "scrub": (["scrub", TRANSACTIONS, "--to-offset", 9, "--output"], SCRUB_SCHEMA),
 }
 VERBS = pytest.mark.parametrize("verb", COMMANDS)
 # A table whose names and codecs are long may exceed 100 characters by that much.
-WIDEST = 125
+WIDEST = 130
 
 
 def arguments_of(verb: str, tmp_path: Path) -> list[object]:
@@ -52,29 +65,37 @@ def arguments_of(verb: str, tmp_path: Path) -> list[object]:
     return [*arguments, tmp_path / f"{number}-0"] if arguments[-1] == "--output" else [*arguments]
 
 
-def test_every_set_of_columns_belongs_to_a_command_here() -> None:
-    declared = {one for one in vars(shown_columns).values() if isinstance(one, ShownColumns)}
-    jobs = set(shown_columns.JOBS.values())  # tested with Spark
-    assert declared - jobs == {columns for _, columns in COMMANDS.values()}
-
-
 @VERBS
 def test_columns_are_those_of_the_other_formats(verb: str, tmp_path: Path) -> None:
-    columns = COMMANDS[verb][1]
-    assert set(columns.narrow) | set(columns.details) <= set(columns.names)
     out = run(*arguments_of(verb, tmp_path), "--format", "csv").stdout
-    assert tuple(next(csv.reader(io.StringIO(out)))) == columns.names
+    assert tuple(next(csv.reader(io.StringIO(out)))) == COMMANDS[verb][1].names
 
 
 @VERBS
 def test_a_table_has_few_columns_and_a_wide_one_has_all(verb: str, tmp_path: Path) -> None:
-    columns = COMMANDS[verb][1]
+    schema = COMMANDS[verb][1]
     lines = run(*arguments_of(verb, tmp_path)).stdout.splitlines()
-    assert tuple(lines[0].split()) == columns.narrow
-    assert columns.details or max(map(len, lines)) <= WIDEST
+    places = [word for word in re.split(" {2,}", lines[0]) if " " in word]
+    lifted = [word.split()[0] for word in places]
+    assert lifted == list(schema.names[: len(lifted)])
+    narrow = [one.name for one in schema if one.shown <= Shown.USUALLY][len(lifted) :]
+    below = [one for one in schema if one.shown == Shown.BELOW]
+    assert lines[bool(lifted)].split() == narrow
+    assert below or max(map(len, lines)) <= WIDEST
     wide = run(*arguments_of(verb, tmp_path), "--wide").stdout.splitlines()
-    assert tuple(wide[0].split()) == columns.names
+    assert tuple(wide[0].split()) == schema.names
     assert len(wide) <= len(lines), "details are columns here"
+
+
+def test_columns_do_not_depend_on_the_input() -> None:
+    one_segment, two = TRANSACTIONS / f"{5:020}.log", TRANSACTIONS
+    for verb in ("batches", "records"):
+        for more in ([], ["--columns", "offset,key"] if verb == "records" else []):
+            first, second = (
+                run(verb, path, "--format", "csv", *more).stdout.splitlines()[0]
+                for path in (one_segment, two)
+            )
+            assert first == second
 
 
 def test_chosen_columns_are_written_in_every_format(tmp_path: Path) -> None:
@@ -106,7 +127,7 @@ def test_sizes_and_names_are_short_unless_exact_ones_are_wanted() -> None:
     assert "65.5 kB" in short
     assert "…0.log" in short
     assert " 65536 " in exact
-    assert f" {0:020}.log " in exact
+    assert f"{0:020}.log " in exact
 
 
 def on_a_terminal(*arguments: object, columns: int, **variables: str) -> str:
@@ -136,9 +157,10 @@ def test_a_table_fits_a_narrow_terminal(tmp_path: Path) -> None:
     long = tmp_path / ("a-topic-with-a-name-of-some-length-" * 3 + "-0")
     long.symlink_to(TRANSACTIONS)
     lines = on_a_terminal("verify", long, columns=100, NO_COLOR="1").splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert all(len(line) <= 100 for line in lines)
-    assert "…" in lines[1].split()[0]
+    assert lines[0].startswith("topic a-topic-with")
+    assert "…" in lines[0]
     assert "\x1b" not in "".join(lines)
 
 
@@ -152,15 +174,39 @@ def test_tables_fit_a_terminal_of_80_columns(verb: str, tmp_path: Path) -> None:
 
 def test_headers_are_stacked_where_lines_are_too_long() -> None:
     shown = on_a_terminal("batches", TRANSACTIONS, columns=100, NO_COLOR="1").splitlines()
-    number = next(n for n, line in enumerate(shown) if line.startswith("topic"))
-    assert number > 0
-    header = [line.ljust(100) for line in shown[: number + 1]]
+    assert shown[0].startswith("topic transactions  partition 0  segment ")
+    number = next(n for n, line in enumerate(shown) if line.startswith("position"))
+    assert number > 1
+    header = [line.ljust(100) for line in shown[1 : number + 1]]
     end = header[-1].rindex("offset") + len("offset")
     assert [line[end - 6 : end] for line in header[-2:]] == [" last_", "offset"]
     # A pipe has one line, and the names of the other formats.
-    assert run("batches", TRANSACTIONS).stdout.split("\n", 1)[0].split()[4:6] == [
+    assert run("batches", TRANSACTIONS).stdout.splitlines()[1].split()[1:3] == [
         "base_offset", "last_offset",
     ]  # fmt: skip
+
+
+def test_a_table_that_is_too_wide_is_vertical_and_loses_no_value() -> None:
+    shown = on_a_terminal("batches", TRANSACTIONS, columns=30, NO_COLOR="1").splitlines()
+    assert max(map(len, shown)) <= 30
+    assert {"base_offset    0", "last_offset    2"} <= set(shown)
+    # Columns that were named are never left out.
+    names = "offset,timestamp,key,value,headers,producer_id"
+    shown = on_a_terminal(
+        "records", TRANSACTIONS, "--columns", names, columns=50, NO_COLOR="1"
+    ).splitlines()
+    assert [line.split()[0] for line in shown[:6]] == names.split(",")
+
+
+def test_the_least_important_columns_go_first() -> None:
+    wide, narrow = (
+        on_a_terminal("txns", TRANSACTIONS, "--state", "all", columns=columns, NO_COLOR="1")
+        for columns in (100, 44)
+    )
+    assert "hanging" in wide
+    assert "hanging" not in narrow
+    assert "state" in narrow
+    assert max(len(line) for line in narrow.splitlines() if "kafka-trans" not in line) <= 44
 
 
 def test_colours_say_what_is_wrong_on_a_terminal_only() -> None:

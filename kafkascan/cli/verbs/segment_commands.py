@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import click
@@ -41,13 +42,14 @@ from kafkascan.logs.log_table import LOG_BATCH_SCHEMA
 from kafkascan.tables.schema import Field, Shown
 from kafkascan.tables.table import Column
 
-INFO_SCHEMA = SEGMENT_SCHEMA.select(
+_INFO = SEGMENT_SCHEMA.select(
     (
         "topic", "partition", "segment", "size", "batches", "records", "uncounted_batches",
         "first_offset", "last_offset", "first_timestamp", "max_timestamp", "codecs", "magics",
-        "end", "trailing_bytes",
+        "end",
     )
 )  # fmt: skip
+INFO_SCHEMA = _INFO.with_last((replace(SEGMENT_SCHEMA["trailing_bytes"], shown=Shown.WIDE),))
 VERIFY_SCHEMA = SEGMENT_SCHEMA.select(
     (
         "topic", "partition", "segment", "size", "batches", "bad_checksums", "end",
@@ -57,11 +59,13 @@ VERIFY_SCHEMA = SEGMENT_SCHEMA.select(
 CRC_FIELD = Field("crc_is_valid", "bool", "whether the checksum is right", shown=Shown.ALWAYS,
                   alarms={"false": "red"})  # fmt: skip
 _KNOWN = LOG_BATCH_SCHEMA.with_last((CRC_FIELD,))
-_DEFAULT = (
+DEFAULT_BATCH_SCHEMA = LOG_BATCH_SCHEMA.select(
+    (
     "topic", "partition", "segment", "position", "base_offset", "last_offset", "records_count",
     "size_in_bytes", "magic", "compression_type", "max_timestamp", "timestamp_type",
     "producer_id", "producer_epoch", "base_sequence", "partition_leader_epoch",
     "is_transactional", "is_control",
+    )
 )  # fmt: skip
 ROLLUP_NAMES = ("topic", "partition", "segment", *ROLLUP_KEYS)
 
@@ -250,7 +254,7 @@ def batches(
     check_row_options(limit=limit, tail=tail, around=around, is_followed=is_followed)
     check_ranges(**conditions)
     inputs = run.find_segments(segments)
-    schema = _KNOWN if run.output.columns is not None else _KNOWN.select(_DEFAULT)
+    schema = _KNOWN if run.output.columns is not None else DEFAULT_BATCH_SCHEMA
     if verify:
         run.output = run.output.with_last(CRC_FIELD.name)
         schema = schema.with_last((CRC_FIELD,))

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import kafkascan as ks
+from kafkascan.cli.exit_codes import EXIT_UNREADABLE
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import PATH, THREADS, DiskPath, with_run
 from kafkascan.cli.tier_inputs import TierOptions, with_tier
@@ -55,6 +56,8 @@ def restore(
         report.add_problems(restored.problems)
         for one in restored.partitions:
             _add_rebuilt(report, one)
+            if one.error is not None:
+                report.exit_code = EXIT_UNREADABLE
         return restored
 
     results = run.each([path], copy)

@@ -18,11 +18,11 @@ import zstandard
 
 import kafkascan as ks
 from kafkascan._core.unpacking import Arena
-from kafkascan.tables import table as tables
 from kafkascan.io.worker_threads import Pace
 from kafkascan.records.decoding import decode_records
 from kafkascan.records.decompression import unpacker
 from kafkascan.records.read_options import ReadOptions
+from kafkascan.tables import table as tables
 from kafkascan.write import batch_encoder
 from kafkascan.write.batch_encoder import BatchPlan
 from tests.support.waiting import HANG_SECONDS, cpu_seconds, wait_until

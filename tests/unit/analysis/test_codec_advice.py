@@ -106,15 +106,16 @@ def test_overlapping_segments_are_counted_once_and_reported(tmp_path: Path) -> N
     (tmp_path / f"{1:020}.log").write_bytes(batches[1])
     found = ks.advise(tmp_path, choices=["none"])
     assert found.groups[0].total_batches == 3
-    assert len(found.overlaps) == 1
+    assert [one.symbol for one in found.problems] == ["OFFSET_OVERLAP"]
 
 
 def test_a_segment_that_cannot_be_opened_is_not_damaged_but_unread(tmp_path: Path) -> None:
     (tmp_path / f"{0:020}.log").write_bytes(batch_of([RecordV2()]))
     (tmp_path / f"{1:020}.log").symlink_to("nowhere")
     found = ks.advise(tmp_path, choices=["none"])
-    assert (found.damage, len(found.unread_segments)) == ([], 1)
-    assert f"{1:020}.log" in found.unread_segments[0]
+    (problem,) = found.problems
+    assert problem.symbol == "UNREADABLE"
+    assert f"{1:020}.log" in problem.path
     assert found.groups[0].total_batches == 1
 
 
@@ -159,7 +160,7 @@ def test_damage_ends_a_segment() -> None:
     log = batch_v2(b"payload") + b"\xff" * 80
     found = ks.advise(log, choices=["gzip"])
     assert found.groups[0].total_batches == 1
-    assert "BAD_LENGTH" in found.damage[0]
+    assert "BAD_LENGTH" in found.problems["symbol"]
 
 
 @pytest.mark.parametrize("choice", ["brotli", "zstd:99", "snappy:1", "gzip:x", ""])

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import random
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import kafkascan as ks
-from kafkascan.analysis import fingerprints
 from kafkascan.analysis.alignment import _same_offsets, align_by_offset
 from kafkascan.analysis.epoch_truncation import epoch_history, truncation_offset
 from kafkascan.analysis.fingerprints import FINGERPRINT
@@ -58,7 +56,7 @@ def test_leader_epochs_are_not_content() -> None:
 def test_retention_and_lag_are_not_divergence() -> None:
     found = diff(log()[3:], log()[:-4])
     assert found.is_same
-    assert [(one.kind, one.place) for one in found.ranges] == [
+    assert [(one.kind, one.location) for one in found.ranges] == [
         (ks.analysis.DiffKind.ONLY_RIGHT, ks.analysis.RangeLocation.START),
         (ks.analysis.DiffKind.ONLY_LEFT, ks.analysis.RangeLocation.END),
     ]  # fmt: skip
@@ -86,7 +84,7 @@ def test_a_silent_change() -> None:
     sign(changed)
     found = diff(parts, [*parts[:7], bytes(changed), *parts[8:]])
     (one,) = found.differences
-    assert (one.kind, one.place, one.left_first_offset) == (
+    assert (one.kind, one.location, one.left_first_offset) == (
         ks.analysis.DiffKind.CHANGED,
         "middle",
         14,
@@ -124,7 +122,7 @@ def test_rebatched_records() -> None:
 def test_nothing_in_common() -> None:
     found = diff(log(), log(seed=2))
     (one,) = found.differences
-    assert (one.kind, one.place, found.same_batches) == (
+    assert (one.kind, one.location, found.same_batches) == (
         ks.analysis.DiffKind.CHANGED,
         ks.analysis.RangeLocation.ALL,
         0,
@@ -225,26 +223,7 @@ def test_segment_boundaries_may_differ(tmp_path: Path) -> None:
     assert found.to_arrow().num_rows == 1
 
 
-@pytest.mark.parametrize("at_once", [1, 7, 30, 1000])
-def test_json_is_written_in_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
-) -> None:
-    """One call for all rows holds the GIL, and Ctrl-C, for seconds."""
-    monkeypatch.setattr(fingerprints, "_ROWS_AT_ONCE", at_once)
-    found = ks.analysis.read_fingerprints(b"".join(log(30)))
-    found.logs.append(replace(found.logs[0], topic="empty", rows=found.logs[0].rows[:0]))
-    pieces = list(found._json_pieces())
-    assert len(pieces) == 2 + 2 * 2 + -(-30 // at_once)
-    found.save(tmp_path / "prints.json")
-    text = (tmp_path / "prints.json").read_text()
-    document = json.loads(text)
-    assert json.dumps(document) == text
-    assert [len(one["rows"]) for one in document["logs"]] == [30, 0]
-    assert document["logs"][0]["rows"] == [[*row] for row in found.logs[0].rows.tolist()]
-
-
-@pytest.mark.parametrize("suffix", [".json", ".parquet"])
-def test_fingerprints_survive_a_file(tmp_path: Path, suffix: str) -> None:
+def test_fingerprints_survive_a_file(tmp_path: Path) -> None:
     left = data_dir(tmp_path / "left", [20])
     (left / "empty-0").mkdir()
     (left / "empty-0" / f"{0:020}.log").write_bytes(b"")
@@ -253,7 +232,7 @@ def test_fingerprints_survive_a_file(tmp_path: Path, suffix: str) -> None:
     cleaner = left / "cleaner-offset-checkpoint"
     ks.broker_state.write_offset_checkpoint(cleaner, {("a", 0): 40})
     saved = ks.analysis.read_fingerprints(left)
-    path = tmp_path / f"saved{suffix}"
+    path = tmp_path / "saved.parquet"
     saved.save(path)
     loaded = ks.analysis.read_fingerprints(path)
     for one, other in zip(saved.logs, loaded.logs, strict=True):
@@ -275,9 +254,8 @@ def test_fingerprints_survive_a_file(tmp_path: Path, suffix: str) -> None:
     [b"", b"{}", b"[]", b"\xff", b'{"format": "kafkascan fingerprints", "version": 3}',
      b'{"format": "kafkascan fingerprints", "version": 2, "columns": [], "logs": 5}'],
 )  # fmt: skip
-@pytest.mark.parametrize("suffix", [".json", ".parquet"])
-def test_files_without_fingerprints(tmp_path: Path, data: bytes, suffix: str) -> None:
-    path = tmp_path / f"x{suffix}"
+def test_files_without_fingerprints(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "x.parquet"
     path.write_bytes(data)
     with pytest.raises(ks.analysis.FingerprintFileError):
         ks.analysis.read_fingerprints(path)
@@ -287,7 +265,7 @@ def test_files_of_other_kinds(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="parquet"):
         ks.analysis.read_fingerprints(b"").save(tmp_path / "x.csv")
     with pytest.raises(FileNotFoundError):
-        ks.analysis.read_fingerprints(tmp_path / "x.json")
+        ks.analysis.read_fingerprints(tmp_path / "x.parquet")
 
 
 def test_damage_does_not_end_a_comparison() -> None:
@@ -296,9 +274,10 @@ def test_damage_does_not_end_a_comparison() -> None:
     found = diff(parts, broken)
     assert not found.is_same
     assert found.same_batches == 29
-    gap, doubtful = found.damage
-    assert gap.endswith("80 bytes are skipped")
-    assert "24 batches after damage may not belong to the log" in doubtful
+    gap, doubtful = found.problems
+    assert gap.message.startswith("80 bytes are skipped")
+    assert (gap.rows_missing, doubtful.rows_missing) == (True, False)
+    assert "24 batches may not belong to the log" in doubtful.message
 
 
 def test_old_messages() -> None:

@@ -102,8 +102,8 @@ def test_a_checkpoint_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
     right = replica(tmp_path / "right", batches(3), [(0, 0)])
     assert diff(left, right).is_same
     (right / "orders-0" / "leader-epoch-checkpoint").write_text("nonsense\n")
-    (damage,) = diff(left, right).damage
-    assert "leader-epoch-checkpoint" in damage
+    (problem,) = diff(left, right).problems
+    assert "leader-epoch-checkpoint" in problem.path
 
 
 # ---- the cleaner -----------------------------------------------------------------------------

@@ -43,11 +43,16 @@ def test_a_segment_is_compared_with_all_before_it(tmp_path: Path) -> None:
     assert found(folder, "OFFSET_GAP") == []
 
 
+def following_of(message: str) -> Path:
+    """The segment that a message names: the one that begins before the end of another."""
+    return Path(message.partition("are also in ")[2].partition(":")[0])
+
+
 def test_the_same_overlaps_are_named_by_counts(tmp_path: Path) -> None:
     for number, segments in enumerate((*SHAPES.values(), HIDDEN_END)):
         folder = write_segments(tmp_path / str(number) / "t-0", segments)
-        overlaps = ks.count_records(folder).overlaps.get(0, [])
-        named = {int(one.following.stem) for one in overlaps}
+        overlaps = ks.count_records(folder).problems["message"]
+        named = {int(following.stem) for following in map(following_of, overlaps)}
         empty = {base for base, data in segments.items() if not data}
         assert named - empty == set(found(folder, "OFFSET_OVERLAP"))
 

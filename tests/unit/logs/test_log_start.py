@@ -187,7 +187,7 @@ def test_commands(partition: HealthyPartition, tmp_path: Path) -> None:
     assert (counted["start_offset"], on_disk["start_offset"]) == (start, 0)
     (found,) = rows("index", "lookup", folder, "--timestamp", 0)
     assert found["offset"] == start
-    saved = tmp_path / "saved.json"
+    saved = tmp_path / "saved.parquet"
     for options, batches in (((), 2 * len(rows("batches", folder))), (("--all",), 0)):
         assert run("diff", folder, "--save", saved, *options).returncode == 0
         kept = ks.analysis.read_fingerprints(saved).logs[0].rows

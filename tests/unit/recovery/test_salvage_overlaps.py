@@ -55,7 +55,7 @@ def test_duplicates_name_the_segment_that_keeps_them(tmp_path: Path) -> None:
     (first,) = one.segments[1].duplicates
     assert (first.first_offset, first.last_offset, first.kept_in) == (100, 199, f"{0:020}.log")
     (row, _) = ks.salvage(tmp_path / "t-0").rows()
-    assert (row["what"], row["reason"]) == ("duplicate", f"{0:020}.log keeps these offsets")
+    assert (row["outcome"], row["reason"]) == ("duplicate", f"{0:020}.log keeps these offsets")
 
 
 def test_a_segment_that_is_kept_in_part_begins_at_its_first_batch(tmp_path: Path) -> None:
