@@ -7,15 +7,29 @@ from typing import Any
 
 from kafkascan.analysis.transactions import Transactions
 from kafkascan.format.arguments import require_type
-from kafkascan.internal_topics.state_tables import PARTITIONS, StateTable
 from kafkascan.internal_topics.transaction_states import ONGOING, TransactionStates
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.table import Table
 
-CONTRADICTION_KINDS = {
-    "symbol": "string", "topic": "string", "partition": "int32", "producer_id": "int64",
-    "producer_epoch": "int16", "first_offset": "int64", "last_timestamp": "time",
-    "transactional_id": "string", "status": "string", "message": "string",
-}  # fmt: skip
-"""Columns of `find_contradictions`."""
+CONTRADICTION_SCHEMA = Schema(
+    "contradictions",
+    (
+        Field("symbol", "string", "kind of the contradiction", nullable=False,
+              shown=Shown.ALWAYS),
+        TOPIC,
+        PARTITION,
+        Field("producer_id", "int64", "id of the producer", nullable=False, shown=Shown.ALWAYS),
+        Field("producer_epoch", "int16", "epoch of the producer", nullable=False,
+              shown=Shown.WIDE),
+        Field("first_offset", "int64", "offset of the transaction's first record",
+              nullable=False),
+        Field("last_timestamp", "time", "latest timestamp of its batches", shown=Shown.WIDE),
+        Field("transactional_id", "string", "transactional id with this producer id"),
+        Field("status", "string", "state of its transaction at the coordinator"),
+        Field("message", "string", "one sentence", nullable=False, shown=Shown.WIDE),
+    ),
+)  # fmt: skip
+"""The columns of `find_contradictions`."""
 
 UNKNOWN_PRODUCER = "UNKNOWN_PRODUCER"
 """Symbol of a contradiction: no transactional id has the producer id."""
@@ -24,7 +38,7 @@ UNKNOWN_PRODUCER = "UNKNOWN_PRODUCER"
 _ENDING = ("PrepareCommit", "PrepareAbort")
 
 
-def find_contradictions(states: TransactionStates, transactions: Transactions) -> StateTable:
+def find_contradictions(states: TransactionStates, transactions: Transactions) -> Table:
     """
     Return the open transactions of logs that contradict the state of their coordinator.
 
@@ -36,8 +50,8 @@ def find_contradictions(states: TransactionStates, transactions: Transactions) -
 
     Returns
     -------
-    StateTable
-        `CONTRADICTION_KINDS` are the columns. The symbols are
+    Table
+        `CONTRADICTION_SCHEMA` has the columns. The symbols are
 
         - ``UNKNOWN_PRODUCER``: no transactional id has the producer id.
         - ``TRANSACTION_ENDED``: the transaction has ended, or none has begun.
@@ -76,7 +90,7 @@ def find_contradictions(states: TransactionStates, transactions: Transactions) -
                 f" since offset {span['first_offset']}, but {reason}",
             }
         )
-    return StateTable.of_rows("contradictions", CONTRADICTION_KINDS, rows)
+    return Table.of_rows(CONTRADICTION_SCHEMA, rows)
 
 
 def owners(states: TransactionStates) -> dict[int, dict[str, Any]]:
@@ -105,8 +119,8 @@ def contradiction(
     if owner["status"] not in (ONGOING, *_ENDING):
         return "TRANSACTION_ENDED", f"{name!r} has the state {owner['status']}"
     added: defaultdict[str, set[int]] = defaultdict(set)
-    for one in owner[PARTITIONS]:
-        added[one["topic"]].update(one[PARTITIONS])
+    for one in owner["partitions"]:
+        added[one["topic"]].update(one["partitions"])
     if partition not in added[topic or ""]:
         return (
             "PARTITION_NOT_ADDED",

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
         ShareState as ShareState,
         read_share_state as read_share_state,
     )
-    from kafkascan.internal_topics.state_tables import (
-        StateTable as StateTable,
-    )
     from kafkascan.internal_topics.topic_messages import (
         COORDINATOR_RECORDS as COORDINATOR_RECORDS,
     )
@@ -66,7 +63,6 @@ else:
             "remote_storage.remote_segments": ["RemoteSegments", "read_remote_segments"],
             "remote_storage.tier_comparison": ["TierComparison", "compare_remote_segments"],
             "share_groups.share_states": ["ShareState", "read_share_state"],
-            "state_tables": ["StateTable"],
             "topic_messages": ["COORDINATOR_RECORDS"],
             "topic_replay": ["ReplayedLog"],
             "transaction_states": ["TransactionStates", "read_transaction_state"],

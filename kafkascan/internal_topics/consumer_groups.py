@@ -6,19 +6,24 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.schemas.message_decoder import NO_UUID
 from kafkascan.format.schemas.message_json import uuid_text
 from kafkascan.internal_topics.coordinator_records import (
+    COORDINATOR_PARTITION,
+    GROUP,
+    IS_EXACT,
+    RECORD_OFFSET,
+    TOPIC_ID,
+    UNKNOWN_SCHEMA,
     DecodedRecord,
     UnknownRecord,
     decode_records,
     unknown_table,
 )
-from kafkascan.internal_topics.group_members import GROUP_KINDS, MEMBER_KINDS, GroupRecords
-from kafkascan.internal_topics.state_tables import StateTable
+from kafkascan.internal_topics.group_members import GROUP_SCHEMA, MEMBER_SCHEMA, GroupRecords
 from kafkascan.internal_topics.topic_ids import topic_names
 from kafkascan.internal_topics.topic_messages import COORDINATOR_RECORDS
 from kafkascan.internal_topics.topic_replay import (
@@ -31,21 +36,40 @@ from kafkascan.internal_topics.topic_replay import (
 )
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_table import LogDirLike
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown, schemas_by_name
+from kafkascan.tables.table import Table
 
 GROUPS_TOPIC = "__consumer_offsets"
 _OFFSET_COMMITS = (0, 1)
 
-OFFSET_KINDS = {
-    "group": "string", "topic": "string", "partition": "int32", "offset": "int64",
-    "leader_epoch": "int32", "metadata": "string", "commit_timestamp": "time",
-    "expire_timestamp": "time", "topic_id": "string", "log_end_offset": "int64", "lag": "int64",
-    "producer_id": "int64", "coordinator_partition": "int32", "record_offset": "int64",
-    "is_exact": "bool",
-}  # fmt: skip
-"""Columns of `Groups.offsets` and `Groups.pending`. ``producer_id`` is that of the transaction that
-committed the offset, otherwise -1. ``log_end_offset`` and ``lag`` are None if the topic's log is
-not in the directory, and in answers as of an earlier point. ``coordinator_partition`` and
-``record_offset`` are the place of the record in ``__consumer_offsets``."""
+OFFSET_SCHEMA = Schema(
+    "offsets",
+    (
+        GROUP,
+        TOPIC,
+        PARTITION,
+        Field("offset", "int64", "committed offset: the next one that the group reads; none if"
+              " compaction may have removed the commit"),
+        Field("leader_epoch", "int32", "leader epoch of the last consumed record; -1 if it is not"
+              " known"),
+        Field("metadata", "string", "text of the consumer that committed the offset"),
+        Field("commit_timestamp", "time", "time of the commit"),
+        Field("expire_timestamp", "time", "time at which the offset expires, of old clients",
+              shown=Shown.WIDE),
+        TOPIC_ID,
+        Field("log_end_offset", "int64", "end offset of the topic's log; none if the log is not"
+              " in the directory, and for an earlier point"),
+        Field("lag", "int64", "end offset of the log minus the committed offset"),
+        Field("producer_id", "int64", "producer of the transaction that committed the offset; -1"
+              " without one", shown=Shown.WIDE),
+        COORDINATOR_PARTITION,
+        RECORD_OFFSET,
+        IS_EXACT,
+    ),
+)  # fmt: skip
+"""The columns of `Groups.offsets`, and of `Groups.pending`."""
+
+PENDING_SCHEMA = OFFSET_SCHEMA.named("pending")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,16 +79,16 @@ class Groups:
 
     Attributes
     ----------
-    offsets : StateTable
-        Committed offsets; `OFFSET_KINDS` are the columns. A row without an offset
+    offsets : Table
+        Committed offsets; `OFFSET_SCHEMA` has the columns. A row without an offset
         (``is_exact`` is false) stands for a commit that may have been removed by compaction.
-    groups : StateTable
-        `GROUP_KINDS` are the columns.
-    members : StateTable
-        `MEMBER_KINDS` are the columns.
-    pending : StateTable
+    groups : Table
+        `GROUP_SCHEMA` has the columns.
+    members : Table
+        `MEMBER_SCHEMA` has the columns.
+    pending : Table
         Offsets of transactions that are open, with the columns of `offsets`. They do not count.
-    unknown : StateTable
+    unknown : Table
         Records of unknown types and versions, with their bytes.
     logs : list of ReplayedLog
         The partitions of ``__consumer_offsets`` that were read.
@@ -72,13 +96,17 @@ class Groups:
         Sentences about everything that makes the answer incomplete.
     """
 
-    offsets: StateTable
-    groups: StateTable
-    members: StateTable
-    pending: StateTable
-    unknown: StateTable
+    offsets: Table
+    groups: Table
+    members: Table
+    pending: Table
+    unknown: Table
     logs: list[ReplayedLog]
     warnings: list[str]
+
+    schemas: ClassVar = schemas_by_name(
+        OFFSET_SCHEMA, PENDING_SCHEMA, GROUP_SCHEMA, MEMBER_SCHEMA, UNKNOWN_SCHEMA
+    )
 
     @property
     def is_exact(self) -> bool:
@@ -114,9 +142,9 @@ class Groups:
         """Return the answer for some groups."""
         wanted = set(groups)
 
-        def of(table: StateTable) -> StateTable:
+        def of(table: Table) -> Table:
             rows = (row for row in table.rows() if row["group"] in wanted)
-            return StateTable.of_rows(table.name, table.kinds, rows)
+            return Table.of_rows(table.schema, rows, table.problems)
 
         return Groups(
             of(self.offsets), of(self.groups), of(self.members), of(self.pending), self.unknown,
@@ -194,10 +222,10 @@ class _GroupsBuilder:
         self._warnings += warnings_about(logs)
         self._warnings += [f"{GROUPS_TOPIC}: {one.message}" for one in self._unknown]
         return Groups(
-            _offset_table("offsets", offsets),
-            StateTable.of_rows("groups", GROUP_KINDS, of_groups),
-            StateTable.of_rows("members", MEMBER_KINDS, of_members),
-            _offset_table("pending", pending),
+            _offset_table(OFFSET_SCHEMA, offsets),
+            Table.of_rows(GROUP_SCHEMA, of_groups),
+            Table.of_rows(MEMBER_SCHEMA, of_members),
+            _offset_table(PENDING_SCHEMA, pending),
             unknown_table(self._unknown),
             logs,
             self._warnings,
@@ -236,7 +264,7 @@ class _GroupsBuilder:
             if record.key.type in _OFFSET_COMMITS and _committed_partition(record) not in found:
                 row = self._offset_row(record, is_exact=False)
                 known = ("group", "topic", "partition", "coordinator_partition", "is_exact")
-                yield dict.fromkeys(OFFSET_KINDS) | {name: row[name] for name in known}
+                yield dict.fromkeys(OFFSET_SCHEMA.names) | {name: row[name] for name in known}
 
     def _decode(self, log: ReplayedLog, records: Iterable[StoredRecord]) -> Iterator[DecodedRecord]:
         return decode_records(COORDINATOR_RECORDS[GROUPS_TOPIC], log, records, self._unknown)
@@ -278,9 +306,9 @@ def _committed_partition(record: DecodedRecord) -> tuple[str, str, int]:
     return key["group"], key["topic"], key["partition"]
 
 
-def _offset_table(name: str, rows: list[dict[str, Any]]) -> StateTable:
+def _offset_table(schema: Schema, rows: list[dict[str, Any]]) -> Table:
     rows.sort(key=lambda row: (row["group"], row["topic"], row["partition"]))
-    return StateTable.of_rows(name, OFFSET_KINDS, rows)
+    return Table.of_rows(schema, rows)
 
 
 class TopicEnds:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from kafkascan.format.schemas.message_decoder import SchemaError
-from kafkascan.internal_topics.state_tables import StateTable
 from kafkascan.internal_topics.topic_messages import (
     CoordinatorSchemas,
     Message,
@@ -14,11 +13,35 @@ from kafkascan.internal_topics.topic_messages import (
     decode_coordinator_record,
 )
 from kafkascan.internal_topics.topic_replay import ReplayedLog, StoredRecord
+from kafkascan.tables.schema import Field, Schema, Shown
+from kafkascan.tables.table import Table
 
-UNKNOWN_KINDS = {
-    "partition": "int32", "offset": "int64", "type": "int16", "reason": "string",
-    "key": "binary", "value": "binary",
-}  # fmt: skip
+GROUP = Field("group", "string", "id of the group", nullable=False, shown=Shown.ALWAYS)
+TOPIC_ID = Field("topic_id", "string", "id of the topic", shown=Shown.WIDE)
+COORDINATOR_PARTITION = Field(
+    "coordinator_partition", "int32", "partition of Kafka's own topic that has the record",
+    shown=Shown.WIDE,
+)  # fmt: skip
+RECORD_OFFSET = Field(
+    "record_offset", "int64", "offset of the latest record of the row", shown=Shown.WIDE
+)
+IS_EXACT = Field(
+    "is_exact", "bool", "whether no record that the row depends on can be missing",
+    nullable=False, alarms={"false": "yellow"},
+)  # fmt: skip
+
+UNKNOWN_SCHEMA = Schema(
+    "unknown",
+    (
+        Field("partition", "int32", "partition of Kafka's own topic", shown=Shown.ALWAYS),
+        Field("offset", "int64", "offset of the record", nullable=False, shown=Shown.ALWAYS),
+        Field("type", "int16", "Kafka's number of the record's type; none if the key has none"),
+        Field("reason", "string", "why it is not decoded", nullable=False),
+        Field("key", "binary", "the record's key", nullable=False, shown=Shown.WIDE),
+        Field("value", "binary", "the record's value", nullable=False, shown=Shown.WIDE),
+    ),
+)
+"""The columns of the table ``unknown``: records of unknown types and versions."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +83,9 @@ class UnknownRecord:
         return f"{where}: the record is ignored: {self.reason}"
 
 
-def unknown_table(records: Iterable[UnknownRecord]) -> StateTable:
+def unknown_table(records: Iterable[UnknownRecord]) -> Table:
     """Return unknown records as a table."""
-    return StateTable.of_rows("unknown", UNKNOWN_KINDS, (vars(one) for one in records))
+    return Table.of_rows(UNKNOWN_SCHEMA, (vars(one) for one in records))
 
 
 def unknown_record(

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from kafkascan.format.schemas import message_decoder
 from kafkascan.format.schemas.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
-from kafkascan.format.schemas.message_decoder import Schema, SchemaError, decode
+from kafkascan.format.schemas.message_decoder import SchemaError, decode
 from kafkascan.format.schemas.message_json import uuid_text
-from kafkascan.internal_topics.coordinator_records import DecodedRecord
+from kafkascan.internal_topics.coordinator_records import (
+    COORDINATOR_PARTITION,
+    GROUP,
+    IS_EXACT,
+    DecodedRecord,
+)
+from kafkascan.tables.schema import PARTITION_LISTS, TASK_LISTS, Field, Schema, Shown
 
 TopicNames: TypeAlias = "Mapping[uuid.UUID, str]"
 Row: TypeAlias = "dict[str, Any]"
@@ -188,7 +195,7 @@ class GroupRecords:
         }
 
     def _row(self, member_id: str, member: Row) -> Row:
-        empty: Row = dict.fromkeys(MEMBER_KINDS)
+        empty: Row = dict.fromkeys(MEMBER_SCHEMA.names)
         return empty | {
             "group": self.group,
             "type": self.type,
@@ -206,28 +213,63 @@ class GroupRecords:
         }
 
 
-GROUP_KINDS = {
-    "group": "string", "type": "string", "state": "string", "protocol_type": "string",
-    "protocol": "string", "leader": "string", "epoch": "int32", "assignment_epoch": "int32",
-    "members": "int32", "state_timestamp": "time", "coordinator_partition": "int32",
-    "is_exact": "bool",
-}  # fmt: skip
-"""Columns of `Groups.groups`. ``epoch`` is the generation of a classic group; ``assignment_epoch``
-is the epoch of the target assignment of other groups. A number is -1 if no record has it."""
+GROUP_SCHEMA = Schema(
+    "groups",
+    (
+        GROUP,
+        Field("type", "string", "Classic, Consumer, Share or Streams", nullable=False),
+        Field("state", "string", "state in which a coordinator that loads the records has the"
+              " group", nullable=False),
+        Field("protocol_type", "string", "kind of the members of a classic group, such as consumer"
+              " or connect", shown=Shown.WIDE),
+        Field("protocol", "string", "assignor that the members of a classic group have agreed on"),
+        Field("leader", "string", "member id of a classic group's leader"),
+        Field("epoch", "int32", "epoch of the group, or generation of a classic one; -1 if no"
+              " record has it", nullable=False),
+        Field("assignment_epoch", "int32", "epoch of the target assignment; -1 if no record has"
+              " it", nullable=False),
+        Field("members", "int32", "number of members", nullable=False),
+        Field("state_timestamp", "time", "time at which a classic group entered its state"),
+        COORDINATOR_PARTITION,
+        IS_EXACT,
+    ),
+)  # fmt: skip
+"""The columns of `Groups.groups`."""
 
-MEMBER_KINDS = {
-    "group": "string", "type": "string", "member_id": "string", "instance_id": "string",
-    "client_id": "string", "client_host": "string", "rack_id": "string", "epoch": "int32",
-    "state": "string", "subscription": "list<string>", "subscription_regex": "string",
-    "assignment": "partitions", "target": "partitions", "tasks": "tasks",
-    "session_timeout_ms": "int32", "rebalance_timeout_ms": "int32",
-    "coordinator_partition": "int32", "is_exact": "bool",
-}  # fmt: skip
-"""Columns of `Groups.members`. ``assignment`` is what the member has, ``target`` what the
-coordinator wants it to have, and ``tasks`` are those of Kafka Streams."""
+MEMBER_SCHEMA = Schema(
+    "members",
+    (
+        GROUP,
+        Field("type", "string", "type of the group", nullable=False),
+        Field("member_id", "string", "id of the member", nullable=False, shown=Shown.ALWAYS),
+        Field("instance_id", "string", "its group.instance.id, if it is a static member",
+              shown=Shown.WIDE),
+        Field("client_id", "string", "its client.id"),
+        Field("client_host", "string", "host from which it is connected"),
+        Field("rack_id", "string", "its client.rack", shown=Shown.WIDE),
+        Field("epoch", "int32", "epoch of the member, or generation of a classic group; -1 if no"
+              " record has it", nullable=False),
+        Field("state", "string", "whether it has its target assignment", nullable=False),
+        Field("subscription", "list<string>", "topics that it subscribes to", shown=Shown.WIDE),
+        Field("subscription_regex", "string", "pattern of the topics that it subscribes to",
+              shown=Shown.WIDE),
+        Field("assignment", PARTITION_LISTS, "partitions that it has", nullable=False),
+        Field("target", PARTITION_LISTS, "partitions that the coordinator wants it to have",
+              nullable=False, shown=Shown.WIDE),
+        Field("tasks", TASK_LISTS, "tasks of Kafka Streams that it has", nullable=False,
+              shown=Shown.WIDE),
+        Field("session_timeout_ms", "int32", "time without a heartbeat after which a classic"
+              " member is removed; -1 for others", "ms", nullable=False, shown=Shown.WIDE),
+        Field("rebalance_timeout_ms", "int32", "time that it may take to revoke partitions; -1 if"
+              " no record has it", "ms", nullable=False, shown=Shown.WIDE),
+        COORDINATOR_PARTITION,
+        replace(IS_EXACT, shown=Shown.WIDE),
+    ),
+)  # fmt: skip
+"""The columns of `Groups.members`."""
 
 
-def _embedded(schema: Schema, data: bytes) -> Row:
+def _embedded(schema: message_decoder.Schema, data: bytes) -> Row:
     """Decode a message of the consumer protocol; empty bytes are a message without fields."""
     if not data:
         return {}

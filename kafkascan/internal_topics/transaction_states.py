@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from kafkascan.internal_topics.coordinator_records import (
+    COORDINATOR_PARTITION,
+    IS_EXACT,
+    RECORD_OFFSET,
+    UNKNOWN_SCHEMA,
     DecodedRecord,
     UnknownRecord,
     decode_records,
     unknown_table,
 )
-from kafkascan.internal_topics.state_tables import PARTITIONS, StateTable
 from kafkascan.internal_topics.topic_messages import COORDINATOR_RECORDS
 from kafkascan.internal_topics.topic_replay import (
     AsOf,
@@ -22,6 +25,8 @@ from kafkascan.internal_topics.topic_replay import (
     warnings_about,
 )
 from kafkascan.logs.log_table import LogDirLike
+from kafkascan.tables.schema import PARTITION_LISTS, Field, Schema, Shown, schemas_by_name
+from kafkascan.tables.table import Table
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 ONGOING = "Ongoing"
@@ -30,16 +35,34 @@ _STATUSES = (
     "PrepareEpochFence",
 )  # fmt: skip
 
-TRANSACTION_KINDS = {
-    "transactional_id": "string", "producer_id": "int64", "producer_epoch": "int16",
-    "status": "string", PARTITIONS: PARTITIONS, "timeout_ms": "int32", "start_timestamp": "time",
-    "update_timestamp": "time", "previous_producer_id": "int64", "next_producer_id": "int64",
-    "next_producer_epoch": "int16", "client_transaction_version": "int16",
-    "coordinator_partition": "int32", "record_offset": "int64", "is_exact": "bool",
-}  # fmt: skip
-"""Columns of `TransactionStates.transactions`. ``status`` is Kafka's name of the state;
-``partitions`` are those of the current transaction, and empty after its end. An id or epoch is -1
-if there is none."""
+STATE_SCHEMA = Schema(
+    "transactions",
+    (
+        Field("transactional_id", "string", "transactional.id of the producer", nullable=False,
+              shown=Shown.ALWAYS),
+        Field("producer_id", "int64", "its producer id"),
+        Field("producer_epoch", "int16", "its producer epoch"),
+        Field("status", "string", "Kafka's name of the transaction's state"),
+        Field("partitions", PARTITION_LISTS, "partitions of the current transaction; empty after"
+              " its end"),
+        Field("timeout_ms", "int32", "time after which the coordinator aborts a transaction", "ms",
+              shown=Shown.WIDE),
+        Field("start_timestamp", "time", "time at which the transaction began"),
+        Field("update_timestamp", "time", "time of the last change"),
+        Field("previous_producer_id", "int64", "the producer id before the current one; -1"
+              " without one", shown=Shown.WIDE),
+        Field("next_producer_id", "int64", "the producer id after the transaction; -1 without one",
+              shown=Shown.WIDE),
+        Field("next_producer_epoch", "int16", "the producer epoch after the transaction; -1"
+              " without one", shown=Shown.WIDE),
+        Field("client_transaction_version", "int16", "version of the client's transaction"
+              " protocol", shown=Shown.WIDE),
+        COORDINATOR_PARTITION,
+        RECORD_OFFSET,
+        replace(IS_EXACT, shown=Shown.WIDE),
+    ),
+)  # fmt: skip
+"""The columns of `TransactionStates.transactions`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +72,9 @@ class TransactionStates:
 
     Attributes
     ----------
-    transactions : StateTable
-        A row per transactional id; `TRANSACTION_KINDS` are the columns.
-    unknown : StateTable
+    transactions : Table
+        A row per transactional id; `STATE_SCHEMA` has the columns.
+    unknown : Table
         Records of unknown types and versions, with their bytes.
     logs : list of ReplayedLog
         The partitions of ``__transaction_state`` that were read.
@@ -59,10 +82,12 @@ class TransactionStates:
         Sentences about everything that makes the answer incomplete.
     """
 
-    transactions: StateTable
-    unknown: StateTable
+    transactions: Table
+    unknown: Table
     logs: list[ReplayedLog]
     warnings: list[str]
+
+    schemas: ClassVar = schemas_by_name(STATE_SCHEMA, UNKNOWN_SCHEMA)
 
     @property
     def is_exact(self) -> bool:
@@ -106,7 +131,7 @@ def read_transaction_state(path: LogDirLike, /, *, as_of: AsOf | None = None) ->
     rows.sort(key=lambda row: str(row["transactional_id"]))
     warnings = warnings_about(replayed)
     warnings += [f"{TRANSACTIONS_TOPIC}: {one.message}" for one in unknown]
-    table = StateTable.of_rows("transactions", TRANSACTION_KINDS, rows)
+    table = Table.of_rows(STATE_SCHEMA, rows)
     return TransactionStates(table, unknown_table(unknown), replayed, warnings)
 
 
@@ -115,7 +140,7 @@ def _rows(log: ReplayedLog, unknown: list[UnknownRecord]) -> Iterator[dict[str, 
     for record in decode_records(schemas, log, log.records.values(), unknown):
         yield _row(record) | {"is_exact": not log.errors}
     for record in decode_records(schemas, log, log.unsettled.values(), []):
-        yield dict.fromkeys(TRANSACTION_KINDS) | {
+        yield dict.fromkeys(STATE_SCHEMA.names) | {
             "transactional_id": record.key.fields["transactional_id"],
             "coordinator_partition": record.partition,
             "is_exact": False,
@@ -131,8 +156,8 @@ def _row(record: DecodedRecord) -> dict[str, Any]:
         "producer_id": value["producer_id"],
         "producer_epoch": value["producer_epoch"],
         "status": _STATUSES[status] if 0 <= status < len(_STATUSES) else f"unknown({status})",
-        PARTITIONS: [
-            {"topic": one["topic"], "topic_id": None, PARTITIONS: one["partition_ids"]}
+        "partitions": [
+            {"topic": one["topic"], "topic_id": None, "partitions": one["partition_ids"]}
             for one in added
         ],
         "timeout_ms": value["transaction_timeout_ms"],

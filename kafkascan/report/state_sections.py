@@ -8,7 +8,6 @@ from typing import Any
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.texts import printable
 from kafkascan.internal_topics.consumer_groups import GROUPS_TOPIC, Groups, read_groups
-from kafkascan.internal_topics.state_tables import PARTITIONS
 from kafkascan.internal_topics.transaction_states import (
     TRANSACTIONS_TOPIC,
     read_transaction_state,
@@ -71,7 +70,7 @@ def _transactions(logs: LogsLike) -> PageTable:
 
 def _transaction(row: dict[str, Any]) -> list[str]:
     partitions = [
-        f"{one['topic']}-{number}" for one in row[PARTITIONS] for number in one["partitions"]
+        f"{one['topic']}-{number}" for one in row["partitions"] for number in one["partitions"]
     ]
     start = row["start_timestamp"]
     return [

@@ -169,6 +169,11 @@ class Schema:
         return pa.schema([(one.name, arrow_type(one.type)) for one in self.fields])
 
 
+def schemas_by_name(*schemas: Schema) -> dict[str, Schema]:
+    """Return the schemas of a result's tables by the names of the tables."""
+    return {one.name: one for one in schemas}
+
+
 TOPIC = Field("topic", "string", "topic of the log", shown=Shown.ALWAYS)
 PARTITION = Field("partition", "int32", "partition of the log", shown=Shown.ALWAYS)
 SEGMENT = Field("segment", "string", "file of the segment", "file", shown=Shown.ALWAYS)

@@ -19,7 +19,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.cli.verb_table import VERBS_BY_TASK
 from kafkascan.internal_topics.metadata.metadata_tables import TABLE_NAMES
-from kafkascan.internal_topics.state_tables import StateTable
+from kafkascan.tables import Table
 from tests.support.command_line import run
 from tests.support.state_dirs import METADATA_MOMENTS, STATE_TABLES, write_state
 
@@ -41,7 +41,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_state(tmp_path_factory.mktemp("state"))
 
 
-def library_table(data_dir: Path, verb: str, table: str) -> StateTable:
+def library_table(data_dir: Path, verb: str, table: str) -> Table:
     if table == "changes":
         before, after = (ks.read_metadata(data_dir, as_of=one) for one in METADATA_MOMENTS)
         return ks.internal_topics.diff_metadata(before, after)
@@ -49,7 +49,7 @@ def library_table(data_dir: Path, verb: str, table: str) -> StateTable:
     if table == "contradictions":
         return ks.analysis.find_contradictions(found, ks.read_transactions(data_dir))
     is_item = isinstance(found, ks.internal_topics.Metadata) and table != "unknown"
-    result: StateTable = found[table] if is_item else getattr(found, table)
+    result: Table = found[table] if is_item else getattr(found, table)
     return result
 
 
@@ -99,9 +99,9 @@ def in_python(kind: str, value: Any) -> Any:
     return time_or_none(value) if kind == "time" else value
 
 
-def converted(table: StateTable, convert: Callable[[str, Any], Any]) -> list[Row]:
+def converted(table: Table, convert: Callable[[str, Any], Any]) -> list[Row]:
     return [
-        {name: convert(table.kinds[name], value) for name, value in row.items()}
+        {name: convert(table.schema[name].type, value) for name, value in row.items()}
         for row in table.rows()
     ]
 
@@ -153,13 +153,13 @@ def test_tables_of_text(data_dir: Path, verb: str, table: str) -> None:
         assert title.strip() == name
         assert [line.strip() for line in lines] == expected, name
     wide = printed(data_dir, verb, table, "--columns", "all").splitlines()
-    assert re.split(r"\s{2,}", wide[0].strip()) == list(found.kinds)
+    assert re.split(r"\s{2,}", wide[0].strip()) == list(found.schema.names)
     assert len(wide) == len(printed(data_dir, verb, table).splitlines()) == len(found) + 1
 
 
-def cells(table: StateTable) -> Iterator[tuple[str, list[str]]]:
-    for name, kind in table.kinds.items():
-        yield name, [in_table(kind, value) for value in table[name]]
+def cells(table: Table) -> Iterator[tuple[str, list[str]]]:
+    for one in table.schema:
+        yield one.name, [in_table(one.type, value) for value in table[one.name]]
 
 
 @pytest.mark.parametrize(("verb", "table"), TABLES)
@@ -175,8 +175,8 @@ def test_python(data_dir: Path, verb: str, table: str) -> None:
     assert rows == expected
     # A column of doubles would not have all integers.
     assert not [
-        name for name, kind in found.kinds.items()
-        if kind.startswith("int") and frame[name].dtype.kind == "f"
+        one.name for one in found.schema
+        if one.is_number and one.type != "float64" and frame[one.name].dtype.kind == "f"
     ]  # fmt: skip
 
 

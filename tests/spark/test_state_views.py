@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkascan as ks
-from kafkascan.spark.options.state_schemas import STATE_VIEWS, spark_name, state_columns
+from kafkascan.spark.options.state_schemas import STATE_VIEWS, state_columns
 from kafkascan.spark.options.view_schemas import arrow_schema
 from kafkascan.spark.planning.data_dirs import find_data_dirs
 from kafkascan.spark.rows.state_rows import StateQuery, state_task
@@ -31,7 +31,7 @@ READERS: dict[str, Callable[..., Any]] = {
     "remote_segments": ks.internal_topics.read_remote_segments,
     "share_state": ks.internal_topics.read_share_state,
 }
-TABLES = [(view, table) for view, known in STATE_VIEWS.items() for table in known.tables]
+TABLES = [(view, table) for view, known in STATE_VIEWS.items() for table in known.schemas]
 
 
 def state_rows(data_dir: Path, view: str, table: str, as_of: Any = None) -> list[dict[str, Any]]:
@@ -45,20 +45,15 @@ def library_rows(answer: Any, table: str) -> list[dict[str, Any]]:
         return [{"warning": one} for one in answer.warnings]
     is_metadata = isinstance(answer, ks.internal_topics.Metadata) and table != "unknown"
     found = answer[table] if is_metadata else getattr(answer, table)
-    return [in_spark(row) for row in found.to_arrow().to_pylist()]
-
-
-def in_spark(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {spark_name(name): in_spark(one) for name, one in value.items()}
-    return [in_spark(one) for one in value] if isinstance(value, list) else value
+    rows: list[dict[str, Any]] = found.to_arrow().to_pylist()
+    return rows
 
 
 @pytest.mark.parametrize(("view", "table"), TABLES)
 def test_columns_have_types_in_spark(view: str, table: str) -> None:
     columns = state_columns(view, table)
     assert len(arrow_schema(columns)) == len({column.name for column in columns})
-    assert [column.name for column in columns[:2]] == ["dataDir", "clusterId"]
+    assert [column.name for column in columns[:2]] == ["data_dir", "cluster_id"]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +66,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def expected_rows(data_dir: Path, view: str, table: str) -> list[dict[str, Any]]:
     cluster = ks.broker_state.read_meta_properties(DATA / "meta.properties")["cluster.id"]
-    place = {"dataDir": str(data_dir), "clusterId": cluster}
+    place = {"data_dir": str(data_dir), "cluster_id": cluster}
     found = [place | row for row in library_rows(READERS[view](data_dir), table)]
     assert found
     return found
@@ -91,7 +86,7 @@ def test_as_of(tmp_path: Path) -> None:
         expected = ks.read_groups(tmp_path, as_of=as_of).offsets["offset"]
         found = state_rows(tmp_path, "groups", "offsets", as_of)
         assert [row["offset"] for row in found] == expected
-        assert found[0]["clusterId"] is None, "no meta.properties"
+        assert found[0]["cluster_id"] is None, "no meta.properties"
 
 
 def test_remote_segments(tmp_path: Path) -> None:
@@ -100,8 +95,8 @@ def test_remote_segments(tmp_path: Path) -> None:
     log.write()
     expected = library_rows(READERS["remote_segments"](tmp_path), "segments")
     (found,) = state_rows(tmp_path, "remote_segments", "segments")
-    assert [found] == [{"dataDir": str(tmp_path), "clusterId": None} | row for row in expected]
-    assert found["leaderEpochs"] == ["0:0"]
+    assert [found] == [{"data_dir": str(tmp_path), "cluster_id": None} | row for row in expected]
+    assert found["leader_epochs"] == ["0:0"]
 
 
 def test_what_is_incomplete_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -124,7 +119,7 @@ def test_a_damaged_meta_properties(tmp_path: Path, caplog: pytest.LogCaptureFixt
     (tmp_path / "meta.properties").write_bytes(bytes(100_000))
     with caplog.at_level(logging.WARNING, "kafkascan.spark"):
         found = state_rows(tmp_path, "groups", "offsets")
-    assert {row["clusterId"] for row in found} == {None}
+    assert {row["cluster_id"] for row in found} == {None}
     assert any("the id of the cluster is not known" in one for one in caplog.messages)
 
 
@@ -204,7 +199,7 @@ def test_data_frames(spark: SparkSession, tmp_path: Path) -> None:
     found = kspark.groups(spark, fleet)
     assert found.count() == 2 * len(ks.read_groups(DATA).offsets)
     topics = kspark.metadata(spark, fleet, table="topics")
-    assert {row.dataDir.rpartition("/")[2] for row in topics.collect()} == {"broker-1", "broker-2"}
+    assert {row.data_dir.rpartition("/")[2] for row in topics.collect()} == {"broker-1", "broker-2"}
     assert kspark.transaction_state(spark, [DATA]).count() > 0
     with pytest.raises(ValueError, match=r"groups has no table 'ofsets'.*offsets"):
         kspark.groups(spark, fleet, table="ofsets")

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 import kafkascan as ks
+from kafkascan.analysis.transaction_contradictions import CONTRADICTION_SCHEMA
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
     AS_OF,
@@ -23,94 +24,22 @@ from kafkascan.cli.shared_options import (
     with_run,
 )
 from kafkascan.cli.tier_inputs import TierOptions, with_tier
-from kafkascan.internal_topics.state_tables import StateTable
-from kafkascan.tables.schema import Field, Schema, Shown
-
-OFFSETS_COLUMNS = (
-    "group", "topic", "partition", "offset", "log_end_offset", "lag", "leader_epoch", "metadata",
-    "commit_timestamp", "is_exact",
-)  # fmt: skip
-_UNKNOWN = ("partition", "offset", "type", "reason")
-_GROUP_COLUMNS: dict[str, Sequence[str]] = {
-    "offsets": OFFSETS_COLUMNS,
-    "pending": OFFSETS_COLUMNS,
-    "groups": (
-        "group", "type", "state", "protocol", "epoch", "assignment_epoch", "members", "leader",
-        "state_timestamp", "is_exact",
-    ),
-    "members": (
-        "group", "type", "member_id", "client_id", "client_host", "epoch", "state", "assignment",
-    ),
-    "unknown": _UNKNOWN,
-}  # fmt: skip
+from kafkascan.internal_topics.consumer_groups import Groups
+from kafkascan.internal_topics.metadata.metadata_reading import CHANGE_SCHEMA, Metadata
+from kafkascan.internal_topics.remote_storage.remote_segments import RemoteSegments
+from kafkascan.internal_topics.remote_storage.tier_comparison import COMPARED_SCHEMA
+from kafkascan.internal_topics.share_groups.share_states import ShareState
+from kafkascan.internal_topics.transaction_states import TransactionStates
+from kafkascan.tables.schema import Schema, schemas_by_name
+from kafkascan.tables.table import Table
 
 _DIRS_HELP = """
 PATHS are a broker's data directories, partition directories, tar archives of directories, or URLs
 of directories. Only the segments that a broker would load are read.
 """
 
-_TRANSACTION_COLUMNS: dict[str, Sequence[str]] = {
-    "transactions": (
-        "transactional_id", "producer_id", "producer_epoch", "status", "partitions",
-        "start_timestamp", "update_timestamp",
-    ),
-    "contradictions": (
-        "symbol", "topic", "partition", "producer_id", "first_offset", "transactional_id",
-        "status",
-    ),
-    "unknown": _UNKNOWN,
-}  # fmt: skip
-
-_METADATA_COLUMNS: dict[str, Sequence[str]] = {
-    "topics": ("topic", "topic_id", "partitions", "replication_factor"),
-    "partitions": (
-        "topic", "partition", "leader", "replicas", "isr", "leader_epoch", "partition_epoch",
-        "eligible_leader_replicas",
-    ),
-    "brokers": ("broker_id", "broker_epoch", "rack", "fenced", "endpoints", "log_dirs"),
-    "controllers": ("controller_id", "endpoints"),
-    "configs": ("resource_type", "resource", "name", "value"),
-    "features": ("feature", "level"),
-    "scram": ("user", "mechanism", "iterations"),
-    "acls": (
-        "principal", "host", "operation", "permission", "resource_type", "resource", "pattern",
-    ),
-    "quotas": ("entity", "quota", "value"),
-    "tokens": ("token_id", "owner", "renewers", "expiration_timestamp"),
-    "changes": ("table", "key", "change", "column", "left", "right"),
-    "unknown": _UNKNOWN,
-}  # fmt: skip
-_REMOTE_COLUMNS: dict[str, Sequence[str]] = {
-    "segments": (
-        "topic",
-        "partition",
-        "start_offset",
-        "end_offset",
-        "state",
-        "size",
-        "max_timestamp",
-        "leader_epochs",
-        "segment_id",
-    ),
-    "deletions": ("topic", "partition", "state", "event_timestamp"),
-    "unknown": _UNKNOWN,
-}
-_COMPARED_COLUMNS = (
-    "topic", "partition", "start_offset", "end_offset", "verdict", "detail", "state", "size",
-    "segment_id",
-)  # fmt: skip
-
-_SHARE_COLUMNS: dict[str, Sequence[str]] = {
-    "partitions": (
-        "group", "topic", "partition", "start_offset", "available", "acknowledged", "archived",
-        "state_epoch", "leader_epoch", "is_exact",
-    ),
-    "batches": (
-        "group", "topic", "partition", "first_offset", "last_offset", "delivery_state",
-        "delivery_count", "is_exact",
-    ),
-    "unknown": _UNKNOWN,
-}  # fmt: skip
+_TRANSACTION_SCHEMAS = TransactionStates.schemas | schemas_by_name(CONTRADICTION_SCHEMA)
+_METADATA_SCHEMAS = Metadata.schemas | schemas_by_name(CHANGE_SCHEMA)
 
 State = TypeVar(
     "State",
@@ -162,13 +91,8 @@ def _read(
     return run.each(paths, work)
 
 
-def _write(
-    run: Run, tables: Sequence[StateTable], columns: str | None, narrow: Sequence[str]
-) -> None:
+def _write(run: Run, tables: Sequence[Table], columns: str | None, schema: Schema) -> None:
     """Write tables with the requested columns as one table."""
-    fields = tuple(tables[0].schema) if tables else tuple(Field(name, "string") for name in narrow)
-    ranked = (replace(f, shown=Shown.USUALLY if f.name in narrow else Shown.WIDE) for f in fields)
-    schema = Schema("rows", tuple(ranked))
     if columns is not None:
         run.output = replace(run.output, columns=_names(columns, schema.names))
     run.output.write_tables(schema, tables)
@@ -189,7 +113,7 @@ _SELECTED_GROUPS = click.option(
 )  # fmt: skip
 
 
-@_state_command(_GROUP_COLUMNS, "offsets")
+@_state_command(Groups.schemas, "offsets")
 @_SELECTED_GROUPS
 def groups(
     run: Run,
@@ -219,10 +143,10 @@ def groups(
     if show == "offsets" and run.output.output_format == "csv" and columns is None:
         run.output.write_text("".join(one.reset_plan() for one in found))
         return
-    _write(run, [getattr(one, show) for one in found], columns, _GROUP_COLUMNS[show])
+    _write(run, [getattr(one, show) for one in found], columns, Groups.schemas[show])
 
 
-@_state_command(_TRANSACTION_COLUMNS, "transactions")
+@_state_command(_TRANSACTION_SCHEMAS, "transactions")
 def txn_state(run: Run, paths: list[Path], show: str, columns: str | None, as_of: Any) -> None:
     """List transactional ids and the state of their transactions.
 
@@ -233,7 +157,7 @@ def txn_state(run: Run, paths: list[Path], show: str, columns: str | None, as_of
     Exit code 1: there are contradictions, or the answer is not complete, because of damage,
     compaction or unknown records.
     """
-    contradictions: list[StateTable] = []
+    contradictions: list[Table] = []
 
     def read(path: Path) -> ks.internal_topics.TransactionStates:
         found = ks.read_transaction_state(path, as_of=as_of)
@@ -251,10 +175,10 @@ def txn_state(run: Run, paths: list[Path], show: str, columns: str | None, as_of
         raise click.UsageError("contradictions are known at the end of the log only")
     found = _read(run, paths, read, warnings)
     tables = contradictions if show == "contradictions" else [getattr(one, show) for one in found]
-    _write(run, tables, columns, _TRANSACTION_COLUMNS[show])
+    _write(run, tables, columns, _TRANSACTION_SCHEMAS[show])
 
 
-@_state_command(_SHARE_COLUMNS, "partitions")
+@_state_command(ShareState.schemas, "partitions")
 @_SELECTED_GROUPS
 def share_state(
     run: Run,
@@ -278,10 +202,10 @@ def share_state(
     )
     if selected:
         found = [one.select(set(selected)) for one in found]
-    _write(run, [getattr(one, show) for one in found], columns, _SHARE_COLUMNS[show])
+    _write(run, [getattr(one, show) for one in found], columns, ShareState.schemas[show])
 
 
-@_state_command(_METADATA_COLUMNS, "topics")
+@_state_command(_METADATA_SCHEMAS, "topics")
 @click.option(
     "--diff", type=OffsetOrTime(), nargs=2, metavar="A B",
     help="Show what changed from A to B, two offsets or times (ISO 8601).",
@@ -325,10 +249,10 @@ def metadata(
         show = "changes"
     else:
         tables = [one.unknown if show == "unknown" else one[show] for one in found]
-    _write(run, tables, columns, _METADATA_COLUMNS[show])
+    _write(run, tables, columns, _METADATA_SCHEMAS[show])
 
 
-@_state_command(_REMOTE_COLUMNS, "segments")
+@_state_command(RemoteSegments.schemas, "segments")
 @click.option(
     "--tier", type=InputPath(), metavar="PATH",
     help="Compare the segments that the records know with the objects in this directory or URL.",
@@ -368,7 +292,7 @@ def remote_segments(
         return ks.internal_topics.read_remote_segments(place, as_of=as_of)
 
     found = _read(run, paths, read, lambda one: one.warnings)
-    _write(run, [getattr(one, show) for one in found], columns, _REMOTE_COLUMNS[show])
+    _write(run, [getattr(one, show) for one in found], columns, RemoteSegments.schemas[show])
 
 
 def _compare_with_tier(
@@ -390,4 +314,4 @@ def _compare_with_tier(
         return ks.internal_topics.compare_remote_segments(path, stored, as_of=as_of)
 
     found = _read(run, paths, compare, lambda one: one.warnings + one.sentences())
-    _write(run, [one.segments for one in found], columns, _COMPARED_COLUMNS)
+    _write(run, [one.segments for one in found], columns, COMPARED_SCHEMA)

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
 from kafkascan.internal_topics.coordinator_records import (
+    UNKNOWN_SCHEMA,
     UnknownRecord,
     require_known_version,
     unknown_table,
 )
 from kafkascan.internal_topics.metadata.metadata_image import MetadataImage
-from kafkascan.internal_topics.metadata.metadata_tables import HIDDEN, TABLE_KEYS, build_tables
-from kafkascan.internal_topics.state_tables import StateTable
+from kafkascan.internal_topics.metadata.metadata_tables import (
+    HIDDEN,
+    TABLE_KEYS,
+    TABLE_SCHEMAS,
+    build_tables,
+)
 from kafkascan.internal_topics.topic_messages import (
     Message,
     UnknownRecordTypeError,
@@ -36,16 +41,25 @@ from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.control import ControlRecordType, decode_control_record
 from kafkascan.records.record_table import RecordTable
+from kafkascan.tables.schema import Field, Schema, Shown, schemas_by_name
+from kafkascan.tables.table import Table
 
 METADATA_TOPIC = "__cluster_metadata"
 _NEVER = 2**63 - 1
 _COLUMNS = ("offset", "timestamp", "key", "value", "is_control")
 
-CHANGE_KINDS = {
-    "table": "string", "key": "string", "change": "string", "column": "string", "left": "string",
-    "right": "string",
-}  # fmt: skip
-"""Columns of `diff_metadata`."""
+CHANGE_SCHEMA = Schema(
+    "changes",
+    (
+        Field("table", "string", "table of the changed row", nullable=False, shown=Shown.ALWAYS),
+        Field("key", "string", "what identifies the row", nullable=False, shown=Shown.ALWAYS),
+        Field("change", "string", "added, removed or changed", nullable=False),
+        Field("column", "string", "column of a changed row", shown=Shown.ALWAYS),
+        Field("left", "string", "its value before the change"),
+        Field("right", "string", "its value after the change"),
+    ),
+)
+"""The columns of `diff_metadata`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +71,11 @@ class Metadata:
     ----------
     image : MetadataImage
         With secrets.
-    tables : dict of str to StateTable
+    tables : dict of str to Table
         ``brokers``, ``controllers``, ``topics``, ``partitions``, ``configs``, ``features``,
         ``scram``, ``acls``, ``quotas``, ``tokens``. Each is an item of this object, too:
         ``metadata["topics"]``.
-    unknown : StateTable
+    unknown : Table
         Records of unknown types and versions, with their bytes.
     end_offset : int
         The first offset that was not applied.
@@ -74,14 +88,16 @@ class Metadata:
     """
 
     image: MetadataImage
-    tables: dict[str, StateTable]
-    unknown: StateTable
+    tables: dict[str, Table]
+    unknown: Table
     end_offset: int
     snapshot_offset: int | None
     is_exact: bool
     warnings: list[str]
 
-    def __getitem__(self, name: str) -> StateTable:
+    schemas: ClassVar = schemas_by_name(*TABLE_SCHEMAS.values(), UNKNOWN_SCHEMA)
+
+    def __getitem__(self, name: str) -> Table:
         return self.tables[name]
 
     def __repr__(self) -> str:
@@ -134,14 +150,14 @@ def read_metadata(
     return replay.result(secrets=secrets)
 
 
-def diff_metadata(left: Metadata, right: Metadata, /) -> StateTable:
+def diff_metadata(left: Metadata, right: Metadata, /) -> Table:
     """
     Return the differences between two states of metadata.
 
     Returns
     -------
-    StateTable
-        `CHANGE_KINDS` are the columns: ``change`` is ``added``, ``removed`` or ``changed``, and a
+    Table
+        `CHANGE_SCHEMA` has the columns: ``change`` is ``added``, ``removed`` or ``changed``, and a
         changed row has a row for each ``column``. A secret that has changed is ``[hidden]`` on
         both sides, unless both states were read with ``secrets=True``.
     """
@@ -156,10 +172,10 @@ def diff_metadata(left: Metadata, right: Metadata, /) -> StateTable:
                 is_hidden = (key, one["column"]) in hidden
                 shown = {"left": HIDDEN, "right": HIDDEN} if is_hidden else {}
                 rows.append({"table": name, "key": key} | one | shown)
-    return StateTable.of_rows("changes", CHANGE_KINDS, rows)
+    return Table.of_rows(CHANGE_SCHEMA, rows)
 
 
-def _by_key(table: StateTable, keys: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def _by_key(table: Table, keys: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     return {_key_of(row, keys): row for row in table.rows()}
 
 
@@ -167,9 +183,7 @@ def _key_of(row: dict[str, Any], keys: tuple[str, ...]) -> str:
     return " ".join(str(row[key]) for key in keys)
 
 
-def _hidden_cells(
-    complete: StateTable, shown: StateTable, keys: tuple[str, ...]
-) -> set[tuple[str, str]]:
+def _hidden_cells(complete: Table, shown: Table, keys: tuple[str, ...]) -> set[tuple[str, str]]:
     """Return key and column of each value that a table without secrets does not have."""
     if shown.columns == complete.columns:
         return set()

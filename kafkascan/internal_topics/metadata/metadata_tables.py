@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from kafkascan.format.layout import NamedCode
@@ -13,9 +14,9 @@ from kafkascan.internal_topics.metadata.metadata_image import (
     Fields,
     MetadataImage,
 )
-from kafkascan.internal_topics.state_tables import StateTable
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.table import Table
 
-Kinds: TypeAlias = "dict[str, str]"
 Rows: TypeAlias = "Iterator[Fields]"
 
 HIDDEN = "[hidden]"
@@ -75,7 +76,7 @@ class AclPermission(NamedCode):
         return self.name
 
 
-def build_tables(image: MetadataImage, *, secrets: bool) -> dict[str, StateTable]:
+def build_tables(image: MetadataImage, *, secrets: bool) -> dict[str, Table]:
     """
     Return the tables of an image by name.
 
@@ -86,20 +87,19 @@ def build_tables(image: MetadataImage, *, secrets: bool) -> dict[str, StateTable
         Whether to contain SCRAM keys and the values of secret settings.
     """
     tables = {
-        name: StateTable.of_rows(name, kinds, rows(image))
-        for name, (kinds, rows) in _TABLES.items()
+        name: Table.of_rows(TABLE_SCHEMAS[name], rows(image)) for name, (_, rows) in _TABLES.items()
     }
     return (
         tables if secrets else tables | {name: _without_secrets(tables[name]) for name in _SECRET}
     )
 
 
-def _without_secrets(table: StateTable) -> StateTable:
-    if table.name == "scram":
+def _without_secrets(table: Table) -> Table:
+    if table.schema.name == "scram":
         rows = [row | dict.fromkeys(_SCRAM_SECRETS) for row in table.rows()]
     else:
         rows = [row | {"value": HIDDEN} if _is_secret(row["name"]) else row for row in table.rows()]
-    return StateTable.of_rows(table.name, table.kinds, rows)
+    return Table.of_rows(table.schema, rows)
 
 
 def _is_secret(setting: str) -> bool:
@@ -234,70 +234,153 @@ _TOKEN_FIELDS = (
     "owner", "requester", "renewers", "issue_timestamp", "expiration_timestamp", "max_timestamp",
 )  # fmt: skip
 _SECRET = ("configs", "scram")
-_NODE_KINDS: Kinds = {
-    "endpoints": "list<string>", "features": "list<string>", "incarnation_id": "string",
-}  # fmt: skip
+_NODE_FIELDS = (
+    Field("endpoints", "list<string>", "listeners: name, host, port and protocol"),
+    Field("features", "list<string>", "versions of features that it supports", shown=Shown.WIDE),
+    Field("incarnation_id", "string", "id of the process", shown=Shown.WIDE),
+)
+_TOPIC_ID = Field("topic_id", "string", "id of the topic", nullable=False)
+_RESOURCE = Field("resource", "string", "name of the resource", nullable=False, shown=Shown.ALWAYS)
+_RESOURCE_TYPE = Field(
+    "resource_type", "string", "type of the resource", nullable=False, shown=Shown.ALWAYS
+)
 
-_TABLES: dict[str, tuple[Kinds, Callable[[MetadataImage], Rows]]] = {
+
+def _replicas(name: str, meaning: str, shown: Shown = Shown.USUALLY) -> Field:
+    return Field(name, "list<int32>", meaning, nullable=False, shown=shown)
+
+
+_TABLES: dict[str, tuple[tuple[Field, ...], Callable[[MetadataImage], Rows]]] = {
     "brokers": (
-        {
-            "broker_id": "int32", "broker_epoch": "int64", "rack": "string", "fenced": "bool",
-            "in_controlled_shutdown": "bool", "log_dirs": "list<string>",
-            "cordoned_log_dirs": "list<string>",
-        } | _NODE_KINDS,
+        (
+            Field("broker_id", "int32", "node id of the broker", nullable=False,
+                  shown=Shown.ALWAYS),
+            Field("broker_epoch", "int64", "epoch of its registration", nullable=False),
+            Field("rack", "string", "its broker.rack"),
+            Field("fenced", "bool", "whether it may not lead partitions", nullable=False),
+            Field("in_controlled_shutdown", "bool", "whether it is shutting down",
+                  nullable=False, shown=Shown.WIDE),
+            Field("log_dirs", "list<string>", "ids of its log directories"),
+            Field("cordoned_log_dirs", "list<string>", "ids of the log directories that get no"
+                  " new partitions", shown=Shown.WIDE),
+            *_NODE_FIELDS,
+        ),
         _brokers,
     ),
-    "controllers": ({"controller_id": "int32"} | _NODE_KINDS, _controllers),
+    "controllers": (
+        (
+            Field("controller_id", "int32", "node id of the controller", nullable=False,
+                  shown=Shown.ALWAYS),
+            *_NODE_FIELDS,
+        ),
+        _controllers,
+    ),
     "topics": (
-        {
-            "topic": "string", "topic_id": "string", "partitions": "int32",
-            "replication_factor": "int32",
-        },
+        (
+            Field("topic", "string", "name of the topic", nullable=False, shown=Shown.ALWAYS),
+            _TOPIC_ID,
+            Field("partitions", "int32", "number of partitions", nullable=False),
+            Field("replication_factor", "int32", "most replicas of a partition",
+                  nullable=False),
+        ),
         _topics,
     ),
     "partitions": (
-        {
-            "topic": "string", "partition": "int32", "leader": "int32", "replicas": "list<int32>",
-            "isr": "list<int32>", "leader_epoch": "int32", "partition_epoch": "int32",
-            "leader_recovery_state": "int8", "adding_replicas": "list<int32>",
-            "removing_replicas": "list<int32>", "eligible_leader_replicas": "list<int32>",
-            "last_known_elr": "list<int32>", "directories": "list<string>", "topic_id": "string",
-        },
+        (
+            TOPIC,
+            PARTITION,
+            Field("leader", "int32", "broker that leads it; -1 without one", nullable=False),
+            _replicas("replicas", "brokers that have a replica, the preferred leader first"),
+            _replicas("isr", "brokers whose replicas are in sync"),
+            Field("leader_epoch", "int32", "leader epoch", nullable=False),
+            Field("partition_epoch", "int32", "number of changes of the partition",
+                  nullable=False),
+            Field("leader_recovery_state", "int8", "1 while the leader recovers from an unclean"
+                  " election, otherwise 0", nullable=False, shown=Shown.WIDE),
+            _replicas("adding_replicas", "brokers that a reassignment adds", Shown.WIDE),
+            _replicas("removing_replicas", "brokers that a reassignment removes", Shown.WIDE),
+            _replicas("eligible_leader_replicas", "brokers not in sync that have all committed"
+                      " records"),
+            _replicas("last_known_elr", "brokers that were eligible leaders before an unclean"
+                      " shutdown", Shown.WIDE),
+            Field("directories", "list<string>", "ids of the log directories of its replicas",
+                  nullable=False, shown=Shown.WIDE),
+            replace(_TOPIC_ID, shown=Shown.WIDE),
+        ),
         _partitions,
     ),
     "configs": (
-        {"resource_type": "string", "resource": "string", "name": "string", "value": "string"},
+        (
+            _RESOURCE_TYPE,
+            _RESOURCE,
+            Field("name", "string", "name of the setting", nullable=False, shown=Shown.ALWAYS),
+            Field("value", "string", "its value, or [hidden]"),
+        ),
         _configs,
     ),
-    "features": ({"feature": "string", "level": "int16"}, _features),
+    "features": (
+        (
+            Field("feature", "string", "name of the feature", nullable=False, shown=Shown.ALWAYS),
+            Field("level", "int16", "its finalized version", nullable=False),
+        ),
+        _features,
+    ),
     "scram": (
-        {
-            "user": "string", "mechanism": "string", "iterations": "int32", "salt": "binary",
-            "stored_key": "binary", "server_key": "binary",
-        },
+        (
+            Field("user", "string", "name of the user", nullable=False, shown=Shown.ALWAYS),
+            Field("mechanism", "string", "SCRAM-SHA-256 or SCRAM-SHA-512", nullable=False,
+                  shown=Shown.ALWAYS),
+            Field("iterations", "int32", "iterations of the key derivation", nullable=False),
+            Field("salt", "binary", "salt; none without secrets", shown=Shown.WIDE),
+            Field("stored_key", "binary", "stored key; none without secrets", shown=Shown.WIDE),
+            Field("server_key", "binary", "server key; none without secrets", shown=Shown.WIDE),
+        ),
         _credentials,
     ),
     "acls": (
-        {
-            "principal": "string", "host": "string", "operation": "string",
-            "permission": "string", "resource_type": "string", "resource": "string",
-            "pattern": "string", "acl_id": "string",
-        },
+        (
+            Field("principal", "string", "who it is about", nullable=False, shown=Shown.ALWAYS),
+            Field("host", "string", "host from which, * for all", nullable=False),
+            Field("operation", "string", "operation that is allowed or denied", nullable=False),
+            Field("permission", "string", "ALLOW or DENY", nullable=False),
+            replace(_RESOURCE_TYPE, shown=Shown.USUALLY),
+            replace(_RESOURCE, shown=Shown.USUALLY),
+            Field("pattern", "string", "how the name of the resource is matched: LITERAL or"
+                  " PREFIXED", nullable=False),
+            Field("acl_id", "string", "id of the ACL", nullable=False, shown=Shown.WIDE),
+        ),
         _acls,
     ),
-    "quotas": ({"entity": "string", "quota": "string", "value": "float64"}, _quotas),
+    "quotas": (
+        (
+            Field("entity", "string", "users, clients or IP addresses that it limits",
+                  nullable=False, shown=Shown.ALWAYS),
+            Field("quota", "string", "name of the quota", nullable=False, shown=Shown.ALWAYS),
+            Field("value", "float64", "its limit", nullable=False),
+        ),
+        _quotas,
+    ),
     "tokens": (
-        {
-            "token_id": "string", "owner": "string", "requester": "string",
-            "renewers": "list<string>", "issue_timestamp": "time", "expiration_timestamp": "time",
-            "max_timestamp": "time",
-        },
+        (
+            Field("token_id", "string", "id of the delegation token", nullable=False,
+                  shown=Shown.ALWAYS),
+            Field("owner", "string", "principal that owns it", nullable=False),
+            Field("requester", "string", "principal that requested it", nullable=False,
+                  shown=Shown.WIDE),
+            Field("renewers", "list<string>", "principals that may renew it", nullable=False),
+            Field("issue_timestamp", "time", "time at which it was issued", shown=Shown.WIDE),
+            Field("expiration_timestamp", "time", "time at which it expires unless it is renewed"),
+            Field("max_timestamp", "time", "time after which it cannot be renewed",
+                  shown=Shown.WIDE),
+        ),
         _tokens,
     ),
 }  # fmt: skip
 
-TABLE_KINDS: Mapping[str, Kinds] = {name: kinds for name, (kinds, _) in _TABLES.items()}
-"""Columns of the tables of `Metadata`, by name of the table."""
+TABLE_SCHEMAS: Mapping[str, Schema] = {
+    name: Schema(name, fields) for name, (fields, _) in _TABLES.items()
+}
+"""The columns of the tables of `Metadata`, by name of the table."""
 
 TABLE_NAMES: Sequence[str] = tuple(_TABLES)
 """Names of the tables of `Metadata`."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.format.schemas.message_json import uuid_text
 from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
 from kafkascan.internal_topics.coordinator_records import (
+    RECORD_OFFSET,
+    TOPIC_ID,
+    UNKNOWN_SCHEMA,
     UnknownRecord,
     require_known_version,
     unknown_table,
 )
-from kafkascan.internal_topics.state_tables import StateTable
 from kafkascan.internal_topics.topic_messages import (
     Message,
     UnknownRecordTypeError,
@@ -30,6 +32,8 @@ from kafkascan.internal_topics.topic_replay import (
 )
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown, schemas_by_name
+from kafkascan.tables.table import Table
 from kafkascan.tiered.tier_listing import TieredLogs
 from kafkascan.tiered.tier_segments import TierSegment
 
@@ -44,21 +48,54 @@ _DELETE_STATES = (
     "DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED",
 )  # fmt: skip
 
-SEGMENT_KINDS = {
-    "topic": "string", "partition": "int32", "start_offset": "int64", "end_offset": "int64",
-    "state": "string", "size": "int32", "max_timestamp": "time", "event_timestamp": "time",
-    "broker_id": "int32", "leader_epochs": "list<string>", "segment_id": "string",
-    "topic_id": "string", "custom_metadata": "binary", "has_transactions": "bool",
-    "metadata_partition": "int32", "record_offset": "int64",
-}  # fmt: skip
-"""Columns of `RemoteSegments.segments`. ``end_offset`` is the last offset of the segment, and
-``leader_epochs`` are pairs of epoch and first offset."""
+START_OFFSET = Field(
+    "start_offset", "int64", "first offset of the segment", nullable=False, shown=Shown.ALWAYS
+)
+END_OFFSET = Field("end_offset", "int64", "last offset of the segment")
+STATE = Field("state", "string", "its state in the records of the cluster")
+MAX_TIMESTAMP = Field("max_timestamp", "time", "latest timestamp of its records")
+SEGMENT_ID = Field("segment_id", "string", "id of the segment")
+_EVENT_TIMESTAMP = Field("event_timestamp", "time", "time of the latest event")
+_BROKER_ID = Field("broker_id", "int32", "broker of the latest event", shown=Shown.WIDE)
 
-DELETION_KINDS = {
-    "topic": "string", "partition": "int32", "state": "string", "event_timestamp": "time",
-    "broker_id": "int32", "topic_id": "string",
-}  # fmt: skip
-"""Columns of `RemoteSegments.deletions`."""
+SEGMENT_SCHEMA = Schema(
+    "segments",
+    (
+        TOPIC,
+        PARTITION,
+        START_OFFSET,
+        END_OFFSET,
+        STATE,
+        Field("size", "int32", "size of the segment's log file", "bytes"),
+        MAX_TIMESTAMP,
+        replace(_EVENT_TIMESTAMP, shown=Shown.WIDE),
+        _BROKER_ID,
+        Field("leader_epochs", "list<string>", "pairs of leader epoch and its first offset"),
+        SEGMENT_ID,
+        TOPIC_ID,
+        Field("custom_metadata", "binary", "bytes of the plugin that stores segments",
+              shown=Shown.WIDE),
+        Field("has_transactions", "bool", "whether it has an index of aborted transactions",
+              shown=Shown.WIDE),
+        Field("metadata_partition", "int32", "partition of __remote_log_metadata that has the"
+              " record", shown=Shown.WIDE),
+        RECORD_OFFSET,
+    ),
+)  # fmt: skip
+"""The columns of `RemoteSegments.segments`."""
+
+DELETION_SCHEMA = Schema(
+    "deletions",
+    (
+        TOPIC,
+        PARTITION,
+        Field("state", "string", "how far the deletion is", nullable=False),
+        _EVENT_TIMESTAMP,
+        _BROKER_ID,
+        TOPIC_ID,
+    ),
+)
+"""The columns of `RemoteSegments.deletions`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +105,12 @@ class RemoteSegments:
 
     Attributes
     ----------
-    segments : StateTable
-        `SEGMENT_KINDS` are the columns. Consumers read segments in the state
+    segments : Table
+        `SEGMENT_SCHEMA` has the columns. Consumers read segments in the state
         ``COPY_SEGMENT_FINISHED`` only; deleted ones are omitted.
-    deletions : StateTable
-        Partitions that are being deleted; `DELETION_KINDS` are the columns.
-    unknown : StateTable
+    deletions : Table
+        Partitions that are being deleted; `DELETION_SCHEMA` has the columns.
+    unknown : Table
         Records of unknown types and versions, with their bytes.
     warnings : list of str
         Sentences about everything that makes the answer incomplete.
@@ -85,13 +122,15 @@ class RemoteSegments:
         The partitions of ``__remote_log_metadata`` that were read.
     """
 
-    segments: StateTable
-    deletions: StateTable
-    unknown: StateTable
+    segments: Table
+    deletions: Table
+    unknown: Table
     warnings: list[str]
     deleted_ids: frozenset[str] = frozenset()
     partitions: frozenset[tuple[str, int]] = frozenset()
     metadata_partitions: frozenset[int] = frozenset()
+
+    schemas: ClassVar = schemas_by_name(SEGMENT_SCHEMA, DELETION_SCHEMA, UNKNOWN_SCHEMA)
 
     @property
     def is_exact(self) -> bool:
@@ -175,8 +214,8 @@ class _Catalogue:
         )
         warnings = self.warnings + [f"{REMOTE_TOPIC}: {one.message}" for one in self.unknown]
         return RemoteSegments(
-            StateTable.of_rows("segments", SEGMENT_KINDS, rows),
-            StateTable.of_rows("deletions", DELETION_KINDS, self.deletions.values()),
+            Table.of_rows(SEGMENT_SCHEMA, rows),
+            Table.of_rows(DELETION_SCHEMA, self.deletions.values()),
             unknown_table(self.unknown),
             warnings,
             frozenset(map(uuid_text, self.deleted)),
@@ -246,8 +285,8 @@ def catalogue_of_tier(tier: TieredLogs) -> RemoteSegments:
     )
     others = [str(one) for one in tier.problems if one.symbol != "OTHER_COPY"]
     return RemoteSegments(
-        StateTable.of_rows("segments", SEGMENT_KINDS, map(_row_of_upload, uploads)),
-        StateTable.of_rows("deletions", DELETION_KINDS, []),
+        Table.of_rows(SEGMENT_SCHEMA, map(_row_of_upload, uploads)),
+        Table.of_rows(DELETION_SCHEMA, []),
         unknown_table([]),
         others,
     )
@@ -268,7 +307,7 @@ def _row_of_upload(segment: TierSegment) -> dict[str, Any]:
         "topic_id": segment.topic_id,
         "has_transactions": transactions is not None and transactions.size > 0,
     }
-    return dict.fromkeys(SEGMENT_KINDS) | known
+    return dict.fromkeys(SEGMENT_SCHEMA.names) | known
 
 
 def epoch_texts(epochs: Iterable[tuple[int, int]]) -> list[str]:

@@ -3,31 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 from kafkascan.format.errors import KafkaScanError
+from kafkascan.internal_topics.coordinator_records import TOPIC_ID
 from kafkascan.internal_topics.metadata.metadata_reading import read_metadata
 from kafkascan.internal_topics.remote_storage.remote_segments import (
+    END_OFFSET,
+    MAX_TIMESTAMP,
     REMOTE_TOPIC,
+    SEGMENT_ID,
+    START_OFFSET,
+    STATE,
     RemoteSegments,
     epoch_texts,
     read_remote_segments,
 )
-from kafkascan.internal_topics.state_tables import StateTable
 from kafkascan.internal_topics.topic_replay import AsOf
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import open_log_dir
 from kafkascan.logs.log_table import LogDirLike
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.table import Table
 from kafkascan.tiered.tier_listing import TieredLogs, parts_of_key
 from kafkascan.tiered.tier_segments import TierSegment
 
-COMPARED_KINDS: Final = {
-    "topic": "string", "partition": "int32", "start_offset": "int64", "end_offset": "int64",
-    "verdict": "string", "detail": "string", "state": "string", "size": "int64",
-    "stored_size": "int64", "max_timestamp": "time", "segment_id": "string", "topic_id": "string",
-}  # fmt: skip
-"""Columns of `TierComparison.segments`."""
+COMPARED_SCHEMA: Final = Schema(
+    "segments",
+    (
+        TOPIC,
+        PARTITION,
+        START_OFFSET,
+        END_OFFSET,
+        Field("verdict", "string", "one of `VERDICTS`", nullable=False),
+        Field("detail", "string", "what differs"),
+        STATE,
+        Field("size", "int64", "size of the log file on a broker's disk; none if it is not known",
+              "bytes"),
+        Field("stored_size", "int64", "size of its objects; none if it is not known", "bytes",
+              shown=Shown.WIDE),
+        replace(MAX_TIMESTAMP, shown=Shown.WIDE),
+        SEGMENT_ID,
+        TOPIC_ID,
+    ),
+)  # fmt: skip
+"""The columns of `TierComparison.segments`."""
 
 VERDICTS: Final = {
     "SAME": "the cluster knows it, and its objects are there",
@@ -55,22 +76,20 @@ class TierComparison:
 
     Attributes
     ----------
-    segments : StateTable
-        `COMPARED_KINDS` are the columns: ``verdict`` is one of `VERDICTS`, ``detail`` says what
-        differs, ``state`` is that of the cluster, ``size`` that of the segment on a broker's disk
-        and ``stored_size`` that of its objects, in bytes; None if it is not known.
+    segments : Table
+        `COMPARED_SCHEMA` has the columns.
     warnings : list of str
         Sentences about everything that makes the answer incomplete.
     """
 
-    segments: StateTable
+    segments: Table
     warnings: list[str]
 
     @property
-    def findings(self) -> StateTable:
+    def findings(self) -> Table:
         """The segments whose verdict is a finding."""
         rows = (row for row in self.segments.rows() if row["verdict"] not in _HARMLESS)
-        return StateTable.of_rows(self.segments.name, COMPARED_KINDS, rows)
+        return Table.of_rows(COMPARED_SCHEMA, rows, self.segments.problems)
 
     def sentences(self) -> list[str]:
         """Return a sentence for each finding."""
@@ -124,7 +143,7 @@ def compare_remote_segments(
     comparison = _Comparison(known, tier, _count_of_partitions(log_dir))
     rows = sorted(comparison.rows(), key=_place)
     return TierComparison(
-        StateTable.of_rows("segments", COMPARED_KINDS, rows), known.warnings + comparison.warnings
+        Table.of_rows(COMPARED_SCHEMA, rows), known.warnings + comparison.warnings
     )
 
 
@@ -193,7 +212,7 @@ class _Comparison:
         return found
 
     def _of_both(self, row: _Row, upload: TierSegment | None, reason: str | None) -> _Row:
-        same = {name: row[name] for name in COMPARED_KINDS if name in row}
+        same = {name: row[name] for name in COMPARED_SCHEMA.names if name in row}
         stored_size = None if upload is None else upload.stored_size
         verdict = _TEMPORARY.get(row["state"])
         if verdict is not None:
@@ -249,7 +268,7 @@ def _stored_row(segment: TierSegment) -> _Row:
 
 
 def _row(**known: object) -> _Row:
-    return dict.fromkeys(COMPARED_KINDS) | known
+    return dict.fromkeys(COMPARED_SCHEMA.names) | known
 
 
 def _differences(row: _Row, upload: TierSegment) -> Iterator[str]:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.format.schemas.message_json import uuid_text
 from kafkascan.internal_topics.coordinator_records import (
+    COORDINATOR_PARTITION,
+    GROUP,
+    IS_EXACT,
+    RECORD_OFFSET,
+    TOPIC_ID,
+    UNKNOWN_SCHEMA,
     UnknownRecord,
     require_known_version,
     unknown_record,
@@ -21,7 +27,6 @@ from kafkascan.internal_topics.share_groups.delivery_states import (
     combine_batches,
     delivery_state_name,
 )
-from kafkascan.internal_topics.state_tables import StateTable
 from kafkascan.internal_topics.topic_ids import topic_names
 from kafkascan.internal_topics.topic_messages import (
     COORDINATOR_RECORDS,
@@ -38,31 +43,66 @@ from kafkascan.internal_topics.topic_replay import (
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log
 from kafkascan.records.record_table import RecordTable
+from kafkascan.tables.schema import PARTITION, Field, Schema, Shown, schemas_by_name
+from kafkascan.tables.table import Table
 
 SHARE_TOPIC = "__share_group_state"
 _SNAPSHOT = 0
 _MAX_INT64 = 2**63 - 1
 _COUNTED = {0: "available", 2: "acknowledged", 4: "archived"}
 
-SHARE_PARTITION_KINDS = {
-    "group": "string", "topic": "string", "partition": "int32", "start_offset": "int64",
-    "available": "int64", "acknowledged": "int64", "archived": "int64",
-    "delivery_complete_count": "int32", "state_epoch": "int32", "leader_epoch": "int32",
-    "snapshot_epoch": "int32", "create_timestamp": "time", "write_timestamp": "time",
-    "topic_id": "string", "coordinator_partition": "int32", "record_offset": "int64",
-    "is_exact": "bool",
-}  # fmt: skip
-"""Columns of `ShareState.partitions`. ``start_offset`` is -1 before the first fetch.
-``available``, ``acknowledged`` and ``archived`` are numbers of offsets from the start offset on
-with a stored state. ``topic`` is None if no partition of the topic is in the directory."""
+_TOPIC = Field(
+    "topic", "string", "topic of the log; none if the directory has no partition of it",
+    shown=Shown.ALWAYS,
+)  # fmt: skip
 
-SHARE_BATCH_KINDS = {
-    "group": "string", "topic": "string", "partition": "int32", "first_offset": "int64",
-    "last_offset": "int64", "delivery_state": "string", "delivery_count": "int16",
-    "topic_id": "string", "is_exact": "bool",
-}  # fmt: skip
-"""Columns of `ShareState.batches`. Offsets after the start offset that no row contains have not
-been delivered, or their delivery has not been stored."""
+SHARE_PARTITION_SCHEMA = Schema(
+    "partitions",
+    (
+        GROUP,
+        _TOPIC,
+        PARTITION,
+        Field("start_offset", "int64", "first offset that may still be delivered; -1 before the"
+              " first fetch, none if the records of the state are deleted"),
+        Field("available", "int64", "offsets from the start offset on with the stored state"
+              " Available"),
+        Field("acknowledged", "int64", "offsets from the start offset on with the stored state"
+              " Acknowledged"),
+        Field("archived", "int64", "offsets from the start offset on with the stored state"
+              " Archived"),
+        Field("delivery_complete_count", "int32", "offsets from the start offset on whose delivery"
+              " is complete", shown=Shown.WIDE),
+        Field("state_epoch", "int32", "epoch of the state: that of the group that initialized it"),
+        Field("leader_epoch", "int32", "leader epoch of the partition"),
+        Field("snapshot_epoch", "int32", "number of the snapshot", shown=Shown.WIDE),
+        Field("create_timestamp", "time", "time at which the state was created", shown=Shown.WIDE),
+        Field("write_timestamp", "time", "time at which the snapshot was written",
+              shown=Shown.WIDE),
+        TOPIC_ID,
+        COORDINATOR_PARTITION,
+        RECORD_OFFSET,
+        IS_EXACT,
+    ),
+)  # fmt: skip
+"""The columns of `ShareState.partitions`."""
+
+SHARE_BATCH_SCHEMA = Schema(
+    "batches",
+    (
+        GROUP,
+        _TOPIC,
+        PARTITION,
+        Field("first_offset", "int64", "first offset of the range", nullable=False,
+              shown=Shown.ALWAYS),
+        Field("last_offset", "int64", "last offset of the range", nullable=False),
+        Field("delivery_state", "string", "Available, Acquired, Acknowledged, Archiving or"
+              " Archived", nullable=False),
+        Field("delivery_count", "int16", "deliveries so far", nullable=False),
+        TOPIC_ID,
+        IS_EXACT,
+    ),
+)  # fmt: skip
+"""The columns of `ShareState.batches`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,21 +112,25 @@ class ShareState:
 
     Attributes
     ----------
-    partitions : StateTable
-        A row per group and partition; `SHARE_PARTITION_KINDS` are the columns. A row without a
+    partitions : Table
+        A row per group and partition; `SHARE_PARTITION_SCHEMA` has the columns. A row without a
         start offset (``is_exact`` is false) stands for a state whose records have been deleted.
-    batches : StateTable
-        A row per range of offsets with the same state; `SHARE_BATCH_KINDS` are the columns.
-    unknown : StateTable
+    batches : Table
+        A row per range of offsets with the same state; `SHARE_BATCH_SCHEMA` has the columns.
+        Offsets after the start offset that no row contains have not been delivered, or their
+        delivery has not been stored.
+    unknown : Table
         Records of unknown types and versions, with their bytes.
     warnings : list of str
         Sentences about everything that makes the answer incomplete.
     """
 
-    partitions: StateTable
-    batches: StateTable
-    unknown: StateTable
+    partitions: Table
+    batches: Table
+    unknown: Table
     warnings: list[str]
+
+    schemas: ClassVar = schemas_by_name(SHARE_PARTITION_SCHEMA, SHARE_BATCH_SCHEMA, UNKNOWN_SCHEMA)
 
     @property
     def is_exact(self) -> bool:
@@ -96,9 +140,9 @@ class ShareState:
     def select(self, groups: set[str]) -> ShareState:
         """Return the answer for some groups."""
 
-        def of(table: StateTable) -> StateTable:
+        def of(table: Table) -> Table:
             rows = (row for row in table.rows() if row["group"] in groups)
-            return StateTable.of_rows(table.name, table.kinds, rows)
+            return Table.of_rows(table.schema, rows, table.problems)
 
         return replace(self, partitions=of(self.partitions), batches=of(self.batches))
 
@@ -155,12 +199,12 @@ def read_share_state(path: LogDirLike, /, *, as_of: AsOf | None = None) -> Share
     warnings = [message for one in replays for message in one.warnings]
     warnings += [f"{SHARE_TOPIC}: {one.message}" for one in unknown]
     return ShareState(
-        StateTable.of_rows(
-            "partitions", SHARE_PARTITION_KINDS,
+        Table.of_rows(
+            SHARE_PARTITION_SCHEMA,
             [_partition_row(key, state, names, log) for key, state, log in states],
         ),
-        StateTable.of_rows(
-            "batches", SHARE_BATCH_KINDS,
+        Table.of_rows(
+            SHARE_BATCH_SCHEMA,
             [row for key, state, _ in states for row in _batch_rows(key, state, names)],
         ),
         unknown_table(unknown),
@@ -323,7 +367,7 @@ def _partition_row(
     place = _place(key, names) | {"coordinator_partition": log.partition.partition}
     place |= {"record_offset": state.record_offset, "is_exact": state.is_exact}
     if state.fields is None:
-        return dict.fromkeys(SHARE_PARTITION_KINDS) | place
+        return dict.fromkeys(SHARE_PARTITION_SCHEMA.names) | place
     counts = dict.fromkeys(_COUNTED.values(), 0)
     for one in state.batches:
         if one.delivery_state in _COUNTED:

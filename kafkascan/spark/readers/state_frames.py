@@ -40,9 +40,8 @@ def groups(
     Returns
     -------
     pyspark.sql.DataFrame
-        The columns ``dataDir`` and ``clusterId`` (from ``meta.properties``), and those of the
-        library's table, spelt as Spark's columns are: ``leaderEpoch`` for ``leader_epoch``.
-        Replicas in several data dirs are not merged.
+        The columns ``data_dir`` and ``cluster_id`` (from ``meta.properties``), and those of the
+        library's table. Replicas in several data dirs are not merged.
 
     Raises
     ------
