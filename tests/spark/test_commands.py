@@ -99,9 +99,7 @@ def test_every_job_has_a_command() -> None:
     from kafkascan.spark import jobs
 
     names = {name.replace("-", "_") for name in group.commands}
-    assert names == {
-        "verify", "catalog", "export", "rebuild_indexes", "producer_stats", "bad_timestamps"
-    }  # fmt: skip
+    assert names == {"verify", "catalog", "export", "rebuild_indexes"}
     assert all(callable(getattr(jobs, name)) for name in names)
 
 
@@ -224,7 +222,6 @@ def test_columns_of_manifests(job: str, spark: SparkSession, tmp_path: Path) -> 
         "catalog": {"output": str(tmp_path / "out")},
         "export": {"output": str(tmp_path / "out")},
         "rebuild_indexes": {"target": str(tmp_path / "out"), "force": True},
-        "bad_timestamps": {"earliest_ms": "2100-01-01", "latest_ms": "2100-01-02"},
     }.get(job, {})
     report = getattr(jobs, job)(spark, str(DATA / "transactions-0"), **target)
     assert tuple(report.manifest.column_names) == JOBS[job].names

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,6 @@ pytest.importorskip("pyspark")
 pytestmark = pytest.mark.usefixtures("without_spark")
 
 Job = Callable[..., jobs.JobReport]
-OF_HEADERS: dict[str, Job] = {
-    "producer_stats": jobs.producer_stats,
-    "bad_timestamps": partial(jobs.bad_timestamps, latest_ms=2**62),
-    "catalog": jobs.catalog,
-}
-WRITERS = ("catalog", "export")
 
 
 @pytest.fixture
@@ -38,61 +31,29 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def run(job: Job, name: str, logs: Path, tmp_path: Path, **options: Any) -> jobs.JobReport:
-    more = {"output": str(tmp_path / f"out-{len(options)}-{options.get('mode')}")}
-    return job(None, logs, **(more if name in WRITERS else {}), **options)
+def run(job: Job, logs: Path, tmp_path: Path, **options: Any) -> jobs.JobReport:
+    output = str(tmp_path / f"out-{len(options)}-{options.get('mode')}")
+    return job(None, logs, output, **options)
 
 
-@pytest.mark.parametrize("name", OF_HEADERS)
-def test_damage_of_headers(name: str, logs: Path, tmp_path: Path) -> None:
+def test_damage_of_headers(logs: Path, tmp_path: Path) -> None:
     for mode in (None, "PERMISSIVE", "DROPMALFORMED"):
         options = {} if mode is None else {"mode": mode}
-        if mode == "DROPMALFORMED" and name != "catalog":
-            continue
-        report = run(OF_HEADERS[name], name, logs, tmp_path, **options)
+        report = run(jobs.catalog, logs, tmp_path, **options)
         assert report.exit_code == 1
         said = "\n".join(report.findings)
         for topic in ("magic", "length", "torn"):
             assert f"{topic}-0" in said
         assert "intact-0" not in said
     with pytest.raises(ks.CorruptBatchError):
-        run(OF_HEADERS[name], name, logs, tmp_path, mode="FAILFAST")
-
-
-@pytest.mark.parametrize("name", ["producer_stats", "bad_timestamps"])
-def test_dropped_damage_is_a_finding(name: str, logs: Path, tmp_path: Path) -> None:
-    kept = run(OF_HEADERS[name], name, logs, tmp_path)
-    report = run(OF_HEADERS[name], name, logs, tmp_path, mode="DROPMALFORMED")
-    assert report.findings == kept.findings
-    assert report.manifest.equals(kept.manifest)
-    assert len(report.findings) == 3
-
-
-def test_statistics_contain_the_batches_before_damage(logs: Path) -> None:
-    report = jobs.producer_stats(None, logs)  # type: ignore[arg-type]
-    counts = {row["topic"]: row["batches"] for row in report.manifest.to_pylist()}
-    assert counts == {"intact": 12, "length": 4, "magic": 4, "torn": 12}
-    assert "error" not in report.manifest.column_names
-
-
-def test_wrong_checksums_are_verified_on_demand(tmp_path: Path) -> None:
-    segment_path(tmp_path, "a").write_bytes(damaged_log().flip(3, 70).flip(7, 70).log)
-    for name, job in OF_HEADERS.items():
-        if name in WRITERS:
-            continue
-        assert job(None, tmp_path).exit_code == 0
-        found = job(None, tmp_path, checkCrcs="true")
-        assert len(found.findings) == 2
-        assert all("CHECKSUM_MISMATCH" in one for one in found.findings)
-    stats = jobs.producer_stats(None, tmp_path, checkCrcs="true")  # type: ignore[arg-type]
-    assert stats.summary["batches"] == 10
+        run(jobs.catalog, logs, tmp_path, mode="FAILFAST")
 
 
 @pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
 def test_an_export_names_damage(logs: Path, tmp_path: Path, mode: str) -> None:
     segment_path(logs, "crc").write_bytes(damaged_log().flip(0, 70).flip(7, 70).log)
     options = {"mode": mode}
-    report = run(jobs.export, "export", logs, tmp_path, **options)
+    report = run(jobs.export, logs, tmp_path, **options)
     assert len(report.findings) == 4
     assert report.exit_code == 1
     (crc,) = [one for one in report.findings if "crc-0" in one]
@@ -122,10 +83,7 @@ def test_segments_that_are_dropped_are_named(logs: Path, caplog: pytest.LogCaptu
     assert sum("dropped: " in message for message in caplog.messages) == 3
 
 
-@pytest.mark.parametrize("name", ["producer_stats", "bad_timestamps"])
-def test_files_that_vanish(
-    name: str, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_vanish(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kafkascan.spark.jobs import fleet_jobs
 
     plan = fleet_jobs.planned_tasks
@@ -137,6 +95,6 @@ def test_files_that_vanish(
 
     monkeypatch.setattr(fleet_jobs, "planned_tasks", vanish)
     with pytest.raises(FileNotFoundError):
-        run(OF_HEADERS[name], name, logs, tmp_path)
+        run(jobs.catalog, logs, tmp_path)
     segment_path(logs, "intact").write_bytes(damaged_log().log)
-    assert len(run(OF_HEADERS[name], name, logs, tmp_path, ignoreMissingFiles=True).findings) == 3
+    assert len(run(jobs.catalog, logs, tmp_path, ignoreMissingFiles=True).findings) == 3

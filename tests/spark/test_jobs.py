@@ -6,14 +6,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow.parquet
 import pytest
 
 import kafkascan as ks
 from kafkascan.format.errors import NoLogsError
 from kafkascan.spark import jobs
-from kafkascan.spark.jobs.header_tasks import producers_task
 from kafkascan.spark.jobs.index_tasks import IndexTarget, rebuild_task
 from kafkascan.spark.jobs.output_folders import LocalFolder, finish_folder, prepare_folder
 from kafkascan.spark.jobs.planned_outputs import is_record
@@ -29,7 +27,6 @@ from tests.spark.logs import (
     tasks,
     write_planned,
 )
-from tests.support.segments import T0
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,61 +143,11 @@ def test_indexes_next_to_segments(tmp_path: Path) -> None:
     assert rebuild() == ["DAMAGED", "SKIPPED"]
 
 
-def test_producers(spark: SparkSession) -> None:
-    report = jobs.producer_stats(spark, DATA)
-    batches = rows(path=str(DATA), view="batches")
-    found = {
-        (row["topic"], row["partition"], row["producerId"]): row
-        for row in report.manifest.to_pylist()
-    }
-    assert set(found) == {(b["topic"], b["partition"], b["producerId"]) for b in batches}
-    for key, row in found.items():
-        mine = [b for b in batches if (b["topic"], b["partition"], b["producerId"]) == key]
-        assert row["batches"] == len(mine)
-        assert row["records"] == sum(b["recordCount"] for b in mine)
-        assert row["bytes"] == sum(b["sizeInBytes"] for b in mine)
-        assert row["lastOffset"] == max(b["lastOffset"] for b in mine)
-        assert row["maxTimestampMs"] == max(b["maxTimestampMs"] for b in mine)
-        assert row["transactionalBatches"] == sum(b["isTransactional"] for b in mine)
-    assert len(found) > 15
-
-
-def test_producers_of_several_tables(tmp_path: Path) -> None:
-    log = b"".join(plain_batch(n, 1, 1, producer_id=n % 3) for n in range(700))
-    segment_path(tmp_path, "topic").write_bytes(log)
-    (task,) = tasks(path=str(tmp_path), view="batches")
-    found = list(producers_task(task, Options.parse({"view": "batches", "batchRows": "300"})))
-    assert len(found) == 3, "several tables, joined by the job"
-    counts = np.sum([batch["batches"].to_numpy() for batch in found], axis=0)
-    assert counts.tolist() == [234, 233, 233]
-
-
-def test_timestamps(spark: SparkSession, tmp_path: Path) -> None:
-    log = plain_batch(0) + plain_batch(2, max_timestamp=2**62) + plain_batch(4, max_timestamp=-1)
-    path = segment_path(tmp_path, "bad")
-    path.write_bytes(log)
-    segment_path(tmp_path, "good").write_bytes(plain_batch(0))
-    report = jobs.bad_timestamps(spark, tmp_path)
-    (row,) = report.manifest.to_pylist()
-    assert (row["lateBatches"], row["earlyBatches"], row["missingBatches"]) == (1, 0, 1)
-    assert (row["firstBadOffset"], row["maxTimestampMs"]) == (2, 2**62)
-    assert report.exit_code == 1
-    assert f"{path}: position" in report.findings[0]
-    assert (
-        jobs.bad_timestamps(spark, tmp_path, earliest_ms=np.datetime64(T0 + 9, "ms")).summary[
-            "earlyBatches"
-        ]
-        == 2
-    )
-
-
 JOBS: dict[str, dict[str, Any]] = {
     "verify": {},
     "catalog": {"output": "out"},
     "export": {"output": "out"},
     "rebuild_indexes": {"target": "out"},
-    "producer_stats": {},
-    "bad_timestamps": {},
 }
 
 
@@ -232,7 +179,6 @@ def test_jobs_that_may_find_nothing(spark: SparkSession, tmp_path: Path) -> None
     (tmp_path / "empty-0").mkdir()
     lenient = {"ignoreMissingFiles": True}
     assert jobs.verify(spark, tmp_path, **lenient).summary["files"] == 0
-    assert len(jobs.producer_stats(spark, tmp_path, **lenient).manifest) == 0
     with pytest.raises(ValueError, match="either a target folder"):
         jobs.rebuild_indexes(spark, tmp_path)
 

@@ -197,26 +197,6 @@ def test_a_store_without_a_checkpoint(folder: Path) -> None:
     fs.store.clear()
 
 
-def test_producers(folder: Path) -> None:
-    pytest.importorskip("pyspark")
-    from kafkascan.spark.jobs.header_tasks import producers_task
-    from kafkascan.spark.jobs.job_runs import parse_job_options
-    from kafkascan.spark.planning.read_plan import plan_read
-
-    for start in (None, 0):
-        given = {"path": str(folder), "logStartOffset": start}
-        options = parse_job_options("producer_stats", given)
-        found = [
-            row
-            for task in plan_read(options)
-            for batch in producers_task(task, options)
-            for row in batch.to_pylist()
-        ]
-        table = ks.scan_log_dir(folder, log_start_offset=start).to_arrow(["size_in_bytes"])
-        assert sum(row["batches"] for row in found) == len(table)
-        assert sum(row["bytes"] for row in found) == sum(table["size_in_bytes"].to_pylist())
-
-
 # ---- streams -----------------------------------------------------------------------------------
 
 

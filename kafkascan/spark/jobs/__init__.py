@@ -9,10 +9,8 @@ from kafkascan.format.lazy_names import attach
 if TYPE_CHECKING:
     from kafkascan.spark.jobs.fleet_jobs import (
         JobReport as JobReport,
-        bad_timestamps as bad_timestamps,
         catalog as catalog,
         export as export,
-        producer_stats as producer_stats,
         rebuild_indexes as rebuild_indexes,
         verify as verify,
     )
@@ -22,10 +20,8 @@ else:
         names={
             "fleet_jobs": [
                 "JobReport",
-                "bad_timestamps",
                 "catalog",
                 "export",
-                "producer_stats",
                 "rebuild_indexes",
                 "verify",
             ]

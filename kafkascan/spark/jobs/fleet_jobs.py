@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
-from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
 from kafkascan.spark.jobs.export_tasks import (
     COMPRESSIONS,
     WRITTEN_COLUMNS,
@@ -22,22 +21,12 @@ from kafkascan.spark.jobs.export_tasks import (
     with_finished,
     write_outputs,
 )
-from kafkascan.spark.jobs.header_tasks import (
-    PRODUCER_AGGREGATES,
-    PRODUCER_COLUMNS,
-    PRODUCER_KEYS,
-    TIMESTAMP_COLUMNS,
-    TimeLimits,
-    producers_task,
-    timestamps_task,
-)
 from kafkascan.spark.jobs.index_tasks import INDEX_COLUMNS, IndexTarget, rebuild_task
 from kafkascan.spark.jobs.job_runs import (
     parsed_options,
     planned_tasks,
     run_tasks,
     sums,
-    without_damage,
 )
 from kafkascan.spark.jobs.output_folders import (
     OutputFolder,
@@ -67,7 +56,6 @@ if TYPE_CHECKING:
 
     from kafkascan.spark.readers.frames import Paths
 
-_HOUR_MS = 3_600_000
 # Log bytes of a task that writes Parquet.
 _TASK_BYTES = 1 << 29
 
@@ -326,77 +314,3 @@ def rebuild_indexes(
     summary = {name.lower(): actions.count(name) for name in dict.fromkeys(actions)}
     findings += [row["error"] for row in rows if row["action"] == "DAMAGED"]
     return JobReport("rebuild-indexes", manifest, {"indexes": len(rows)} | summary, findings)
-
-
-def producer_stats(spark: SparkSession, path: Paths, **options: Any) -> JobReport:
-    """
-    Summarize the batches of each producer and partition, from headers only.
-
-    Parameters
-    ----------
-    spark, path, options
-        See `verify`.
-
-    Returns
-    -------
-    JobReport
-        A row per topic, partition and producer ID; -1 stands for batches without a producer ID.
-        Findings are damage, which hides the batches after it in its segment, and offsets that
-        several segments contain.
-    """
-    parsed = parsed_options("producer_stats", path, options)
-    tasks, findings = planned_tasks(parsed)
-    found = run_tasks(spark, tasks, producers_task, parsed, PRODUCER_COLUMNS)
-    partial, damage = without_damage(found)
-    grouped = partial.group_by(list(PRODUCER_KEYS)).aggregate(list(PRODUCER_AGGREGATES.items()))
-    names = {f"{name}_{how}": name for name, how in PRODUCER_AGGREGATES.items()}
-    manifest = grouped.rename_columns([names.get(name, name) for name in grouped.column_names])
-    manifest = manifest.select(partial.column_names)
-    manifest = manifest.sort_by([(name, "ascending") for name in PRODUCER_KEYS])
-    summary = sums(manifest, "batches", "records", "bytes")
-    summary = {"producers": len(manifest)} | summary
-    return JobReport("producer-stats", manifest, summary, findings + damage)
-
-
-def bad_timestamps(
-    spark: SparkSession,
-    path: Paths,
-    *,
-    earliest_ms: TimeLike = 0,
-    latest_ms: TimeLike | None = None,
-    **options: Any,
-) -> JobReport:
-    """
-    Find segments with implausible timestamps. A late one blocks time-based retention.
-
-    Parameters
-    ----------
-    spark, path, options
-        See `verify`.
-    earliest_ms : int, str, datetime, numpy.datetime64 or pandas.Timestamp, default 0
-        Earlier timestamps are implausible. Integers are milliseconds since the epoch.
-    latest_ms : as `earliest_ms`, optional
-        Later timestamps are implausible; by default, one hour from now.
-
-    Returns
-    -------
-    JobReport
-        A row and a finding per range of a file with implausible timestamps; also findings as in
-        `producer_stats`.
-    """
-    parsed = parsed_options("bad_timestamps", path, options)
-    latest_by_default = milliseconds_or_now() + _HOUR_MS
-    latest = latest_by_default if latest_ms is None else to_milliseconds(latest_ms, "latest_ms")
-    limits = TimeLimits(to_milliseconds(earliest_ms, "earliest_ms"), latest, parsed)
-    tasks, findings = planned_tasks(parsed)
-    found = run_tasks(spark, tasks, timestamps_task, limits, TIMESTAMP_COLUMNS)
-    manifest, damage = without_damage(found)
-    findings += [
-        f"{row['path']}: position {row['firstBadPosition']} (base_offset {row['firstBadOffset']}):"
-        f" the first of {row['lateBatches']} late, {row['earlyBatches']} early and"
-        f" {row['missingBatches']} missing timestamps"
-        for row in manifest.to_pylist()
-    ]
-    counts = ("lateBatches", "earlyBatches", "missingBatches")
-    summary = {"segments": len(set(manifest["path"].to_pylist()))} | sums(manifest, *counts)
-    return JobReport("bad-timestamps", manifest, summary, findings + damage)

@@ -1,4 +1,4 @@
-"""Run a job: parse its options, plan, run its tasks, and tell damage from results."""
+"""Run a job: parse its options, plan, run its tasks, and sum up its manifest."""
 
 from __future__ import annotations
 
@@ -30,13 +30,7 @@ _JOB_OPTIONS: dict[str, dict[str, Any]] = {
     "export": {"view": "records"},
     # As in a broker's recovery: indexes of all bytes on disk.
     "rebuild_indexes": {"view": "segments", "logstartoffset": 0},
-    "producer_stats": {"view": "batches"},
-    "bad_timestamps": {"view": "batches"},
 }
-
-
-# Jobs that leave damaged batches out in every mode, and report them.
-_WITHOUT_DAMAGE = ("producer_stats", "bad_timestamps")
 
 
 def parse_job_options(job: str, options: Mapping[str, Any]) -> Options:
@@ -55,8 +49,6 @@ def parse_job_options(job: str, options: Mapping[str, Any]) -> Options:
     parsed = Options.parse({**ours, **options})
     if job == "verify" and parsed.mode == "DROPMALFORMED":
         raise ValueError("verify reports damaged files, which mode=DROPMALFORMED would drop")
-    if job in _WITHOUT_DAMAGE and not parsed.fails_fast:
-        return parsed.but(mode="PERMISSIVE")
     return parsed
 
 
@@ -84,15 +76,6 @@ def run_tasks(
     if not tasks:
         return require_pyarrow().Table.from_batches([], arrow_schema(columns))
     return map_tasks(spark, tasks, work, argument, ddl(columns)).toArrow()
-
-
-def without_damage(found: pa.Table) -> tuple[pa.Table, list[str]]:
-    """Return the results of tasks without the column ``error``, and the damage in it."""
-    import pyarrow.compute
-
-    is_result = found["error"].is_null()
-    damage = found.filter(pyarrow.compute.invert(is_result))
-    return found.filter(is_result).drop_columns(["error"]), damage["error"].to_pylist()
 
 
 def sums(manifest: pa.Table, *names: str) -> dict[str, int]:
