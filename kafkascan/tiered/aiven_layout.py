@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import SourceLike
+from kafkascan.io.stores.stored_objects import ObjectInfo
 from kafkascan.tiered.chunk_reader import ChunkCipher
 from kafkascan.tiered.data_keys import KeyRing
 from kafkascan.tiered.segment_manifest import SegmentManifest, parse_manifest
@@ -25,7 +26,7 @@ from kafkascan.tiered.tier_segments import (
     TierSegment,
     can_be_a_segment,
 )
-from kafkascan.tiered.tier_store import TierObject, TierStore
+from kafkascan.tiered.tier_store import TierStore
 
 _ID = "[A-Za-z0-9_-]{22}"
 KEY = re.compile(
@@ -42,15 +43,15 @@ class _Upload:
 
     name: str
     parts: Mapping[str, str]
-    objects: Mapping[str, TierObject]
+    objects: Mapping[str, ObjectInfo]
 
-    def sorted(self) -> list[TierObject]:
+    def sorted(self) -> list[ObjectInfo]:
         """Return the objects by their keys."""
         return sorted(self.objects.values())
 
 
 def read_aiven(
-    store: TierStore, objects: Iterable[TierObject], keys: KeyRing, threads: int | None
+    store: TierStore, objects: Iterable[ObjectInfo], keys: KeyRing, threads: int | None
 ) -> TierContent:
     """
     Return the segments of a store.
@@ -58,7 +59,7 @@ def read_aiven(
     Parameters
     ----------
     store : TierStore
-    objects : iterable of TierObject
+    objects : iterable of ObjectInfo
         The listing.
     keys : KeyRing
         Private keys, for encrypted segments.
@@ -75,8 +76,8 @@ def read_aiven(
     return content
 
 
-def _uploads(objects: Iterable[TierObject], content: TierContent) -> Iterator[_Upload]:
-    found: dict[str, dict[str, TierObject]] = {}
+def _uploads(objects: Iterable[ObjectInfo], content: TierContent) -> Iterator[_Upload]:
+    found: dict[str, dict[str, ObjectInfo]] = {}
     parts: dict[str, Mapping[str, str]] = {}
     for item in objects:
         match = KEY.fullmatch(item.key)
@@ -121,7 +122,7 @@ def _read_manifest(
     return manifest, ChunkCipher(keys.data_key(encryption.data_key, path), encryption.aad)
 
 
-def open_chunked_log(store: TierStore, log: TierObject, keys: KeyRing) -> SourceLike:
+def open_chunked_log(store: TierStore, log: ObjectInfo, keys: KeyRing) -> SourceLike:
     """
     Return the reader of a log whose manifest says how it is stored.
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 
 from kafkascan.format.file_names import INDEX_KINDS
+from kafkascan.io.stores.stored_objects import ObjectInfo
 from kafkascan.tiered.tier_files import PlainFile
 from kafkascan.tiered.tier_segments import TierContent, TierSegment, can_be_a_segment
-from kafkascan.tiered.tier_store import TierObject, TierStore
+from kafkascan.tiered.tier_store import TierStore
 
 _ID = "[A-Za-z0-9_-]{22}"
 LOCAL_KEY = re.compile(
@@ -39,7 +40,7 @@ _OTHER_FILES = re.compile(
 
 
 def read_plain(
-    store: TierStore, objects: Iterable[TierObject], pattern: re.Pattern[str]
+    store: TierStore, objects: Iterable[ObjectInfo], pattern: re.Pattern[str]
 ) -> TierContent:
     """
     Return the segments of a store whose objects are a broker's files.
@@ -47,13 +48,13 @@ def read_plain(
     Parameters
     ----------
     store : TierStore
-    objects : iterable of TierObject
+    objects : iterable of ObjectInfo
         The listing.
     pattern : re.Pattern
         `LOCAL_KEY` or `PINTEREST_KEY`.
     """
     content = TierContent()
-    uploads: dict[str, dict[str, TierObject]] = {}
+    uploads: dict[str, dict[str, ObjectInfo]] = {}
     parts: dict[str, dict[str, str]] = {}
     for item in objects:
         match = _match(pattern, item.key)
@@ -84,7 +85,7 @@ def _match(pattern: re.Pattern[str], key: str) -> re.Match[str] | None:
 
 
 def _segment(
-    store: TierStore, parts: dict[str, str], objects: dict[str, TierObject]
+    store: TierStore, parts: dict[str, str], objects: dict[str, ObjectInfo]
 ) -> TierSegment:
     return TierSegment(
         topic=parts["topic"],

@@ -7,10 +7,11 @@ from typing import Protocol
 
 from kafkascan.io.folders import require_side_file_size
 from kafkascan.io.sources import SourceLike, borrowed_source
+from kafkascan.io.stores.stored_objects import ObjectInfo
 from kafkascan.tiered.chunk_reader import ChunkCipher, ChunkedObject
 from kafkascan.tiered.segment_manifest import SegmentManifest
 from kafkascan.tiered.tier_errors import CorruptObjectError
-from kafkascan.tiered.tier_store import TierObject, TierStore
+from kafkascan.tiered.tier_store import TierStore
 
 
 class TierFile(Protocol):
@@ -41,7 +42,7 @@ class PlainFile:
     """An object that is a file of the broker, byte for byte."""
 
     store: TierStore
-    item: TierObject
+    item: ObjectInfo
 
     @property
     def size(self) -> int:

@@ -16,7 +16,7 @@ from kafkascan.broker_state.checkpoints import (
 from kafkascan.format.file_names import sibling_name
 from kafkascan.io.folders import missing_file
 from kafkascan.io.sources import SourceLike
-from kafkascan.io.stores.ranged_reader import RangedReader
+from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.urls import LARGEST_HINTS
 from kafkascan.tiered.tier_files import SyntheticFile, TierFile
 from kafkascan.tiered.tier_segments import TierSegment
@@ -59,7 +59,7 @@ class TierFolder:
     def source(self, name: str) -> SourceLike:
         """Return the input for a `Source` of a file."""
         source = self._file(name).source()
-        if isinstance(source, RangedReader):
+        if isinstance(source, PrefetchingReader):
             return source.with_index(partial(self._hints_for, name))
         return source
 

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from kafkascan.format.errors import NoLogsError
+from kafkascan.io.stores.stored_objects import ObjectInfo
 from kafkascan.io.stores.urls import Place, place_of
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.tiered.aiven_layout import KEY as AIVEN_KEY, read_aiven
@@ -24,7 +25,7 @@ from kafkascan.tiered.tier_segments import (
     TierSegment,
     can_be_a_segment,
 )
-from kafkascan.tiered.tier_store import TierObject, TierStore, store_at
+from kafkascan.tiered.tier_store import TierStore, store_at
 
 _LAYOUTS = {"aiven": AIVEN_KEY, "local": LOCAL_KEY, "pinterest": PINTEREST_KEY}
 _NOT_READ = {
@@ -223,7 +224,7 @@ def _require_layout(layout: str) -> str:
     return layout
 
 
-def _detect(store: TierStore, objects: Sequence[TierObject]) -> str:
+def _detect(store: TierStore, objects: Sequence[ObjectInfo]) -> str:
     """Return the layout that most names have."""
     counts = Counter(
         name for one in objects for name, key in _LAYOUTS.items() if key.fullmatch(one.key)
@@ -240,7 +241,7 @@ def _detect(store: TierStore, objects: Sequence[TierObject]) -> str:
 
 
 def _read(
-    store: TierStore, objects: Sequence[TierObject], name: str, keys: KeyRing, threads: int | None
+    store: TierStore, objects: Sequence[ObjectInfo], name: str, keys: KeyRing, threads: int | None
 ) -> TierContent:
     if name == "aiven":
         at_once = store.reads_at_once if threads is None else threads

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kafkascan.io.folders import read_regular
 from kafkascan.io.sources import SourceLike
+from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.store_folders import read_stored
-from kafkascan.io.stores.stored_objects import ListedObject, StoredPrefix, open_prefix
+from kafkascan.io.stores.stored_objects import (
+    ObjectInfo,
+    StoredObject,
+    open_object,
+    open_prefix,
+)
 from kafkascan.io.stores.url_paths import UrlPath
-from kafkascan.io.stores.urls import ObjectUrl, object_reader
-
-
-class TierObject(NamedTuple):
-    """
-    An object that a listing shows.
-
-    Attributes
-    ----------
-    key : str
-        Its name below the place that was listed, with slashes.
-    size : int
-        In bytes.
-    """
-
-    key: str
-    size: int
+from kafkascan.io.stores.urls import ObjectUrl
 
 
 class TierStore(Protocol):
@@ -47,7 +37,7 @@ class TierStore(Protocol):
     path: Path
     reads_at_once: int | None
 
-    def objects(self) -> Iterator[TierObject]:
+    def objects(self) -> Iterator[ObjectInfo]:
         """Return all objects, in no particular order."""
 
     def open(self, key: str, size: int) -> SourceLike:
@@ -67,32 +57,40 @@ class TierStore(Protocol):
 
 class PrefixStore:
     """
-    Objects below a URL, as they were when they were listed.
+    Objects below a URL.
 
     Parameters
     ----------
-    prefix : StoredPrefix
-    listed : iterable of ListedObject
+    url : ObjectUrl
+    is_listed : bool, default True
+        Whether the objects are listed now, and read as they were then.
     """
 
     reads_at_once: int | None = 32
 
-    def __init__(self, prefix: StoredPrefix, listed: Iterable[ListedObject]) -> None:
-        self.path: Path = UrlPath(prefix.path)
-        self._prefix = prefix
-        self._listed = {one.key: one for one in listed}
+    def __init__(self, url: ObjectUrl, *, is_listed: bool = True) -> None:
+        self._options = url.storage_options
+        self._prefix = open_prefix(url.url, url.storage_options)
+        self.path: Path = UrlPath(self._prefix.path)
+        found = self._prefix.objects() if is_listed else ()
+        self._listed = {one.key: one for one in found}
 
-    def objects(self) -> Iterator[TierObject]:
+    def objects(self) -> Iterator[ObjectInfo]:
         """Return all objects."""
-        return (TierObject(one.key, one.size) for one in self._listed.values())
+        return iter(self._listed.values())
+
+    def _open(self, key: str) -> StoredObject:
+        if key in self._listed:
+            return self._prefix.open(self._listed[key])
+        return open_object(f"{self.path}/{key}", self._options)
 
     def open(self, key: str, size: int) -> SourceLike:
-        """Return a reader of the object that was listed."""
-        return object_reader(self._prefix.open(self._listed[key]))
+        """Return a reader of an object."""
+        return PrefetchingReader(self._open(key))
 
     def read(self, key: str) -> bytes:
-        """Return the bytes of the object that was listed."""
-        return read_stored(self._prefix.open(self._listed[key]))
+        """Return the bytes of an object."""
+        return read_stored(self._open(key))
 
 
 class FolderStore:
@@ -109,18 +107,18 @@ class FolderStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
-    def objects(self) -> Iterator[TierObject]:
+    def objects(self) -> Iterator[ObjectInfo]:
         """Return all regular files; links are not followed."""
         yield from self._below(os.fspath(self.path), "")
 
-    def _below(self, folder: str, prefix: str) -> Iterator[TierObject]:
+    def _below(self, folder: str, prefix: str) -> Iterator[ObjectInfo]:
         folders = []
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry)
                 elif stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
-                    yield TierObject(prefix + entry.name, status.st_size)
+                    yield ObjectInfo(prefix + entry.name, status.st_size)
         for inner in folders:
             yield from self._below(inner.path, f"{prefix}{inner.name}/")
 
@@ -143,5 +141,4 @@ def store_at(place: Path | ObjectUrl) -> TierStore:
     """
     if isinstance(place, Path):
         return FolderStore(place)
-    prefix = open_prefix(place.url, place.storage_options)
-    return PrefixStore(prefix, prefix.objects())
+    return PrefixStore(place)

@@ -135,11 +135,17 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     running.start()
     host, port = running.get_host_and_port()
-    options = {"key": "k", "secret": "s", "endpoint_url": f"http://{host}:{port}"}
-    fs = s3fs.S3FileSystem(**options)
+    endpoint = f"http://{host}:{port}"
+    fs = s3fs.S3FileSystem(key="k", secret="s", endpoint_url=endpoint)
     fs.mkdir("logs")
     fs.put(str(DATA), "logs/data", recursive=True)
     try:
-        yield options
+        yield {
+            "aws_access_key_id": "k",
+            "aws_secret_access_key": "s",
+            "endpoint": endpoint,
+            "region": "us-east-1",
+            "client_options": {"allow_http": True},
+        }
     finally:
         running.stop()

@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kafkascan.spark.jobs.export_tasks import ExportTarget, write_outputs
 from kafkascan.spark.jobs.output_folders import OutputFolder
 from kafkascan.spark.jobs.planned_outputs import plan_catalog, plan_exports
@@ -56,6 +58,12 @@ def write_planned(folder: OutputFolder, codec: str = "zstd", **options: Any) -> 
         for batch in write_outputs(task, target)
         for output in batch["output"].to_pylist()
     ]
+
+
+def s3_of(store: dict[str, Any]) -> Any:
+    """Another library's client of the fixture `store`."""
+    keys = {"key": store["aws_access_key_id"], "secret": store["aws_secret_access_key"]}
+    return pytest.importorskip("s3fs").S3FileSystem(endpoint_url=store["endpoint"], **keys)
 
 
 def multiset(found: list[dict[str, Any]]) -> Counter[str]:

@@ -24,7 +24,7 @@ def test_snippets(spark: SparkSession, store: dict[str, Any], tmp_path: Path) ->
     for number, snippet in enumerate(SNIPPETS):
         # Spark's relative paths are those of a JVM that runs elsewhere here.
         here = re.sub(r'"(data2?|backup|checkpoint|followed)"', rf'"{tmp_path}/\1"', snippet)
-        here = here.replace("http://127.0.0.1:9000", store["endpoint_url"])
+        here = here.replace("http://127.0.0.1:9000", store["endpoint"])
         exec(compile(here, f"docs/spark.md, snippet {number}", "exec"), names)
     assert names["spark"] is spark, "the session of the tests is taken"
     assert spark.read.parquet(f"{tmp_path}/followed").count() == names["records"].count()

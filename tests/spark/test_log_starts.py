@@ -17,7 +17,7 @@ from kafkascan.spark import jobs
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import list_files
 from kafkascan.spark.readers import frames
-from tests.spark.logs import DATA, damaged_log, multiset, plain_batch, rows, segment_path
+from tests.spark.logs import DATA, damaged_log, multiset, plain_batch, rows, s3_of, segment_path
 from tests.spark.test_stream import Follower
 from tests.support.segments import T0
 
@@ -165,23 +165,19 @@ def test_a_checkpoint_that_brokers_ignore(folder: Path, tmp_path: Path, text: st
     fs.store.clear()
 
 
-@pytest.mark.parametrize("filesystem", ["fsspec", "pyarrow"])
-def test_a_store(folder: Path, store: dict[str, Any], filesystem: str) -> None:
+def test_a_store(folder: Path, store: dict[str, Any]) -> None:
     """A checkpoint next to the partitions, also if only a partition is listed."""
-    from tests.spark.test_objects import for_pyarrow
-
-    s3 = pytest.importorskip("s3fs").S3FileSystem(**store)
-    bucket = f"deleted-{filesystem}"
+    s3 = s3_of(store)
+    bucket = "deleted"
     s3.mkdir(bucket)
     s3.put(f"{folder}/", f"{bucket}/data/", recursive=True)
-    settings = for_pyarrow(store) if filesystem == "pyarrow" else store
-    given = {"filesystem": filesystem, "storageOptions": json.dumps(settings)}
+    given = {"storageOptions": json.dumps(store)}
     url = f"s3://{bucket}/data"
     assert spark_offsets(url, **given) == library_offsets(folder)
     everything = library_offsets(folder, log_start_offset=0)
     assert spark_offsets(url, logStartOffset=0, **given) == everything
     paths = [f"{url}/small-segments-0", f"{url}/small-segments-0/"]
-    for path in [*paths, f"{url}/small-seg*"] if filesystem == "fsspec" else paths:
+    for path in [*paths, f"{url}/small-seg*"]:
         assert rows(path=path, **given)[0]["offset"] == 101
     named = f"{url}/small-segments-0/{0:020d}.log"
     assert rows(path=named, **given)[0]["offset"] == 0

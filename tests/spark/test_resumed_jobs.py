@@ -17,7 +17,7 @@ from kafkascan.spark.jobs.planned_outputs import is_record, plan_exports
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import FoundFile
 from kafkascan.spark.planning.task_plan import plan
-from tests.spark.logs import COMMIT, DATA, data, marker, plain_batch, segment_path
+from tests.spark.logs import COMMIT, DATA, data, marker, plain_batch, s3_of, segment_path
 
 pytest.importorskip("pyspark")
 
@@ -286,7 +286,7 @@ def test_long_names_of_topics(runs: Runs, tmp_path: Path) -> None:
 
 def test_a_store(runs: Runs, store: dict[str, Any], tmp_path: Path) -> None:
     """From a store and into a store; credentials may change meanwhile."""
-    s3 = pytest.importorskip("s3fs").S3FileSystem(**store)
+    s3 = s3_of(store)
     s3.mkdir("resumed")
     s3.put(f"{small_logs(tmp_path)}/", "resumed/in/", recursive=True)
     given: dict[str, Any] = {"storageOptions": store}
@@ -295,7 +295,9 @@ def test_a_store(runs: Runs, store: dict[str, Any], tmp_path: Path) -> None:
         run("export", "s3://resumed/in", "s3://resumed/out", **given)
     s3.pipe_file("resumed/out/topic=topic/partition=0/" + f"{0:020d}-{0:012d}.parquet", b"half")
     runs.most = 1 << 30
-    rewritten = {"storageOptions": store | {"use_ssl": False}}
+    rewritten = {
+        "storageOptions": store | {"client_options": {"allow_http": True, "timeout": "60s"}}
+    }
     report = run("export", "s3://resumed/in", "s3://resumed/out", resume=True, **rewritten)
     assert report.summary["kept"] == 3
     run("export", "s3://resumed/in", "s3://resumed/whole", **given)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import list_files
-from kafkascan.spark.planning.tiered_files import TieredStorageWarning
+from kafkascan.spark.planning.file_listing import TieredStorageWarning, list_files
 from kafkascan.tiered import MissingKeyError
-from tests.spark.logs import DATA, multiset, rows
+from tests.spark.logs import DATA, multiset, rows, s3_of
 from tests.support.tiers import KEY_ID, AivenTier, new_cipher, put_local
 
 if TYPE_CHECKING:
@@ -78,9 +77,8 @@ def test_a_tier_in_a_folder(tmp_path: Path, kind: str, expected: dict[str, Any])
 def test_a_tier_in_a_bucket(
     tmp_path: Path, kind: str, expected: dict[str, Any], store: dict[str, Any]
 ) -> None:
-    s3fs = pytest.importorskip("s3fs")
     options = make_tier(tmp_path / "tier", kind)
-    s3fs.S3FileSystem(**store).put(str(tmp_path / "tier"), f"logs/tier-{kind}", recursive=True)
+    s3_of(store).put(str(tmp_path / "tier"), f"logs/tier-{kind}", recursive=True)
     options["storageOptions"] = json.dumps(store)
     require_rows(expected, path=f"s3://logs/tier-{kind}", **options)
 

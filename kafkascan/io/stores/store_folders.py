@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from kafkascan.format.file_names import parse_segment_name, sibling_name
 from kafkascan.io.folders import Folder, missing_file, require_side_file_size
 from kafkascan.io.sources import Source, SourceLike
+from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.stored_objects import (
-    ListedObject,
+    ObjectInfo,
     StoredObject,
     StoredPrefix,
     is_web_url,
@@ -19,7 +20,7 @@ from kafkascan.io.stores.stored_objects import (
     open_prefix,
 )
 from kafkascan.io.stores.url_paths import UrlPath
-from kafkascan.io.stores.urls import LARGEST_HINTS, ObjectUrl, object_reader
+from kafkascan.io.stores.urls import LARGEST_HINTS, ObjectUrl
 
 
 class UrlFolder:
@@ -114,13 +115,13 @@ class StoreListing:
     prefix : StoredPrefix
     parent : Folder
         What is above the prefix.
-    found : iterable of ListedObject
+    found : iterable of ObjectInfo
     """
 
-    def __init__(self, prefix: StoredPrefix, parent: Folder, found: Iterable[ListedObject]) -> None:
+    def __init__(self, prefix: StoredPrefix, parent: Folder, found: Iterable[ObjectInfo]) -> None:
         self.prefix = prefix
         self.parent = parent
-        self.files: dict[str, dict[str, ListedObject]] = {}
+        self.files: dict[str, dict[str, ObjectInfo]] = {}
         self.inner: dict[str, list[str]] = {}
         for one in found:
             folder, _, name = one.key.rpartition("/")
@@ -170,27 +171,35 @@ class ListedFolder:
         return [ListedFolder(self._listing, key) for key in sorted(keys)]
 
     @property
-    def _files(self) -> Mapping[str, ListedObject]:
+    def _files(self) -> Mapping[str, ObjectInfo]:
         return self._listing.files.get(self._key, {})
+
+    def tree(self) -> Iterator[ListedFolder]:
+        """Yield this folder and all folders below it."""
+        yield self
+        for folder in self.folders():
+            yield from folder.tree()
 
     def names(self) -> list[str]:
         """Return the names of the objects in it, sorted."""
         return sorted(self._files)
 
-    def _open(self, name: str) -> StoredObject:
+    def info(self, name: str) -> ObjectInfo:
+        """Return what the listing shows of an object."""
         if name not in self._files:
             raise missing_file(self.path / name)
-        return self._listing.prefix.open(self._files[name])
+        return self._files[name]
+
+    def _open(self, name: str) -> StoredObject:
+        return self._listing.prefix.open(self.info(name))
 
     def size(self, name: str) -> int:
         """Return the size of an object, in bytes."""
-        if name not in self._files:
-            raise missing_file(self.path / name)
-        return self._files[name].size
+        return self.info(name).size
 
     def source(self, name: str) -> SourceLike:
         """Return a reader of an object."""
-        return object_reader(self._open(name), partial(self._hints_for, name))
+        return PrefetchingReader(self._open(name), partial(self._hints_for, name))
 
     def _hints_for(self, name: str) -> bytes | None:
         index = sibling_name(name, "index")
@@ -267,5 +276,5 @@ def read_stored(stored: StoredObject) -> bytes:
         If it was replaced, or the store did not answer.
     """
     require_side_file_size(stored.size, stored.path)
-    with Source(object_reader(stored)) as source:
+    with Source(PrefetchingReader(stored)) as source:
         return bytes(source.window(0, source.size))

@@ -1,4 +1,4 @@
-"""List and read objects whose content does not change meanwhile: through obstore, or fsspec.
+"""List, read and upload objects of stores: through obstore, or fsspec.
 
 Each request names the content that was there at first by its ETag. An object that was replaced is
 an error, so the bytes of two contents are never mixed.
@@ -10,8 +10,10 @@ import errno
 import os
 import re
 import threading
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -30,6 +32,30 @@ _USER = re.compile(r"(?<=://)[^/\s\"'@]+:[^/\s\"'@]*@")
 # Shorter values of options, such as "true", are parts of words.
 _SHORTEST_SECRET = 6
 _LONGEST_REASON = 300
+# Bytes of a part of an upload.
+_PART = 1 << 23
+
+
+class ObjectInfo(NamedTuple):
+    """
+    An object that a listing shows.
+
+    Attributes
+    ----------
+    key : str
+        Its name below the prefix that was listed, with slashes.
+    size : int
+        In bytes.
+    etag : str or None
+        The store's identifier of this content.
+    modified : datetime, float, str or None
+        When it was stored, as the store reports it.
+    """
+
+    key: str
+    size: int
+    etag: str | None = None
+    modified: object = None
 
 
 class StoredObject(Protocol):
@@ -41,10 +67,12 @@ class StoredObject(Protocol):
     path : str
         Its URL, without a password or query.
     size : int
+    info : ObjectInfo
     """
 
     path: str
     size: int
+    info: ObjectInfo
 
     def read(self, position: int, size: int) -> bytes:
         """
@@ -55,27 +83,6 @@ class StoredObject(Protocol):
         SourceReadError
             If the object was replaced or deleted, or the store did not answer completely.
         """
-
-
-class ListedObject(NamedTuple):
-    """
-    An object that a listing shows.
-
-    Attributes
-    ----------
-    key : str
-        Its name below the prefix that was listed.
-    size : int
-    etag : str or None
-        The store's identifier of this content.
-    modified : object
-        When it was stored, as the store says it.
-    """
-
-    key: str
-    size: int
-    etag: str | None
-    modified: object
 
 
 class StoredPrefix(Protocol):
@@ -90,7 +97,7 @@ class StoredPrefix(Protocol):
 
     path: str
 
-    def objects(self, *, recursive: bool = True) -> Iterator[ListedObject]:
+    def objects(self, *, recursive: bool = True) -> Iterator[ObjectInfo]:
         """
         List the objects, in no particular order; none of a prefix that does not exist.
 
@@ -106,8 +113,14 @@ class StoredPrefix(Protocol):
             If the store does not answer.
         """
 
-    def open(self, listed: ListedObject) -> StoredObject:
+    def open(self, listed: ObjectInfo) -> StoredObject:
         """Return an object with the content that was listed."""
+
+    def put(self, key: str, path: str) -> None:
+        """Upload a file as an object, which appears only when it is complete."""
+
+    def remove(self, key: str) -> None:
+        """Delete an object."""
 
 
 def open_object(url: str, options: Mapping[str, object]) -> StoredObject:
@@ -132,8 +145,8 @@ def open_object(url: str, options: Mapping[str, object]) -> StoredObject:
     root, key = _split_root(url)
     with _named_errors(path, 0, options):
         store = _connect(root, options)
-        meta = obstore.head(store, key)
-    return ObstoreObject(store, key, path, meta, options)
+        info = _info_of(obstore.head(store, key), key)
+    return ObstoreObject(store, key, path, info, options)
 
 
 def open_prefix(url: str, options: Mapping[str, object]) -> StoredPrefix:
@@ -173,14 +186,14 @@ class ObstoreObject:
     """
 
     def __init__(
-        self, store: Any, key: str, path: str, meta: ObjectMeta, options: Mapping[str, object]
+        self, store: Any, key: str, path: str, info: ObjectInfo, options: Mapping[str, object]
     ) -> None:
         self.path = path
-        self.size = int(meta["size"])
+        self.size = info.size
+        self.info = info
         self._store = store
         self._key = key
-        self._etag = _quoted(meta["e_tag"])
-        self._modified = meta["last_modified"]
+        self._etag = _quoted(info.etag)
         self._options = options
 
     def read(self, position: int, size: int) -> bytes:
@@ -210,7 +223,7 @@ class ObstoreObject:
         if self._etag is not None and etag is not None:
             is_same = etag == self._etag
         else:  # a listing has milliseconds, an answer has seconds
-            times = (meta["last_modified"], self._modified)
+            times = (meta["last_modified"], cast("datetime", self.info.modified))
             is_same = len({time.replace(microsecond=0) for time in times}) == 1
         if not is_same or meta["size"] != self.size:
             raise _replaced(self.path, position)
@@ -225,7 +238,7 @@ class ObstorePrefix:
         self._key = key
         self._options = options
 
-    def objects(self, *, recursive: bool = True) -> Iterator[ListedObject]:
+    def objects(self, *, recursive: bool = True) -> Iterator[ObjectInfo]:
         """See `StoredPrefix.objects`."""
         import obstore
 
@@ -237,20 +250,35 @@ class ObstorePrefix:
                 pages = [obstore.list_with_delimiter(self._store, self._key or None)["objects"]]
             for page in pages:
                 for meta in page:
-                    name, modified = meta["path"][start:], meta["last_modified"]
-                    yield ListedObject(name, int(meta["size"]), meta["e_tag"], modified)
+                    yield _info_of(meta, meta["path"][start:])
 
-    def open(self, listed: ListedObject) -> StoredObject:
+    def open(self, listed: ObjectInfo) -> StoredObject:
         """See `StoredPrefix.open`."""
-        key = f"{self._key}/{listed.key}" if self._key else listed.key
-        meta: ObjectMeta = {
-            "path": key,
-            "size": listed.size,
-            "e_tag": listed.etag,
-            "last_modified": cast("datetime", listed.modified),
-            "version": None,
-        }
-        return ObstoreObject(self._store, key, f"{self.path}/{listed.key}", meta, self._options)
+        path = f"{self.path}/{listed.key}"
+        return ObstoreObject(self._store, self._full(listed.key), path, listed, self._options)
+
+    def put(self, key: str, path: str) -> None:
+        """See `StoredPrefix.put`. A multipart upload is completed after its last part."""
+        import obstore
+
+        with _named_errors(f"{self.path}/{key}", 0, self._options):
+            obstore.put(
+                self._store, self._full(key), Path(path), chunk_size=_PART, max_concurrency=2
+            )
+
+    def remove(self, key: str) -> None:
+        """See `StoredPrefix.remove`."""
+        import obstore
+
+        with _named_errors(f"{self.path}/{key}", 0, self._options):
+            obstore.delete(self._store, self._full(key))
+
+    def _full(self, key: str) -> str:
+        return f"{self._key}/{key}" if self._key else key
+
+
+def _info_of(meta: ObjectMeta, key: str) -> ObjectInfo:
+    return ObjectInfo(key, int(meta["size"]), meta["e_tag"], meta["last_modified"])
 
 
 class FsspecObject:
@@ -269,27 +297,26 @@ class FsspecObject:
         with _named_errors(self.path, 0, options):
             self._fs = fsspec.filesystem(urlsplit(url).scheme, **options)
             self._key = self._fs._strip_protocol(url)
-            self._state = self._read_state()
-        self.size: int = self._state[0]
+            self.info = self._read_info()
+        self.size = self.info.size
 
-    def _read_state(self) -> tuple[Any, ...]:
+    def _read_info(self) -> ObjectInfo:
         self._fs.invalidate_cache()
-        info = self._fs.info(self._key)
-        if info["type"] != "file":
+        found = self._fs.info(self._key)
+        if found["type"] != "file":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.path)
-        names = ("size", "ETag", "etag", "LastModified", "mtime", "created")
-        return tuple(info.get(name) for name in names)
+        return _fsspec_info(found, self._key)
 
     def read(self, position: int, size: int) -> bytes:
         """See `StoredObject.read`."""
         with _named_errors(self.path, position, self._options), _connection_of(self._fs):
             try:
                 data = bytes(self._fs.cat_file(self._key, start=position, end=position + size))
-                state = self._read_state()
+                info = self._read_info()
             except FileNotFoundError:
                 reason = "the object was deleted while it was read"
                 raise SourceReadError(self.path, position, reason) from None
-        if state != self._state:
+        if info != self.info:
             raise _replaced(self.path, position)
         _require_complete(self.path, position, size, data)
         return data
@@ -325,7 +352,7 @@ class FsspecPrefix:
             self._fs = fsspec.filesystem(urlsplit(url).scheme, **options)
             self._key = self._fs._strip_protocol(url).rstrip("/")
 
-    def objects(self, *, recursive: bool = True) -> Iterator[ListedObject]:
+    def objects(self, *, recursive: bool = True) -> Iterator[ObjectInfo]:
         """See `StoredPrefix.objects`."""
         depth = None if recursive else 1
         with _named_errors(self.path, 0, self._options):
@@ -337,11 +364,32 @@ class FsspecPrefix:
         for name, info in found.items():
             key = name[len(self._key) :].lstrip("/")
             if key:  # otherwise, the URL is that of an object
-                yield ListedObject(key, int(info["size"]), None, None)
+                yield _fsspec_info(info, key)
 
-    def open(self, listed: ListedObject) -> StoredObject:
+    def open(self, listed: ObjectInfo) -> StoredObject:
         """See `StoredPrefix.open`. The content is the one at this moment."""
         return FsspecObject(f"{self._url}/{listed.key}", self._options)
+
+    def put(self, key: str, path: str) -> None:
+        """See `StoredPrefix.put`: as on HDFS, the file has a hidden name first."""
+        target = f"{self._key}/{key}"
+        folder, _, name = target.rpartition("/")
+        temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.part"
+        with _named_errors(f"{self.path}/{key}", 0, self._options):
+            self._fs.makedirs(folder, exist_ok=True)
+            self._fs.put_file(path, temporary)
+            self._fs.mv(temporary, target)
+
+    def remove(self, key: str) -> None:
+        """See `StoredPrefix.remove`."""
+        with _named_errors(f"{self.path}/{key}", 0, self._options):
+            self._fs.rm_file(f"{self._key}/{key}")
+
+
+def _fsspec_info(found: Mapping[str, Any], key: str) -> ObjectInfo:
+    etag = found.get("ETag") or found.get("etag")
+    modified = found.get("LastModified") or found.get("mtime") or found.get("created")
+    return ObjectInfo(key, int(found["size"]), None if etag is None else str(etag), modified)
 
 
 def _quoted(etag: str | None) -> str | None:

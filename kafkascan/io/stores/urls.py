@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 from kafkascan.format.file_names import sibling_name
 from kafkascan.io.source_protocols import ReadsAt
-from kafkascan.io.stores.ranged_reader import RangedReader
-from kafkascan.io.stores.stored_objects import StoredObject, open_object
+from kafkascan.io.stores.prefetching_reader import PrefetchingReader
+from kafkascan.io.stores.stored_objects import open_object
 from kafkascan.io.stores.url_paths import UrlPath, is_url
 
 T = TypeVar("T")
@@ -81,16 +81,9 @@ def resolved_url(source: T) -> T | str | ReadsAt:
         found = ObjectUrl(found)
     if not isinstance(found, ObjectUrl):
         return found
-    return object_reader(
+    return PrefetchingReader(
         open_object(found.url, found.storage_options), partial(_index_beside, found)
     )
-
-
-def object_reader(
-    stored: StoredObject, read_index: Callable[[], bytes | None] | None = None
-) -> ReadsAt:
-    """Return what reads the ranges of an object; `read_index` returns the index of a log."""
-    return RangedReader(stored, read_index)
 
 
 def _index_beside(log: ObjectUrl) -> bytes | None:

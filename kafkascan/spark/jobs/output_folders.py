@@ -14,7 +14,7 @@ from typing import IO, Protocol
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.io.atomic_files import AtomicFile
-from kafkascan.io.stores.object_stores import is_temporary_name
+from kafkascan.io.stores.stored_objects import StoredPrefix, open_prefix
 from kafkascan.spark.jobs.planned_outputs import (
     FinishedOutput,
     PlannedOutput,
@@ -22,7 +22,7 @@ from kafkascan.spark.jobs.planned_outputs import (
     is_record,
 )
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import store_of
+from kafkascan.spark.planning.file_listing import store_settings
 
 _DONE = "_SUCCESS"
 # The names of the files that `write_outputs` writes.
@@ -67,7 +67,7 @@ def output_folder(url: str, options: Options) -> OutputFolder:
     ----------
     url : str
     options : Options
-        `filesystem` and `storage_options` of the store.
+        `storage_options` of the store.
     """
     scheme = urlsplit(url).scheme if "://" in url else ""
     if scheme in ("", "file"):
@@ -172,6 +172,11 @@ def _leftovers(names: Iterable[str]) -> list[str]:
     return found
 
 
+def is_temporary_name(name: str) -> bool:
+    """Whether a file has the name ``.<name>.<random>.part`` of one that was not completed."""
+    return name.startswith(".") and name.endswith(".part")
+
+
 def _intended_name(temporary: str) -> str:
     """Return the name that a temporary file ``.<name>.<random>.part`` would get."""
     return temporary[1:].rsplit(".", 2)[0]
@@ -243,18 +248,20 @@ class StoreFolder:
     location: str
     options: Options
 
+    @property
+    def _prefix(self) -> StoredPrefix:
+        return open_prefix(self.location, store_settings(self.options))
+
     def create(self) -> None:
         """Do nothing: stores have no folders, and file systems create them with a file."""
 
     def sizes(self) -> dict[str, int]:
         """See `OutputFolder.sizes`."""
-        store = store_of(self.location, self.options)
-        prefix = f"{store.listed_url(self.location)}/"
-        return {one.url.removeprefix(prefix): one.size for one in store.list(self.location)[1]}
+        return {one.key: one.size for one in self._prefix.objects()}
 
     def remove(self, name: str) -> None:
         """See `OutputFolder.remove`."""
-        store_of(self.location, self.options).remove(f"{self.location}/{name}")
+        self._prefix.remove(name)
 
     @contextmanager
     def write(self, name: str) -> Iterator[IO[bytes]]:
@@ -262,7 +269,7 @@ class StoreFolder:
         with tempfile.NamedTemporaryFile(dir=_spark_local_dir(), prefix="kafkascan-") as file:
             yield file
             file.flush()
-            store_of(self.location, self.options).put(file.name, f"{self.location}/{name}")
+            self._prefix.put(name, file.name)
 
     def mark(self, name: str) -> None:
         """See `OutputFolder.mark`."""

@@ -119,7 +119,6 @@ class Options:
     batch_bytes: int = 1 << 22
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE
     prefetch: int = 3
-    filesystem: str = "fsspec"
     storage_options: str = "{}"
     tiered_layout: str | None = None
     tiered_keys: str = "{}"
@@ -304,7 +303,6 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "batch_bytes": parse_size,
     "max_decompressed_size": parse_size,
     "prefetch": parse_number(0, 1000),
-    "filesystem": parse_choice("fsspec", "pyarrow"),
     "storage_options": parse_storage_options,
     "tiered_layout": parse_choice("auto", "aiven", "local", "pinterest"),
     "tiered_keys": parse_storage_options,

@@ -7,33 +7,44 @@ import fnmatch
 import glob
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from urllib.parse import unquote, urlsplit
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
 
+from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
+from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import NoLogsError, SourceReadError
 from kafkascan.format.file_names import SegmentName, parse_segment_name, sibling_name
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike
-from kafkascan.io.stores.object_stores import FsspecStore, Listed, ObjectStore, PyArrowStore
+from kafkascan.io.stores.prefetching_reader import PrefetchingReader
+from kafkascan.io.stores.store_folders import list_folder, read_stored
+from kafkascan.io.stores.stored_objects import ObjectInfo, open_object
+from kafkascan.io.stores.url_paths import is_url
+from kafkascan.io.stores.urls import ObjectUrl, located
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.log_finding import open_log_dir, partition_dir
+from kafkascan.logs.log_finding import open_log_dir, partition_dir, partition_of
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.index_hints import IndexHints
-from kafkascan.spark.planning.log_starts import LogStarts
-from kafkascan.spark.planning.tiered_files import (
-    ObjectTierStore,
-    listed_store,
-    local_store,
-    open_chunked,
-    read_listed,
-)
+from kafkascan.tiered.aiven_layout import open_chunked_log
+from kafkascan.tiered.data_keys import KeyRing
 from kafkascan.tiered.tier_files import ChunkedFile, PlainFile
-from kafkascan.tiered.tier_listing import TieredLogs
-from kafkascan.tiered.tier_store import TierStore
+from kafkascan.tiered.tier_listing import read_tier
+from kafkascan.tiered.tier_store import FolderStore, PrefixStore, TierStore, store_at
 
 NO_TOPIC, NO_PARTITION, NO_BASE_OFFSET = "", -1, -1
 """Values for a file whose folder is not named topic-partition, or whose name is not an offset."""
+
+LogStarts: TypeAlias = "Callable[[PartitionDir], int]"
+"""Returns the log start offset of a partition."""
+
+
+class TieredStorageWarning(UserWarning):
+    """Remote storage has objects that are not read, or that contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +62,8 @@ class FoundFile:
         Size in bytes when it was listed.
     modified_ns : int or None
         Time of modification, in nanoseconds since the epoch.
-    index_size : int
-        Size of the ``.index`` object next to an object; 0 if it was not listed.
+    has_index : bool
+        Whether an ``.index`` object was listed next to an object.
     log_start_offset : int
         The log start offset (``DeleteRecords``): a broker serves no record before it. 0 for a
         file that is given as such, and for a log whose data dir has no such offset.
@@ -77,7 +88,7 @@ class FoundFile:
     base_offset: int
     size: int
     modified_ns: int | None
-    index_size: int = 0
+    has_index: bool = False
     log_start_offset: int = 0
     etag: str = ""
     is_named: bool = False
@@ -115,7 +126,7 @@ def list_files(options: Options) -> list[FoundFile]:
             " Spark does not pass the options of a table when it is read"
         )
     found: dict[str, FoundFile] = {}
-    starts = LogStarts(options)
+    starts = _log_starts(options)
     for path in options.paths:
         try:
             listed = list(_list_path(path, options, starts))
@@ -166,7 +177,10 @@ def open_current(file: FoundFile, options: Options, bulk_stop: int = 0) -> Sourc
     if file.tier is not None:
         return Source(_open_chunked(file, file.tier, options))
     if not file.is_local:
-        return Source(store_of(file.path, options).open(file.path, file.size, bulk_stop))
+        stored = open_object(file.path, store_settings(options))
+        read_index = None if bulk_stop else partial(_read_index, file, options)
+        reader = PrefetchingReader(stored, read_index, bulk_stop=bulk_stop)
+        return Source(reader, max_size=file.size)
     try:
         return Source(file.path, max_size=file.size)
     except OSError as error:
@@ -176,22 +190,36 @@ def open_current(file: FoundFile, options: Options, bulk_stop: int = 0) -> Sourc
     return Source(file.path, memory_map=False, max_size=file.size)
 
 
+def store_settings(options: Options) -> dict[str, object]:
+    """Return the options of the store, for URLs."""
+    settings: dict[str, object] = json.loads(options.storage_options)
+    return settings
+
+
+def _log_starts(options: Options) -> LogStarts:
+    given = options.log_start_offset
+    if given is not None:
+        return lambda partition: given
+    reader = CheckpointReader()
+    return lambda partition: reader.offset_of(partition, LOG_START_CHECKPOINT)
+
+
 def _list_path(path: str, options: Options, starts: LogStarts) -> Iterator[FoundFile]:
-    scheme = urlsplit(path).scheme if "://" in path else ""
-    if scheme not in ("", "file"):
-        listed = _list_objects if options.tiered_layout is None else _list_stored_tier
-        return listed(path, options, starts)
-    local = unquote(urlsplit(path).path) if scheme else path.removeprefix("file:")
+    path = str(located(path if "://" in path else path.removeprefix("file:")))
+    place: Path | ObjectUrl = Path(os.path.abspath(path))
+    if is_url(path):
+        place = ObjectUrl(path, store_settings(options))
     if options.tiered_layout is not None:
-        tier = read_listed(local_store(os.path.abspath(local)), options)
-        return _tier_files(tier, {}, starts)
-    return _list_local(os.path.abspath(local), starts)
+        return _list_tier(place, options)
+    if isinstance(place, ObjectUrl):
+        return _list_objects(place, options, starts)
+    return _list_local(os.fspath(place), options, starts)
 
 
 # ---- local -------------------------------------------------------------------------------
 
 
-def _list_local(path: str, starts: LogStarts) -> Iterator[FoundFile]:
+def _list_local(path: str, options: Options, starts: LogStarts) -> Iterator[FoundFile]:
     named = [path]
     if glob.has_magic(path) and not os.path.lexists(path):
         named = sorted(glob.glob(path))
@@ -204,14 +232,14 @@ def _list_local(path: str, starts: LogStarts) -> Iterator[FoundFile]:
             folder, status = partition_dir(os.path.dirname(one)), os.stat(one)
             name = parse_segment_name(os.path.basename(one))
             found = _found(one, folder, name, status.st_size, status.st_mtime_ns)
-            yield replace(found, log_start_offset=starts.of_named_file(), is_named=True)
+            yield _named(found, options)
 
 
 def _list_folder(path: str, starts: LogStarts) -> Iterator[FoundFile]:
     for partition in open_log_dir(path).partitions:
         if partition.state is not None:
             continue
-        log_start_offset = starts.of_folder(partition)
+        log_start_offset = starts(partition)
         with os.scandir(partition.path) as entries:
             for entry in entries:
                 name = parse_segment_name(entry.name)
@@ -245,95 +273,123 @@ def _found(
     )
 
 
+def _named(file: FoundFile, options: Options) -> FoundFile:
+    """Return a file that is given as such: by default, it is read from its first record."""
+    return replace(file, log_start_offset=options.log_start_offset or 0, is_named=True)
+
+
 # ---- object stores -----------------------------------------------------------------------
 
 
-def _list_objects(url: str, options: Options, starts: LogStarts) -> Iterator[FoundFile]:
-    store = store_of(url, options)
-    are_named, listed = store.list(url)
-    if not listed:
-        raise FileNotFoundError(errno.ENOENT, "no object exists at", url)
-    sizes = {one.url: one.size for one in listed}
-    starts.add_listing(store.listed_url(url), sizes)
-    for one in listed:
-        folder, _, name = one.url.rpartition("/")
-        parsed = parse_segment_name(name)
-        place = partition_dir("/" + folder.rpartition("/")[2])
-        is_live = parsed is not None and parsed.is_live and place.state is None
-        if are_named or is_live:
-            start = starts.of_named_file() if are_named else starts.of_objects(store, folder, place)
-            found = _found(one.url, place, parsed, one.size, one.modified_ns, start)
-            index_size = sizes.get(_index_of(one.url), 0)
-            yield replace(found, index_size=index_size, etag=one.etag, is_named=are_named)
+def _list_objects(url: ObjectUrl, options: Options, starts: LogStarts) -> Iterator[FoundFile]:
+    base, pattern = _split_glob(url.url)
+    root = list_folder(replace(url, url=f"{base}/") if pattern else url)
+    if root is None:
+        stored = open_object(url.url, url.storage_options)
+        parent, _, name = stored.path.rpartition("/")
+        yield _named(_found_object(stored.info, name, partition_dir(parent)), options)
+        return
+    below, named = [], []
+    for folder in root.tree():
+        names, partition = folder.names(), partition_of(folder)
+        inner = folder.path.relative_to(root.path).parts
+        for name in names:
+            key = (*inner, name)
+            if not _matches(key, pattern):
+                continue
+            found = _found_object(folder.info(name), name, partition)
+            found = replace(found, has_index=sibling_name(name, "index") in names)
+            if pattern and len(key) == len(pattern):
+                named.append(_named(found, options))
+            elif _is_live(name) and partition.state is None:
+                below.append(replace(found, log_start_offset=starts(partition)))
+    if pattern and not named and not below:
+        raise FileNotFoundError(errno.ENOENT, "no object exists at", url.url)
+    yield from named or below
 
 
-def _list_stored_tier(url: str, options: Options, starts: LogStarts) -> Iterator[FoundFile]:
-    store, listed = listed_store(store_of(url, options), url)
-    return _tier_files(read_listed(store, options), listed, starts)
+def _found_object(info: ObjectInfo, name: str, partition: PartitionDir) -> FoundFile:
+    path = f"{partition.path}/{name}"
+    found = _found(path, partition, parse_segment_name(name), info.size, _nanoseconds(info))
+    return replace(found, etag=info.etag or "")
 
 
-def _tier_files(
-    tier: TieredLogs, listed: Mapping[str, Listed], starts: LogStarts
-) -> Iterator[FoundFile]:
+def _is_live(name: str) -> bool:
+    parsed = parse_segment_name(name)
+    return parsed is not None and parsed.is_live
+
+
+def _nanoseconds(info: ObjectInfo) -> int | None:
+    """Return when an object was stored, in nanoseconds since the epoch."""
+    time = info.modified
+    seconds = time.timestamp() if isinstance(time, datetime) else time
+    return int(seconds * 1e9) if isinstance(seconds, (int, float)) else None
+
+
+def _split_glob(url: str) -> tuple[str, list[str]]:
+    """Return the URL before the first part with a wildcard, and the parts from there on."""
+    parts = url.rstrip("/").split("/")
+    first = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    return "/".join(parts[:first]), parts[first:]
+
+
+def _matches(key: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a glob matches an object, or a folder that it is in."""
+    return len(key) >= len(pattern) and all(map(fnmatch.fnmatchcase, key, pattern))
+
+
+def _list_tier(place: Path | ObjectUrl, options: Options) -> Iterator[FoundFile]:
     """Yield the logs in remote storage: objects with the bytes of a log, and chunked ones."""
+    keys = json.loads(options.tiered_keys)
+    tier = read_tier(store_at(place), layout=options.tiered_layout or "auto", keys=keys)
+    if tier.problems:
+        count, first = len(tier.problems), tier.problems[0]
+        message = f"{tier.path}: {count} problems of the remote storage, such as {first}"
+        warnings.warn(message, TieredStorageWarning, stacklevel=2)
     for one in tier.remote_segments:
         stored = one.log.stored if isinstance(one.log, ChunkedFile) else one.log
         assert isinstance(stored, PlainFile)
-        key = stored.item.key
-        known = listed.get(key)
         yield FoundFile(
-            path=f"{tier.path}/{key}",
+            path=f"{tier.path}/{stored.item.key}",
             topic=one.topic,
             partition=one.partition,
             base_offset=one.base_offset,
             size=one.size,
-            modified_ns=None if known is None else known.modified_ns,
-            log_start_offset=starts.of_named_file(),
-            etag="" if known is None else known.etag,
+            modified_ns=_nanoseconds(stored.item),
+            log_start_offset=options.log_start_offset or 0,
+            etag=stored.item.etag or "",
             tier=None if stored is one.log else str(tier.path),
             stored_size=stored.item.size,
         )
 
 
 def _open_chunked(file: FoundFile, tier: str, options: Options) -> SourceLike:
-    key = file.path.removeprefix(f"{tier}/")
-    store: TierStore = local_store(tier)
-    if "://" in tier:
-        store = ObjectTierStore(store_of(tier, options), tier, {})
-    return open_chunked(store, key, file.stored_size, options)
+    store: TierStore = FolderStore(tier)
+    if is_url(tier):
+        store = PrefixStore(ObjectUrl(tier, store_settings(options)), is_listed=False)
+    item = ObjectInfo(file.path.removeprefix(f"{tier}/"), file.stored_size)
+    return open_chunked_log(store, item, KeyRing(json.loads(options.tiered_keys)))
 
 
-def _index_of(url: str) -> str:
-    folder, slash, name = url.rpartition("/")
-    return f"{folder}{slash}{sibling_name(name, 'index')}"
+# ---- indexes -----------------------------------------------------------------------------
 
 
 def read_hints(file: FoundFile, options: Options) -> IndexHints | None:
     """Read the index next to a file; None if it has none, or one that is damaged."""
     if file.base_offset == NO_BASE_OFFSET:
         return None
-    try:
-        data = _read_index(file, options)
-    except OSError:  # there is none, or no longer: a walk from the beginning needs no index
-        return None
+    data = _read_index(file, options)
     return IndexHints.parse(data, file.base_offset) if data else None
 
 
 def _read_index(file: FoundFile, options: Options) -> bytes | None:
-    index = _index_of(file.path)
-    if file.is_local:
-        folder, _, name = index.rpartition("/")
-        return DiskFolder(folder).read(name)
-    if not file.index_size:
-        return None
-    reader = store_of(index, options).open(index, file.index_size, file.index_size)
-    return bytes(Source(reader).window(0, file.index_size))
-
-
-def store_of(url: str, options: Options) -> ObjectStore:
-    """Return the object store of a URL."""
-    scheme = urlsplit(url).scheme
-    settings = json.loads(options.storage_options)
-    if options.filesystem == "pyarrow":
-        return PyArrowStore.connect(scheme, settings)
-    return FsspecStore.connect(scheme, settings)
+    folder, _, name = file.path.rpartition("/")
+    index = sibling_name(name, "index") or ""
+    try:
+        if file.is_local:
+            return DiskFolder(folder).read(index)
+        if file.has_index:
+            return read_stored(open_object(f"{folder}/{index}", store_settings(options)))
+    except OSError:  # there is none, or no longer: a walk from the beginning needs no index
+        pass
+    return None

@@ -303,7 +303,7 @@ def cut_range(one: ScanRange, max_bytes: int, options: Options) -> Iterator[Scan
     which a sequential scan would end.
     """
     size = one.stop - one.start
-    is_cut = one.file.is_local or (one.file.index_size > 0 and options.fails_fast)
+    is_cut = one.file.is_local or (one.file.has_index and options.fails_fast)
     parts = -(-size // max_bytes) if is_cut else 1
     if parts <= 1:
         yield one

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 import kafkascan as ks
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY
-from kafkascan.io.stores.ranged_reader import RangedReader
+from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from tests.spark.logs import plain_batch
 from tests.support.recorded_objects import RecordedObject
 
@@ -35,9 +35,9 @@ def index_of(log: bytes) -> bytes:
 
 def reader_of(
     log: bytes, index: bytes | None, latency: float = 0.0
-) -> tuple[RecordedObject, RangedReader]:
+) -> tuple[RecordedObject, PrefetchingReader]:
     stored = RecordedObject(log, latency)
-    return stored, RangedReader(stored, lambda: index)
+    return stored, PrefetchingReader(stored, lambda: index)
 
 
 @pytest.mark.parametrize(("size", "share"), [("1 MB", 0.02), ("100 KB", 0.1), ("16 KB", 1.001)])
@@ -117,17 +117,19 @@ def test_any_hints_and_any_damage(hints: list[int], damage: int | None, cut: int
     assert (found.end, found.trailing_bytes) == (expected.end, expected.trailing_bytes)
 
 
-def read_records(reader: RangedReader) -> int:
+def read_records(reader: PrefetchingReader) -> int:
     return len(ks.read_records(reader))
 
 
-def iter_records(reader: RangedReader) -> int:
+def iter_records(reader: PrefetchingReader) -> int:
     return sum(map(len, ks.iter_records(reader)))
 
 
 @pytest.mark.parametrize("read", [read_records, iter_records])
 @pytest.mark.parametrize("log", [*LOGS.values(), MIXED], ids=[*LOGS, "mixed"])
-def test_records_request_each_byte_once(log: bytes, read: Callable[[RangedReader], int]) -> None:
+def test_records_request_each_byte_once(
+    log: bytes, read: Callable[[PrefetchingReader], int]
+) -> None:
     stored, reader = reader_of(log, index_of(log), latency=0.02)
     assert read(reader) == len(ks.read_records(log))
     assert stored.is_each_byte_requested_once()

@@ -10,7 +10,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.format.errors import SourceReadError
 from kafkascan.io.sources import SourceLike
-from kafkascan.io.stores.ranged_reader import RangedReader
+from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.tiered.tier_files import SyntheticFile
 from kafkascan.tiered.tier_folder import TierFolder
 from tests.spark.logs import plain_batch
@@ -29,7 +29,7 @@ class StoredLog:
     size: int = len(LOG)
 
     def source(self) -> SourceLike:
-        return RangedReader(self.stored)
+        return PrefetchingReader(self.stored)
 
     def read(self) -> bytes:
         raise NotImplementedError

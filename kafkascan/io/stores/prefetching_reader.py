@@ -68,7 +68,7 @@ class _Range:
     data: Future[bytes]
 
 
-class RangedReader:
+class PrefetchingReader:
     """
     Read an object; a `ReadsAt` and `ReadsAhead`.
 
@@ -82,6 +82,8 @@ class RangedReader:
     read_index : callable, optional
         Returns the bytes of the ``.index`` of a log, or None.
     cost : RequestCost, optional
+    bulk_stop : int, default 0
+        Announces that all bytes before this position will be read in order, and few after it.
     """
 
     def __init__(
@@ -89,18 +91,21 @@ class RangedReader:
         stored: StoredObject,
         read_index: Callable[[], bytes | None] | None = None,
         cost: RequestCost | None = None,
+        *,
+        bulk_stop: int = 0,
     ) -> None:
         self.path = stored.path
         self.size = stored.size
         self._stored = stored
         self._read_index = read_index
         self._cost = RequestCost() if cost is None else cost
-        self._expected = 0  # the position before which all bytes will be read
+        self._expected = bulk_stop  # the position before which all bytes will be read
+        self._ahead_stop = bulk_stop or self.size
         self._begin()
 
-    def with_index(self, read_index: Callable[[], bytes | None]) -> RangedReader:
+    def with_index(self, read_index: Callable[[], bytes | None]) -> PrefetchingReader:
         """Return a new reader of the same object; `read_index` is as above."""
-        return RangedReader(self._stored, read_index, self._cost)
+        return PrefetchingReader(self._stored, read_index, self._cost)
 
     def _begin(self) -> None:
         self._threads = request_threads()
@@ -182,7 +187,8 @@ class RangedReader:
             is_expected = position <= min(self._expected, nearest.stop + _BLOCK)
             if is_expected or position - nearest.stop <= self._cost.bytes_of_a_request():
                 start, size = nearest.stop, nearest.stop - nearest.start
-                stop = max(stop, start + min(_GROWTH * size, _BLOCK))
+                grown = start + min(_GROWTH * size, _BLOCK)
+                stop = max(stop, min(grown, self._ahead_stop))
         return self._add(start, stop)
 
     def _request_following(self, block: _Range) -> None:
@@ -193,13 +199,13 @@ class RangedReader:
         chain = [block]
         while chain[-1].stop in starts:
             chain.append(starts[chain[-1].stop])
-        if chain[-1].stop != self._next or self._next == self.size or len(chain) > _BLOCKS_AHEAD:
+        if chain[-1].stop != self._next or len(chain) > _BLOCKS_AHEAD:
             return
         # The blocks ahead are needed more than those that were used last.
         self._blocks = [one for one in self._blocks if one not in chain] + chain[::-1]
         for _ in range(len(chain), _BLOCKS_AHEAD + 1):
-            if self._next < self.size:
-                self._add(self._next, self._next + _BLOCK)
+            if self._next < self._ahead_stop:
+                self._add(self._next, min(self._next + _BLOCK, self._ahead_stop))
 
     def _add(self, start: int, stop: int) -> _Range:
         known = (one.start for one in self._blocks if one.start > start)

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from kafkascan.format.errors import SourceReadError
 from kafkascan.io.stores import request_threads
-from kafkascan.io.stores.ranged_reader import RangedReader, RequestCost
+from kafkascan.io.stores.prefetching_reader import PrefetchingReader, RequestCost
 from kafkascan.io.stores.request_threads import REQUESTS_AT_ONCE
 from tests.support.recorded_objects import RecordedObject
 
@@ -21,7 +21,7 @@ DATA = random.Random(11).randbytes(1 << 16) * 640  # 40 MiB
 SLOW_STORE = RequestCost(latency=0.5, bandwidth=1e8)
 
 
-def read(reader: RangedReader, start: int, stop: int, step: int) -> bytes:
+def read(reader: PrefetchingReader, start: int, stop: int, step: int) -> bytes:
     """Read a range in steps, as a source does: an answer may be shorter than asked for."""
     parts = []
     while start < stop:
@@ -45,7 +45,7 @@ steps = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(steps=steps)
 def test_any_reads_return_the_bytes_of_the_object(steps: list[tuple[str, int, int]]) -> None:
-    reader = RangedReader(RecordedObject(DATA))
+    reader = PrefetchingReader(RecordedObject(DATA))
     for what, position, number in steps:
         if what == "expect":
             reader.expect(position)
@@ -59,7 +59,7 @@ def test_any_reads_return_the_bytes_of_the_object(steps: list[tuple[str, int, in
 @pytest.mark.parametrize("step", [4_096, 100_000, MIB])
 def test_reads_in_order_request_each_byte_once_with_several_requests_in_flight(step: int) -> None:
     stored = RecordedObject(DATA, latency=0.01)
-    assert read(RangedReader(stored), 0, len(DATA), step) == DATA
+    assert read(PrefetchingReader(stored), 0, len(DATA), step) == DATA
     assert stored.is_each_byte_requested_once()
     assert stored.most_in_flight >= 3
     assert len(stored.ranges) < 12
@@ -67,13 +67,13 @@ def test_reads_in_order_request_each_byte_once_with_several_requests_in_flight(s
 
 def test_one_record_at_the_start_of_an_object_costs_one_small_request() -> None:
     stored = RecordedObject(DATA)
-    RangedReader(stored).read_at(0, 100)
+    PrefetchingReader(stored).read_at(0, 100)
     assert stored.ranges == [(0, 1 << 14)]
 
 
 def test_expected_bytes_are_requested_across_jumps() -> None:
     stored = RecordedObject(DATA)
-    reader = RangedReader(stored)
+    reader = PrefetchingReader(stored)
     reader.expect(len(DATA))
     for position in range(0, len(DATA), 3 * MIB):  # headers of large batches, then all of it
         reader.read_at(position, 100)
@@ -86,7 +86,7 @@ def test_expected_bytes_are_requested_across_jumps() -> None:
 def test_headers_then_bytes_of_one_table_after_the_other(batch: int) -> None:
     """As records are read: a walk over the headers of a table, its checksums, its records."""
     stored = RecordedObject(DATA * 4)
-    reader = RangedReader(stored)
+    reader = PrefetchingReader(stored)
     start = 0
     while start < stored.size:
         reader.expect(min(start + 16 * MIB, stored.size))
@@ -104,7 +104,7 @@ def test_gaps_are_requested_where_a_request_takes_longer_than_their_bytes() -> N
     ranges = {}
     for latency in (0.0005, 0.5):
         stored = RecordedObject(DATA)
-        reader = RangedReader(stored, cost=RequestCost(latency=latency, bandwidth=1e8))
+        reader = PrefetchingReader(stored, cost=RequestCost(latency=latency, bandwidth=1e8))
         for position in range(0, len(DATA), MIB):
             reader.read_at(position, 100)
         ranges[latency] = stored.requested_bytes
@@ -129,7 +129,7 @@ def test_the_cost_of_requests_follows_their_times() -> None:
 
 def test_headers_are_requested_together_and_read_once() -> None:
     stored = RecordedObject(DATA, latency=0.2)  # a busy machine starts a hundred threads meanwhile
-    reader = RangedReader(stored)
+    reader = PrefetchingReader(stored)
     found = range(0, len(DATA), 200_000)
     reader.request(found)
     for position in found:
@@ -140,7 +140,7 @@ def test_headers_are_requested_together_and_read_once() -> None:
 
 def test_memory_is_bounded() -> None:
     stored = RecordedObject(DATA * 3)
-    reader = RangedReader(stored)
+    reader = PrefetchingReader(stored)
     for position in range(0, stored.size, MIB):
         reader.read_at(position, MIB)
         assert sum(one.stop - one.start for one in reader._blocks) <= 72 * MIB
@@ -155,7 +155,7 @@ def test_a_failed_request_is_an_error_where_it_is_read_and_is_made_again() -> No
         if position + size > 20 * MIB and failures:
             raise failures.pop()
 
-    reader = RangedReader(RecordedObject(DATA, fault=fault))
+    reader = PrefetchingReader(RecordedObject(DATA, fault=fault))
     with pytest.raises(SourceReadError, match="busy"):
         read(reader, 0, len(DATA), MIB)
     assert read(reader, 0, len(DATA), MIB) == DATA
@@ -168,14 +168,14 @@ def test_requests_are_made_where_no_thread_can_be_started(monkeypatch: pytest.Mo
     monkeypatch.setattr(request_threads, "_threads", request_threads.RequestThreads())
     monkeypatch.setattr(threading.Thread, "start", start)
     stored = RecordedObject(DATA)
-    assert read(RangedReader(stored), 0, len(DATA), MIB) == DATA
+    assert read(PrefetchingReader(stored), 0, len(DATA), MIB) == DATA
     assert stored.most_in_flight == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_child_does_not_wait_for_requests_of_its_parent() -> None:
-    reader = RangedReader(RecordedObject(DATA, latency=0.05))
+    reader = PrefetchingReader(RecordedObject(DATA, latency=0.05))
     read(reader, 0, 12 * MIB, MIB)
     assert any(not one.data.done() for one in reader._blocks)
     child = multiprocessing.get_context("fork").Process(target=require_data, args=(reader,))
@@ -184,5 +184,5 @@ def test_a_child_does_not_wait_for_requests_of_its_parent() -> None:
     assert child.exitcode == 0
 
 
-def require_data(reader: RangedReader) -> None:
+def require_data(reader: PrefetchingReader) -> None:
     assert read(reader, 0, reader.size, MIB) == DATA
