@@ -12,7 +12,7 @@ import kafkascan as ks
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import list_files
 from kafkascan.spark.planning.task_plan import select_files
-from kafkascan.spark.rows.committed_rows import committed_view
+from kafkascan.spark.rows.committed_views import committed_view
 from tests.spark.logs import (
     ABORT,
     COMMIT,
@@ -124,7 +124,7 @@ def test_golden_transactions() -> None:
     """The golden log has commits, aborts and an open transaction."""
     options = Options.parse({"path": str(DATA), "topics": "transactions"})
     log = select_files(list_files(options), options)
-    view = committed_view(log, options)
+    view = committed_view(tuple(log), options)
     found = zip(view.producer_ids, view.first_offsets, view.last_offsets, strict=True)
     written = [
         fields[1:4]

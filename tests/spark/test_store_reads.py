@@ -219,7 +219,7 @@ def test_damage_of_an_object_in_a_stream(reads: Reads) -> None:
 
 @pytest.mark.parametrize("last", [70, 9000])
 def test_a_record_that_contains_batches_up_to_the_end(reads: Reads, last: int) -> None:
-    """The driver takes them for those of the log; the task notices that they are not."""
+    """An index that names one of them misleads the driver; the task notices it."""
     from tests.support.records import RecordV2, batch_of
 
     inner = b"".join(plain_batch(last + n, 1, 16_000) for n in range(70))
@@ -227,6 +227,8 @@ def test_a_record_that_contains_batches_up_to_the_end(reads: Reads, last: int) -
     log = log_of(70, 16_000) + batch_of([record], base_offset=70)
     assert log.endswith(inner)
     put(log)
+    entry = last.to_bytes(4, "big") + (len(log) - len(inner)).to_bytes(4, "big")
+    fsspec.filesystem("memory").pipe_file(LOG.replace(".log", ".index"), entry)
     stream = Follower(URL, prefetch="0")  # type: ignore[arg-type]
     with pytest.raises(ks.format.SourceReadError, match="the log ends at offset 71, but was pl"):
         stream.read()

@@ -29,7 +29,7 @@ from kafkascan.io.stores.urls import ObjectUrl, located
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import open_log_dir, partition_dir, partition_of
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.index_hints import IndexHints
+from kafkascan.spark.planning.range_walk import IndexHints
 from kafkascan.tiered.aiven_layout import open_chunked_log
 from kafkascan.tiered.data_keys import KeyRing
 from kafkascan.tiered.tier_files import ChunkedFile, PlainFile

@@ -1,4 +1,4 @@
-"""Where segments end: by it, each offset of a log is read once. Runs on the driver."""
+"""Find the ends of segments, so that each offset is read once. Runs on the driver."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -15,10 +14,15 @@ from kafkascan.batches.columns import next_offset
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io.sources import Source
+from kafkascan.io.stores.url_paths import as_path
 from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap, SegmentOverlapWarning
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import NO_BASE_OFFSET, FoundFile, open_current
-from kafkascan.spark.planning.file_tails import position_near_end
+from kafkascan.spark.planning.file_listing import (
+    NO_BASE_OFFSET,
+    FoundFile,
+    open_current,
+    read_hints,
+)
 from kafkascan.spark.planning.task_plan import logs_of, served_files
 
 OnOverlap = Callable[[SegmentOverlap], object]
@@ -26,6 +30,8 @@ OnOverlap = Callable[[SegmentOverlap], object]
 
 _THREADS = 8
 _ROWS = 1 << 10
+# A walk over the headers of a smaller file takes less time than its index.
+_SMALL_FILE = 1 << 21
 # Files that were modified so close to each other may have been copied in any order.
 _CLOSE_MS = 60_000
 # Such files whose ends are looked up: 0.1 s of planning.
@@ -73,6 +79,18 @@ class SegmentEnds:
             return _end_of(source, position_near_end(file, source, self._options))
         except OSError:  # deleted, truncated or unreadable: the task that reads it will say so
             return None
+
+
+def position_near_end(file: FoundFile, source: Source, options: Options) -> int:
+    """
+    Return the position of a batch that the index of a file names, near its end.
+
+    A batch inside of a record can pass for one of the log, so tasks must check that their walk
+    arrives at the offset that was found. Without an index, the position is 0.
+    """
+    hints = read_hints(file, options) if source.size > _SMALL_FILE else None
+    position = 0 if hints is None else hints.last_before(source.size - 1)
+    return position if hints is not None and hints.is_proven(source, position) else 0
 
 
 def _end_of(source: Source, position: int) -> int | None:
@@ -181,13 +199,5 @@ class _Place:
     """The path and base offset of a file, as `OffsetCursor` reads them."""
 
     def __init__(self, path: str, base_offset: int) -> None:
-        self.path = _UrlPath(path) if "://" in path else Path(path)
+        self.path = as_path(path)
         self.base_offset: int | None = base_offset
-
-
-class _UrlPath(type(Path())):  # type: ignore[misc]
-    """The URL of an object, with the name that a path has."""
-
-    def __str__(self) -> str:
-        scheme, _, rest = super().__str__().partition(":/")
-        return f"{scheme}://{rest}"

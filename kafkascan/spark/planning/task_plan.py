@@ -20,7 +20,7 @@ from kafkascan.logs.read_committed import CommittedView
 from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartition
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import NO_TOPIC, FoundFile, list_files, read_hints
-from kafkascan.spark.planning.index_hints import IndexHints
+from kafkascan.spark.planning.range_walk import IndexHints
 
 # Without minPartitions: the number of tasks to aim at, and bytes that are worth a task, which costs
 # 10 to 60 ms.
@@ -50,8 +50,6 @@ class ScanRange:
         Only records in ``[start_offset, stop_offset)`` are requested; None is no limit.
     next_base : int or None
         Base offset of the next segment of the log; None for the last one.
-    hints : IndexHints or None
-        Positions of batches that the driver found in an object without an index.
     """
 
     file: FoundFile
@@ -60,7 +58,6 @@ class ScanRange:
     start_offset: int | None = None
     stop_offset: int | None = None
     next_base: int | None = None
-    hints: IndexHints | None = None
 
     @property
     def is_last(self) -> bool:
@@ -319,7 +316,7 @@ def hints_of(one: ScanRange, options: Options) -> IndexHints | None:
         return None
     starts_late = one.start_offset is not None and one.start_offset > one.file.base_offset
     is_part = one.start > 0 or one.stop < one.file.size
-    return one.hints or (read_hints(one.file, options) if is_part or starts_late else None)
+    return read_hints(one.file, options) if is_part or starts_late else None
 
 
 def _task_bytes(ranges: Sequence[ScanRange], options: Options) -> int:

@@ -23,12 +23,15 @@ from kafkascan.spark.planning.file_listing import (
     open_current,
     read_hints,
 )
-from kafkascan.spark.planning.file_tails import position_near_end
-from kafkascan.spark.planning.index_hints import IndexHints
 from kafkascan.spark.planning.range_walk import RangeWalk
-from kafkascan.spark.planning.segment_ends import SegmentEnds, read_once, warn_of_overlap
+from kafkascan.spark.planning.segment_ends import (
+    SegmentEnds,
+    position_near_end,
+    read_once,
+    warn_of_overlap,
+)
 from kafkascan.spark.planning.task_plan import logs_of, select_files, start_of
-from kafkascan.spark.readers.stable_ends import StableEnds
+from kafkascan.spark.rows.committed_views import CommittedViews
 from kafkascan.spark.rows.damage_modes import logger
 
 _ROWS = 1 << 14
@@ -78,11 +81,9 @@ class LogEnds:
         self._options = options
         self._ends: dict[str, FileEnd] = {}
         self._segment_ends = SegmentEnds(options)
-        # Positions and offsets of the limits of the last two micro-batches, by path.
-        self._limits: dict[str, list[tuple[int, int]]] = {}
-        self._stable_ends: StableEnds | None = None
+        self._views: CommittedViews | None = None
         if options.isolation_level == "read_committed":
-            self._stable_ends = StableEnds(options)
+            self._views = CommittedViews(options)
 
     def logs(self) -> dict[TopicPartition, tuple[FoundFile, ...]]:
         """
@@ -110,10 +111,9 @@ class LogEnds:
 
     def _forget(self, paths: set[str]) -> None:
         self._ends = {path: end for path, end in self._ends.items() if path in paths}
-        self._limits = {path: known for path, known in self._limits.items() if path in paths}
         self._segment_ends.keep(paths)
-        if self._stable_ends is not None:
-            self._stable_ends.keep(paths)
+        if self._views is not None:
+            self._views.keep(paths)
 
     def end_of(self, log: Sequence[FoundFile]) -> int:
         """
@@ -126,16 +126,16 @@ class LogEnds:
         """
         file_end = self._file_end(log)
         end = file_end.next_offset
-        if self._stable_ends is not None:
-            stable = self._stable_ends.view(log, file_end.position).last_stable_offset
+        if self._views is not None:
+            stable = self._views.view(log, file_end.position).last_stable_offset
             end = min(end, stable)
         return max(end, start_of(log), log[-1].first_offset)
 
     def view_of(self, log: Sequence[FoundFile]) -> CommittedView | None:
         """Return how the transactions of a log ended; None unless the options need it."""
-        if self._stable_ends is None:
+        if self._views is None:
             return None
-        return self._stable_ends.view(log, self._file_end(log).position)
+        return self._views.view(log, self._file_end(log).position)
 
     def written_end_of(self, log: Sequence[FoundFile]) -> int:
         """Return the offset after the last complete batch."""
@@ -153,8 +153,8 @@ class LogEnds:
             is_near = not file.is_local and self._options.fails_fast
             position = position_near_end(file, source, self._options) if is_near else 0
             known = FileEnd(position, file.base_offset)
-            if self._stable_ends is not None:
-                self._stable_ends.forget(file)
+            if self._views is not None:
+                self._views.forget(file)
         self._ends[file.path] = self._walk_on(source, known)
         return self._ends[file.path]
 
@@ -199,10 +199,8 @@ class LogEnds:
 
     def _walk_after(self, file: FoundFile, start: int, size: int) -> tuple[int | None, int]:
         """Return the offset after the batches of a size, if the file has as many; and the rest."""
-        source, hints = open_current(file, self._options), self.limits_in(file)
-        position = 0 if hints is None else hints.position_of(start)
-        table_bytes = min(size, _TABLE_BYTES)
-        walk = RangeWalk(source, 0, source.size, table_bytes, hints, first=position)
+        source = open_current(file, self._options)
+        walk = RangeWalk(source, 0, source.size, min(size, _TABLE_BYTES))
         for table in walk.tables(_ROWS):
             batches = table[next_offset(table) > start]
             if not len(batches):
@@ -210,21 +208,9 @@ class LogEnds:
             sizes = np.cumsum(size_in_bytes(batches))
             row = int(np.searchsorted(sizes, size))
             if row < len(batches):
-                end = _end_of_batch(batches[row : row + 1])
-                known = self._limits.get(file.path, [])
-                # The next trigger starts at this limit, and ends at a later one.
-                self._limits[file.path] = [
-                    *(one for one in known[-1:] if one < (end.position, end.next_offset)),
-                    (end.position, end.next_offset),
-                ]
-                return end.next_offset, 0
+                return _end_of_batch(batches[row : row + 1]).next_offset, 0
             size -= int(sizes[-1])
         return None, size
-
-    def limits_in(self, file: FoundFile) -> IndexHints | None:
-        """Return the positions in an object without an index where micro-batches ended."""
-        known = self._limits.get(file.path)
-        return None if not known or file.is_local else IndexHints.of(known)
 
 
 def _end_of_batch(batch: BatchTable) -> FileEnd:

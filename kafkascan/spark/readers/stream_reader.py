@@ -20,7 +20,7 @@ from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column
 from kafkascan.spark.planning.file_listing import FoundFile
 from kafkascan.spark.planning.read_plan import missing_topics, require_partitions
-from kafkascan.spark.planning.task_plan import ScanTask, plan, start_of
+from kafkascan.spark.planning.task_plan import plan, start_of
 from kafkascan.spark.planning.timestamp_lookups import starting_offset_at
 from kafkascan.spark.readers.log_ends import LogEnds, Positions, limit_offsets
 from kafkascan.spark.readers.partitions import ScanPartition, read_partition
@@ -179,12 +179,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         files = [file for one in sorted(grown) for file in logs[one]]
         views = {logs[one][0].folder: self._view(one, logs[one], stop[one]) for one in grown}
         tasks = plan(files, options, views={k: v for k, v in views.items() if v is not None})
-        return [ScanPartition(self._hinted(task)) for task in tasks]
-
-    def _hinted(self, task: ScanTask) -> ScanTask:
-        """Return a task with what the driver knows of its files."""
-        ranges = [replace(one, hints=self._ends.limits_in(one.file)) for one in task.ranges]
-        return replace(task, ranges=tuple(ranges), has_stops=True)
+        return [ScanPartition(replace(task, has_stops=True)) for task in tasks]
 
     def _view(
         self, partition: TopicPartition, log: Sequence[FoundFile], stop: int

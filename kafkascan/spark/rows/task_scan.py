@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -22,8 +21,7 @@ from kafkascan.records.record_table import RecordTable
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Row
 from kafkascan.spark.planning.file_listing import open_file
-from kafkascan.spark.planning.index_hints import IndexHints
-from kafkascan.spark.planning.range_walk import RangeWalk
+from kafkascan.spark.planning.range_walk import IndexHints, RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, concurrent_files, hints_of
 from kafkascan.spark.rows.batch_rows import (
     BAD_CHECKSUM,
@@ -33,7 +31,7 @@ from kafkascan.spark.rows.batch_rows import (
     column_lookup,
     file_values,
 )
-from kafkascan.spark.rows.committed_rows import committed_view
+from kafkascan.spark.rows.committed_views import committed_view
 from kafkascan.spark.rows.damage_modes import (
     OFFSET_OVERLAP,
     DamageHandler,
@@ -42,7 +40,6 @@ from kafkascan.spark.rows.damage_modes import (
     logger,
     range_errors,
 )
-from kafkascan.spark.rows.prefetch import prefetched
 from kafkascan.spark.rows.record_rows import RecordRows
 from kafkascan.spark.rows.segment_rows import segment_batches, segment_row, unreadable_row
 
@@ -94,7 +91,14 @@ def scan_task(
     else:
         # One file at a time: a decoding thread is faster than the JVM thread that takes the rows.
         found = scan_ranges(task, options, partial(_record_batches, task), 1, on_damage)
-    return prefetched(found, options.prefetch)
+    return _prefetched(found, options.prefetch)
+
+
+def _prefetched(items: Iterator[Item], ahead: int) -> Generator[Item]:
+    """Yield the items of an iterator, which runs up to `ahead` items ahead in a thread."""
+    # Two of the results that may wait are reserved for the first job, which is the only one.
+    threads, each = (1, 1) if ahead == 0 else (2, max(0, ahead - 2) // 2)
+    yield from map_ordered([items], iter, threads, each)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,9 +179,7 @@ def _bulk_stop(one: ScanRange, options: Options, hints: IndexHints | None = None
         return 0 if starts_late or one.stop_offset is not None else one.stop
     if one.stop_offset is None:
         return one.stop
-    is_exact = one.hints is not None
-    after = hints.position_of if is_exact else hints.position_after
-    stop = after(one.stop_offset)
+    stop = hints.position_after(one.stop_offset)
     return one.stop if stop is None else min(max(stop, one.start), one.stop)
 
 
@@ -225,10 +227,8 @@ def _scan_batches(
     """
     files = concurrent_files(task, options)
     scanned = scan_ranges(task, options, _pending_rows, files, on_damage)
-    pending = prefetched(scanned, options.prefetch)
-    with closing(pending):
-        for rows in pending:
-            yield rows.to_arrow()
+    for rows in _prefetched(scanned, options.prefetch):
+        yield rows.to_arrow()
 
 
 def _pending_rows(opened: OpenRange) -> Iterator[PendingRows]:

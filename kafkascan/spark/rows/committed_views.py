@@ -1,4 +1,4 @@
-"""Last stable offsets of growing logs (driver side, without pyspark)."""
+"""The read_committed views of logs: of growing ones on the driver, of others in tasks."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import FoundFile, open_current, open_file
 
 _ROWS = 1 << 14
+_LOGS_KEPT = 4
 
 
 @dataclass
@@ -37,7 +38,7 @@ class ReadLog:
     builder: CommittedViewBuilder = field(default_factory=CommittedViewBuilder)
 
 
-class StableEnds:
+class CommittedViews:
     """
     Reads the transactions of growing logs, from their first header on.
 
@@ -93,6 +94,19 @@ class StableEnds:
             known.path = file.path
         self._logs[folder] = known
         return known.builder.view()
+
+
+def committed_view(log: tuple[FoundFile, ...], options: Options) -> CommittedView:
+    """Return the read_committed view of all segments of a log, as `CommittedViews.view` does."""
+    if log not in _views:
+        while len(_views) >= _LOGS_KEPT:
+            del _views[next(iter(_views))]
+        _views[log] = CommittedViews(options).view(log, log[-1].size)
+    return _views[log]
+
+
+# A worker reads the ranges of a log one after another, and needs the same view for each.
+_views: dict[tuple[FoundFile, ...], CommittedView] = {}
 
 
 def _read_on(
