@@ -52,7 +52,7 @@ def state(spark: SparkSession, view: str, path: str, table: str) -> dict[str, in
 
 def export(spark: SparkSession, path: str, output: str, resume: bool = False) -> dict[str, Any]:
     """Export in many tasks."""
-    cut = {"maxPartitionBytes": 400_000, "openCostInBytes": 1000}
+    cut = {"maxPartitionBytes": 400_000}
     report = jobs.export(spark, path, output, resume=resume, **cut)
     return {"summary": report.summary, "outputs": sorted(report.manifest["output"].to_pylist())}
 
@@ -77,7 +77,7 @@ def speculated(spark: SparkSession, path: str, output: str, marks: str) -> dict[
 
         return run
 
-    options = Options.parse({"path": path, "maxPartitionBytes": 400_000, "openCostInBytes": 1000})
+    options = Options.parse({"path": path, "maxPartitionBytes": 400_000})
     tasks = plan(list_files(options), options)
     rows = frames.map_tasks(spark, tasks, slow(scan_task, "rows"), options, ddl(options.schema()))
     found = multiset(rows.toArrow().to_pylist())

@@ -17,6 +17,7 @@ from kafkascan.spark.planning.file_listing import list_files
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.task_plan import plan
 from kafkascan.spark.planning.timestamp_lookups import resolve_times
+from kafkascan.spark.rows import record_rows, task_scan
 from kafkascan.spark.rows.task_scan import scan_task
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
@@ -60,6 +61,13 @@ def write_planned(folder: OutputFolder, codec: str = "zstd", **options: Any) -> 
     ]
 
 
+def cut_batches(monkeypatch: pytest.MonkeyPatch, row_count: int, byte_count: int = 1 << 22) -> None:
+    """Let scans return small record batches."""
+    for module in (record_rows, task_scan):
+        monkeypatch.setattr(module, "BATCH_ROWS", row_count)
+    monkeypatch.setattr(record_rows, "_BATCH_BYTES", byte_count)
+
+
 def s3_of(store: dict[str, Any]) -> Any:
     """Another library's client of the fixture `store`."""
     keys = {"key": store["aws_access_key_id"], "secret": store["aws_secret_access_key"]}
@@ -71,7 +79,7 @@ def multiset(found: list[dict[str, Any]]) -> Counter[str]:
 
 
 VIEWS: dict[str, dict[str, Any]] = {
-    "records": {"includeHeaders": True, "maxPartitionBytes": 150_000, "openCostInBytes": 1000},
+    "records": {"includeHeaders": True, "maxPartitionBytes": 150_000},
     "batches": {"checkCrcs": True},
 }
 """Options of the views that drivers in other processes read."""

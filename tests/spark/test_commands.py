@@ -107,7 +107,7 @@ def test_every_job_has_a_command() -> None:
     ("arguments", "said"),
     [
         (["verify", "x", "--option", "topcs=a"], "did you mean 'topics'"),
-        (["verify", "x", "--option", "openCostInBytes=0"], "expected a size of at least 1 byte"),
+        (["verify", "x", "--option", "maxPartitionBytes=0"], "expected a size of at least 1 byte"),
         (["verify", "x", "--option", "view=records"], "does not take the option 'view'"),
         (["export", "x", "--output", "y", "--compression", "nope"], "expected one of zstd, snappy"),
     ],

@@ -19,6 +19,7 @@ from kafkascan.spark.options.reader_options import Options
 from tests.spark.logs import (
     DATA,
     KILLED_DATA,
+    cut_batches,
     damaged_log,
     multiset,
     plain_batch,
@@ -71,7 +72,7 @@ def test_repeated_attempts_write_the_same_files(tmp_path: Path) -> None:
     for attempt in ("first", "second"):
         for view in ("records", "batches"):
             folder = LocalFolder(str(tmp_path / attempt / view))
-            given = {"maxPartitionBytes": 3000, "openCostInBytes": 10, "view": view}
+            given = {"maxPartitionBytes": 3000, "view": view}
             write_planned(folder, path=str(DATA), topics=topics, **given)
         found = sorted((tmp_path / attempt).rglob("*"))
         files = {
@@ -83,10 +84,11 @@ def test_repeated_attempts_write_the_same_files(tmp_path: Path) -> None:
     assert not [name for name in written[0] if ".part" in name]
 
 
-def test_damage_leaves_no_partial_file(tmp_path: Path) -> None:
+def test_damage_leaves_no_partial_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_batches(monkeypatch, 8)
     segment_path(tmp_path / "in", "bad").write_bytes(damaged_log(40).flip(35, 70).log)
     with pytest.raises(ks.ChecksumMismatchError):
-        write_planned(LocalFolder(str(tmp_path / "out")), path=str(tmp_path / "in"), batchRows=8)
+        write_planned(LocalFolder(str(tmp_path / "out")), path=str(tmp_path / "in"))
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 
 
@@ -188,7 +190,10 @@ def test_jobs_that_may_find_nothing(spark: SparkSession, tmp_path: Path) -> None
     [
         ({"compression": "nope"}, "compression='nope': expected one of zstd, snappy"),
         ({"compression": "ztsd"}, "did you mean 'zstd'"),
-        ({"openCostInBytes": 0}, "option openCostInBytes=0: expected a size of at least 1 byte"),
+        (
+            {"maxPartitionBytes": 0},
+            "option maxPartitionBytes=0: expected a size",
+        ),
         ({"view": "batches"}, "the job export does not take the option 'view'"),
         ({"startingOffsets": '{"absent":{"0":1}}'}, "does not find: absent-0"),
     ],
@@ -205,7 +210,7 @@ def test_a_failed_export_is_run_again(spark: SparkSession, tmp_path: Path) -> No
     segment_path(source, "good").write_bytes(plain_batch(0))
     bad = segment_path(source, "zbad")
     bad.write_bytes(damaged_log(40).flip(35, 70).log)
-    given = {"maxPartitionBytes": 1000, "openCostInBytes": 1}
+    given = {"maxPartitionBytes": 1000}
     with pytest.raises(Exception, match="CHECKSUM_MISMATCH"):
         jobs.export(spark, source, str(out), **given)
     assert list(out.rglob("*.parquet")), "a part of the output exists"

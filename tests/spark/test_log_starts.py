@@ -68,7 +68,7 @@ def test_records(folder: Path, isolation: Any, start: int | None) -> None:
     expected = library_offsets(folder, isolation=isolation, log_start_offset=start)
     given = {"isolationLevel": isolation, "logStartOffset": start}
     for size in (None, 400):
-        found = spark_offsets(folder, **given, maxPartitionBytes=size, openCostInBytes=1)
+        found = spark_offsets(folder, **given, maxPartitionBytes=size)
         assert found == expected
     if start is None:
         assert expected["small-segments", 0][0] == 101

@@ -22,6 +22,7 @@ from tests.spark.logs import (
     DATA,
     KILLED_DATA,
     OLD_DATA,
+    cut_batches,
     damaged_log,
     multiset,
     plain_batch,
@@ -195,9 +196,12 @@ def test_the_store_that_is_written_to_may_be_another(
     assert names == {*report.manifest["output"].to_pylist(), "_SUCCESS"}
 
 
-def test_an_object_appears_whole_or_not_at_all(store: dict[str, Any], tmp_path: Path) -> None:
+def test_an_object_appears_whole_or_not_at_all(
+    store: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_batches(monkeypatch, 8)
     segment_path(tmp_path, "bad").write_bytes(damaged_log(40).flip(35, 70).log)
-    given = {"path": str(tmp_path), "batchRows": 8, "storageOptions": store}
+    given = {"path": str(tmp_path), "storageOptions": store}
     output = output_folder("s3://logs/whole", Options.parse(given))
     with pytest.raises(ks.ChecksumMismatchError):
         write_planned(output, **given)

@@ -55,7 +55,6 @@ def test_names_have_any_case() -> None:
         ({"maxPartitionBytes": "many"}, "expected a size"),
         ({"minPartitions": "0"}, "at least 1"),
         # Tables for so many rows need more memory than there is: every task failed.
-        ({"batchRows": "999999999999"}, "expected at most 16777216"),
         ({"prefetch": "999999999999"}, "expected at most 1000"),
         ({"maxOffsetsPerTrigger": "9" * 23}, "expected at most 9223372036854775807"),
         ({"view": "batches", "isolationLevel": "read_committed"}, "requires the view 'records'"),

@@ -71,7 +71,6 @@ def found_files(count: int, size: int) -> list[FoundFile]:
     [
         (20_000, 100, {}, 157),
         (20_000, 100, {"view": "batches"}, 20),
-        (20_000, 100, {"view": "batches", "openCostInBytes": 1}, 1),
         (20_000, 100, {"view": "batches", "minPartitions": 100}, 100),
         (1, 100, {}, 1),
         (1, 20 << 20, {}, 1),

@@ -90,7 +90,7 @@ def set_times(folder: Path, age: Callable[[int], float]) -> None:
 
 @pytest.mark.parametrize("size", [None, 700])
 def test_records(folder: Path, size: int | None) -> None:
-    found, overlaps = read(folder.parent, maxPartitionBytes=size, openCostInBytes=1)
+    found, overlaps = read(folder.parent, maxPartitionBytes=size)
     expected = by_library(folder)
     assert ([(row["offset"], row["value"]) for row in found], overlaps) == expected
     assert overlaps

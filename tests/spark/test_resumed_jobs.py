@@ -21,7 +21,7 @@ from tests.spark.logs import COMMIT, DATA, data, marker, plain_batch, s3_of, seg
 
 pytest.importorskip("pyspark")
 
-CUT: dict[str, Any] = {"maxPartitionBytes": 3000, "openCostInBytes": 10}
+CUT: dict[str, Any] = {"maxPartitionBytes": 3000}
 TOPICS = {"topics": "small-segments,headers"}
 
 

@@ -73,9 +73,9 @@ def test_the_source_is_registered_with_the_session() -> None:
     ("view", "options"),
     [
         ("records", {"includeHeaders": "true", "includeControlRecords": "true"}),
-        ("records", {"maxPartitionBytes": "40000", "openCostInBytes": 2000, "prefetch": "0"}),
+        ("records", {"maxPartitionBytes": "40000", "prefetch": "0"}),
         ("records", {"isolationLevel": "read_committed"}),
-        ("batches", {"checkCrcs": "true", "maxPartitionBytes": "40000", "openCostInBytes": 2000}),
+        ("batches", {"checkCrcs": "true", "maxPartitionBytes": "40000"}),
         ("segments", {"checkCrcs": "true"}),
     ],
 )
@@ -182,9 +182,9 @@ def test_modes(spark: SparkSession, tmp_path: Path) -> None:
         assert (bad.topic, bad.offset, bad.value) == ("bad", 10, None)
         assert str(path) in bad["_corrupt_record"]
         assert frame.count() == 23
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "why", "columns": "offset,why"}
+    options = {"mode": "PERMISSIVE", "columns": "offset,_Corrupt_record"}
     for frame in both(spark, "records", str(tmp_path), **options):
-        assert frame.where("why is not null").count() == 1
+        assert frame.where("_corrupt_record is not null").count() == 1
     for frame in both(spark, "records", str(tmp_path), mode="DROPMALFORMED"):
         assert frame.count() == 22
     for frame in both(spark, "batches", str(tmp_path), checkCrcs="true"):
@@ -256,7 +256,7 @@ def test_a_table_in_sql(spark: SparkSession) -> None:
 
 
 def test_a_limit_ends_the_scan(spark: SparkSession) -> None:
-    for frame in both(spark, "records", str(DATA), batchRows="10"):
+    for frame in both(spark, "records", str(DATA)):
         assert len(frame.limit(5).collect()) == 5
 
 

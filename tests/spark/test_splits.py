@@ -15,6 +15,7 @@ from tests.spark.logs import (
     DATA,
     KILLED_DATA,
     OLD_DATA,
+    cut_batches,
     damaged_log,
     multiset,
     plain_batch,
@@ -162,10 +163,13 @@ def test_a_torn_tail_inside_a_log_is_damage(tmp_path: Path) -> None:
     assert [row["status"] for row in segments] == ["TORN_TAIL", "OK"]
 
 
-def test_size_and_rows_of_batches_are_bounded(tmp_path: Path) -> None:
+def test_size_and_rows_of_batches_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_batches(monkeypatch, 64, 4096)
     log = plain_batch(0, 400, 10) + plain_batch(400, 30, 900) + plain_batch(430, 1, 50_000)
     segment_path(tmp_path, "topic").write_bytes(log)
-    options = Options.parse({"path": str(tmp_path), "batchRows": 64, "batchBytes": 4096})
+    options = Options.parse({"path": str(tmp_path)})
     (task,) = tasks(path=str(tmp_path))
     found = list(scan_task(task, options))
     assert sum(batch.num_rows for batch in found) == 431

@@ -240,7 +240,7 @@ def test_parts_of_an_object(reads: Reads, tmp_path: Path) -> None:
     """An object with an index is split like a file; each part fetches its own bytes."""
     log = log_of(*SMALL)
     size = put(log, index=True)
-    given = {"maxPartitionBytes": "6m", "openCostInBytes": 1, "columns": "offset,value"}
+    given = {"maxPartitionBytes": "6m", "columns": "offset,value"}
     options = Options.parse({"path": URL, "prefetch": "0"} | given)
     planned = plan_read(options)
     assert len(planned) == 8
@@ -257,7 +257,7 @@ def test_parts_of_an_object(reads: Reads, tmp_path: Path) -> None:
 def test_logs_of_brokers(reads: Reads, data: Path, size: int) -> None:
     """With the indexes that brokers wrote: the rows of local files, wherever objects are cut."""
     fsspec.filesystem("memory").put(str(data), "/bucket/golden", recursive=True)
-    given = {"path": "memory://bucket/golden", "prefetch": "0", "openCostInBytes": 1}
+    given = {"path": "memory://bucket/golden", "prefetch": "0"}
     cut = given | {"maxPartitionBytes": size}
     assert len(plan_read(Options.parse(cut))) > len(plan_read(Options.parse(given)))
     expected = multiset(rows(path=str(data)))
@@ -269,7 +269,7 @@ def test_logs_of_brokers(reads: Reads, data: Path, size: int) -> None:
 
 def test_objects_that_are_not_split(reads: Reads) -> None:
     put(log_of(100, 1000))
-    given: dict[str, Any] = {"path": URL, "maxPartitionBytes": 2000, "openCostInBytes": 1}
+    given: dict[str, Any] = {"path": URL, "maxPartitionBytes": 2000}
     assert len(plan_read(Options.parse(given))) == 1, "without an index"
     put(log_of(100, 1000), index=True)
     assert len(plan_read(Options.parse(given))) > 10
@@ -286,7 +286,7 @@ def test_an_index_that_is_wrong(reads: Reads, damage: str, part: str) -> None:
     fs = fsspec.filesystem("memory")
     path = LOG.replace(".log", ".index")
     index = fs.cat_file(path)
-    given = {"path": URL, "maxPartitionBytes": part, "openCostInBytes": "1", "prefetch": "0"}
+    given = {"path": URL, "maxPartitionBytes": part, "prefetch": "0"}
     options = Options.parse(given)
     planned = plan_read(options)
     changed = {
@@ -328,7 +328,7 @@ def test_an_index_that_names_a_batch_inside_of_a_record(reads: Reads) -> None:
     inner_at = log.index(inner, outer_at)
     entry = (3).to_bytes(4, "big") + inner_at.to_bytes(4, "big")
     fs.pipe_file(LOG.replace(".log", ".index"), entry)
-    given = {"path": URL, "maxPartitionBytes": str(inner_at + 50), "openCostInBytes": "1"}
+    given = {"path": URL, "maxPartitionBytes": str(inner_at + 50)}
     options = Options.parse(given | {"prefetch": "0"})
     first, *others = plan_read(options)
     assert others

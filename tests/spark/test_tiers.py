@@ -69,7 +69,7 @@ def test_a_tier_in_a_folder(tmp_path: Path, kind: str, expected: dict[str, Any])
     options = make_tier(tmp_path / "tier", kind)
     require_rows(expected, path=str(tmp_path / "tier"), **options)
     # Tasks that begin inside of a segment.
-    pieces = {"maxPartitionBytes": 1000, "openCostInBytes": 1}
+    pieces = {"maxPartitionBytes": 1000}
     require_rows(expected, path=str(tmp_path / "tier"), **options, **pieces)
 
 

@@ -46,7 +46,7 @@ _NOT_CONTENT = frozenset(
         "ending_timestamp", "starting_offsets_by_timestamp", "ending_offsets_by_timestamp",
         "starting_offsets_by_timestamp_strategy", "log_start_offset", "find_overlaps",
         "ignore_missing_files",
-        "max_partition_bytes", "open_cost_in_bytes", "min_partitions", "prefetch",
+        "max_partition_bytes", "min_partitions", "prefetch",
         "storage_options", "max_offsets_per_trigger", "max_bytes_per_trigger",
         "fail_on_data_loss", "where",
     }

@@ -38,6 +38,9 @@ from kafkascan.spark.options.where_clause import WhereClause
 
 MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 
+CORRUPT_RECORD = Column("_corrupt_record", "string", nullable=True)
+"""The column of records with path, position and reason of damage, in the mode PERMISSIVE."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -110,13 +113,9 @@ class Options:
     isolation_level: str = "read_uncommitted"
     check_crcs: bool | None = None
     mode: str | None = None
-    column_name_of_corrupt_record: str = "_corrupt_record"
     ignore_missing_files: bool = False
     max_partition_bytes: int | None = None
-    open_cost_in_bytes: int = 1 << 20
     min_partitions: int | None = None
-    batch_rows: int = 32_768
-    batch_bytes: int = 1 << 22
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE
     prefetch: int = 3
     storage_options: str = "{}"
@@ -201,27 +200,19 @@ class Options:
 
     def schema(self) -> tuple[Column, ...]:
         """Return the columns of the rows, in order."""
-        corrupt = self.corrupt_column()
+        # Damage has a column of its own in records.
+        keeps_damage = self.view == "records" and self.mode == "PERMISSIVE"
+        corrupt = {CORRUPT_RECORD.name: CORRUPT_RECORD} if keeps_damage else {}
         if self.columns:
-            ours = [name for name in self.columns if not _is(corrupt, name)]
-            found = {column.name: column for column in find_columns(self.view, ours)}
-            by_name = {name.lower(): column for name, column in found.items()}
-            return tuple(
-                corrupt if corrupt is not None and _is(corrupt, name) else by_name[name.lower()]
-                for name in self.columns
-            )
+            ours = [name for name in self.columns if name.lower() not in corrupt]
+            found = {one.name.lower(): one for one in find_columns(self.view, ours)} | corrupt
+            return tuple(found[name.lower()] for name in self.columns)
         columns = default_columns(self.view)
         if self.view == "records" and self.include_headers:
             columns += find_columns("records", ["headers"])
         if self.view != "records" and self.check_crcs:
             columns += find_columns(self.view, [CRC_COLUMNS[self.view]])
-        return columns if corrupt is None else (*columns, corrupt)
-
-    def corrupt_column(self) -> Column | None:
-        """Return the column that reports damage; None if the options do not add it."""
-        if self.view != "records" or self.mode != "PERMISSIVE":
-            return None
-        return Column(self.column_name_of_corrupt_record, "string", nullable=True)
+        return (*columns, *corrupt.values())
 
     @property
     def fails_fast(self) -> bool:
@@ -261,10 +252,6 @@ def _require_first(shown: str, group: str, names: dict[str, str]) -> None:
     names[group] = shown
 
 
-def _is(column: Column | None, name: str) -> bool:
-    return column is not None and column.name.lower() == name.lower()
-
-
 def _parse_where(value: Any) -> WhereClause:
     return value if isinstance(value, WhereClause) else WhereClause.parse(parse_text(value))
 
@@ -294,13 +281,9 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "isolation_level": parse_choice("read_uncommitted", "read_committed"),
     "check_crcs": parse_flag,
     "mode": parse_choice(*MODES),
-    "column_name_of_corrupt_record": parse_text,
     "ignore_missing_files": parse_flag,
     "max_partition_bytes": parse_size,
-    "open_cost_in_bytes": parse_size,
     "min_partitions": parse_number(1),
-    "batch_rows": parse_number(1, 1 << 24),
-    "batch_bytes": parse_size,
     "max_decompressed_size": parse_size,
     "prefetch": parse_number(0, 1000),
     "storage_options": parse_storage_options,

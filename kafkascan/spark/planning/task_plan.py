@@ -26,6 +26,8 @@ from kafkascan.spark.planning.range_walk import IndexHints
 # 10 to 60 ms.
 _TASKS = 8
 _SMALLEST_TASK = 1 << 25
+# Bytes that could be read while a file is opened, as in Spark's file sources.
+_OPEN_COST = 1 << 20
 # Minimum bytes of a range, also with a large minPartitions.
 _SMALLEST_RANGE = 1 << 16
 # Topics that a broker does not list, or marks as internal: subscribePattern does not select them.
@@ -326,7 +328,7 @@ def _task_bytes(ranges: Sequence[ScanRange], options: Options) -> int:
     The number of slots is not used: the planner of a data source does not know it, it changes
     with dynamic allocation, and a plan should not depend on the API.
     """
-    total = sum(one.file.size + options.open_cost_in_bytes for one in ranges)
+    total = sum(one.file.size + _OPEN_COST for one in ranges)
     wanted, smallest = options.min_partitions, _SMALLEST_RANGE
     if wanted is None:
         wanted, smallest = _TASKS, _SMALLEST_TASK
@@ -336,7 +338,7 @@ def _task_bytes(ranges: Sequence[ScanRange], options: Options) -> int:
 def _packed(ranges: Sequence[ScanRange], options: Options) -> Iterator[tuple[ScanRange, ...]]:
     """Pack consecutive ranges into tasks."""
     sizes = np.fromiter((one.stop - one.start for one in ranges), np.int64, len(ranges))
-    costs = sizes + options.open_cost_in_bytes
+    costs = sizes + _OPEN_COST
     for group in group_by_bytes(costs, _task_bytes(ranges, options)):
         yield tuple(ranges[group])
 

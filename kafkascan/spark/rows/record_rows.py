@@ -12,7 +12,7 @@ from kafkascan.batches.columns import column
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.records.record_table import RecordTable
-from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.options.reader_options import CORRUPT_RECORD, Options
 from kafkascan.spark.options.view_schemas import HEADERS, Column, Row, arrow_schema, arrow_type
 from kafkascan.spark.planning.file_listing import FoundFile
 from kafkascan.spark.rows.arrow_columns import (
@@ -57,6 +57,11 @@ _MOSTLY_CONSTANT = {"timestampType", "leaderEpoch", "magic"}
 _RECORD_COST, _HEADER_COST = 48, 64
 
 
+BATCH_ROWS = 32_768
+"""Rows of a record batch, at most."""
+_BATCH_BYTES = 1 << 22
+
+
 class RecordRows:
     """
     Build rows of the records of one file.
@@ -77,13 +82,8 @@ class RecordRows:
         self._schema = arrow_schema(self._columns)
         needed = [_RECORD_NAMES[c.name] for c in self._columns if c.name in _RECORD_NAMES]
         self.read_columns = list(dict.fromkeys(["offset", *needed]))
-        self._max_rows, self._max_bytes = options.batch_rows, options.batch_bytes
         self._file_values = file_values(file)
-        corrupt = options.corrupt_column()
-        self._corrupt = None if corrupt is None else corrupt.name
-        constants = dict(self._file_values)
-        if self._corrupt is not None:
-            constants[self._corrupt] = None
+        constants = self._file_values | {CORRUPT_RECORD.name: None}
         self._constants = {
             one.name: (constants[one.name], arrow_type(one.type))
             for one in self._columns
@@ -105,12 +105,12 @@ class RecordRows:
         if not len(costs):
             return
         total = int(costs.sum())
-        parts = max(-(-total // self._max_bytes), -(-len(costs) // self._max_rows))
+        parts = max(-(-total // _BATCH_BYTES), -(-len(costs) // BATCH_ROWS))
         if parts == 1:
             yield records
             return
         share = -(-total // parts)
-        for group in group_by_bytes(costs, share, most=self._max_rows):
+        for group in group_by_bytes(costs, share, most=BATCH_ROWS):
             yield records[group]
 
     def _array(self, one: Column, records: RecordTable, items: pa.Table | None) -> pa.Array:
@@ -140,7 +140,7 @@ class RecordRows:
                 "offset": base_offset,
                 "position": error.position,
                 "batchBaseOffset": base_offset,
-                self._corrupt or "": str(error),
+                CORRUPT_RECORD.name: str(error),
             }
             yield single_row(self._schema, self._columns, self._file_values | values)
 

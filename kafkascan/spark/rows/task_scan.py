@@ -40,7 +40,7 @@ from kafkascan.spark.rows.damage_modes import (
     logger,
     range_errors,
 )
-from kafkascan.spark.rows.record_rows import RecordRows
+from kafkascan.spark.rows.record_rows import BATCH_ROWS, RecordRows
 from kafkascan.spark.rows.segment_rows import segment_batches, segment_row, unreadable_row
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def scan_task(
     Yields
     ------
     pyarrow.RecordBatch
-        With the columns of `Options.schema`, at most `batch_rows` rows and about `batch_bytes`
-        bytes; a single record may be larger.
+        With the columns of `Options.schema`, at most 32,768 rows and about 4 MiB; a
+        single record may be larger.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def scan_task(
 def _prefetched(items: Iterator[Item], ahead: int) -> Generator[Item]:
     """Yield the items of an iterator, which runs up to `ahead` items ahead in a thread."""
     # Two of the results that may wait are reserved for the first job, which is the only one.
-    threads, each = (1, 1) if ahead == 0 else (2, max(0, ahead - 2) // 2)
+    threads, each = (2, max(0, ahead - 1) // 2) if ahead else (1, 0)
     yield from map_ordered([items], iter, threads, each)
 
 
@@ -267,7 +267,7 @@ def checked_batches(
 
 def _tables(walk: RangeWalk, one: ScanRange, options: Options) -> Iterator[BatchTable]:
     """Yield the batches of a range, up to the requested offsets: later ones need no fetch."""
-    for table in walk.tables(options.batch_rows):
+    for table in walk.tables(BATCH_ROWS):
         yield table
         if one.stop_offset is not None and (walk.next_offset or 0) >= one.stop_offset:
             return
@@ -350,7 +350,7 @@ def _decoded(batches: BatchTable, rows: RecordRows, opened: OpenRange) -> Iterat
         columns=rows.read_columns,
         control="include",
         max_decompressed_size=options.max_decompressed_size,
-        batch_size=options.batch_rows,
+        batch_size=BATCH_ROWS,
         on_damage=opened.damage.handle,
     )
 
