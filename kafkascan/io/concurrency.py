@@ -6,24 +6,27 @@ import contextlib
 import itertools
 import operator
 import os
+import queue
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.io.worker_threads import (
+    POLL,
     Abandoned,
     Job,
-    JobEnd,
     OrderedJob,
     Result,
     ResultLimit,
-    ResultQueue,
     WorkerTeam,
 )
+
+# A result of an unordered job (in a tuple), its error, or None at its end.
+_Message: TypeAlias = "tuple[Result] | BaseException | None"
 
 # Results for each thread that may wait to be read.
 _RESULTS_AHEAD = 8
@@ -119,19 +122,31 @@ def map_unordered(
             yield from work(job)
         return
     team = WorkerTeam(threads)
-    results: ResultQueue[Result] = ResultQueue(_RESULTS_AHEAD * threads, team)
+    messages: queue.Queue[_Message[Result]] = queue.Queue(_RESULTS_AHEAD * threads)
+
+    def put(message: _Message[Result]) -> None:
+        while True:
+            team.require_wanted()
+            with contextlib.suppress(queue.Full):
+                messages.put(message, timeout=POLL)
+                return
+
+    def take() -> _Message[Result]:
+        while True:
+            team.require_wanted()
+            with contextlib.suppress(queue.Empty):
+                return messages.get(timeout=POLL)
 
     def run(job: Job) -> None:
-        end = JobEnd()
         try:
             for result in work(job):
-                results.put(result)
+                put((result,))
+            put(None)
         except Abandoned:
             return
         except BaseException as error:
-            end.error = error
-        with contextlib.suppress(Abandoned):
-            results.put(end)
+            with contextlib.suppress(Abandoned):
+                put(error)
 
     left = 0
     try:
@@ -139,15 +154,15 @@ def map_unordered(
             team.begin(partial(run, job))
             left += 1
         while left:
-            result = results.take()
-            if not isinstance(result, JobEnd):
-                yield result
-            elif result.error is not None:
-                raise result.error
-            else:
+            message = take()
+            if isinstance(message, BaseException):
+                raise message
+            if message is None:
                 left -= 1
+            else:
+                yield message[0]
     finally:
-        team.dismiss(results.lock, results.may_go_on)
+        team.dismiss(messages.mutex, messages.not_full)
 
 
 def map_parts(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -35,31 +34,6 @@ class ReadsAt(Protocol):
         An empty result means that there are no bytes at the position. Several threads may call
         it concurrently.
         """
-
-
-@runtime_checkable
-class ReadsAhead(Protocol):
-    """A `ReadsAt` that reads several ranges at the same time, such as that of a store."""
-
-    def read_index(self) -> bytes | None:
-        """Return the bytes of the ``.index`` beside a log; None if there is none to read."""
-
-    def expect(self, stop: int) -> None:
-        """Take it that all bytes before a position will be read; 0 if that is not known."""
-
-    def is_worth(self, gap: int) -> bool:
-        """Return whether it takes less time to request headers than the gaps between them."""
-
-    def request(self, positions: Iterable[int]) -> None:
-        """Start to read the headers at positions, without waiting for them."""
-
-
-@runtime_checkable
-class KnowsHoles(Protocol):
-    """A `ReadsAt` that knows which of its bytes are zeros."""
-
-    def skip_hole(self, position: int) -> int:
-        """Return the position of the next bytes that are not known to be zeros."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
@@ -22,13 +22,12 @@ from kafkascan.io import result_memory
 from kafkascan.io.source_protocols import (
     OPEN_FLAGS,
     FileRange,
-    KnowsHoles,
-    ReadsAhead,
     ReadsAt,
     bytes_view,
     next_data,
     regular_size,
 )
+from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.urls import ObjectUrl, resolved_url
 
 
@@ -195,9 +194,9 @@ class Source:
         return self._view is not None
 
     @property
-    def ahead(self) -> ReadsAhead | None:
+    def ahead(self) -> PrefetchingReader | None:
         """The reader of the bytes, if it reads several ranges at the same time."""
-        return self._reader if isinstance(self._reader, ReadsAhead) else None
+        return self._reader if isinstance(self._reader, PrefetchingReader) else None
 
     @property
     def has_file(self) -> bool:
@@ -295,8 +294,10 @@ class Source:
 
         Preallocated and sparse files have holes, which contain zeros and need not be read.
         """
-        if self._reader is not None and isinstance(self._reader, KnowsHoles):
-            return min(self._reader.skip_hole(position), self.size)
+        # A sparse file in a tar has one.
+        skip_hole: Callable[[int], int] | None = getattr(self._reader, "skip_hole", None)
+        if skip_hole is not None:
+            return min(skip_hole(position), self.size)
         if self._descriptor is None:
             return position
         with self.borrowed_descriptor() as descriptor:

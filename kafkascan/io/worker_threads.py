@@ -1,4 +1,4 @@
-"""Worker threads whose results wait in bounded buffers, ordered by job or unordered."""
+"""Worker threads, and the bounded results of ordered jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 # Results that the first job in order may buffer beyond the shared limit.
 _OF_FIRST = 2
 # Seconds between checks whether results are still read, and seconds to wait for threads to end.
-_POLL, _GRACE = 0.1, 1.0
+POLL, _GRACE = 0.1, 1.0
 # Seconds that a piece of a long loop may take: Ctrl-C waits for it.
 _PIECE_TIME, _LARGEST_PIECE = 0.05, 1 << 40
 
@@ -209,7 +209,7 @@ class OrderedJob(Generic[Result]):
                 if is_reserved or limit.size:
                     break
                 may_go_on = limit.first_may_go_on if is_first else limit.others_may_go_on
-                may_go_on.wait(_POLL)
+                may_go_on.wait(POLL)
             else:
                 raise Abandoned
             if is_reserved:
@@ -229,7 +229,7 @@ class OrderedJob(Generic[Result]):
             with limit.lock:
                 while not self._results and not self._is_done:
                     limit.team.require_wanted()
-                    limit.is_filled.wait(_POLL)
+                    limit.is_filled.wait(POLL)
                 if not self._results:
                     break
                 result, is_reserved = self._results.popleft()
@@ -242,49 +242,3 @@ class OrderedJob(Generic[Result]):
             yield result
         if self._error is not None:
             raise self._error
-
-
-class JobEnd:
-    """Follows the last result of a job in a `ResultQueue`."""
-
-    error: BaseException | None = None
-
-
-class ResultQueue(Generic[Result]):
-    """
-    Bounded queue of the results of concurrent unordered jobs.
-
-    Parameters
-    ----------
-    size : int
-    team : WorkerTeam
-    """
-
-    def __init__(self, size: int, team: WorkerTeam) -> None:
-        self.lock = threading.Lock()
-        self.may_go_on = threading.Condition(self.lock)
-        self._is_filled = threading.Condition(self.lock)
-        self._size = size
-        self._team = team
-        self._results: deque[Result | JobEnd] = deque()
-
-    def put(self, result: Result | JobEnd) -> None:
-        """Append a result when there is room for it."""
-        with self.lock:
-            while not self._team.is_dismissed:
-                if len(self._results) < self._size:
-                    break
-                self.may_go_on.wait(_POLL)
-            else:
-                raise Abandoned
-            self._results.append(result)
-            self._is_filled.notify()
-
-    def take(self) -> Result | JobEnd:
-        """Wait for the next result, and return it."""
-        with self.lock:
-            while not self._results:
-                self._team.require_wanted()
-                self._is_filled.wait(_POLL)
-            self.may_go_on.notify()
-            return self._results.popleft()

@@ -70,7 +70,7 @@ class _Range:
 
 class PrefetchingReader:
     """
-    Read an object; a `ReadsAt` and `ReadsAhead`.
+    Read an object; a `ReadsAt`.
 
     Requests that follow each other are enlarged, and then several are in flight. After a jump,
     such as from one header of a large batch to the next, only a few bytes are requested, unless
@@ -139,19 +139,19 @@ class PrefetchingReader:
         return data[position - block.start : position - block.start + size]
 
     def read_index(self) -> bytes | None:
-        """See `ReadsAhead.read_index`."""
+        """Return the bytes of the ``.index`` beside a log; None if there is none to read."""
         return None if self._read_index is None else self._read_index()
 
     def expect(self, stop: int) -> None:
-        """See `ReadsAhead.expect`."""
+        """Announce that the bytes before `stop` will be read; 0 if that is not known."""
         self._expected = stop
 
     def is_worth(self, gap: int) -> bool:
-        """See `ReadsAhead.is_worth`."""
+        """Return whether it takes less time to request headers than the gaps between them."""
         return gap > _HEADER + self._cost.bytes_of_a_request(REQUESTS_AT_ONCE)
 
     def request(self, positions: Iterable[int]) -> None:
-        """See `ReadsAhead.request`."""
+        """Start to read the headers at positions, without waiting for them."""
         self._require_threads()
         with self._lock:
             for position in positions:
