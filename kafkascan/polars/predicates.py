@@ -14,13 +14,13 @@ from typing import Literal, TypeAlias
 import polars as pl
 
 from kafkascan.logs.selecting.conditions import (
+    MIRRORED,
     Comparison,
     Condition,
     Joined,
     Membership,
     Relation,
     Undecided,
-    Value,
 )
 
 TimeUnit: TypeAlias = Literal["ms", "us", "ns"]
@@ -33,9 +33,6 @@ _RELATIONS: dict[Relation, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-_MIRRORED: dict[Relation, Relation] = {
-    "<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!=",
-}  # fmt: skip
 _BOUNDS: dict[Literal["both", "left", "right", "none"], tuple[Relation, Relation]] = {
     "both": (">=", "<="),
     "left": (">=", "<"),
@@ -98,7 +95,7 @@ def _comparison(
     for relation, compare in _RELATIONS.items():
         if predicate.meta.eq(compare(parts[0], parts[1])):
             compared = _compared(parts[0], relation, parts[1], schema)
-            return compared or _compared(parts[1], _MIRRORED[relation], parts[0], schema)
+            return compared or _compared(parts[1], MIRRORED[relation], parts[0], schema)
     return None
 
 
@@ -168,7 +165,7 @@ def _is_literal(expression: pl.Expr) -> bool:
     return expression.meta.is_literal(allow_aliasing=True)
 
 
-def _values(expression: pl.Expr, dtype: pl.DataType) -> list[Value] | None:
+def _values(expression: pl.Expr, dtype: pl.DataType) -> list[int | str] | None:
     """Return the values of a literal of a type; None for nulls and for other expressions."""
     if not _is_literal(expression):
         return None
@@ -177,5 +174,5 @@ def _values(expression: pl.Expr, dtype: pl.DataType) -> list[Value] | None:
         return None
     if isinstance(dtype, pl.List):
         found = found.explode()
-    values: list[Value] = found.to_physical().to_list()
+    values: list[int | str] = found.to_physical().to_list()
     return None if None in values or not values else values

@@ -1,9 +1,12 @@
-"""Conditions on records, as far as they decide which partitions, segments and batches are read."""
+"""Conditions on columns, which decide which partitions, segments and batches are read."""
 
 from __future__ import annotations
 
+import ast
+import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
@@ -11,7 +14,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-Value: TypeAlias = "int | str"
+from kafkascan.format.suggestions import suggestion
+
+Value: TypeAlias = "int | float | str"
 MayHold: TypeAlias = "bool | np.bool_ | NDArray[np.bool_]"
 Relation: TypeAlias = Literal["<", "<=", ">", ">=", "==", "!="]
 
@@ -63,6 +68,14 @@ class Comparison:
         return span is not None and _RELATIONS[self.relation](span, self.value)
 
 
+MIRRORED: dict[Relation, Relation] = {
+    "<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!=",
+}  # fmt: skip
+"""The relations of the operands in the other order."""
+
+_NEGATED: dict[Relation, Relation] = {
+    "<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "==",
+}  # fmt: skip
 _RELATIONS: dict[Relation, Callable[[Span, Value], MayHold]] = {
     "<": lambda span, value: span.low < value,
     "<=": lambda span, value: span.low <= value,
@@ -75,10 +88,11 @@ _RELATIONS: dict[Relation, Callable[[Span, Value], MayHold]] = {
 
 @dataclass(frozen=True)
 class Membership:
-    """A column whose value is one of several."""
+    """A column whose value is one of several, or none of them."""
 
     column: str
     values: Sequence[Value]
+    is_excluded: bool = False
 
     @property
     def columns(self) -> frozenset[str]:
@@ -90,11 +104,15 @@ class Membership:
         if self.column not in spans:
             return True
         span = spans[self.column]
-        if span is None or not self.values:
+        if span is None:
             return False
+        if not self.values:
+            return self.is_excluded
         ordered = np.array(sorted(self.values))
         below = np.searchsorted(ordered, span.low, "left")
         found: MayHold = below < np.searchsorted(ordered, span.high, "right")
+        if self.is_excluded:
+            found = np.logical_or(span.low != span.high, np.logical_not(found))
         return found
 
 
@@ -128,3 +146,109 @@ class Undecided:
     def may_hold(self, spans: Spans) -> MayHold:
         """See `Condition`."""
         return True
+
+
+# ---- text --------------------------------------------------------------------------------------
+
+_RELATION_OF: dict[type[ast.cmpop], Relation] = {
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+}  # fmt: skip
+# A quoted string, or a word or operator that SQL and Python write differently.
+_SQL = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|<>|(?<![<>=!])=(?!=)|\b[A-Za-z]+\b")
+_SQL_WORDS = {"<>": "!=", "=": "==", "true": "True", "false": "False"}
+_KEYWORDS = ("and", "or", "not", "in")
+
+
+def parse_condition(text: str, names: Collection[str], texts: Collection[str]) -> Condition:
+    """
+    Parse a condition: comparisons of columns with constants.
+
+    Parameters
+    ----------
+    text : str
+        Comparisons (``== != < <= > >= in``, also SQL's ``=`` and ``<>``) of columns with numbers,
+        strings and booleans, combined with ``and``, ``or``, ``not`` and parentheses.
+    names : collection of str
+        The columns; the text may have them in any case.
+    texts : collection of str
+        Those of strings.
+
+    Raises
+    ------
+    ValueError
+        If the text is not such a condition.
+    """
+    try:
+        tree = ast.parse(_SQL.sub(_as_python, text).strip(), mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"where: {text!r} is not a condition: {error.msg}") from None
+    return _Parser(names, texts).condition(tree)
+
+
+class _Parser:
+    """Turns the syntax tree of a condition into a `Condition`, which has no negations."""
+
+    def __init__(self, names: Collection[str], texts: Collection[str]) -> None:
+        self._names = {name.lower(): name for name in names}
+        self._texts = texts
+
+    def condition(self, node: ast.expr, is_negated: bool = False) -> Condition:
+        if isinstance(node, ast.BoolOp):
+            parts = [self.condition(value, is_negated) for value in node.values]
+            return Joined(tuple(parts), is_any=isinstance(node.op, ast.Or) != is_negated)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self.condition(node.operand, not is_negated)
+        if isinstance(node, ast.Name):
+            return Comparison(self._column(node), "!=" if is_negated else "==", True)
+        if not isinstance(node, ast.Compare):
+            raise _unexpected(node)
+        pairs = itertools.pairwise((node.left, *node.comparators))
+        compared = zip(node.ops, pairs, strict=True)
+        parts = [self._compared(kind, *pair, is_negated) for kind, pair in compared]
+        return Joined(tuple(parts), is_any=is_negated)
+
+    def _compared(
+        self, kind: ast.cmpop, left: ast.expr, right: ast.expr, is_negated: bool
+    ) -> Condition:
+        if isinstance(kind, (ast.In, ast.NotIn)):
+            column = self._column(left)
+            values = self._constants(column, right)
+            return Membership(column, values, isinstance(kind, ast.NotIn) != is_negated)
+        if type(kind) not in _RELATION_OF:
+            raise _unexpected(left)
+        relation = _RELATION_OF[type(kind)]
+        if isinstance(right, ast.Name):
+            left, right, relation = right, left, MIRRORED[relation]
+        column = self._column(left)
+        (value,) = self._constants(column, right)
+        return Comparison(column, _NEGATED[relation] if is_negated else relation, value)
+
+    def _column(self, node: ast.expr) -> str:
+        if not isinstance(node, ast.Name):
+            raise _unexpected(node)
+        if node.id.lower() not in self._names:
+            hint = suggestion(node.id, self._names.values())
+            raise ValueError(f"where: there is no batch column {node.id!r}{hint}")
+        return self._names[node.id.lower()]
+
+    def _constants(self, column: str, node: ast.expr) -> Sequence[Value]:
+        try:
+            value = ast.literal_eval(node)
+        except (ValueError, TypeError, SyntaxError):
+            raise _unexpected(node) from None
+        values = list(value) if isinstance(value, (tuple, list, set)) else [value]
+        kinds = (str,) if column in self._texts else (int, float)
+        if not all(isinstance(one, kinds) for one in values):
+            raise _unexpected(node)
+        return values
+
+
+def _unexpected(node: ast.expr) -> ValueError:
+    return ValueError(f"where: {ast.unparse(node)!r} is not part of a condition")
+
+
+def _as_python(match: re.Match[str]) -> str:
+    word = match[0]
+    if word.lower() in _KEYWORDS:
+        return word.lower()
+    return _SQL_WORDS.get(word.lower(), word)
