@@ -21,7 +21,6 @@ from setuptools.command.build_ext import build_ext
 MODULES: dict[str, list[str]] = {
     "batches": [],
     "census": [],
-    "checkpoint_lines": [],
     "checksums": ["csrc/crc32c.c"],
     "cold_reads": [],
     "dumped_batches": [],

@@ -13,9 +13,8 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from kafkascan._core import checkpoint_lines as _core
 from kafkascan.format.arguments import require_items, require_type
 from kafkascan.format.errors import CorruptCheckpointError
 from kafkascan.io.atomic_files import AtomicFile
@@ -32,11 +31,16 @@ META_PROPERTIES = "meta.properties"
 
 _CHECKPOINT_VERSION = 0
 _METADATA_VERSION = 0
-# Of the files with a few properties, which take longer to read for their size than the others.
+# Brokers write up to 270 bytes for each partition or leader epoch, and less than 1 KiB of
+# properties.
+_LARGEST_CHECKPOINT = 1 << 24
 _LARGEST_PROPERTIES = 1 << 16
 # Numbers as Java parses them: no underscores, no spaces.
-_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
-_LINE = re.compile(rb"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
+_DIGITS = "[+-]?0*[0-9]{1,19}"
+_NUMBER = re.compile(_DIGITS)
+# Lines as Java's ``split("\\s+")`` takes them: blanks may be at the end, not at the beginning.
+_EPOCH_LINE = re.compile(rf"({_DIGITS})\s+({_DIGITS})\s*", re.ASCII)
+_OFFSET_LINE = re.compile(rf"(\S+)\s+({_DIGITS})\s+({_DIGITS})\s*", re.ASCII)
 
 
 class LeaderEpoch(NamedTuple):
@@ -100,13 +104,14 @@ def read_leader_epochs(path: str | os.PathLike[str], /) -> list[LeaderEpoch]:
     Returns
     -------
     list of LeaderEpoch
-        In the order of the file, which is ascending if a broker wrote it. At most 30 bytes of
-        memory for each byte of the file.
+        In the order of the file, which is ascending if a broker wrote it.
 
     Raises
     ------
     CorruptCheckpointError
         If Kafka would refuse the file (``CheckpointFile``, ``LeaderEpochCheckpointFile``).
+    SideFileTooLargeError
+        If it has more than 16 MiB.
     OSError
     """
     return parse_leader_epochs(read_regular(path), os.fspath(path))
@@ -114,11 +119,7 @@ def read_leader_epochs(path: str | os.PathLike[str], /) -> list[LeaderEpoch]:
 
 def parse_leader_epochs(data: bytes, path: str) -> list[LeaderEpoch]:
     """Parse the bytes of the file; as `read_leader_epochs`."""
-    start, expected = _checkpoint_head(data, path)
-    epochs: list[LeaderEpoch] = []
-    at = _core.parse_pairs(data, start, LeaderEpoch, epochs)
-    _require_entries(path, data, len(epochs), expected, at)
-    return epochs
+    return [LeaderEpoch(*entry) for entry in _entries(data, path, _EPOCH_LINE)]
 
 
 def write_leader_epochs(path: str | os.PathLike[str], epochs: Iterable[LeaderEpoch], /) -> None:
@@ -162,6 +163,8 @@ def read_offset_checkpoint(path: str | os.PathLike[str], /) -> dict[tuple[str, i
     ------
     CorruptCheckpointError
         If Kafka would refuse the file (``CheckpointFile``, ``OffsetCheckpointFile``).
+    SideFileTooLargeError
+        If it has more than 16 MiB.
     OSError
     """
     return parse_offset_checkpoint(read_regular(path), os.fspath(path))
@@ -169,11 +172,8 @@ def read_offset_checkpoint(path: str | os.PathLike[str], /) -> dict[tuple[str, i
 
 def parse_offset_checkpoint(data: bytes, path: str) -> dict[tuple[str, int], int]:
     """Parse the bytes of the file; as `read_offset_checkpoint`."""
-    start, expected = _checkpoint_head(data, path)
-    offsets: dict[tuple[str, int], int] = {}
-    count, at = _core.parse_offsets(data, start, offsets)
-    _require_entries(path, data, count, expected, at)
-    return offsets
+    entries = _entries(data, path, _OFFSET_LINE)
+    return {(topic, partition): offset for topic, partition, offset in entries}
 
 
 def write_offset_checkpoint(
@@ -199,25 +199,26 @@ def write_offset_checkpoint(
     _write(Path(path), data)
 
 
-def _checkpoint_head(data: bytes, path: str) -> tuple[int, int]:
-    """Return the position of the first entry, and the number of entries that must follow."""
-    _require_text(data, path)
-    first, version_end = _line_at(data, 0)
-    if not data:
-        return 0, 0
-    version = _number(path, data, 0, first)
-    if version != _CHECKPOINT_VERSION:
-        raise _bad_line(path, data, 0, f"version {version} is not {_CHECKPOINT_VERSION}")
-    second, start = _line_at(data, version_end)
-    expected = _number(path, data, 1, second) if version_end < len(data) else 0
-    return start, expected
-
-
-def _require_entries(path: str, data: bytes, count: int, expected: int, end: int) -> None:
-    """Require that every line was an entry, and that there are as many as the file says."""
-    if end < len(data):
-        line, _ = _line_at(data, end)
-        raise _bad_line(path, data, count + 2, f"{line!r} is not an entry")
+def _entries(data: bytes, path: str, entry: re.Pattern[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the int and the long of each entry, after the words before them."""
+    require_side_file_size(len(data), path, _LARGEST_CHECKPOINT)
+    version, expected, count = _CHECKPOINT_VERSION, 0, 0
+    for number, line in enumerate(_iter_lines(data, path)):
+        if number == 0:
+            version = _number(path, data, number, line)
+            if version != _CHECKPOINT_VERSION:
+                reason = f"version {version} is not {_CHECKPOINT_VERSION}"
+                raise _bad_line(path, data, number, reason)
+        elif number == 1:
+            expected = _number(path, data, number, line)
+        else:
+            found = entry.fullmatch(line)
+            *words, first, second = found.groups() if found else (1 << 31, 0)
+            first, second = int(first), int(second)
+            if not -(1 << 31) <= first < 1 << 31 or not -(1 << 63) <= second < 1 << 63:
+                raise _bad_line(path, data, number, f"{line!r} is not an entry")
+            count += 1
+            yield *words, first, second
     if count != expected:
         reason = f"the entry count is {expected}, but there are {count} entries"
         raise _bad_line(path, data, 1, reason)
@@ -409,13 +410,6 @@ def _iter_lines(data: bytes, path: str) -> Iterator[str]:
         yield line.removesuffix("\n")
 
 
-def _line_at(data: bytes, position: int) -> tuple[str, int]:
-    """Return the line at a position, and the position of the next one."""
-    line = _LINE.match(data, position)
-    assert line is not None  # it matches anything, also nothing
-    return line[1].decode(), line.end()
-
-
 def _require_text(data: bytes, path: str) -> None:
     try:
         data.decode()
@@ -426,9 +420,7 @@ def _require_text(data: bytes, path: str) -> None:
 
 def _is_int(text: str) -> bool:
     """Return whether Java's ``parseInt`` accepts a text."""
-    if not _NUMBER.fullmatch(text):
-        return False
-    return -(1 << 31) <= int(text) < 1 << 31
+    return _NUMBER.fullmatch(text) is not None and -(1 << 31) <= int(text) < 1 << 31
 
 
 def _number(path: str, data: bytes, number: int, line: str) -> int:
