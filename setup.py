@@ -26,7 +26,6 @@ MODULES: dict[str, list[str]] = {
     "dumped_batches": [],
     "encoding": [],
     "fingerprints": [],
-    "gzip_members": [],
     "guard": ["csrc/fault_guard.c"],
     "indexes": [],
     "items": [],
@@ -76,7 +75,6 @@ C_HEADERS = [
     "csrc/record.h",
     "csrc/result_blocks.h",
     "csrc/small_blocks.h",
-    "csrc/small_members.h",
     "csrc/varint.h",
     "csrc/write_batch.h",
 ]

@@ -7,7 +7,7 @@ magic 0 (KAFKA-3160), and Zstandard frames without content size. `_core.unpackin
 the usual forms faster; tests compare it with this module.
 
 Memory: the output of a batch is limited, and exists twice while it is copied to its table. Time is
-linear in the size of input and output, also for tiny blocks, empty frames and many members.
+linear in the size of input and output, also for tiny blocks and empty frames.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import xxhash
 import zstandard
 from isal import igzip_lib, isal_zlib
 
-from kafkascan._core.gzip_members import decompress_small_members
 from kafkascan._core.unpacking import Unpacker, zstd_bounds
 from kafkascan.format.layout import CompressionType
 
@@ -105,6 +104,8 @@ def _limited(parts: Iterator[Buffer], limit: int) -> Iterator[Buffer]:
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_WINDOW_BITS = 31
 _SMALLEST_GZIP_MEMBER = 20
+# Producers write one member. Kafka reads any number, each of which costs an object here.
+_MOST_GZIP_MEMBERS = 1000
 # The library copies unused input, and many members may be small.
 _FED_FIRST, _FED = 1 << 12, 1 << 16
 
@@ -114,7 +115,7 @@ def _gzip(data: Buffer, _magic: int, _limit: int) -> Iterator[Buffer]:
     view, at = memoryview(data), 0
     if data[:2] != _GZIP_MAGIC[:2]:
         raise CodecError("gzip: the data does not begin with a gzip header")
-    while True:
+    for _ in range(_MOST_GZIP_MEMBERS):
         member, fed = isal_zlib.decompressobj(_GZIP_WINDOW_BITS), _FED_FIRST
         while not member.eof:
             if at == len(view):
@@ -123,14 +124,9 @@ def _gzip(data: Buffer, _magic: int, _limit: int) -> Iterator[Buffer]:
             at += len(part)
             yield from _gzip_output(member, part)
         at -= len(member.unused_data)
-        while _is_gzip_member(view, at):
-            output, end = decompress_small_members(view, at)
-            if end == at:
-                break
-            yield output
-            at = end
-        else:
+        if not _is_gzip_member(view, at):
             return
+    raise CodecError(f"gzip: the data has more than {_MOST_GZIP_MEMBERS} members")
 
 
 def _is_gzip_member(data: memoryview, at: int) -> bool:

@@ -115,8 +115,6 @@ def repeated(block: bytes, size: int) -> bytes:
 
 SMALL, LARGE = 250_000, 1_000_000
 TINY_PIECES: dict[str, tuple[int, Callable[[int], bytes]]] = {
-    "empty gzip members": (GZIP, lambda size: repeated(gzip.compress(b""), size)),
-    "gzip members of one byte": (GZIP, lambda size: repeated(gzip.compress(b"x"), size)),
     "stored lz4 blocks": (LZ4, lambda size: lz4_frame(repeated(b"\1\0\0\x80x", size) + bytes(4))),
     "lz4 blocks": (LZ4, lambda size: lz4_frame(repeated(b"\2\0\0\0\x10x", size) + bytes(4))),
     "snappy chunks": (

@@ -1,10 +1,9 @@
-"""Small blocks and gzip members, decoded without a library as libraries decode them."""
+"""Small blocks, decoded without a library as libraries decode them."""
 
 from __future__ import annotations
 
 import gzip
 import struct
-import zlib
 from collections.abc import Callable
 
 import cramjam
@@ -13,16 +12,12 @@ import lz4.frame
 import pytest
 import snappy
 from hypothesis import example, given, strategies as st
-from isal import isal_zlib
 
 import kafkascan as ks
-from kafkascan._core.gzip_members import decompress_small_members
 from kafkascan._core.unpacking import Unpacker
-from kafkascan.records import decompression, payloads
+from kafkascan.records import payloads
 from tests.support.segments import message_v0, message_v1
-from tests.support.work import count_calls
 
-RUN = 1 << 20
 LIMIT = 1 << 26
 LZ4_BLOCK = 1 << 16
 
@@ -121,112 +116,6 @@ def test_any_bytes_are_decoded_only_if_a_library_does(kind: str, block: bytes) -
     output, left, _ = run_of(kind, [block])
     if left == 0:
         assert output == BLOCKS[kind][2](block)
-
-
-# ---- gzip ----------------------------------------------------------------------------------------
-
-STRATEGIES = (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED, zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE)
-FLAGS = {"crc": 2, "extra": 4, "name": 8, "comment": 16}
-
-
-def member(content: bytes, level: int, strategy: int, flags: int) -> bytes:
-    head = b"\x1f\x8b\x08" + bytes([flags]) + b"\1\2\3\4\0\xff"
-    head += struct.pack("<H", 3) + b"\0ab" if flags & FLAGS["extra"] else b""
-    head += b"name\0" if flags & FLAGS["name"] else b""
-    head += b"\0" if flags & FLAGS["comment"] else b""
-    head += struct.pack("<H", zlib.crc32(head) & 0xFFFF) if flags & FLAGS["crc"] else b""
-    deflate = zlib.compressobj(level, zlib.DEFLATED, -15, 8, strategy)
-    body = deflate.compress(content) + deflate.flush(zlib.Z_FULL_FLUSH) + deflate.flush()
-    return head + body + struct.pack("<II", zlib.crc32(content), len(content))
-
-
-MEMBER = st.builds(
-    member,
-    CONTENT,
-    st.integers(0, 9),
-    st.sampled_from(STRATEGIES),
-    st.integers(0, 15).map(lambda bits: bits << 1),
-)
-
-
-def gunzip(data: bytes) -> tuple[bytes, int]:
-    """Return the content of the first member, and its compressed size."""
-    reader = zlib.decompressobj(31)
-    content = reader.decompress(data) + reader.flush()
-    assert reader.eof
-    return content, len(data) - len(reader.unused_data)
-
-
-@given(members=st.lists(MEMBER, min_size=1))
-def test_members_are_decompressed(members: list[bytes]) -> None:
-    data = b"".join(members)
-    output, at = decompress_small_members(data, 0)
-    assert bytes(output) == b"".join(gunzip(one)[0] for one in members)
-    assert at == len(data)
-
-
-@given(one=MEMBER, edits=EDITS, cut=st.integers(0, 9), tail=st.binary(max_size=9))
-def test_damaged_members_are_decompressed_only_if_zlib_does(
-    one: bytes, edits: list[tuple[int, int]], cut: int, tail: bytes
-) -> None:
-    data = damaged(one, edits)
-    data = data[: len(data) - cut] + tail
-    output, at = decompress_small_members(data, 0)
-    if at > 0:
-        assert (bytes(output), at) == gunzip(data)
-    else:
-        assert output == b""
-
-
-@given(body=st.binary(min_size=1, max_size=60))
-@example(body=b"\x04\x80\0\0\0\0\0\0\0\0\0\0\0\0\0\0")
-def test_any_blocks_are_decompressed_only_if_zlib_does(body: bytes) -> None:
-    """The checksum and the size fit, so that only the blocks decide."""
-    deflate = zlib.decompressobj(-15)
-    try:
-        content = deflate.decompress(body, RUN)
-    except zlib.error:
-        content = b""
-    used = body[: len(body) - len(deflate.unused_data)]
-    end = struct.pack("<II", zlib.crc32(content), len(content))
-    data = b"\x1f\x8b\x08" + bytes(7) + used + end
-    output, at = decompress_small_members(data, 0)
-    assert (at == len(data)) == deflate.eof
-    assert bytes(output) == (content if deflate.eof else b"")
-
-
-def test_a_run_ends_before_a_large_member() -> None:
-    small, large = member(b"x", 6, 0, 0), member(bytes(range(256)) * 20, 0, 0, 0)
-    output, at = decompress_small_members(small + large + small, 0)
-    assert (bytes(output), at) == (b"x", len(small))
-    assert b"".join(decompression.decompress(1, 2, small + large + small, LIMIT)) == (
-        b"x" + bytes(range(256)) * 20 + b"x"
-    )
-
-
-def test_the_output_of_a_run_is_limited() -> None:
-    one = member(bytes(1 << 19), 9, 0, 0)
-    assert len(one) < 2048
-    output, at = decompress_small_members(one * 5, 0)
-    assert (len(output), at) == (RUN, 2 * len(one))
-
-
-def test_members_cost_no_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    created = 0
-
-    def count(window_bits: int) -> object:
-        nonlocal created
-        created += 1
-        return isal_zlib.decompressobj(window_bits)
-
-    class Library:
-        decompressobj = staticmethod(count)
-
-    monkeypatch.setattr(decompression, "isal_zlib", Library)
-    data = member(b"x", 6, 0, FLAGS["name"]) * 50_000
-    calls = count_calls(lambda: decompression.decompress(1, 2, data, LIMIT))
-    assert created == 1
-    assert calls < 200
 
 
 # ---- compressed messages of magic 0 and 1 ------------------------------------------------------

@@ -1,3 +1,0 @@
-from typing import Any
-
-def decompress_small_members(data: Any, at: int) -> tuple[bytearray, int]: ...
