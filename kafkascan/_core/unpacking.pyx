@@ -1,8 +1,8 @@
 """Decompress batches of the form that Kafka's writers produce, many in one loop.
 
 The framing of compressed blocks is parsed here without Python objects; libraries decompress the
-blocks, except small ones, for which a call takes longer than the work. Unusual data (several
-members or frames, dependent blocks, magic 0 and 1) and damaged data are left to
+blocks, except small ones of snappy, for which a call takes longer than the work. Unusual data
+(several members or frames, dependent blocks, magic 0 and 1) and damaged data are left to
 `kafkascan.records.decompression`, the only judge of errors. For usual data, both return the same
 bytes (tests/property/records/test_unpacking.py).
 """
@@ -54,7 +54,6 @@ cdef extern from "compressed.h" nogil:
 cdef extern from "small_blocks.h" nogil:
     const int KS_SMALL_BLOCK
     const int KS_SMALL_OUTPUT
-    int64_t ks_decode_small_lz4(const uint8_t *data, int64_t size, uint8_t *out, int64_t room)
     int64_t ks_decode_small_snappy(const uint8_t *data, int64_t size, uint8_t *out, int64_t room)
 
 
@@ -380,18 +379,13 @@ cdef class Unpacker:
 
 
 cdef int64_t decode_small(const ks_block *block, bint is_lz4, uint8_t *to) noexcept nogil:
-    """Decompress a stored or a small block; return -1 if a library must do it."""
-    cdef int64_t room = min(block.room, KS_SMALL_OUTPUT)
+    """Decompress a stored block or a small one of snappy; return -1 if a library must do it."""
     if block.is_stored:
         memcpy(to, block.data, block.size)
         return block.size
-    if block.size > KS_SMALL_BLOCK:
+    if is_lz4 or block.size > KS_SMALL_BLOCK or block.room > KS_SMALL_OUTPUT:
         return -1
-    if is_lz4:
-        return ks_decode_small_lz4(block.data, block.size, to, room)
-    if block.room > KS_SMALL_OUTPUT:
-        return -1
-    return ks_decode_small_snappy(block.data, block.size, to, room)
+    return ks_decode_small_snappy(block.data, block.size, to, block.room)
 
 
 cdef bint find_block(ks_blocks *blocks, ks_block *block) noexcept nogil:
