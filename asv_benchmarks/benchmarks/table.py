@@ -37,7 +37,6 @@ from . import (
     dump_log,
     growth,
     logs,
-    message_columns,
     peers,
     records,
     salvage,
@@ -232,19 +231,6 @@ def dump(codec: str) -> None:
         seconds |= medians(kafka, rounds=1)
     title = f"dump-log --deep-iteration --print-data-log: batches of 16 KB, {codec}"
     show(title, seconds, "GB/s", path.stat().st_size, alone)
-
-
-def messages(name: str) -> None:
-    """Kafka's own messages as columns of Arrow."""
-    path, decode = message_columns.segment(name), message_columns.decoder(name)
-    records = ks.read_records(path, columns=message_columns.COLUMNS)
-    read = "read_records"
-    contenders: Contenders = {
-        read: lambda: ks.read_records(path, columns=message_columns.COLUMNS),
-        "columns of records in memory": lambda: decode(records),
-    }
-    title = f"{name}: a million messages as columns"
-    show(title, medians(contenders), "ns/record", message_columns.COUNT, read)
 
 
 def build(codec: str, given: building.Input) -> None:
@@ -444,8 +430,6 @@ def main() -> None:
         decode(codec)
     for codec in ("none", "lz4"):
         dump(codec)
-    for name in message_columns.KINDS:
-        messages(name)
     given = building.Input()
     for codec in corpora.RECORD_CODECS:
         build(codec, given)

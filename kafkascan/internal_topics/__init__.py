@@ -11,12 +11,6 @@ if TYPE_CHECKING:
         Groups as Groups,
         read_groups as read_groups,
     )
-    from kafkascan.internal_topics.message_columns import (
-        DecodedTopic as DecodedTopic,
-        MessageColumns as MessageColumns,
-        decode_coordinator_columns as decode_coordinator_columns,
-        decode_framed_columns as decode_framed_columns,
-    )
     from kafkascan.internal_topics.metadata.metadata_image import (
         MetadataImage as MetadataImage,
     )
@@ -52,12 +46,6 @@ else:
         __name__,
         names={
             "consumer_groups": ["Groups", "read_groups"],
-            "message_columns": [
-                "DecodedTopic",
-                "MessageColumns",
-                "decode_coordinator_columns",
-                "decode_framed_columns",
-            ],
             "metadata.metadata_image": ["MetadataImage"],
             "metadata.metadata_reading": ["Metadata", "diff_metadata", "read_metadata"],
             "remote_storage.remote_segments": ["RemoteSegments", "read_remote_segments"],

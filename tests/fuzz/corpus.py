@@ -11,10 +11,9 @@ from pathlib import Path
 import kafkascan as ks
 from kafkascan.batches import size_in_bytes
 from kafkascan.records.decompression import decompress
-from tests.fuzz.message_inputs import message_inputs
 from tests.support.paths import GOLDEN
 
-TARGETS = ("record", "compressed", "chains", "search", "messages")
+TARGETS = ("record", "compressed", "chains", "search")
 LARGEST = 16 << 10
 
 HEADER_SIZE = 61
@@ -33,7 +32,6 @@ def write_corpora(folder: Path) -> None:
     for log in sorted(GOLDEN.glob("kafka-*/data/*/*.log")):
         _add_log(log, found)
     found["compressed"].update(_small_inputs())
-    found["messages"] = message_inputs()
     for name, inputs in found.items():
         assert inputs, f"{name} has no inputs"
         (folder / name).mkdir(parents=True)

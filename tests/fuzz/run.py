@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fuzz.corpus import TARGETS, write_corpora
-from tests.fuzz.message_inputs import write_header
 from tests.support.paths import ROOT
 
 HERE = Path(__file__).parent
@@ -78,7 +77,6 @@ def build(target: str, folder: Path, toolchain: Toolchain) -> None:
     command = [
         toolchain.compiler,
         *FLAGS,
-        f"-I{folder}",
         f"-fsanitize={sanitizers}",
         *map(str, sources),
     ]
@@ -133,7 +131,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     shutil.rmtree(options.build, ignore_errors=True)
     options.build.mkdir(parents=True)
     write_corpora(options.build / "corpus")
-    write_header(options.build / "message_programs.h")
     toolchain = find_toolchain(options.build)
     if options.standalone:
         toolchain = Toolchain(os.environ.get("CC", "cc"), has_libfuzzer=False)
