@@ -17,6 +17,7 @@ from kafkascan.dump_log import index_dump
 from kafkascan.dump_log.claimed_sizes import ClaimedSizes
 from kafkascan.dump_log.dump_files import Complaints, absolute_path, shown_path
 from kafkascan.dump_log.dump_options import DumpOptions
+from kafkascan.dump_log.lines.batch_printer import head_pieces
 from kafkascan.dump_log.lines.item_decoders import PRINT_TEXT, ItemDecoder
 from kafkascan.dump_log.lines.line_output import LineOutput, Offsets, PieceMemory, offsets_of
 from kafkascan.dump_log.lines.record_lines import (
@@ -25,7 +26,6 @@ from kafkascan.dump_log.lines.record_lines import (
     message_checksums,
     printed_sizes,
 )
-from kafkascan.dump_log.lines.unusual_batches import head_pieces
 from kafkascan.dump_log.log_dump import DumpedBatches, DumpJob, OffsetGaps, title_of_log
 from kafkascan.dump_log.log_frames import Frame
 from kafkascan.dump_log.readable_batches import (

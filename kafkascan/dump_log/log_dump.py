@@ -17,7 +17,6 @@ from kafkascan.dump_log.lines.line_output import (
     Piece,
     PieceMemory,
 )
-from kafkascan.dump_log.lines.usual_batches import are_usual, usual_pieces
 from kafkascan.dump_log.log_frames import Frame, framed_batches
 from kafkascan.format.errors import UnsupportedCompressionError
 from kafkascan.format.layout import BATCH_DTYPE, CompressionType
@@ -161,36 +160,14 @@ def _worker(
     source: Source, options: DumpOptions, memory: PieceMemory
 ) -> Callable[[DumpJob], Iterator[Piece]]:
     """Return what yields the lines of a job."""
+    # Not at the top: indexes are dumped without the readers of records.
+    from kafkascan.dump_log.lines.batch_printer import BatchPrinter, head_pieces
 
     def work(job: DumpJob) -> Iterator[Piece]:
         if job.error is not None:
             raise job.error
-        if options.is_deep and job.frame is None:
-            return _deep_pieces(source, job.batches, options, memory)
-        from kafkascan.dump_log.lines.unusual_batches import UnusualBatches, head_pieces
-
         if not options.is_deep:
             return head_pieces(source, job.batches, job.frame, memory)
-        return UnusualBatches(source, job.frame, options, memory).pieces(job.batches)
+        return BatchPrinter(source, job.frame, options, memory).pieces(job.batches)
 
     return work
-
-
-def _deep_pieces(
-    source: Source, batches: BatchTable, options: DumpOptions, memory: PieceMemory
-) -> Iterator[Piece]:
-    """Yield the lines of batches and their records, whatever the batches are."""
-    usual = are_usual(batches, options)
-    first = 0
-    while first < len(batches):
-        if usual[first]:
-            stop = first + (int(np.argmin(usual[first:])) or len(batches) - first)
-            first += yield from usual_pieces(source, batches[first:stop], options, memory)
-            left = batches[first : first + (first < stop)]
-        else:
-            left = batches[first : first + (int(np.argmax(usual[first:])) or len(batches) - first)]
-        if len(left):
-            from kafkascan.dump_log.lines.unusual_batches import UnusualBatches
-
-            yield from UnusualBatches(source, None, options, memory).pieces(left)
-        first += len(left)

@@ -1,4 +1,4 @@
-"""Lines of batches of every kind, by columns of their records."""
+"""Print batches and their records, by columns of the records."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def head_pieces(
 
 
 @dataclass(frozen=True)
-class UnusualBatches:
-    """Prints batches of every kind, by columns of their records."""
+class BatchPrinter:
+    """Prints batches of every format with their records."""
 
     source: Source
     frame: Frame | None
