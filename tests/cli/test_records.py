@@ -53,7 +53,8 @@ def test_every_record_of_a_data_dir() -> None:
 def test_decoded_keys_values_and_headers(log: Path) -> None:
     first, second, *_ = rows("records", log)
     assert first == {
-        "topic": None, "partition": None, "offset": 0, "timestamp": T0, "key": "key-0", "value": '{"n": 0}',
+        "topic": None, "partition": None, "offset": 0, "timestamp": T0, "key": "key-0",
+        "value": '{"n": 0}',
         "headers": [{"key": "h", "value": "1"}, {"key": "n", "value": None}],
     }  # fmt: skip
     assert second["value"] == "\\xff1"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-
 from kafkascan.cli.shown_columns import JOBS
+
 from kafkascan.cli.verbs import spark_commands
 from kafkascan.cli.verbs.spark_commands import spark as group
 from kafkascan.spark import recommended_conf
