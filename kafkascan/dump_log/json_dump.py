@@ -14,12 +14,11 @@ import numpy as np
 from kafkascan._core.text_lines import BIG_ENDIAN
 from kafkascan.batches.columns import BatchTable, is_control
 from kafkascan.dump_log import index_dump
-from kafkascan.dump_log.claimed_sizes import ClaimedSizes
 from kafkascan.dump_log.dump_files import Complaints, absolute_path, shown_path
 from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.lines.batch_printer import head_pieces
 from kafkascan.dump_log.lines.item_decoders import PRINT_TEXT, ItemDecoder
-from kafkascan.dump_log.lines.line_output import LineOutput, Offsets, PieceMemory, offsets_of
+from kafkascan.dump_log.lines.line_output import LineOutput, PieceMemory, offsets_of
 from kafkascan.dump_log.lines.record_lines import (
     UNDECODABLE,
     control_text,
@@ -34,7 +33,7 @@ from kafkascan.dump_log.readable_batches import (
     unprintable_record,
 )
 from kafkascan.format.errors import CorruptSnapshotError
-from kafkascan.format.layout import NO_SEQUENCE, TimestampType
+from kafkascan.format.layout import TimestampType
 from kafkascan.format.texts import java_string
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.url_paths import as_path
@@ -159,8 +158,7 @@ def _of_heads(source: Source, batches: BatchTable, frame: Frame | None) -> Itera
 def _with_records(
     source: Source, job: DumpJob, options: DumpOptions, gaps: OffsetGaps
 ) -> Iterator[Fields]:
-    needs_data = options.prints_data
-    for readable in readable_batches(source, job.batches, job.frame, needs_data=needs_data):
+    for readable in readable_batches(source, job.batches, job.frame):
         offsets = offsets_of(readable.records.columns["offset"])
         if offsets is not None:
             gaps.add(offsets)
@@ -170,16 +168,6 @@ def _with_records(
         for head, count in zip(heads, counts, strict=True):
             yield head
             yield from itertools.islice(records, count)
-        for claims in readable.claims:
-            gaps.add(Offsets(claims.offset, claims.offset, []))
-            yield _of_claims(claims)
-
-
-def _of_claims(claims: ClaimedSizes) -> Fields:
-    sizes = {"keySize": claims.key_size, "valueSize": claims.value_size}
-    place: Fields = {"kind": "record", "offset": claims.offset, "timestamp": claims.timestamp}
-    validity = {"isValid": claims.is_valid, "crc": claims.crc}
-    return {**place, **sizes, "sequence": NO_SEQUENCE, "headerKeys": [], **validity}
 
 
 def _of_records(

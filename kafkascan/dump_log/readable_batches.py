@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable
-from kafkascan.dump_log.claimed_sizes import ClaimedSizes, claimed_sizes
 from kafkascan.dump_log.log_frames import Frame, read_frame
 from kafkascan.format.errors import CorruptBatchError, InvalidRecordError
 from kafkascan.io.sources import Source
@@ -22,9 +21,6 @@ _COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 _OPTIONS = ReadOptions(columns=_COLUMNS, control="include")
 # So many records, and their bytes, stay in the CPU's caches.
 _RECORDS_PER_TABLE = 8192
-_MAGIC_V2 = 2
-# Batches that are decoded together behind a message that cannot be decoded.
-_AFTER_DAMAGE = 16
 
 
 class ReadableBatches(NamedTuple):
@@ -39,15 +35,12 @@ class ReadableBatches(NamedTuple):
         Records up to the end of each batch.
     source : Source
         What the records lie in, if they are not compressed.
-    claims : iterator of ClaimedSizes
-        Of the last batch, if it is a message that cannot be decoded; it raises the error.
     """
 
     batches: BatchTable
     records: RecordTable
     ends: NDArray[np.int64]
     source: Source
-    claims: Iterable[ClaimedSizes] = ()
 
     def up_to(self, record: int) -> ReadableBatches:
         """Return the records in front of one, and their batches with the one of that record."""
@@ -57,7 +50,7 @@ class ReadableBatches(NamedTuple):
 
 
 def readable_batches(
-    source: Source, batches: BatchTable, frame: Frame | None, *, needs_data: bool
+    source: Source, batches: BatchTable, frame: Frame | None
 ) -> Iterator[ReadableBatches]:
     """
     Yield batches with their records, many at a time.
@@ -68,8 +61,6 @@ def readable_batches(
     batches : array of BATCH_DTYPE
     frame : Frame or None
         See `framed_batches`.
-    needs_data : bool
-        Whether keys and values are printed, so that a message has to contain them.
 
     Yields
     ------
@@ -79,7 +70,7 @@ def readable_batches(
     ------
     CorruptBatchError
         If the records of a batch cannot be read. What can be read was yielded, also of this
-        batch. The claims of a message raise it instead.
+        batch.
     BatchTableError, OSError
         If the file has changed.
     """
@@ -88,25 +79,20 @@ def readable_batches(
     except CorruptBatchError:
         yield _without_records(source, batches)
         raise
-    done, at_once = 0, max(1, len(batches))
-    while done < len(batches):
-        part = slice(done, done + at_once)
-        try:
-            for found in _decoded(readable, batches[part], rows[part]):
-                yield found
-                done += len(found.batches)
-            at_once *= 2
-        except CorruptBatchError as error:
-            damaged = slice(done, done + 1)
-            is_claimed = not needs_data and rows["magic"][done] < _MAGIC_V2
-            claims = claimed_sizes(readable, rows[damaged], error) if is_claimed else ()
-            records = decode_up_to_damage(readable, rows[damaged], _OPTIONS)
-            ends = np.array([len(records)])
-            yield ReadableBatches(batches[damaged], records, ends, readable, claims)
-            if not is_claimed:
-                raise error if frame is None else _located(error, source, frame) from error
-            # Many such messages may follow: what is decoded for nothing is bounded.
-            done, at_once = done + 1, _AFTER_DAMAGE
+    done = 0
+    try:
+        for found in _decoded(readable, batches, rows):
+            yield found
+            done += len(found.batches)
+    except CorruptBatchError as error:
+        # Batches without records before the damaged one have not been yielded.
+        row = max(done, int(np.searchsorted(rows["position"], error.position, "right")) - 1)
+        if row > done:
+            yield _without_records(readable, batches[done:row])
+        damaged = slice(row, row + 1)
+        records = decode_up_to_damage(readable, rows[damaged], _OPTIONS)
+        yield ReadableBatches(batches[damaged], records, np.array([len(records)]), readable)
+        raise error if frame is None else _located(error, source, frame) from error
 
 
 def _decoded(source: Source, batches: BatchTable, rows: BatchTable) -> Iterator[ReadableBatches]:

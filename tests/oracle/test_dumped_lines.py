@@ -126,7 +126,7 @@ def flipped_messages(log: Path) -> Iterator[bytes]:
 
 
 def test_messages_with_any_bit_flipped(class_paths: ClassPaths, tmp_path: Path) -> None:
-    """The tool prints the sizes that a message claims, and needs its value only for the data."""
+    """Without data, the tool goes on after a message that exceeds itself, where ours ends."""
     files: list[Path] = []
     for name in ("magic-0-0", "magic-1-0"):
         for number, data in enumerate(flipped_messages(_OLD / name / f"{0:020}.log")):
@@ -136,12 +136,13 @@ def test_messages_with_any_bit_flipped(class_paths: ClassPaths, tmp_path: Path) 
             files[-1].write_bytes(data)
     modes = (_PRINTED, _PRINTED[:1])
     dumps = dump_all([(one, mode) for one in files for mode in modes], tmp_path, class_paths)
-    claimed = 0
     for dump in dumps:
         prints_data = dump.mode == _PRINTED
         lines, is_ended = printed(dump.file, prints_data=prints_data)
         died = any(one.what == "exception" for one in dump.complaints)
         expected = dump.stdout[: dump.stdout.rindex("\n") + 1] if died else dump.stdout
-        assert (lines, is_ended) == (expected, died), dump.file
-        claimed += not prints_data and not is_ended and printed(dump.file)[1]
-    assert claimed > 100
+        if not prints_data and printed(dump.file)[1]:
+            assert is_ended, dump.file
+            assert expected.startswith(lines), dump.file
+        else:
+            assert (lines, is_ended) == (expected, died), dump.file

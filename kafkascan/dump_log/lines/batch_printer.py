@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafkascan.batches.columns import BatchTable
-from kafkascan.dump_log.claimed_sizes import ClaimedSizes
 from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.lines.batch_lines import Lines, batch_lines
-from kafkascan.dump_log.lines.line_output import Offsets, Piece, PieceMemory, offsets_of, pieces_of
+from kafkascan.dump_log.lines.line_output import Piece, PieceMemory, offsets_of, pieces_of
 from kafkascan.dump_log.lines.record_lines import UNDECODABLE, record_lines
 from kafkascan.dump_log.log_frames import Frame
 from kafkascan.dump_log.readable_batches import (
@@ -46,10 +45,8 @@ class BatchPrinter:
 
     def pieces(self, batches: BatchTable) -> Iterator[Piece]:
         """Yield the lines; raise the error of the first record that cannot be read or printed."""
-        needs_data = self.options.prints_data
-        for readable in readable_batches(self.source, batches, self.frame, needs_data=needs_data):
+        for readable in readable_batches(self.source, batches, self.frame):
             yield from self._pieces_of(readable)
-            yield from map(self._claimed, readable.claims)
 
     def _pieces_of(self, readable: ReadableBatches) -> Iterator[Piece]:
         try:
@@ -60,11 +57,6 @@ class BatchPrinter:
             yield from self._lines(printable, record_lines(printable.records, self.options))
             raise unprintable_record(self.source, readable, row, error) from error
         yield from self._lines(readable, lines)
-
-    def _claimed(self, claims: ClaimedSizes) -> Piece:
-        line = "" if self.options.skips_metadata else claims.line()
-        offsets = Offsets(claims.offset, claims.offset, [])
-        return Piece(np.frombuffer(line.encode() + b"\n", np.uint8), offsets)
 
     def _first_unprintable(self, table: RecordTable) -> int:
         for row in range(len(table)):
