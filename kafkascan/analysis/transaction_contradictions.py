@@ -90,7 +90,7 @@ def find_contradictions(states: TransactionStates, transactions: Transactions) -
                 f" since offset {span['first_offset']}, but {reason}",
             }
         )
-    return Table.of_rows(CONTRADICTION_SCHEMA, rows)
+    return Table.of_rows(CONTRADICTION_SCHEMA, rows, states.problems + transactions.problems)
 
 
 def owners(states: TransactionStates) -> dict[int, dict[str, Any]]:

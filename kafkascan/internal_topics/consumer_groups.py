@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from kafkascan.format.errors import KafkaScanError
@@ -19,6 +20,7 @@ from kafkascan.internal_topics.coordinator_records import (
     TOPIC_ID,
     UNKNOWN_SCHEMA,
     DecodedRecord,
+    GroupTables,
     UnknownRecord,
     decode_records,
     unknown_table,
@@ -32,15 +34,18 @@ from kafkascan.internal_topics.topic_replay import (
     StoredRecord,
     open_topic,
     replay_all,
-    warnings_about,
+    topic_problem,
 )
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown, schemas_by_name
-from kafkascan.tables.table import Table
+from kafkascan.tables.table import Problem, Problems, Table
 
 GROUPS_TOPIC = "__consumer_offsets"
 _OFFSET_COMMITS = (0, 1)
+
+BAD_MEMBER = "BAD_MEMBER"
+"""Symbol of a problem: the subscription or assignment of a classic member is not decoded."""
 
 OFFSET_SCHEMA = Schema(
     "offsets",
@@ -72,8 +77,8 @@ OFFSET_SCHEMA = Schema(
 PENDING_SCHEMA = OFFSET_SCHEMA.named("pending")
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
+@dataclass(frozen=True, eq=False, repr=False)
+class Groups(GroupTables):
     """
     Groups and their committed offsets; result of `read_groups`.
 
@@ -92,8 +97,8 @@ class Groups:
         Records of unknown types and versions, with their bytes.
     logs : list of ReplayedLog
         The partitions of ``__consumer_offsets`` that were read.
-    warnings : list of str
-        Sentences about everything that makes the answer incomplete.
+    problems : Problems
+        Damage, unknown records, and what compaction may have removed.
     """
 
     offsets: Table
@@ -102,9 +107,9 @@ class Groups:
     pending: Table
     unknown: Table
     logs: list[ReplayedLog]
-    warnings: list[str]
+    problems: Problems
 
-    schemas: ClassVar = schemas_by_name(
+    schemas: ClassVar[dict[str, Schema]] = schemas_by_name(
         OFFSET_SCHEMA, PENDING_SCHEMA, GROUP_SCHEMA, MEMBER_SCHEMA, UNKNOWN_SCHEMA
     )
 
@@ -137,26 +142,6 @@ class Groups:
                 raise ValueError(f"group {row[0]!r} contains a line break")
             writer.writerow(row)
         return text.getvalue()
-
-    def select(self, groups: Iterable[str]) -> Groups:
-        """Return the answer for some groups."""
-        wanted = set(groups)
-
-        def of(table: Table) -> Table:
-            rows = (row for row in table.rows() if row["group"] in wanted)
-            return Table.of_rows(table.schema, rows, table.problems)
-
-        return Groups(
-            of(self.offsets), of(self.groups), of(self.members), of(self.pending), self.unknown,
-            self.logs, self.warnings,
-        )  # fmt: skip
-
-    def __repr__(self) -> str:
-        exact = "exact" if self.is_exact else "not exact"
-        return (
-            f"<Groups: {len(self.groups):,} groups, {len(self.members):,} members,"
-            f" {len(self.offsets):,} offsets, {exact}>"
-        )
 
 
 def read_groups(path: LogDirLike, /, *, as_of: AsOf | None = None) -> Groups:
@@ -204,9 +189,9 @@ class _GroupsBuilder:
         self._ends = TopicEnds(log_dir) if lag else None
         self._log_dir = log_dir
         self._unknown: list[UnknownRecord] = []
-        self._warnings: list[str] = []
+        self._bad_members: list[Problem] = []
         self._groups: dict[str, GroupRecords] = {}
-        self._exact: dict[str, bool] = {}
+        self._logs: dict[str, ReplayedLog] = {}
 
     def build(self, logs: list[ReplayedLog]) -> Groups:
         offsets = [row for log in logs for row in self._committed(log)]
@@ -217,19 +202,24 @@ class _GroupsBuilder:
         of_members = [
             row | self._exactness(one)
             for one in groups
-            for row in one.member_rows(names, self._warnings.append)
+            for row in one.member_rows(names, partial(self._add_bad_member, one))
         ]
-        self._warnings += warnings_about(logs)
-        self._warnings += [f"{GROUPS_TOPIC}: {one.message}" for one in self._unknown]
+        problems = Problems(self._bad_members)
+        problems += (problem for log in logs for problem in log.problems)
+        problems += (one.problem for one in self._unknown)
         return Groups(
-            _offset_table(OFFSET_SCHEMA, offsets),
-            Table.of_rows(GROUP_SCHEMA, of_groups),
-            Table.of_rows(MEMBER_SCHEMA, of_members),
-            _offset_table(PENDING_SCHEMA, pending),
-            unknown_table(self._unknown),
+            _offset_table(OFFSET_SCHEMA, offsets, problems),
+            Table.of_rows(GROUP_SCHEMA, of_groups, problems),
+            Table.of_rows(MEMBER_SCHEMA, of_members, problems),
+            _offset_table(PENDING_SCHEMA, pending, problems),
+            unknown_table(self._unknown, problems),
             logs,
-            self._warnings,
+            problems,
         )
+
+    def _add_bad_member(self, group: GroupRecords, message: str) -> None:
+        log = self._logs[group.group].log
+        self._bad_members.append(topic_problem(log, BAD_MEMBER, message, rows_missing=False))
 
     def _committed(self, log: ReplayedLog) -> Iterator[dict[str, Any]]:
         found: dict[tuple[str, str, int], DecodedRecord] = {}
@@ -272,11 +262,11 @@ class _GroupsBuilder:
     def _group(self, record: DecodedRecord, log: ReplayedLog) -> GroupRecords:
         key = record.key.fields
         name: str = key["group"] if "group" in key else key["group_id"]
-        self._exact[name] = log.is_exact
+        self._logs[name] = log
         return self._groups.setdefault(name, GroupRecords(name, record.partition))
 
     def _exactness(self, group: GroupRecords) -> dict[str, bool]:
-        return {"is_exact": self._exact[group.group]}
+        return {"is_exact": self._logs[group.group].is_exact}
 
     def _offset_row(self, record: DecodedRecord, *, is_exact: bool) -> dict[str, Any]:
         key, value = record.key.fields, record.value.fields
@@ -306,9 +296,9 @@ def _committed_partition(record: DecodedRecord) -> tuple[str, str, int]:
     return key["group"], key["topic"], key["partition"]
 
 
-def _offset_table(schema: Schema, rows: list[dict[str, Any]]) -> Table:
+def _offset_table(schema: Schema, rows: list[dict[str, Any]], problems: Problems) -> Table:
     rows.sort(key=lambda row: (row["group"], row["topic"], row["partition"]))
-    return Table.of_rows(schema, rows)
+    return Table.of_rows(schema, rows, problems)
 
 
 class TopicEnds:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.internal_topics.topic_messages import (
@@ -12,9 +13,14 @@ from kafkascan.internal_topics.topic_messages import (
     UnknownRecordTypeError,
     decode_coordinator_record,
 )
-from kafkascan.internal_topics.topic_replay import ReplayedLog, StoredRecord
+from kafkascan.internal_topics.topic_replay import ReplayedLog, StoredRecord, topic_problem
+from kafkascan.logs.opened_logs import Log
 from kafkascan.tables.schema import Field, Schema, Shown
-from kafkascan.tables.table import Table
+from kafkascan.tables.table import Problem, Problems, Table
+from kafkascan.tables.table_set import TableSet
+
+UNKNOWN_RECORD = "UNKNOWN_RECORD"
+"""Symbol of a problem: a record of an unknown type or version, or a damaged one."""
 
 GROUP = Field("group", "string", "id of the group", nullable=False, shown=Shown.ALWAYS)
 TOPIC_ID = Field("topic_id", "string", "id of the topic", shown=Shown.WIDE)
@@ -44,6 +50,25 @@ UNKNOWN_SCHEMA = Schema(
 """The columns of the table ``unknown``: records of unknown types and versions."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupTables(TableSet):
+    """A result with tables of groups."""
+
+    def select(self, groups: Iterable[str]) -> Self:
+        """Return the answer for some groups."""
+        wanted = set(groups)
+        chosen = {
+            name: Table.of_rows(
+                table.schema,
+                (row for row in table.rows() if row["group"] in wanted),
+                table.problems,
+            )
+            for name, table in self.tables.items()
+            if GROUP in table.schema
+        }
+        return replace(self, **chosen)
+
+
 @dataclass(frozen=True)
 class DecodedRecord:
     """A record of a coordinator's topic with its decoded key and value."""
@@ -61,7 +86,7 @@ class UnknownRecord:
 
     Attributes
     ----------
-    partition : int or None
+    log : Log
     offset : int
     type : int or None
         Kafka's number of the type; None if the key has none.
@@ -69,7 +94,7 @@ class UnknownRecord:
     key, value : bytes
     """
 
-    partition: int | None
+    log: Log
     offset: int
     type: int | None
     reason: str
@@ -77,26 +102,30 @@ class UnknownRecord:
     value: bytes
 
     @property
-    def message(self) -> str:
-        """A sentence with partition, offset and reason."""
-        where = f"partition {self.partition}, offset {self.offset}"
-        return f"{where}: the record is ignored: {self.reason}"
+    def partition(self) -> int | None:
+        """Number of the partition."""
+        return self.log.partition.partition
+
+    @property
+    def problem(self) -> Problem:
+        """What the record means for an answer."""
+        text = f"offset {self.offset}: the record is ignored: {self.reason}"
+        return topic_problem(self.log, UNKNOWN_RECORD, text)
 
 
-def unknown_table(records: Iterable[UnknownRecord]) -> Table:
+def unknown_table(records: Iterable[UnknownRecord], problems: Problems) -> Table:
     """Return unknown records as a table."""
-    return Table.of_rows(UNKNOWN_SCHEMA, (vars(one) for one in records))
+    rows = (vars(one) | {"partition": one.partition} for one in records)
+    return Table.of_rows(UNKNOWN_SCHEMA, rows, problems)
 
 
 def unknown_record(
-    partition: int | None, offset: int, key: bytes, value: bytes | None, error: SchemaError
+    log: Log, offset: int, key: bytes, value: bytes | None, error: SchemaError
 ) -> UnknownRecord:
     """Return the record of a coordinator's topic that could not be decoded."""
     code = int.from_bytes(key[:2], "big", signed=True)
     is_type = len(key) > 1 or isinstance(error, UnknownRecordTypeError)
-    return UnknownRecord(
-        partition, offset, code if is_type else None, str(error), key, value or b""
-    )
+    return UnknownRecord(log, offset, code if is_type else None, str(error), key, value or b"")
 
 
 def decode_records(
@@ -124,9 +153,7 @@ def decode_records(
             assert value is not None  # tombstones are not stored
             require_known_version(value)
         except SchemaError as error:
-            unknown.append(
-                unknown_record(log.partition, stored.offset, stored.key, stored.value, error)
-            )
+            unknown.append(unknown_record(log.log, stored.offset, stored.key, stored.value, error))
             continue
         yield DecodedRecord(stored, log.partition, key, value)
 

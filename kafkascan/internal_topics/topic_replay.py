@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, NoLogsError, detached
+from kafkascan.format.findings import Severity
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.logs.log_dir import LogDir
@@ -22,10 +23,17 @@ from kafkascan.logs.opened_logs import Log, live_logs
 from kafkascan.logs.reading import iter_records
 from kafkascan.records.control import ControlRecordType, decode_control_key
 from kafkascan.records.record_table import RecordTable
+from kafkascan.tables.table import Problem, problem_of
 
 AsOf: TypeAlias = "int | Mapping[int, int] | TimeLike"
 """A point in the log of a topic: an offset of all partitions, offsets by partition, or a time
 (a datetime, or a text in ISO 8601)."""
+
+COMPACTED = "COMPACTED"
+"""Symbol of a problem: compaction may have removed records that an earlier state depends on."""
+
+DELETED_RECORDS = "DELETED_RECORDS"
+"""Symbol of a problem: the log starts after records that the state depends on."""
 
 _COLUMNS = (
     "offset", "timestamp", "key", "value", "producer_id", "is_transactional", "is_control",
@@ -123,16 +131,48 @@ class ReplayedLog:
         return self.log.partition.partition
 
     @property
-    def inexactness(self) -> str | None:
-        """A sentence about an answer that is not exact."""
-        if self.is_exact:
-            return None
-        if self.errors:
-            return f"{self.log.name}: the state is not exact, because the log is damaged"
-        return (
-            f"{self.log.name}: the state before offset {self.end_offset} is not exact, because"
-            " records before it have been removed"
-        )
+    def problems(self) -> list[Problem]:
+        """Damage; or that records which the state depends on may have been removed."""
+        if self.is_exact or self.errors:
+            return damage(self.log, self.errors)
+        reason = "records before it have been removed"
+        return [inexact_state(self.log, COMPACTED, self.end_offset, reason)]
+
+
+def damage(log: Log, errors: Iterable[Exception]) -> list[Problem]:
+    """Return the problems that the errors of reading a log are."""
+    one = log.partition
+    return [
+        problem_of(error, str(one.path), topic=one.topic, partition=one.partition)
+        for error in errors
+    ]
+
+
+def topic_problem(
+    log: Log,
+    symbol: str,
+    message: str,
+    severity: Severity = Severity.WARNING,
+    *,
+    rows_missing: bool = True,
+) -> Problem:
+    """Return a problem of a partition of one of Kafka's own topics; see `Problem`."""
+    one = log.partition
+    return Problem(
+        symbol,
+        message,
+        str(one.path),
+        severity,
+        topic=one.topic,
+        partition=one.partition,
+        rows_missing=rows_missing,
+    )
+
+
+def inexact_state(log: Log, symbol: str, end_offset: int, reason: str) -> Problem:
+    """Return the problem of a state that depends on records which the log no longer has."""
+    text = f"the state before offset {end_offset} is not exact, because {reason}"
+    return topic_problem(log, symbol, text)
 
 
 def open_topic(path: LogDirLike, topic: str) -> tuple[LogDir, list[Log]]:
@@ -275,16 +315,6 @@ def replay_all(logs: Sequence[Log], as_of: AsOf | None) -> list[ReplayedLog]:
     replayed = [replay(log, as_of, checkpoints) for log in logs]
     require_reached(as_of, [one.end_offset for one in replayed])
     return replayed
-
-
-def warnings_about(logs: Sequence[ReplayedLog]) -> list[str]:
-    """Return sentences about damage, and about states that are not exact."""
-    found = []
-    for log in logs:
-        found += [f"{log.log.name}: {error}" for error in log.errors]
-        if log.inexactness is not None:
-            found.append(log.inexactness)
-    return found
 
 
 def require_reached(as_of: AsOf | None, end_offsets: Sequence[int]) -> None:

@@ -22,11 +22,11 @@ from kafkascan.internal_topics.topic_replay import (
     ReplayedLog,
     open_topic,
     replay_all,
-    warnings_about,
 )
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.tables.schema import PARTITION_LISTS, Field, Schema, Shown, schemas_by_name
-from kafkascan.tables.table import Table
+from kafkascan.tables.table import Problems, Table
+from kafkascan.tables.table_set import TableSet
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 ONGOING = "Ongoing"
@@ -65,8 +65,8 @@ STATE_SCHEMA = Schema(
 """The columns of `TransactionStates.transactions`."""
 
 
-@dataclass(frozen=True, eq=False)
-class TransactionStates:
+@dataclass(frozen=True, eq=False, repr=False)
+class TransactionStates(TableSet):
     """
     The states of transactional ids; result of `read_transaction_state`.
 
@@ -78,25 +78,21 @@ class TransactionStates:
         Records of unknown types and versions, with their bytes.
     logs : list of ReplayedLog
         The partitions of ``__transaction_state`` that were read.
-    warnings : list of str
-        Sentences about everything that makes the answer incomplete.
+    problems : Problems
+        Damage, unknown records, and what compaction may have removed.
     """
 
     transactions: Table
     unknown: Table
     logs: list[ReplayedLog]
-    warnings: list[str]
+    problems: Problems
 
-    schemas: ClassVar = schemas_by_name(STATE_SCHEMA, UNKNOWN_SCHEMA)
+    schemas: ClassVar[dict[str, Schema]] = schemas_by_name(STATE_SCHEMA, UNKNOWN_SCHEMA)
 
     @property
     def is_exact(self) -> bool:
         """Whether the answer is complete for the partitions that were read."""
         return all(log.is_exact for log in self.logs) and not len(self.unknown)
-
-    def __repr__(self) -> str:
-        exact = "exact" if self.is_exact else "not exact"
-        return f"<TransactionStates: {len(self.transactions):,} transactional ids, {exact}>"
 
 
 def read_transaction_state(path: LogDirLike, /, *, as_of: AsOf | None = None) -> TransactionStates:
@@ -129,10 +125,10 @@ def read_transaction_state(path: LogDirLike, /, *, as_of: AsOf | None = None) ->
     unknown: list[UnknownRecord] = []
     rows = [row for log in replayed for row in _rows(log, unknown)]
     rows.sort(key=lambda row: str(row["transactional_id"]))
-    warnings = warnings_about(replayed)
-    warnings += [f"{TRANSACTIONS_TOPIC}: {one.message}" for one in unknown]
-    table = Table.of_rows(STATE_SCHEMA, rows)
-    return TransactionStates(table, unknown_table(unknown), replayed, warnings)
+    problems = Problems(problem for log in replayed for problem in log.problems)
+    problems += (one.problem for one in unknown)
+    table = Table.of_rows(STATE_SCHEMA, rows, problems)
+    return TransactionStates(table, unknown_table(unknown, problems), replayed, problems)
 
 
 def _rows(log: ReplayedLog, unknown: list[UnknownRecord]) -> Iterator[dict[str, Any]]:

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
         Problems as Problems,
         Table as Table,
     )
+    from kafkascan.tables.table_set import (
+        TableSet as TableSet,
+    )
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         names={
             "schema": ["Field", "Schema", "Shown"],
             "table": ["AnyTable", "IncompleteTableWarning", "Problem", "Problems", "Table"],
+            "table_set": ["TableSet"],
         },
     )

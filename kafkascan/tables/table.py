@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -210,15 +211,12 @@ class AnyTable(ABC):
         return ""
 
     def __repr__(self) -> str:
-        lines = self._summary_lines()
-        if len(self.problems):
-            lines.append(f"  {len(self.problems):,} problems: {next(iter(self.problems))}")
-        return "\n".join(lines)
+        return "\n".join([*self._summary_lines(), *problem_lines(self.problems)])
 
     def _repr_html_(self) -> str:
         """Return the summary, a plot and the first rows for a notebook."""
         summary = html.escape(repr(self))
-        return f"<div><pre>{summary}</pre>{self._plot()}{_html_table(self._head(HEAD_ROWS))}</div>"
+        return f"<div><pre>{summary}</pre>{self._plot()}{html_table(self, HEAD_ROWS)}</div>"
 
 
 def rows_of(columns: Mapping[str, Column]) -> list[dict[str, Any]]:
@@ -282,14 +280,16 @@ def _pairs(counts: Mapping[Any, int]) -> list[tuple[str, int]]:
     return [(str(name), count) for name, count in counts.items()]
 
 
-def _html_table(head: Mapping[str, Sequence[object]]) -> str:
+def html_table(table: AnyTable, rows: int) -> str:
+    """Return the first rows of a table as HTML."""
+    head = table._head(rows)
     names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-    rows = "".join(
+    body = "".join(
         f"<tr>{''.join(f'<td>{_html_cell(value)}</td>' for value in row)}</tr>"
         for row in zip(*head.values(), strict=True)
     )
     # The class is pandas': notebooks style it.
-    return f'<table class="dataframe"><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>'
+    return f'<table class="dataframe"><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def _html_cell(value: object) -> str:
@@ -299,6 +299,11 @@ def _html_cell(value: object) -> str:
         value = value[: _CELL_SIZE + 1]  # of a long value, nothing more is formatted
     text = str(value)
     return html.escape(text if len(text) <= _CELL_SIZE else f"{text[: _CELL_SIZE - 1]}…")
+
+
+def problem_lines(problems: Problems) -> list[str]:
+    """Return a line with the number of problems and the first one; none without problems."""
+    return [f"  {len(problems):,} problems: {one}" for one in itertools.islice(problems, 1)]
 
 
 # ---- problems --------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ def test_incomplete_answers_are_findings(tmp_path: Path) -> None:
     done = run("groups", tmp_path)
     assert done.returncode == 1
     assert done.stderr == (
-        "__consumer_offsets: partition 0, offset 2: the record is ignored: unknown record type 64\n"
+        f"{tmp_path / '__consumer_offsets-0'}: offset 2: the record is ignored: unknown record"
+        " type 64 [UNKNOWN_RECORD]\n"
     )
     (found,) = rows("groups", tmp_path, "--show", "unknown", code=1)
     assert (found["type"], found["key"], found["value"]) == (64, "004067", "0000")

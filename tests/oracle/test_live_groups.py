@@ -159,7 +159,7 @@ def _commit(servers: str, group: str, offset: int) -> None:
 def test_offsets(live: Live) -> None:
     found = ks.read_groups(live.broker.data_dir)
     assert found.is_exact
-    assert found.warnings == []
+    assert list(found.problems) == []
     assert read_offsets(found) == reported_offsets(live.admin)
     assert len(found.pending) == 1
     assert (found.pending["group"], found.pending["offset"]) == (["transactional"], [11])

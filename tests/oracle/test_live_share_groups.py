@@ -185,7 +185,7 @@ def live(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def test_states(live: Live, class_paths: ClassPaths) -> None:
     found = ks.read_share_state(live.broker.data_dir)
-    assert found.warnings == []
+    assert list(found.problems) == []
     records = log_records(live.folder)
     types = {key[:2] for key, _ in records if key}
     assert types == {b"\0\0", b"\0\1"}

@@ -173,7 +173,7 @@ def test_what_the_cluster_knows_is_in_remote_storage(killed: Killed) -> None:
     """Sizes, offsets and ids of ``__remote_log_metadata`` are those of the objects."""
     tier = open_tiered(killed.data_dir.parent / "remote")
     found = ks.internal_topics.compare_remote_segments(killed.data_dir, tier)
-    assert (found.sentences(), found.warnings) == ([], [])
+    assert (found.sentences(), list(found.problems)) == ([], [])
     assert found.segments["verdict"].count("SAME") >= 2
     ids = set(ks.internal_topics.read_remote_segments(tier).segments["segment_id"])
     assert ids <= set(found.segments["segment_id"])

@@ -41,11 +41,8 @@ def state_rows(data_dir: Path, view: str, table: str, as_of: Any = None) -> list
 
 def library_rows(answer: Any, table: str) -> list[dict[str, Any]]:
     """The rows of a table of the library, by its own conversion to Arrow."""
-    if table == "warnings":
-        return [{"warning": one} for one in answer.warnings]
-    is_metadata = isinstance(answer, ks.internal_topics.Metadata) and table != "unknown"
-    found = answer[table] if is_metadata else getattr(answer, table)
-    rows: list[dict[str, Any]] = found.to_arrow().to_pylist()
+    found = answer.problems if table == "problems" else answer[table]
+    rows: list[dict[str, Any]] = found.arrow_table().to_pylist()
     return rows
 
 
@@ -106,11 +103,11 @@ def test_what_is_incomplete_is_said(tmp_path: Path, caplog: pytest.LogCaptureFix
     path = next(topic.write().glob("*.log"))
     path.write_bytes(path.read_bytes()[:-1] + b"\x00")
     path.with_name(f"{1:020d}.log").write_bytes(b"\x07" * 200)
-    expected = ks.read_groups(tmp_path).warnings
-    assert expected
+    expected = ks.read_groups(tmp_path).problems
+    assert len(expected)
     with caplog.at_level(logging.WARNING, "kafkascan.spark"):
-        found = state_rows(tmp_path, "groups", "warnings")
-    assert [row["warning"] for row in found] == expected
+        found = state_rows(tmp_path, "groups", "problems")
+    assert [row["message"] for row in found] == expected["message"]
     assert [f"{tmp_path}: {one}" for one in expected] == caplog.messages
 
 

@@ -100,7 +100,7 @@ def _check_metadata(log_dir: LogDir, checks: ClusterChecks) -> Metadata | None:
         checks.skip(METADATA_TOPIC, str(error))
         return None
     if not metadata.is_exact:
-        checks.skip(METADATA_TOPIC, metadata.warnings[0])
+        checks.skip(METADATA_TOPIC, str(next(iter(metadata.problems))))
         return None
     if owner is None:
         checks.skip(METADATA_TOPIC, f"meta.properties in {log_dir.path} does not name the broker")

@@ -75,7 +75,7 @@ def check_cluster_records(
     except NoLogsError as error:
         checks.unchecked.append(f"the segments that the cluster knows: not checked: {error}")
         return checks
-    checks.unchecked += compared.warnings
+    checks.unchecked += map(str, compared.problems)
     rows = compared.segments.rows()
     undecided = sum(row["verdict"] == "UNDECIDED" for row in rows)
     if undecided:

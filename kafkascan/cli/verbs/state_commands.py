@@ -27,11 +27,12 @@ from kafkascan.cli.tier_inputs import TierOptions, with_tier
 from kafkascan.internal_topics.consumer_groups import Groups
 from kafkascan.internal_topics.metadata.metadata_reading import CHANGE_SCHEMA, Metadata
 from kafkascan.internal_topics.remote_storage.remote_segments import RemoteSegments
-from kafkascan.internal_topics.remote_storage.tier_comparison import COMPARED_SCHEMA
+from kafkascan.internal_topics.remote_storage.tier_comparison import COMPARED_SCHEMA, TierComparison
 from kafkascan.internal_topics.share_groups.share_states import ShareState
 from kafkascan.internal_topics.transaction_states import TransactionStates
 from kafkascan.tables.schema import Schema, schemas_by_name
 from kafkascan.tables.table import Table
+from kafkascan.tables.table_set import TableSet
 
 _DIRS_HELP = """
 PATHS are a broker's data directories, partition directories, tar archives of directories, or URLs
@@ -41,12 +42,7 @@ of directories. Only the segments that a broker would load are read.
 _TRANSACTION_SCHEMAS = TransactionStates.schemas | schemas_by_name(CONTRADICTION_SCHEMA)
 _METADATA_SCHEMAS = Metadata.schemas | schemas_by_name(CHANGE_SCHEMA)
 
-State = TypeVar(
-    "State",
-    bound="ks.internal_topics.Groups | ks.internal_topics.TransactionStates"
-    " | ks.internal_topics.ShareState | ks.internal_topics.Metadata"
-    " | ks.internal_topics.RemoteSegments | ks.internal_topics.TierComparison",
-)
+State = TypeVar("State", bound=TableSet)
 
 
 def _state_command(tables: Iterable[str], default: str) -> Callable[[Command], click.Command]:
@@ -73,9 +69,9 @@ def _read(
     run: Run,
     paths: list[Path],
     read: Callable[[Path], State],
-    warnings: Callable[[State], list[str]],
+    findings: Callable[[State], Iterable[str]] = lambda found: (),
 ) -> list[State]:
-    """Read each path; warnings about the answer are findings."""
+    """Read each path, and report the problems of the answers and what else they find."""
 
     def work(path: Path, report: FindingReport) -> State:
         try:
@@ -84,7 +80,8 @@ def _read(
             if isinstance(error, ks.KafkaScanError):
                 raise
             raise click.UsageError(str(error)) from None
-        for message in warnings(found):
+        report.add_problems(found.problems)
+        for message in findings(found):
             report.add(message)
         return found
 
@@ -135,15 +132,13 @@ def groups(
     A row with is_exact false, or without an offset, may lack what compaction has removed. Exit
     code 1: the answer is not complete, because of damage, compaction or unknown records.
     """
-    found = _read(
-        run, paths, lambda path: ks.read_groups(path, **options), lambda one: one.warnings
-    )
+    found = _read(run, paths, lambda path: ks.read_groups(path, **options))
     if selected:
         found = [one.select(selected) for one in found]
     if show == "offsets" and run.output.output_format == "csv" and columns is None:
         run.output.write_text("".join(one.reset_plan() for one in found))
         return
-    _write(run, [getattr(one, show) for one in found], columns, Groups.schemas[show])
+    _write(run, [one[show] for one in found], columns, Groups.schemas[show])
 
 
 @_state_command(_TRANSACTION_SCHEMAS, "transactions")
@@ -159,7 +154,7 @@ def txn_state(run: Run, paths: list[Path], show: str, columns: str | None, as_of
     """
     contradictions: list[Table] = []
 
-    def read(path: Path) -> ks.internal_topics.TransactionStates:
+    def read(path: Path) -> TransactionStates:
         found = ks.read_transaction_state(path, as_of=as_of)
         if as_of is None:
             contradictions.append(
@@ -167,14 +162,13 @@ def txn_state(run: Run, paths: list[Path], show: str, columns: str | None, as_of
             )
         return found
 
-    def warnings(found: ks.internal_topics.TransactionStates) -> list[str]:
-        messages = contradictions[-1]["message"] if as_of is None else []
-        return [*found.warnings, *messages]
+    def messages(_: TransactionStates) -> list[str]:
+        return contradictions[-1]["message"] if as_of is None else []
 
     if show == "contradictions" and as_of is not None:
         raise click.UsageError("contradictions are known at the end of the log only")
-    found = _read(run, paths, read, warnings)
-    tables = contradictions if show == "contradictions" else [getattr(one, show) for one in found]
+    found = _read(run, paths, read, messages)
+    tables = contradictions if show == "contradictions" else [one[show] for one in found]
     _write(run, tables, columns, _TRANSACTION_SCHEMAS[show])
 
 
@@ -197,12 +191,10 @@ def share_state(
     A row with is_exact false, or without a start offset, lacks records that have been deleted.
     Exit code 1: the answer is not complete, because of damage, deleted or unknown records.
     """
-    found = _read(
-        run, paths, lambda path: ks.read_share_state(path, **options), lambda one: one.warnings
-    )
+    found = _read(run, paths, lambda path: ks.read_share_state(path, **options))
     if selected:
-        found = [one.select(set(selected)) for one in found]
-    _write(run, [getattr(one, show) for one in found], columns, ShareState.schemas[show])
+        found = [one.select(selected) for one in found]
+    _write(run, [one[show] for one in found], columns, ShareState.schemas[show])
 
 
 @_state_command(_METADATA_SCHEMAS, "topics")
@@ -238,17 +230,17 @@ def metadata(
     if diff is None and show == "changes" and len(paths) != 2:
         raise click.UsageError("changes need --diff A B, or two paths")
 
-    def read(moment: Any, path: Path) -> ks.internal_topics.Metadata:
+    def read(moment: Any, path: Path) -> Metadata:
         return ks.read_metadata(path, as_of=moment, secrets=secrets)
 
-    found: list[ks.internal_topics.Metadata] = []
+    found: list[Metadata] = []
     for moment in moments:
-        found += _read(run, paths, partial(read, moment), lambda one: one.warnings)
+        found += _read(run, paths, partial(read, moment))
     if diff is not None or show == "changes":
         tables = [ks.internal_topics.diff_metadata(*found)] if len(found) == 2 else []
         show = "changes"
     else:
-        tables = [one.unknown if show == "unknown" else one[show] for one in found]
+        tables = [one[show] for one in found]
     _write(run, tables, columns, _METADATA_SCHEMAS[show])
 
 
@@ -287,12 +279,12 @@ def remote_segments(
         _compare_with_tier(run, paths, columns, as_of, tier, tier_options)
         return
 
-    def read(path: Path) -> ks.internal_topics.RemoteSegments:
+    def read(path: Path) -> RemoteSegments:
         place = tier_options.find(path) or path
         return ks.internal_topics.read_remote_segments(place, as_of=as_of)
 
-    found = _read(run, paths, read, lambda one: one.warnings)
-    _write(run, [getattr(one, show) for one in found], columns, RemoteSegments.schemas[show])
+    found = _read(run, paths, read)
+    _write(run, [one[show] for one in found], columns, RemoteSegments.schemas[show])
 
 
 def _compare_with_tier(
@@ -309,9 +301,9 @@ def _compare_with_tier(
     if len(paths) != 1:
         raise click.UsageError("--tier needs one path with the records of the cluster")
 
-    def compare(path: Path) -> ks.internal_topics.TierComparison:
+    def compare(path: Path) -> TierComparison:
         stored = tier_options.open(tier)
         return ks.internal_topics.compare_remote_segments(path, stored, as_of=as_of)
 
-    found = _read(run, paths, compare, lambda one: one.warnings + one.sentences())
+    found = _read(run, paths, compare, TierComparison.sentences)
     _write(run, [one.segments for one in found], columns, COMPARED_SCHEMA)

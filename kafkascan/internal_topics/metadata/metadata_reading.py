@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
+from kafkascan.format.findings import Severity
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
 from kafkascan.internal_topics.coordinator_records import (
@@ -32,8 +33,10 @@ from kafkascan.internal_topics.topic_replay import (
     AsOf,
     PartitionRecords,
     ReplayLimit,
+    damage,
     open_topic,
     require_reached,
+    topic_problem,
 )
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log
@@ -42,9 +45,13 @@ from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.control import ControlRecordType, decode_control_record
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.schema import Field, Schema, Shown, schemas_by_name
-from kafkascan.tables.table import Table
+from kafkascan.tables.table import Problems, Table
+from kafkascan.tables.table_set import TableSet
 
 METADATA_TOPIC = "__cluster_metadata"
+MISSING_SNAPSHOT = "MISSING_SNAPSHOT"
+"""Symbol of a problem: no snapshot has what the records before the log contained."""
+
 _NEVER = 2**63 - 1
 _COLUMNS = ("offset", "timestamp", "key", "value", "is_control")
 
@@ -62,8 +69,8 @@ CHANGE_SCHEMA = Schema(
 """The columns of `diff_metadata`."""
 
 
-@dataclass(frozen=True, eq=False)
-class Metadata:
+@dataclass(frozen=True, eq=False, repr=False)
+class Metadata(TableSet):
     """
     The cluster's metadata as tables; result of `read_metadata`.
 
@@ -71,41 +78,35 @@ class Metadata:
     ----------
     image : MetadataImage
         With secrets.
-    tables : dict of str to Table
-        ``brokers``, ``controllers``, ``topics``, ``partitions``, ``configs``, ``features``,
-        ``scram``, ``acls``, ``quotas``, ``tokens``. Each is an item of this object, too:
-        ``metadata["topics"]``.
+    brokers, controllers, topics, partitions, configs, features, scram, acls, quotas, tokens : Table
+        Each is an item of this object, too: ``metadata["topics"]``.
     unknown : Table
         Records of unknown types and versions, with their bytes.
     end_offset : int
         The first offset that was not applied.
     snapshot_offset : int or None
         The end offset of the snapshot with which the replay began.
-    is_exact : bool
-        Whether no record before `end_offset` is missing, damaged or unknown.
-    warnings : list of str
-        Sentences about everything that makes the answer incomplete.
+    problems : Problems
+        Damage, unknown records, and a missing snapshot.
     """
 
     image: MetadataImage
-    tables: dict[str, Table]
+    brokers: Table
+    controllers: Table
+    topics: Table
+    partitions: Table
+    configs: Table
+    features: Table
+    scram: Table
+    acls: Table
+    quotas: Table
+    tokens: Table
     unknown: Table
     end_offset: int
     snapshot_offset: int | None
-    is_exact: bool
-    warnings: list[str]
+    problems: Problems
 
-    schemas: ClassVar = schemas_by_name(*TABLE_SCHEMAS.values(), UNKNOWN_SCHEMA)
-
-    def __getitem__(self, name: str) -> Table:
-        return self.tables[name]
-
-    def __repr__(self) -> str:
-        exact = "exact" if self.is_exact else "not exact"
-        return (
-            f"<Metadata: {len(self.image.brokers):,} brokers, {len(self.image.topics):,} topics,"
-            f" {len(self.image.partitions):,} partitions, before offset {self.end_offset}, {exact}>"
-        )
+    schemas: ClassVar[dict[str, Schema]] = schemas_by_name(*TABLE_SCHEMAS.values(), UNKNOWN_SCHEMA)
 
 
 def read_metadata(
@@ -162,7 +163,7 @@ def diff_metadata(left: Metadata, right: Metadata, /) -> Table:
         both sides, unless both states were read with ``secrets=True``.
     """
     rows: list[dict[str, Any]] = []
-    tables = [build_tables(one.image, secrets=True) for one in (left, right)]
+    tables = [build_tables(one.image, one.problems, secrets=True) for one in (left, right)]
     for name, keys in TABLE_KEYS.items():
         before, after = (_by_key(one[name], keys) for one in tables)
         hidden = _hidden_cells(tables[0][name], left[name], keys)
@@ -172,7 +173,7 @@ def diff_metadata(left: Metadata, right: Metadata, /) -> Table:
                 is_hidden = (key, one["column"]) in hidden
                 shown = {"left": HIDDEN, "right": HIDDEN} if is_hidden else {}
                 rows.append({"table": name, "key": key} | one | shown)
-    return Table.of_rows(CHANGE_SCHEMA, rows)
+    return Table.of_rows(CHANGE_SCHEMA, rows, left.problems + right.problems)
 
 
 def _by_key(table: Table, keys: tuple[str, ...]) -> dict[str, dict[str, Any]]:
@@ -249,18 +250,23 @@ class _MetadataLoader:
         self._errors += records.errors
 
     def result(self, *, secrets: bool) -> Metadata:
-        name = self._log.name
-        warnings = [f"{name}: {error}" for error in self._errors]
+        found = damage(self._log, self._errors)
         if not self._is_complete:
-            warnings.append(
-                f"{name}: no snapshot is left from before offset {self._log.start_offset}, the"
-                " beginning of the log"
+            text = (
+                f"no snapshot is left from before offset {self._log.start_offset}, the beginning"
+                " of the log"
             )
-        warnings += [f"{name}: {one.message}" for one in self._unknown]
+            found.append(topic_problem(self._log, MISSING_SNAPSHOT, text, Severity.ERROR))
+        found += [one.problem for one in self._unknown]
+        problems = Problems(dict.fromkeys(found))  # a snapshot may have been read twice
         return Metadata(
-            self._image, build_tables(self._image, secrets=secrets), unknown_table(self._unknown),
-            self.end_offset, self._snapshot, not warnings, warnings,
-        )  # fmt: skip
+            image=self._image,
+            **build_tables(self._image, problems, secrets=secrets),
+            unknown=unknown_table(self._unknown, problems),
+            end_offset=self.end_offset,
+            snapshot_offset=self._snapshot,
+            problems=problems,
+        )
 
     def _last_snapshot(self) -> SegmentFile | None:
         """Return the last snapshot before the limit."""
@@ -327,7 +333,6 @@ class _MetadataLoader:
             require_known_version(message)
         except SchemaError as error:
             code = error.code if isinstance(error, UnknownRecordTypeError) else None
-            partition = self._log.partition.partition
-            self._unknown.append(UnknownRecord(partition, offset, code, str(error), b"", value))
+            self._unknown.append(UnknownRecord(self._log, offset, code, str(error), b"", value))
             return None
         return message

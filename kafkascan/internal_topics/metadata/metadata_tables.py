@@ -15,7 +15,7 @@ from kafkascan.internal_topics.metadata.metadata_image import (
     MetadataImage,
 )
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
-from kafkascan.tables.table import Table
+from kafkascan.tables.table import NO_PROBLEMS, Problems, Table
 
 Rows: TypeAlias = "Iterator[Fields]"
 
@@ -76,18 +76,23 @@ class AclPermission(NamedCode):
         return self.name
 
 
-def build_tables(image: MetadataImage, *, secrets: bool) -> dict[str, Table]:
+def build_tables(
+    image: MetadataImage, problems: Problems = NO_PROBLEMS, *, secrets: bool
+) -> dict[str, Table]:
     """
     Return the tables of an image by name.
 
     Parameters
     ----------
     image : MetadataImage
+    problems : Problems
+        Of the tables.
     secrets : bool
         Whether to contain SCRAM keys and the values of secret settings.
     """
     tables = {
-        name: Table.of_rows(TABLE_SCHEMAS[name], rows(image)) for name, (_, rows) in _TABLES.items()
+        name: Table.of_rows(TABLE_SCHEMAS[name], rows(image), problems)
+        for name, (_, rows) in _TABLES.items()
     }
     return (
         tables if secrets else tables | {name: _without_secrets(tables[name]) for name in _SECRET}
@@ -99,7 +104,7 @@ def _without_secrets(table: Table) -> Table:
         rows = [row | dict.fromkeys(_SCRAM_SECRETS) for row in table.rows()]
     else:
         rows = [row | {"value": HIDDEN} if _is_secret(row["name"]) else row for row in table.rows()]
-    return Table.of_rows(table.schema, rows)
+    return Table.of_rows(table.schema, rows, table.problems)
 
 
 def _is_secret(setting: str) -> bool:

@@ -24,18 +24,22 @@ from kafkascan.internal_topics.topic_messages import (
     decode_framed_message,
 )
 from kafkascan.internal_topics.topic_replay import (
+    DELETED_RECORDS,
     AsOf,
     PartitionRecords,
     ReplayLimit,
+    damage,
     open_topic,
     require_reached,
+    topic_problem,
 )
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown, schemas_by_name
-from kafkascan.tables.table import Table
+from kafkascan.tables.table import Problem, Problems, Table
+from kafkascan.tables.table_set import TableSet
 from kafkascan.tiered.tier_listing import TieredLogs
-from kafkascan.tiered.tier_segments import TierSegment
+from kafkascan.tiered.tier_segments import TierProblem, TierSegment
 
 REMOTE_TOPIC = "__remote_log_metadata"
 _ADDED, _UPDATED, _PARTITION_DELETED = range(3)
@@ -47,6 +51,9 @@ _GONE = 3
 _DELETE_STATES = (
     "DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED",
 )  # fmt: skip
+
+UNKNOWN_SEGMENT = "UNKNOWN_SEGMENT"
+"""Symbol of a problem: a record changes a segment that no record has added."""
 
 START_OFFSET = Field(
     "start_offset", "int64", "first offset of the segment", nullable=False, shown=Shown.ALWAYS
@@ -98,8 +105,8 @@ DELETION_SCHEMA = Schema(
 """The columns of `RemoteSegments.deletions`."""
 
 
-@dataclass(frozen=True, eq=False)
-class RemoteSegments:
+@dataclass(frozen=True, eq=False, repr=False)
+class RemoteSegments(TableSet):
     """
     The catalogue of segments in remote storage; result of `read_remote_segments`.
 
@@ -112,8 +119,8 @@ class RemoteSegments:
         Partitions that are being deleted; `DELETION_SCHEMA` has the columns.
     unknown : Table
         Records of unknown types and versions, with their bytes.
-    warnings : list of str
-        Sentences about everything that makes the answer incomplete.
+    problems : Problems
+        Damage, unknown and deleted records, and objects of a listing that are not read.
     deleted_ids : frozenset of str
         Ids of segments in the state ``DELETE_SEGMENT_FINISHED``: their objects are deleted.
     partitions : frozenset of (str, int)
@@ -125,21 +132,14 @@ class RemoteSegments:
     segments: Table
     deletions: Table
     unknown: Table
-    warnings: list[str]
+    problems: Problems
     deleted_ids: frozenset[str] = frozenset()
     partitions: frozenset[tuple[str, int]] = frozenset()
     metadata_partitions: frozenset[int] = frozenset()
 
-    schemas: ClassVar = schemas_by_name(SEGMENT_SCHEMA, DELETION_SCHEMA, UNKNOWN_SCHEMA)
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the answer is complete for the partitions that were read."""
-        return not self.warnings
-
-    def __repr__(self) -> str:
-        exact = "exact" if self.is_exact else "not exact"
-        return f"<RemoteSegments: {len(self.segments):,} segments, {exact}>"
+    schemas: ClassVar[dict[str, Schema]] = schemas_by_name(
+        SEGMENT_SCHEMA, DELETION_SCHEMA, UNKNOWN_SCHEMA
+    )
 
 
 def read_remote_segments(
@@ -187,7 +187,7 @@ class _Catalogue:
     segments: dict[uuid.UUID, dict[str, Any]] = field(default_factory=dict)
     deletions: dict[tuple[uuid.UUID, int], dict[str, Any]] = field(default_factory=dict)
     unknown: list[UnknownRecord] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     deleted: set[uuid.UUID] = field(default_factory=set)
     partitions: set[tuple[str, int]] = field(default_factory=set)
     read: set[int] = field(default_factory=set)
@@ -202,9 +202,10 @@ class _Catalogue:
             values = zip(rows["offset"].tolist(), rows.items("value"), strict=True)
             for offset, value in values:
                 self._apply(log, offset, value or b"")
-        self.warnings += [f"{log.name}: {error}" for error in records.errors]
+        self.problems += damage(log, records.errors)
         if log.start_offset > 0:
-            self.warnings.append(f"{log.name}: the records before {log.start_offset} are deleted")
+            text = f"the records before offset {log.start_offset} are deleted"
+            self.problems.append(topic_problem(log, DELETED_RECORDS, text))
         return records.end_offset
 
     def result(self) -> RemoteSegments:
@@ -212,12 +213,12 @@ class _Catalogue:
             self.segments.values(),
             key=lambda row: (row["topic"], row["partition"], row["start_offset"]),
         )
-        warnings = self.warnings + [f"{REMOTE_TOPIC}: {one.message}" for one in self.unknown]
+        problems = Problems((*self.problems, *(one.problem for one in self.unknown)))
         return RemoteSegments(
-            Table.of_rows(SEGMENT_SCHEMA, rows),
-            Table.of_rows(DELETION_SCHEMA, self.deletions.values()),
-            unknown_table(self.unknown),
-            warnings,
+            Table.of_rows(SEGMENT_SCHEMA, rows, problems),
+            Table.of_rows(DELETION_SCHEMA, self.deletions.values(), problems),
+            unknown_table(self.unknown, problems),
+            problems,
             frozenset(map(uuid_text, self.deleted)),
             frozenset(self.partitions),
             frozenset(self.read),
@@ -229,8 +230,7 @@ class _Catalogue:
             require_known_version(message)
         except SchemaError as error:
             code = error.code if isinstance(error, UnknownRecordTypeError) else None
-            number = log.partition.partition
-            self.unknown.append(UnknownRecord(number, offset, code, str(error), b"", value))
+            self.unknown.append(UnknownRecord(log, offset, code, str(error), b"", value))
             return
         if message.type == _ADDED:
             row = _segment_row(message, log.partition.partition, offset)
@@ -250,9 +250,8 @@ class _Catalogue:
         if state == _GONE:
             self.deleted.add(segment_id)
         if row is None:
-            self.warnings.append(
-                f"{log.name}: offset {offset}: the segment {uuid_text(segment_id)} is not known"
-            )
+            text = f"offset {offset}: the segment {uuid_text(segment_id)} is not known"
+            self.problems.append(topic_problem(log, UNKNOWN_SEGMENT, text))
             return
         if state == _GONE:
             del self.segments[segment_id]
@@ -283,13 +282,23 @@ def catalogue_of_tier(tier: TieredLogs) -> RemoteSegments:
         [*tier.remote_segments, *tier.other_copies],
         key=lambda one: (one.topic, one.partition, one.base_offset),
     )
-    others = [str(one) for one in tier.problems if one.symbol != "OTHER_COPY"]
+    problems = Problems(tier_problem(tier, one) for one in tier.problems if is_unread(one))
     return RemoteSegments(
-        Table.of_rows(SEGMENT_SCHEMA, map(_row_of_upload, uploads)),
-        Table.of_rows(DELETION_SCHEMA, []),
-        unknown_table([]),
-        others,
+        Table.of_rows(SEGMENT_SCHEMA, map(_row_of_upload, uploads), problems),
+        Table.of_rows(DELETION_SCHEMA, [], problems),
+        unknown_table([], problems),
+        problems,
     )
+
+
+def is_unread(problem: TierProblem) -> bool:
+    """Return whether a problem of a listing is about an object that is not in the catalogue."""
+    return problem.symbol != "OTHER_COPY"
+
+
+def tier_problem(tier: TieredLogs, problem: TierProblem) -> Problem:
+    """Return a problem of a listing as one of an answer."""
+    return Problem(problem.symbol, problem.reason, f"{tier.path}/{problem.key}")
 
 
 def _row_of_upload(segment: TierSegment) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.internal_topics.coordinator_records import TOPIC_ID
@@ -18,14 +18,17 @@ from kafkascan.internal_topics.remote_storage.remote_segments import (
     STATE,
     RemoteSegments,
     epoch_texts,
+    is_unread,
     read_remote_segments,
+    tier_problem,
 )
 from kafkascan.internal_topics.topic_replay import AsOf
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import open_log_dir
 from kafkascan.logs.log_table import LogDirLike
-from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
-from kafkascan.tables.table import Table
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown, schemas_by_name
+from kafkascan.tables.table import Problem, Problems, Table
+from kafkascan.tables.table_set import TableSet
 from kafkascan.tiered.tier_listing import TieredLogs, parts_of_key
 from kafkascan.tiered.tier_segments import TierSegment
 
@@ -69,8 +72,8 @@ _Key: TypeAlias = "str | tuple[str, int, int]"
 _Row: TypeAlias = dict[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class TierComparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class TierComparison(TableSet):
     """
     Segments in ``__remote_log_metadata`` and in remote storage; of `compare_remote_segments`.
 
@@ -78,12 +81,14 @@ class TierComparison:
     ----------
     segments : Table
         `COMPARED_SCHEMA` has the columns.
-    warnings : list of str
-        Sentences about everything that makes the answer incomplete.
+    problems : Problems
+        Those of `RemoteSegments`, and objects that are not of a segment.
     """
 
     segments: Table
-    warnings: list[str]
+    problems: Problems
+
+    schemas: ClassVar[dict[str, Schema]] = schemas_by_name(COMPARED_SCHEMA)
 
     @property
     def findings(self) -> Table:
@@ -95,13 +100,8 @@ class TierComparison:
         """Return a sentence for each finding."""
         return [_sentence(row) for row in self.findings.rows()]
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether no record and no object is missing in the comparison."""
-        return not self.warnings
-
-    def __repr__(self) -> str:
-        return f"<TierComparison: {len(self.segments):,} segments, {len(self.findings):,} findings>"
+    def _counts(self) -> list[str]:
+        return [*super()._counts(), f"{len(self.findings):,} findings"]
 
 
 def _sentence(row: _Row) -> str:
@@ -142,9 +142,8 @@ def compare_remote_segments(
     known = read_remote_segments(log_dir, as_of=as_of)
     comparison = _Comparison(known, tier, _count_of_partitions(log_dir))
     rows = sorted(comparison.rows(), key=_place)
-    return TierComparison(
-        Table.of_rows(COMPARED_SCHEMA, rows), known.warnings + comparison.warnings
-    )
+    problems = known.problems + comparison.problems
+    return TierComparison(Table.of_rows(COMPARED_SCHEMA, rows, problems), problems)
 
 
 def _count_of_partitions(log_dir: LogDir) -> int | None:
@@ -165,7 +164,7 @@ class _Comparison:
     known: RemoteSegments
     tier: TieredLogs
     metadata_partitions: int | None
-    warnings: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
     def rows(self) -> Iterator[_Row]:
         """Yield a row for each segment."""
@@ -195,8 +194,8 @@ class _Comparison:
         for problem in self.tier.problems:
             parts = parts_of_key(self.tier.layout, problem.key)
             if parts is None:
-                if problem.symbol != "OTHER_COPY":
-                    self.warnings.append(f"{self.tier.path}: {problem}")
+                if is_unread(problem):
+                    self.problems.append(tier_problem(self.tier, problem))
                 continue
             row = _row(
                 topic=parts["topic"],
@@ -239,7 +238,7 @@ class _Comparison:
         return len(deleted) > 0
 
     def _has_all_records_of(self, row: _Row) -> bool:
-        if self.known.warnings:
+        if len(self.known.problems):
             return False
         if (row["topic_id"], row["partition"]) in self.known.partitions:
             return True  # all records of a partition are in the same partition

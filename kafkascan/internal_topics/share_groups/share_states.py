@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from kafkascan.format.schemas.message_decoder import SchemaError
@@ -16,6 +16,7 @@ from kafkascan.internal_topics.coordinator_records import (
     RECORD_OFFSET,
     TOPIC_ID,
     UNKNOWN_SCHEMA,
+    GroupTables,
     UnknownRecord,
     require_known_version,
     unknown_record,
@@ -34,9 +35,12 @@ from kafkascan.internal_topics.topic_messages import (
     decode_coordinator_record,
 )
 from kafkascan.internal_topics.topic_replay import (
+    DELETED_RECORDS,
     AsOf,
     PartitionRecords,
     ReplayLimit,
+    damage,
+    inexact_state,
     open_topic,
     require_reached,
 )
@@ -44,7 +48,7 @@ from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.schema import PARTITION, Field, Schema, Shown, schemas_by_name
-from kafkascan.tables.table import Table
+from kafkascan.tables.table import Problem, Problems, Table
 
 SHARE_TOPIC = "__share_group_state"
 _SNAPSHOT = 0
@@ -105,8 +109,8 @@ SHARE_BATCH_SCHEMA = Schema(
 """The columns of `ShareState.batches`."""
 
 
-@dataclass(frozen=True, eq=False)
-class ShareState:
+@dataclass(frozen=True, eq=False, repr=False)
+class ShareState(GroupTables):
     """
     The state of share groups; result of `read_share_state`.
 
@@ -121,37 +125,18 @@ class ShareState:
         delivery has not been stored.
     unknown : Table
         Records of unknown types and versions, with their bytes.
-    warnings : list of str
-        Sentences about everything that makes the answer incomplete.
+    problems : Problems
+        Damage, and unknown and deleted records.
     """
 
     partitions: Table
     batches: Table
     unknown: Table
-    warnings: list[str]
+    problems: Problems
 
-    schemas: ClassVar = schemas_by_name(SHARE_PARTITION_SCHEMA, SHARE_BATCH_SCHEMA, UNKNOWN_SCHEMA)
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the answer is complete for the coordinator's partitions that were read."""
-        return not self.warnings
-
-    def select(self, groups: set[str]) -> ShareState:
-        """Return the answer for some groups."""
-
-        def of(table: Table) -> Table:
-            rows = (row for row in table.rows() if row["group"] in groups)
-            return Table.of_rows(table.schema, rows, table.problems)
-
-        return replace(self, partitions=of(self.partitions), batches=of(self.batches))
-
-    def __repr__(self) -> str:
-        exact = "exact" if self.is_exact else "not exact"
-        return (
-            f"<ShareState: {len(self.partitions):,} partitions, {len(self.batches):,} batches,"
-            f" {exact}>"
-        )
+    schemas: ClassVar[dict[str, Schema]] = schemas_by_name(
+        SHARE_PARTITION_SCHEMA, SHARE_BATCH_SCHEMA, UNKNOWN_SCHEMA
+    )
 
 
 def read_share_state(path: LogDirLike, /, *, as_of: AsOf | None = None) -> ShareState:
@@ -196,19 +181,21 @@ def read_share_state(path: LogDirLike, /, *, as_of: AsOf | None = None) -> Share
         key=lambda item: (item[0].group, names.get(item[0].topic_id, ""), item[0]),
     )
     unknown = [record for one in replays for record in one.unknown]
-    warnings = [message for one in replays for message in one.warnings]
-    warnings += [f"{SHARE_TOPIC}: {one.message}" for one in unknown]
+    problems = Problems(problem for one in replays for problem in one.problems)
+    problems += (one.problem for one in unknown)
     return ShareState(
         Table.of_rows(
             SHARE_PARTITION_SCHEMA,
             [_partition_row(key, state, names, log) for key, state, log in states],
+            problems,
         ),
         Table.of_rows(
             SHARE_BATCH_SCHEMA,
             [row for key, state, _ in states for row in _batch_rows(key, state, names)],
+            problems,
         ),
-        unknown_table(unknown),
-        warnings,
+        unknown_table(unknown, problems),
+        problems,
     )  # fmt: skip
 
 
@@ -275,7 +262,7 @@ class _ShareReplay:
         self.log = log
         self.states: dict[_ShareKey, _PartitionState] = {}
         self.unknown: list[UnknownRecord] = []
-        self.warnings: list[str] = []
+        self.problems: list[Problem] = []
         self.end_offset = 0
         self._limit = limit
         self._deleted: set[_ShareKey] = set()
@@ -292,17 +279,16 @@ class _ShareReplay:
         for state in self.states.values():
             state.combine()
             state.is_exact &= not records.errors
-        self.warnings += [f"{self.log.name}: {error}" for error in records.errors]
+        self.problems += damage(self.log, records.errors)
+        if records.errors:
+            return
         if any(not state.is_exact for state in self.states.values()):
-            self._warn("snapshots have been deleted, or the log is damaged")
+            self._add_deleted("snapshots have been deleted")
         elif self.end_offset <= self.log.start_offset > 0:
-            self._warn("the records before it have been deleted")
+            self._add_deleted("the records before it have been deleted")
 
-    def _warn(self, reason: str) -> None:
-        self.warnings.append(
-            f"{self.log.name}: the state before offset {self.end_offset} is not exact, because"
-            f" {reason}"
-        )
+    def _add_deleted(self, reason: str) -> None:
+        self.problems.append(inexact_state(self.log, DELETED_RECORDS, self.end_offset, reason))
 
     def _apply(self, offset: int, key: Message, value: Message | None) -> None:
         place = _ShareKey(*key.fields.values())
@@ -340,9 +326,7 @@ class _ShareReplay:
             try:
                 yield offset, *_decode_share_record(key or b"", value)
             except SchemaError as error:
-                self.unknown.append(
-                    unknown_record(self.log.partition.partition, offset, key or b"", value, error)
-                )
+                self.unknown.append(unknown_record(self.log, offset, key or b"", value, error))
 
 
 def _decode_share_record(key: bytes, value: bytes | None) -> tuple[Message, Message | None]:

@@ -13,9 +13,7 @@ from kafkascan.internal_topics.share_groups.share_states import SHARE_TOPIC, Sha
 from kafkascan.internal_topics.transaction_states import TRANSACTIONS_TOPIC, TransactionStates
 from kafkascan.spark.options.view_schemas import Column
 from kafkascan.tables.schema import Field, Schema, schemas_by_name, spark_type
-
-WARNING_SCHEMA = Schema("warnings", (Field("warning", "string"),))
-"""The table of sentences about everything that makes an answer incomplete."""
+from kafkascan.tables.table import PROBLEM_SCHEMA
 
 
 class StateView(NamedTuple):
@@ -26,7 +24,7 @@ class StateView(NamedTuple):
 
 
 STATE_VIEWS: Mapping[str, StateView] = {
-    name: StateView(topic, result.schemas | schemas_by_name(WARNING_SCHEMA))
+    name: StateView(topic, result.schemas | schemas_by_name(PROBLEM_SCHEMA))
     for name, topic, result in (
         ("groups", GROUPS_TOPIC, Groups),
         ("transaction_state", TRANSACTIONS_TOPIC, TransactionStates),

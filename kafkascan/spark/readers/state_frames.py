@@ -33,7 +33,7 @@ def groups(
         them. Driver and executors must have access to them; URLs of object stores are an error.
     table : str, default "offsets"
         ``offsets``, ``groups``, ``members``, ``pending``; for each view, also ``unknown`` and
-        ``warnings``: sentences about everything that makes the answer of a data dir incomplete.
+        ``problems``: everything that makes the answer of a data dir incomplete.
     as_of : int, mapping, str or datetime, optional
         As in `kafkascan.read_groups`, for each data dir.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, read_meta_properties
 from kafkascan.format.errors import CorruptCheckpointError
 from kafkascan.internal_topics.consumer_groups import read_groups
-from kafkascan.internal_topics.metadata.metadata_reading import Metadata, read_metadata
+from kafkascan.internal_topics.metadata.metadata_reading import read_metadata
 from kafkascan.internal_topics.remote_storage.remote_segments import read_remote_segments
 from kafkascan.internal_topics.share_groups.share_states import read_share_state
 from kafkascan.internal_topics.topic_replay import AsOf
@@ -19,19 +19,19 @@ from kafkascan.io.folders import SideFileTooLargeError
 from kafkascan.spark.options.state_schemas import (
     CLUSTER_ID,
     DATA_DIR,
-    WARNING_SCHEMA,
     state_columns,
 )
 from kafkascan.spark.options.view_schemas import arrow_schema
 from kafkascan.spark.rows.arrow_columns import LATEST_MS
 from kafkascan.spark.rows.damage_modes import logger
 from kafkascan.tables.schema import Field, require_pyarrow
-from kafkascan.tables.table import Table, arrow_column
+from kafkascan.tables.table import PROBLEM_SCHEMA, AnyTable, arrow_column
+from kafkascan.tables.table_set import TableSet
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_READERS: Mapping[str, Callable[..., Any]] = {
+_READERS: Mapping[str, Callable[..., TableSet]] = {
     "groups": read_groups,
     "transaction_state": read_transaction_state,
     "metadata": read_metadata,
@@ -63,12 +63,12 @@ def state_task(data_dir: str, query: StateQuery) -> Iterator[pa.RecordBatch]:
     """
     Yield the rows of a table for one data dir.
 
-    Warnings are logged, because an answer without rows cannot show that it is incomplete.
+    Problems are logged, because an answer without rows cannot show that it is incomplete.
     """
     answer = _READERS[query.view](data_dir, as_of=query.as_of)
-    for warning in answer.warnings:
-        logger.warning("%s: %s", data_dir, warning)
-    table = _table(answer, query)
+    for problem in answer.problems:
+        logger.warning("%s: %s", data_dir, problem)
+    table = _table(answer, query.table)
     schema = arrow_schema(state_columns(query.view, query.table))
     place = {DATA_DIR: data_dir, CLUSTER_ID: _cluster_id(data_dir)}
     for start in range(0, len(table), _ROWS):
@@ -81,13 +81,8 @@ def state_task(data_dir: str, query: StateQuery) -> Iterator[pa.RecordBatch]:
         yield require_pyarrow().RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _table(answer: Any, query: StateQuery) -> Table:
-    if query.table == WARNING_SCHEMA.name:
-        return Table(WARNING_SCHEMA, {"warning": list(answer.warnings)})
-    if isinstance(answer, Metadata) and query.table in answer.tables:
-        return answer[query.table]
-    table: Table = getattr(answer, query.table)
-    return table
+def _table(answer: TableSet, table: str) -> AnyTable:
+    return answer.problems if table == PROBLEM_SCHEMA.name else answer.tables[table]
 
 
 def _cluster_id(data_dir: str) -> str | None:

@@ -15,7 +15,7 @@ _TOPIC = "__share_group_state-0"
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_mutated_records_are_rows_or_warnings(seed: int, tmp_path: Path) -> None:
+def test_mutated_records_are_rows_or_problems(seed: int, tmp_path: Path) -> None:
     dice = random.Random(seed)
     topic = TopicLog(tmp_path / _TOPIC)
     for number in range(12):
@@ -24,9 +24,9 @@ def test_mutated_records_are_rows_or_warnings(seed: int, tmp_path: Path) -> None
         key, value = record("g", 0, start=number, batches=batches)
         topic.add((mutated(dice, key or b""), mutated(dice, value or b"")))
     found = ks.read_share_state(topic.write().parent)
-    assert len(found.unknown) <= len(found.warnings)
-    for table in (found.partitions, found.batches, found.unknown):
-        assert table.to_arrow().num_rows == len(table)
+    assert len(found.unknown) <= len(found.problems)
+    for table in found.tables.values():
+        assert table.arrow_table().num_rows == len(table)
 
 
 def test_a_batch_with_a_wrong_checksum_is_skipped_and_named(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_batch_with_a_wrong_checksum_is_skipped_and_named(tmp_path: Path) -> N
     topic.batches[1] = topic.batches[1][:-1] + b"\xff"
     found = ks.read_share_state(topic.write().parent)
     assert (found.partitions["start_offset"], found.partitions["is_exact"]) == ([0], [False])
-    assert "CHECKSUM_MISMATCH" in found.warnings[0]
+    assert [one.symbol for one in found.problems] == ["CHECKSUM_MISMATCH"]
     assert not found.is_exact
 
 

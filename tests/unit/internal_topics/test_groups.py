@@ -14,6 +14,7 @@ import kafkascan as ks
 from kafkascan.format.schemas.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from kafkascan.format.schemas.message_encoder import encode
 from kafkascan.format.schemas.message_json import uuid_text
+from kafkascan.tables import IncompleteTableWarning
 from tests.support.internal_topics import KeyValue, TopicLog, commit, coordinator_record
 from tests.support.logs import ABORT, COMMIT
 from tests.support.partitions import HealthyPartition
@@ -54,7 +55,7 @@ def test_the_last_commit_counts(topic: TopicLog) -> None:
         "a", "Classic", "Empty", -1,
     )  # fmt: skip
     assert found.is_exact
-    assert found.warnings == []
+    assert list(found.problems) == []
 
 
 def test_keys_of_both_types_stand_for_one_partition(topic: TopicLog) -> None:
@@ -114,10 +115,16 @@ def test_what_compaction_may_have_removed_is_named(topic: TopicLog) -> None:
     assert not before.is_exact
     assert offsets(folder, as_of=3) == {("a", 0): 1, ("b", 0): None, ("c", 0): 1}
     assert before.offsets["is_exact"] == [True, False, True]
-    assert before.warnings == [
-        "__consumer_offsets-3: the state before offset 3 is not exact, because records before it"
-        " have been removed"
-    ]
+    (problem,) = before.problems
+    assert (problem.symbol, problem.topic, problem.partition) == (
+        "COMPACTED", "__consumer_offsets", 3,
+    )  # fmt: skip
+    assert problem.path == str(folder)
+    assert problem.message == (
+        "the state before offset 3 is not exact, because records before it have been removed"
+    )
+    assert not before.is_complete
+    assert before.offsets.problems is before.problems
     assert ks.read_groups(folder.parent, as_of=4).is_exact
     # Nothing was removed before offset 1.
     assert ks.read_groups(folder.parent, as_of=1).is_exact
@@ -166,14 +173,17 @@ def test_every_version_of_a_subscription_and_an_assignment(
     value |= {"current_state_timestamp": T0, "members": [member]}
     topic.add(coordinator_record("__consumer_offsets", 2, {"group": "g"}, value, 3))
     found = ks.read_groups(topic.write().parent)
-    assert found.warnings == []
+    assert list(found.problems) == []
     (row,) = found.members.rows()
     assert (row["subscription"], row["rack_id"]) == (["orders"], rack_id)
     assert row["assignment"] == [{"topic": "orders", "topic_id": None, "partitions": [0, 2]}]
     member["subscription"] = member["subscription"][:-1]
     topic.add(coordinator_record("__consumer_offsets", 2, {"group": "g"}, value, 3))
-    (warning,) = ks.read_groups(topic.write().parent).warnings
-    assert "group g, member m1" in warning
+    damaged = ks.read_groups(topic.write().parent)
+    (problem,) = damaged.problems
+    assert problem.symbol == "BAD_MEMBER"
+    assert "group g, member m1" in problem.message
+    assert damaged.is_complete
 
 
 def test_classic_groups(topic: TopicLog) -> None:
@@ -205,10 +215,10 @@ def test_classic_groups(topic: TopicLog) -> None:
     topic.add(coordinator_record("__consumer_offsets", 2, {"group": "g"}, value, 3)).write()
     damaged = ks.read_groups(folder.parent)
     assert damaged.members["assignment"] == [[]]
-    assert "group g, member m1" in damaged.warnings[0]
+    assert "group g, member m1" in str(next(iter(damaged.problems)))
     value["protocol_type"] = "connect"
     topic.add(coordinator_record("__consumer_offsets", 2, {"group": "g"}, value, 3)).write()
-    assert ks.read_groups(folder.parent).warnings == []
+    assert list(ks.read_groups(folder.parent).problems) == []
 
 
 def consumer_member(state: int = 0, epoch: int = 2) -> list[KeyValue]:
@@ -325,10 +335,11 @@ def test_unknown_records_keep_their_bytes_and_are_named(topic: TopicLog) -> None
     assert [(row["type"], row["key"], row["value"]) for row in found.unknown.rows()] == [
         (9, *obsolete), (1, *newer), (None, b"\0", b"x"),
     ]  # fmt: skip
-    assert found.warnings[0] == (
-        "__consumer_offsets: partition 3, offset 0: the record is ignored: unknown record type 9"
+    first, second, _ = found.problems
+    assert str(first) == (
+        f"{topic.folder}: offset 0: the record is ignored: unknown record type 9 [UNKNOWN_RECORD]"
     )
-    assert "version 5 of OffsetCommitValue is not known, only 0 to 4" in found.warnings[1]
+    assert "version 5 of OffsetCommitValue is not known, only 0 to 4" in second.message
 
 
 def test_reset_plans_are_quoted_as_csv(topic: TopicLog) -> None:
@@ -342,11 +353,18 @@ def test_reset_plans_are_quoted_as_csv(topic: TopicLog) -> None:
 def test_tables(topic: TopicLog) -> None:
     folder = topic.add(*consumer_member(), commit("a", 0, 5), (b"\0", b"x")).write()
     found = ks.read_groups(folder)  # the folder of the partition
-    for table in (found.offsets, found.groups, found.members, found.pending, found.unknown):
-        assert table.to_arrow().to_pylist() is not None
-        assert list(table.to_pandas().columns) == list(table.to_polars().columns)
-        assert len(table.to_pandas()) == len(table)
+    for table in found.tables.values():
+        with pytest.warns(IncompleteTableWarning, match="UNKNOWN_RECORD"):
+            frame = table.to_pandas()
+        assert list(frame.columns) == list(table.schema.names)
+        assert len(frame) == len(table)
         assert table._repr_html_()
+    assert repr(found).startswith("<Groups: 1 offsets, 2 groups, 1 members, 1 unknown, not exact>")
+    assert "1 problems: " in repr(found)
+    assert found._repr_html_().count("<table") == 4
+    with pytest.raises(ks.format.UnknownColumnError, match="offsets"):
+        found["ofsets"]
+    found = ks.read_groups(topic.without([len(topic.batches) - 1]).write())
     assert found.offsets.to_polars()["commit_timestamp"].to_list()[0].year == 2024
     assert found.members.to_arrow()["assignment"].to_pylist()[0][0]["partitions"] == [1]
     assert found.select(["a"]).groups["group"] == ["a"]

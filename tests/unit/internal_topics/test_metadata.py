@@ -241,7 +241,9 @@ def test_a_log_without_its_beginning_is_not_exact(tmp_path: Path) -> None:
     (folder / name).write_bytes(data[int(late["position"][0]) :])
     found = ks.read_metadata(folder)
     assert not found.is_exact
-    assert "no snapshot is left" in found.warnings[0]
+    (problem,) = found.problems
+    assert (problem.symbol, found.is_complete) == ("MISSING_SNAPSHOT", False)
+    assert "no snapshot is left" in problem.message
     snapshot = f"{61:020}-0000000001.checkpoint"
     shutil.copy(_GOLDEN / snapshot, folder / snapshot)
     assert ks.read_metadata(folder).is_exact
@@ -254,10 +256,11 @@ def test_unknown_records_keep_their_bytes_and_are_named(log: TopicLog) -> None:
     assert found.unknown["value"][0] == b"\x01\x6f\x00abc"
     assert len(found["brokers"]) == 0
     assert not found.is_exact
-    assert found.warnings[0] == (
-        "__cluster_metadata-0: partition 0, offset 0: the record is ignored: unknown record type"
-        " 111"
-    )
+    first = next(iter(found.problems))
+    assert (first.symbol, first.topic, first.partition) == (
+        "UNKNOWN_RECORD", "__cluster_metadata", 0,
+    )  # fmt: skip
+    assert first.message == "offset 0: the record is ignored: unknown record type 111"
 
 
 def test_differences(log: TopicLog) -> None:

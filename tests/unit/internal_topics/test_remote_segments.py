@@ -87,12 +87,10 @@ def test_partitions_that_are_being_deleted(log: TopicLog) -> None:
 def test_what_does_not_fit_is_named(log: TopicLog) -> None:
     log.add((None, FINISHED), (None, b"\x01\x21\x00x"), (None, ADDED + b"x"))
     found = read(log)
-    assert found.warnings == [
-        "__remote_log_metadata-2: offset 0: the segment hho242HdR_u6183252Hj6A is not known",
-        "__remote_log_metadata: partition 2, offset 1: the record is ignored: unknown record type"
-        " 33",
-        "__remote_log_metadata: partition 2, offset 2: the record is ignored: 1 bytes follow the"
-        " message",
+    assert [(one.symbol, one.partition, one.message) for one in found.problems] == [
+        ("UNKNOWN_SEGMENT", 2, "offset 0: the segment hho242HdR_u6183252Hj6A is not known"),
+        ("UNKNOWN_RECORD", 2, "offset 1: the record is ignored: unknown record type 33"),
+        ("UNKNOWN_RECORD", 2, "offset 2: the record is ignored: 1 bytes follow the message"),
     ]
     assert found.unknown["value"] == [b"\x01\x21\x00x", ADDED + b"x"]
     assert not found.is_exact
@@ -107,20 +105,25 @@ def test_a_topic_whose_beginning_is_deleted_is_not_exact(log: TopicLog, first: i
     found = ks.internal_topics.read_remote_segments(folder.parent)
     assert found.is_exact == (first == 0)
     expected = [
-        "__remote_log_metadata-2: offset 1: the segment hho242HdR_u6183252Hj6A is not known",
-        "__remote_log_metadata-2: the records before 1 are deleted",
+        ("UNKNOWN_SEGMENT", "offset 1: the segment hho242HdR_u6183252Hj6A is not known"),
+        ("DELETED_RECORDS", "the records before offset 1 are deleted"),
     ]
-    assert found.warnings == (expected if first else [])
+    problems = [(one.symbol, one.message) for one in found.problems]
+    assert problems == (expected if first else [])
 
 
-def test_damage_in_the_topic_is_a_warning(log: TopicLog) -> None:
+def test_damage_in_the_topic_is_a_problem(log: TopicLog) -> None:
     folder = log.add((None, ADDED), (None, FINISHED)).write()
     with (folder / f"{0:020}.log").open("r+b") as file:
         file.seek(len(log.batches[0]) + 8)
         file.write(b"\xff" * 4)
     found = ks.internal_topics.read_remote_segments(folder.parent)
     assert found.segments["state"] == ["COPY_SEGMENT_STARTED"]
-    (warning,) = found.warnings
-    assert warning.startswith("__remote_log_metadata-2: ")
-    assert "BAD_LENGTH" in warning
+    (problem,) = found.problems
+    assert (problem.symbol, problem.topic, problem.partition) == (
+        "BAD_LENGTH", "__remote_log_metadata", 2,
+    )  # fmt: skip
+    assert (problem.path, problem.position) == (
+        str(folder / f"{0:020}.log"), len(log.batches[0]),
+    )  # fmt: skip
     assert not found.is_exact

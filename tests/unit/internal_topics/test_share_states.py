@@ -71,8 +71,10 @@ def test_states_whose_records_were_deleted_are_named(topic: TopicLog) -> None:
         "old": (None, False),
         "gone": (None, False),
     }
-    assert "is not exact" in found.warnings[0]
-    assert ks.read_share_state(folder.parent, as_of=1).warnings != []
+    (problem,) = found.problems
+    assert problem.symbol == "DELETED_RECORDS"
+    assert "is not exact" in problem.message
+    assert len(ks.read_share_state(folder.parent, as_of=1).problems)
     # An update without its snapshot shows that a record is missing that is needed at the end.
     assert not ks.read_share_state(folder.parent).is_exact
     topic.batches = [one for number, one in enumerate(topic.batches) if number != 2]

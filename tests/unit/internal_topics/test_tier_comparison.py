@@ -58,7 +58,7 @@ def test_what_the_cluster_knows_is_there(tier: Path) -> None:
     found = compare(tier)
     assert found.segments["verdict"] == ["SAME"] * len(SEGMENTS)
     assert found.segments["stored_size"] == [row["size"] for row in SEGMENTS]
-    assert (found.sentences(), found.warnings) == ([], [])
+    assert (found.sentences(), list(found.problems)) == ([], [])
     assert found.is_exact
 
 
@@ -175,5 +175,5 @@ def test_a_listing_names_objects_that_it_does_not_read(tier: Path) -> None:
     logs_of(tier)[0].rename(tier / f"{logs_of(tier)[0].stem}.index")
     found = read_remote_segments(open_tiered(tier.parent))
     assert len(found.segments) == len(SEGMENTS) - 1
-    assert len(found.warnings) == 2
+    assert len(found.problems) == 2
     assert not found.is_exact

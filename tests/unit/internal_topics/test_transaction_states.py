@@ -48,7 +48,7 @@ def test_compacted_states_are_named(topic: TopicLog) -> None:
     found = ks.read_transaction_state(folder.parent, as_of=1)
     (row,) = found.transactions.rows()
     assert (row["transactional_id"], row["status"], row["is_exact"]) == ("a", None, False)
-    assert "is not exact" in found.warnings[0]
+    assert [one.symbol for one in found.problems] == ["COMPACTED"]
 
 
 @pytest.mark.parametrize(
