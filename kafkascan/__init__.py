@@ -115,6 +115,9 @@ if TYPE_CHECKING:
         Source as Source,
     )
     from kafkascan.logs.log_finding import open_log_dir as open_log_dir
+    from kafkascan.logs.log_problems import (
+        IncompleteLogError as IncompleteLogError,
+    )
     from kafkascan.logs.log_table import (
         LogBatches as LogBatches,
         scan_log_dir as scan_log_dir,
@@ -238,6 +241,7 @@ else:
             "internal_topics.transaction_states": ["read_transaction_state"],
             "io.sources": ["Source"],
             "logs.log_finding": ["open_log_dir"],
+            "logs.log_problems": ["IncompleteLogError"],
             "logs.log_table": ["LogBatches", "scan_log_dir"],
             "logs.lookups": ["lookup_offset", "lookup_timestamp"],
             "logs.reading": ["iter_records", "read_records"],

@@ -14,6 +14,7 @@ from kafkascan.batches.columns import BatchTable, compression_type, is_control, 
 from kafkascan.batches.walks import read_bytes
 from kafkascan.format.arguments import require_integers, require_items
 from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.findings import Severity
 from kafkascan.format.layout import (
     BATCH_HEADER_SIZE,
     COMPRESSION_MASK,
@@ -22,9 +23,10 @@ from kafkascan.format.layout import (
 )
 from kafkascan.format.texts import few_lines
 from kafkascan.io.sources import borrowed_source
+from kafkascan.logs.log_chunks import LogChunk
 from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import Log, LogsLike, open_logs, served_chunks
-from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.opened_logs import LogsLike, open_logs
+from kafkascan.logs.walking.served_chunks import Segments, read_chunks, read_segments
 from kafkascan.records.compression import LEVELS, Compression, compression
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE, CodecError, decompress
 from kafkascan.tables.schema import Field, Schema, Shown
@@ -274,16 +276,20 @@ def advise(
     sampler = _Sampler(by, sample, seed)
     groups = []
     opened = open_logs(logs, log_start_offset)
-    problems = LogProblems()
-    segments = _read_headers(opened, sampler, threads, problems)
+    problems, segments = LogProblems(opened), read_segments(opened)
+    for chunk in read_chunks(opened, segments, problems, threads):
+        sampler.add_chunk(chunk, segments)
     for group, chosen in sampler.samples():
-        payloads = list(_payloads(group, chosen, segments))
+        payloads = list(_payloads(group, chosen, segments, problems))
         stored = sum(size for size, _ in payloads)
         for codec in codecs:
             if payloads:
                 group.trials.append(_try(group, codec, stored, [data for _, data in payloads]))
         groups.append(group)
     groups.sort(key=lambda one: -one.total_bytes)
+    if sampler.skipped_groups:
+        message, one = f"groups beyond {_MOST_GROUPS:,} are not sampled", opened[0].partition
+        problems.add_missing(one, "LIMIT", message, one.path, severity=Severity.WARNING)
     return Advice(groups, sampler.skipped_batches, problems.found)
 
 
@@ -334,37 +340,25 @@ def _speed(codec: Compression, size: int, seconds: float) -> float | None:
 _Chosen: TypeAlias = "tuple[int, np.void]"  # number of the segment, and the row of the batch
 
 
-def _read_headers(
-    logs: Sequence[Log], sampler: _Sampler, threads: int | None, problems: LogProblems
-) -> list[SegmentFile]:
-    """Add all batches of logs to a sampler, and their problems; return the segments."""
-    found, chunks = served_chunks(logs, threads)
-    for chunk, overlaps in chunks:
-        for end in chunk.ends:
-            partition, segment = found[end.segment]
-            problems.add_overlaps(partition, overlaps)
-            if end.error is not None:
-                problems.add_error(partition, segment.path, end.error)
-        bounds = np.flatnonzero(np.diff(chunk.segment)) + 1
-        for rows in np.split(np.arange(len(chunk)), bounds):
-            if len(rows):
-                number = int(chunk.segment[rows[0]])
-                topic = found[number][0].topic
-                sampler.add(topic, number, chunk.batches[rows[0] : rows[-1] + 1])
-    return [segment for _, segment in found]
-
-
 class _Sampler:
     """A random sample of the batches of each group, filled segment by segment."""
 
     def __init__(self, by: By, sample: int, seed: int) -> None:
         self.skipped_batches = 0
+        self.skipped_groups = False
         self._by_producer = by == "producer"
         self._sample = sample
         self._random = np.random.default_rng(seed)
         self._groups: dict[tuple[str | None, int], _Reservoir] = {}
 
-    def add(self, topic: str | None, segment: int, batches: BatchTable) -> None:
+    def add_chunk(self, chunk: LogChunk, segments: Segments) -> None:
+        """Add the next batches of logs."""
+        bounds = [0, *(np.flatnonzero(np.diff(chunk.segment)) + 1).tolist(), len(chunk)]
+        for start, stop in itertools.pairwise(bounds if len(chunk) else ()):
+            number = int(chunk.segment[start])
+            self._add(segments[number][0].topic, number, chunk.batches[start:stop])
+
+    def _add(self, topic: str | None, segment: int, batches: BatchTable) -> None:
         wanted = batches[(batches["magic"] == 2) & ~is_control(batches)]
         self.skipped_batches += int((batches["magic"] != 2).sum())
         if not self._by_producer:
@@ -380,6 +374,7 @@ class _Sampler:
         if key not in self._groups:
             if len(self._groups) >= _MOST_GROUPS:
                 self.skipped_batches += len(batches)
+                self.skipped_groups = True
                 return
             producer = key[1] if self._by_producer else None
             self._groups[key] = _Reservoir(SampledGroup(key[0], producer), self._sample)
@@ -397,21 +392,28 @@ class _Sampler:
 
 
 def _payloads(
-    group: SampledGroup, chosen: list[_Chosen], segments: Sequence[SegmentFile]
+    group: SampledGroup, chosen: list[_Chosen], segments: Segments, problems: LogProblems
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the stored size and the decompressed records of each batch that can be read."""
     ordered = sorted(chosen, key=lambda one: (one[0], int(one[1]["position"])))
     for number, of_segment in itertools.groupby(ordered, key=lambda one: one[0]):
-        segment = segments[number]
-        with borrowed_source(segment.folder.source(segment.file_name)) as source:
-            for _, row in of_segment:
-                size = int(row["batch_length"]) + LOG_OVERHEAD
-                start = int(row["position"]) + BATCH_HEADER_SIZE
-                try:
-                    data = read_bytes(source, start, size - BATCH_HEADER_SIZE)
-                    yield size, _decompressed(int(row["attributes"]) & COMPRESSION_MASK, data)
-                except (CodecError, KafkaScanError):
-                    group.unreadable += 1
+        partition, segment = segments[number]
+        try:
+            with borrowed_source(segment.folder.source(segment.file_name)) as source:
+                for _, row in of_segment:
+                    size = int(row["batch_length"]) + LOG_OVERHEAD
+                    position = int(row["position"])
+                    start = position + BATCH_HEADER_SIZE
+                    try:
+                        data = read_bytes(source, start, size - BATCH_HEADER_SIZE)
+                        yield size, _decompressed(int(row["attributes"]) & COMPRESSION_MASK, data)
+                    except (CodecError, KafkaScanError) as error:
+                        group.unreadable += 1
+                        message = f"a sampled batch cannot be decompressed: {error}"
+                        place = segment.path, position
+                        problems.add_guess(partition, "BAD_RECORDS", message, *place)
+        except OSError as error:
+            problems.add_error(partition, segment.path, error)
 
 
 def _decompressed(codec: int, data: bytes) -> bytes:

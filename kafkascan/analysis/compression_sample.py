@@ -11,8 +11,8 @@ from kafkascan.batches.columns import BatchTable, compression_type, is_control
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.log_walk import LogSlice
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.log_walk import LogSlice
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.payloads import load_payloads
 

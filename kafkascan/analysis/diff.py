@@ -28,7 +28,9 @@ from kafkascan.analysis.fingerprints import (
     LogFingerprints,
     read_fingerprints,
 )
+from kafkascan.format.findings import Severity
 from kafkascan.format.texts import few_lines, json_text
+from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.opened_logs import LogsLike
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems, plain_rows
@@ -120,7 +122,7 @@ class PartitionDiff:
     @property
     def is_same(self) -> bool:
         """Whether both logs exist, were read without errors, and have no `differences`."""
-        is_read = not self.problems
+        is_read = all(one.severity is Severity.NOTE for one in self.problems)
         return self.is_in_left and self.is_in_right and not self.differences and is_read
 
     def __repr__(self) -> str:
@@ -333,7 +335,11 @@ def _compare(
         left_batches=len(left.rows),
         right_batches=len(right.rows),
         same_batches=len(alignment),
-        problems=left.problems + right.problems,
+        problems=Problems(
+            problem
+            for problem in (*left.problems, *right.problems)
+            if not (compacted and problem.symbol == OFFSET_GAP)
+        ),
     )
     has_offsets = offsets == "same"
     if has_offsets:

@@ -31,7 +31,7 @@ from kafkascan.io.sources import Source
 from kafkascan.io.stores.url_paths import UrlPath, as_path
 from kafkascan.logs.log_chunks import end_of, rows_from
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.log_problems import LogProblems
+from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
 from kafkascan.logs.opened_logs import Log, LogsLike, OffsetCursor, open_logs
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, require_pyarrow
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problem, Problems, plain_rows
@@ -223,26 +223,35 @@ def _path_of(logs: Any) -> str:
 
 def _of_log(log: Log) -> LogFingerprints:
     tables: list[FingerprintRows] = []
-    problems, partition = LogProblems(), log.partition
-    epochs = _epochs_of(partition, problems)
+    problems, partition = LogProblems([log]), log.partition
+    epochs, checks = _epochs_of(partition, problems), LogChecks(log, problems)
     cursor, start_offset = OffsetCursor(), log.start_offset if log.has_deleted_offsets else 0
     for segment in log.served_segments:
         try:
             scan = scan_batches(segment.folder.source(segment.file_name), on_corrupt="resync")
         except (OSError, KafkaScanError) as error:
-            problems.add_error(partition, segment.path, error)
+            checks.add_error(segment, error)
             continue
         batches = rows_from(scan.batches, max(start_offset, cursor.position))
+        offsets = SegmentOffsets(segment)
+        if not scan.gaps:
+            offsets.add(rows_from(scan.batches, cursor.position))
+        checks.add(offsets, scan)
+        if scan.gaps:  # whose offsets are missing, too
+            checks.skip()
         problems.add_overlaps(partition, cursor.add(segment, end_of(scan.batches)))
         tables.append(fingerprint_batches(batches))
         for one in scan.problems:
             problems.add(replace(one, topic=partition.topic, partition=partition.partition))
+    checks.finish()
     rows = join_rows(tables, FINGERPRINT)
     return LogFingerprints(partition.topic, partition.partition, rows, problems.found, epochs)
 
 
 def _epochs_of(partition: PartitionDir, problems: LogProblems) -> list[LeaderEpoch]:
     """Return the entries of ``leader-epoch-checkpoint``, as a broker reads them."""
+    if len(problems.found):
+        return []  # the folder cannot be listed
     try:
         return loaded_epochs(partition.leader_epochs or [])
     except (OSError, CorruptCheckpointError) as error:

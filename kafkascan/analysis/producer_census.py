@@ -21,8 +21,8 @@ from kafkascan.broker_state.producer_state import (
 from kafkascan.format.arguments import require_integers, require_not_negative
 from kafkascan.format.errors import STATUS
 from kafkascan.format.layout import CompressionType
-from kafkascan.logs.log_walk import ControlInspector, LogWalk, producers_before
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
+from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk, producers_before
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
 
@@ -343,9 +343,8 @@ def read_producer_state(log: LogsLike, /) -> NDArray[np.void]:
         raise ValueError(f"expected one log, found {len(opened)}")
     state = ProducerState(producers_before(opened[0]))
     # A broker also replays offsets that an earlier segment contains.
-    for log_slice in LogWalk(opened, None, ControlInspector, once=False):
+    walk = LogWalk(opened, None, ControlInspector, once=False)
+    for log_slice in walk:
         state.apply_read(log_slice.batches, log_slice.control, opened[0].name).require_accepted()
-        for end in log_slice.chunk.ends:
-            if end.error is not None:
-                raise end.error
+        walk.require_complete()
     return state.entries()

@@ -15,10 +15,12 @@ from kafkascan.batches.columns import BatchTable, is_control, is_transactional, 
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.screening import CONTROL, FORMATS, TRANSACTIONS
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
+from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import located
-from kafkascan.logs.log_walk import ControlInspector, InspectedSlice, LogWalk, ScreenedTable
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.read_committed import NO_OPEN_TRANSACTION, CommittedView
+from kafkascan.logs.walking.log_walk import ControlInspector, InspectedSlice, LogWalk, ScreenedTable
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
@@ -92,7 +94,9 @@ class RecordCounts(AnyTable):
     @property
     def is_exact(self) -> NDArray[np.bool_]:
         """Mask of the logs that were counted completely."""
-        troubled = {(one.topic, one.partition) for one in self.problems}
+        troubled = {
+            (one.topic, one.partition) for one in self.problems if one.severity is not Severity.NOTE
+        }
         partitions = [(log.partition.topic, log.partition.partition) for log in self.logs]
         is_known = np.array([one not in troubled for one in partitions], np.bool_)
         exact: NDArray[np.bool_] = is_known & (self.counts["uncounted_batches"] == 0)
@@ -171,8 +175,15 @@ def count_records(
             counters[number] = counter
         counter.add(log_slice)
         if log_slice.is_last:
-            counter.finish()
             walk.add_error(number, counter.follower.error)
+            try:
+                counter.finish()
+            except (OSError, KafkaScanError) as error:
+                walk.add_error(number, error)
+            uncounted = int(counts["uncounted_batches"][number])
+            if uncounted:
+                message = f"{uncounted:,} compressed messages were not decompressed to count them"
+                walk.add_guess(number, "NOT_DECODED", message, Severity.NOTE)
             del counters[number]
     return RecordCounts(opened, counts, walk.problems)
 

@@ -13,8 +13,8 @@ from kafkascan.batches.screening import COUNTS, OFFSETS, PRODUCERS
 from kafkascan.broker_state.markers import TRANSACTION, ControlRows
 from kafkascan.broker_state.producer_state import ProducerState
 from kafkascan.format.errors import CorruptSnapshotError
-from kafkascan.logs.log_walk import LogSlice, producers_before
 from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.walking.log_walk import LogSlice, producers_before
 
 Pause: TypeAlias = "tuple[int, Callable[[ProducerState | None], object]]"
 """A row of a table, and a function that gets the producers' state before this row."""

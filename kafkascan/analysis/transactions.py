@@ -20,8 +20,8 @@ from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
 from kafkascan.logs.data_dir_lock import LogClocks
-from kafkascan.logs.log_walk import ControlInspector, LogWalk
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
+from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
 

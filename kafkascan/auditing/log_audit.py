@@ -31,9 +31,9 @@ from kafkascan.broker_state.markers import ControlRows, TransactionState
 from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_chunks import InspectedChunk, LogChunk, SegmentEnd
-from kafkascan.logs.log_walk import InspectedSlice
 from kafkascan.logs.metadata_log import TopicConfig
 from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.walking.log_walk import InspectedSlice
 
 
 class LogCheckpoints(NamedTuple):

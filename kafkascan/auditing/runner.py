@@ -44,10 +44,10 @@ from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
 from kafkascan.logs.log_table import LogDirLike
-from kafkascan.logs.log_walk import LogWalk
 from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
 from kafkascan.logs.opened_logs import Log, LogsLike, live_logs, open_logs
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.log_walk import LogWalk
 from kafkascan.tiered.tier_listing import TieredLogs
 
 OnProgress = Callable[[int, int], object]

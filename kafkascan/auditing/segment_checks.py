@@ -30,8 +30,8 @@ from kafkascan.format.errors import CorruptIndexError, KafkaScanError
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_walk import ScreenedTable
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.log_walk import ScreenedTable
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
 from kafkascan.records.record_table import RecordTable

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
         open_log_dir as open_log_dir,
         partition_dir as partition_dir,
     )
+    from kafkascan.logs.log_problems import (
+        IncompleteLogError as IncompleteLogError,
+    )
     from kafkascan.logs.log_table import (
         LogBatches as LogBatches,
         scan_log_dir as scan_log_dir,
@@ -60,6 +63,7 @@ else:
                 "select_segments",
             ],
             "log_finding": ["open_log_dir", "partition_dir"],
+            "log_problems": ["IncompleteLogError"],
             "log_table": ["LogBatches", "scan_log_dir"],
             "opened_logs": ["Log", "SegmentOverlap", "SegmentOverlapWarning"],
             "lookups": ["BatchLocation", "RecordLocation", "lookup_offset", "lookup_timestamp"],

@@ -149,24 +149,6 @@ class SegmentInspector(Protocol[_Checks_co, _EndChecks_co]):
 OpenInspector: TypeAlias = Callable[[SegmentFile], SegmentInspector[Checks, EndChecks]]
 
 
-class _NoInspector:
-    """Inspects nothing."""
-
-    reads_content = False
-
-    def __init__(self, segment: SegmentFile) -> None:
-        pass
-
-    def open(self, source: Source) -> None:
-        pass
-
-    def table(self, batches: BatchTable) -> None:
-        pass
-
-    def end(self, *, is_whole: bool) -> None:
-        pass
-
-
 def group_segments(
     segments: Sequence[tuple[PartitionDir, SegmentFile]], first: int = 0, stop: int | None = None
 ) -> Iterator[range]:
@@ -225,33 +207,6 @@ def position_after(position: int, base_offset: int, end_offset: int | None) -> i
     return max(position, end_offset)
 
 
-def read_chunks(
-    segments: Sequence[tuple[PartitionDir, SegmentFile]],
-    job: Iterable[int],
-    rows: int,
-    position: int | None = None,
-    *,
-    keep_cache: bool = True,
-) -> Iterator[LogChunk]:
-    """
-    Yield the batches of segments of one partition in chunks.
-
-    Parameters
-    ----------
-    segments : sequence of (PartitionDir, SegmentFile)
-    job : iterable of int
-        Indices of the segments to read, of one partition.
-    rows : int
-        Of a chunk, at most.
-    position : int, optional
-        The end of the segments before them: each segment is read from the end of the earlier ones
-        on. By default, all batches are read.
-    keep_cache : bool, default True
-        Whether to leave in the page cache what was not there before.
-    """
-    return inspect_chunks(segments, job, rows, _NoInspector, position, keep_cache=keep_cache)
-
-
 def inspect_chunks(
     segments: Sequence[tuple[PartitionDir, SegmentFile]],
     job: Iterable[int],
@@ -261,7 +216,24 @@ def inspect_chunks(
     *,
     keep_cache: bool = True,
 ) -> Iterator[InspectedChunk[Checks, EndChecks]]:
-    """Yield chunks as `read_chunks` does, with the results of an inspector for each segment."""
+    """
+    Yield the batches of segments of one partition in chunks, with the results of inspectors.
+
+    Parameters
+    ----------
+    segments : sequence of (PartitionDir, SegmentFile)
+    job : iterable of int
+        Indices of the segments to read, of one partition.
+    rows : int
+        Of a chunk, at most.
+    open_inspector : callable
+        Returns the inspector of a segment.
+    position : int, optional
+        The end of the segments before them: each segment is read from the end of the earlier ones
+        on. By default, all batches are read.
+    keep_cache : bool, default True
+        Whether to leave in the page cache what was not there before.
+    """
     pending: _PendingChunk[Checks, EndChecks] = _PendingChunk()
     for index in job:
         segment = segments[index][1]

@@ -2,46 +2,430 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches import screening
+from kafkascan.batches.columns import BatchTable, delete_horizon_ms, next_offset
+from kafkascan.batches.screening import screen
+from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT
+from kafkascan.broker_state.offset_checkpoints import CheckpointReader
+from kafkascan.format.errors import CorruptLogError
 from kafkascan.format.findings import Severity
+from kafkascan.format.layout import ScanEnd
+from kafkascan.logs.log_chunks import (
+    EndChecks,
+    InspectedChunk,
+    LogChunk,
+    SegmentEnd,
+    position_after,
+)
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.opened_logs import SegmentOverlap
+from kafkascan.logs.opened_logs import Log, SegmentOverlap
+from kafkascan.logs.segment import SegmentFile
 from kafkascan.tables.table import Problem, Problems, problem_of
+
+CUT_SEGMENT, OFFSET_GAP = "CUT_SEGMENT", "OFFSET_GAP"
+"""Symbols of an `IncompleteLogError`."""
+
+# Kafka creates them with cleanup.policy=compact. Its other topics delete from the start only.
+_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+_MAGIC_V2 = 2
+_GREATEST = 2**63 - 1
+
+
+class IncompleteLogError(CorruptLogError):
+    """
+    Records are missing in a log: a segment before the last one was cut short, or offsets are gone.
+
+    `symbol` is ``CUT_SEGMENT`` or ``OFFSET_GAP``.
+    """
 
 
 class LogProblems:
-    """Collects the problems of logs while they are read; each is listed once."""
+    """
+    Collects the problems of logs while they are read; each is listed once.
 
-    def __init__(self) -> None:
-        self._found: dict[Problem, None] = {}
+    Parameters
+    ----------
+    logs : sequence of Log
+        Those whose folders could not be listed are problems.
+    """
 
-    def add(self, problem: Problem) -> None:
-        """Add a problem."""
-        self._found.setdefault(problem)
+    def __init__(self, logs: Sequence[Log] = ()) -> None:
+        self._found: dict[Problem, Exception | None] = {}
+        self._checkpoints = CheckpointReader(self._add_ignored)
+        for one in logs:
+            if one.error is not None:
+                self.add_error(one.partition, one.partition.path, one.error)
+
+    def add(self, problem: Problem, error: Exception | None = None) -> None:
+        """Add a problem, with the error that it is raised as."""
+        self._found.setdefault(problem, error)
 
     def add_error(self, partition: PartitionDir, path: Path, error: Exception) -> None:
         """Add the error after which a segment or a log was not read."""
         topic, number = partition.topic, partition.partition
-        self.add(problem_of(error, str(path), topic=topic, partition=number))
+        self.add(problem_of(error, str(path), topic=topic, partition=number), error)
 
     def add_overlaps(self, partition: PartitionDir, overlaps: Iterable[SegmentOverlap]) -> None:
         """Add segments with the same offsets: which of them a consumer gets is a guess."""
         for one in overlaps:
-            self.add(
-                Problem(
-                    "OFFSET_OVERLAP",
-                    one.reason,
-                    str(one.path),
-                    Severity.WARNING,
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    rows_missing=False,
-                )
-            )
+            self.add_guess(partition, "OFFSET_OVERLAP", one.reason, one.path)
+
+    def add_guess(
+        self,
+        partition: PartitionDir,
+        symbol: str,
+        message: str,
+        path: Path,
+        position: int | None = None,
+        severity: Severity = Severity.WARNING,
+    ) -> None:
+        """Add a problem because of which no rows are missing."""
+        topic, number = partition.topic, partition.partition
+        self.add(Problem(symbol, message, str(path), severity, position, topic, number, False))
+
+    def add_missing(
+        self,
+        partition: PartitionDir,
+        symbol: str,
+        message: str,
+        path: Path,
+        position: int | None = None,
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        """Add a problem because of which rows are missing, and which is no error elsewhere."""
+        topic, number = partition.topic, partition.partition
+        error = IncompleteLogError(str(path), position or 0, None, message, symbol)
+        self.add(Problem(symbol, message, str(path), severity, position, topic, number), error)
+
+    def is_cleaned(self, partition: PartitionDir) -> bool:
+        """Return whether its data dir, or Kafka itself, says that a log is compacted."""
+        return (
+            partition.topic in _COMPACTED_TOPICS
+            or self._checkpoints.offset_of(partition, CLEANER_CHECKPOINT) > 0
+        )
+
+    def _add_ignored(self, path: Path, error: Exception) -> None:
+        """Add a checkpoint that cannot be read, which a broker ignores."""
+        self.add(
+            replace(problem_of(error, str(path)), severity=Severity.WARNING, rows_missing=False)
+        )
 
     @property
     def found(self) -> Problems:
         """The problems so far."""
         return Problems(self._found)
+
+    def require_complete(self) -> None:
+        """Raise the error of the first problem because of which rows are missing."""
+        for problem, error in self._found.items():
+            if problem.rows_missing and error is not None:
+                raise error
+
+
+# ---- segments --------------------------------------------------------------------------------
+
+
+class SegmentTail(Protocol):
+    """How a segment ends: a `SegmentEnd`, a `BatchScan`, or a `BatchIterator` at its end."""
+
+    @property
+    def end(self) -> ScanEnd | None:
+        """None if the segment cannot be read."""
+
+    @property
+    def error(self) -> Exception | None:
+        """What is wrong at `valid_bytes`, or why the segment cannot be read."""
+
+    @property
+    def valid_bytes(self) -> int:
+        """Size of the complete batches."""
+
+    @property
+    def trailing_bytes(self) -> int:
+        """Size of what follows them."""
+
+
+@dataclass
+class SegmentOffsets:
+    """
+    The offsets of a segment's batches, which are added table by table.
+
+    Attributes
+    ----------
+    segment : SegmentFile
+    is_cleaned : bool
+        Whether the cleaner has removed records of a batch.
+    end_offset : int or None
+        The offset after the last batch; None without batches.
+    first : (int, int, bool) or None
+        Offset and position of the first batch, and whether it is a compressed message of magic 0
+        or 1, of which only the last offset is known.
+    gaps : int
+        Number of gaps between batches.
+    gap : (int, int, int) or None
+        The first one: its first offset, the offset after it, and the position of the batch there.
+    disorder : (int, int) or None
+        Offset and position of the first batch that does not follow the one before it.
+    """
+
+    segment: SegmentFile
+    is_cleaned: bool = False
+    end_offset: int | None = None
+    first: tuple[int, int, bool] | None = None
+    gaps: int = 0
+    gap: tuple[int, int, int] | None = None
+    disorder: tuple[int, int] | None = None
+
+    def add(self, batches: BatchTable, flags: int | None = None) -> None:
+        """Add the next batches, of which `screen` may have returned the flags already."""
+        if not len(batches):
+            return
+        flags = screen(batches) if flags is None else flags
+        # Numbers of single rows: most segments of many logs have few batches.
+        head, tail = batches[0], batches[-1]
+        if self.end_offset is None:
+            is_wrapper = bool(head["magic"] < _MAGIC_V2 and head["records_count"] < 0)
+            self.first = int(head["base_offset"]), int(head["position"]), is_wrapper
+        elif head["base_offset"] != self.end_offset:
+            self._check(batches[:1], np.array([self.end_offset]))
+        if flags & screening.OFFSETS:
+            self._check(batches[1:], next_offset(batches[:-1]))
+        if flags & screening.COUNTS and not self.is_cleaned:
+            self.is_cleaned = _are_cleaned(batches)
+        end_offset = int(tail["base_offset"]) + int(tail["last_offset_delta"]) + 1
+        self.end_offset = min(end_offset, _GREATEST)
+
+    def _check(self, batches: BatchTable, expected: NDArray[np.int64]) -> None:
+        """Find gaps and disorder among batches, by the offsets that each should have."""
+        bases = batches["base_offset"]
+        early = np.flatnonzero(bases < expected)
+        if len(early) and self.disorder is None:
+            self.disorder = int(bases[early[0]]), int(batches["position"][early[0]])
+        # Of a compressed message of magic 0 and 1, only the last offset is known.
+        is_wrapper = (batches["magic"] < _MAGIC_V2) & (batches["records_count"] < 0)
+        late = np.flatnonzero((bases > expected) & ~is_wrapper)
+        if len(late) and self.gap is None:
+            row = late[0]
+            self.gap = int(expected[row]), int(bases[row]), int(batches["position"][row])
+        self.gaps += len(late)
+
+
+def _are_cleaned(batches: BatchTable) -> bool:
+    """Return whether the cleaner has removed records of a batch, or keeps it for some time."""
+    counts, slots = batches["records_count"], batches["last_offset_delta"].astype(np.int64) + 1
+    is_cleaned = (counts >= 0) & (counts < slots) | (delete_horizon_ms(batches) >= 0)
+    return bool((is_cleaned & (batches["magic"] >= _MAGIC_V2)).any())
+
+
+# ---- logs ------------------------------------------------------------------------------------
+
+
+@dataclass
+class LogChecks:
+    """
+    Finds the problems of one log from its segments, which are added in their order.
+
+    A gap in the offsets of a log is no problem if the cleaner has made it. Only after the last
+    segment is it known whether something says that the log was compacted.
+
+    Parameters
+    ----------
+    log : Log
+    problems : LogProblems
+        Receives them.
+    """
+
+    log: Log
+    problems: LogProblems
+    _expected: int | None = None  # None before the first segment, and after damage
+    _is_compacted: bool = False
+    _gaps: list[tuple[SegmentFile, str, int]] = field(default_factory=list)
+
+    def add(self, offsets: SegmentOffsets, tail: SegmentTail) -> None:
+        """Add a segment that was read to its end, or to its damage."""
+        self._add_offsets(offsets)
+        if not self._add_tail(offsets.segment, tail):
+            self._expected = None
+
+    def add_offsets(self, offsets: SegmentOffsets, *, is_whole: bool) -> None:
+        """Add a segment for whose end a caller answers itself."""
+        self._add_offsets(offsets)
+        if not is_whole:
+            self._expected = None
+
+    def add_error(self, segment: SegmentFile, error: Exception) -> None:
+        """Add a segment that cannot be read."""
+        self.problems.add_error(self.log.partition, segment.path, error)
+        self._expected = None
+
+    def skip(self) -> None:
+        """Leave a segment out, because nothing of it is asked for."""
+        self._expected = None
+
+    def finish(self) -> None:
+        """Add the gaps, if nothing says that the log was compacted."""
+        if self._is_compacted or not self._gaps or self.problems.is_cleaned(self.log.partition):
+            return
+        for segment, message, position in self._gaps:
+            self.problems.add_missing(
+                self.log.partition,
+                OFFSET_GAP,
+                f"{message}; compaction leaves such gaps, but nothing else shows that the log was"
+                " compacted",
+                segment.path,
+                position,
+                Severity.WARNING,
+            )
+
+    def _add_offsets(self, one: SegmentOffsets) -> None:
+        segment, named = one.segment, one.segment.base_offset
+        self._is_compacted |= one.is_cleaned
+        expected = named if self._expected is None else self._expected
+        if one.first is not None:
+            first, position, is_wrapper = one.first
+            if named is not None and first < named:
+                message = f"offset {first} is below the base offset in the file's name"
+                self._guess("OFFSET_OUT_OF_SEGMENT", message, segment, position)
+            self._note_gap(segment, expected, max(named or 0, 0 if is_wrapper else first), position)
+        else:
+            self._note_gap(segment, expected, named or 0, 0)
+        if one.gap is not None and one.gap[1] > self.log.start_offset:
+            first, following, position = one.gap
+            more = f", and {one.gaps - 1:,} more ranges" if one.gaps > 1 else ""
+            self._gaps.append((segment, _missing(first, following) + more, position))
+        if one.disorder is not None:
+            message = f"offset {one.disorder[0]} follows an equal or higher offset"
+            self._guess("OFFSET_OVERLAP", message, segment, one.disorder[1])
+        if expected is not None:
+            base = max(expected, named or 0)
+            self._expected = position_after(base, named or 0, one.end_offset)
+
+    def _guess(self, symbol: str, message: str, segment: SegmentFile, position: int) -> None:
+        partition = self.log.partition
+        self.problems.add_guess(partition, symbol, message, segment.path, position, Severity.ERROR)
+
+    def _note_gap(
+        self, segment: SegmentFile, expected: int | None, found: int, position: int
+    ) -> None:
+        if expected is not None and found > max(expected, self.log.start_offset):
+            self._gaps.append((segment, _missing(expected, found), position))
+
+    def _add_tail(self, segment: SegmentFile, tail: SegmentTail) -> bool:
+        """Add how a segment ends; return whether it is whole."""
+        partition, position = self.log.partition, tail.valid_bytes
+        if tail.error is not None:
+            self.problems.add_error(partition, segment.path, tail.error)
+            return False
+        if tail.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
+            return True
+        kind = "zeros" if tail.end is ScanEnd.ZERO_TAIL else "bytes"
+        message = f"{tail.trailing_bytes:,} {kind} follow the last complete batch"
+        if segment != self.log.segments[-1]:
+            message += ", and the log goes on in the next segment"
+            self.problems.add_missing(partition, CUT_SEGMENT, message, segment.path, position)
+            return False
+        # A broker preallocates files, and one that runs may be writing the last batch now.
+        is_note = tail.end is ScanEnd.ZERO_TAIL or (
+            segment.current_size() > position + tail.trailing_bytes
+        )
+        severity = Severity.NOTE if is_note else Severity.WARNING
+        self.problems.add_guess(partition, str(tail.end), message, segment.path, position, severity)
+        return True
+
+
+def _missing(first: int, following: int) -> str:
+    return f"offsets from {first} to {following - 1} are missing"
+
+
+# ---- chunks of several logs ------------------------------------------------------------------
+
+
+class ScreenedRows(Protocol):
+    """The result of an inspector for a table of batches."""
+
+    @property
+    def flags(self) -> int:
+        """Properties of the batches, as `screen` returns them."""
+
+
+Screened = TypeVar("Screened", bound=ScreenedRows)
+
+
+class ChunkChecks:
+    """
+    Finds the problems of logs from the chunks of their segments, which are added in order.
+
+    Parameters
+    ----------
+    logs : sequence of Log
+    segments : sequence of (PartitionDir, SegmentFile)
+        The segments that are read.
+    problems : LogProblems
+        Receives them.
+    """
+
+    def __init__(
+        self,
+        logs: Sequence[Log],
+        segments: Sequence[tuple[PartitionDir, SegmentFile]],
+        problems: LogProblems,
+    ) -> None:
+        self._log_of = {id(log.partition): log for log in logs}
+        self._segments = segments
+        self._problems = problems
+        self._checks: LogChecks | None = None
+        self._offsets: SegmentOffsets | None = None
+
+    def add(
+        self,
+        chunk: InspectedChunk[Screened, EndChecks],
+        overlaps: Iterable[SegmentOverlap],
+    ) -> None:
+        """Add the next chunk, with the overlaps of the segments that end in it."""
+        ended = 0
+        bounds = [*(row for row, _ in chunk.tables), len(chunk)]
+        for (row, table), stop in zip(chunk.tables, bounds[1:], strict=True):
+            number = int(chunk.segment[row])
+            while ended < len(chunk.ends) and chunk.ends[ended].segment < number:
+                self._end(chunk.ends[ended])
+                ended += 1
+            self._offsets_of(number).add(chunk.batches[row:stop], table.flags)
+        for end in chunk.ends[ended:]:
+            self._end(end)
+        if overlaps and self._checks is not None:
+            self._problems.add_overlaps(self._checks.log.partition, overlaps)
+
+    def add_errors(self, chunk: LogChunk) -> None:
+        """Add only what could not be read of a chunk, whose segments are not in order."""
+        for end in chunk.ends:
+            if end.error is not None:
+                partition, segment = self._segments[end.segment]
+                self._problems.add_error(partition, segment.path, end.error)
+
+    def _offsets_of(self, number: int) -> SegmentOffsets:
+        partition, segment = self._segments[number]
+        if self._checks is None or self._checks.log.partition is not partition:
+            self.finish()
+            self._checks = LogChecks(self._log_of[id(partition)], self._problems)
+        if self._offsets is None:
+            self._offsets = SegmentOffsets(segment)
+        return self._offsets
+
+    def _end(self, end: SegmentEnd) -> None:
+        offsets = self._offsets_of(end.segment)
+        self._offsets = None
+        assert self._checks is not None
+        self._checks.add(offsets, end)
+
+    def finish(self) -> None:
+        """Complete the last log."""
+        if self._checks is not None:
+            self._checks.finish()

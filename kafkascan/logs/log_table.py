@@ -20,17 +20,14 @@ from kafkascan.logs.log_chunks import (
     SegmentEnd,
     threads_for,
 )
-from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
 from kafkascan.logs.log_finding import no_logs, open_log_dir
-from kafkascan.logs.opened_logs import (
-    SegmentOverlap,
-    chunks_from,
-    live_logs,
-    start_offsets,
-)
+from kafkascan.logs.log_problems import LogProblems
+from kafkascan.logs.opened_logs import Log, list_logs, live_logs
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.served_chunks import read_chunks, read_segments
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Schema, require_pyarrow
-from kafkascan.tables.table import AnyTable, Column, Problems, problem_of
+from kafkascan.tables.table import AnyTable, Column, Problems
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,36 +58,31 @@ class LogBatches(AnyTable):
         Columns of the Arrow stream.
     ends : list of SegmentEnd
         How the segments end that the last iteration has read so far.
-    overlaps : list of SegmentOverlap
-        Segments with the same offsets that the last iteration has found so far. Each offset is
-        read once, from the first of them; see `OffsetCursor`.
     """
 
     def __init__(
         self,
-        segments: list[tuple[PartitionDir, SegmentFile]],
+        logs: list[Log],
         column_names: tuple[str, ...],
         rows: int,
-        threads: int,
-        starts: Mapping[int, int],
+        threads: int | None,
         once: bool,
         keep_cache: bool,
     ) -> None:
-        self.segments = segments
+        self.segments = read_segments(logs, once=once)
         self.column_names = column_names
         self.ends: list[SegmentEnd] = []
-        self.overlaps: list[SegmentOverlap] = []
+        self._logs = logs
+        self._problems = LogProblems(logs)
         self._rows = rows
-        self._threads = threads
-        self._starts = starts
+        self._threads = threads_for(self.segments, threads)
         self._once = once
         self._keep_cache = keep_cache
 
     def __iter__(self) -> Iterator[LogChunk]:
-        self.ends, self.overlaps = [], []
-        for chunk, overlaps in self._chunks(self._rows, self._threads):
+        self.ends, self._problems = [], LogProblems(self._logs)
+        for chunk in self._chunks(self._problems, self._threads):
             self.ends += chunk.ends
-            self.overlaps += overlaps
             yield chunk
 
     def __len__(self) -> int:
@@ -103,12 +95,8 @@ class LogBatches(AnyTable):
 
     @property
     def problems(self) -> Problems:
-        """What the last iteration or conversion has not read, as far as it came."""
-        return Problems(
-            problem_of(end.error, str(self.segments[end.segment][1].path))
-            for end in self.ends
-            if end.error is not None
-        )
+        """What the last iteration or conversion has not read so far, is damaged or is a guess."""
+        return self._problems.found
 
     def to_columns(self) -> dict[str, Column]:
         """Read everything, and return the values of each column."""
@@ -125,12 +113,15 @@ class LogBatches(AnyTable):
             for name in self.column_names
         }
 
-    def _chunks(self, rows: int, threads: int) -> Iterator[tuple[LogChunk, list[SegmentOverlap]]]:
-        return chunks_from(
+    def _chunks(
+        self, problems: LogProblems, threads: int, rows: int | None = None
+    ) -> Iterator[LogChunk]:
+        return read_chunks(
+            self._logs,
             self.segments,
-            self._starts,
+            problems,
             threads,
-            rows,
+            rows or self._rows,
             once=self._once,
             keep_cache=self._keep_cache,
         )
@@ -191,7 +182,7 @@ class LogBatches(AnyTable):
         return plot_amounts("Bytes of segments by topic", sizes)
 
     def _head(self, rows: int) -> dict[str, list[object]]:
-        chunks = (chunk for chunk, _ in self._chunks(rows, threads=1))
+        chunks = self._chunks(LogProblems(), threads=1, rows=rows)
         chunk = next(filter(len, chunks), _no_batches())
         return {name: self._display(name, chunk) for name in self.column_names}
 
@@ -233,8 +224,8 @@ def scan_log_dir(
     threads : int, optional
         Number of threads; by default one per CPU. Logs of small segments are read by one thread.
     include : {"log", "all"}
-        "log" reads the segments that a broker would read, and each offset once: see
-        `LogBatches.overlaps`. "all" reads everything that is on disk: it adds ``.deleted``,
+        "log" reads the segments that a broker would read, and each offset once, from the first of
+        segments that overlap. "all" reads everything that is on disk: it adds ``.deleted``,
         ``.cleaned`` and ``.swap`` files, partitions that are being deleted or moved, KRaft's
         snapshots, and batches before the log start offset or with offsets of an earlier segment.
     log_start_offset : int, optional
@@ -257,8 +248,8 @@ def scan_log_dir(
     ------
     NoLogsError
         If there are no segments to read.
-    As `open_log_dir`. A segment that is damaged or unreadable raises nothing: its rows end there,
-    and `LogBatches.ends` contains the error.
+    As `open_log_dir`. A segment or folder that is damaged or unreadable raises nothing: its rows
+    end there, and `LogBatches.problems` contains it after an iteration or a conversion.
 
     Notes
     -----
@@ -274,17 +265,11 @@ def scan_log_dir(
     require_columns([name for name in names if name not in PLACE_COLUMNS])
     log_dir = located(log_dir, storage_options)
     opened = log_dir if isinstance(log_dir, LogDir) else open_log_dir(log_dir)
-    if include == "all":
-        segments, starts = list(opened.segments()), {}
-    else:
-        logs = live_logs(opened, log_start_offset)
-        segments = [(log.partition, segment) for log in logs for segment in log.served_segments]
-        starts = start_offsets(logs)
-    if not segments:
+    once = include == "log"
+    logs = live_logs(opened, log_start_offset) if once else list_logs(opened, SegmentKinds.ALL)
+    if not logs:
         raise no_logs(opened.path, opened.partitions)
-    once = include != "all"
-    count = threads_for(segments, threads)
-    return LogBatches(segments, names, rows, count, starts, once, keep_cache)
+    return LogBatches(logs, names, rows, threads, once, keep_cache)
 
 
 def _no_batches() -> LogChunk:

@@ -4,32 +4,21 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeAlias, TypeVar
-
-import numpy as np
+from typing import Protocol, TypeAlias
 
 from kafkascan.batches.walks import require_log
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.arguments import require_not_negative
+from kafkascan.format.errors import detached
 from kafkascan.format.file_names import parse_segment_name
-from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
 from kafkascan.io.stores.url_paths import as_path, is_url
 from kafkascan.io.stores.urls import ObjectUrl, located
-from kafkascan.logs.log_chunks import (
-    DEFAULT_ROWS,
-    LogChunk,
-    first_reaching,
-    group_segments,
-    position_after,
-    read_chunks,
-    rows_from,
-)
+from kafkascan.logs.log_chunks import position_after
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, select_segments
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_dir
 from kafkascan.logs.segment import SegmentFile, segment_file
@@ -52,11 +41,14 @@ class Log:
     start_offset : int
         The first offset that is read. Segments and batches before it may exist: a broker deletes
         segments some time after ``DeleteRecords``, and never part of one.
+    error : OSError or None
+        Why the folder could not be listed; there are no segments then.
     """
 
     partition: PartitionDir
     segments: list[SegmentFile]
     start_offset: int = 0
+    error: OSError | None = None
 
     @property
     def name(self) -> str:
@@ -83,7 +75,8 @@ def open_logs(
     Return the logs of a data dir, a partition or a source.
 
     Only what a broker reads is returned; see `select_segments`. A partition that is given as
-    such, or by its path, is read even if its log is being dropped.
+    such, or by its path, is read even if its log is being dropped. In a data dir, a folder that
+    cannot be listed hides no other one: see `Log.error`.
 
     Parameters
     ----------
@@ -114,6 +107,8 @@ def open_logs(
         live = live_logs(logs, log_start_offset)
         if not live:
             raise no_logs(logs.path, logs.partitions)
+        if logs.is_partition and live[0].error is not None:
+            raise live[0].error
         return live
     return [_one_file(logs, damaged)]
 
@@ -134,16 +129,31 @@ def open_partition(partition: PartitionDir, log_start_offset: int | None = None)
 
 
 def live_logs(log_dir: LogDir, log_start_offset: int | None = None) -> list[Log]:
-    """Return the logs of a data dir or a partition that have live segments, as `open_logs`."""
-    kinds, checkpoints = log_dir.kinds(SegmentKinds.LOG), CheckpointReader()
-    found = []
+    """
+    Return the logs of a data dir or a partition that have live segments, as `open_logs`.
+
+    Those whose folders cannot be listed are returned, too: see `Log.error`.
+    """
+    checkpoints, found = CheckpointReader(), []
+    for log in list_logs(log_dir, SegmentKinds.LOG):
+        start, first = log_start_offset, log.segments[:1]
+        if start is None and first:
+            start = checkpoints.offset_of(log.partition, LOG_START_CHECKPOINT)
+        base_offset = (first[0].base_offset or 0) if first else 0
+        found.append(replace(log, start_offset=max(start or 0, base_offset)))
+    return found
+
+
+def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[Log]:
+    """Return the logs with segments of some kinds, and those whose folders cannot be listed."""
+    found, kinds = [], log_dir.kinds(include)
     for one in log_dir.partitions:
-        segments = select_segments(one, kinds)
-        if segments:
-            start = log_start_offset
-            if start is None:
-                start = checkpoints.offset_of(one, LOG_START_CHECKPOINT)
-            found.append(Log(one, segments, max(start, segments[0].base_offset or 0)))
+        try:
+            log = Log(one, select_segments(one, kinds))
+        except OSError as error:
+            log = Log(one, [], error=detached(error))
+        if log.segments or log.error is not None:
+            found.append(log)
     return found
 
 
@@ -262,134 +272,3 @@ class OffsetCursor:
             return []
         end = before[1] if end_offset is None else min(before[1], max(end_offset, base_offset + 1))
         return [SegmentOverlap(before[0].path, segment.path, base_offset, end - 1)]
-
-
-SomeChunk = TypeVar("SomeChunk", bound=LogChunk)
-
-
-def ordered_chunks(
-    segments: Sequence[tuple[PartitionDir, SegmentFile]],
-    jobs: Iterable[range],
-    read: Callable[[range, int | None], Iterator[SomeChunk]],
-    threads: int | None,
-    *,
-    once: bool = True,
-) -> Iterator[tuple[SomeChunk, list[SegmentOverlap]]]:
-    """
-    Read segments on several threads, and yield their chunks in order.
-
-    A job that starts before the jobs before it have ended reads its first segment from the
-    beginning. If that repeats offsets, it is read again.
-
-    Parameters
-    ----------
-    segments : sequence of (PartitionDir, SegmentFile)
-    jobs : iterable of range
-        Indices of adjacent segments of one partition.
-    read : callable
-        Takes a job, and the end of the segments before it, as `read_chunks` does.
-    threads : int or None
-        As in `map_ordered`.
-    once : bool, default True
-        Whether each offset of a log is read once; see `OffsetCursor`. Otherwise, all batches are
-        read, and overlaps are not found.
-
-    Yields
-    ------
-    SomeChunk, list of SegmentOverlap
-        Of the segments that end in the chunk, with those before them.
-    """
-
-    def first_try(job: range) -> Iterator[tuple[range, SomeChunk]]:
-        return ((job, chunk) for chunk in read(job, 0 if once else None))
-
-    cursor, before, current = OffsetCursor(), None, None
-    is_read_again = False
-    for job, first in map_ordered(jobs, first_try, threads):
-        chunks: Iterable[SomeChunk] = [first]
-        if not once:
-            yield first, []
-            continue
-        if job != current:
-            partition, current = segments[job.start][0], job
-            cursor = cursor if partition is before else OffsetCursor()
-            before = partition
-            is_read_again = len(rows_from(first.batches, cursor.position)) < len(first)
-            chunks = read(job, cursor.position) if is_read_again else chunks
-        elif is_read_again:
-            continue
-        for chunk in chunks:
-            ends = ((segments[end.segment][1], end.end_offset) for end in chunk.ends)
-            yield chunk, [overlap for end in ends for overlap in cursor.add(*end)]
-
-
-# ---- from the log start offset on ----
-
-
-def served_chunks(
-    logs: Sequence[Log], threads: int | None
-) -> tuple[list[tuple[PartitionDir, SegmentFile]], Iterator[tuple[LogChunk, list[SegmentOverlap]]]]:
-    """
-    Return the segments of logs, and the chunks of their batches from the start offsets on.
-
-    See `ordered_chunks`.
-    """
-    segments = [(log.partition, one) for log in logs for one in log.served_segments]
-    return segments, chunks_from(segments, start_offsets(logs), threads, DEFAULT_ROWS)
-
-
-def chunks_from(
-    segments: Sequence[tuple[PartitionDir, SegmentFile]],
-    starts: Mapping[int, int],
-    threads: int | None,
-    rows: int,
-    *,
-    once: bool = True,
-    keep_cache: bool = True,
-) -> Iterator[tuple[LogChunk, list[SegmentOverlap]]]:
-    """
-    Yield the chunks of segments that reach the start offsets of `start_offsets`.
-
-    See `ordered_chunks` and `read_chunks`.
-    """
-
-    def read(job: range, position: int | None) -> Iterator[LogChunk]:
-        return read_chunks(segments, job, rows, position, keep_cache=keep_cache)
-
-    jobs = group_segments(segments)
-    for chunk, overlaps in ordered_chunks(segments, jobs, read, threads, once=once):
-        served = without_deleted(chunk, starts)
-        if len(served) or served.ends:
-            yield served, overlaps
-
-
-def start_offsets(logs: Sequence[Log]) -> dict[int, int]:
-    """
-    Return the log start offsets that are inside of segments.
-
-    Returns
-    -------
-    dict
-        By the index of the segment, among the `Log.served_segments` of all logs.
-    """
-    found, index = {}, 0
-    for log in logs:
-        if log.has_deleted_offsets:
-            found[index] = log.start_offset
-        index += len(log.served_segments)
-    return found
-
-
-def without_deleted(chunk: LogChunk, starts: Mapping[int, int]) -> LogChunk:
-    """Return the rows of a chunk that reach the start offsets of `start_offsets`."""
-    if not starts or not len(chunk):
-        return chunk
-    here = range(int(chunk.segment[0]), int(chunk.segment[-1]) + 1)
-    for index in (index for index in here if index in starts):
-        rows = slice(*np.searchsorted(chunk.segment, (index, index + 1)).tolist())
-        deleted = rows.start + np.arange(first_reaching(chunk.batches[rows], starts[index]))
-        if len(deleted):
-            kept = np.delete(np.arange(len(chunk)), deleted)
-            batches = chunk.batches.take(kept)
-            chunk = replace(chunk, batches=batches, segment=chunk.segment[kept])
-    return chunk

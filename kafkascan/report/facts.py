@@ -13,7 +13,9 @@ from kafkascan.batches.summary import BatchSummary
 from kafkascan.format.layout import CompressionType
 from kafkascan.format.times import milliseconds_or_now
 from kafkascan.logs.log_chunks import LogChunk
-from kafkascan.logs.opened_logs import LogsLike, open_logs, served_chunks
+from kafkascan.logs.log_problems import LogProblems
+from kafkascan.logs.opened_logs import LogsLike, open_logs
+from kafkascan.logs.walking.served_chunks import read_chunks, read_segments
 
 _MAX_BINS = 400
 _MAX_POINTS = 1500
@@ -170,8 +172,8 @@ def gather(
     ]
     log_of = [number for number, log in enumerate(opened) for _ in log.served_segments]
     result = Facts(facts, defaultdict(TimeBins), defaultdict(_no_sizes))
-    _, chunks = served_chunks(opened, threads)
-    for chunk, _ in chunks:  # the audit reports the overlaps
+    segments, unused = read_segments(opened), LogProblems()  # an audit reports problems
+    for chunk in read_chunks(opened, segments, unused, threads):
         last = chunk.ends[-1].segment if chunk.ends else int(chunk.segment[-1])
         log = facts[log_of[last]]
         _add(result, log, chunk)

@@ -10,7 +10,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.auditing.log_audit import LogAudit
 from kafkascan.io import concurrency, worker_threads
-from kafkascan.logs.log_walk import LogSlice
+from kafkascan.logs.walking.log_walk import LogSlice
 from tests.support.partitions import HealthyPartition
 from tests.support.paths import GOLDEN
 from tests.support.waiting import HANG_SECONDS, no_new_threads

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.logs import SegmentOverlapWarning, log_chunks, open_log_dir
 from kafkascan.logs.opened_logs import OffsetCursor
+from kafkascan.tables.table import Problems
 from tests.support.overlaps import HIDDEN_END, SHAPES, Segments, segment, write_segments
 from tests.support.partitions import HealthyPartition
 from tests.support.segments import batch_v2
@@ -67,11 +69,14 @@ def ranges_of(table: ks.records.RecordTable) -> list[tuple[str, int, int]]:
     ]
 
 
-def pairs_of(overlaps: list[ks.logs.SegmentOverlap]) -> list[tuple[int, int, int, int]]:
-    return [
-        (int(one.path.stem), int(one.following.stem), one.first_offset, one.last_offset)
-        for one in overlaps
-    ]
+def pairs_of(problems: Problems) -> list[tuple[int, int, int, int]]:
+    """Return the names of the two segments, and the offsets that both have."""
+    found = []
+    for one in problems:
+        if one.symbol == "OFFSET_OVERLAP":
+            first, last, following = map(int, re.findall(r"\d+", one.message))
+            found.append((int(Path(one.path).stem), following, first, last))
+    return found
 
 
 def test_records(folder: Path, shape: str) -> None:
@@ -99,13 +104,13 @@ def test_tables_of_whole_logs(
         scan = ks.scan_log_dir(folder, threads=threads)
         bases = np.concatenate([chunk.batches["base_offset"] for chunk in scan])
         assert (np.diff(bases) > 0).all() or shape == "part of a batch"
-        assert pairs_of(scan.overlaps) == OVERLAPS[shape]
+        assert pairs_of(scan.problems) == OVERLAPS[shape]
         counted = ks.count_records(folder, threads=threads)
-        assert pairs_of(counted.overlaps[0]) == OVERLAPS[shape]
+        assert pairs_of(counted.problems) == OVERLAPS[shape]
         assert counted.counts["end_offset"].tolist() == [EXPECTED[shape][-1][2] + 1]
         assert not counted.is_exact.any()
         for found in (ks.read_transactions(folder), ks.read_producers(folder, threads=threads)):
-            assert pairs_of(found.overlaps[0]) == OVERLAPS[shape]
+            assert pairs_of(found.problems) == OVERLAPS[shape]
 
 
 def test_counts_are_those_of_the_records(folder: Path, shape: str) -> None:
@@ -122,7 +127,7 @@ def test_everything_on_disk(folder: Path, shape: str) -> None:
     scan = ks.scan_log_dir(folder, include="all")
     batches = sum(len(chunk) for chunk in scan)
     assert batches == sum(len(ks.scan_batches(log).batches) for log in folder.glob("*.log"))
-    assert scan.overlaps == []
+    assert not scan.problems
 
 
 def test_several_partitions(tmp_path: Path) -> None:
@@ -130,13 +135,13 @@ def test_several_partitions(tmp_path: Path) -> None:
     for number, segments in enumerate(LOGS.values()):
         write_segments(tmp_path / f"t-{number}", segments)
     counted = ks.count_records(tmp_path)
-    found = {counted.logs[number].name: pairs_of(one) for number, one in counted.overlaps.items()}
-    expected = {f"t-{number}": OVERLAPS[shape] for number, shape in enumerate(LOGS)}
-    assert found == expected
+    for number, shape in enumerate(LOGS):
+        of_log = Problems(one for one in counted.problems if one.partition == number)
+        assert pairs_of(of_log) == OVERLAPS[shape]
     scan = ks.scan_log_dir(open_log_dir(tmp_path))
     rows = sum(len(chunk) for chunk in scan)
     assert rows == counted.counts["batches"].sum()
-    assert len(scan.overlaps) == sum(map(len, OVERLAPS.values()))
+    assert len(pairs_of(scan.problems)) == sum(map(len, OVERLAPS.values()))
 
 
 def test_healthy_logs_have_none(tmp_path: Path) -> None:
@@ -152,7 +157,7 @@ def test_transactions_are_followed_once(tmp_path: Path) -> None:
     paths[0].write_bytes(b"".join(path.read_bytes() for path in paths))
     found = ks.read_transactions(partition.folder)
     assert found.spans.tolist() == expected.spans.tolist()
-    assert found.errors == {}
+    assert {one.symbol for one in found.problems} == {"OFFSET_OVERLAP"}
     view, known = (
         ks.logs.read_committed_view(partition.folder),
         ks.logs.read_committed_view(paths[0]),

@@ -21,6 +21,7 @@ from kafkascan.batches.screening import screen
 from kafkascan.broker_state.markers import MARKER, NO_CONTROL, ControlRows, read_control_rows
 from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
+from kafkascan.format.findings import Severity
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import (
     DEFAULT_ROWS,
@@ -33,9 +34,10 @@ from kafkascan.logs.log_chunks import (
     inspect_chunks,
     threads_for,
 )
-from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import Log, SegmentOverlap, ordered_chunks
+from kafkascan.logs.log_problems import ChunkChecks, LogProblems
+from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.served_chunks import ordered_chunks
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
 from kafkascan.tables.table import Problems
@@ -145,8 +147,6 @@ class LogSlice:
         Contents of the control batches of producers.
     start : SliceStart
         The first batch that is not deleted.
-    overlaps : list of SegmentOverlap
-        Of the segments that end in the slice with those before them.
     """
 
     log: int
@@ -156,7 +156,6 @@ class LogSlice:
     flags: int
     control: ControlRows
     start: SliceStart
-    overlaps: list[SegmentOverlap]
 
     @property
     def batches(self) -> BatchTable:
@@ -254,12 +253,16 @@ class LogWalk(Generic[Screened, EndChecks]):
         self._open_inspector = open_inspector
         self._once = once
         self._keep_cache = keep_cache
-        self._problems = LogProblems()
+        self._problems = LogProblems(logs)
 
     @property
     def problems(self) -> Problems:
         """What the iteration has not read so far, is damaged, or is a guess."""
         return self._problems.found
+
+    def require_complete(self) -> None:
+        """Raise the error of the first problem because of which batches are missing."""
+        self._problems.require_complete()
 
     def add_error(self, log: int, error: Exception | None) -> None:
         """Add the error after which a caller does not know the state of a log."""
@@ -267,15 +270,10 @@ class LogWalk(Generic[Screened, EndChecks]):
             partition = self._logs[log].partition
             self._problems.add_error(partition, partition.path, error)
 
-    def _note(self, current: LogSlice) -> None:
-        """Add the problems of a slice."""
-        partition = self._logs[current.log].partition
-        self._problems.add_overlaps(partition, current.overlaps)
-        if current.start.error is not None:
-            self._problems.add_error(partition, partition.path, current.start.error)
-        for end in current.chunk.ends:
-            if end.error is not None:
-                self._problems.add_error(partition, self.segments[end.segment][1].path, end.error)
+    def add_guess(self, log: int, symbol: str, message: str, severity: Severity) -> None:
+        """Add what makes the answer about a log a guess."""
+        partition = self._logs[log].partition
+        self._problems.add_guess(partition, symbol, message, partition.path, severity=severity)
 
     def __iter__(self) -> Iterator[InspectedSlice[Screened, EndChecks]]:
         def read(job: range, position: int | None) -> Iterator[InspectedChunk[Screened, EndChecks]]:
@@ -292,14 +290,17 @@ class LogWalk(Generic[Screened, EndChecks]):
         chunks = ordered_chunks(self.segments, jobs, read, self._threads, once=self._once)
         before: InspectedSlice[Screened, EndChecks] | None = None
         started = -1  # the last log whose start offset was reached
+        checks = ChunkChecks(self._logs, self.segments, self._problems)
         for chunk, overlaps in chunks:
-            current = self._slice(chunk, started, overlaps)
-            self._note(current)
+            checks.add(chunk, overlaps)
+            current = self._slice(chunk, started)
+            self.add_error(current.log, current.start.error)
             if current.start.row < len(chunk):
                 started = current.log
             if before is not None:
                 yield replace(before, is_last=before.log != current.log)
             before = current
+        checks.finish()
         if before is not None:
             yield before
 
@@ -307,7 +308,6 @@ class LogWalk(Generic[Screened, EndChecks]):
         self,
         chunk: InspectedChunk[Screened, EndChecks],
         started: int,
-        overlaps: list[SegmentOverlap],
     ) -> InspectedSlice[Screened, EndChecks]:
         last = chunk.ends[-1].segment if chunk.ends else int(chunk.segment[-1])
         number = self._log_of[last]
@@ -320,7 +320,6 @@ class LogWalk(Generic[Screened, EndChecks]):
             flags=_join_flags(chunk.tables),
             control=_join_control(chunk.tables),
             start=_AT_FIRST_ROW if is_whole else self._delete_before_start(number, chunk),
-            overlaps=overlaps,
         )
 
     def _delete_before_start(self, number: int, chunk: LogChunk) -> SliceStart:

@@ -1,0 +1,1 @@
+"""Walk logs in offset order, on several threads."""

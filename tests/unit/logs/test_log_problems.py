@@ -1,0 +1,207 @@
+"""What is a problem of a whole log: every function names it, and goes on with what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import kafkascan as ks
+from kafkascan.tables.table import Problem, Problems
+from tests.support.paths import GOLDEN
+from tests.support.records import RecordV2, batch_of
+
+# As many records as a log had whose middle segment was cut: 1,685 were counted as all of them.
+SEGMENTS, BATCHES, RECORDS = 3, 20, 5
+STEP = BATCHES * RECORDS
+
+
+def _batch(base_offset: int, records: int = RECORDS, **fields: int) -> bytes:
+    return batch_of(
+        [RecordV2(value=b"v" * 50, offset_delta=delta) for delta in range(records)],
+        base_offset=base_offset, **fields,
+    )  # fmt: skip
+
+
+def write_log(folder: Path) -> list[Path]:
+    """Write a log of three segments; return their files."""
+    folder.mkdir(parents=True)
+    paths = [folder / f"{number * STEP:020}.log" for number in range(SEGMENTS)]
+    for number, path in enumerate(paths):
+        bases = range(number * STEP, (number + 1) * STEP, RECORDS)
+        path.write_bytes(b"".join(map(_batch, bases)))
+    return paths
+
+
+def _scanned(path: Path) -> Problems:
+    table = ks.scan_log_dir(path)
+    for _ in table:
+        pass
+    return table.problems
+
+
+READERS: dict[str, Callable[[Path], Problems]] = {
+    "count_records": lambda path: ks.count_records(path).problems,
+    "count_records deep": lambda path: ks.count_records(path, deep=True).problems,
+    "read_transactions": lambda path: ks.read_transactions(path).problems,
+    "read_producers": lambda path: ks.read_producers(path).problems,
+    "advise": lambda path: ks.advise(path, sample=1, choices=["none"]).problems,
+    "scan_log_dir": _scanned,
+    "read_fingerprints": lambda path: ks.analysis.read_fingerprints(path).problems,
+    "diff_logs": lambda path: ks.diff_logs(path, path).problems,
+}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> list[Path]:
+    return write_log(tmp_path / "orders-0")
+
+
+@pytest.fixture(params=READERS)
+def read(request: pytest.FixtureRequest) -> Callable[[Path], Problems]:
+    return READERS[request.param]
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: -len(_batch(0)) - 7])
+
+
+def _cut_between_batches(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: -3 * len(_batch(0))])
+
+
+def _fill_with_zeros(path: Path) -> None:
+    data = path.read_bytes()
+    kept = 12 * len(_batch(0))
+    path.write_bytes(data[:kept] + bytes(len(data) - kept))
+
+
+def _flip_a_length(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[5 * len(_batch(0)) + 8] ^= 0x40  # a gigabyte: the batch is incomplete
+    path.write_bytes(data)
+
+
+def _shorten_a_length(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[5 * len(_batch(0)) + 10] ^= 1
+    path.write_bytes(data)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], None], str | None]] = {
+    "cut": (_cut, "CUT_SEGMENT"),
+    "cut between batches": (_cut_between_batches, "OFFSET_GAP"),
+    "zeros": (_fill_with_zeros, "CUT_SEGMENT"),
+    "a flipped length": (_flip_a_length, None),
+    "another length": (_shorten_a_length, None),
+    "deleted": (Path.unlink, "OFFSET_GAP"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_segment_in_the_middle(
+    log: list[Path], read: Callable[[Path], Problems], damage: str
+) -> None:
+    spoil, symbol = DAMAGE[damage]
+    assert not read(log[0].parent)
+    spoil(log[1])
+    problems = read(log[0].parent)
+    missing = [one for one in problems if one.rows_missing]
+    assert missing
+    assert symbol in (None, *(one.symbol for one in missing))
+    assert {(one.topic, one.partition) for one in missing} == {("orders", 0)}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_count_is_not_exact(log: list[Path], damage: str) -> None:
+    whole = ks.count_records(log[0].parent)
+    assert whole.is_exact.all()
+    assert whole["records"].tolist() == [SEGMENTS * STEP]
+    DAMAGE[damage][0](log[1])
+    found = ks.count_records(log[0].parent)
+    assert not found.is_exact.any()
+    assert found["records"][0] < SEGMENTS * STEP  # but the next segment counts
+    assert found["end_offset"].tolist() == [SEGMENTS * STEP]
+    with pytest.warns(ks.tables.IncompleteTableWarning, match="rows are missing"):
+        found.to_arrow()
+
+
+def _problem(path: Path, symbol: str) -> Problem:
+    (found,) = ks.count_records(path).problems
+    assert found.symbol == symbol
+    return found
+
+
+def test_the_end_of_a_log(log: list[Path]) -> None:
+    """Of the last segment, a broker removes an incomplete batch; it may also preallocate a file."""
+    whole = log[2].read_bytes()
+    _cut(log[2])
+    torn = _problem(log[0].parent, "TORN_TAIL")
+    assert (torn.severity, torn.rows_missing) == (ks.Severity.WARNING, False)
+    log[2].write_bytes(whole + bytes(4096))
+    zeros = _problem(log[0].parent, "ZERO_TAIL")
+    assert (zeros.severity, zeros.rows_missing) == (ks.Severity.NOTE, False)
+    assert ks.count_records(log[0].parent).is_exact.all()
+
+
+def test_gaps_of_a_compacted_log_are_no_problem(log: list[Path], tmp_path: Path) -> None:
+    folder = log[0].parent
+    log[1].unlink()
+    gap = _problem(folder, "OFFSET_GAP")
+    assert (gap.severity, gap.rows_missing, gap.position) == (ks.Severity.WARNING, True, 0)
+    assert "offsets from 100 to 199 are missing; compaction" in gap.message
+    checkpoint = tmp_path / "cleaner-offset-checkpoint"
+    checkpoint.write_text("0\n1\norders 0 150\n")
+    assert not ks.count_records(folder).problems
+    checkpoint.write_text("not a checkpoint")
+    ignored, again = ks.count_records(folder).problems
+    assert (ignored.path, ignored.rows_missing, again) == (str(checkpoint), False, gap)
+    checkpoint.unlink()
+    # A batch that the cleaner has removed records from, behind the gap.
+    log[2].write_bytes(_batch(2 * STEP, last_offset_delta=9) + _batch(2 * STEP + 10))
+    assert not ks.count_records(folder).problems
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_compacted_topics_of_kafka(tmp_path: Path, topic: str) -> None:
+    write_log(tmp_path / f"{topic}-3")[1].unlink()
+    assert not ks.count_records(tmp_path).problems
+
+
+def test_gaps_before_the_start_offset_are_not_asked_for(log: list[Path], tmp_path: Path) -> None:
+    log[1].unlink()
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\norders 0 205\n")
+    for read in READERS.values():
+        assert not read(log[0].parent)
+
+
+def test_gaps_and_disorder_between_batches(log: list[Path]) -> None:
+    data = log[2].read_bytes()
+    size = len(_batch(0))
+    log[2].write_bytes(data[: 3 * size] + data[5 * size : 7 * size] + data[8 * size :])
+    gap = _problem(log[0].parent, "OFFSET_GAP")
+    assert gap.position == 3 * size
+    assert "offsets from 215 to 224 are missing, and 1 more ranges" in gap.message
+    log[2].write_bytes(data[: 4 * size] + _batch(3) + data[5 * size :])
+    disorder, _ = ks.count_records(log[0].parent).problems
+    assert (disorder.symbol, disorder.position) == ("OFFSET_OVERLAP", 4 * size)
+    assert not disorder.rows_missing
+
+
+def test_offsets_below_the_name_of_a_segment(log: list[Path]) -> None:
+    for path in log[:2]:
+        path.unlink()
+    log[2].rename(log[2].with_name(f"{500:020}.log"))
+    found = _problem(log[0].parent, "OFFSET_OUT_OF_SEGMENT")
+    assert not found.rows_missing
+
+
+DATA_DIRS = sorted(
+    path for path in GOLDEN.glob("kafka-*/*") if path.is_dir() and path.name.startswith("data")
+)
+
+
+@pytest.mark.parametrize("data_dir", DATA_DIRS, ids=lambda path: path.parent.name)
+def test_logs_of_kafka_are_complete(data_dir: Path, read: Callable[[Path], Problems]) -> None:
+    assert [str(one) for one in read(data_dir) if one.rows_missing] == []
