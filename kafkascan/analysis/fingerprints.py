@@ -28,7 +28,7 @@ from kafkascan.format.texts import json_text
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_parts, require_threads
 from kafkascan.io.sources import Source
-from kafkascan.io.stores.url_paths import UrlPath, as_path
+from kafkascan.io.stores.urls import UrlPath, as_path
 from kafkascan.logs.log_chunks import end_of, rows_from
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets

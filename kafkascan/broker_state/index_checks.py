@@ -28,7 +28,7 @@ from kafkascan.format.layout import (
     TRANSACTION_INDEX_ENTRY,
 )
 from kafkascan.io.folders import read_regular
-from kafkascan.io.stores.url_paths import as_path
+from kafkascan.io.stores.urls import as_path
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
 
 # Findings of the same kind of error in one index, which are listed one by one.

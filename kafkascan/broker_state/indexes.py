@@ -22,7 +22,7 @@ from kafkascan.format.errors import (
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.folders import read_regular
-from kafkascan.io.stores.url_paths import as_path
+from kafkascan.io.stores.urls import as_path
 
 IndexEntries: TypeAlias = "NDArray[np.void]"
 """Array of `OFFSET_INDEX_ENTRY`, `TIME_INDEX_ENTRY` or `TRANSACTION_INDEX_ENTRY`, shape (n,)."""

@@ -21,8 +21,7 @@ from kafkascan.cli.output import FORMATS, RowOutput, format_by_extension
 from kafkascan.cli.run import Run
 from kafkascan.format.file_names import is_name_of_brokers
 from kafkascan.format.times import milliseconds_or_now, to_milliseconds
-from kafkascan.io.stores.url_paths import UrlPath
-from kafkascan.io.stores.urls import place_of
+from kafkascan.io.stores.urls import UrlPath, place_of
 from kafkascan.logs.log_dir import SegmentKinds
 from kafkascan.tables.schema import Schema
 

@@ -22,7 +22,7 @@ from kafkascan.format.errors import CorruptBatchError, CorruptIndexError
 from kafkascan.format.layout import COMPRESSION_MASK, NO_SEQUENCE, NO_TIMESTAMP
 from kafkascan.io.folders import read_regular
 from kafkascan.io.sources import Source
-from kafkascan.io.stores.url_paths import as_path
+from kafkascan.io.stores.urls import as_path
 from kafkascan.logs.reading import read_records
 
 _MAX_SEQUENCE = 2**31 - 1

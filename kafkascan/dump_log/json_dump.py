@@ -36,7 +36,7 @@ from kafkascan.format.errors import CorruptSnapshotError
 from kafkascan.format.layout import TimestampType
 from kafkascan.format.texts import java_string
 from kafkascan.io.sources import Source
-from kafkascan.io.stores.url_paths import as_path
+from kafkascan.io.stores.urls import as_path
 
 Fields = dict[str, Any]
 

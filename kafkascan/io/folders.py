@@ -11,7 +11,7 @@ from typing import Protocol
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.io.source_protocols import OPEN_FLAGS, regular_size
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.io.stores.url_paths import is_url
+from kafkascan.io.stores.urls import is_url
 
 # Room for five million index entries, or a million producers: far more than brokers keep.
 _LARGEST_SIDE_FILE = 1 << 26

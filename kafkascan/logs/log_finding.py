@@ -15,8 +15,7 @@ from kafkascan.io.archives import TarFolder, is_archive, open_archive
 from kafkascan.io.folders import DiskFolder, Folder, FolderTree
 from kafkascan.io.stores.store_folders import UrlFolder, list_folder
 from kafkascan.io.stores.stored_objects import is_web_url, open_object, shown_url
-from kafkascan.io.stores.url_paths import UrlPath, as_path, is_url
-from kafkascan.io.stores.urls import ObjectUrl, Place, place_of
+from kafkascan.io.stores.urls import ObjectUrl, Place, UrlPath, as_path, is_url, place_of
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.segment import SegmentFile
 

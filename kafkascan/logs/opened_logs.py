@@ -16,8 +16,7 @@ from kafkascan.format.errors import detached
 from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
-from kafkascan.io.stores.url_paths import as_path, is_url
-from kafkascan.io.stores.urls import ObjectUrl, located
+from kafkascan.io.stores.urls import ObjectUrl, as_path, is_url, located
 from kafkascan.logs.log_chunks import position_after
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, select_segments
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_dir

@@ -19,8 +19,7 @@ from kafkascan.io.folders import DiskFolder, Folder, SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.store_folders import UrlFolder
 from kafkascan.io.stores.stored_objects import shown_url
-from kafkascan.io.stores.url_paths import as_path
-from kafkascan.io.stores.urls import ObjectUrl, Place, place_of
+from kafkascan.io.stores.urls import ObjectUrl, Place, as_path, place_of
 
 _UNNAMED = SegmentName(None, None, "log", None)
 # Mapping a file takes longer than reading so many bytes of it.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkascan.format.lazy_names import attach
 
 if TYPE_CHECKING:
-    from kafkascan.tiered.joining.joined_logs import (
+    from kafkascan.tiered.joined_logs import (
         JoinedLogs as JoinedLogs,
     )
     from kafkascan.tiered.tier_errors import (
@@ -27,7 +27,7 @@ else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         names={
-            "joining.joined_logs": ["JoinedLogs"],
+            "joined_logs": ["JoinedLogs"],
             "tier_errors": ["CorruptObjectError", "MissingKeyError", "UnknownLayoutError"],
             "tier_listing": ["TieredLogs", "open_tiered"],
             "tier_segments": ["TierProblem", "TierSegment"],

@@ -18,8 +18,7 @@ from kafkascan.io.stores.stored_objects import (
     open_object,
     open_prefix,
 )
-from kafkascan.io.stores.url_paths import UrlPath
-from kafkascan.io.stores.urls import ObjectUrl
+from kafkascan.io.stores.urls import ObjectUrl, UrlPath
 
 
 class TierStore(Protocol):

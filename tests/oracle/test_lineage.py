@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkascan.broker_state import LeaderEpoch
-from kafkascan.tiered.joining.lineage import contradiction
+from kafkascan.tiered.joined_logs import contradiction
 from kafkascan.tiered.tier_files import SyntheticFile
 from kafkascan.tiered.tier_segments import TierSegment
 from tests.oracle.build import ClassPaths

@@ -14,9 +14,8 @@ from kafkascan.spark.jobs.output_folders import OutputFolder
 from kafkascan.spark.jobs.planned_outputs import plan_catalog, plan_exports
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import list_files
-from kafkascan.spark.planning.read_plan import plan_read
+from kafkascan.spark.planning.read_plan import plan_read, resolve_times
 from kafkascan.spark.planning.task_plan import plan
-from kafkascan.spark.planning.timestamp_lookups import resolve_times
 from kafkascan.spark.rows import record_rows, task_scan
 from kafkascan.spark.rows.task_scan import scan_task
 from tests.support.paths import GOLDEN

@@ -25,8 +25,11 @@ from kafkascan.spark import recommended_conf  # noqa: E402 - they need pyspark
 from kafkascan.spark.jobs.output_folders import LocalFolder  # noqa: E402
 from kafkascan.spark.jobs.planned_outputs import is_record  # noqa: E402
 from kafkascan.spark.options.state_schemas import STATE_VIEWS  # noqa: E402
-from kafkascan.spark.planning.data_dirs import find_data_dirs  # noqa: E402
-from kafkascan.spark.rows.state_rows import StateQuery, state_task  # noqa: E402
+from kafkascan.spark.readers.state_frames import (  # noqa: E402
+    StateQuery,
+    find_data_dirs,
+    state_task,
+)
 from tests.spark.cluster import Cluster, running_cluster  # noqa: E402
 from tests.spark.conftest import LOCAL  # noqa: E402
 from tests.spark.logs import (  # noqa: E402

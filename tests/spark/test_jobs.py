@@ -12,7 +12,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.format.errors import NoLogsError
 from kafkascan.spark import jobs
-from kafkascan.spark.jobs.index_tasks import IndexTarget, rebuild_task
+from kafkascan.spark.jobs.fleet_jobs import IndexTarget, rebuild_task
 from kafkascan.spark.jobs.output_folders import LocalFolder, finish_folder, prepare_folder
 from kafkascan.spark.jobs.planned_outputs import is_record
 from kafkascan.spark.options.reader_options import Options

@@ -22,7 +22,7 @@ class Planned(Exception):  # noqa: N818 - not an error
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The tasks that the functions of DataFrames and jobs would run."""
-    from kafkascan.spark.jobs import job_runs
+    from kafkascan.spark.jobs import fleet_jobs
 
     found: list[Any] = []
 
@@ -31,7 +31,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         raise Planned
 
     monkeypatch.setattr(frames, "map_tasks", record)
-    monkeypatch.setattr(job_runs, "map_tasks", record)
+    monkeypatch.setattr(fleet_jobs, "map_tasks", record)
     return found
 
 

@@ -42,7 +42,7 @@ def replaced(tmp_path: Path) -> Path:
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the tasks of jobs in this process."""
     pytest.importorskip("pyspark")
-    from kafkascan.spark.jobs import job_runs
+    from kafkascan.spark.jobs import fleet_jobs
 
     class Frame:
         def __init__(self, batches: list[Any]) -> None:
@@ -54,7 +54,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def map_tasks(spark: Any, tasks: Any, work: Any, argument: Any, schema: str) -> Frame:
         return Frame([batch for task in tasks for batch in work(task, argument)])
 
-    monkeypatch.setattr(job_runs, "map_tasks", map_tasks)
+    monkeypatch.setattr(fleet_jobs, "map_tasks", map_tasks)
 
 
 def read(path: Path | str, **options: Any) -> tuple[list[dict[str, Any]], list[str]]:

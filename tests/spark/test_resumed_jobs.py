@@ -54,7 +54,7 @@ class Frame:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
-    from kafkascan.spark.jobs import export_tasks, job_runs
+    from kafkascan.spark.jobs import export_tasks, fleet_jobs
 
     found = Runs()
     write_file = export_tasks._write_file
@@ -67,7 +67,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
         return Frame([batch for task in tasks for batch in work(task, argument)])
 
     monkeypatch.setattr(export_tasks, "_write_file", counted)
-    monkeypatch.setattr(job_runs, "map_tasks", map_tasks)
+    monkeypatch.setattr(fleet_jobs, "map_tasks", map_tasks)
     return found
 
 

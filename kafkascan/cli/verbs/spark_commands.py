@@ -179,8 +179,7 @@ def _run_job(run: Run, job: str, arguments: dict[str, Any], *names: str) -> None
 
 def _check_arguments(job: str, arguments: dict[str, Any]) -> None:
     """Raise `ValueError` for wrong arguments, before Spark takes seconds to start."""
-    from kafkascan.spark.jobs.fleet_jobs import parse_compression
-    from kafkascan.spark.jobs.job_runs import parse_job_options
+    from kafkascan.spark.jobs.fleet_jobs import parse_compression, parse_job_options
 
     parse_job_options(job, arguments["options"])
     if "compression" in arguments:

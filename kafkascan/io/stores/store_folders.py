@@ -19,8 +19,7 @@ from kafkascan.io.stores.stored_objects import (
     open_object,
     open_prefix,
 )
-from kafkascan.io.stores.url_paths import UrlPath
-from kafkascan.io.stores.urls import LARGEST_HINTS, ObjectUrl
+from kafkascan.io.stores.urls import LARGEST_HINTS, ObjectUrl, UrlPath
 
 
 class UrlFolder:

@@ -6,15 +6,44 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import TypeAlias, TypeVar
+from pathlib import Path, PosixPath
+from typing import TypeAlias, TypeGuard, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.format.file_names import sibling_name
 from kafkascan.io.source_protocols import ReadsAt
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.stored_objects import open_object
-from kafkascan.io.stores.url_paths import UrlPath, is_url
+
+
+class UrlPath(PosixPath):
+    """
+    A URL whose parts are those of a path: ``name``, ``parent``, ``/``.
+
+    ``str`` and ``os.fspath`` return the URL. It names no file of the system: what asks the system
+    about it finds none.
+    """
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        scheme, colon, rest = super().__str__().partition(":/")
+        return f"{scheme}://{rest}" if colon else scheme
+
+    def __fspath__(self) -> str:
+        return str(self)
+
+
+def is_url(path: object) -> TypeGuard[str]:
+    """Whether a text is a URL."""
+    return isinstance(path, str) and "://" in path and urlsplit(path).scheme != ""
+
+
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """Return a path; of a URL, the path that keeps it."""
+    text = os.fspath(path)
+    return UrlPath(text) if is_url(text) else Path(text)
+
 
 T = TypeVar("T")
 

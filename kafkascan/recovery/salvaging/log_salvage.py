@@ -25,8 +25,7 @@ from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.folders import Folder
 from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import StagedFolder, stage_folder
-from kafkascan.io.stores.url_paths import as_path
-from kafkascan.io.stores.urls import Place, place_of
+from kafkascan.io.stores.urls import Place, as_path, place_of
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_finding import find_log_dir
 from kafkascan.logs.opened_logs import Log, open_logs

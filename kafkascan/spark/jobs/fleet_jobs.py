@@ -7,12 +7,22 @@ atomically, so retries, speculative attempts and abandoned tasks are harmless.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.batches.arrow import require_pyarrow
+from kafkascan.batches.columns import BatchTable, join_tables
+from kafkascan.broker_state.indexes import (
+    DEFAULT_INTERVAL_BYTES,
+    build_offset_index,
+    build_time_index,
+)
+from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.file_names import sibling_name
+from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.spark.jobs.export_tasks import (
     COMPRESSIONS,
     WRITTEN_COLUMNS,
@@ -20,13 +30,6 @@ from kafkascan.spark.jobs.export_tasks import (
     with_damage_apart,
     with_finished,
     write_outputs,
-)
-from kafkascan.spark.jobs.index_tasks import INDEX_COLUMNS, IndexTarget, rebuild_task
-from kafkascan.spark.jobs.job_runs import (
-    parsed_options,
-    planned_tasks,
-    run_tasks,
-    sums,
 )
 from kafkascan.spark.jobs.output_folders import (
     OutputFolder,
@@ -44,17 +47,175 @@ from kafkascan.spark.jobs.planned_outputs import (
 )
 from kafkascan.spark.options.option_values import parse_choice, parse_storage_options
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.options.view_schemas import Row
+from kafkascan.spark.options.view_schemas import FILE_COLUMNS, Column, Row, arrow_schema, ddl
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.segment_ends import find_overlaps
+from kafkascan.spark.planning.task_plan import ScanRange, ScanTask
+from kafkascan.spark.readers.frames import Argument, Task, Work, map_tasks
+from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
+from kafkascan.spark.rows.batch_rows import file_values
 from kafkascan.spark.rows.damage_modes import OFFSET_OVERLAP
-from kafkascan.spark.rows.task_scan import scan_task
+from kafkascan.spark.rows.segment_rows import scan_segment
+from kafkascan.spark.rows.task_scan import open_present, scan_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from kafkascan.spark.readers.frames import Paths
+
+INDEX_COLUMNS = (
+    *FILE_COLUMNS,
+    Column("output", "string"),
+    Column("entries", "bigint"),
+    Column("crc32", "bigint"),
+    Column("action", "string"),
+    Column("error", "string", nullable=True),
+)
+
+
+@dataclass(frozen=True)
+class IndexTarget:
+    """
+    Output location and settings of index files.
+
+    Attributes
+    ----------
+    folder : str or None
+        The output folder; None writes next to the segments.
+    force : bool
+        Also write next to the last segment of a log, which a broker may be appending to.
+    interval_bytes : int
+        Kafka's ``index.interval.bytes``.
+    options : Options
+    """
+
+    folder: str | None
+    force: bool
+    interval_bytes: int
+    options: Options
+
+
+def rebuild_task(task: ScanTask, target: IndexTarget) -> Iterator[pa.RecordBatch]:
+    """Build the indexes of each segment, and write those that differ from existing files."""
+    for one in task.ranges:
+        yield record_batch_of_rows(list(_rebuild(one, target)), INDEX_COLUMNS)
+
+
+def _rebuild(one: ScanRange, target: IndexTarget) -> Iterator[Row]:
+    row: Row = {"output": "", "entries": 0, "crc32": 0, "error": None}
+    row |= file_values(one.file)
+    if target.folder is None and one.is_last and not target.force:
+        yield row | {"action": "SKIPPED", "error": "the last segment of its log"}
+        return
+    tables: list[BatchTable] = []
+    source = open_present(one, target.options)
+    if source is None:
+        return
+    found = scan_segment(source, sums=False, on_table=tables.append, is_last=one.is_last)
+    if found.error is not None:
+        yield row | {"action": "DAMAGED", "error": str(found.error)}
+        return
+    batches = join_tables(tables)
+    for kind, build in (("index", build_offset_index), ("timeindex", build_time_index)):
+        try:
+            entries = build(
+                batches, base_offset=one.file.base_offset, interval_bytes=target.interval_bytes
+            )
+        except KafkaScanError as error:
+            yield row | {"action": "DAMAGED", "error": f"{one.file.path}: {error}"}
+            return
+        data = entries.tobytes()
+        path = _index_path(one, kind, target)
+        written: Row = {"output": str(path), "entries": len(entries), "crc32": zlib.crc32(data)}
+        yield row | written | {"action": _write_changed(path, data)}
+
+
+def _index_path(one: ScanRange, kind: str, target: IndexTarget) -> Path:
+    folder, name = os.path.split(one.file.path)
+    sibling = sibling_name(name, kind) or f"{name}.{kind}"
+    if target.folder is None:
+        return Path(folder) / sibling
+    return Path(target.folder) / os.path.basename(folder) / sibling
+
+
+def _write_changed(path: Path, data: bytes) -> str:
+    """Write a file atomically unless it already has this content; return the action."""
+    try:
+        if path.read_bytes() == data:
+            return "IDENTICAL"
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with AtomicFile(path) as file:
+        file.stream.write(data)
+    return "WRITTEN"
+
+
+VERIFY_COLUMNS = (
+    "topic", "partition", "segment", "path", "size", "batches", "badChecksums", "endState",
+    "validBytes", "trailingBytes", "lastOffset", "status", "error",
+)  # fmt: skip
+
+_JOB_OPTIONS: dict[str, dict[str, Any]] = {
+    "verify": {"view": "segments", "columns": VERIFY_COLUMNS, "checkcrcs": True},
+    "catalog": {"view": "batches"},
+    "export": {"view": "records"},
+    # As in a broker's recovery: indexes of all bytes on disk.
+    "rebuild_indexes": {"view": "segments", "logstartoffset": 0},
+}
+
+
+def parse_job_options(job: str, options: Mapping[str, Any]) -> Options:
+    """
+    Parse the options of a job, which sets some of them itself.
+
+    Raises
+    ------
+    ValueError
+        If an option is unknown or invalid, or one that the job sets.
+    """
+    ours = _JOB_OPTIONS[job]
+    for name in options:
+        if name.lower() in ours:
+            raise ValueError(f"the job {job} does not take the option {name!r}")
+    parsed = Options.parse({**ours, **options})
+    if job == "verify" and parsed.mode == "DROPMALFORMED":
+        raise ValueError("verify reports damaged files, which mode=DROPMALFORMED would drop")
+    return parsed
+
+
+def parsed_options(job: str, path: Paths, options: dict[str, Any]) -> Options:
+    """Parse the paths and options of a job."""
+    paths: Sequence[Any] = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    return parse_job_options(job, {"paths": [os.fspath(one) for one in paths]} | options)
+
+
+def planned_tasks(options: Options) -> tuple[list[ScanTask], list[str]]:
+    """Plan the tasks of a job; return them, and a finding for each overlap of two segments."""
+    findings: list[str] = []
+    tasks = plan_read(options, lambda overlap: findings.append(str(overlap)))
+    return tasks, findings
+
+
+def run_tasks(
+    spark: SparkSession,
+    tasks: Sequence[Task],
+    work: Work[Task, Argument],
+    argument: Argument,
+    columns: Sequence[Column],
+) -> pa.Table:
+    """Run the tasks of a job and return their rows."""
+    if not tasks:
+        return require_pyarrow().Table.from_batches([], arrow_schema(columns))
+    return map_tasks(spark, tasks, work, argument, ddl(columns)).toArrow()
+
+
+def sums(manifest: pa.Table, *names: str) -> dict[str, int]:
+    """Return the sums of columns by name."""
+    import pyarrow.compute
+
+    return {name: pyarrow.compute.sum(manifest[name]).as_py() or 0 for name in names}
+
 
 # Log bytes of a task that writes Parquet.
 _TASK_BYTES = 1 << 29

@@ -24,8 +24,7 @@ from kafkascan.io.sources import Source, SourceLike
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.store_folders import list_folder, read_stored
 from kafkascan.io.stores.stored_objects import ObjectInfo, open_object
-from kafkascan.io.stores.url_paths import is_url
-from kafkascan.io.stores.urls import ObjectUrl, located
+from kafkascan.io.stores.urls import ObjectUrl, is_url, located
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import open_log_dir, partition_dir, partition_of
 from kafkascan.spark.options.reader_options import Options

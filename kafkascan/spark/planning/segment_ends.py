@@ -14,7 +14,7 @@ from kafkascan.batches.columns import next_offset
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io.sources import Source
-from kafkascan.io.stores.url_paths import as_path
+from kafkascan.io.stores.urls import as_path
 from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap, SegmentOverlapWarning
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import (

@@ -16,8 +16,7 @@ from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column, ddl
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.task_plan import ScanTask
-from kafkascan.spark.readers.partitions import ScanPartition, read_partition
-from kafkascan.spark.readers.stream_reader import StreamReader
+from kafkascan.spark.readers.stream_reader import ScanPartition, StreamReader, read_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa

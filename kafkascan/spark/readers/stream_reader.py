@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.spark.options.option_values import (
     EARLIEST,
@@ -17,17 +18,40 @@ from kafkascan.spark.options.option_values import (
     parse_offsets,
 )
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.options.view_schemas import Column
+from kafkascan.spark.options.view_schemas import Column, arrow_schema
 from kafkascan.spark.planning.file_listing import FoundFile
-from kafkascan.spark.planning.read_plan import missing_topics, require_partitions
-from kafkascan.spark.planning.task_plan import plan, start_of
-from kafkascan.spark.planning.timestamp_lookups import starting_offset_at
+from kafkascan.spark.planning.read_plan import (
+    missing_topics,
+    require_partitions,
+    starting_offset_at,
+)
+from kafkascan.spark.planning.task_plan import ScanTask, plan, start_of
 from kafkascan.spark.readers.log_ends import LogEnds, Positions, limit_offsets
-from kafkascan.spark.readers.partitions import ScanPartition, read_partition
 from kafkascan.spark.rows.damage_modes import logger
+from kafkascan.spark.rows.task_scan import scan_task
+from kafkascan.spark.rows.worker_setup import prepare_worker
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class ScanPartition(InputPartition):
+    """A task of a read or of a micro-batch."""
+
+    def __init__(self, task: ScanTask) -> None:
+        self.task = task
+
+
+def read_partition(
+    partition: InputPartition, options: Options, columns: Sequence[Column]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a partition, with the nullability that the query's schema declares."""
+    assert isinstance(partition, ScanPartition)
+    prepare_worker()
+    pa = require_pyarrow()
+    schema = arrow_schema(columns)
+    for batch in scan_task(partition.task, options):
+        yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 
 
 def _available_now() -> type:

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kafkascan.format.errors import SourceReadError
-from kafkascan.io.stores import request_threads
-from kafkascan.io.stores.prefetching_reader import PrefetchingReader, RequestCost
-from kafkascan.io.stores.request_threads import REQUESTS_AT_ONCE
+from kafkascan.io.stores import prefetching_reader
+from kafkascan.io.stores.prefetching_reader import REQUESTS_AT_ONCE, PrefetchingReader, RequestCost
 from tests.support.recorded_objects import RecordedObject
 
 MIB = 1 << 20
@@ -165,7 +164,7 @@ def test_requests_are_made_where_no_thread_can_be_started(monkeypatch: pytest.Mo
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(request_threads, "_threads", request_threads.RequestThreads())
+    monkeypatch.setattr(prefetching_reader, "_threads", prefetching_reader.RequestThreads())
     monkeypatch.setattr(threading.Thread, "start", start)
     stored = RecordedObject(DATA)
     assert read(PrefetchingReader(stored), 0, len(DATA), MIB) == DATA

@@ -12,7 +12,7 @@ import kafkascan as ks
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.tiered import JoinedLogs, TieredLogs, open_tiered
-from kafkascan.tiered.joining.lineage import contradiction
+from kafkascan.tiered.joined_logs import contradiction
 from kafkascan.tiered.tier_files import SyntheticFile
 from kafkascan.tiered.tier_segments import TierSegment
 from tests.support.paths import GOLDEN

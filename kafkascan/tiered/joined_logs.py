@@ -2,18 +2,189 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeAlias
 
 from kafkascan.batches.columns import next_offset
 from kafkascan.batches.scan import scan_batches
-from kafkascan.broker_state.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from kafkascan.broker_state.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    LeaderEpoch,
+    parse_leader_epochs,
+)
+from kafkascan.io.folders import Folder, require_side_file_size
+from kafkascan.io.source_protocols import FileRange, ReadsAt
+from kafkascan.io.sources import SourceLike, borrowed_source
 from kafkascan.logs.log_dir import LogDir, PartitionDir
-from kafkascan.tiered.joining.joined_folder import JoinedFolder, PrefixOfFile
-from kafkascan.tiered.joining.lineage import contradiction
 from kafkascan.tiered.tier_files import TierFile
 from kafkascan.tiered.tier_folder import broker_files
 from kafkascan.tiered.tier_segments import TierProblem, TierSegment
+
+_Epochs: TypeAlias = list[tuple[int, int]]
+
+
+def contradiction(segment: TierSegment, end: int, lineage: Sequence[LeaderEpoch]) -> str | None:
+    """
+    Return why a segment is not of a log; None if its epochs are those of the log.
+
+    Parameters
+    ----------
+    segment : TierSegment
+    end : int
+        The offset after its last one.
+    lineage : sequence of LeaderEpoch
+        All epochs of the log, from its start on.
+
+    Raises
+    ------
+    CorruptCheckpointError
+        If the epochs of the segment cannot be read.
+    """
+    log, own = _with_records(lineage), _with_records(_epochs_of(segment))
+    if not log or not own:
+        return None
+    first, last = log[0][0], log[-1][0]
+    if not first <= own[-1][0] <= last:
+        return f"its last leader epoch is {own[-1][0]}, the log has {first} to {last}"
+    # Brokers drop epochs before the log's start.
+    return _first_difference([one for one in own if one[0] >= first], end, log)
+
+
+def _first_difference(own: _Epochs, end: int, log: _Epochs) -> str | None:
+    """Compare the epochs of a segment with those of its log; None if they agree."""
+    starts = dict(log)
+    after = {one: following for (one, _), following in pairwise(log)}
+    epoch, start = own[0]
+    if epoch in starts and epoch != log[0][0] and start < starts[epoch]:
+        return f"its leader epoch {epoch} begins at offset {start}, the log's at {starts[epoch]}"
+    for (epoch, _), following in zip(own, [*own[1:], None], strict=True):
+        if epoch not in starts:
+            return f"the log has no leader epoch {epoch}"
+        if epoch not in after:  # the last epoch of the log, and so of the segment
+            return None
+        expected = after[epoch]
+        in_log = f"in the log epoch {expected[0]} begins at offset {expected[1]}"
+        if following is None and end > expected[1]:
+            return f"it has offsets up to {end - 1} of epoch {epoch}, {in_log}"
+        if following is not None and following != expected:
+            return f"epoch {following[0]} begins at offset {following[1]}, {in_log}"
+    return None
+
+
+def _with_records(epochs: Iterable[tuple[int, int]]) -> _Epochs:
+    """Return the epochs in order, without those in which no record was written."""
+    latest = {start: epoch for epoch, start in sorted(epochs)}
+    return sorted((epoch, start) for start, epoch in latest.items())
+
+
+def _epochs_of(segment: TierSegment) -> Sequence[tuple[int, int]]:
+    if segment.leader_epochs:
+        return segment.leader_epochs
+    file = segment.side_files.get(LEADER_EPOCH_CHECKPOINT)
+    if file is None:
+        return ()
+    path = f"{segment.topic}-{segment.partition}/{LEADER_EPOCH_CHECKPOINT} of {segment.segment_id}"
+    return parse_leader_epochs(file.read(), path)
+
+
+@dataclass(frozen=True)
+class PrefixOfFile:
+    """
+    The beginning of a remote log whose rest is in the next segment.
+
+    Attributes
+    ----------
+    whole : TierFile
+    path : str
+        Its name in messages.
+    size : int
+        Bytes of the beginning.
+    """
+
+    whole: TierFile
+    path: str
+    size: int
+
+    def source(self) -> SourceLike:
+        """Return the input for a `Source` that ends after the beginning."""
+        place = self.whole.source()
+        if isinstance(place, str):
+            return FileRange(place, 0, self.size, place)
+        if isinstance(place, ReadsAt):
+            return _Beginning(place.path, self.size, place)
+        raise TypeError(f"{self.path}: not a stored object, but {type(place).__name__}")
+
+    def read(self) -> bytes:
+        """Return the beginning, if it is small."""
+        require_side_file_size(self.size, self.path)
+        with borrowed_source(self.source()) as source:
+            return bytes(source.window(0, self.size))
+
+
+@dataclass
+class _Beginning:
+    """A `ReadsAt` of the first bytes of another one."""
+
+    path: str
+    size: int
+    whole: ReadsAt
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return bytes of the beginning; see `ReadsAt`."""
+        size = min(size, self.size - position)
+        return self.whole.read_at(position, size) if size > 0 else b""
+
+
+class JoinedFolder:
+    """
+    A `Folder` of the files of a partition, on a broker's disk and in remote storage.
+
+    Parameters
+    ----------
+    local : Folder
+    remote : mapping of str to TierFile
+        By the names that a broker gives them; no local file has one of them.
+    """
+
+    def __init__(self, local: Folder, remote: Mapping[str, TierFile]) -> None:
+        self.path: Path = local.path
+        self._local = local
+        self._remote = remote
+
+    @property
+    def parent(self) -> Folder:
+        """The local parent folder, which has the log start offsets."""
+        return self._local.parent
+
+    def names(self) -> list[str]:
+        """Return the names of the files, sorted."""
+        return sorted({*self._local.names(), *self._remote})
+
+    def size(self, name: str) -> int:
+        """Return the size of a file now, in bytes."""
+        return self._remote[name].size if name in self._remote else self._local.size(name)
+
+    def source(self, name: str) -> SourceLike:
+        """Return the input for a `Source` of a file."""
+        return self._remote[name].source() if name in self._remote else self._local.source(name)
+
+    def read(self, name: str) -> bytes | None:
+        """Return the bytes of a side file; None if it is missing."""
+        return self._remote[name].read() if name in self._remote else self._local.read(name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JoinedFolder) and other.path == self.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __repr__(self) -> str:
+        return f"JoinedFolder({str(self.path)!r})"
+
 
 _INDEX_KINDS = ("index", "timeindex", "snapshot")
 

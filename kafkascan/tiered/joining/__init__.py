@@ -1,1 +1,0 @@
-"""Local and remote segments of a partition as one log."""
