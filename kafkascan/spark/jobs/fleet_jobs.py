@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.batches.columns import BatchTable, join_tables
 from kafkascan.broker_state.indexes import (
     DEFAULT_INTERVAL_BYTES,
@@ -57,6 +56,7 @@ from kafkascan.spark.rows.batch_rows import file_values
 from kafkascan.spark.rows.damage_modes import OFFSET_OVERLAP
 from kafkascan.spark.rows.segment_rows import scan_segment
 from kafkascan.spark.rows.task_scan import open_present, scan_task
+from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, read_meta_properties
 from kafkascan.format.errors import CorruptCheckpointError, NoLogsError
-from kafkascan.format.texts import with_escaped_bytes
 from kafkascan.internal_topics.consumer_groups import read_groups
-from kafkascan.internal_topics.metadata.metadata_reading import Metadata, read_metadata
+from kafkascan.internal_topics.metadata.metadata_reading import read_metadata
 from kafkascan.internal_topics.remote_storage.remote_segments import read_remote_segments
 from kafkascan.internal_topics.share_groups.share_states import read_share_state
-from kafkascan.internal_topics.state_tables import StateTable
 from kafkascan.internal_topics.topic_replay import AsOf
 from kafkascan.internal_topics.transaction_states import read_transaction_state
 from kafkascan.io.folders import SideFileTooLargeError
@@ -26,15 +23,16 @@ from kafkascan.spark.options.state_schemas import (
     CLUSTER_ID,
     DATA_DIR,
     STATE_VIEWS,
-    WARNINGS,
     require_table,
-    spark_name,
     state_columns,
 )
 from kafkascan.spark.options.view_schemas import arrow_schema, ddl
 from kafkascan.spark.readers.frames import map_tasks
 from kafkascan.spark.rows.arrow_columns import LATEST_MS
 from kafkascan.spark.rows.damage_modes import logger
+from kafkascan.tables.schema import Field, require_pyarrow
+from kafkascan.tables.table import PROBLEM_SCHEMA, AnyTable, arrow_column
+from kafkascan.tables.table_set import TableSet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 
     from kafkascan.spark.readers.frames import Paths
 
-_READERS: Mapping[str, Callable[..., Any]] = {
+_READERS: Mapping[str, Callable[..., TableSet]] = {
     "groups": read_groups,
     "transaction_state": read_transaction_state,
     "metadata": read_metadata,
@@ -74,32 +72,26 @@ def state_task(data_dir: str, query: StateQuery) -> Iterator[pa.RecordBatch]:
     """
     Yield the rows of a table for one data dir.
 
-    Warnings are logged, because an answer without rows cannot show that it is incomplete.
+    Problems are logged, because an answer without rows cannot show that it is incomplete.
     """
     answer = _READERS[query.view](data_dir, as_of=query.as_of)
-    for warning in answer.warnings:
-        logger.warning("%s: %s", data_dir, warning)
-    table = _table(answer, query)
+    for problem in answer.problems:
+        logger.warning("%s: %s", data_dir, problem)
+    table = _table(answer, query.table)
     schema = arrow_schema(state_columns(query.view, query.table))
-    place = {DATA_DIR.name: data_dir, CLUSTER_ID.name: _cluster_id(data_dir)}
+    place = {DATA_DIR: data_dir, CLUSTER_ID: _cluster_id(data_dir)}
     for start in range(0, len(table), _ROWS):
-        columns = {
-            spark_name(name): _spark_values(table.kinds[name], values[start : start + _ROWS])
-            for name, values in table.columns.items()
+        stop = min(start + _ROWS, len(table))
+        columns: dict[Field, list[Any]] = {
+            one: [value] * (stop - start) for one, value in place.items()
         }
-        count = min(_ROWS, len(table) - start)
-        columns |= {name: [value] * count for name, value in place.items()}
-        yield require_pyarrow().RecordBatch.from_pydict(columns, schema=schema)
+        columns |= {one: _spark_values(one, table[one.name][start:stop]) for one in table.schema}
+        arrays = [arrow_column(one, values, is_spark=True) for one, values in columns.items()]
+        yield require_pyarrow().RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _table(answer: Any, query: StateQuery) -> StateTable:
-    if query.table == WARNINGS:
-        kinds = STATE_VIEWS[query.view].tables[WARNINGS]
-        return StateTable(WARNINGS, kinds, {"warning": list(answer.warnings)})
-    if isinstance(answer, Metadata) and query.table in answer.tables:
-        return answer[query.table]
-    table: StateTable = getattr(answer, query.table)
-    return table
+def _table(answer: TableSet, table: str) -> AnyTable:
+    return answer.problems if table == PROBLEM_SCHEMA.name else answer.tables[table]
 
 
 def _cluster_id(data_dir: str) -> str | None:
@@ -114,26 +106,11 @@ def _cluster_id(data_dir: str) -> str | None:
     return found.get("cluster.id")
 
 
-def _spark_values(kind: str, values: list[Any]) -> list[Any]:
-    """Return values as Spark has them: times in microseconds, names of fields in its spelling."""
-    if kind == "time":
-        return [_microseconds(value) for value in values]
-    if kind == "string":
-        return [None if value is None else with_escaped_bytes(value) for value in values]
-    return [_renamed(value) for value in values]
-
-
-def _microseconds(milliseconds: int | None) -> int | None:
-    is_time = milliseconds is not None and 0 <= milliseconds <= LATEST_MS
-    return milliseconds * 1000 if milliseconds is not None and is_time else None
-
-
-def _renamed(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_renamed(one) for one in value]
-    if isinstance(value, Mapping):
-        return {spark_name(name): _renamed(one) for name, one in value.items()}
-    return value
+def _spark_values(column: Field, values: list[Any]) -> list[Any]:
+    """Return values without the times that a timestamp of Spark does not have."""
+    if column.type != "time":
+        return values
+    return [None if one is None or not 0 <= one <= LATEST_MS else one for one in values]
 
 
 # Levels of folders above the data dirs: a cluster, a broker, its disks.

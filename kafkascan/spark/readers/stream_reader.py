@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from kafkascan.batches.arrow import require_pyarrow
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.spark.options.option_values import (
     EARLIEST,
@@ -30,6 +29,7 @@ from kafkascan.spark.readers.log_ends import LogEnds, Positions, limit_offsets
 from kafkascan.spark.rows.damage_modes import logger
 from kafkascan.spark.rows.task_scan import scan_task
 from kafkascan.spark.rows.worker_setup import prepare_worker
+from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
