@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
@@ -21,6 +21,57 @@ SEGMENT_FIELDS = (TOPIC, PARTITION, SEGMENT)
 """The columns that identify a segment."""
 
 OnUnreadable = Callable[[str, OSError], None]
+
+
+@dataclass(frozen=True)
+class PartitionFilter:
+    """
+    The partitions to read in directories and archives.
+
+    Attributes
+    ----------
+    topics : frozenset of str
+    numbers : frozenset of int
+        Each is all, if it is empty.
+    """
+
+    topics: frozenset[str] = frozenset()
+    numbers: frozenset[int] = frozenset()
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it may leave out a partition."""
+        return bool(self.topics or self.numbers)
+
+    def has(self, partition: PartitionDir) -> bool:
+        """Return whether a partition is to be read."""
+        is_topic = not self.topics or partition.topic in self.topics
+        return is_topic and (not self.numbers or partition.partition in self.numbers)
+
+    def select(self, path: Path) -> Path | LogDir:
+        """
+        Return the path, or the wanted partitions of a directory or archive.
+
+        Raises
+        ------
+        NoLogsError
+            If there are none.
+        """
+        log_dir = find_log_dir(path) if self.is_given else None
+        if log_dir is None:
+            return path
+        found = [one for one in log_dir.partitions if self.has(one)]
+        if not found:
+            raise self.nothing_in(path)
+        return replace(log_dir, partitions=found)
+
+    def nothing_in(self, path: Path) -> NoLogsError:
+        """Return the error that a directory has none of the partitions."""
+        names = [*sorted(self.topics), *(f"number {one}" for one in sorted(self.numbers))]
+        return NoLogsError(str(path), f"no partitions of {', '.join(names)} here")
+
+
+ALL_PARTITIONS = PartitionFilter()
 
 
 @dataclass(frozen=True)
@@ -42,8 +93,8 @@ class SegmentPaths:
     drop_cache : bool or None
         Whether to drop the pages of each file from the page cache after it was read; None: those
         that were not there before.
-    topics : frozenset of str
-        The topics to read in directories and archives; all if it is empty.
+    wanted : PartitionFilter
+        The partitions to read in directories and archives.
     """
 
     paths: list[Path]
@@ -51,7 +102,7 @@ class SegmentPaths:
     log_start_offset: int | None
     memory_map: bool
     drop_cache: bool | None
-    topics: frozenset[str] = frozenset()
+    wanted: PartitionFilter = field(default_factory=lambda: ALL_PARTITIONS)
 
     def from_first_offset(self) -> SegmentPaths:
         """Return the paths of the same files, and of those before the log start offset."""
@@ -98,7 +149,7 @@ class SegmentPaths:
             return
         is_empty, checkpoints = True, CheckpointReader()
         for partition in log_dir.partitions:
-            if self.topics and partition.topic not in self.topics:
+            if not self.wanted.has(partition):
                 continue
             try:
                 segments = select_segments(partition, log_dir.kinds(self.include))
@@ -114,9 +165,8 @@ class SegmentPaths:
             for segment in wanted:
                 is_empty = False
                 yield partition, segment, start
-        if is_empty and self.topics:
-            names = ", ".join(sorted(self.topics))
-            on_unreadable(str(path), NoLogsError(str(path), f"no partitions of {names} here"))
+        if is_empty and self.wanted.is_given:
+            on_unreadable(str(path), self.wanted.nothing_in(path))
         elif is_empty:
             on_unreadable(str(path), no_logs(path, log_dir.partitions))
 

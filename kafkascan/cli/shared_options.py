@@ -7,7 +7,8 @@ import functools
 import inspect
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,14 +17,16 @@ import numpy as np
 from click.types import IntParamType
 
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
-from kafkascan.cli.inputs import SegmentPaths
+from kafkascan.cli.inputs import ALL_PARTITIONS, PartitionFilter, SegmentPaths
 from kafkascan.cli.output import FORMATS, RowOutput, format_by_extension
-from kafkascan.cli.run import Run
+from kafkascan.cli.run import FindingReport, Run
+from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.file_names import is_name_of_brokers
 from kafkascan.format.times import milliseconds_or_now, to_milliseconds
 from kafkascan.io.stores.urls import UrlPath, place_of
 from kafkascan.logs.log_dir import SegmentKinds
 from kafkascan.tables.schema import Schema
+from kafkascan.tables.table import AnyTable
 
 _AGO = re.compile(r"-(?P<count>[0-9]{1,9})(?P<unit>[smhd])")
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -145,32 +148,6 @@ class OutputPath(DiskPath):
         return path
 
 
-class RenamedOption(click.Option):
-    """
-    An option that also has the name of earlier versions, which the help does not list.
-
-    Parameters
-    ----------
-    declarations : list of str
-    old_name : str
-    **attributes
-        See `click.Option`.
-    """
-
-    def __init__(self, declarations: list[str], *, old_name: str, **attributes: Any) -> None:
-        super().__init__([*declarations, old_name], **attributes)
-        self.old_name = old_name
-
-    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """Return the names and the text of the help."""
-        known = self.opts
-        self.opts = [name for name in known if name != self.old_name]
-        try:
-            return super().get_help_record(ctx)
-        finally:
-            self.opts = known
-
-
 def declare(command: Command, *options: Decorator) -> Command:
     """Apply decorators; the help text lists them in this order."""
     for option in reversed(options):
@@ -221,6 +198,10 @@ _TOPIC = click.option(
     help="Read only the partitions of TOPIC in directories and archives; may be given several"
     " times.",
 )  # fmt: skip
+_PARTITION = click.option(
+    "--partition", "partitions", multiple=True, type=IntegerRange(min=0), metavar="N",
+    help="Read only the partitions with the number N; may be given several times.",
+)  # fmt: skip
 
 
 def with_segments(command: Command) -> Command:
@@ -230,6 +211,7 @@ def with_segments(command: Command) -> Command:
     def call(
         paths: Sequence[Path],
         topics: tuple[str, ...],
+        partitions: tuple[int, ...],
         all_files: bool,
         memory_map: bool,
         drop_cache: bool | None,
@@ -237,19 +219,26 @@ def with_segments(command: Command) -> Command:
     ) -> None:
         include = SegmentKinds.ALL if all_files else SegmentKinds.LOG
         start = 0 if all_files else None
-        segments = SegmentPaths(
-            list(paths), include, start, memory_map, drop_cache, frozenset(topics)
-        )
+        wanted = PartitionFilter(frozenset(topics), frozenset(partitions))
+        segments = SegmentPaths(list(paths), include, start, memory_map, drop_cache, wanted)
         command(segments=segments, **arguments)
 
     extend_help(call, _FILES_HELP)
-    return declare(call, PATHS, _TOPIC, _ALL_FILES, _MEMORY_MAP, _DROP_CACHE)
+    return declare(call, PATHS, _TOPIC, _PARTITION, _ALL_FILES, _MEMORY_MAP, _DROP_CACHE)
 
 
 def with_logs(command: Command) -> Command:
     """Declare the paths of a command that reads whole logs, passed as ``paths``."""
-    extend_help(command, _LOGS_HELP)
-    return PATHS(command)
+
+    @functools.wraps(command)
+    def call(
+        paths: Sequence[Path], topics: tuple[str, ...], partitions: tuple[int, ...], **rest: Any
+    ) -> None:
+        wanted = PartitionFilter(frozenset(topics), frozenset(partitions))
+        command(paths=paths, wanted=wanted, **rest)
+
+    extend_help(call, _LOGS_HELP)
+    return declare(call, PATHS, _TOPIC, _PARTITION)
 
 
 def extend_help(command: Command, paragraph: str) -> None:
@@ -304,7 +293,7 @@ def with_run(
     if to_file:
         options.append(
             click.option(
-                "--output", "output_file", type=OutputPath(), metavar="FILE",
+                "-o", "--output", "output_file", type=OutputPath(), metavar="FILE",
                 help="Write to FILE instead of stdout (atomically). Required for parquet."
                 " Without --format, its extension selects the format:"
                 f" {', '.join(f'.{one}' for one in formats[1:])}; .txt or none for a table.",
@@ -345,6 +334,67 @@ def with_run(
             click.get_current_context().exit(run.exit_code)
 
         return declare(call, *options)
+
+    return decorate
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn what the library says about arguments and missing packages into wrong usage."""
+    try:
+        yield
+    except (ValueError, ImportError) as error:
+        if isinstance(error, KafkaScanError):
+            raise
+        raise click.UsageError(str(error)) from error
+
+
+def table_command(
+    schema: Schema,
+    *options: Decorator,
+    inputs: Decorator = with_logs,
+    to_file: bool = True,
+    rows: str = "rows",
+) -> Callable[[Command], click.Command]:
+    """
+    Declare a command that prints the rows of a table of the library for each of its paths.
+
+    The function gets a path, a `FindingReport` and the options; it returns a table, whose problems
+    are findings.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the rows.
+    *options : decorators
+        Of the command, in the order of its help.
+    inputs : decorator, default `with_logs`
+        Declares the paths: ``paths``, or one ``path``.
+    to_file, rows
+        See `with_run`.
+    """
+
+    def decorate(read: Command) -> click.Command:
+        @functools.wraps(read)
+        def command(
+            run: Run,
+            paths: Sequence[Path] = (),
+            path: Path | None = None,
+            wanted: PartitionFilter = ALL_PARTITIONS,
+            **arguments: Any,
+        ) -> None:
+            def work(one: Path, report: FindingReport) -> AnyTable:
+                with usage_errors():
+                    found: AnyTable = read(wanted.select(one), report, **arguments)
+                report.add_problems(found.problems)
+                return found
+
+            found = run.each(paths if path is None else [path], work)
+            run.output.write_tables(schema, found)
+
+        outer = with_run(schema, to_file=to_file, rows=rows)
+        declared: click.Command = click.command()(inputs(outer(declare(command, *options))))
+        return declared
 
     return decorate
 

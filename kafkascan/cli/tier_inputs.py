@@ -129,7 +129,7 @@ def with_tier(command: Command) -> Command:
         " two are found out where there are no logs of a broker.",
     )  # fmt: skip
     keys = click.option(
-        "--key", "keys", type=_KeyPair(), multiple=True, metavar="ID=PEM",
+        "--private-key", "keys", type=_KeyPair(), multiple=True, metavar="ID=PEM",
         help="For encrypted remote storage: the file of a private key, by the id of its key pair;"
         " may be given several times.",
     )  # fmt: skip

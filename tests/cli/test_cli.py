@@ -103,7 +103,6 @@ def test_formats_agree(log: Path) -> None:
     ("options", "offsets"),
     [
         (["--limit", "3"], [0, 1, 2]),
-        (["--head", "3"], [0, 1, 2]),  # its earlier name
         (["--limit", "0"], []),
         (["--tail", "2"], [8, 9]),
         (["--tail", "0"], []),

@@ -48,7 +48,7 @@ def test_options_override_what_is_found_out(tier: Path, tmp_path: Path) -> None:
     assert "layout pinterest" in run("audit", copy.parent, "--layout", "pinterest").stderr
     done = run("audit", tier, "--layout", "local")
     assert done.returncode == 3
-    assert run("audit", tier, "--key", "key-1").returncode == 2
+    assert run("audit", tier, "--private-key", "key-1").returncode == 2
 
 
 def test_encrypted_segments_need_a_key(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_encrypted_segments_need_a_key(tmp_path: Path) -> None:
     done = run("audit", tmp_path / "tier")
     assert done.returncode == 3
     assert "MISSING_KEY" in done.stderr
-    assert run("audit", tmp_path / "tier", "--key", f"{KEY_ID}={pem}").returncode == 0
+    assert run("audit", tmp_path / "tier", "--private-key", f"{KEY_ID}={pem}").returncode == 0
 
 
 def test_a_folder_without_anything_is_an_error_about_logs(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ TIER_KINDS: dict[str, tuple[Severity, str]] = {
     ),
     "MISSING_KEY": (
         _ERROR,
-        "The segment was not audited. Audit again with the private key (`--key ID=PEM`).",
+        "The segment was not audited. Audit again with the private key (`--private-key ID=PEM`).",
     ),
     "SIZE_MISMATCH": (
         _ERROR,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import click
 
@@ -17,6 +17,7 @@ from kafkascan.analysis.record_counts import COUNT_SCHEMA
 from kafkascan.analysis.transactions import TRANSACTION_SCHEMA
 from kafkascan.auditing.finding_kinds import FINDING_SCHEMA
 from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
+from kafkascan.cli.inputs import PartitionFilter
 from kafkascan.cli.output import RowOutput
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
@@ -28,55 +29,30 @@ from kafkascan.cli.shared_options import (
     THREADS,
     TIMEOUT,
     VERIFY,
-    Command,
     InputPath,
     Integer,
     IntegerRange,
     OutputPath,
+    table_command,
+    usage_errors,
     with_logs,
     with_run,
 )
 from kafkascan.cli.tier_inputs import CLUSTER, TierOptions, with_tier
 from kafkascan.io.atomic_files import AtomicFile
-from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import AnyTable
 
 # Findings of a kind in the table of an audit: a kind that many files have does not hide the others.
 _LISTED = 10
 _STATES = ("open", "hanging", "empty", "aborted", "committed", "all")
 
-Result = TypeVar("Result", bound=AnyTable)
-
-
-def _log_command(columns: Schema) -> Callable[[Command], click.Command]:
-    """Declare a command with PATHS, output and --threads, which commands on logs share."""
-
-    def declare(command: Command) -> click.Command:
-        declared: click.Command = click.command()(
-            with_logs(with_run(columns, to_file=True)(THREADS(command)))
-        )
-        return declared
-
-    return declare
-
-
-def _with_problems(
-    read: Callable[[Path], Result],
-) -> Callable[[Path, FindingReport], Result]:
-    """Return work that reads a path, and adds the problems of the answer to the findings."""
-
-    def work(path: Path, report: FindingReport) -> Result:
-        found = read(path)
-        report.add_problems(found.problems)
-        return found
-
-    return work
-
-
 # ---- audit -----------------------------------------------------------------------------------
 
 
-@_log_command(FINDING_SCHEMA)
+@click.command()
+@with_logs
+@with_run(FINDING_SCHEMA, to_file=True)
+@THREADS
 @VERIFY
 @click.option("--deep", is_flag=True, help="Also decode all records.")
 @KEEP_CACHE
@@ -101,6 +77,7 @@ def _with_problems(
 def audit(
     run: Run,
     paths: list[Path],
+    wanted: PartitionFilter,
     alarms: bool,
     all_findings: bool,
     tier_options: TierOptions,
@@ -118,7 +95,8 @@ def audit(
     """
 
     def work(path: Path, report: FindingReport) -> ks.auditing.Audit:
-        logs = tier_options.logs_at(path, report, options["cluster"])
+        logs: Any = tier_options.logs_at(path, report, options["cluster"])
+        logs = wanted.select(logs) if isinstance(logs, Path) else logs
         found = ks.audit(logs, on_progress=run.show_progress, **options)
         for message in found.unchecked:
             report.add(f"{path}: {message}", is_note=True)
@@ -160,13 +138,13 @@ def _audit_exit_code(found: ks.auditing.Audit) -> int:
 # ---- txns ------------------------------------------------------------------------------------
 
 
-@_log_command(TRANSACTION_SCHEMA)
-@ALL_OFFSETS
-@click.option("--state", type=click.Choice(_STATES), default="open", show_default=True,
-              help="Show only transactions in this state.")  # fmt: skip
-@NOW
-@TIMEOUT
-def txns(run: Run, paths: list[Path], state: str, **options: Any) -> None:
+@table_command(
+    TRANSACTION_SCHEMA, THREADS, ALL_OFFSETS,
+    click.option("--state", type=click.Choice(_STATES), default="open", show_default=True,
+                 help="Show only transactions in this state."),
+    NOW, TIMEOUT,
+)  # fmt: skip
+def txns(path: Any, report: FindingReport, state: str, **options: Any) -> AnyTable:
     """List transactions: open, hanging, aborted, committed.
 
     A transaction hangs if it is open for longer than --timeout-ms, as in `kafka-transactions
@@ -174,18 +152,10 @@ def txns(run: Run, paths: list[Path], state: str, **options: Any) -> None:
     age_at. The clock of this time is `now` if a broker has locked the data directory or --now is
     given, otherwise the `latest_write` to the log. Exit code 1: a transaction hangs.
     """
-
-    @_with_problems
-    def read(path: Path) -> ks.analysis.Transactions:
-        return ks.read_transactions(path, **options)
-
-    def work(path: Path, report: FindingReport) -> ks.analysis.Transactions:
-        found = read(path, report)
-        for message in found.hanging_messages:
-            report.add(message)
-        return found.select(_in_state(found, state))
-
-    run.output.write_tables(TRANSACTION_SCHEMA, run.each(paths, work))
+    found = ks.read_transactions(path, **options)
+    for message in found.hanging_messages:
+        report.add(message)
+    return found.select(_in_state(found, state))
 
 
 def _in_state(found: ks.analysis.Transactions, state: str) -> Any:
@@ -199,45 +169,35 @@ def _in_state(found: ks.analysis.Transactions, state: str) -> Any:
 # ---- producers, count ------------------------------------------------------------------------
 
 
-@_log_command(PRODUCER_SCHEMA)
-@ALL_OFFSETS
-@click.option(
-    "--sample", type=IntegerRange(min=0), default=0, show_default=True, metavar="N",
-    help="Decompress N batches of each producer to compute its compression ratio.",
+@table_command(
+    PRODUCER_SCHEMA, THREADS, ALL_OFFSETS,
+    click.option("--sample", type=IntegerRange(min=0), default=0, show_default=True, metavar="N",
+                 help="Decompress N batches of each producer to compute its compression ratio."),
 )  # fmt: skip
-def producers(run: Run, paths: list[Path], **options: Any) -> None:
+def producers(path: Any, report: FindingReport, **options: Any) -> AnyTable:
     """List producers: volume, batching, codecs, sequence errors.
 
     Prints a row per producer and partition. The producer_id -1 stands for all batches without
     a producer id.
     """
-
-    @_with_problems
-    def work(path: Path) -> ks.analysis.ProducerCensus:
-        return ks.read_producers(path, **options)
-
-    run.output.write_tables(PRODUCER_SCHEMA, run.each(paths, work))
+    return ks.read_producers(path, **options)
 
 
-@_log_command(COUNT_SCHEMA)
-@ALL_OFFSETS
-@click.option(
-    "--deep", is_flag=True,
-    help="Decompress messages of magic 0 and 1, whose headers do not contain a record count.",
+@table_command(
+    COUNT_SCHEMA, THREADS, ALL_OFFSETS,
+    click.option("--deep", is_flag=True,
+                 help="Decompress messages of magic 0 and 1, whose headers do not contain a record"
+                 " count."),
+    KEEP_CACHE,
 )  # fmt: skip
-@KEEP_CACHE
-def count(run: Run, paths: list[Path], **options: Any) -> None:
+def count(path: Any, report: FindingReport, **options: Any) -> AnyTable:
     """Count records: all, committed, aborted and open ones.
 
-    Prints a row per partition. is_exact is false if the log contains compressed messages of magic
-    0 or 1, whose records only --deep can count, or segments with the same offsets.
+    Prints a row per partition. is_exact is false if a part of the log could not be read, if it
+    contains compressed messages of magic 0 or 1, whose records only --deep can count, or segments
+    with the same offsets.
     """
-
-    @_with_problems
-    def work(path: Path) -> ks.analysis.RecordCounts:
-        return ks.count_records(path, **options)
-
-    run.output.write_tables(COUNT_SCHEMA, run.each(paths, work))
+    return ks.count_records(path, **options)
 
 
 # ---- diff -------------------------------------------------------------------------------------
@@ -307,10 +267,8 @@ def _save_fingerprints(run: Run, logs: Path, target: Path, options: dict[str, An
     def save(path: Path, findings: FindingReport) -> None:
         found = ks.analysis.read_fingerprints(path, **options)
         findings.add_problems(found.problems)
-        try:
+        with usage_errors():
             found.save(target)
-        except (ValueError, ImportError) as error:
-            raise click.UsageError(str(error)) from None
 
     run.each([logs], save)
 
@@ -344,48 +302,26 @@ def _truncation(one: ks.analysis.PartitionDiff) -> str:
 # ---- advise -----------------------------------------------------------------------------------
 
 
-@click.command()
-@with_logs
-@ALL_OFFSETS
-@click.option(
-    "--codec", "choices", multiple=True, metavar="CODEC[:LEVEL]",
-    show_default=", ".join(DEFAULT_CHOICES), help="Codec to try; may be given several times.",
+@table_command(
+    ADVICE_SCHEMA, THREADS, ALL_OFFSETS,
+    click.option("--codec", "choices", multiple=True, metavar="CODEC[:LEVEL]",
+                 show_default=", ".join(DEFAULT_CHOICES),
+                 help="Codec to try; may be given several times."),
+    click.option("--by", type=click.Choice(("topic", "producer")), default="topic",
+                 show_default=True, help="Sample batches per topic or per producer."),
+    click.option("--sample", type=IntegerRange(min=1), default=100, show_default=True,
+                 metavar="N", help="Number of batches to sample per topic or producer."),
+    click.option("--seed", type=Integer(), default=0, show_default=True,
+                 help="Seed of the random selection of batches."),
 )  # fmt: skip
-@click.option(
-    "--by", type=click.Choice(("topic", "producer")), default="topic", show_default=True,
-    help="Sample batches per topic or per producer.",
-)  # fmt: skip
-@click.option(
-    "--sample", type=IntegerRange(min=1), default=100, show_default=True, metavar="N",
-    help="Number of batches to sample per topic or producer.",
-)  # fmt: skip
-@click.option(
-    "--seed", type=Integer(), default=0, show_default=True,
-    help="Seed of the random selection of batches.",
-)  # fmt: skip
-@with_run(ADVICE_SCHEMA, to_file=True)
-@THREADS
-def advise(run: Run, paths: list[Path], choices: tuple[str, ...], **options: Any) -> None:
+def advise(path: Any, report: FindingReport, choices: Sequence[str], **options: Any) -> AnyTable:
     """Estimate the saving of other codecs by compressing samples.
 
     Prints a row per codec: the compression ratio (uncompressed size to compressed size), the
     estimated saving as a fraction of the bytes stored now, and the speeds in MB of records per
     second on one thread, with the codec libraries that are installed here.
     """
-    if choices:
-        options["choices"] = choices
-
-    def work(path: Path, findings: FindingReport) -> ks.analysis.Advice:
-        try:
-            found = ks.advise(path, **options)
-        except ValueError as error:
-            if isinstance(error, ks.KafkaScanError):
-                raise
-            raise click.UsageError(str(error)) from None
-        findings.add_problems(found.problems)
-        return found
-
-    run.output.write_tables(ADVICE_SCHEMA, run.each(paths, work))
+    return ks.advise(path, choices=choices or DEFAULT_CHOICES, **options)
 
 
 # ---- report ----------------------------------------------------------------------------------
@@ -411,10 +347,8 @@ def report(path: Path, output: Path, **options: Any) -> None:
     """
 
     def build(path: Path, findings: FindingReport) -> ks.report.Report:
-        try:
+        with usage_errors():
             page = ks.build_report(path, **options)
-        except ImportError as error:
-            raise click.UsageError(str(error)) from None
         findings.exit_code = _audit_exit_code(page.audit)
         return page
 

@@ -19,11 +19,11 @@ from kafkascan.cli.shared_options import (
     DiskPath,
     Integer,
     IntegerRange,
-    RenamedOption,
     Time,
     check_ranges,
     declare,
     interval_bytes,
+    usage_errors,
     with_run,
 )
 from kafkascan.rewrite.rewrite_reports import CONVERSION_SCHEMA, RESTAMP_SCHEMA, SCRUB_SCHEMA
@@ -38,7 +38,7 @@ def with_target(columns: Schema) -> Decorator:
     options: list[Decorator] = [
         DISK_PATH,
         click.option(
-            "--output", "target", cls=RenamedOption, old_name="--out", type=DiskPath(),
+            "-o", "--output", "target", type=DiskPath(),
             metavar="TARGET",
             help="Write the new log to TARGET, which must not exist: a directory if PATH is a"
             " directory, a file if PATH is a file.",
@@ -221,12 +221,8 @@ def _rewrite(
     """Rewrite a log, then write the rows and the findings."""
 
     def work(_: Path, report: FindingReport) -> ks.rewrite.LogRewrite[Any]:
-        try:
+        with usage_errors():
             result = rewrite()
-        except ValueError as error:
-            if isinstance(error, ks.KafkaScanError):
-                raise
-            raise click.UsageError(str(error)) from error
         report.add_problems(result.problems)
         return result
 

@@ -29,7 +29,6 @@ from kafkascan.cli.shared_options import (
     Integer,
     IntegerRange,
     NameList,
-    RenamedOption,
     Time,
     check_ranges,
     check_row_options,
@@ -216,7 +215,7 @@ class BatchFilter(NamedTuple):
 @click.command()
 @with_segments
 @with_run(_KNOWN, rows="batches", to_file=True)
-@click.option("--limit", cls=RenamedOption, old_name="--head", type=IntegerRange(min=0),
+@click.option("--limit", type=IntegerRange(min=0),
               metavar="N", help="Show at most N batches: the first ones.")  # fmt: skip
 @click.option(
     "--tail", type=IntegerRange(min=0), metavar="N",

@@ -21,6 +21,7 @@ from kafkascan.cli.shared_options import (
     NameList,
     OffsetOrTime,
     extend_help,
+    usage_errors,
     with_run,
 )
 from kafkascan.cli.tier_inputs import TierOptions, with_tier
@@ -74,12 +75,8 @@ def _read(
     """Read each path, and report the problems of the answers and what else they find."""
 
     def work(path: Path, report: FindingReport) -> State:
-        try:
+        with usage_errors():
             found = read(path)
-        except ValueError as error:
-            if isinstance(error, ks.KafkaScanError):
-                raise
-            raise click.UsageError(str(error)) from None
         report.add_problems(found.problems)
         for message in findings(found):
             report.add(message)

@@ -210,4 +210,4 @@ def test_the_command(tier: Path, tmp_path: Path) -> None:
     assert json.dumps(str(tmp_path / "out" / "transactions-0")) in done.stdout
     refused = run("restore", tier, "s3://bucket/out")
     assert refused.returncode == 2
-    assert run("restore", tier, "--key", "nonsense").returncode == 2
+    assert run("restore", tier, "--private-key", "nonsense").returncode == 2
