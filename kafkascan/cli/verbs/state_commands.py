@@ -88,17 +88,12 @@ def _read(
 def _write(run: Run, tables: Sequence[Table], columns: str | None, schema: Schema) -> None:
     """Write tables with the requested columns as one table."""
     if columns is not None:
-        run.output = replace(run.output, columns=_names(columns, schema.names))
+        try:
+            names = NameList(schema.names).convert(columns, None, None)
+        except click.BadParameter as error:
+            raise click.UsageError(error.message) from None
+        run.output = replace(run.output, columns=names)
     run.output.write_tables(schema, tables)
-
-
-def _names(columns: str, known: tuple[str, ...]) -> tuple[str, ...]:
-    if columns == "all":
-        return known
-    try:
-        return NameList(known).convert(columns, None, None)
-    except click.BadParameter as error:
-        raise click.UsageError(error.message) from None
 
 
 _SELECTED_GROUPS = click.option(
