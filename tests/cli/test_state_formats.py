@@ -155,7 +155,10 @@ def test_tables_of_text(data_dir: Path, verb: str, table: str) -> None:
         assert [line.strip() for line in lines] == expected, name
     wide = printed(data_dir, verb, table, "--columns", "all").splitlines()
     assert re.split(r"\s{2,}", wide[0].strip()) == list(found.schema.names)
-    assert len(wide) == len(printed(data_dir, verb, table).splitlines()) == len(found) + 1
+    assert len(wide) == len(found) + 1
+    narrow = printed(data_dir, verb, table).splitlines()
+    # A heading has the topic and partition that all rows have in common.
+    assert len(narrow) - len(found) in (1, 2)
 
 
 def cells(table: Table) -> Iterator[tuple[str, list[str]]]:
