@@ -10,7 +10,6 @@ import numpy as np
 
 from kafkascan.batches.columns import BatchTable, compression_type, size_in_bytes
 from kafkascan.dump_log.dump_options import MAX_INT, DumpOptions
-from kafkascan.dump_log.file_numbers import offset_of_name
 from kafkascan.dump_log.lines.line_output import (
     LineOutput,
     Offsets,
@@ -22,6 +21,22 @@ from kafkascan.format.errors import UnsupportedCompressionError
 from kafkascan.format.layout import BATCH_DTYPE, CompressionType
 from kafkascan.io.concurrency import are_small, group_by_bytes, map_ordered, require_threads
 from kafkascan.io.sources import Source
+
+
+def offset_of_name(path: Path) -> int:
+    """
+    Return the base offset in the name of a file.
+
+    Raises
+    ------
+    ValueError
+        If the name does not begin with one.
+    """
+    digits = path.name.partition(".")[0]
+    if not digits.isdecimal():
+        raise ValueError(f"{path}: the name does not begin with an offset")
+    return int(digits)
+
 
 _BOOTSTRAP = "bootstrap.checkpoint"
 # Bytes of batches that a thread prints at once, the largest number of threads (one writes what

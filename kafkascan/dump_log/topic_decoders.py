@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkascan.dump_log.lines.item_decoders import RecordDecoder, RecordText, UndecodableRecordError
-from kafkascan.format.schemas.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
+from kafkascan.format.schemas.coordinator_messages import ASSIGNMENT, SUBSCRIPTION
 from kafkascan.format.schemas.message_decoder import Schema, SchemaError, decode
 from kafkascan.format.schemas.message_json import jackson_text, json_of, uuid_text
 from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS

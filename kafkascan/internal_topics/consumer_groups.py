@@ -23,10 +23,10 @@ from kafkascan.internal_topics.coordinator_records import (
     GroupTables,
     UnknownRecord,
     decode_records,
+    topic_names,
     unknown_table,
 )
 from kafkascan.internal_topics.group_members import GROUP_SCHEMA, MEMBER_SCHEMA, GroupRecords
-from kafkascan.internal_topics.topic_ids import topic_names
 from kafkascan.internal_topics.topic_messages import COORDINATOR_RECORDS
 from kafkascan.internal_topics.topic_replay import (
     AsOf,

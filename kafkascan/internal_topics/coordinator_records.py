@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Self
 
+from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.internal_topics.topic_messages import (
     CoordinatorSchemas,
@@ -14,10 +17,32 @@ from kafkascan.internal_topics.topic_messages import (
     decode_coordinator_record,
 )
 from kafkascan.internal_topics.topic_replay import ReplayedLog, StoredRecord, topic_problem
+from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.opened_logs import Log
 from kafkascan.tables.schema import Field, Schema, Shown
 from kafkascan.tables.table import Problem, Problems, Table
 from kafkascan.tables.table_set import TableSet
+
+
+def topic_names(log_dir: LogDir) -> dict[uuid.UUID, str]:
+    """Return the names of the topics that have a partition in a data dir (KIP-516)."""
+    names: dict[uuid.UUID, str] = {}
+    for partition in log_dir.partitions:
+        if partition.topic is None or not partition.is_log:
+            continue
+        try:
+            text = partition.topic_id
+        except (KafkaScanError, OSError):
+            continue  # an audit reports the file
+        if text is not None:
+            names[uuid_of(text)] = partition.topic
+    return names
+
+
+def uuid_of(text: str) -> uuid.UUID:
+    """Return the id of a text that ``Uuid.toString`` returned."""
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
 
 UNKNOWN_RECORD = "UNKNOWN_RECORD"
 """Symbol of a problem: a record of an unknown type or version, or a damaged one."""

@@ -11,17 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafkascan.format.schemas.group_messages import GROUP_RECORDS
+from kafkascan.format.schemas.coordinator_messages import (
+    GROUP_RECORDS,
+    SHARE_GROUP_RECORDS,
+    SHARE_STATE_RECORDS,
+    STREAMS_GROUP_RECORDS,
+    TRANSACTION_RECORDS,
+)
 from kafkascan.format.schemas.message_decoder import (
     Schema,
     SchemaError,
     decode_prefix,
     read_message_frame,
 )
-from kafkascan.format.schemas.share_group_messages import SHARE_GROUP_RECORDS
-from kafkascan.format.schemas.share_state_messages import SHARE_STATE_RECORDS
-from kafkascan.format.schemas.streams_group_messages import STREAMS_GROUP_RECORDS
-from kafkascan.format.schemas.transaction_messages import TRANSACTION_RECORDS
 
 CoordinatorSchemas = Mapping[int, tuple[Schema, Schema]]
 

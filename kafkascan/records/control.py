@@ -10,12 +10,83 @@ from typing import Any
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.errors import record_error
 from kafkascan.format.layout import NamedCode
-from kafkascan.format.schemas import control_messages as schemas
-from kafkascan.format.schemas.message_decoder import Schema, SchemaError, decode
+from kafkascan.format.schemas.message_decoder import (
+    NO_UUID,
+    Array,
+    Field,
+    Schema,
+    SchemaError,
+    decode,
+)
 from kafkascan.format.schemas.message_encoder import encode
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
+
+_ALWAYS = 0
+
+END_TXN_MARKER = Schema(
+    "EndTxnMarker", (Field("version", "int16"), Field("coordinator_epoch", "int32"))
+)
+
+_VOTER = Schema(
+    "Voter",
+    (Field("voter_id", "int32"), Field("voter_directory_id", "uuid", since=1, default=NO_UUID)),
+    _ALWAYS,
+)
+LEADER_CHANGE = Schema(
+    "LeaderChangeMessage",
+    (
+        Field("version", "int16"),
+        Field("leader_id", "int32"),
+        Field("voters", Array(_VOTER)),
+        Field("granting_voters", Array(_VOTER)),
+    ),
+    _ALWAYS,
+    newest=1,
+)
+SNAPSHOT_HEADER = Schema(
+    "SnapshotHeaderRecord",
+    (Field("version", "int16"), Field("last_contained_log_timestamp", "int64")),
+    _ALWAYS,
+)
+SNAPSHOT_FOOTER = Schema("SnapshotFooterRecord", (Field("version", "int16"),), _ALWAYS)
+KRAFT_VERSION = Schema(
+    "KRaftVersionRecord", (Field("version", "int16"), Field("k_raft_version", "int16")), _ALWAYS
+)
+_ENDPOINT = Schema(
+    "Endpoint",
+    (Field("name", "string"), Field("host", "string"), Field("port", "uint16")),
+    _ALWAYS,
+)
+_VERSIONS = Schema(
+    "KRaftVersionFeature",
+    (Field("min_supported_version", "int16"), Field("max_supported_version", "int16")),
+    _ALWAYS,
+)
+KRAFT_VOTERS = Schema(
+    "VotersRecord",
+    (
+        Field("version", "int16"),
+        Field(
+            "voters",
+            Array(
+                Schema(
+                    "Voter",
+                    (
+                        Field("voter_id", "int32"),
+                        Field("voter_directory_id", "uuid"),
+                        Field("endpoints", Array(_ENDPOINT)),
+                        Field("k_raft_version_feature", _VERSIONS),
+                    ),
+                    _ALWAYS,
+                )
+            ),
+        ),
+    ),
+    _ALWAYS,
+)
+
 
 _KEY = struct.Struct(">hh")
 _VERSION = struct.Struct(">h")
@@ -40,13 +111,13 @@ class ControlRecordType(NamedCode):
 
 
 _SCHEMAS: dict[ControlRecordType, Schema] = {
-    ControlRecordType.ABORT: schemas.END_TXN_MARKER,
-    ControlRecordType.COMMIT: schemas.END_TXN_MARKER,
-    ControlRecordType.LEADER_CHANGE: schemas.LEADER_CHANGE,
-    ControlRecordType.SNAPSHOT_HEADER: schemas.SNAPSHOT_HEADER,
-    ControlRecordType.SNAPSHOT_FOOTER: schemas.SNAPSHOT_FOOTER,
-    ControlRecordType.KRAFT_VERSION: schemas.KRAFT_VERSION,
-    ControlRecordType.KRAFT_VOTERS: schemas.KRAFT_VOTERS,
+    ControlRecordType.ABORT: END_TXN_MARKER,
+    ControlRecordType.COMMIT: END_TXN_MARKER,
+    ControlRecordType.LEADER_CHANGE: LEADER_CHANGE,
+    ControlRecordType.SNAPSHOT_HEADER: SNAPSHOT_HEADER,
+    ControlRecordType.SNAPSHOT_FOOTER: SNAPSHOT_FOOTER,
+    ControlRecordType.KRAFT_VERSION: KRAFT_VERSION,
+    ControlRecordType.KRAFT_VOTERS: KRAFT_VOTERS,
 }
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from kafkascan.internal_topics.share_groups.delivery_states import (
+from kafkascan.internal_topics.share_groups.share_states import (
+    SHARE_TOPIC,
     StateBatch,
     batches_from,
     combine_batches,
 )
-from kafkascan.internal_topics.share_groups.share_states import SHARE_TOPIC
 from tests.oracle.brokers import KafkaBroker
 from tests.oracle.build import ClassPaths
 from tests.oracle.clients import JavaClients

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-from kafkascan.format.schemas import (
-    consumer_protocol,
-    control_messages,
-    group_messages,
-    metadata_messages,
-    remote_log_messages,
-    share_group_messages,
-    share_state_messages,
-    streams_group_messages,
-    transaction_messages,
-)
+from kafkascan.format.schemas import coordinator_messages, metadata_messages, remote_log_messages
 from kafkascan.format.schemas.message_decoder import Schema
+from kafkascan.records import control
 
 _PAIRS = (
-    group_messages.GROUP_RECORDS,
-    share_group_messages.SHARE_GROUP_RECORDS,
-    streams_group_messages.STREAMS_GROUP_RECORDS,
-    transaction_messages.TRANSACTION_RECORDS,
-    share_state_messages.SHARE_STATE_RECORDS,
+    coordinator_messages.GROUP_RECORDS,
+    coordinator_messages.SHARE_GROUP_RECORDS,
+    coordinator_messages.STREAMS_GROUP_RECORDS,
+    coordinator_messages.TRANSACTION_RECORDS,
+    coordinator_messages.SHARE_STATE_RECORDS,
 )
 _VALUES = (metadata_messages.METADATA_RECORDS, remote_log_messages.REMOTE_LOG_RECORDS)
 _OTHERS = (
-    consumer_protocol.SUBSCRIPTION,
-    consumer_protocol.ASSIGNMENT,
-    control_messages.LEADER_CHANGE,
-    control_messages.SNAPSHOT_HEADER,
-    control_messages.SNAPSHOT_FOOTER,
-    control_messages.KRAFT_VERSION,
-    control_messages.KRAFT_VOTERS,
+    coordinator_messages.SUBSCRIPTION,
+    coordinator_messages.ASSIGNMENT,
+    control.LEADER_CHANGE,
+    control.SNAPSHOT_HEADER,
+    control.SNAPSHOT_FOOTER,
+    control.KRAFT_VERSION,
+    control.KRAFT_VOTERS,
 )
 
 TYPES = {

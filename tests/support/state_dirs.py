@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from kafkascan.format.schemas.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
+from kafkascan.format.schemas.coordinator_messages import ASSIGNMENT, SUBSCRIPTION
 from kafkascan.format.schemas.message_encoder import encode
 from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
 from tests.support.internal_topics import (

@@ -10,10 +10,13 @@ import pytest
 
 import kafkascan as ks
 from kafkascan._core import producers as core
-from kafkascan.broker_state.java_hash_map import java_hash_order
 from kafkascan.broker_state.markers import MARKER, TransactionState
 from kafkascan.broker_state.producer_snapshots import unexpired
-from kafkascan.broker_state.producer_state import COMPLETED_TRANSACTION, ProducerState
+from kafkascan.broker_state.producer_state import (
+    COMPLETED_TRANSACTION,
+    ProducerState,
+    java_hash_order,
+)
 from tests.support.logs import ABORT, COMMIT, CONTROL, TRANSACTIONAL, WrittenLog, marker
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kafkascan.format.schemas.group_messages import (
+from kafkascan.format.schemas.coordinator_messages import (
     CONSUMER_GROUP_MEMBER_METADATA_VALUE,
     GROUP_RECORDS,
     OFFSET_COMMIT_VALUE,

@@ -198,7 +198,7 @@ def test_every_schema_names_its_fields_once() -> None:
             for field in schema.fields:
                 check(field.type)
 
-    from kafkascan.format.schemas import control_messages as schemas
+    from kafkascan.records import control as schemas
 
     found = [value for value in vars(schemas).values() if isinstance(value, Schema)]
     assert len(found) >= 6
