@@ -29,6 +29,7 @@ MODULES: dict[str, list[str]] = {
     "indexes": [],
     "items": [],
     "layout": [],
+    "legacy_message_sets": [],
     "markers": [],
     "packing": [],
     "plain_batches": [],
@@ -42,7 +43,6 @@ MODULES: dict[str, list[str]] = {
     "search": [],
     "text_lines": [],
     "unpacking": [],
-    "wrappers": [],
 }
 
 # Cython's code for memoryviews, compiled once instead of once per module: it would be two thirds

@@ -1,4 +1,4 @@
-"""Make lines of text from columns, in pieces of bounded size."""
+"""Make lines of text from columns, in chunks of bounded size."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy
@@ -303,7 +303,7 @@ cdef class LineWriter:
     Attributes
     ----------
     end : int
-        Where the last piece ends.
+        Where the last chunk ends.
     """
 
     cdef Writer _writer

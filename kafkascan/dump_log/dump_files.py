@@ -69,7 +69,7 @@ def dump_files(
     files : iterable of str
     options : DumpOptions
     write : callable
-        Takes pieces of the standard output, in UTF-8, each valid during the call only.
+        Takes chunks of the standard output, in UTF-8, each valid during the call only.
     complain : callable
         Takes text for the standard error: what the tool complains about, after the last file.
 

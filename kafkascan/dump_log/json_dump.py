@@ -16,9 +16,9 @@ from kafkascan.batches.columns import BatchTable, is_control
 from kafkascan.dump_log import index_dump
 from kafkascan.dump_log.dump_files import Complaints, absolute_path, shown_path
 from kafkascan.dump_log.dump_options import DumpOptions
-from kafkascan.dump_log.lines.batch_printer import head_pieces
+from kafkascan.dump_log.lines.batch_printer import head_chunks
 from kafkascan.dump_log.lines.item_decoders import PRINT_TEXT, ItemDecoder
-from kafkascan.dump_log.lines.line_output import LineOutput, PieceMemory, offsets_of
+from kafkascan.dump_log.lines.line_output import ChunkMemory, LineOutput, offsets_of
 from kafkascan.dump_log.lines.record_lines import (
     UNDECODABLE,
     control_text,
@@ -143,8 +143,8 @@ def _of_log(path: Path, options: DumpOptions, gaps: OffsetGaps) -> Iterator[Fiel
 
 
 def _of_heads(source: Source, batches: BatchTable, frame: Frame | None) -> Iterator[Fields]:
-    pieces = head_pieces(source, batches, frame, PieceMemory())
-    lines = b"".join(piece.data.tobytes() for piece in pieces).decode().splitlines()
+    chunks = head_chunks(source, batches, frame, ChunkMemory())
+    lines = b"".join(chunk.data.tobytes() for chunk in chunks).decode().splitlines()
     for line in lines:
         fields: Fields = {"kind": "batch"}
         for name, value in _pairs(line).items():

@@ -11,10 +11,10 @@ import numpy as np
 from kafkascan.batches.columns import BatchTable, compression_type, size_in_bytes
 from kafkascan.dump_log.dump_options import MAX_INT, DumpOptions
 from kafkascan.dump_log.lines.line_output import (
+    ChunkMemory,
     LineOutput,
     Offsets,
-    Piece,
-    PieceMemory,
+    TextChunk,
 )
 from kafkascan.dump_log.log_frames import Frame, framed_batches
 from kafkascan.format.errors import UnsupportedCompressionError
@@ -40,8 +40,8 @@ def offset_of_name(path: Path) -> int:
 
 _BOOTSTRAP = "bootstrap.checkpoint"
 # Bytes of batches that a thread prints at once, the largest number of threads (one writes what
-# all of them print), and pieces of each that may wait.
-_BYTES_PER_JOB, _MAX_THREADS, _PIECES_AHEAD = 1 << 21, 4, 2
+# all of them print), and chunks of each that may wait.
+_BYTES_PER_JOB, _MAX_THREADS, _CHUNKS_AHEAD = 1 << 21, 4, 2
 
 
 class OffsetGaps:
@@ -99,13 +99,13 @@ def dump_log(path: Path, options: DumpOptions, gaps: OffsetGaps, output: LineOut
     source = Source(path)  # closed with the last view of it
     walk = DumpedBatches(source, options)
     threads = 1 if are_small([walk.stop]) else min(require_threads(None), _MAX_THREADS)
-    memory = PieceMemory()
+    memory = ChunkMemory()
     work = _worker(source, options, memory)
-    for piece in map_ordered(walk.jobs(), work, threads, _PIECES_AHEAD):
-        output.add_bytes(piece.data)
-        memory.give_back(piece)
-        if piece.offsets is not None:
-            gaps.add(piece.offsets)
+    for chunk in map_ordered(walk.jobs(), work, threads, _CHUNKS_AHEAD):
+        output.add_bytes(chunk.data)
+        memory.give_back(chunk)
+        if chunk.offsets is not None:
+            gaps.add(chunk.offsets)
     if walk.left:
         output.add([f"Found {walk.left} invalid bytes at the end of {path.name}"])
 
@@ -172,17 +172,17 @@ def _unknown_codec(source: Source, batch: BatchTable) -> UnsupportedCompressionE
 
 
 def _worker(
-    source: Source, options: DumpOptions, memory: PieceMemory
-) -> Callable[[DumpJob], Iterator[Piece]]:
+    source: Source, options: DumpOptions, memory: ChunkMemory
+) -> Callable[[DumpJob], Iterator[TextChunk]]:
     """Return what yields the lines of a job."""
     # Not at the top: indexes are dumped without the readers of records.
-    from kafkascan.dump_log.lines.batch_printer import BatchPrinter, head_pieces
+    from kafkascan.dump_log.lines.batch_printer import BatchPrinter, head_chunks
 
-    def work(job: DumpJob) -> Iterator[Piece]:
+    def work(job: DumpJob) -> Iterator[TextChunk]:
         if job.error is not None:
             raise job.error
         if not options.is_deep:
-            return head_pieces(source, job.batches, job.frame, memory)
-        return BatchPrinter(source, job.frame, options, memory).pieces(job.batches)
+            return head_chunks(source, job.batches, job.frame, memory)
+        return BatchPrinter(source, job.frame, options, memory).chunks(job.batches)
 
     return work

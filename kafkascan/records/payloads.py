@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan._core import records as _core, wrappers as _wrappers
+from kafkascan._core import legacy_message_sets as _sets, records as _core
 from kafkascan._core.unpacking import Arena
 from kafkascan.batches.columns import BatchTable, join_tables
 from kafkascan.batches.walks import read_into
@@ -237,7 +237,7 @@ def _unpack(
     for last, start, data in copies:
         copied, first = slice(row, last), row
         at, length = starts[copied] - start, sizes[copied].copy()
-        _wrappers.locate_wrapped(data, magic[copied], at, length)
+        _sets.locate_wrapped(data, magic[copied], at, length)
         while row < last and arena.size < enough:
             these = slice(row, min(last, row + pace.next_size()))
             of_data = slice(these.start - first, these.stop - first)
@@ -357,7 +357,7 @@ def _wrapper_value(source: Source, batch: np.void, message: memoryview) -> memor
 def _count_wrapped(source: Source, loaded: Payloads) -> None:
     """Count the messages of wrappers."""
     buffers = Buffers(Source(b""), loaded.buffers, loaded.buffer_index)
-    status, row = _wrappers.count_wrapped(
+    status, row = _sets.count_wrapped(
         buffers.addresses, buffers.sizes, loaded.buffer_index, loaded.position, loaded.size,
         loaded.is_wrapper, loaded.count,
     )  # fmt: skip

@@ -1,1 +1,1 @@
-"""Lines of batches and records, in pieces of bounded size."""
+"""Lines of batches and records, in chunks of bounded size."""

@@ -10,7 +10,7 @@ import numpy as np
 from kafkascan.batches.columns import BatchTable
 from kafkascan.dump_log.dump_options import DumpOptions
 from kafkascan.dump_log.lines.batch_lines import Lines, batch_lines
-from kafkascan.dump_log.lines.line_output import Piece, PieceMemory, offsets_of, pieces_of
+from kafkascan.dump_log.lines.line_output import ChunkMemory, TextChunk, chunks_of, offsets_of
 from kafkascan.dump_log.lines.record_lines import UNDECODABLE, record_lines
 from kafkascan.dump_log.log_frames import Frame
 from kafkascan.dump_log.readable_batches import (
@@ -24,14 +24,14 @@ from kafkascan.records.record_table import RecordTable
 _NO_LINES: Lines = ((), np.empty(0, np.uint8))
 
 
-def head_pieces(
-    source: Source, batches: BatchTable, frame: Frame | None, memory: PieceMemory
-) -> Iterator[Piece]:
+def head_chunks(
+    source: Source, batches: BatchTable, frame: Frame | None, memory: ChunkMemory
+) -> Iterator[TextChunk]:
     """Yield the lines of batches without records."""
     if not len(batches):
         return
     heads = batch_lines(source, batches, frame)
-    yield from pieces_of(source, heads, _NO_LINES, np.zeros(len(batches) + 1, np.int64), memory)
+    yield from chunks_of(source, heads, _NO_LINES, np.zeros(len(batches) + 1, np.int64), memory)
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class BatchPrinter:
     source: Source
     frame: Frame | None
     options: DumpOptions
-    memory: PieceMemory
+    memory: ChunkMemory
 
-    def pieces(self, batches: BatchTable) -> Iterator[Piece]:
+    def chunks(self, batches: BatchTable) -> Iterator[TextChunk]:
         """Yield the lines; raise the error of the first record that cannot be read or printed."""
         for readable in readable_batches(self.source, batches, self.frame):
-            yield from self._pieces_of(readable)
+            yield from self._chunks_of(readable)
 
-    def _pieces_of(self, readable: ReadableBatches) -> Iterator[Piece]:
+    def _chunks_of(self, readable: ReadableBatches) -> Iterator[TextChunk]:
         try:
             lines = record_lines(readable.records, self.options)
         except UNDECODABLE as error:
@@ -66,9 +66,9 @@ class BatchPrinter:
                 return row
         return len(table)
 
-    def _lines(self, readable: ReadableBatches, lines: Lines) -> Iterator[Piece]:
+    def _lines(self, readable: ReadableBatches, lines: Lines) -> Iterator[TextChunk]:
         """Yield the lines of batches, each before those of its records."""
         first_line = np.concatenate([[0], readable.ends]).astype(np.int64)
         heads = batch_lines(self.source, readable.batches, self.frame)
         offsets = offsets_of(readable.records.columns["offset"])
-        yield from pieces_of(readable.source, heads, lines, first_line, self.memory, offsets)
+        yield from chunks_of(readable.source, heads, lines, first_line, self.memory, offsets)

@@ -1,4 +1,4 @@
-"""Make lines of a dump in pieces of bounded size, and write them."""
+"""Make lines of a dump in chunks of bounded size, and write them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kafkascan.dump_log.lines.batch_lines import Lines
 from kafkascan.format.errors import STATUS
 from kafkascan.io.sources import Source
 
-PIECE_SIZE = 1 << 20
-# A smaller piece is copied, so that it is written with others.
+CHUNK_SIZE = 1 << 20
+# A smaller chunk is copied, so that it is written with others.
 _WRITTEN_ALONE = 1 << 18
 
 
@@ -36,16 +36,16 @@ def offsets_of(offsets: NDArray[np.int64]) -> Offsets | None:
     return Offsets(int(offsets[0]), int(offsets[-1]), gaps)
 
 
-class Piece(NamedTuple):
+class TextChunk(NamedTuple):
     """Lines, maybe without the end of the last one, and the offsets of their records."""
 
     data: NDArray[np.uint8]
     offsets: Offsets | None = None
 
 
-class PieceMemory:
+class ChunkMemory:
     """
-    Memory of pieces, used again after they are written: fresh pages cost more than their lines.
+    Memory of chunks, used again after they are written: fresh pages cost more than their lines.
 
     Threads may take and give back at the same time.
     """
@@ -53,30 +53,30 @@ class PieceMemory:
     def __init__(self) -> None:
         self._free: deque[NDArray[np.uint8]] = deque()
 
-    def take(self, size: int = PIECE_SIZE) -> NDArray[np.uint8]:
+    def take(self, size: int = CHUNK_SIZE) -> NDArray[np.uint8]:
         """Return memory of the usual size, or of a larger one."""
-        if size > PIECE_SIZE:
+        if size > CHUNK_SIZE:
             return np.empty(size, np.uint8)
         try:
             return self._free.pop()
         except IndexError:
-            return np.empty(PIECE_SIZE, np.uint8)
+            return np.empty(CHUNK_SIZE, np.uint8)
 
-    def give_back(self, piece: Piece) -> None:
-        """Take the memory of a piece, which is not used any more."""
-        memory = piece.data.base
-        if isinstance(memory, np.ndarray) and len(memory) == PIECE_SIZE:
+    def give_back(self, chunk: TextChunk) -> None:
+        """Take the memory of a chunk, which is not used any more."""
+        memory = chunk.data.base
+        if isinstance(memory, np.ndarray) and len(memory) == CHUNK_SIZE:
             self._free.append(memory)
 
 
-def pieces_of(
+def chunks_of(
     source: Source,
     heads: Lines,
     lines: Lines,
     first_line: NDArray[np.int64],
-    memory: PieceMemory,
+    memory: ChunkMemory,
     offsets: Offsets | None = None,
-) -> Iterator[Piece]:
+) -> Iterator[TextChunk]:
     """
     Yield lines of two levels.
 
@@ -87,13 +87,13 @@ def pieces_of(
     heads, lines : Lines
     first_line : array of int64, shape (heads + 1,)
         The first line that follows each head, and the number of lines.
-    memory : PieceMemory
+    memory : ChunkMemory
     offsets : Offsets, optional
-        Of all lines; the first piece has them.
+        Of all lines; the first chunk has them.
 
     Yields
     ------
-    Piece
+    TextChunk
     """
     mapped = source.as_array() if source.is_in_memory else np.empty(0, np.uint8)
     writer = LineWriter(*heads, *lines, first_line, mapped)
@@ -103,7 +103,7 @@ def pieces_of(
         status, fault = writer.fill(out, 0)
         if status == STATUS["SOURCE_FAULT"]:
             raise source.fault_error(fault)
-        yield Piece(out[: writer.end], offsets)
+        yield TextChunk(out[: writer.end], offsets)
         offsets = None
 
 
@@ -114,12 +114,12 @@ class LineOutput:
     Parameters
     ----------
     write : callable
-        Takes each piece; it is valid during the call only.
+        Takes each chunk; it is valid during the call only.
     """
 
     def __init__(self, write: Callable[[memoryview], object]) -> None:
         self._write = write
-        self._buffer = np.empty(PIECE_SIZE, np.uint8)
+        self._buffer = np.empty(CHUNK_SIZE, np.uint8)
         self._end = 0
 
     def add(self, lines: Iterable[str]) -> None:
@@ -129,7 +129,7 @@ class LineOutput:
 
     def add_bytes(self, data: NDArray[np.uint8]) -> None:
         """Add lines in UTF-8."""
-        if len(data) > PIECE_SIZE - self._end or len(data) >= _WRITTEN_ALONE:
+        if len(data) > CHUNK_SIZE - self._end or len(data) >= _WRITTEN_ALONE:
             self.flush()
         if len(data) >= _WRITTEN_ALONE:
             self._write(data.data)

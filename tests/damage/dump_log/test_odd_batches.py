@@ -91,7 +91,7 @@ def test_more_gaps_between_offsets_than_are_noted_at_once(tmp_path: Path) -> Non
 
 def test_many_batches_in_small_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pause may be in front of a batch."""
-    monkeypatch.setattr(line_output, "PIECE_SIZE", 1 << 12)
+    monkeypatch.setattr(line_output, "CHUNK_SIZE", 1 << 12)
     monkeypatch.setattr(line_output, "_WRITTEN_ALONE", 1 << 10)
     data = ks.build_batches(value=[b"v"] * 100, max_records=1)
     lines, _, _ = dump_of(tmp_path, bytes(data))

@@ -1,4 +1,4 @@
-"""Compressed messages of magic 0 and 1: their values, and the messages in them."""
+"""Message sets in compressed messages of magic 0 and 1: locate them, count their messages."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 
