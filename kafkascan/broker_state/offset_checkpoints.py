@@ -14,7 +14,7 @@ from kafkascan.io.folders import Folder
 
 
 class NamedPartition(Protocol):
-    """A partition in a data dir; None stands for a folder that is not named as one."""
+    """A partition in a data dir; None if the folder's name is not topic-partition."""
 
     @property
     def topic(self) -> str | None:

@@ -175,7 +175,7 @@ def read_groups(path: LogDirLike, /, *, as_of: AsOf | None = None) -> Groups:
     -----
     Compaction keeps the last commit of a partition only. An answer as of an offset before the one
     in ``cleaner-offset-checkpoint`` contains what compaction has left: its rows are true, but rows
-    may be missing. Rows without an offset name those of which a later record exists. With several
+    may be missing. Rows without an offset have only a later record. With several
     brokers, each data dir has the groups whose coordinator partition it has.
     """
     log_dir, logs = open_topic(path, GROUPS_TOPIC)

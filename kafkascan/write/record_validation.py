@@ -153,7 +153,7 @@ def _wrapper_rows(batches: BatchTable) -> list[int]:
 def _of_one_magic(
     batch: NDArray[np.int32], rows: NDArray[np.intp], of_other_magic: dict[int, NDArray[np.bool_]]
 ) -> NDArray[np.bool_]:
-    """Return a mask of the records whose magic is that of the message around them."""
+    """Return a mask of the inner records with the magic of their wrapper."""
     result = np.ones(len(batch), np.bool_)
     for one, row in enumerate(rows.tolist()):
         if row in of_other_magic and of_other_magic[row].any():
