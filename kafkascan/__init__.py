@@ -105,7 +105,7 @@ if TYPE_CHECKING:
     from kafkascan.internal_topics.metadata.metadata_reading import (
         read_metadata as read_metadata,
     )
-    from kafkascan.internal_topics.share_groups.share_states import (
+    from kafkascan.internal_topics.share_states import (
         read_share_state as read_share_state,
     )
     from kafkascan.internal_topics.transaction_states import (
@@ -237,7 +237,7 @@ else:
             ],
             "internal_topics.consumer_groups": ["read_groups"],
             "internal_topics.metadata.metadata_reading": ["read_metadata"],
-            "internal_topics.share_groups.share_states": ["read_share_state"],
+            "internal_topics.share_states": ["read_share_state"],
             "internal_topics.transaction_states": ["read_transaction_state"],
             "io.sources": ["Source"],
             "logs.log_finding": ["open_log_dir"],

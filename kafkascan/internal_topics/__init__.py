@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         TierComparison as TierComparison,
         compare_remote_segments as compare_remote_segments,
     )
-    from kafkascan.internal_topics.share_groups.share_states import (
+    from kafkascan.internal_topics.share_states import (
         ShareState as ShareState,
         read_share_state as read_share_state,
     )
@@ -50,7 +50,7 @@ else:
             "metadata.metadata_reading": ["Metadata", "diff_metadata", "read_metadata"],
             "remote_storage.remote_segments": ["RemoteSegments", "read_remote_segments"],
             "remote_storage.tier_comparison": ["TierComparison", "compare_remote_segments"],
-            "share_groups.share_states": ["ShareState", "read_share_state"],
+            "share_states": ["ShareState", "read_share_state"],
             "topic_messages": ["COORDINATOR_RECORDS"],
             "topic_replay": ["ReplayedLog"],
             "transaction_states": ["TransactionStates", "read_transaction_state"],

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from kafkascan.internal_topics.share_groups.share_states import (
+from kafkascan.internal_topics.share_states import (
     SHARE_TOPIC,
     StateBatch,
     batches_from,

@@ -29,7 +29,7 @@ from kafkascan.internal_topics.consumer_groups import Groups
 from kafkascan.internal_topics.metadata.metadata_reading import CHANGE_SCHEMA, Metadata
 from kafkascan.internal_topics.remote_storage.remote_segments import RemoteSegments
 from kafkascan.internal_topics.remote_storage.tier_comparison import COMPARED_SCHEMA, TierComparison
-from kafkascan.internal_topics.share_groups.share_states import ShareState
+from kafkascan.internal_topics.share_states import ShareState
 from kafkascan.internal_topics.transaction_states import TransactionStates
 from kafkascan.tables.schema import Schema, schemas_by_name
 from kafkascan.tables.table import Table

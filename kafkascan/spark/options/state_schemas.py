@@ -9,7 +9,7 @@ from kafkascan.format.suggestions import suggestion
 from kafkascan.internal_topics.consumer_groups import GROUPS_TOPIC, Groups
 from kafkascan.internal_topics.metadata.metadata_reading import METADATA_TOPIC, Metadata
 from kafkascan.internal_topics.remote_storage.remote_segments import REMOTE_TOPIC, RemoteSegments
-from kafkascan.internal_topics.share_groups.share_states import SHARE_TOPIC, ShareState
+from kafkascan.internal_topics.share_states import SHARE_TOPIC, ShareState
 from kafkascan.internal_topics.transaction_states import TRANSACTIONS_TOPIC, TransactionStates
 from kafkascan.spark.options.view_schemas import Column
 from kafkascan.tables.schema import Field, Schema, schemas_by_name, spark_type

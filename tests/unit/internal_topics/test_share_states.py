@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from kafkascan.internal_topics.share_groups.share_states import StateBatch, combine_batches
+from kafkascan.internal_topics.share_states import StateBatch, combine_batches
 from tests.support.internal_topics import TopicLog, share_snapshot, share_update
 from tests.support.segments import T0
 
