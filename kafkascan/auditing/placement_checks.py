@@ -84,6 +84,11 @@ class UnreadCheckpoints:
         self.findings += found.findings(None, None, path.parent)
 
 
+def unreadable_log(partition: PartitionDir, error: OSError) -> list[LogFinding]:
+    """Return the finding about a folder that cannot be listed."""
+    return _finding(partition, "UNREADABLE", f"the folder cannot be listed: {error.strerror}")
+
+
 def _finding(partition: PartitionDir, symbol: str, message: str) -> list[LogFinding]:
     found = FoundInLog()
     found.add(symbol, None, message)

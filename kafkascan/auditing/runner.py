@@ -21,7 +21,12 @@ from kafkascan.auditing.header_checks import (
     size_limit,
 )
 from kafkascan.auditing.log_audit import AuditedLog, LogCheckpoints, start_log_audit
-from kafkascan.auditing.placement_checks import UnreadCheckpoints, check_duplicates, check_states
+from kafkascan.auditing.placement_checks import (
+    UnreadCheckpoints,
+    check_duplicates,
+    check_states,
+    unreadable_log,
+)
 from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
 from kafkascan.auditing.tiers.cluster_records import ClusterRecordChecks, check_cluster_records
 from kafkascan.auditing.tiers.segment_facts import UploadFacts
@@ -41,11 +46,11 @@ from kafkascan.io.stores.store_folders import UrlFolder
 from kafkascan.io.stores.urls import ObjectUrl, located
 from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.log_chunks import threads_for
-from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
-from kafkascan.logs.opened_logs import Log, LogsLike, live_logs, open_logs
+from kafkascan.logs.opened_logs import Log, LogsLike, list_logs, live_logs, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import LogWalk
 from kafkascan.tiered.tier_listing import TieredLogs
@@ -224,9 +229,9 @@ def _audited_logs(
     ]
     if isinstance(logs, LogDir):
         audited += [
-            AuditedLog(Log(one, [snapshot]), LogCheckpoints(), TopicConfig(), is_snapshot=True)
-            for one in partitions
-            for snapshot in one.kraft_snapshots
+            AuditedLog(Log(log.partition, [one]), LogCheckpoints(), TopicConfig(), is_snapshot=True)
+            for log in list_logs(logs, SegmentKinds.KRAFT_SNAPSHOTS | SegmentKinds.DROPPED_LOGS)
+            for one in log.segments
         ]
         return logs.path, audited
     return opened[0].partition.path, audited
@@ -309,6 +314,8 @@ def _audit_log(
 ) -> Iterator[_Step]:
     """Audit one log."""
     one = audited[share.job]
+    if one.log.error is not None:
+        yield _Step(share.job, findings=unreadable_log(one.log.partition, one.log.error))
     if not one.log.segments:
         return
     names = frozenset(one.log.partition.folder.names())

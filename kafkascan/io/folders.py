@@ -119,10 +119,14 @@ class DiskFolder:
             return sorted(one.name for one in entries if not one.is_dir(follow_symlinks=False))
 
     def folders(self) -> list[DiskFolder]:
-        """Return the folders in it, by name, and the links to folders."""
+        """
+        Return the folders in it, by name, and the links to folders.
+
+        A link that leads nowhere is one, too: whoever lists it is told, and it hides no other one.
+        """
         with os.scandir(self.path) as entries:
             return [
-                DiskFolder(path) for path in sorted(one.path for one in entries if one.is_dir())
+                DiskFolder(path) for path in sorted(one.path for one in entries if _is_dir(one))
             ]
 
     def size(self, name: str) -> int:
@@ -156,6 +160,13 @@ class DiskFolder:
 
     def __repr__(self) -> str:
         return f"DiskFolder({str(self.path)!r})"
+
+
+def _is_dir(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir() or (entry.is_symlink() and not os.path.exists(entry.path))
+    except OSError:  # the target is in a folder that may not be entered
+        return True
 
 
 def require_side_file_size(size: int, path: str, limit: int = _LARGEST_SIDE_FILE) -> None:

@@ -244,7 +244,7 @@ def _has_segments(folder: PartitionDir) -> bool:
     """Return whether a folder contains segments; ``lost+found`` does not."""
     try:
         return bool(folder.segments)
-    except PermissionError:
+    except OSError:
         return False
 
 

@@ -263,6 +263,7 @@ class LogChecks:
 
     def add_error(self, segment: SegmentFile, error: Exception) -> None:
         """Add a segment that cannot be read."""
+        self._add_offsets(SegmentOffsets(segment))
         self.problems.add_error(self.log.partition, segment.path, error)
         self._expected = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -107,17 +106,27 @@ class FolderStore:
         self.path = Path(path)
 
     def objects(self) -> Iterator[ObjectInfo]:
-        """Return all regular files; links are not followed."""
+        """
+        Return all files; links to folders are not followed.
+
+        Links are objects, also those that lead nowhere, and a folder that cannot be listed is one:
+        what cannot be read must not look as if it were not there.
+        """
         yield from self._below(os.fspath(self.path), "")
 
     def _below(self, folder: str, prefix: str) -> Iterator[ObjectInfo]:
         folders = []
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry)
-                elif stat.S_ISREG((status := entry.stat(follow_symlinks=False)).st_mode):
-                    yield ObjectInfo(prefix + entry.name, status.st_size)
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry)
+                    elif entry.is_file() or entry.is_symlink():
+                        yield ObjectInfo(prefix + entry.name, _size_of(entry))
+        except OSError:
+            if not prefix:
+                raise
+            yield ObjectInfo(prefix, 0)
         for inner in folders:
             yield from self._below(inner.path, f"{prefix}{inner.name}/")
 
@@ -128,6 +137,13 @@ class FolderStore:
     def read(self, key: str) -> bytes:
         """Return the bytes of the file."""
         return read_regular(os.path.join(self.path, key))
+
+
+def _size_of(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except OSError:
+        return 0
 
 
 def store_at(place: Path | ObjectUrl) -> TierStore:

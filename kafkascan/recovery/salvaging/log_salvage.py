@@ -257,6 +257,9 @@ def _copy_log(job: _CopyJob, doubtful: Doubtful) -> PartitionSalvage:
         reason = "another log was copied to this directory"
         result.destination, result.error = None, FileExistsError(f"{folder}: {reason}")
         return result
+    if log.error is not None:
+        result.destination, result.error = None, log.error
+        return result
     live = {segment.file_name for segment in log.segments}
     result.left_out = [
         segment.file_name

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import kafkascan as ks
+from kafkascan.io.folders import DiskFolder
 from kafkascan.tables.table import Problem, Problems
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
@@ -205,3 +208,130 @@ DATA_DIRS = sorted(
 @pytest.mark.parametrize("data_dir", DATA_DIRS, ids=lambda path: path.parent.name)
 def test_logs_of_kafka_are_complete(data_dir: Path, read: Callable[[Path], Problems]) -> None:
     assert [str(one) for one in read(data_dir) if one.rows_missing] == []
+
+
+# ---- folders and files that cannot be read ---------------------------------------------------
+
+
+def _is_unreadable(problems: Problems, path: Path) -> bool:
+    found = {one.path: one for one in problems}
+    return str(path) in found and found[str(path)].symbol == "UNREADABLE"
+
+
+@pytest.fixture
+def refuse(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Refuse to list a folder, also to root."""
+
+    def refuse(folder: Path) -> None:
+        names = DiskFolder.names
+
+        def refused(self: DiskFolder) -> list[str]:
+            if self.path == folder:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+            return names(self)
+
+        monkeypatch.setattr(DiskFolder, "names", refused)
+
+    return refuse
+
+
+def test_a_folder_that_may_not_be_listed_hides_no_other(
+    log: list[Path],
+    tmp_path: Path,
+    read: Callable[[Path], Problems],
+    refuse: Callable[[Path], None],
+) -> None:
+    other = write_log(tmp_path / "orders-1")[0].parent
+    refuse(other)
+    problems = read(tmp_path)
+    assert _is_unreadable(problems, other)
+    (one,) = {(one.topic, one.partition, one.rows_missing) for one in problems}
+    assert one == ("orders", 1, True)
+    with pytest.raises(PermissionError):
+        ks.count_records(other)
+
+
+def test_a_link_that_leads_nowhere_hides_no_other_log(
+    log: list[Path], tmp_path: Path, read: Callable[[Path], Problems]
+) -> None:
+    link = tmp_path / "orders-1"
+    link.symlink_to("nowhere")
+    (tmp_path / "not-of-kafka").symlink_to("nowhere")
+    problems = read(tmp_path)
+    assert _is_unreadable(problems, link)
+    assert len({one.path for one in problems}) == 1
+
+
+def test_counts_have_a_row_of_a_folder_that_was_not_read(log: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "orders-1").symlink_to("nowhere")
+    counts = ks.count_records(tmp_path)
+    assert counts["partition"] == [0, 1]
+    assert counts["records"].tolist() == [SEGMENTS * STEP, 0]
+    assert counts.is_exact.tolist() == [True, False]
+
+
+def test_everything_on_disk_without_a_folder(log: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "orders-1").symlink_to("nowhere")
+    table = ks.scan_log_dir(tmp_path, include="all")
+    assert sum(len(chunk) for chunk in table) == SEGMENTS * BATCHES
+    assert _is_unreadable(table.problems, tmp_path / "orders-1")
+
+
+def test_an_audit_reports_a_folder_and_goes_on(
+    log: list[Path], tmp_path: Path, refuse: Callable[[Path], None]
+) -> None:
+    other = write_log(tmp_path / "orders-1")[0].parent
+    (tmp_path / "orders-2").symlink_to("nowhere")
+    refuse(other)
+    done = ks.audit(tmp_path)
+    assert done.batches == SEGMENTS * BATCHES
+    unread = [one for one in done.findings if one.symbol == "UNREADABLE"]
+    assert [one.path for one in unread] == [str(other), str(tmp_path / "orders-2")]
+
+
+def test_a_salvage_reports_a_folder_and_goes_on(log: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "orders-1").symlink_to("nowhere")
+    first, second = ks.salvage(tmp_path).partitions
+    assert first.error is None
+    assert isinstance(second.error, FileNotFoundError)
+
+
+def test_objects_of_a_tier_behind_links(
+    log: list[Path], tmp_path: Path, read: Callable[[object], Problems]
+) -> None:
+    folder = tmp_path / "tier" / f"orders-0-{'A' * 22}"
+    folder.mkdir(parents=True)
+    objects = [folder / f"{path.stem}-{'B' * 22}.log" for path in log]
+    for path, target in zip(log, objects, strict=True):
+        target.symlink_to(path)
+    assert not read(ks.tiered.open_tiered(tmp_path / "tier"))
+    log[2].unlink()
+    found = read(ks.tiered.open_tiered(tmp_path / "tier"))
+    assert {(one.symbol, one.rows_missing) for one in found} == {("UNREADABLE", True)}
+    log[1].unlink()
+    objects[1].unlink()
+    found = read(ks.tiered.open_tiered(tmp_path / "tier"))
+    assert {one.symbol for one in found} == {"OFFSET_GAP", "UNREADABLE"}
+
+
+def test_a_folder_of_a_tier_that_may_not_be_listed(
+    log: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tier" / f"orders-0-{'A' * 22}"
+    folder.mkdir(parents=True)
+    for path in log:
+        path.rename(folder / f"{path.stem}-{'B' * 22}.log")
+    other = folder.with_name(f"orders-1-{'A' * 22}")
+    other.mkdir()
+    scandir = os.scandir
+
+    def refused(path: object) -> object:
+        if str(path) == str(other):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(other))
+        return scandir(path)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", refused)
+    tier = ks.tiered.open_tiered(tmp_path / "tier")
+    (problem,) = tier.problems
+    assert problem.key == f"{other.name}/"
+    assert ks.count_records(tier)["records"].tolist() == [SEGMENTS * STEP]
