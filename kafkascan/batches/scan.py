@@ -23,13 +23,12 @@ from kafkascan.batches.columns import (
     require_columns,
     size_in_bytes,
 )
-from kafkascan.batches.parallel_walk import collect_in_parts
 from kafkascan.batches.resyncing.gaps import Gap
 from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, kept_ranges
 from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.batches.small_plots import plot_over_time
 from kafkascan.batches.summary import summarize
-from kafkascan.batches.walks import BatchWalk
+from kafkascan.batches.walks import BatchWalk, collect_in_parts
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.format.layout import (

@@ -14,16 +14,16 @@ from kafkascan.format.errors import UnknownColumnError
 from kafkascan.io.stores.urls import located
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.reading import Isolation
-from kafkascan.logs.selecting.conditions import (
+from kafkascan.logs.selected_records import (
     MIRRORED,
     Comparison,
     Condition,
     Joined,
     Membership,
+    RecordSelection,
     Relation,
     Undecided,
 )
-from kafkascan.logs.selecting.selected_records import RecordSelection
 from kafkascan.records.decoding import decode_records
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.read_options import Control, ReadOptions

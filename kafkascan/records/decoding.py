@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import plain_batches as _plain, records as _core
-from kafkascan.batches.cold.scattered_batches import request_rows, requested_parts
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
 from kafkascan.batches.scan import iter_batches, iter_batches_to_read, scan_batches
+from kafkascan.batches.scattered_batches import request_rows, requested_parts
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.batches.walks import read_bytes
 from kafkascan.format.errors import STATUS, CorruptBatchError, record_error

@@ -21,8 +21,7 @@ from kafkascan.io.source_protocols import FileRange, ReadsAt
 from kafkascan.io.sources import SourceLike, borrowed_source
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.tiered.tier_files import TierFile
-from kafkascan.tiered.tier_folder import broker_files
-from kafkascan.tiered.tier_segments import TierProblem, TierSegment
+from kafkascan.tiered.tier_segments import TierProblem, TierSegment, broker_files
 
 _Epochs: TypeAlias = list[tuple[int, int]]
 

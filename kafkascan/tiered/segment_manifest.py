@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kafkascan.tiered.chunk_index import (
+from kafkascan.tiered.chunk_reader import (
     ChunkIndex,
     ChunkIndexError,
     decode_chunk_sizes,

@@ -19,11 +19,12 @@ from kafkascan.tiered.data_keys import KeyPairs, KeyRing
 from kafkascan.tiered.joined_logs import JoinedLogs, join_logs
 from kafkascan.tiered.tier_errors import UnknownLayoutError
 from kafkascan.tiered.tier_files import PlainFile
-from kafkascan.tiered.tier_folder import TierFolder, broker_files
 from kafkascan.tiered.tier_segments import (
     TierContent,
+    TierFolder,
     TierProblem,
     TierSegment,
+    broker_files,
     can_be_a_segment,
 )
 from kafkascan.tiered.tier_store import TierStore, store_at

@@ -19,7 +19,7 @@ PACKAGE = Path(kafkascan.__file__).parent
 # `broker_state.indexes`.
 COMPILED = "_core"
 MAX_ENTRIES = 23  # `kafkascan.polars` is a public name of its own, beside `kafkascan.spark`
-MAX_MODULES = 12
+MAX_MODULES = 16
 
 
 def rooms() -> list[str]:

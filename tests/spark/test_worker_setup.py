@@ -12,8 +12,8 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
+from kafkascan.spark.readers import frames
 from kafkascan.spark.readers.frames import map_tasks
-from kafkascan.spark.rows import worker_setup
 
 MIB = 1 << 20
 
@@ -84,7 +84,7 @@ def test_only_unix_sockets_are_changed(tmp_path: Path) -> None:
     with first, second, tcp, open(tmp_path / "file", "w+b") as file:
         before, of_tcp = send_buffer(first), send_buffer(tcp)
         for one in (first, tcp, file):
-            worker_setup._enlarge_send_buffer(one.fileno())
+            frames._enlarge_send_buffer(one.fileno())
         assert send_buffer(first) > before
         assert send_buffer(tcp) == of_tcp
         # All of them are still open.
@@ -93,15 +93,15 @@ def test_only_unix_sockets_are_changed(tmp_path: Path) -> None:
         file.write(b"2")
         # A larger buffer is not reduced.
         roomy = send_buffer(first)
-        worker_setup._enlarge_send_buffer(first.fileno())
+        frames._enlarge_send_buffer(first.fileno())
         assert send_buffer(first) == roomy
-    worker_setup._enlarge_send_buffer(10**6)
+    frames._enlarge_send_buffer(10**6)
 
 
 def test_other_processes_are_not_changed() -> None:
     first, second = socket.socketpair()
     with first, second:
         before, size = gc.get_freeze_count(), send_buffer(first)
-        worker_setup.prepare_worker()
+        frames.prepare_worker()
         assert gc.get_freeze_count() == before
         assert send_buffer(first) == size

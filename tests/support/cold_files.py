@@ -10,7 +10,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan._core.cold_reads import LogFile
-from kafkascan.batches.cold import cold_headers
+from kafkascan.batches import cold_headers
 
 # Small enough for each way of reading headers to be used in small logs.
 EAGER = {

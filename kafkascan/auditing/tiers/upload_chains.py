@@ -10,9 +10,8 @@ from kafkascan.batches.columns import next_offset
 from kafkascan.batches.scan import scan_batches
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.tiered.tier_folder import TierFolder, broker_files
 from kafkascan.tiered.tier_listing import TieredLogs
-from kafkascan.tiered.tier_segments import TierSegment
+from kafkascan.tiered.tier_segments import TierFolder, TierSegment, broker_files
 
 Chain = tuple[PartitionDir, list[TierSegment]]
 

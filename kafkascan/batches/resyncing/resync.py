@@ -21,7 +21,6 @@ from kafkascan.batches.columns import (
     next_offset,
     size_in_bytes,
 )
-from kafkascan.batches.parallel_walk import collect_in_parts
 from kafkascan.batches.resyncing.gaps import (
     DamagedRange,
     Gap,
@@ -32,7 +31,7 @@ from kafkascan.batches.resyncing.offset_chains import are_ascending, select_in_o
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET, SEGMENT_OFFSETS, are_copies
 from kafkascan.batches.screening import OFFSETS, screen
 from kafkascan.batches.verify import verify_crcs, verify_rows
-from kafkascan.batches.walks import BatchWalk, is_all_zero, read_bytes
+from kafkascan.batches.walks import BatchWalk, collect_in_parts, is_all_zero, read_bytes
 from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError, record_error
 from kafkascan.format.layout import BATCH_DTYPE, HEADER_SIZE_UP_TO_MAGIC, ScanEnd
 from kafkascan.io.sources import Source

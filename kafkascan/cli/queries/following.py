@@ -17,8 +17,7 @@ from kafkascan.cli.output import RowOutput
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.io.folders import DiskFolder
-from kafkascan.logs.following.committed_follower import CommittedFollower
-from kafkascan.logs.following.log_follower import FollowedBatches, LogFollower
+from kafkascan.logs.log_follower import CommittedFollower, FollowedBatches, LogFollower
 
 # A batch is shown about this long after the broker has written it.
 _PAUSE_SECONDS = 0.02

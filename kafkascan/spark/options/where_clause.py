@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.logs.selecting.conditions import Condition, Span, parse_condition
+from kafkascan.logs.selected_records import Condition, Span, parse_condition
 
 # Names in conditions, and the columns of the batch table.
 BATCH_NAMES = {

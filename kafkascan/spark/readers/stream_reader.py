@@ -25,10 +25,10 @@ from kafkascan.spark.planning.read_plan import (
     starting_offset_at,
 )
 from kafkascan.spark.planning.task_plan import ScanTask, plan, start_of
+from kafkascan.spark.readers.frames import prepare_worker
 from kafkascan.spark.readers.log_ends import LogEnds, Positions, limit_offsets
 from kafkascan.spark.rows.damage_modes import logger
 from kafkascan.spark.rows.task_scan import scan_task
-from kafkascan.spark.rows.worker_setup import prepare_worker
 from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:

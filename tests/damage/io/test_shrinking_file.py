@@ -22,7 +22,7 @@ PRELUDE = """
     path = sys.argv[1]
 
     def treat_files_as_cold():
-        from kafkascan.batches.cold import cold_headers
+        from kafkascan.batches import cold_headers
         ks.Source.is_cached = lambda *piece: False
         cold_headers._SMALLEST_PIECE = cold_headers._LARGE_GUESSED_BATCH = 0
 

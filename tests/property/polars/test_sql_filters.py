@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import given, strategies as st
 
-from kafkascan.logs.selecting.conditions import Condition
+from kafkascan.logs.selected_records import Condition
 from kafkascan.polars import lazy_records, scan_records
 from tests.support.examples import examples
 from tests.support.paths import GOLDEN
@@ -88,9 +88,11 @@ def test_filters_arrive_at_the_reader(
     found: list[Condition] = []
     condition_of = lazy_records.condition_of
 
-    def spy(predicate: pl.Expr, schema: pl.Schema) -> Condition:
-        found.append(condition_of(predicate, schema))
-        return found[-1]
+    def spy(predicate: pl.Expr, schema: pl.Schema, *levels: int) -> Condition:
+        condition = condition_of(predicate, schema, *levels)
+        if not levels:  # not a part of a predicate
+            found.append(condition)
+        return condition
 
     monkeypatch.setattr(lazy_records, "condition_of", spy)
     assert rows(scan_records(DATA), where)

@@ -10,8 +10,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan._core.cold_reads import LogFile
-from kafkascan.batches import walks
-from kafkascan.batches.cold import cold_headers
+from kafkascan.batches import cold_headers, walks
 from kafkascan.batches.walks import BatchWalk, collect
 from tests.support.cold_files import bytes_read, evict
 from tests.support.segments import batch_v2

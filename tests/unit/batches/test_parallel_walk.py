@@ -9,7 +9,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan._core.batches import guess
-from kafkascan.batches import parallel_walk as parallel
+from kafkascan.batches import walks as parallel
 from tests.support.segments import batch_v2, message_v1
 
 LOG = [batch_v2(bytes(500 + i % 700), base_offset=i, crc=1) for i in range(6000)]

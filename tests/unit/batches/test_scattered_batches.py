@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
-from kafkascan.batches.cold import scattered_batches
-from kafkascan.batches.cold.scattered_batches import requested_parts
+from kafkascan.batches import scattered_batches
+from kafkascan.batches.scattered_batches import requested_parts
 from tests.support.cold_files import bytes_read, evict
 from tests.support.segments import T0
 

@@ -12,9 +12,8 @@ import pytest
 import kafkascan as ks
 from kafkascan.format.errors import SourceReadError
 from kafkascan.io.sources import Source
-from kafkascan.logs.following.committed_follower import CommittedFollower
-from kafkascan.logs.following.log_follower import LogFollower
 from kafkascan.logs.log_finding import partition_dir
+from kafkascan.logs.log_follower import CommittedFollower, LogFollower
 from kafkascan.logs.segment import SegmentFile
 from tests.support.internal_topics import TopicLog
 from tests.support.logs import ABORT, COMMIT

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 from hypothesis import given, strategies as st
 
-from kafkascan.tiered.chunk_index import (
+from kafkascan.tiered.chunk_reader import (
     ChunkIndexError,
     decode_chunk_sizes,
     fixed_chunks,

@@ -12,7 +12,7 @@ from kafkascan.format.errors import SourceReadError
 from kafkascan.io.sources import SourceLike
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.tiered.tier_files import SyntheticFile
-from kafkascan.tiered.tier_folder import TierFolder
+from kafkascan.tiered.tier_segments import TierFolder
 from tests.spark.logs import plain_batch
 from tests.support.recorded_objects import RecordedObject
 

@@ -8,15 +8,114 @@ a plain walk from batch to batch, so that they are the same with any hints.
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core.cold_reads import LogFile
-from kafkascan.batches.cold.index_starts import known_starts
 from kafkascan.batches.columns import BatchTable
+from kafkascan.format.file_names import sibling_name
+from kafkascan.format.layout import OFFSET_INDEX_ENTRY
 from kafkascan.io.page_cache import SelectiveReads, open_selective
 from kafkascan.io.sources import Source
 from kafkascan.io.worker_threads import Pace
+
+# Bytes below which an object is read in order: a few requests fetch all of it.
+_SMALLEST_OBJECT = 1 << 22
+# Headers that are requested ahead: at first, and then.
+_FIRST_REQUESTED, _REQUESTED = 16, 1024
+# An index is dense if it contains at least 2 of 3 batches: a walk waits for each of the others.
+_BATCHES_PER_HINT = 1.5
+
+
+class StoredHeaders:
+    """
+    Requests headers at positions from the ``.index`` of a log, which are hints.
+
+    The walk reads the rows from batch to batch, so that they are the same with any hints.
+
+    Parameters
+    ----------
+    source : Source
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._ahead = source.ahead if source.size >= _SMALLEST_OBJECT else None
+        self._hints: NDArray[np.int64] | None = None
+        self._requested_to = -1
+        self._again_from = 0
+        self._count = _FIRST_REQUESTED
+        self._batches_left = 0  # more batches before `_again_from` than that: a sparse index
+
+    def request(self, position: int, stop: int) -> None:
+        """Request the next headers of a walk that is at a position."""
+        if self._ahead is None or position < self._again_from:
+            return
+        if self._hints is None:
+            self._hints = _positions_in(self._ahead.read_index())
+        first, last = np.searchsorted(self._hints, (position, stop)).tolist()
+        found = self._hints[first : min(last, first + self._count)]
+        if len(found) < 2 or not self._ahead.is_worth(int(found[-1] - found[0]) // len(found)):
+            self._ahead = None
+            return
+        self._ahead.request(found[found > self._requested_to].tolist())
+        self._requested_to = int(found[-1])
+        self._again_from = int(found[len(found) // 2])
+        self._batches_left = int(_BATCHES_PER_HINT * (len(found) // 2)) + 2
+        self._count = _REQUESTED
+
+    def note(self, batches: int) -> None:
+        """Take the number of batches that the walk found."""
+        self._batches_left -= batches
+        if self._batches_left < 0:
+            self._ahead = None
+
+
+def _positions_in(index: bytes | None) -> NDArray[np.int64]:
+    count = 0 if index is None else len(index) // OFFSET_INDEX_ENTRY.itemsize
+    return starts_of(np.frombuffer(index or b"", OFFSET_INDEX_ENTRY, count))
+
+
+# Entries that are read of an index: more than Kafka's default segment.index.bytes holds.
+_MAX_INDEX_ENTRIES = 1 << 21
+
+
+def known_starts(log_path: str | os.PathLike[str]) -> NDArray[np.int64] | None:
+    """
+    Read batch positions from the ``.index`` file beside a log, as hints.
+
+    A walk checks each position against the bytes of the log, so a stale, damaged or forged index
+    costs time but does not change the result.
+
+    Parameters
+    ----------
+    log_path : path
+
+    Returns
+    -------
+    ndarray of int64, shape (n,), or None
+        Ascending; None if no index can be read.
+    """
+    folder, name = os.path.split(os.fspath(log_path))
+    index = sibling_name(name, "index")
+    if index is None:
+        return None
+    try:
+        entries = np.fromfile(os.path.join(folder, index), OFFSET_INDEX_ENTRY, _MAX_INDEX_ENTRIES)
+    except OSError:
+        return None
+    return starts_of(entries)
+
+
+def starts_of(entries: NDArray[np.void]) -> NDArray[np.int64]:
+    """Return the positions in entries of an offset index, ascending."""
+    # A preallocated index ends with zeros; a forged one may not be sorted.
+    positions = entries["position"].astype(np.int64)
+    positions = positions[: np.count_nonzero(positions) + 1]
+    is_ascending = bool((positions[1:] > positions[:-1]).all())
+    return positions if is_ascending else np.unique(positions)
+
 
 # Bytes below which a piece is read as if it were cached: a few requests fetch all of it.
 _SMALLEST_PIECE = 1 << 20
@@ -38,8 +137,6 @@ _WAITS_AT_ONCE = 1 << 8
 _HINTS_AT_ONCE = 512
 # Entries from which on an index tells the size of batches before any of them is read.
 _FEWEST_HINTS = 4
-# An index is dense if it contains at least 2 of 3 batches: waiting for the others is cheap.
-_BATCHES_PER_HINT = 1.5
 # Chains in flight, the steps of each that pay for its guess, and the bytes to divide at a time.
 _CHAINS = 32
 _SMALLEST_CHAIN = 8

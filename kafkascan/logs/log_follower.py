@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import iter_batches
@@ -14,6 +17,7 @@ from kafkascan.format.layout import BATCH_HEADER_SIZE, ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import end_of, rows_from
 from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.read_committed import CommittedViewBuilder
 from kafkascan.logs.segment import SegmentFile
 
 _ROWS = 8192
@@ -256,3 +260,51 @@ class LogFollower:
 
 def _base_of(segment: SegmentFile) -> int:
     return segment.base_offset or 0
+
+
+class CommittedFollower:
+    """
+    Withholds batches until no transaction before them is open, and drops the aborted ones.
+
+    The headers of the batches after the first offset of an open transaction stay in memory.
+    """
+
+    def __init__(self) -> None:
+        self._builder = CommittedViewBuilder()
+        self._withheld: deque[FollowedBatches] = deque()
+        self._end_offset = 0
+
+    def add(self, followed: FollowedBatches) -> None:
+        """
+        Add the next batches of the log.
+
+        Raises
+        ------
+        CorruptBatchError
+            If a marker cannot be read.
+        SourceReadError
+            If the batches replace some that were added: a transaction may have begun there.
+        """
+        first = followed.batches[0]
+        if first["base_offset"] < self._end_offset:
+            reason = (
+                f"offsets from {first['base_offset']} on were truncated and written again, so open"
+                " transactions are not known any more; follow the log again"
+            )
+            raise SourceReadError(followed.source.path, int(first["position"]), reason)
+        self._end_offset = end_of(followed.batches) or self._end_offset
+        self._builder.add(followed.source, followed.batches)
+        self._withheld.append(followed)
+
+    def take(self) -> Iterator[FollowedBatches]:
+        """Yield the batches that a consumer gets now, once."""
+        view = self._builder.view()
+        while self._withheld:
+            followed = self._withheld.popleft()
+            batches = followed.batches
+            count = int(np.count_nonzero(batches["base_offset"] < view.last_stable_offset))
+            stable = batches[:count]
+            yield replace(followed, batches=stable.take(np.flatnonzero(view.mask(stable))))
+            if count < len(batches):
+                self._withheld.appendleft(replace(followed, batches=batches[count:]))
+                return

@@ -1,1 +1,0 @@
-"""Header walks over files that are not in the page cache."""

@@ -1,1 +1,0 @@
-"""Follow logs while a broker appends to them."""
