@@ -26,7 +26,7 @@ from kafkascan.io.concurrency import map_ordered
 from kafkascan.spark import jobs, recommended_conf
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import arrow_schema, ddl
-from kafkascan.spark.planning.file_listing import FoundFile, list_files
+from kafkascan.spark.planning.file_listing import ListedSegment, list_files
 from kafkascan.spark.planning.task_plan import plan
 from kafkascan.spark.readers import frames
 from kafkascan.spark.rows.task_scan import scan_task
@@ -252,7 +252,7 @@ def planning() -> None:
     import tracemalloc
 
     files = [
-        FoundFile(f"/data/topic-{n % 300}/{n * 1000:020d}.log", "topic", n % 300, n, 1 << 30, 0)
+        ListedSegment(f"/data/topic-{n % 300}/{n * 1000:020d}.log", "topic", n % 300, n, 1 << 30, 0)
         for n in range(100_000)
     ]
     options = Options.parse({"path": "/data", "view": "batches"})

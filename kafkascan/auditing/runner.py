@@ -313,9 +313,9 @@ def _audit_log(
     facts: Sequence[UploadFacts] | None,
 ) -> Iterator[_Step]:
     """Audit one log."""
-    one = audited[share.job]
+    one = audited[share.log_index]
     if one.log.error is not None:
-        yield _Step(share.job, findings=unreadable_log(one.log.partition, one.log.error))
+        yield _Step(share.log_index, findings=unreadable_log(one.log.partition, one.log.error))
     if not one.log.segments:
         return
     names = frozenset(one.log.partition.folder.names())
@@ -331,7 +331,7 @@ def _audit_log(
     for part in walk:
         is_bad = current.add(part)
         if facts is not None:
-            facts[share.job].add(part.batches, part.chunk.segment, is_bad)
+            facts[share.log_index].add(part.batches, part.chunk.segment, is_bad)
         ends = part.chunk.ends
-        yield _Step(share.job, len(part.batches), len(ends), sum(end.size for end in ends))
-    yield _Step(share.job, findings=current.finish(), opened=current.opened)
+        yield _Step(share.log_index, len(part.batches), len(ends), sum(end.size for end in ends))
+    yield _Step(share.log_index, findings=current.finish(), opened=current.opened)

@@ -19,7 +19,7 @@ from kafkascan.format.file_names import sibling_name
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY
 from kafkascan.io.page_cache import SelectiveReads, open_selective
 from kafkascan.io.sources import Source
-from kafkascan.io.worker_threads import Pace
+from kafkascan.io.worker_threads import ChunkSizer
 
 # Bytes below which an object is read in order: a few requests fetch all of it.
 _SMALLEST_OBJECT = 1 << 22
@@ -56,7 +56,9 @@ class StoredHeaders:
             self._hints = _positions_in(self._ahead.read_index())
         first, last = np.searchsorted(self._hints, (position, stop)).tolist()
         found = self._hints[first : min(last, first + self._count)]
-        if len(found) < 2 or not self._ahead.is_worth(int(found[-1] - found[0]) // len(found)):
+        if len(found) < 2 or not self._ahead.should_skip_gap(
+            int(found[-1] - found[0]) // len(found)
+        ):
             self._ahead = None
             return
         self._ahead.request(found[found > self._requested_to].tolist())
@@ -299,7 +301,7 @@ def _follow(file: LogFile, starts: NDArray[np.int64], stop: int, expected: int) 
     """Read headers from several starts alternately, each up to the next start."""
     positions = starts.copy()
     stops = np.append(starts[1:], stop)
-    steps, pace = 2 * expected, Pace(_HINTS_AT_ONCE)
+    steps, pace = 2 * expected, ChunkSizer(_HINTS_AT_ONCE)
     # Wrong starts lead to chains of any length.
     while steps > 0 and (taken := file.follow_chains(positions, stops, pace.next_size())):
         steps -= taken

@@ -17,7 +17,7 @@ from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE, CRC_STARTS, 
 from kafkascan.io.concurrency import map_parts, require_threads, split_by_bytes
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import located
-from kafkascan.io.worker_threads import Pace
+from kafkascan.io.worker_threads import ChunkSizer
 
 # Bytes from which on a thread pays off.
 _BYTES_PER_THREAD = 1 << 23
@@ -107,7 +107,7 @@ def _verify_part(
     source: Source, batches: BatchTable, verdicts: NDArray[np.uint8], first_row: int
 ) -> None:
     sizes = None if source.is_in_memory else _window_sizes(batches)
-    row, pace = 0, Pace(_FIRST_BYTES)
+    row, pace = 0, ChunkSizer(_FIRST_BYTES)
     while row < len(batches):
         start, size = (0, source.size) if sizes is None else _window(source, batches, sizes, row)
         with source.window(start, size) as window:

@@ -31,7 +31,7 @@ from kafkascan.format.layout import (
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import map_parts
 from kafkascan.io.sources import Source
-from kafkascan.io.worker_threads import Pace
+from kafkascan.io.worker_threads import ChunkSizer
 
 # Bytes that are read at a time from a source that is not in memory: many batches if they are
 # small on average, little more than a header if they are large.
@@ -114,7 +114,7 @@ class BatchWalk:
             Number of rows written: less than `len(rows)` only if the walk has ended, or if the
             caller is to read their bytes now.
         """
-        count, pace, until = 0, Pace(_FIRST_PIECE), self._expect_content()
+        count, pace, until = 0, ChunkSizer(_FIRST_PIECE), self._expect_content()
         while self.end is None and count < len(rows) and (count == 0 or self.position < until):
             piece = min(pace.next_size(), max(until - self.position, 1))
             status, written, position = self._scan_piece(piece, rows[count:])

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from kafkascan.io.worker_threads import (
     POLL,
-    Abandoned,
+    Cancelled,
     Job,
     OrderedJob,
     Result,
     ResultLimit,
-    WorkerTeam,
+    ThreadPool,
 )
 
 # A result of an unordered job (in a tuple), its error, or None at its end.
@@ -71,7 +71,7 @@ def map_ordered(
         for job in jobs:
             yield from work(job)
         return
-    team = WorkerTeam(threads)
+    team = ThreadPool(threads)
     limit = ResultLimit(results_ahead * threads, team)
     waiting: deque[OrderedJob[Result]] = deque()
     todo = iter(jobs)
@@ -121,7 +121,7 @@ def map_unordered(
         for job in jobs:
             yield from work(job)
         return
-    team = WorkerTeam(threads)
+    team = ThreadPool(threads)
     messages: queue.Queue[_Message[Result]] = queue.Queue(_RESULTS_AHEAD * threads)
 
     def put(message: _Message[Result]) -> None:
@@ -142,10 +142,10 @@ def map_unordered(
             for result in work(job):
                 put((result,))
             put(None)
-        except Abandoned:
+        except Cancelled:
             return
         except BaseException as error:
-            with contextlib.suppress(Abandoned):
+            with contextlib.suppress(Cancelled):
                 put(error)
 
     left = 0
@@ -175,7 +175,7 @@ def map_parts(
     ----------
     parts : sequence
     work : callable
-        Its long loops have a `Pace`, so that an error or Ctrl-C ends them soon.
+        Its long loops have a `ChunkSizer`, so that an error or Ctrl-C ends them soon.
     threads : int, optional
         Largest number of threads; by default one for each part.
 
@@ -193,9 +193,9 @@ def map_parts(
 
 
 class Share(NamedTuple):
-    """A job by its number, and the number of threads that work on it."""
+    """A log by its index in a sequence, and the number of threads that work on it."""
 
-    job: int
+    log_index: int
     threads: int
 
 

@@ -20,20 +20,20 @@ POLL, _GRACE = 0.1, 1.0
 _PIECE_TIME, _LARGEST_PIECE = 0.05, 1 << 40
 
 
-class Abandoned(BaseException):
+class Cancelled(BaseException):
     """Raised in a worker when its results are no longer read."""
 
 
 class _Worker(threading.local):
     """The team that the current thread works for; None in other threads."""
 
-    team: WorkerTeam | None = None
+    team: ThreadPool | None = None
 
 
 _worker = _Worker()
 
 
-class Pace:
+class ChunkSizer:
     """
     Sizes of the pieces of one long loop, so that each takes about 50 ms.
 
@@ -56,7 +56,7 @@ class Pace:
 
         Raises
         ------
-        Abandoned
+        Cancelled
             In a worker thread that may end.
         """
         if _worker.team is not None:
@@ -74,7 +74,7 @@ class Pace:
         return self._size
 
 
-class WorkerTeam:
+class ThreadPool:
     """
     Threads that run jobs until the team is dismissed.
 
@@ -103,9 +103,9 @@ class WorkerTeam:
         return self._is_dismissed or (self._parent is not None and self._parent.is_dismissed)
 
     def require_wanted(self) -> None:
-        """Raise `Abandoned` if the team is dismissed."""
+        """Raise `Cancelled` if the team is dismissed."""
         if self.is_dismissed:
-            raise Abandoned
+            raise Cancelled
 
     def begin(self, job: Callable[[], None]) -> None:
         """Run a job when a thread is free."""
@@ -156,10 +156,10 @@ class ResultLimit:
     ----------
     size : int
         Largest number of results, besides those of the first job.
-    team : WorkerTeam
+    team : ThreadPool
     """
 
-    def __init__(self, size: int, team: WorkerTeam) -> None:
+    def __init__(self, size: int, team: ThreadPool) -> None:
         self.lock = threading.Lock()
         self.is_filled = threading.Condition(self.lock)
         self.first_may_go_on = threading.Condition(self.lock)
@@ -192,7 +192,7 @@ class OrderedJob(Generic[Result]):
         try:
             for result in work(job):
                 self._put(result)
-        except Abandoned:
+        except Cancelled:
             return
         except BaseException as error:
             self._error = error
@@ -211,7 +211,7 @@ class OrderedJob(Generic[Result]):
                 may_go_on = limit.first_may_go_on if is_first else limit.others_may_go_on
                 may_go_on.wait(POLL)
             else:
-                raise Abandoned
+                raise Cancelled
             if is_reserved:
                 self._reserved -= 1
             else:

@@ -14,7 +14,7 @@ from kafkascan._core import items as _core
 from kafkascan.format.errors import STATUS, BatchTableError
 from kafkascan.io import result_memory
 from kafkascan.io.sources import Source
-from kafkascan.io.worker_threads import Pace
+from kafkascan.io.worker_threads import ChunkSizer
 
 Bytes = NDArray[np.uint8]
 Starts: TypeAlias = "NDArray[np.int32] | NDArray[np.int64]"
@@ -140,7 +140,7 @@ def starts_of_items(count: int, size: int) -> Starts:
 
 def _pieces(count: int) -> Iterator[slice]:
     """Yield slices that cover a number of items, each for work of bounded time."""
-    first, pace = 0, Pace(_FIRST_ITEMS)
+    first, pace = 0, ChunkSizer(_FIRST_ITEMS)
     while first < count:
         stop = min(count, first + pace.next_size())
         yield slice(first, stop)

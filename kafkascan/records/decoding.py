@@ -25,7 +25,7 @@ from kafkascan.format.layout import BATCH_HEADER_SIZE, COMPRESSION_MASK
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import map_parts, require_threads, split_by_bytes
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.io.worker_threads import Pace
+from kafkascan.io.worker_threads import ChunkSizer
 from kafkascan.records.buffers import Buffers
 from kafkascan.records.payloads import Payloads, join_payloads, load_payloads
 from kafkascan.records.read_options import ReadOptions
@@ -227,7 +227,7 @@ def _decode_plain(
 
     def decode(job: tuple[slice, int]) -> bool:
         part, record = job
-        row, is_plain, pace = part.start, True, Pace(_FIRST_BATCHES)
+        row, is_plain, pace = part.start, True, ChunkSizer(_FIRST_BATCHES)
         with source.window(0, source.size) as window:
             while is_plain and row < part.stop:
                 most = pace.next_size()
@@ -261,7 +261,7 @@ def _decode(source: Source, parts: list[Payloads], options: ReadOptions) -> Reco
     buffers = Buffers(source, loaded.buffers, loaded.buffer_index)
 
     def decode(part: slice) -> None:
-        first, pace = part.start, Pace(_FIRST_BATCHES)
+        first, pace = part.start, ChunkSizer(_FIRST_BATCHES)
         while first < part.stop:
             most = pace.next_size()  # batches, and records unless it is one batch
             full = int(np.searchsorted(first_record, first_record[first] + most, "right")) - 1

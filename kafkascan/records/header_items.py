@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from kafkascan._core.record_headers import HeaderWalk
 from kafkascan.format.errors import STATUS
 from kafkascan.io import result_memory
-from kafkascan.io.worker_threads import Pace
+from kafkascan.io.worker_threads import ChunkSizer
 from kafkascan.records.buffers import Buffers, Gathered, Starts, starts_of_items
 
 # Headers that are read at first before signals are handled.
@@ -118,7 +118,7 @@ class HeadersOfRecords:
         )  # fmt: skip
 
     def _run(self, walk: HeaderWalk, step: Callable[[int], Outcome]) -> None:
-        pace = Pace(_FIRST_HEADERS)
+        pace = ChunkSizer(_FIRST_HEADERS)
         while not walk.is_finished:
             self.buffers.require_done(step(pace.next_size()))
 

@@ -23,7 +23,7 @@ from kafkascan.format.layout import (
 )
 from kafkascan.io import result_memory
 from kafkascan.io.sources import Source
-from kafkascan.io.worker_threads import Pace
+from kafkascan.io.worker_threads import ChunkSizer
 from kafkascan.records.buffers import Buffers
 from kafkascan.records.decompression import (
     Buffer,
@@ -233,7 +233,7 @@ def _unpack(
     starts, sizes = loaded.position[rows], loaded.size[rows]
     piece = np.empty(len(rows), np.int32)
     position, size = np.empty((2, len(rows)), np.int64)
-    row, pace = 0, Pace(_FIRST_ROWS)
+    row, pace = 0, ChunkSizer(_FIRST_ROWS)
     for last, start, data in copies:
         copied, first = slice(row, last), row
         at, length = starts[copied] - start, sizes[copied].copy()
@@ -271,7 +271,7 @@ def _check_rows(source: Source, batches: BatchTable, first_row: int) -> None:
         for number, row in enumerate(batches):
             _check_row_read(source, row, first_row + number)
         return
-    first, pace = 0, Pace(_FIRST_ROWS)
+    first, pace = 0, ChunkSizer(_FIRST_ROWS)
     while first < len(batches):
         stop = first + pace.next_size()
         with source.window(0, source.size) as window:

@@ -107,7 +107,7 @@ def test_options_of_sparks_kafka_source() -> None:
     assert options.starting_offsets_by_timestamp == {("x", 0): 1000, ("x", 1): -2}
     assert options.ending_offsets_by_timestamp == {("x", 0): -1}
     assert [options.starting_time(("x", n)) for n in range(3)] == [1000, -2, None]
-    one_time = options.but(starting_timestamp=7)
+    one_time = options.replace(starting_timestamp=7)
     assert [one_time.starting_time(("x", n)) for n in range(3)] == [7, 7, 7], "it has precedence"
     assert Options.parse({"assign": '{"x":[0,2],"y":[1]}'}).assign == (("x", 0), ("x", 2), ("y", 1))
 

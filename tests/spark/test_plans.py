@@ -9,7 +9,7 @@ import pytest
 
 from kafkascan.spark import jobs
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import FoundFile
+from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.planning.task_plan import ScanTask, plan
 from kafkascan.spark.readers import frames
 from tests.spark.logs import plain_batch, rows, segment_path
@@ -62,8 +62,8 @@ def test_all_apis_plan_the_same_tasks(
     assert planned == [by_source] * len(planned)
 
 
-def found_files(count: int, size: int) -> list[FoundFile]:
-    return [FoundFile(f"/data/t-{n}/{0:020d}.log", "t", n, 0, size, None) for n in range(count)]
+def listed_segments(count: int, size: int) -> list[ListedSegment]:
+    return [ListedSegment(f"/data/t-{n}/{0:020d}.log", "t", n, 0, size, None) for n in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def found_files(count: int, size: int) -> list[FoundFile]:
     ],
 )
 def test_number_of_tasks(count: int, size: int, given: dict[str, Any], expected: int) -> None:
-    planned = plan(found_files(count, size), Options.parse(given))
+    planned = plan(listed_segments(count, size), Options.parse(given))
     assert abs(len(planned) - expected) <= 1 + expected // 50
     covered = sum(one.stop - one.start for task in planned for one in task.ranges)
     assert covered == count * size
@@ -114,7 +114,7 @@ def test_memory_of_a_plan() -> None:
 
     count = 10_000
     files = [
-        FoundFile(f"/data/topic-0/{n * 1000:020d}.log", "topic", 0, n * 1000, 1 << 30, 0)
+        ListedSegment(f"/data/topic-0/{n * 1000:020d}.log", "topic", 0, n * 1000, 1 << 30, 0)
         for n in range(count)
     ]
     options = Options.parse({"path": "/data", "view": "batches"})

@@ -117,4 +117,4 @@ def test_a_key_that_only_the_driver_has(tmp_path: Path) -> None:
     from kafkascan.spark.planning.file_listing import open_file
 
     with pytest.raises(MissingKeyError):
-        open_file(files[0], parsed.but(tiered_keys="{}"))
+        open_file(files[0], parsed.replace(tiered_keys="{}"))

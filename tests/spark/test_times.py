@@ -180,7 +180,7 @@ def test_a_file_that_changed_since_it_was_listed(folder: Path) -> None:
         list(scan_task(task, options))
     found = [
         n
-        for batch in scan_task(task, options.but(ignore_missing_files=True))
+        for batch in scan_task(task, options.replace(ignore_missing_files=True))
         for n in batch["offset"].to_pylist()
     ]
     assert found == [*range(20), *range(40, 60)]
@@ -203,7 +203,7 @@ def test_a_file_that_was_truncated_between_two_batches(
     with pytest.raises(ks.format.SourceReadError, match=message):
         list(scan_task(task, options))
     if view == "segments":
-        lenient = scan_task(task, options.but(mode=None))
+        lenient = scan_task(task, options.replace(mode=None))
         row = [row for batch in lenient for row in batch.to_pylist()][-1]
         assert row["status"] == "UNREADABLE"
         assert "was truncated" in row["error"]

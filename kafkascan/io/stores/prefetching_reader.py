@@ -216,7 +216,7 @@ class PrefetchingReader:
         """Announce that the bytes before `stop` will be read; 0 if that is not known."""
         self._expected = stop
 
-    def is_worth(self, gap: int) -> bool:
+    def should_skip_gap(self, gap: int) -> bool:
         """Return whether it takes less time to request headers than the gaps between them."""
         return gap > _HEADER + self._cost.bytes_of_a_request(REQUESTS_AT_ONCE)
 

@@ -132,7 +132,7 @@ def _write_file(output: PlannedOutput, target: ExportTarget) -> Row | None:
     output with damage has no record, so that a later run finds the damage again.
     """
     damage: list[CorruptBatchError] = []
-    options = target.options.but(prefetch=_ahead(output, target))
+    options = target.options.replace(prefetch=_ahead(output, target))
     batches = scan_task(output.task, options, damage.append)
     try:
         first = next(batches, None)

@@ -386,7 +386,7 @@ class _Target:
         """Return the output folder; `options` are those of the input's store."""
         store = options
         if self.storage_options is not None:
-            store = options.but(storage_options=parse_storage_options(self.storage_options))
+            store = options.replace(storage_options=parse_storage_options(self.storage_options))
         is_url = "://" in self.output
         return output_folder(self.output if is_url else os.path.abspath(self.output), store)
 
@@ -399,7 +399,7 @@ def _written(
     parsed = parsed_options(job, path, options)
     codec = parse_compression(target.compression)
     # Larger tasks than for rows, because the size of files depends on that of tasks.
-    sized = parsed.but(max_partition_bytes=parsed.max_partition_bytes or _TASK_BYTES)
+    sized = parsed.replace(max_partition_bytes=parsed.max_partition_bytes or _TASK_BYTES)
     tasks, findings = planned_tasks(sized)
     plan_outputs = plan_exports if job == "export" else plan_catalog
     planned = list(plan_outputs(tasks, parsed, codec))

@@ -18,7 +18,7 @@ from typing import Any
 
 import kafkascan
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import FoundFile
+from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, cut_range
 
 FINISHED = "_finished"
@@ -207,7 +207,7 @@ class _Digests:
         ]
         return _digest([*self._settings, ranges, logs])
 
-    def _log(self, folder: str, files: Sequence[FoundFile]) -> str:
+    def _log(self, folder: str, files: Sequence[ListedSegment]) -> str:
         """Return the digest of a log, whose transactions determine which records are committed."""
         if folder not in self._logs:
             is_known = all(map(_has_version, files))
@@ -215,11 +215,11 @@ class _Digests:
         return self._logs[folder]
 
 
-def _has_version(file: FoundFile) -> bool:
+def _has_version(file: ListedSegment) -> bool:
     return bool(file.modified_ns is not None or file.etag)
 
 
-def _version(file: FoundFile) -> tuple[object, ...]:
+def _version(file: ListedSegment) -> tuple[object, ...]:
     place = (file.path, file.topic, file.partition, file.base_offset)
     return (*place, file.size, file.modified_ns, file.etag)
 

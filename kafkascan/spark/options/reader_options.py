@@ -172,7 +172,7 @@ class Options:
         self.schema()
         return self
 
-    def but(self, **changes: Any) -> Options:
+    def replace(self, **changes: Any) -> Options:
         """Return a copy of these options with changes."""
         return replace(self, **changes)
 

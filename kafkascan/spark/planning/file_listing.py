@@ -47,7 +47,7 @@ class TieredStorageWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundFile:
+class ListedSegment:
     """
     A segment file that was listed and is not open.
 
@@ -107,7 +107,7 @@ class FoundFile:
         return "://" not in self.path and self.tier is None
 
 
-def list_files(options: Options) -> list[FoundFile]:
+def list_files(options: Options) -> list[ListedSegment]:
     """
     List the segments that the options' paths select, ordered by log and base offset.
 
@@ -124,7 +124,7 @@ def list_files(options: Options) -> list[FoundFile]:
             "no path is given: use load(path) or the option path; in SQL, a temporary view, because"
             " Spark does not pass the options of a table when it is read"
         )
-    found: dict[str, FoundFile] = {}
+    found: dict[str, ListedSegment] = {}
     starts = _log_starts(options)
     for path in options.paths:
         try:
@@ -137,7 +137,7 @@ def list_files(options: Options) -> list[FoundFile]:
         else:
             found |= {file.path: file for file in listed if file.path not in found}
     pattern = options.path_glob_filter
-    selected: Iterable[FoundFile] = found.values()
+    selected: Iterable[ListedSegment] = found.values()
     if pattern is not None:
         selected = [
             one for one in selected if fnmatch.fnmatchcase(os.path.basename(one.path), pattern)
@@ -145,13 +145,13 @@ def list_files(options: Options) -> list[FoundFile]:
     return sorted(selected, key=lambda one: (one.topic, one.partition, one.folder, one.base_offset))
 
 
-def open_file(file: FoundFile, options: Options, bulk_stop: int = 0) -> Source:
+def open_file(file: ListedSegment, options: Options, bulk_stop: int = 0) -> Source:
     """
     Open a file with the size it had when it was listed; bytes appended since are not visible.
 
     Parameters
     ----------
-    file : FoundFile
+    file : ListedSegment
     options : Options
     bulk_stop : int, default 0
         Up to this position, the caller reads all bytes and not only headers. This matters for
@@ -171,7 +171,7 @@ def open_file(file: FoundFile, options: Options, bulk_stop: int = 0) -> Source:
     return source
 
 
-def open_current(file: FoundFile, options: Options, bulk_stop: int = 0) -> Source:
+def open_current(file: ListedSegment, options: Options, bulk_stop: int = 0) -> Source:
     """Open a file as `open_file` does, but also if it was truncated since it was listed."""
     if file.tier is not None:
         return Source(_open_chunked(file, file.tier, options))
@@ -203,7 +203,7 @@ def _log_starts(options: Options) -> LogStarts:
     return lambda partition: reader.offset_of(partition, LOG_START_CHECKPOINT)
 
 
-def _list_path(path: str, options: Options, starts: LogStarts) -> Iterator[FoundFile]:
+def _list_path(path: str, options: Options, starts: LogStarts) -> Iterator[ListedSegment]:
     path = str(located(path if "://" in path else path.removeprefix("file:")))
     place: Path | ObjectUrl = Path(os.path.abspath(path))
     if is_url(path):
@@ -218,7 +218,7 @@ def _list_path(path: str, options: Options, starts: LogStarts) -> Iterator[Found
 # ---- local -------------------------------------------------------------------------------
 
 
-def _list_local(path: str, options: Options, starts: LogStarts) -> Iterator[FoundFile]:
+def _list_local(path: str, options: Options, starts: LogStarts) -> Iterator[ListedSegment]:
     named = [path]
     if glob.has_magic(path) and not os.path.lexists(path):
         named = sorted(glob.glob(path))
@@ -234,7 +234,7 @@ def _list_local(path: str, options: Options, starts: LogStarts) -> Iterator[Foun
             yield _named(found, options)
 
 
-def _list_folder(path: str, starts: LogStarts) -> Iterator[FoundFile]:
+def _list_folder(path: str, starts: LogStarts) -> Iterator[ListedSegment]:
     for partition in open_log_dir(path).partitions:
         if partition.state is not None:
             continue
@@ -259,9 +259,9 @@ def _found(
     size: int,
     modified_ns: int | None,
     log_start_offset: int = 0,
-) -> FoundFile:
+) -> ListedSegment:
     base_offset = None if name is None else name.base_offset
-    return FoundFile(
+    return ListedSegment(
         path,
         NO_TOPIC if place.topic is None else place.topic,
         NO_PARTITION if place.partition is None else place.partition,
@@ -272,7 +272,7 @@ def _found(
     )
 
 
-def _named(file: FoundFile, options: Options) -> FoundFile:
+def _named(file: ListedSegment, options: Options) -> ListedSegment:
     """Return a file that is given as such: by default, it is read from its first record."""
     return replace(file, log_start_offset=options.log_start_offset or 0, is_named=True)
 
@@ -280,7 +280,7 @@ def _named(file: FoundFile, options: Options) -> FoundFile:
 # ---- object stores -----------------------------------------------------------------------
 
 
-def _list_objects(url: ObjectUrl, options: Options, starts: LogStarts) -> Iterator[FoundFile]:
+def _list_objects(url: ObjectUrl, options: Options, starts: LogStarts) -> Iterator[ListedSegment]:
     base, pattern = _split_glob(url.url)
     root = list_folder(replace(url, url=f"{base}/") if pattern else url)
     if root is None:
@@ -307,7 +307,7 @@ def _list_objects(url: ObjectUrl, options: Options, starts: LogStarts) -> Iterat
     yield from named or below
 
 
-def _found_object(info: ObjectInfo, name: str, partition: PartitionDir) -> FoundFile:
+def _found_object(info: ObjectInfo, name: str, partition: PartitionDir) -> ListedSegment:
     path = f"{partition.path}/{name}"
     found = _found(path, partition, parse_segment_name(name), info.size, _nanoseconds(info))
     return replace(found, etag=info.etag or "")
@@ -337,7 +337,7 @@ def _matches(key: Sequence[str], pattern: Sequence[str]) -> bool:
     return len(key) >= len(pattern) and all(map(fnmatch.fnmatchcase, key, pattern))
 
 
-def _list_tier(place: Path | ObjectUrl, options: Options) -> Iterator[FoundFile]:
+def _list_tier(place: Path | ObjectUrl, options: Options) -> Iterator[ListedSegment]:
     """Yield the logs in remote storage: objects with the bytes of a log, and chunked ones."""
     keys = json.loads(options.tiered_keys)
     tier = read_tier(store_at(place), layout=options.tiered_layout or "auto", keys=keys)
@@ -348,7 +348,7 @@ def _list_tier(place: Path | ObjectUrl, options: Options) -> Iterator[FoundFile]
     for one in tier.remote_segments:
         stored = one.log.stored if isinstance(one.log, ChunkedFile) else one.log
         assert isinstance(stored, PlainFile)
-        yield FoundFile(
+        yield ListedSegment(
             path=f"{tier.path}/{stored.item.key}",
             topic=one.topic,
             partition=one.partition,
@@ -362,7 +362,7 @@ def _list_tier(place: Path | ObjectUrl, options: Options) -> Iterator[FoundFile]
         )
 
 
-def _open_chunked(file: FoundFile, tier: str, options: Options) -> SourceLike:
+def _open_chunked(file: ListedSegment, tier: str, options: Options) -> SourceLike:
     store: TierStore = FolderStore(tier)
     if is_url(tier):
         store = PrefixStore(ObjectUrl(tier, store_settings(options)), is_listed=False)
@@ -373,7 +373,7 @@ def _open_chunked(file: FoundFile, tier: str, options: Options) -> SourceLike:
 # ---- indexes -----------------------------------------------------------------------------
 
 
-def read_hints(file: FoundFile, options: Options) -> IndexHints | None:
+def read_hints(file: ListedSegment, options: Options) -> IndexHints | None:
     """Read the index next to a file; None if it has none, or one that is damaged."""
     if file.base_offset == NO_BASE_OFFSET:
         return None
@@ -381,7 +381,7 @@ def read_hints(file: FoundFile, options: Options) -> IndexHints | None:
     return IndexHints.parse(data, file.base_offset) if data else None
 
 
-def _read_index(file: FoundFile, options: Options) -> bytes | None:
+def _read_index(file: ListedSegment, options: Options) -> bytes | None:
     folder, _, name = file.path.rpartition("/")
     index = sibling_name(name, "index") or ""
     try:

@@ -12,7 +12,7 @@ from kafkascan.format.errors import NoLogsError
 from kafkascan.logs.reading import iter_records
 from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartition
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import FoundFile, open_file
+from kafkascan.spark.planning.file_listing import ListedSegment, open_file
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.segment_ends import (
     OnOverlap,
@@ -37,7 +37,7 @@ _ROWS = 1 << 14
 _AFTER_ALL = 2**63 - 1
 
 
-def resolve_times(files: Sequence[FoundFile], options: Options) -> Bounds:
+def resolve_times(files: Sequence[ListedSegment], options: Options) -> Bounds:
     """
     Look up the offsets of the options' timestamps, if they have any.
 
@@ -62,7 +62,7 @@ def resolve_times(files: Sequence[FoundFile], options: Options) -> Bounds:
         return dict(zip(logs, found, strict=True))
 
 
-def _bounds(log: Sequence[FoundFile], options: Options) -> tuple[int | None, int | None]:
+def _bounds(log: Sequence[ListedSegment], options: Options) -> tuple[int | None, int | None]:
     partition = (log[0].topic, log[0].partition)
     start, stop = bounds_of(options, partition)
     starting, ending = options.starting_time(partition), options.ending_time(partition)
@@ -76,7 +76,9 @@ def _bounds(log: Sequence[FoundFile], options: Options) -> tuple[int | None, int
     return start, stop
 
 
-def starting_offset_at(log: Sequence[FoundFile], timestamp: int, options: Options) -> int | None:
+def starting_offset_at(
+    log: Sequence[ListedSegment], timestamp: int, options: Options
+) -> int | None:
     """
     Return the offset where a read of a log starts at a timestamp; None is the end of the log.
 
@@ -96,7 +98,7 @@ def starting_offset_at(log: Sequence[FoundFile], timestamp: int, options: Option
     return found
 
 
-def first_offset_at(log: Sequence[FoundFile], timestamp: int, options: Options) -> int | None:
+def first_offset_at(log: Sequence[ListedSegment], timestamp: int, options: Options) -> int | None:
     """Return the offset of the first record at or after a timestamp; None if there is none."""
     log_start = start_of(log)
     for file in served_files(log):

@@ -19,7 +19,7 @@ from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap, SegmentOver
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import (
     NO_BASE_OFFSET,
-    FoundFile,
+    ListedSegment,
     open_current,
     read_hints,
 )
@@ -57,12 +57,12 @@ class SegmentEnds:
         self._options = options
         self._known: dict[tuple[str, int, int | None, str], int | None] = {}
 
-    def look_up(self, files: Sequence[FoundFile]) -> None:
+    def look_up(self, files: Sequence[ListedSegment]) -> None:
         """Look up the ends of files concurrently."""
         with ThreadPoolExecutor(_THREADS) as pool:
             list(pool.map(self.of, files))
 
-    def of(self, file: FoundFile) -> int | None:
+    def of(self, file: ListedSegment) -> int | None:
         """Return the offset after the last batch of a file; None without batches."""
         key = (file.path, file.size, file.modified_ns, file.etag)
         if key not in self._known:
@@ -73,7 +73,7 @@ class SegmentEnds:
         """Forget the ends of the files that are not among these paths."""
         self._known = {key: end for key, end in self._known.items() if key[0] in paths}
 
-    def _find(self, file: FoundFile) -> int | None:
+    def _find(self, file: ListedSegment) -> int | None:
         try:
             source = open_current(file, self._options)
             return _end_of(source, position_near_end(file, source, self._options))
@@ -81,7 +81,7 @@ class SegmentEnds:
             return None
 
 
-def position_near_end(file: FoundFile, source: Source, options: Options) -> int:
+def position_near_end(file: ListedSegment, source: Source, options: Options) -> int:
     """
     Return the position of a batch that the index of a file names, near its end.
 
@@ -104,8 +104,8 @@ def _end_of(source: Source, position: int) -> int | None:
 
 
 def read_once(
-    files: Sequence[FoundFile], options: Options, ends: SegmentEnds, on_overlap: OnOverlap
-) -> list[FoundFile]:
+    files: Sequence[ListedSegment], options: Options, ends: SegmentEnds, on_overlap: OnOverlap
+) -> list[ListedSegment]:
     """
     Return files with the first offset that is read of each: the end of the segments before it.
 
@@ -120,7 +120,7 @@ def read_once(
 
     Parameters
     ----------
-    files : sequence of FoundFile
+    files : sequence of ListedSegment
         Ordered by log and base offset.
     options : Options
     ends : SegmentEnds
@@ -131,20 +131,20 @@ def read_once(
     if not doubtful:
         return list(files)
     ends.look_up([file for log in logs for file in log if file.path in doubtful])
-    changed: dict[str, FoundFile] = {}
+    changed: dict[str, ListedSegment] = {}
     for log in logs:
         if any(file.path in doubtful for file in log):
             changed |= {file.path: file for file in _in_turn(log, doubtful, ends, on_overlap)}
     return [changed.get(file.path, file) for file in files]
 
 
-def _is_listed(log: Sequence[FoundFile]) -> bool:
+def _is_listed(log: Sequence[ListedSegment]) -> bool:
     """Whether files are the live segments of a folder, of which a broker reads each offset once."""
     is_whole = len(log) > 1 and not any(file.is_named for file in log)
     return is_whole and log[0].base_offset != NO_BASE_OFFSET
 
 
-def _doubtful(logs: Iterable[Sequence[FoundFile]], options: Options) -> Iterator[FoundFile]:
+def _doubtful(logs: Iterable[Sequence[ListedSegment]], options: Options) -> Iterator[ListedSegment]:
     """Yield the segments that may contain offsets of later ones, by their times."""
     left = _MOST_CLOSE
     for log in logs:
@@ -161,14 +161,14 @@ def _doubtful(logs: Iterable[Sequence[FoundFile]], options: Options) -> Iterator
             following = min(following, modified)
 
 
-def _milliseconds(file: FoundFile) -> int:
+def _milliseconds(file: ListedSegment) -> int:
     # The cleaner sets the times of segments in milliseconds.
     return 0 if file.modified_ns is None else file.modified_ns // _NS_PER_MS
 
 
 def _in_turn(
-    log: Sequence[FoundFile], doubtful: set[str], ends: SegmentEnds, on_overlap: OnOverlap
-) -> Iterator[FoundFile]:
+    log: Sequence[ListedSegment], doubtful: set[str], ends: SegmentEnds, on_overlap: OnOverlap
+) -> Iterator[ListedSegment]:
     cursor = OffsetCursor()
     for file in log:
         first = cursor.position if cursor.position > file.base_offset else 0

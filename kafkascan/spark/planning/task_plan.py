@@ -19,7 +19,7 @@ from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.logs.read_committed import CommittedView
 from kafkascan.spark.options.option_values import EARLIEST, LATEST, TopicPartition
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import NO_TOPIC, FoundFile, list_files, read_hints
+from kafkascan.spark.planning.file_listing import NO_TOPIC, ListedSegment, list_files, read_hints
 from kafkascan.spark.planning.range_walk import IndexHints
 
 # Without minPartitions: the number of tasks to aim at, and bytes that are worth a task, which costs
@@ -45,7 +45,7 @@ class ScanRange:
 
     Attributes
     ----------
-    file : FoundFile
+    file : ListedSegment
     start, stop : int
         Byte positions.
     start_offset, stop_offset : int or None
@@ -54,7 +54,7 @@ class ScanRange:
         Base offset of the next segment of the log; None for the last one.
     """
 
-    file: FoundFile
+    file: ListedSegment
     start: int
     stop: int
     start_offset: int | None = None
@@ -94,7 +94,7 @@ class ScanTask:
 Bounds = dict[str, tuple["int | None", "int | None"]]
 """Start offset (inclusive) and stop offset (exclusive) of logs, by folder."""
 
-Logs: TypeAlias = "Mapping[str, tuple[FoundFile, ...]]"
+Logs: TypeAlias = "Mapping[str, tuple[ListedSegment, ...]]"
 """All files of logs, by folder."""
 
 Views: TypeAlias = "Mapping[str, CommittedView]"
@@ -106,7 +106,7 @@ _NO_VIEWS: Views = {}
 
 
 def plan(
-    files: Sequence[FoundFile],
+    files: Sequence[ListedSegment],
     options: Options,
     times: Bounds | None = None,
     views: Views | None = None,
@@ -116,7 +116,7 @@ def plan(
 
     Parameters
     ----------
-    files : sequence of FoundFile
+    files : sequence of ListedSegment
         Ordered by log and base offset.
     options : Options
     times : dict, optional
@@ -148,7 +148,7 @@ def concurrent_files(task: ScanTask, options: Options) -> int:
     return 2 if options.prefetch and is_local else 1
 
 
-def list_selected(options: Options) -> list[FoundFile]:
+def list_selected(options: Options) -> list[ListedSegment]:
     """
     List the files of the requested topics and partitions, for a batch query.
 
@@ -169,7 +169,7 @@ def list_selected(options: Options) -> list[FoundFile]:
     return selected
 
 
-def select_files(files: Iterable[FoundFile], options: Options) -> list[FoundFile]:
+def select_files(files: Iterable[ListedSegment], options: Options) -> list[ListedSegment]:
     """Return the files of the requested topics and partitions."""
     return [
         file
@@ -192,20 +192,20 @@ def _has_topic(topic: str, options: Options) -> bool:
     return True
 
 
-def logs_of(files: Iterable[FoundFile]) -> dict[str, tuple[FoundFile, ...]]:
+def logs_of(files: Iterable[ListedSegment]) -> dict[str, tuple[ListedSegment, ...]]:
     """Group files by folder; each folder is the log of a partition."""
-    logs: dict[str, list[FoundFile]] = {}
+    logs: dict[str, list[ListedSegment]] = {}
     for file in files:
         logs.setdefault(file.folder, []).append(file)
     return {folder: tuple(log) for folder, log in logs.items()}
 
 
-def start_of(log: Sequence[FoundFile]) -> int:
+def start_of(log: Sequence[ListedSegment]) -> int:
     """Return the first offset that is read of a log: by default, as a broker has it."""
     return max(log[0].base_offset, log[0].log_start_offset)
 
 
-def served_files(log: Sequence[FoundFile]) -> list[FoundFile]:
+def served_files(log: Sequence[ListedSegment]) -> list[ListedSegment]:
     """Return the files of a log that may contain its first offset or later ones."""
     start = start_of(log)
     later = [file.base_offset for file in log[1:]]
@@ -235,7 +235,9 @@ def _bound(offsets: object, partition: TopicPartition, unlimited: int) -> int | 
     return None if offset < 0 else int(offset)
 
 
-def _bounded(files: Sequence[FoundFile], options: Options, times: Bounds) -> Iterator[ScanRange]:
+def _bounded(
+    files: Sequence[ListedSegment], options: Options, times: Bounds
+) -> Iterator[ScanRange]:
     """Yield whole files as ranges, except files that cannot contain requested offsets."""
     if options.starting_offsets == "latest" and not options.starts_at_times:
         raise ValueError("startingOffsets=latest requires a stream")
@@ -248,7 +250,7 @@ def _bounded(files: Sequence[FoundFile], options: Options, times: Bounds) -> Ite
 
 
 def _bounded_file(
-    file: FoundFile, next_base: int | None, bounds: tuple[int | None, int | None]
+    file: ListedSegment, next_base: int | None, bounds: tuple[int | None, int | None]
 ) -> ScanRange | None:
     """Return a file as a range; None if it cannot contain requested offsets."""
     start, stop = bounds
@@ -266,14 +268,14 @@ def _bounded_file(
     return ScanRange(file, 0, file.size, start, stop, next_base)
 
 
-def _may_match(file: FoundFile, options: Options) -> bool:
+def _may_match(file: ListedSegment, options: Options) -> bool:
     if options.where is None:
         return True
     values = {"topic": file.topic, "partition": file.partition, "segment": file.base_offset}
     return options.where.may_match_file(values)
 
 
-def _next_base(file: FoundFile, follower: FoundFile | None) -> int | None:
+def _next_base(file: ListedSegment, follower: ListedSegment | None) -> int | None:
     """
     Return the base offset of the next segment of a log, if `follower` is that.
 
@@ -343,7 +345,7 @@ def _packed(ranges: Sequence[ScanRange], options: Options) -> Iterator[tuple[Sca
         yield tuple(ranges[group])
 
 
-def _with_logs(tasks: list[ScanTask], files: list[FoundFile], views: Views) -> list[ScanTask]:
+def _with_logs(tasks: list[ScanTask], files: list[ListedSegment], views: Views) -> list[ScanTask]:
     logs = logs_of(files)
     found = []
     for task in tasks:

@@ -81,7 +81,7 @@ class KafkaScanSource(DataSource):
 
 def _with_schema(options: Options, schema: StructType) -> tuple[Options, tuple[Column, ...]]:
     """Apply a schema given by the user: its columns, their order and nullability."""
-    options = options.but(columns=tuple(schema.names)).checked()
+    options = options.replace(columns=tuple(schema.names)).checked()
     columns = []
     for ours, theirs in zip(options.schema(), schema.fields, strict=True):
         if ours.type != theirs.dataType.simpleString():

@@ -18,7 +18,7 @@ from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import (
     NO_BASE_OFFSET,
     NO_PARTITION,
-    FoundFile,
+    ListedSegment,
     list_files,
     open_current,
     read_hints,
@@ -85,7 +85,7 @@ class LogEnds:
         if options.isolation_level == "read_committed":
             self._views = CommittedViews(options)
 
-    def logs(self) -> dict[TopicPartition, tuple[FoundFile, ...]]:
+    def logs(self) -> dict[TopicPartition, tuple[ListedSegment, ...]]:
         """
         List the current logs.
 
@@ -94,8 +94,8 @@ class LogEnds:
         ValueError
             If two folders contain the same partition, or a folder is not named topic-partition.
         """
-        found: dict[TopicPartition, tuple[FoundFile, ...]] = {}
-        files = list_files(self._options.but(ignore_missing_files=True))
+        found: dict[TopicPartition, tuple[ListedSegment, ...]] = {}
+        files = list_files(self._options.replace(ignore_missing_files=True))
         selected = select_files(files, self._options)
         selected = read_once(selected, self._options, self._segment_ends, warn_of_overlap)
         for folder, log in logs_of(selected).items():
@@ -115,7 +115,7 @@ class LogEnds:
         if self._views is not None:
             self._views.keep(paths)
 
-    def end_of(self, log: Sequence[FoundFile]) -> int:
+    def end_of(self, log: Sequence[ListedSegment]) -> int:
         """
         Return the offset up to which a stream may read.
 
@@ -131,17 +131,17 @@ class LogEnds:
             end = min(end, stable)
         return max(end, start_of(log), log[-1].first_offset)
 
-    def view_of(self, log: Sequence[FoundFile]) -> CommittedView | None:
+    def view_of(self, log: Sequence[ListedSegment]) -> CommittedView | None:
         """Return how the transactions of a log ended; None unless the options need it."""
         if self._views is None:
             return None
         return self._views.view(log, self._file_end(log).position)
 
-    def written_end_of(self, log: Sequence[FoundFile]) -> int:
+    def written_end_of(self, log: Sequence[ListedSegment]) -> int:
         """Return the offset after the last complete batch."""
         return max(self._file_end(log).next_offset, log[-1].first_offset)
 
-    def _file_end(self, log: Sequence[FoundFile]) -> FileEnd:
+    def _file_end(self, log: Sequence[ListedSegment]) -> FileEnd:
         file = log[-1]
         try:
             source = open_current(file, self._options)
@@ -179,7 +179,7 @@ class LogEnds:
             last_header=read_bytes(source, complete.last_position, BATCH_HEADER_SIZE),
         )
 
-    def offset_after(self, log: Sequence[FoundFile], start: int, size: int) -> int:
+    def offset_after(self, log: Sequence[ListedSegment], start: int, size: int) -> int:
         """Return the offset after the batches of about `size` bytes from `start`; at least one."""
         for file, follower in zip(log, [*log[1:], None], strict=True):
             if follower is not None and follower.base_offset <= start:
@@ -197,7 +197,7 @@ class LogEnds:
                 return follower.base_offset
         return 2**63 - 1
 
-    def _walk_after(self, file: FoundFile, start: int, size: int) -> tuple[int | None, int]:
+    def _walk_after(self, file: ListedSegment, start: int, size: int) -> tuple[int | None, int]:
         """Return the offset after the batches of a size, if the file has as many; and the rest."""
         source = open_current(file, self._options)
         walk = RangeWalk(source, 0, source.size, min(size, _TABLE_BYTES))

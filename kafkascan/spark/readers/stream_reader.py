@@ -18,7 +18,7 @@ from kafkascan.spark.options.option_values import (
 )
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column, arrow_schema
-from kafkascan.spark.planning.file_listing import FoundFile
+from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.planning.read_plan import (
     missing_topics,
     require_partitions,
@@ -63,7 +63,7 @@ def _available_now() -> type:
     return SupportsTriggerAvailableNow
 
 
-Logs = dict[TopicPartition, tuple[FoundFile, ...]]
+Logs = dict[TopicPartition, tuple[ListedSegment, ...]]
 
 
 class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[misc]
@@ -77,7 +77,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
     def __init__(self, options: Options, columns: Sequence[Column]) -> None:
         _require_stream(options)
         # A file that is deleted between planning and reading is lost data, like earlier ones.
-        self._options = options.but(ignore_missing_files=not options.fail_on_data_loss)
+        self._options = options.replace(ignore_missing_files=not options.fail_on_data_loss)
         self._columns = columns
         self._ends = LogEnds(self._options)
         self._target: Positions | None = None
@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         self._reached = {one: self._initial(one, log) for one, log in logs.items()}
         return format_offsets(self._reached)
 
-    def _initial(self, partition: TopicPartition, log: Sequence[FoundFile]) -> int:
+    def _initial(self, partition: TopicPartition, log: Sequence[ListedSegment]) -> int:
         time = self._options.starting_time(partition)
         if time is not None and time != EARLIEST:
             found = starting_offset_at(log, time, self._options)
@@ -194,7 +194,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         logs = self._ends.logs()
         grown = [one for one in stop if stop[one] > begin.get(one, EARLIEST) and one in logs]
         self._require_kept({one: begin[one] for one in grown if one in begin}, dict(stop), logs)
-        options = self._options.but(
+        options = self._options.replace(
             starting_offsets={one: begin.get(one, EARLIEST) for one in grown},
             ending_offsets=stop,
             starting_timestamp=None,
@@ -206,7 +206,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
         return [ScanPartition(replace(task, has_stops=True)) for task in tasks]
 
     def _view(
-        self, partition: TopicPartition, log: Sequence[FoundFile], stop: int
+        self, partition: TopicPartition, log: Sequence[ListedSegment], stop: int
     ) -> CommittedView | None:
         """Return how the transactions before `stop` ended; later transactions do not change it."""
         view = self._ends.view_of(log)

@@ -14,7 +14,7 @@ from kafkascan.format.errors import CorruptBatchError, record_error
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.spark.options.view_schemas import Column, Row, arrow_schema, arrow_type
 from kafkascan.spark.options.where_clause import BATCH_NAMES
-from kafkascan.spark.planning.file_listing import FoundFile
+from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.rows.arrow_columns import (
     CODEC_NAMES,
     codec_array,
@@ -32,7 +32,7 @@ STATUS_OK = "OK"
 BAD_CHECKSUM = "CHECKSUM_MISMATCH"
 
 
-def file_values(file: FoundFile) -> Row:
+def file_values(file: ListedSegment) -> Row:
     """Return the values of the columns that identify a file (`FILE_COLUMNS`)."""
     return {
         "topic": file.topic,
@@ -60,11 +60,11 @@ class BatchRows:
 
     Parameters
     ----------
-    file : FoundFile
+    file : ListedSegment
     columns : sequence of Column
     """
 
-    def __init__(self, file: FoundFile, columns: Sequence[Column]) -> None:
+    def __init__(self, file: ListedSegment, columns: Sequence[Column]) -> None:
         self._path = file.path
         self._file_values = file_values(file)
         self._columns = columns

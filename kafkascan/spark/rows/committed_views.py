@@ -13,7 +13,7 @@ from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import rows_from
 from kafkascan.logs.read_committed import CommittedView, CommittedViewBuilder
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.planning.file_listing import FoundFile, open_current, open_file
+from kafkascan.spark.planning.file_listing import ListedSegment, open_current, open_file
 
 _ROWS = 1 << 14
 _LOGS_KEPT = 4
@@ -50,7 +50,7 @@ class CommittedViews:
         self._options = options
         self._logs: dict[str, ReadLog] = {}
 
-    def forget(self, file: FoundFile) -> None:
+    def forget(self, file: ListedSegment) -> None:
         """Forget the log of a file, if this file was read last; it is then read again."""
         known = self._logs.get(file.folder)
         if known is not None and known.path == file.path:
@@ -60,13 +60,13 @@ class CommittedViews:
         """Forget the logs whose last read file is not among these paths."""
         self._logs = {folder: known for folder, known in self._logs.items() if known.path in paths}
 
-    def view(self, log: Sequence[FoundFile], end: int) -> CommittedView:
+    def view(self, log: Sequence[ListedSegment], end: int) -> CommittedView:
         """
         Return the read_committed view of a log.
 
         Parameters
         ----------
-        log : sequence of FoundFile
+        log : sequence of ListedSegment
         end : int
             Position in the last file up to which the log is read.
 
@@ -96,7 +96,7 @@ class CommittedViews:
         return known.builder.view()
 
 
-def committed_view(log: tuple[FoundFile, ...], options: Options) -> CommittedView:
+def committed_view(log: tuple[ListedSegment, ...], options: Options) -> CommittedView:
     """Return the read_committed view of all segments of a log, as `CommittedViews.view` does."""
     if log not in _views:
         while len(_views) >= _LOGS_KEPT:
@@ -106,11 +106,11 @@ def committed_view(log: tuple[FoundFile, ...], options: Options) -> CommittedVie
 
 
 # A worker reads the ranges of a log one after another, and needs the same view for each.
-_views: dict[tuple[FoundFile, ...], CommittedView] = {}
+_views: dict[tuple[ListedSegment, ...], CommittedView] = {}
 
 
 def _read_on(
-    builder: CommittedViewBuilder, file: FoundFile, source: Source, start: int, stop: int
+    builder: CommittedViewBuilder, file: ListedSegment, source: Source, start: int, stop: int
 ) -> int:
     """Add the batches that start in a range; return the position after the last one."""
     walk = BatchWalk(source, start, stop)

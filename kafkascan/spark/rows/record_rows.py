@@ -14,7 +14,7 @@ from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.records.record_table import RecordTable
 from kafkascan.spark.options.reader_options import CORRUPT_RECORD, Options
 from kafkascan.spark.options.view_schemas import HEADERS, Column, Row, arrow_schema, arrow_type
-from kafkascan.spark.planning.file_listing import FoundFile
+from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.rows.arrow_columns import (
     codec_array,
     constant_array,
@@ -68,7 +68,7 @@ class RecordRows:
 
     Parameters
     ----------
-    file : FoundFile
+    file : ListedSegment
     options : Options
 
     Attributes
@@ -77,7 +77,7 @@ class RecordRows:
         The columns of `RecordTable` that the rows need, and `offset`.
     """
 
-    def __init__(self, file: FoundFile, options: Options) -> None:
+    def __init__(self, file: ListedSegment, options: Options) -> None:
         self._columns = options.schema()
         self._schema = arrow_schema(self._columns)
         needed = [_RECORD_NAMES[c.name] for c in self._columns if c.name in _RECORD_NAMES]

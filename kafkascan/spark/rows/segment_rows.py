@@ -25,7 +25,7 @@ from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import position_after
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Column, Row
-from kafkascan.spark.planning.file_listing import FoundFile
+from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
@@ -268,7 +268,7 @@ def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
     }
 
 
-def _message(file: FoundFile, found: SegmentScan) -> str | None:
+def _message(file: ListedSegment, found: SegmentScan) -> str | None:
     if found.error is not None:
         return str(found.error)
     if found.bad_checksums and found.first_bad is not None:
@@ -291,7 +291,7 @@ def _overlap(one: ScanRange, found: SegmentScan) -> str | None:
     )
 
 
-def unreadable_row(file: FoundFile, error: Exception) -> Row:
+def unreadable_row(file: ListedSegment, error: Exception) -> Row:
     """Return the row of a file that cannot be read."""
     counts = ("batches", "records", "uncountedBatches", "transactionalBatches", "controlBatches")
     return (

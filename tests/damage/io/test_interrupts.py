@@ -18,7 +18,7 @@ import zstandard
 
 import kafkascan as ks
 from kafkascan._core.unpacking import Arena
-from kafkascan.io.worker_threads import Pace
+from kafkascan.io.worker_threads import ChunkSizer
 from kafkascan.records.decoding import decode_records
 from kafkascan.records.decompression import unpacker
 from kafkascan.records.read_options import ReadOptions
@@ -115,7 +115,7 @@ SIZE = 100
 def piece_count(monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> int:
     """Count how often signals are handled if a piece is 100 units of work."""
     begun = []
-    monkeypatch.setattr(Pace, "next_size", lambda _: begun.append(1) or SIZE)
+    monkeypatch.setattr(ChunkSizer, "next_size", lambda _: begun.append(1) or SIZE)
     action()
     return len(begun)
 

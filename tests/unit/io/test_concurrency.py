@@ -24,13 +24,13 @@ from kafkascan.io.concurrency import (
     require_threads,
     split_by_bytes,
 )
-from kafkascan.io.worker_threads import Pace
+from kafkascan.io.worker_threads import ChunkSizer
 from tests.support.waiting import HANG_SECONDS, no_new_threads, wait_until
 
 
 @pytest.fixture
 def threads_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a busy machine take longer than the second that `WorkerTeam.dismiss` waits."""
+    """Let a busy machine take longer than the second that `ThreadPool.dismiss` waits."""
     monkeypatch.setattr(worker_threads, "_GRACE", HANG_SECONDS)
 
 
@@ -283,7 +283,7 @@ def test_threads_go_to_jobs_by_their_sizes(
 ) -> None:
     shares, at_once = allocate_threads(sizes, threads)
     assert ([one.threads for one in shares], at_once) == expected
-    assert sorted(one.job for one in shares) == list(range(len(sizes)))
+    assert sorted(one.log_index for one in shares) == list(range(len(sizes)))
     # However they fall together, no more threads than were asked for.
     most = sorted((one.threads for one in shares), reverse=True)[:at_once]
     assert sum(most) <= threads
@@ -344,7 +344,7 @@ def test_parts_of_about_the_same_size() -> None:
 def test_pieces_take_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(worker_threads, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    pace = Pace(8)
+    pace = ChunkSizer(8)
     sizes = []
     for taken in (0.0, 0.01, 0.03, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0):
         sizes.append(pace.next_size())
@@ -364,7 +364,7 @@ def test_an_error_ends_the_loops_of_other_parts() -> None:
     """Also those of teams that a worker made."""
 
     def run_long(_: int) -> None:
-        pace = Pace(1)
+        pace = ChunkSizer(1)
         while True:
             pace.next_size()
             time.sleep(0.001)
