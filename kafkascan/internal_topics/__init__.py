@@ -19,17 +19,17 @@ if TYPE_CHECKING:
         diff_metadata as diff_metadata,
         read_metadata as read_metadata,
     )
-    from kafkascan.internal_topics.remote_storage.remote_segments import (
+    from kafkascan.internal_topics.remote_segments import (
         RemoteSegments as RemoteSegments,
         read_remote_segments as read_remote_segments,
-    )
-    from kafkascan.internal_topics.remote_storage.tier_comparison import (
-        TierComparison as TierComparison,
-        compare_remote_segments as compare_remote_segments,
     )
     from kafkascan.internal_topics.share_states import (
         ShareState as ShareState,
         read_share_state as read_share_state,
+    )
+    from kafkascan.internal_topics.tier_comparison import (
+        TierComparison as TierComparison,
+        compare_remote_segments as compare_remote_segments,
     )
     from kafkascan.internal_topics.topic_messages import (
         COORDINATOR_RECORDS as COORDINATOR_RECORDS,
@@ -48,8 +48,8 @@ else:
             "consumer_groups": ["Groups", "read_groups"],
             "metadata.metadata_image": ["MetadataImage"],
             "metadata.metadata_reading": ["Metadata", "diff_metadata", "read_metadata"],
-            "remote_storage.remote_segments": ["RemoteSegments", "read_remote_segments"],
-            "remote_storage.tier_comparison": ["TierComparison", "compare_remote_segments"],
+            "remote_segments": ["RemoteSegments", "read_remote_segments"],
+            "tier_comparison": ["TierComparison", "compare_remote_segments"],
             "share_states": ["ShareState", "read_share_state"],
             "topic_messages": ["COORDINATOR_RECORDS"],
             "topic_replay": ["ReplayedLog"],

@@ -10,7 +10,7 @@ from typing import Any
 from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding
 from kafkascan.format.errors import KafkaScanError, NoLogsError
 from kafkascan.internal_topics.metadata.metadata_reading import Metadata, read_metadata
-from kafkascan.internal_topics.remote_storage.tier_comparison import (
+from kafkascan.internal_topics.tier_comparison import (
     VERDICTS,
     compare_remote_segments,
 )

@@ -27,9 +27,9 @@ from kafkascan.cli.shared_options import (
 from kafkascan.cli.tier_inputs import TierOptions, with_tier
 from kafkascan.internal_topics.consumer_groups import Groups
 from kafkascan.internal_topics.metadata.metadata_reading import CHANGE_SCHEMA, Metadata
-from kafkascan.internal_topics.remote_storage.remote_segments import RemoteSegments
-from kafkascan.internal_topics.remote_storage.tier_comparison import COMPARED_SCHEMA, TierComparison
+from kafkascan.internal_topics.remote_segments import RemoteSegments
 from kafkascan.internal_topics.share_states import ShareState
+from kafkascan.internal_topics.tier_comparison import COMPARED_SCHEMA, TierComparison
 from kafkascan.internal_topics.transaction_states import TransactionStates
 from kafkascan.tables.schema import Schema, schemas_by_name
 from kafkascan.tables.table import Table

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kafkascan.format.suggestions import suggestion
 from kafkascan.internal_topics.consumer_groups import GROUPS_TOPIC, Groups
 from kafkascan.internal_topics.metadata.metadata_reading import METADATA_TOPIC, Metadata
-from kafkascan.internal_topics.remote_storage.remote_segments import REMOTE_TOPIC, RemoteSegments
+from kafkascan.internal_topics.remote_segments import REMOTE_TOPIC, RemoteSegments
 from kafkascan.internal_topics.share_states import SHARE_TOPIC, ShareState
 from kafkascan.internal_topics.transaction_states import TRANSACTIONS_TOPIC, TransactionStates
 from kafkascan.spark.options.view_schemas import Column

@@ -12,7 +12,7 @@ from kafkascan.broker_state.checkpoints import META_PROPERTIES, read_meta_proper
 from kafkascan.format.errors import CorruptCheckpointError, NoLogsError
 from kafkascan.internal_topics.consumer_groups import read_groups
 from kafkascan.internal_topics.metadata.metadata_reading import read_metadata
-from kafkascan.internal_topics.remote_storage.remote_segments import read_remote_segments
+from kafkascan.internal_topics.remote_segments import read_remote_segments
 from kafkascan.internal_topics.share_states import read_share_state
 from kafkascan.internal_topics.topic_replay import AsOf
 from kafkascan.internal_topics.transaction_states import read_transaction_state

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.internal_topics.coordinator_records import TOPIC_ID
 from kafkascan.internal_topics.metadata.metadata_reading import read_metadata
-from kafkascan.internal_topics.remote_storage.remote_segments import (
+from kafkascan.internal_topics.remote_segments import (
     END_OFFSET,
     MAX_TIMESTAMP,
     REMOTE_TOPIC,

@@ -1,1 +1,0 @@
-"""Segments in remote storage: what the cluster knows of them, what is stored, and both compared."""
