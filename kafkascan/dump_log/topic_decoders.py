@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkascan.dump_log.lines.item_decoders import RecordDecoder, RecordText, UndecodableRecordError
 from kafkascan.format.schemas.coordinator_messages import ASSIGNMENT, SUBSCRIPTION
-from kafkascan.format.schemas.message_decoder import Schema, SchemaError, decode
+from kafkascan.format.schemas.message_decoder import MessageSchema, SchemaError, decode
 from kafkascan.format.schemas.message_json import jackson_text, json_of, uuid_text
 from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
 from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
@@ -60,7 +60,7 @@ def _coordinator_json(message: Message) -> dict[str, Any]:
 
 
 def _decode_protocol(
-    printed: dict[str, Any], name: str, schema: Schema, member: dict[str, Any]
+    printed: dict[str, Any], name: str, schema: MessageSchema, member: dict[str, Any]
 ) -> None:
     """Print what a member subscribed or was assigned, instead of its bytes, if it is readable."""
     data = member[name]

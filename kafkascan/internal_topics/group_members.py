@@ -269,7 +269,7 @@ MEMBER_SCHEMA = Schema(
 """The columns of `Groups.members`."""
 
 
-def _embedded(schema: message_decoder.Schema, data: bytes) -> Row:
+def _embedded(schema: message_decoder.MessageSchema, data: bytes) -> Row:
     """Decode a message of the consumer protocol; empty bytes are a message without fields."""
     if not data:
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafkascan.format.schemas.message_decoder import Schema
+from kafkascan.format.schemas.message_decoder import MessageSchema
 from kafkascan.format.schemas.message_json import json_of
 from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
 from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
@@ -17,7 +17,7 @@ from kafkascan.internal_topics.topic_messages import (
     decode_framed_message,
 )
 
-_FRAMED: Mapping[str, Mapping[int, Schema]] = {
+_FRAMED: Mapping[str, Mapping[int, MessageSchema]] = {
     "__cluster_metadata": METADATA_RECORDS,
     "__remote_log_metadata": REMOTE_LOG_RECORDS,
 }

@@ -19,13 +19,13 @@ from kafkascan.format.schemas.coordinator_messages import (
     TRANSACTION_RECORDS,
 )
 from kafkascan.format.schemas.message_decoder import (
-    Schema,
+    MessageSchema,
     SchemaError,
     decode_prefix,
     read_message_frame,
 )
 
-CoordinatorSchemas = Mapping[int, tuple[Schema, Schema]]
+CoordinatorSchemas = Mapping[int, tuple[MessageSchema, MessageSchema]]
 
 COORDINATOR_RECORDS: dict[str, CoordinatorSchemas] = {
     "__consumer_offsets": GROUP_RECORDS | SHARE_GROUP_RECORDS | STREAMS_GROUP_RECORDS,
@@ -54,14 +54,14 @@ class Message:
     ----------
     type : int
         Kafka's number of the type.
-    schema : Schema
+    schema : MessageSchema
     version : int
     fields : dict
         Values by field name, see `decode`.
     """
 
     type: int
-    schema: Schema
+    schema: MessageSchema
     version: int
     fields: dict[str, Any]
 
@@ -100,7 +100,7 @@ def decode_coordinator_record(
     return Message(code, of_key, 0, fields), _decode_value(code, of_value, value)
 
 
-def _decode_value(code: int, schema: Schema, value: bytes | None) -> Message | None:
+def _decode_value(code: int, schema: MessageSchema, value: bytes | None) -> Message | None:
     if value is None:
         return None
     version, body = _prefixed(value, "the value")
@@ -108,7 +108,7 @@ def _decode_value(code: int, schema: Schema, value: bytes | None) -> Message | N
     return Message(code, schema, version, fields)
 
 
-def decode_framed_message(schemas: Mapping[int, Schema], value: bytes) -> Message:
+def decode_framed_message(schemas: Mapping[int, MessageSchema], value: bytes) -> Message:
     """
     Decode a record of the metadata log or of ``__remote_log_metadata``.
 

@@ -13,8 +13,8 @@ from kafkascan.format.layout import NamedCode
 from kafkascan.format.schemas.message_decoder import (
     NO_UUID,
     Array,
-    Field,
-    Schema,
+    MessageField,
+    MessageSchema,
     SchemaError,
     decode,
 )
@@ -25,59 +25,73 @@ from kafkascan.records.read_options import ReadOptions
 
 _ALWAYS = 0
 
-END_TXN_MARKER = Schema(
-    "EndTxnMarker", (Field("version", "int16"), Field("coordinator_epoch", "int32"))
+END_TXN_MARKER = MessageSchema(
+    "EndTxnMarker", (MessageField("version", "int16"), MessageField("coordinator_epoch", "int32"))
 )
 
-_VOTER = Schema(
+_VOTER = MessageSchema(
     "Voter",
-    (Field("voter_id", "int32"), Field("voter_directory_id", "uuid", since=1, default=NO_UUID)),
+    (
+        MessageField("voter_id", "int32"),
+        MessageField("voter_directory_id", "uuid", since=1, default=NO_UUID),
+    ),
     _ALWAYS,
 )
-LEADER_CHANGE = Schema(
+LEADER_CHANGE = MessageSchema(
     "LeaderChangeMessage",
     (
-        Field("version", "int16"),
-        Field("leader_id", "int32"),
-        Field("voters", Array(_VOTER)),
-        Field("granting_voters", Array(_VOTER)),
+        MessageField("version", "int16"),
+        MessageField("leader_id", "int32"),
+        MessageField("voters", Array(_VOTER)),
+        MessageField("granting_voters", Array(_VOTER)),
     ),
     _ALWAYS,
     newest=1,
 )
-SNAPSHOT_HEADER = Schema(
+SNAPSHOT_HEADER = MessageSchema(
     "SnapshotHeaderRecord",
-    (Field("version", "int16"), Field("last_contained_log_timestamp", "int64")),
+    (MessageField("version", "int16"), MessageField("last_contained_log_timestamp", "int64")),
     _ALWAYS,
 )
-SNAPSHOT_FOOTER = Schema("SnapshotFooterRecord", (Field("version", "int16"),), _ALWAYS)
-KRAFT_VERSION = Schema(
-    "KRaftVersionRecord", (Field("version", "int16"), Field("k_raft_version", "int16")), _ALWAYS
+SNAPSHOT_FOOTER = MessageSchema(
+    "SnapshotFooterRecord", (MessageField("version", "int16"),), _ALWAYS
 )
-_ENDPOINT = Schema(
+KRAFT_VERSION = MessageSchema(
+    "KRaftVersionRecord",
+    (MessageField("version", "int16"), MessageField("k_raft_version", "int16")),
+    _ALWAYS,
+)
+_ENDPOINT = MessageSchema(
     "Endpoint",
-    (Field("name", "string"), Field("host", "string"), Field("port", "uint16")),
+    (
+        MessageField("name", "string"),
+        MessageField("host", "string"),
+        MessageField("port", "uint16"),
+    ),
     _ALWAYS,
 )
-_VERSIONS = Schema(
+_VERSIONS = MessageSchema(
     "KRaftVersionFeature",
-    (Field("min_supported_version", "int16"), Field("max_supported_version", "int16")),
+    (
+        MessageField("min_supported_version", "int16"),
+        MessageField("max_supported_version", "int16"),
+    ),
     _ALWAYS,
 )
-KRAFT_VOTERS = Schema(
+KRAFT_VOTERS = MessageSchema(
     "VotersRecord",
     (
-        Field("version", "int16"),
-        Field(
+        MessageField("version", "int16"),
+        MessageField(
             "voters",
             Array(
-                Schema(
+                MessageSchema(
                     "Voter",
                     (
-                        Field("voter_id", "int32"),
-                        Field("voter_directory_id", "uuid"),
-                        Field("endpoints", Array(_ENDPOINT)),
-                        Field("k_raft_version_feature", _VERSIONS),
+                        MessageField("voter_id", "int32"),
+                        MessageField("voter_directory_id", "uuid"),
+                        MessageField("endpoints", Array(_ENDPOINT)),
+                        MessageField("k_raft_version_feature", _VERSIONS),
                     ),
                     _ALWAYS,
                 )
@@ -110,7 +124,7 @@ class ControlRecordType(NamedCode):
         return self.name
 
 
-_SCHEMAS: dict[ControlRecordType, Schema] = {
+_SCHEMAS: dict[ControlRecordType, MessageSchema] = {
     ControlRecordType.ABORT: END_TXN_MARKER,
     ControlRecordType.COMMIT: END_TXN_MARKER,
     ControlRecordType.LEADER_CHANGE: LEADER_CHANGE,
@@ -121,7 +135,7 @@ _SCHEMAS: dict[ControlRecordType, Schema] = {
 }
 
 
-def control_schema(kind: ControlRecordType) -> Schema:
+def control_schema(kind: ControlRecordType) -> MessageSchema:
     """Return the schema of a type's values; UNKNOWN has none."""
     return _SCHEMAS[kind]
 

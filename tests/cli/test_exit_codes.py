@@ -68,7 +68,9 @@ class Runner:
     def on(self, path: Path) -> Done:
         """Run it on a path."""
         names = {"LOGS": path, "HEALTHY": self.healthy}
-        names |= {f"OUT{suffix}": Path(f"{self.out}{suffix}") for suffix in ("", ".parquet", ".html")}
+        names |= {
+            f"OUT{suffix}": Path(f"{self.out}{suffix}") for suffix in ("", ".parquet", ".html")
+        }
         return run(*(names.get(word, word) for word in self.command.split()))
 
     def on_data_dir(self, path: Path) -> Done:

@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
+import pkgutil
 import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
 import kafkascan
 from kafkascan.auditing.finding_kinds import FINDING_KINDS
 from kafkascan.cli.verb_table import VERBS_BY_TASK
+from kafkascan.tables.schema import Schema
 from tests.support.command_line import run
 
 ROOT = Path(__file__).parents[2]
@@ -24,11 +28,36 @@ README = ROOT / "README.md"
 DOCUMENTS = (README, *sorted((ROOT / "docs").rglob("*.md")))
 API = ROOT / "docs" / "api.md"
 FINDINGS = ROOT / "docs" / "findings.md"
+COLUMNS = ROOT / "docs" / "columns.md"
+LAYERS = [
+    name.strip()
+    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+    if contract["id"] == "rooms"
+    for layer in reversed(contract["layers"])
+    for name in layer.split(":")
+]
 _API_HEAD = """# Python API
 
 `import kafkascan as ks`: these are the names that most programs need, by the sub-package that
 defines them. The sub-packages have more. Everything is imported when it is first used.
 """
+_COLUMNS_HEAD = """# Columns
+
+Every table of kafkascan, by the sub-package that returns it. A table has these columns, under these
+names, in Python (`to_arrow()`, `to_pandas()`, `to_polars()`, `rows()`), on the command line
+(`--format table|json|jsonl|csv|parquet`) and in Spark's views. `table.schema` contains the same
+facts, and `table.problems` (see [problems](#problems)) says what was not read.
+
+- `time` is milliseconds since the epoch in `rows()`, JSON and CSV, -1 for none;
+  `timestamp[ms, UTC]` with nulls in Arrow, pandas, Polars and Parquet; `timestamp` in Spark.
+- Other types are Arrow's: `list<T>`, `struct<name:T>` and `map<K,V>` contain other types.
+- `null`: whether a value may be missing.
+"""
+
+_COLUMNS_TABLE = "| column | type | null | meaning |\n|---|---|---|---|\n"
+
 _FINDINGS_HEAD = """# Findings of an audit
 
 What `kafkascan audit` and [`ks.audit`](api.md) report, what it causes, and what to do.
@@ -178,6 +207,39 @@ def findings_page() -> str:
     return _FINDINGS_HEAD + "".join(rows)
 
 
+def schemas_by_room() -> dict[str, dict[str, Schema]]:
+    """Return the schemas of all tables, by room and name; of parts of a table, the whole one."""
+    rooms: dict[str, dict[str, Schema]] = defaultdict(dict)
+    for module in pkgutil.walk_packages(kafkascan.__path__, "kafkascan."):
+        room = module.name.split(".")[1]
+        if room in ("cli", "_core") or module.name.endswith("__main__"):
+            continue
+        for value in vars(importlib.import_module(module.name)).values():
+            values = value.values() if isinstance(value, dict) else (value,)
+            for schema in (one for one in values if isinstance(one, Schema)):
+                known = rooms[room].get(schema.name, schema)
+                rooms[room][schema.name] = max(known, schema, key=len)
+    seen: set[Schema] = set()
+    for room in sorted(rooms, key=list(LAYERS).index):  # of a table that is imported, the owner
+        rooms[room] = {name: one for name, one in rooms[room].items() if one not in seen}
+        seen |= set(rooms[room].values())
+    return {room: named for room, named in sorted(rooms.items()) if named}
+
+
+def columns_page() -> str:
+    """Return the page about the columns of all tables."""
+    parts = [_COLUMNS_HEAD]
+    for room, schemas in schemas_by_room().items():
+        parts.append(f"\n## {room}\n")
+        for name, schema in sorted(schemas.items()):
+            parts.append(f"\n### {name}\n\n{_COLUMNS_TABLE}")
+            for one in schema:
+                unit = f" ({one.unit})" if one.unit in ("bytes", "ms") else ""
+                null = "yes" if one.nullable else ""
+                parts.append(f"| `{one.name}` | {one.type}{unit} | {null} | {one.meaning} |\n")
+    return "".join(parts)
+
+
 def updated(text: str) -> str:
     """Return a document with the current output of its commands, and the table of commands."""
 
@@ -202,6 +264,7 @@ def main() -> None:
         document.write_text(updated(document.read_text()))
     API.write_text(api_reference())
     FINDINGS.write_text(findings_page())
+    COLUMNS.write_text(columns_page())
 
 
 if __name__ == "__main__":

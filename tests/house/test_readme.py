@@ -13,14 +13,17 @@ import kafkascan as ks
 from kafkascan.cli import commands
 from tests.house.readme import (
     API,
+    COLUMNS,
     DOCUMENTS,
     FINDINGS,
     README,
     ROOT,
     api_reference,
     blocks,
+    columns_page,
     findings_page,
     output_of,
+    schemas_by_room,
     snippets,
     table_of_commands,
 )
@@ -101,6 +104,18 @@ def test_links_exist() -> None:
 
 def test_every_kind_of_finding_is_explained() -> None:
     assert FINDINGS.read_text() == findings_page(), "run: python -m tests.house.readme"
+
+
+def test_every_column_is_explained() -> None:
+    assert COLUMNS.read_text() == columns_page(), "run: python -m tests.house.readme"
+    without = [
+        (schema.name, one.name)
+        for schemas in schemas_by_room().values()
+        for schema in schemas.values()
+        for one in schema
+        if not one.meaning
+    ]
+    assert without == []
 
 
 def test_every_public_name_is_in_the_api_reference() -> None:

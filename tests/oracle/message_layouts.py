@@ -9,7 +9,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafkascan.format.schemas.message_decoder import EMPTY, NO_UUID, Array, Field, Schema, Type
+from kafkascan.format.schemas.message_decoder import (
+    EMPTY,
+    NO_UUID,
+    Array,
+    MessageField,
+    MessageSchema,
+    Type,
+)
 from kafkascan.format.schemas.message_json import camel_case
 
 _RESOURCE = re.compile(r"(?:common/)?(?:message|metadata)/\w+\.json")
@@ -61,7 +68,7 @@ def declared_layout(message: Mapping[str, Any], version: int) -> MessageLayout:
     return MessageLayout(_has(message.get("flexibleVersions", "none"), version), _ordered(fields))
 
 
-def known_layout(schema: Schema, version: int) -> MessageLayout:
+def known_layout(schema: MessageSchema, version: int) -> MessageLayout:
     """Return how a version encodes the message of a schema."""
     fields = tuple(_known_field(one, version) for one in schema.fields if one.is_in(version))
     return MessageLayout(version >= schema.flexible_since, _ordered(fields))
@@ -117,7 +124,7 @@ def _declared_default(field: dict[str, Any], kind: str, is_array: bool) -> objec
     return str(default).lower() == "true" if kind == "bool" else int(str(default or 0), 0)
 
 
-def _known_field(field: Field, version: int) -> FieldLayout:
+def _known_field(field: MessageField, version: int) -> FieldLayout:
     return FieldLayout(
         camel_case(field.name),
         _known_kind(field.type, version),
@@ -138,7 +145,7 @@ def _known_default(default: object) -> object:
 def _known_kind(kind: Type, version: int) -> object:
     if isinstance(kind, Array):
         return [_known_kind(kind.element, version)]
-    return known_layout(kind, version).fields if isinstance(kind, Schema) else kind
+    return known_layout(kind, version).fields if isinstance(kind, MessageSchema) else kind
 
 
 def _without_tagged(fields: tuple[FieldLayout, ...], known: set[str]) -> tuple[FieldLayout, ...]:

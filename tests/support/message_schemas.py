@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkascan.format.schemas import coordinator_messages, metadata_messages, remote_log_messages
-from kafkascan.format.schemas.message_decoder import Schema
+from kafkascan.format.schemas.message_decoder import MessageSchema
 from kafkascan.records import control
 
 _PAIRS = (
@@ -32,7 +32,7 @@ TYPES = {
 }
 """The number of the type of each record."""
 
-SCHEMAS: dict[str, Schema] = {
+SCHEMAS: dict[str, MessageSchema] = {
     schema.name: schema
     for schema in (
         *_OTHERS,

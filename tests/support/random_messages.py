@@ -8,8 +8,8 @@ from typing import Any
 
 from kafkascan.format.schemas.message_decoder import (
     Array,
-    Field,
-    Schema,
+    MessageField,
+    MessageSchema,
     Type,
     default_of,
 )
@@ -26,7 +26,7 @@ _TEXTS = ("", "a", "topic-1", "ä€𝄞", "x" * 130, 'q"\\/', "\x00\x1f\n\x7f",
 _DOUBLES = (0.0, -0.0, 1.0, 1e-3, 9.9e-4, 1e7, 123456.789, 9999999.0, -2.5e-9, 1.7e308, 1e22, 100.0)
 
 
-def random_message(schema: Schema, version: int, choice: random.Random) -> dict[str, Any]:
+def random_message(schema: MessageSchema, version: int, choice: random.Random) -> dict[str, Any]:
     """Return values for all fields of a version; now and then defaults and nulls."""
     return {
         field.name: _field_value(field, version, choice)
@@ -36,7 +36,7 @@ def random_message(schema: Schema, version: int, choice: random.Random) -> dict[
     }
 
 
-def _field_value(field: Field, version: int, choice: random.Random) -> Any:
+def _field_value(field: MessageField, version: int, choice: random.Random) -> Any:
     if field.tag is not None and choice.random() < 0.4:
         return default_of(field)
     if field.is_nullable(version) and choice.random() < 0.25:
@@ -45,7 +45,7 @@ def _field_value(field: Field, version: int, choice: random.Random) -> Any:
 
 
 def _value(kind: Type, version: int, choice: random.Random) -> Any:
-    if isinstance(kind, Schema):
+    if isinstance(kind, MessageSchema):
         return random_message(kind, version, choice)
     if isinstance(kind, Array):
         count = choice.choice((0, 1, 1, 2, 3, 40 if isinstance(kind.element, str) else 4))

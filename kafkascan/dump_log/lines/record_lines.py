@@ -25,7 +25,7 @@ from kafkascan.dump_log.lines.item_decoders import (
     RecordText,
     UndecodableRecordError,
 )
-from kafkascan.format.schemas.message_decoder import Schema, SchemaError
+from kafkascan.format.schemas.message_decoder import MessageSchema, SchemaError
 from kafkascan.format.schemas.message_json import jackson_text, json_of
 from kafkascan.records.control import (
     ControlRecordType,
@@ -243,5 +243,5 @@ def control_text(key: bytes | None, value: bytes | None) -> str:
     return f" {_NAMES[kind]} {_json_text(control_schema(kind), fields)}"
 
 
-def _json_text(schema: Schema, fields: dict[str, Any]) -> str:
+def _json_text(schema: MessageSchema, fields: dict[str, Any]) -> str:
     return jackson_text(json_of(schema, fields, min(fields["version"], schema.newest)))

@@ -28,7 +28,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Field:
+class MessageField:
     """
     One field of a structure.
 
@@ -36,7 +36,7 @@ class Field:
     ----------
     name : str
         Kafka's name, in snake case.
-    type : str, Array or Schema
+    type : str, Array or MessageSchema
         A number (``int8`` … ``uint32``, ``float64``), ``bool``, ``uuid``, ``string`` or
         ``bytes``; a list; a structure.
     since, until : int
@@ -68,14 +68,14 @@ class Field:
 
 
 @dataclass(frozen=True)
-class Schema:
+class MessageSchema:
     """
     A structure.
 
     Attributes
     ----------
     name : str
-    fields : tuple of Field
+    fields : tuple of MessageField
     flexible_since : int
         First version with the compact encoding and tagged fields.
     newest : int
@@ -83,12 +83,12 @@ class Schema:
     """
 
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[MessageField, ...]
     flexible_since: int = 2**15
     newest: int = 0
 
 
-Type = str | Array | Schema
+Type = str | Array | MessageSchema
 
 EMPTY = object()
 """The default of a structure: all its fields have their defaults."""
@@ -158,13 +158,13 @@ def read_message_frame(value: bytes) -> MessageFrame:
     return MessageFrame(code, max(0, version), reader.at)
 
 
-def decode(schema: Schema, data: bytes, version: int) -> dict[str, Any]:
+def decode(schema: MessageSchema, data: bytes, version: int) -> dict[str, Any]:
     """
     Decode a message.
 
     Parameters
     ----------
-    schema : Schema
+    schema : MessageSchema
     data : bytes
         Trailing bytes are ignored, as by Kafka's classes.
     version : int
@@ -183,26 +183,26 @@ def decode(schema: Schema, data: bytes, version: int) -> dict[str, Any]:
     return message
 
 
-def decode_prefix(schema: Schema, data: bytes, version: int) -> tuple[dict[str, Any], int]:
+def decode_prefix(schema: MessageSchema, data: bytes, version: int) -> tuple[dict[str, Any], int]:
     """Decode a message; return it and its encoded size."""
     reader = _Reader(data, version, is_flexible=version >= schema.flexible_since)
     return reader.structure(schema), reader.at
 
 
-def default_of(field: Field) -> Any:
+def default_of(field: MessageField) -> Any:
     """Return the value of a field that is left out."""
     if field.default is EMPTY:
         return _empty_value(replace(field, default=None, nullable_since=None))
     return list(field.default) if isinstance(field.default, tuple) else field.default
 
 
-def _empty_value(field: Field) -> Any:
+def _empty_value(field: MessageField) -> Any:
     """Return what a field has in a structure of defaults: without its own, the type's."""
     if field.default is not None or field.nullable_since is not None:
         return default_of(field)
     if isinstance(field.type, Array):
         return []
-    if isinstance(field.type, Schema):
+    if isinstance(field.type, MessageSchema):
         return {one.name: _empty_value(one) for one in field.type.fields}
     return _EMPTY_VALUES.get(field.type, 0)
 
@@ -217,9 +217,9 @@ class _Reader:
         self.is_flexible = is_flexible
         self.at = 0
 
-    def structure(self, schema: Schema) -> dict[str, Any]:
+    def structure(self, schema: MessageSchema) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        tagged: dict[int, Field] = {}
+        tagged: dict[int, MessageField] = {}
         for field in schema.fields:
             found[field.name] = default_of(field)
             if not field.is_in(self.version):
@@ -232,7 +232,7 @@ class _Reader:
             self.tagged_section(tagged, found)
         return found
 
-    def tagged_section(self, fields: dict[int, Field], found: dict[str, Any]) -> None:
+    def tagged_section(self, fields: dict[int, MessageField], found: dict[str, Any]) -> None:
         for _ in range(self.uvarint("the number of tagged fields")):
             tag, size = self.uvarint("a tag"), self.uvarint("a tagged field's size")
             field = fields.get(tag)
@@ -241,20 +241,20 @@ class _Reader:
             else:
                 found[field.name] = self.tagged_value(field)
 
-    def tagged_value(self, field: Field) -> Any:
+    def tagged_value(self, field: MessageField) -> Any:
         # A nullable structure begins with a flag.
-        if isinstance(field.type, Schema) and field.is_nullable(self.version):
+        if isinstance(field.type, MessageSchema) and field.is_nullable(self.version):
             return self.structure(field.type) if self.uvarint(field.name) else None
         return self.value(field)
 
-    def value(self, field: Field) -> Any:
+    def value(self, field: MessageField) -> Any:
         value = self.typed(field.type, field)
         if value is None and not field.is_nullable(self.version):
             raise SchemaError(f"{field.name} must not be null")
         return value
 
-    def typed(self, kind: Type, field: Field) -> Any:
-        if isinstance(kind, Schema):
+    def typed(self, kind: Type, field: MessageField) -> Any:
+        if isinstance(kind, MessageSchema):
             is_untagged_nullable = field.is_nullable(self.version) and field.type is kind
             if is_untagged_nullable and field.tag is None and self.number("int8", field.name) < 0:
                 return None
@@ -265,7 +265,7 @@ class _Reader:
             return self.number(kind, field.name)
         return _READ_BYTES[kind](self, field.name)
 
-    def array(self, kind: Array, field: Field) -> list[Any] | None:
+    def array(self, kind: Array, field: MessageField) -> list[Any] | None:
         count = self.size("int32", field.name)
         if count is None:
             return None

@@ -10,21 +10,21 @@ from typing import Any
 from kafkascan.format.schemas.message_decoder import (
     NUMBERS,
     Array,
-    Field,
-    Schema,
+    MessageField,
+    MessageSchema,
     SchemaError,
     Type,
     default_of,
 )
 
 
-def encode(schema: Schema, message: Mapping[str, Any], version: int) -> bytes:
+def encode(schema: MessageSchema, message: Mapping[str, Any], version: int) -> bytes:
     """
     Encode a message.
 
     Parameters
     ----------
-    schema : Schema
+    schema : MessageSchema
     message : mapping
         Values by field name, as `decode` returns them. A missing field has its default.
     version : int
@@ -49,7 +49,7 @@ class _Writer:
         self.is_flexible = is_flexible
         self.out = bytearray()
 
-    def structure(self, schema: Schema, message: Mapping[str, Any]) -> None:
+    def structure(self, schema: MessageSchema, message: Mapping[str, Any]) -> None:
         if not isinstance(message, Mapping):
             raise SchemaError(f"{schema.name} must be a mapping, not {type(message).__name__}")
         if unknown := set(message) - {field.name for field in schema.fields}:
@@ -74,9 +74,9 @@ class _Writer:
             self.uvarint(len(data))
             self.out += data
 
-    def tagged_value(self, field: Field, value: Any) -> bytes:
+    def tagged_value(self, field: MessageField, value: Any) -> bytes:
         inner = _Writer(self.version, is_flexible=self.is_flexible)
-        if isinstance(field.type, Schema) and field.is_nullable(self.version):
+        if isinstance(field.type, MessageSchema) and field.is_nullable(self.version):
             inner.uvarint(0 if value is None else 1)
             if value is not None:
                 inner.structure(field.type, value)
@@ -84,13 +84,13 @@ class _Writer:
             inner.value(field, value)
         return bytes(inner.out)
 
-    def value(self, field: Field, value: Any) -> None:
+    def value(self, field: MessageField, value: Any) -> None:
         if value is None and not field.is_nullable(self.version):
             raise SchemaError(f"{field.name} is missing")
         self.typed(field.type, field, value)
 
-    def typed(self, kind: Type, field: Field, value: Any) -> None:
-        if isinstance(kind, Schema):
+    def typed(self, kind: Type, field: MessageField, value: Any) -> None:
+        if isinstance(kind, MessageSchema):
             if field.is_nullable(self.version) and field.type is kind and field.tag is None:
                 self.number("int8", field.name, -1 if value is None else 1)
             if value is not None:

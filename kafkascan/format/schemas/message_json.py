@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from kafkascan.format.schemas.message_decoder import Array, Schema, Type, default_of
+from kafkascan.format.schemas.message_decoder import Array, MessageSchema, Type, default_of
 
 
-def json_of(schema: Schema, message: Mapping[str, Any], version: int) -> dict[str, Any]:
+def json_of(schema: MessageSchema, message: Mapping[str, Any], version: int) -> dict[str, Any]:
     """
     Return a message in the shape in which Kafka prints it.
 
     Parameters
     ----------
-    schema : Schema
+    schema : MessageSchema
     message : mapping
         Values by field name, as `decode` returns them.
     version : int
@@ -53,7 +53,7 @@ def uuid_text(value: Any) -> str:
 def _json_value(kind: Type, value: Any, version: int) -> Any:
     if value is None:
         return None
-    if isinstance(kind, Schema):
+    if isinstance(kind, MessageSchema):
         return json_of(kind, value, version)
     if isinstance(kind, Array):
         return [_json_value(kind.element, element, version) for element in value]

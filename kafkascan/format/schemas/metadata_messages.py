@@ -2,243 +2,259 @@
 
 from __future__ import annotations
 
-from kafkascan.format.schemas.message_decoder import Array, Field, Schema
+from kafkascan.format.schemas.message_decoder import Array, MessageField, MessageSchema
 
-_BROKER_ENDPOINT = Schema(
+_BROKER_ENDPOINT = MessageSchema(
     "BrokerEndpoint",
     (
-        Field("name", "string"),
-        Field("host", "string"),
-        Field("port", "uint16"),
-        Field("security_protocol", "int16"),
+        MessageField("name", "string"),
+        MessageField("host", "string"),
+        MessageField("port", "uint16"),
+        MessageField("security_protocol", "int16"),
     ),
 )
-_BROKER_FEATURE = Schema(
+_BROKER_FEATURE = MessageSchema(
     "BrokerFeature",
     (
-        Field("name", "string"),
-        Field("min_supported_version", "int16"),
-        Field("max_supported_version", "int16"),
+        MessageField("name", "string"),
+        MessageField("min_supported_version", "int16"),
+        MessageField("max_supported_version", "int16"),
     ),
 )
-REGISTER_BROKER = Schema(
+REGISTER_BROKER = MessageSchema(
     "RegisterBrokerRecord",
     (
-        Field("broker_id", "int32"),
-        Field("is_migrating_zk_broker", "bool", since=2, default=False),
-        Field("incarnation_id", "uuid"),
-        Field("broker_epoch", "int64"),
-        Field("end_points", Array(_BROKER_ENDPOINT)),
-        Field("features", Array(_BROKER_FEATURE)),
-        Field("rack", "string", nullable_since=0),
-        Field("fenced", "bool", default=True),
-        Field("in_controlled_shutdown", "bool", since=1, default=False),
-        Field("log_dirs", Array("uuid"), since=3, tag=0, default=()),
-        Field("cordoned_log_dirs", Array("uuid"), since=4, nullable_since=4, tag=1),
+        MessageField("broker_id", "int32"),
+        MessageField("is_migrating_zk_broker", "bool", since=2, default=False),
+        MessageField("incarnation_id", "uuid"),
+        MessageField("broker_epoch", "int64"),
+        MessageField("end_points", Array(_BROKER_ENDPOINT)),
+        MessageField("features", Array(_BROKER_FEATURE)),
+        MessageField("rack", "string", nullable_since=0),
+        MessageField("fenced", "bool", default=True),
+        MessageField("in_controlled_shutdown", "bool", since=1, default=False),
+        MessageField("log_dirs", Array("uuid"), since=3, tag=0, default=()),
+        MessageField("cordoned_log_dirs", Array("uuid"), since=4, nullable_since=4, tag=1),
     ),
     flexible_since=0,
     newest=4,
 )
-UNREGISTER_BROKER = Schema(
+UNREGISTER_BROKER = MessageSchema(
     "UnregisterBrokerRecord",
-    (Field("broker_id", "int32"), Field("broker_epoch", "int64")),
+    (MessageField("broker_id", "int32"), MessageField("broker_epoch", "int64")),
     flexible_since=0,
 )
-TOPIC = Schema(
-    "TopicRecord", (Field("name", "string"), Field("topic_id", "uuid")), flexible_since=0
+TOPIC = MessageSchema(
+    "TopicRecord",
+    (MessageField("name", "string"), MessageField("topic_id", "uuid")),
+    flexible_since=0,
 )
-PARTITION = Schema(
+PARTITION = MessageSchema(
     "PartitionRecord",
     (
-        Field("partition_id", "int32", default=-1),
-        Field("topic_id", "uuid"),
-        Field("replicas", Array("int32")),
-        Field("isr", Array("int32")),
-        Field("removing_replicas", Array("int32")),
-        Field("adding_replicas", Array("int32")),
-        Field("leader", "int32", default=-1),
-        Field("leader_recovery_state", "int8", tag=0, default=0),
-        Field("leader_epoch", "int32", default=-1),
-        Field("partition_epoch", "int32", default=-1),
-        Field("directories", Array("uuid"), since=1),
-        Field("eligible_leader_replicas", Array("int32"), since=2, nullable_since=2, tag=1),
-        Field("last_known_elr", Array("int32"), since=2, nullable_since=2, tag=2),
+        MessageField("partition_id", "int32", default=-1),
+        MessageField("topic_id", "uuid"),
+        MessageField("replicas", Array("int32")),
+        MessageField("isr", Array("int32")),
+        MessageField("removing_replicas", Array("int32")),
+        MessageField("adding_replicas", Array("int32")),
+        MessageField("leader", "int32", default=-1),
+        MessageField("leader_recovery_state", "int8", tag=0, default=0),
+        MessageField("leader_epoch", "int32", default=-1),
+        MessageField("partition_epoch", "int32", default=-1),
+        MessageField("directories", Array("uuid"), since=1),
+        MessageField("eligible_leader_replicas", Array("int32"), since=2, nullable_since=2, tag=1),
+        MessageField("last_known_elr", Array("int32"), since=2, nullable_since=2, tag=2),
     ),
     flexible_since=0,
     newest=2,
 )
-CONFIG = Schema(
+CONFIG = MessageSchema(
     "ConfigRecord",
     (
-        Field("resource_type", "int8"),
-        Field("resource_name", "string"),
-        Field("name", "string"),
-        Field("value", "string", nullable_since=0),
+        MessageField("resource_type", "int8"),
+        MessageField("resource_name", "string"),
+        MessageField("name", "string"),
+        MessageField("value", "string", nullable_since=0),
     ),
     flexible_since=0,
 )
-PARTITION_CHANGE = Schema(
+PARTITION_CHANGE = MessageSchema(
     "PartitionChangeRecord",
     (
-        Field("partition_id", "int32", default=-1),
-        Field("topic_id", "uuid"),
-        Field("isr", Array("int32"), nullable_since=0, tag=0),
-        Field("leader", "int32", tag=1, default=-2),
-        Field("replicas", Array("int32"), nullable_since=0, tag=2),
-        Field("removing_replicas", Array("int32"), nullable_since=0, tag=3),
-        Field("adding_replicas", Array("int32"), nullable_since=0, tag=4),
-        Field("leader_recovery_state", "int8", tag=5, default=-1),
-        Field("directories", Array("uuid"), since=1, nullable_since=1, tag=8),
-        Field("eligible_leader_replicas", Array("int32"), since=2, nullable_since=2, tag=6),
-        Field("last_known_elr", Array("int32"), since=2, nullable_since=2, tag=7),
+        MessageField("partition_id", "int32", default=-1),
+        MessageField("topic_id", "uuid"),
+        MessageField("isr", Array("int32"), nullable_since=0, tag=0),
+        MessageField("leader", "int32", tag=1, default=-2),
+        MessageField("replicas", Array("int32"), nullable_since=0, tag=2),
+        MessageField("removing_replicas", Array("int32"), nullable_since=0, tag=3),
+        MessageField("adding_replicas", Array("int32"), nullable_since=0, tag=4),
+        MessageField("leader_recovery_state", "int8", tag=5, default=-1),
+        MessageField("directories", Array("uuid"), since=1, nullable_since=1, tag=8),
+        MessageField("eligible_leader_replicas", Array("int32"), since=2, nullable_since=2, tag=6),
+        MessageField("last_known_elr", Array("int32"), since=2, nullable_since=2, tag=7),
     ),
     flexible_since=0,
     newest=2,
 )
-FENCE_BROKER = Schema(
-    "FenceBrokerRecord", (Field("id", "int32"), Field("epoch", "int64")), flexible_since=0
+FENCE_BROKER = MessageSchema(
+    "FenceBrokerRecord",
+    (MessageField("id", "int32"), MessageField("epoch", "int64")),
+    flexible_since=0,
 )
-UNFENCE_BROKER = Schema(
-    "UnfenceBrokerRecord", (Field("id", "int32"), Field("epoch", "int64")), flexible_since=0
+UNFENCE_BROKER = MessageSchema(
+    "UnfenceBrokerRecord",
+    (MessageField("id", "int32"), MessageField("epoch", "int64")),
+    flexible_since=0,
 )
-REMOVE_TOPIC = Schema("RemoveTopicRecord", (Field("topic_id", "uuid"),), flexible_since=0)
-DELEGATION_TOKEN = Schema(
+REMOVE_TOPIC = MessageSchema(
+    "RemoveTopicRecord", (MessageField("topic_id", "uuid"),), flexible_since=0
+)
+DELEGATION_TOKEN = MessageSchema(
     "DelegationTokenRecord",
     (
-        Field("owner", "string"),
-        Field("requester", "string"),
-        Field("renewers", Array("string")),
-        Field("issue_timestamp", "int64"),
-        Field("max_timestamp", "int64"),
-        Field("expiration_timestamp", "int64"),
-        Field("token_id", "string"),
+        MessageField("owner", "string"),
+        MessageField("requester", "string"),
+        MessageField("renewers", Array("string")),
+        MessageField("issue_timestamp", "int64"),
+        MessageField("max_timestamp", "int64"),
+        MessageField("expiration_timestamp", "int64"),
+        MessageField("token_id", "string"),
     ),
     flexible_since=0,
 )
-USER_SCRAM_CREDENTIAL = Schema(
+USER_SCRAM_CREDENTIAL = MessageSchema(
     "UserScramCredentialRecord",
     (
-        Field("name", "string"),
-        Field("mechanism", "int8"),
-        Field("salt", "bytes"),
-        Field("stored_key", "bytes"),
-        Field("server_key", "bytes"),
-        Field("iterations", "int32"),
+        MessageField("name", "string"),
+        MessageField("mechanism", "int8"),
+        MessageField("salt", "bytes"),
+        MessageField("stored_key", "bytes"),
+        MessageField("server_key", "bytes"),
+        MessageField("iterations", "int32"),
     ),
     flexible_since=0,
 )
-FEATURE_LEVEL = Schema(
+FEATURE_LEVEL = MessageSchema(
     "FeatureLevelRecord",
-    (Field("name", "string"), Field("feature_level", "int16")),
+    (MessageField("name", "string"), MessageField("feature_level", "int16")),
     flexible_since=0,
 )
-_ENTITY_DATA = Schema(
-    "EntityData", (Field("entity_type", "string"), Field("entity_name", "string", nullable_since=0))
+_ENTITY_DATA = MessageSchema(
+    "EntityData",
+    (
+        MessageField("entity_type", "string"),
+        MessageField("entity_name", "string", nullable_since=0),
+    ),
 )
-CLIENT_QUOTA = Schema(
+CLIENT_QUOTA = MessageSchema(
     "ClientQuotaRecord",
     (
-        Field("entity", Array(_ENTITY_DATA)),
-        Field("key", "string"),
-        Field("value", "float64"),
-        Field("remove", "bool"),
+        MessageField("entity", Array(_ENTITY_DATA)),
+        MessageField("key", "string"),
+        MessageField("value", "float64"),
+        MessageField("remove", "bool"),
     ),
     flexible_since=0,
 )
-PRODUCER_IDS = Schema(
+PRODUCER_IDS = MessageSchema(
     "ProducerIdsRecord",
     (
-        Field("broker_id", "int32"),
-        Field("broker_epoch", "int64", default=-1),
-        Field("next_producer_id", "int64"),
+        MessageField("broker_id", "int32"),
+        MessageField("broker_epoch", "int64", default=-1),
+        MessageField("next_producer_id", "int64"),
     ),
     flexible_since=0,
 )
-BROKER_REGISTRATION_CHANGE = Schema(
+BROKER_REGISTRATION_CHANGE = MessageSchema(
     "BrokerRegistrationChangeRecord",
     (
-        Field("broker_id", "int32"),
-        Field("broker_epoch", "int64"),
-        Field("fenced", "int8", tag=0, default=0),
-        Field("in_controlled_shutdown", "int8", since=1, tag=1, default=0),
-        Field("log_dirs", Array("uuid"), since=2, tag=2, default=()),
-        Field("cordoned_log_dirs", Array("uuid"), since=3, nullable_since=3, tag=3),
+        MessageField("broker_id", "int32"),
+        MessageField("broker_epoch", "int64"),
+        MessageField("fenced", "int8", tag=0, default=0),
+        MessageField("in_controlled_shutdown", "int8", since=1, tag=1, default=0),
+        MessageField("log_dirs", Array("uuid"), since=2, tag=2, default=()),
+        MessageField("cordoned_log_dirs", Array("uuid"), since=3, nullable_since=3, tag=3),
     ),
     flexible_since=0,
     newest=3,
 )
-ACCESS_CONTROL_ENTRY = Schema(
+ACCESS_CONTROL_ENTRY = MessageSchema(
     "AccessControlEntryRecord",
     (
-        Field("id", "uuid"),
-        Field("resource_type", "int8"),
-        Field("resource_name", "string"),
-        Field("pattern_type", "int8"),
-        Field("principal", "string"),
-        Field("host", "string"),
-        Field("operation", "int8"),
-        Field("permission_type", "int8"),
+        MessageField("id", "uuid"),
+        MessageField("resource_type", "int8"),
+        MessageField("resource_name", "string"),
+        MessageField("pattern_type", "int8"),
+        MessageField("principal", "string"),
+        MessageField("host", "string"),
+        MessageField("operation", "int8"),
+        MessageField("permission_type", "int8"),
     ),
     flexible_since=0,
 )
-REMOVE_ACCESS_CONTROL_ENTRY = Schema(
-    "RemoveAccessControlEntryRecord", (Field("id", "uuid"),), flexible_since=0
+REMOVE_ACCESS_CONTROL_ENTRY = MessageSchema(
+    "RemoveAccessControlEntryRecord", (MessageField("id", "uuid"),), flexible_since=0
 )
-NO_OP = Schema("NoOpRecord", (), flexible_since=0)
-ZK_MIGRATION_STATE = Schema(
-    "ZkMigrationStateRecord", (Field("zk_migration_state", "int8"),), flexible_since=0
+NO_OP = MessageSchema("NoOpRecord", (), flexible_since=0)
+ZK_MIGRATION_STATE = MessageSchema(
+    "ZkMigrationStateRecord", (MessageField("zk_migration_state", "int8"),), flexible_since=0
 )
-REMOVE_USER_SCRAM_CREDENTIAL = Schema(
+REMOVE_USER_SCRAM_CREDENTIAL = MessageSchema(
     "RemoveUserScramCredentialRecord",
-    (Field("name", "string"), Field("mechanism", "int8")),
+    (MessageField("name", "string"), MessageField("mechanism", "int8")),
     flexible_since=0,
 )
-BEGIN_TRANSACTION = Schema(
-    "BeginTransactionRecord", (Field("name", "string", nullable_since=0, tag=0),), flexible_since=0
+BEGIN_TRANSACTION = MessageSchema(
+    "BeginTransactionRecord",
+    (MessageField("name", "string", nullable_since=0, tag=0),),
+    flexible_since=0,
 )
-END_TRANSACTION = Schema("EndTransactionRecord", (), flexible_since=0)
-ABORT_TRANSACTION = Schema(
+END_TRANSACTION = MessageSchema("EndTransactionRecord", (), flexible_since=0)
+ABORT_TRANSACTION = MessageSchema(
     "AbortTransactionRecord",
-    (Field("reason", "string", nullable_since=0, tag=0),),
+    (MessageField("reason", "string", nullable_since=0, tag=0),),
     flexible_since=0,
 )
-REMOVE_DELEGATION_TOKEN = Schema(
-    "RemoveDelegationTokenRecord", (Field("token_id", "string"),), flexible_since=0
+REMOVE_DELEGATION_TOKEN = MessageSchema(
+    "RemoveDelegationTokenRecord", (MessageField("token_id", "string"),), flexible_since=0
 )
-_CONTROLLER_ENDPOINT = Schema(
+_CONTROLLER_ENDPOINT = MessageSchema(
     "ControllerEndpoint",
     (
-        Field("name", "string"),
-        Field("host", "string"),
-        Field("port", "uint16"),
-        Field("security_protocol", "int16"),
+        MessageField("name", "string"),
+        MessageField("host", "string"),
+        MessageField("port", "uint16"),
+        MessageField("security_protocol", "int16"),
     ),
 )
-_CONTROLLER_FEATURE = Schema(
+_CONTROLLER_FEATURE = MessageSchema(
     "ControllerFeature",
     (
-        Field("name", "string"),
-        Field("min_supported_version", "int16"),
-        Field("max_supported_version", "int16"),
+        MessageField("name", "string"),
+        MessageField("min_supported_version", "int16"),
+        MessageField("max_supported_version", "int16"),
     ),
 )
-REGISTER_CONTROLLER = Schema(
+REGISTER_CONTROLLER = MessageSchema(
     "RegisterControllerRecord",
     (
-        Field("controller_id", "int32"),
-        Field("incarnation_id", "uuid"),
-        Field("zk_migration_ready", "bool"),
-        Field("end_points", Array(_CONTROLLER_ENDPOINT)),
-        Field("features", Array(_CONTROLLER_FEATURE)),
+        MessageField("controller_id", "int32"),
+        MessageField("incarnation_id", "uuid"),
+        MessageField("zk_migration_ready", "bool"),
+        MessageField("end_points", Array(_CONTROLLER_ENDPOINT)),
+        MessageField("features", Array(_CONTROLLER_FEATURE)),
     ),
     flexible_since=0,
 )
-CLEAR_ELR = Schema("ClearElrRecord", (Field("topic_name", "string"),), flexible_since=0)
-UNREGISTER_CONTROLLER = Schema(
-    "UnregisterControllerRecord", (Field("controller_id", "int32"),), flexible_since=0
+CLEAR_ELR = MessageSchema(
+    "ClearElrRecord", (MessageField("topic_name", "string"),), flexible_since=0
+)
+UNREGISTER_CONTROLLER = MessageSchema(
+    "UnregisterControllerRecord", (MessageField("controller_id", "int32"),), flexible_since=0
 )
 
-METADATA_RECORDS: dict[int, Schema] = {
+METADATA_RECORDS: dict[int, MessageSchema] = {
     0: REGISTER_BROKER,
     1: UNREGISTER_BROKER,
     2: TOPIC,

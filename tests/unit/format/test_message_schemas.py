@@ -11,7 +11,12 @@ from kafkascan.format.schemas.coordinator_messages import (
     GROUP_RECORDS,
     OFFSET_COMMIT_VALUE,
 )
-from kafkascan.format.schemas.message_decoder import Schema, SchemaError, decode, decode_prefix
+from kafkascan.format.schemas.message_decoder import (
+    MessageSchema,
+    SchemaError,
+    decode,
+    decode_prefix,
+)
 from kafkascan.format.schemas.message_encoder import encode
 from kafkascan.format.schemas.message_json import jackson_text, json_of
 from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
@@ -19,7 +24,7 @@ from tests.support.message_schemas import SCHEMAS
 from tests.support.random_messages import random_message
 
 
-def printed(schema: Schema, data: bytes, version: int) -> str:
+def printed(schema: MessageSchema, data: bytes, version: int) -> str:
     return jackson_text(json_of(schema, decode(schema, data, version), version))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.format.schemas import message_decoder as decoder
-from kafkascan.format.schemas.message_decoder import Array, Field, Schema, SchemaError
+from kafkascan.format.schemas.message_decoder import Array, MessageField, MessageSchema, SchemaError
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
 
@@ -131,19 +131,19 @@ def test_real_logs() -> None:
 
 # ---- schemas -----------------------------------------------------------------------------
 
-INNER = Schema("Inner", (Field("x", "int8"),), 1)
-SCHEMA = Schema(
+INNER = MessageSchema("Inner", (MessageField("x", "int8"),), 1)
+SCHEMA = MessageSchema(
     "Everything",
     (
-        Field("flag", "bool"),
-        Field("name", "string", nullable_since=1),
-        Field("blob", "bytes", nullable_since=0),
-        Field("items", Array("int16"), nullable_since=1),
-        Field("old", "int32", until=0, default=-1),
-        Field("inner", INNER, nullable_since=1),
-        Field("ratio", "float64", since=1),
-        Field("extra", "string", since=1, tag=0, default=""),
-        Field("maybe", INNER, since=1, tag=3, nullable_since=1),
+        MessageField("flag", "bool"),
+        MessageField("name", "string", nullable_since=1),
+        MessageField("blob", "bytes", nullable_since=0),
+        MessageField("items", Array("int16"), nullable_since=1),
+        MessageField("old", "int32", until=0, default=-1),
+        MessageField("inner", INNER, nullable_since=1),
+        MessageField("ratio", "float64", since=1),
+        MessageField("extra", "string", since=1, tag=0, default=""),
+        MessageField("maybe", INNER, since=1, tag=3, nullable_since=1),
     ),
     1,
 )
@@ -177,13 +177,13 @@ def test_messages_truncated_anywhere(size: int) -> None:
 @pytest.mark.parametrize(
     ("schema", "data"),
     [
-        (Schema("S", (Field("a", Array("int8")),)), b"\x7f\xff\xff\xff"),
-        (Schema("S", (Field("a", "string"),)), b"\xff\xff"),
-        (Schema("S", (Field("a", "string"),), 0), b"\xff\xff\xff\xff\xff\x01"),
-        (Schema("S", (), 0), b"\xff\xff\xff\xff\x0f"),
+        (MessageSchema("S", (MessageField("a", Array("int8")),)), b"\x7f\xff\xff\xff"),
+        (MessageSchema("S", (MessageField("a", "string"),)), b"\xff\xff"),
+        (MessageSchema("S", (MessageField("a", "string"),), 0), b"\xff\xff\xff\xff\xff\x01"),
+        (MessageSchema("S", (), 0), b"\xff\xff\xff\xff\x0f"),
     ],
 )
-def test_sizes_out_of_range(schema: Schema, data: bytes) -> None:
+def test_sizes_out_of_range(schema: MessageSchema, data: bytes) -> None:
     with pytest.raises(SchemaError):
         decoder.decode(schema, data, 0)
 
@@ -192,7 +192,7 @@ def test_every_schema_names_its_fields_once() -> None:
     def check(schema: Any) -> None:
         if isinstance(schema, Array):
             check(schema.element)
-        elif isinstance(schema, Schema):
+        elif isinstance(schema, MessageSchema):
             names = [field.name for field in schema.fields]
             assert len(set(names)) == len(names)
             for field in schema.fields:
@@ -200,7 +200,7 @@ def test_every_schema_names_its_fields_once() -> None:
 
     from kafkascan.records import control as schemas
 
-    found = [value for value in vars(schemas).values() if isinstance(value, Schema)]
+    found = [value for value in vars(schemas).values() if isinstance(value, MessageSchema)]
     assert len(found) >= 6
     for schema in found:
         check(schema)
