@@ -33,7 +33,7 @@ from kafkascan.tiered.tier_listing import TieredLogs, parts_of_key
 from kafkascan.tiered.tier_segments import TierSegment
 
 COMPARED_SCHEMA: Final = Schema(
-    "segments",
+    "tier_comparison",
     (
         TOPIC,
         PARTITION,
