@@ -17,7 +17,6 @@ from kafkascan.io.stores.store_folders import UrlFolder, list_folder
 from kafkascan.io.stores.stored_objects import is_web_url, open_object, shown_url
 from kafkascan.io.stores.urls import ObjectUrl, Place, UrlPath, as_path, is_url, place_of
 from kafkascan.logs.log_dir import LogDir, PartitionDir
-from kafkascan.logs.segment import SegmentFile
 
 # "<topic>-<partition>", or with ".<uuid>-<state>" while a broker moves or drops it
 # (LocalLog.parseTopicPartitionName in Kafka).
@@ -165,23 +164,6 @@ def _find_partitions(root: FolderTree) -> list[PartitionDir]:
     # KRaft stores bootstrap.checkpoint next to the partitions.
     is_here = bool(segments) or (here.topic is not None and not partitions)
     return [here] * is_here + sorted(partitions, key=_topic_order)
-
-
-def require_segments(partition: PartitionDir) -> list[SegmentFile]:
-    """
-    Return the live segments of a partition.
-
-    Raises
-    ------
-    NoLogsError
-        If there are none.
-    OSError
-        If the folder cannot be listed.
-    """
-    segments = partition.log_segments
-    if not segments:
-        raise no_logs(partition.path, [partition])
-    return segments
 
 
 def no_logs(

@@ -8,7 +8,7 @@ contains both: the marker after a producer's batches ends their transaction.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -18,13 +18,16 @@ from kafkascan.batches.columns import BatchTable, is_control, is_transactional, 
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_rows
 from kafkascan.broker_state.producer_state import COMPLETED_TRANSACTION, ProducerState
-from kafkascan.format.errors import record_error
-from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached, record_error
+from kafkascan.io.sources import Source, SourceLike
 from kafkascan.io.stores.urls import ObjectUrl
-from kafkascan.logs.log_chunks import end_of, rows_from
+from kafkascan.logs.log_chunks import rows_from
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.log_finding import find_partition, require_segments
-from kafkascan.logs.opened_logs import OffsetCursor
+from kafkascan.logs.log_finding import find_partition
+from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
+from kafkascan.logs.opened_logs import OffsetCursor, open_logs
+from kafkascan.records.read_options import OnCorruptLog
+from kafkascan.tables.table import NO_PROBLEMS, Problems
 
 LogLike: TypeAlias = "SourceLike | PartitionDir"
 """A source, a partition directory, or the path of one."""
@@ -47,12 +50,15 @@ class CommittedView:
         2**63 - 1 if none is open.
     producer_ids, first_offsets, last_offsets : ndarrays of int64, shape (n,)
         The aborted transactions, by producer and offset.
+    problems : Problems
+        Because of which transactions are not known.
     """
 
     last_stable_offset: int
     producer_ids: NDArray[np.int64]
     first_offsets: NDArray[np.int64]
     last_offsets: NDArray[np.int64]
+    problems: Problems = NO_PROBLEMS
 
     @classmethod
     def of_aborted(
@@ -134,7 +140,7 @@ class CommittedViewBuilder:
         return CommittedView.of_aborted(aborted, stable, marker_column="last_offset")
 
 
-def read_committed_view(log: LogLike, /) -> CommittedView:
+def read_committed_view(log: LogLike, /, *, on_corrupt: OnCorruptLog = "raise") -> CommittedView:
     """
     Read the transactions of a log from its batch headers and markers.
 
@@ -142,6 +148,9 @@ def read_committed_view(log: LogLike, /) -> CommittedView:
     ----------
     log : source, path of a partition directory, or PartitionDir
         A source counts as the whole log.
+    on_corrupt : {"raise", "stop"}
+        What to do at damage: raise, or go on with the next segment and fill in
+        `CommittedView.problems`. Nothing is stable from a marker on that cannot be read.
 
     Returns
     -------
@@ -150,24 +159,37 @@ def read_committed_view(log: LogLike, /) -> CommittedView:
 
     Raises
     ------
-    CorruptBatchError
+    CorruptBatchError, IncompleteLogError
         If the log is damaged: transactions that end after the damage are not known.
     As `scan_batches`.
     """
-    builder = CommittedViewBuilder()
     if isinstance(log, (str, os.PathLike, ObjectUrl)):
         log = find_partition(log) or log
-    if not isinstance(log, PartitionDir):
-        with borrowed_source(log) as owner:
-            for table in iter_batches(owner, rows=_ROWS):
-                builder.add(owner, table)
-        return builder.view()
-    cursor = OffsetCursor()
-    for segment in require_segments(log):
-        end_offset: int | None = None
-        with segment.borrow() as owner:
-            for table in iter_batches(owner, rows=_ROWS):
-                builder.add(owner, rows_from(table, cursor.position))
-                end_offset = end_of(table)
-        cursor.add(segment, end_offset)
-    return builder.view()
+    opened = open_logs(log)[0]
+    builder, problems, cursor = CommittedViewBuilder(), LogProblems(), OffsetCursor()
+    checks, is_alone = LogChecks(opened, problems), not isinstance(log, PartitionDir)
+    unstable = NO_OPEN_TRANSACTION
+    for segment in opened.segments:
+        offsets = SegmentOffsets(segment)
+        try:
+            with segment.borrow() as owner:
+                headers = iter_batches(owner, rows=_ROWS, on_corrupt=on_corrupt)
+                for table in headers:
+                    rows = rows_from(table, cursor.position)
+                    offsets.add(rows)
+                    builder.add(owner, rows)
+                checks.add(offsets, headers)
+        except (OSError, KafkaScanError) as error:
+            if on_corrupt == "raise":
+                raise
+            checks.add_error(segment, detached(error))
+            if isinstance(error, CorruptBatchError):  # a marker
+                unstable = min(unstable, error.base_offset or 0)
+        cursor.add(segment, offsets.end_offset)
+    if not is_alone:
+        checks.finish()
+    if on_corrupt == "raise":
+        problems.require_complete()
+    view = builder.view()
+    stable = min(view.last_stable_offset, unstable)
+    return replace(view, last_stable_offset=stable, problems=problems.found)

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from kafkascan.batches.columns import BatchTable
-from kafkascan.batches.scan import scan_batches
 from kafkascan.format.arguments import require_not_negative
-from kafkascan.format.errors import CorruptBatchError
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.store_folders import UrlFolder
 from kafkascan.io.stores.urls import ObjectUrl, located
-from kafkascan.logs.log_chunks import end_of, first_reaching
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import find_partition, partition_of
-from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlapWarning, open_partition
+from kafkascan.logs.log_problems import LogProblems
+from kafkascan.logs.opened_logs import open_partition
 from kafkascan.logs.read_committed import CommittedView, LogLike, read_committed_view
 from kafkascan.logs.segment import SegmentFile, segment_at
-from kafkascan.records.decoding import decode_records, iter_decoded
+from kafkascan.logs.walking.log_reading import (
+    collecting,
+    iter_from,
+    iter_log,
+    last_table,
+    read_from,
+    read_log,
+)
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
-from kafkascan.records.read_options import Control, OnDamage, ReadOptions, Visible
+from kafkascan.records.read_options import (
+    Control,
+    OnCorruptLog,
+    OnDamage,
+    ReadOptions,
+    Visible,
+)
 from kafkascan.records.record_table import RecordTable
 
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
@@ -43,10 +53,11 @@ def read_records(
     verify: bool = False,
     threads: int | None = None,
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
+    on_corrupt: OnCorruptLog = "raise",
     storage_options: Mapping[str, object] | None = None,
 ) -> RecordTable:
     """
-    Decode records of every format and codec into columns.
+    Decode records of every format and codec into columns; checksums are not verified by default.
 
     Parameters
     ----------
@@ -54,7 +65,7 @@ def read_records(
         A segment, or the folder of a partition. A path of a segment is opened for the table and
         stays mapped while the table exists. The batches of a partition with several segments are
         read into memory. Each offset of a partition is read once: if segments overlap, from the
-        first of them, with a `SegmentOverlapWarning`.
+        first of them; `RecordTable.problems` names them.
     batches : array of BATCH_DTYPE, optional
         Rows of a segment to read, in any order and selection, such as ``scan.batches[mask]``;
         all of it by default.
@@ -84,6 +95,10 @@ def read_records(
         Maximum number of threads; by default one per CPU. Small inputs use fewer.
     max_decompressed_size : int, default 256 MiB
         Maximum bytes that one batch may decompress to.
+    on_corrupt : {"raise", "stop"}
+        What to do at damage: raise, or return the records that can be read. Then a segment ends at
+        damage, and the next one is read; batches whose records cannot be read are skipped.
+        `RecordTable.problems` says what is missing.
     storage_options : mapping, optional
         Options of the store, if the source is a URL; see `ObjectUrl`.
 
@@ -105,6 +120,9 @@ def read_records(
         If `verify` is set and a checksum is wrong.
     CorruptBatchError, UnsupportedMagicError
         As `scan_batches`, if `batches` is not given.
+    IncompleteLogError
+        If a segment before the last one of a partition was cut short, or if offsets are missing
+        and nothing says that the log was compacted.
     BatchTableError
         If a row does not describe the batch at its position in this source.
     SourceReadError
@@ -118,20 +136,25 @@ def read_records(
     record, plus the decompressed bytes of compressed batches.
     """
     source = located(source, storage_options)
-    partition = _found_partition(source, batches)
-    visible, source = visible_batches(partition or source, isolation, transactions)
+    partition, problems = _found_partition(source, batches), LogProblems()
+    visible, source = visible_batches(
+        partition or source, isolation, transactions, on_corrupt=on_corrupt, problems=problems
+    )
     options = ReadOptions(
         columns=columns,
         control=control,
         verify=verify,
         threads=threads,
         max_decompressed_size=max_decompressed_size,
+        on_corrupt=on_corrupt,
         visible=visible,
     )
     if partition is not None:
-        return _read_log(open_partition(partition, log_start_offset), options)
+        return read_log(open_partition(partition, log_start_offset), options, problems)
     require_not_negative(log_start_offset=log_start_offset)
-    return _read_from(_one_source(source), batches, log_start_offset or 0, options)
+    options = collecting(options, problems)
+    table = read_from(_one_source(source), batches, log_start_offset or 0, options)
+    return table.with_problems(problems.found)
 
 
 def iter_records(
@@ -149,15 +172,16 @@ def iter_records(
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
     batch_size: int = 65_536,
     on_damage: OnDamage | None = None,
+    on_corrupt: OnCorruptLog = "raise",
     storage_options: Mapping[str, object] | None = None,
 ) -> Iterator[RecordTable]:
     """
-    Decode records in tables of bounded size.
+    Decode records in tables of bounded size; checksums are not verified by default.
 
     Parameters
     ----------
     source, batches, columns, control, isolation, transactions, log_start_offset, verify, \
-    max_decompressed_size, storage_options
+    max_decompressed_size, on_corrupt, storage_options
         See `read_records`.
     threads : int, optional
         Maximum number of threads that verify checksums; by default one. Tables are decoded in
@@ -167,20 +191,22 @@ def iter_records(
         32 MiB of decompressed or 16 MiB of stored bytes; batches are not split.
     on_damage : callable, optional
         Called with the error of each batch that cannot be read; the batch is skipped. By
-        default the first error is raised.
+        default the first error is raised, or with ``on_corrupt="stop"`` added to `problems`.
 
     Yields
     ------
     RecordTable
-        Has at least one record.
+        Has at least one record. If there are problems, a last table without records has them.
 
     Raises
     ------
     As `read_records`. Records before the damage are yielded before the error is raised.
     """
     source = located(source, storage_options)
-    partition = _found_partition(source, batches)
-    visible, source = visible_batches(partition or source, isolation, transactions)
+    partition, problems = _found_partition(source, batches), LogProblems()
+    visible, source = visible_batches(
+        partition or source, isolation, transactions, on_corrupt=on_corrupt, problems=problems
+    )
     options = ReadOptions(
         columns=columns,
         control=control,
@@ -189,12 +215,15 @@ def iter_records(
         max_decompressed_size=max_decompressed_size,
         batch_size=batch_size,
         on_damage=on_damage,
+        on_corrupt=on_corrupt,
         visible=visible,
     )
     if partition is not None:
-        return iter_log(open_partition(partition, log_start_offset), options)
+        return iter_log(open_partition(partition, log_start_offset), options, problems=problems)
     require_not_negative(log_start_offset=log_start_offset)
-    return _iter_from(_one_source(source), batches, log_start_offset or 0, options)
+    options = collecting(options, problems)
+    tables = iter_from(_one_source(source), batches, log_start_offset or 0, options)
+    return itertools.chain(tables, last_table(problems, options))
 
 
 # ---- partitions, and the log start offset ----------------------------------------------------
@@ -215,121 +244,22 @@ def _one_source(source: LogLike) -> SourceLike:
     return source
 
 
-class _SegmentsInTurn:
-    """
-    Yields the segments of a log, each with the first offset to read: see `OffsetCursor`.
-
-    Parameters
-    ----------
-    log : Log
-    options : ReadOptions
-
-    Attributes
-    ----------
-    options : ReadOptions
-        For reading the segments; the end of each is known when it was read.
-    """
-
-    def __init__(self, log: Log, options: ReadOptions) -> None:
-        self.options = replace(options, on_headers=self._reach)
-        self._log = log
-        self._end_offset: int | None = None
-
-    def __iter__(self) -> Iterator[tuple[SegmentFile, int]]:
-        cursor = OffsetCursor()
-        start_offset = self._log.start_offset if self._log.has_deleted_offsets else 0
-        for segment in self._log.served_segments:
-            self._end_offset = None
-            base_offset = segment.base_offset or 0
-            first = max(start_offset, cursor.position)
-            yield segment, first if first > base_offset else 0
-            for overlap in cursor.add(segment, self._end_offset):
-                warnings.warn(str(overlap), SegmentOverlapWarning, stacklevel=4)
-
-    def _reach(self, batches: BatchTable) -> None:
-        self._end_offset = end_of(batches) if len(batches) else self._end_offset
-
-
-def _read_log(log: Log, options: ReadOptions) -> RecordTable:
-    segments = _SegmentsInTurn(log, options)
-    if len(log.served_segments) == 1:
-        ((segment, start_offset),) = segments
-        return _read_from(segment, None, start_offset, options)
-    tables = []
-    for segment, start_offset in segments:
-        # A join has no place for maps: the loops that read its items guard one map only.
-        with segment.open(memory_map=False) as source:
-            tables.append(_read_from(source, None, start_offset, segments.options))
-    return RecordTable.joined(tables)
-
-
-def iter_log(log: Log, options: ReadOptions) -> Iterator[RecordTable]:
-    """Decode the records of a log into tables of bounded size; see `iter_records`."""
-    segments = _SegmentsInTurn(log, options)
-    for segment, start_offset in segments:
-        yield from _iter_from(segment, None, start_offset, segments.options)
-
-
-def _read_from(
-    source: SourceLike, batches: BatchTable | None, start_offset: int, options: ReadOptions
-) -> RecordTable:
-    """Decode the records of a source from an offset on."""
-    if start_offset <= 0:
-        return decode_records(source, batches, options)
-    with borrowed_source(source, close=False) as owner:
-        rows = _rows_from(owner, batches, start_offset, options)
-        table = decode_records(owner, rows, options)
-        deleted = _count_before(owner, rows[:1], start_offset, options)
-        return table[deleted:] if deleted else table
-
-
-def _iter_from(
-    source: SourceLike, batches: BatchTable | None, start_offset: int, options: ReadOptions
-) -> Iterator[RecordTable]:
-    """Decode the records of a source from an offset on into tables of bounded size."""
-    if start_offset <= 0:
-        yield from iter_decoded(source, batches, options)
-        return
-    with borrowed_source(source, close=False) as owner:
-        rows = _rows_from(owner, batches, start_offset, options)
-        deleted = _count_before(owner, rows[:1], start_offset, replace(options, on_damage=_ignore))
-        for table in iter_decoded(owner, rows, options):
-            if len(table) > deleted:
-                yield table[deleted:] if deleted else table
-            deleted = 0
-
-
-def _rows_from(
-    source: Source, batches: BatchTable | None, start_offset: int, options: ReadOptions
-) -> BatchTable:
-    """Return the batches to read that reach an offset."""
-    if batches is None:
-        rows = scan_batches(source, threads=options.threads).batches
-        options.on_headers(rows)
-    else:
-        rows = batches
-    return options.select(rows[first_reaching(rows, start_offset) :])
-
-
-def _count_before(source: Source, batch: BatchTable, offset: int, options: ReadOptions) -> int:
-    """Return the number of records of a batch before an offset."""
-    options = replace(options, columns=("offset",))
-    return sum(
-        int((table["offset"] < offset).sum()) for table in iter_decoded(source, batch, options)
-    )
-
-
-def _ignore(error: CorruptBatchError) -> None:
-    """Ignore damage that is reported when the batch is read."""
-
-
 # ---- transactions ----------------------------------------------------------------------------
 
 
 def visible_batches(
-    source: LogLike, isolation: str, transactions: CommittedView | None
+    source: LogLike,
+    isolation: str,
+    transactions: CommittedView | None,
+    *,
+    on_corrupt: OnCorruptLog,
+    problems: LogProblems,
 ) -> tuple[Visible | None, LogLike]:
-    """Return the mask of visible batches, and the source, which may have been opened for it."""
+    """
+    Return the mask of visible batches, and the source, which may have been opened for it.
+
+    What makes the transactions uncertain is added to the problems.
+    """
     if isolation not in ("read_uncommitted", "read_committed"):
         raise ValueError(
             f"isolation must be 'read_uncommitted' or 'read_committed', not {isolation!r}"
@@ -337,12 +267,14 @@ def visible_batches(
     if isolation == "read_uncommitted":
         return None, source
     if transactions is None and isinstance(source, PartitionDir):
-        transactions = read_committed_view(source)
+        transactions = read_committed_view(source, on_corrupt=on_corrupt)
     if transactions is None:
         log = _log_of(_one_source(source))
         with borrowed_source(_one_source(source), close=False) as owner:
             source = owner
-            transactions = read_committed_view(owner if log is None else log)
+            transactions = read_committed_view(owner if log is None else log, on_corrupt=on_corrupt)
+    for one in transactions.problems:
+        problems.add(one)
     return transactions.mask, source
 
 

@@ -26,7 +26,7 @@ from kafkascan.logs.selected_records import (
 )
 from kafkascan.records.decoding import decode_records
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
-from kafkascan.records.read_options import Control, ReadOptions
+from kafkascan.records.read_options import Control, OnCorruptLog, ReadOptions
 from kafkascan.records.record_table import DEFAULT_RECORD_COLUMNS, RecordTable
 
 TimeUnit: TypeAlias = Literal["ms", "us", "ns"]
@@ -196,8 +196,9 @@ def scan_records(
     control: Control = "skip",
     isolation: Isolation = "read_uncommitted",
     log_start_offset: int | None = None,
-    verify: bool = False,
+    verify: bool = True,
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
+    on_corrupt: OnCorruptLog = "raise",
     storage_options: Mapping[str, object] | None = None,
 ) -> pl.LazyFrame:
     """
@@ -220,7 +221,12 @@ def scan_records(
         Columns of the frame: ``topic``, ``partition`` and the columns of `read_records` except
         ``batch``. By default ``topic``, ``partition``, ``offset``, ``timestamp``, ``key``,
         ``value`` and ``headers``.
-    control, isolation, log_start_offset, verify, max_decompressed_size, storage_options
+    verify : bool, default True
+        Verify the checksums of the batches that are read.
+    on_corrupt : {"raise", "stop"}
+        What to do at damage: raise, or return the records that can be read, with an
+        `IncompleteTableWarning`.
+    control, isolation, log_start_offset, max_decompressed_size, storage_options
         See `read_records`.
 
     Returns
@@ -261,6 +267,7 @@ def scan_records(
         control=control,
         verify=verify,
         max_decompressed_size=max_decompressed_size,
+        on_corrupt=on_corrupt,
     )
     opened = open_logs(located(logs, storage_options), log_start_offset)
     source = _LazyRecords(opened, names, options, isolation)

@@ -54,9 +54,16 @@ def decode_records(
             tables = [_decode_all(owner, batches, options) for batches in headers]
             return RecordTable.joined(tables) if tables else decode_records(b"", None, options)
         if batches is None:
-            batches = scan_batches(owner, threads=options.threads).batches
-            options.on_headers(batches)
+            batches = scan_headers(owner, options)
         return _decode_all(owner, require_batch_table(batches), options)
+
+
+def scan_headers(source: Source, options: ReadOptions) -> BatchTable:
+    """Return all headers of a source."""
+    scan = scan_batches(source, threads=options.threads, on_corrupt=options.on_corrupt)
+    options.on_headers(scan.batches)
+    options.on_end(scan)
+    return scan.batches
 
 
 def _decode_all(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
@@ -166,10 +173,12 @@ def _selects_few(options: ReadOptions) -> bool:
 
 
 def _header_tables(source: Source, options: ReadOptions) -> Iterator[BatchTable]:
-    is_alone = _selects_few(options)
-    for table in iter_batches(source) if is_alone else iter_batches_to_read(source):
+    begin = iter_batches if _selects_few(options) else iter_batches_to_read
+    headers = begin(source, on_corrupt=options.on_corrupt)
+    for table in headers:
         options.on_headers(table)
         yield table
+    options.on_end(headers)
 
 
 def _decode_group(

@@ -6,7 +6,7 @@ import operator
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from kafkascan._core.records import has_control_batches
 from kafkascan.batches.columns import BatchTable, is_control
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptBatchError
+from kafkascan.format.layout import ScanEnd
 from kafkascan.io.concurrency import require_threads
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.record_table import DEFAULT_RECORD_COLUMNS, stored_columns
@@ -24,7 +25,30 @@ OnDamage: TypeAlias = Callable[[CorruptBatchError], object]
 Visible: TypeAlias = "Callable[[BatchTable], NDArray[np.bool_]]"
 
 
-def _ignore(batches: BatchTable) -> None:
+OnCorruptLog: TypeAlias = Literal["raise", "stop"]
+
+
+class HeadersEnd(Protocol):
+    """How the headers of a source end: a `BatchScan`, or a `BatchIterator` at its end."""
+
+    @property
+    def end(self) -> ScanEnd | None:
+        """What follows the last batch."""
+
+    @property
+    def error(self) -> CorruptBatchError | None:
+        """The damage there."""
+
+    @property
+    def valid_bytes(self) -> int:
+        """Size of the complete batches."""
+
+    @property
+    def trailing_bytes(self) -> int:
+        """Size of what follows them."""
+
+
+def _ignore(headers: object) -> None:
     pass
 
 
@@ -35,7 +59,7 @@ class ReadOptions:
 
     Parameters
     ----------
-    columns, control, verify, threads, max_decompressed_size, batch_size, on_damage
+    columns, control, verify, threads, max_decompressed_size, batch_size, on_damage, on_corrupt
         See `iter_records`.
     visible : callable, optional
         Takes a batch table and returns a mask of the batches to read.
@@ -44,6 +68,8 @@ class ReadOptions:
         the bytes between them.
     on_headers : callable, optional
         Takes each table of headers that was read of a source, before batches are selected.
+    on_end : callable, optional
+        Takes how the headers of a source end, if they were read to their end.
 
     Attributes
     ----------
@@ -60,9 +86,11 @@ class ReadOptions:
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE
     batch_size: int = 65_536
     on_damage: OnDamage | None = None
+    on_corrupt: OnCorruptLog = "raise"
     visible: Visible | None = None
     selects_few: bool = False
     on_headers: Callable[[BatchTable], object] = field(default=_ignore)
+    on_end: Callable[[HeadersEnd], object] = field(default=_ignore)
     names: tuple[str, ...] = field(init=False)
     stored: tuple[str, ...] = field(init=False)
 
@@ -74,6 +102,8 @@ class ReadOptions:
         object.__setattr__(self, "stored", stored_columns(self.names))
         if self.control not in ("skip", "only", "include"):
             raise ValueError(f"control must be 'skip', 'only' or 'include', not {self.control!r}")
+        if self.on_corrupt not in ("raise", "stop"):
+            raise ValueError(f"on_corrupt must be 'raise' or 'stop', not {self.on_corrupt!r}")
         require_threads(self.threads)
         require_integers(
             max_decompressed_size=self.max_decompressed_size, batch_size=self.batch_size

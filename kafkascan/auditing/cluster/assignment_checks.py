@@ -148,7 +148,7 @@ def _is_stopped(log_dir: LogDir) -> bool:
 def _earlier(log_dir: LogDir, now: Metadata) -> Metadata:
     """Return the metadata of a minute before its last record."""
     folder = next(one for one in log_dir.partitions if one.topic == METADATA_TOPIC)
-    last = read_records(folder, columns=("timestamp",), control="include")
+    last = read_records(folder, columns=("timestamp",), control="include", on_corrupt="stop")
     if not len(last):
         return now
     moment = np.datetime64(int(last["timestamp"].max()) - _GRACE_MS, "ms")

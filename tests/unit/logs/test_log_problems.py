@@ -12,6 +12,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.io.folders import DiskFolder
 from kafkascan.tables.table import Problem, Problems
+from tests.support.partitions import HealthyPartition
 from tests.support.paths import GOLDEN
 from tests.support.records import RecordV2, batch_of
 
@@ -335,3 +336,113 @@ def test_a_folder_of_a_tier_that_may_not_be_listed(
     (problem,) = tier.problems
     assert problem.key == f"{other.name}/"
     assert ks.count_records(tier)["records"].tolist() == [SEGMENTS * STEP]
+
+
+# ---- records ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_records_of_a_damaged_log_raise_or_are_named_as_incomplete(
+    log: list[Path], damage: str
+) -> None:
+    spoil, symbol = DAMAGE[damage]
+    spoil(log[1])
+    folder = log[0].parent
+    found = list[ks.records.RecordTable]()
+    with pytest.raises(ks.CorruptLogError) as raised:
+        ks.read_records(folder)
+    if symbol is not None:
+        assert isinstance(raised.value, ks.IncompleteLogError)
+        assert raised.value.symbol == symbol
+    with pytest.raises(ks.CorruptLogError):
+        found += ks.iter_records(folder)
+    with pytest.raises(ks.CorruptLogError):
+        ks.read_records(folder, isolation="read_committed")
+    table = ks.read_records(folder, on_corrupt="stop")
+    counted = ks.count_records(folder)
+    assert table["offset"][-1] == SEGMENTS * STEP - 1
+    if damage != "another length":  # of which the records cannot be read, either
+        assert len(table) == counted["records"][0]
+        assert table.problems.rows() == counted.problems.rows()
+    with pytest.warns(ks.tables.IncompleteTableWarning):
+        table.to_pandas()
+    *tables, last = ks.iter_records(folder, on_corrupt="stop")
+    assert sum(map(len, tables)) == len(table)
+    assert (len(last), last.problems.rows()) == (0, table.problems.rows())
+    committed = ks.read_records(folder, on_corrupt="stop", isolation="read_committed")
+    assert {one.symbol for one in committed.problems} == {one.symbol for one in table.problems}
+
+
+def test_a_batch_whose_records_cannot_be_read(log: list[Path]) -> None:
+    data = bytearray(log[1].read_bytes())
+    data[4 * len(_batch(0)) + 61] = 0x7F  # the length of the first record
+    log[1].write_bytes(data)
+    folder = log[0].parent
+    for path in (folder, log[1]):
+        whole = SEGMENTS * STEP if path == folder else STEP
+        for verify, symbol in ((False, "INVALID_RECORD"), (True, "CHECKSUM_MISMATCH")):
+            with pytest.raises(ks.CorruptBatchError):
+                ks.read_records(path, verify=verify)
+            table = ks.read_records(path, verify=verify, on_corrupt="stop")
+            (one,) = table.problems
+            assert one.position == 4 * len(_batch(0))
+            assert verify == (one.symbol == symbol) or not verify
+            assert len(table) == whole - RECORDS
+            *tables, last = ks.iter_records(path, verify=verify, on_corrupt="stop")
+            assert sum(map(len, tables)) == whole - RECORDS
+            assert last.problems.rows() == table.problems.rows()
+    errors = list[ks.CorruptBatchError]()
+    *tables, last = ks.iter_records(folder, on_damage=errors.append)
+    assert len(errors) == len(last.problems) == 1
+
+
+def test_a_damaged_source_by_itself(log: list[Path]) -> None:
+    data = bytearray(log[1].read_bytes())
+    data[4 * len(_batch(0)) + 8] = 0x80
+    table = ks.read_records(bytes(data), on_corrupt="stop")
+    assert len(table) == 4 * RECORDS
+    (one,) = table.problems
+    assert one.position == 4 * len(_batch(0))
+    assert one.rows_missing
+    with pytest.raises(ValueError, match="on_corrupt"):
+        ks.read_records(bytes(data), on_corrupt="skip")  # type: ignore[arg-type]
+
+
+def test_nothing_is_stable_from_a_damaged_marker_on(tmp_path: Path) -> None:
+    partition = HealthyPartition(tmp_path / "orders-0").write()
+    data = bytearray(partition.log(1).read_bytes())
+    scan = ks.scan_batches(partition.log(1))
+    (first, *_) = scan.batches[ks.batches.is_control(scan.batches)]
+    data[int(first["position"]) + 70] ^= 1
+    partition.log(1).write_bytes(data)
+    with pytest.raises(ks.ChecksumMismatchError):
+        ks.logs.read_committed_view(partition.folder)
+    view = ks.logs.read_committed_view(partition.folder, on_corrupt="stop")
+    assert view.last_stable_offset <= first["base_offset"]
+    assert any(one.rows_missing for one in view.problems)
+
+
+def test_a_query_of_records(log: list[Path]) -> None:
+    pytest.importorskip("polars")
+    from polars.exceptions import ComputeError
+
+    _cut(log[1])
+    folder = log[0].parent
+    with pytest.raises((ks.IncompleteLogError, ComputeError), match="CUT_SEGMENT"):
+        ks.polars.scan_records(folder).collect()
+    frame = ks.polars.scan_records(folder, on_corrupt="stop")
+    with pytest.warns(ks.tables.IncompleteTableWarning, match="CUT_SEGMENT"):
+        assert len(frame.collect()) == ks.count_records(folder)["records"][0]
+
+
+def test_queries_verify_what_they_read(log: list[Path]) -> None:
+    pytest.importorskip("polars")
+    from polars.exceptions import ComputeError
+
+    data = bytearray(log[1].read_bytes())
+    data[-3] ^= 1
+    log[1].write_bytes(data)
+    folder = log[0].parent
+    with pytest.raises((ks.ChecksumMismatchError, ComputeError), match="CHECKSUM_MISMATCH"):
+        ks.polars.scan_records(folder).collect()
+    assert len(ks.polars.scan_records(folder, verify=False).collect()) == SEGMENTS * STEP

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -190,8 +191,11 @@ def test_a_segment_is_walked_if_its_index_does_not_show_its_end(
     path.write_bytes(entries)
     assert len(scan_records(log).filter(COLUMN.offset < 2_000).collect()) == 2_000
     work.files.clear()
-    late = scan_records(log, columns=["offset"]).filter(COLUMN.offset >= 19_000)
-    assert len(late.collect()) == 1_000
+    late = scan_records(log, columns=["offset"], on_corrupt="stop")
+    with contextlib.ExitStack() as warned:
+        if damage in ("cut", "log"):
+            warned.enter_context(pytest.warns(ks.tables.IncompleteTableWarning))
+        assert len(late.filter(COLUMN.offset >= 19_000).collect()) == 1_000
     assert f"orders-3/{3_000:020}.log" in work.files
 
 

@@ -1,0 +1,242 @@
+"""Read the records of a log or a source from an offset on, and collect what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from kafkascan.batches.columns import BatchTable
+from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
+from kafkascan.io.sources import Source, SourceLike, borrowed_source
+from kafkascan.logs.log_chunks import end_of, first_reaching, rows_from
+from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
+from kafkascan.logs.opened_logs import Log, OffsetCursor
+from kafkascan.logs.segment import SegmentFile
+from kafkascan.records.decoding import decode_records, iter_decoded, scan_headers
+from kafkascan.records.read_options import HeadersEnd, ReadOptions
+from kafkascan.records.record_table import RecordTable
+from kafkascan.tables.table import problem_of
+
+
+def collecting(options: ReadOptions, problems: LogProblems) -> ReadOptions:
+    """Return options that collect the damage of a source, if it is not raised."""
+    if options.on_corrupt == "raise" and options.on_damage is None:
+        return options
+    on_damage = options.on_damage
+
+    def note_damage(error: CorruptBatchError) -> None:
+        problems.add(problem_of(detached(error), error.path))
+        if on_damage is not None:
+            on_damage(error)
+
+    def note_end(headers: HeadersEnd) -> None:
+        if headers.error is not None:
+            problems.add(problem_of(headers.error, headers.error.path))
+
+    return replace(options, on_damage=note_damage, on_end=note_end)
+
+
+def last_table(problems: LogProblems, options: ReadOptions) -> Iterator[RecordTable]:
+    """Yield a table that has the problems, if there are any."""
+    if len(problems.found):
+        none = replace(options, on_headers=_ignore, on_end=_ignore)
+        yield decode_records(b"", None, none).with_problems(problems.found)
+
+
+class _SegmentsInTurn:
+    """
+    Yields the segments of a log, each with the first offset to read: see `OffsetCursor`.
+
+    Parameters
+    ----------
+    log : Log
+    options : ReadOptions
+    problems : LogProblems
+        Receives what is wrong; complete after the last segment.
+
+    Attributes
+    ----------
+    options : ReadOptions
+        For reading the segments; the end of each is known when it was read.
+    """
+
+    def __init__(self, log: Log, options: ReadOptions, problems: LogProblems) -> None:
+        self._goes_on = options.on_corrupt == "stop"
+        self._log, self._problems = log, problems
+        self._checks = LogChecks(log, problems)
+        self._cursor = OffsetCursor()
+        self._offsets = SegmentOffsets(log.segments[0])
+        self._tail: HeadersEnd | None = None
+        self._end_offset: int | None = None
+        self._on_damage = options.on_damage
+        self.options = replace(options, on_headers=self._reach, on_end=self._end)
+        if self._goes_on or options.on_damage is not None:
+            self.options = replace(self.options, on_damage=self._skip_batch)
+
+    def __iter__(self) -> Iterator[tuple[SegmentFile, int]]:
+        start_offset = self._log.start_offset if self._log.has_deleted_offsets else 0
+        for segment in self._log.served_segments:
+            self._offsets, self._tail = SegmentOffsets(segment), None
+            self._end_offset = None
+            base_offset = segment.base_offset or 0
+            first = max(start_offset, self._cursor.position)
+            yield segment, first if first > base_offset else 0
+            if self._tail is not None:
+                self._checks.add(self._offsets, self._tail)
+            overlaps = self._cursor.add(segment, self._end_offset)
+            self._problems.add_overlaps(self._log.partition, overlaps)
+            self._require_complete()
+        self._checks.finish()
+        self._require_complete()
+
+    def skip(self, segment: SegmentFile, error: Exception) -> None:
+        """Go on with the next segment, or raise the error."""
+        if not self._goes_on:
+            raise error
+        self._checks.add_error(segment, detached(error))
+
+    def leave_out(self) -> None:
+        """Go on with the next segment, because nothing of this one is asked for."""
+        self._checks.skip()
+
+    def _require_complete(self) -> None:
+        if not self._goes_on:
+            self._problems.require_complete()
+
+    def _skip_batch(self, error: CorruptBatchError) -> None:
+        path = self._offsets.segment.path
+        found = problem_of(detached(error), str(path))
+        one = self._log.partition
+        self._problems.add(replace(found, topic=one.topic, partition=one.partition))
+        if self._on_damage is not None:
+            self._on_damage(error)
+
+    def _reach(self, batches: BatchTable) -> None:
+        self._offsets.add(rows_from(batches, self._cursor.position))
+        self._end_offset = end_of(batches) if len(batches) else self._end_offset
+
+    def _end(self, headers: HeadersEnd) -> None:
+        self._tail = headers
+
+
+def read_log(log: Log, options: ReadOptions, problems: LogProblems) -> RecordTable:
+    """Decode the records of a log into one table; see `read_records`."""
+    segments, is_alone = _SegmentsInTurn(log, options, problems), len(log.served_segments) == 1
+    tables = []
+    for segment, start_offset in segments:
+        try:
+            if is_alone:
+                tables.append(read_from(segment, None, start_offset, segments.options))
+                continue
+            # A join has no place for maps: the loops that read its items guard one map only.
+            with segment.open(memory_map=False) as source:
+                tables.append(read_from(source, None, start_offset, segments.options))
+        except (OSError, KafkaScanError) as error:
+            segments.skip(segment, error)
+    if not tables:
+        tables = [decode_records(b"", None, replace(options, on_corrupt="stop"))]
+    table = tables[0] if len(tables) == 1 else RecordTable.joined(tables)
+    return table.with_problems(problems.found)
+
+
+def iter_log(
+    log: Log,
+    options: ReadOptions,
+    *,
+    problems: LogProblems | None = None,
+    is_wanted: Callable[[SegmentFile], bool] | None = None,
+) -> Iterator[RecordTable]:
+    """
+    Decode the records of a log into tables of bounded size; see `iter_records`.
+
+    Parameters
+    ----------
+    log : Log
+    options : ReadOptions
+    problems : LogProblems, optional
+        Those that are known already.
+    is_wanted : callable, optional
+        Returns whether a segment is read; by default all are.
+    """
+    problems = LogProblems() if problems is None else problems
+    segments = _SegmentsInTurn(log, options, problems)
+    for segment, start_offset in segments:
+        if is_wanted is not None and not is_wanted(segment):
+            segments.leave_out()
+            continue
+        try:
+            yield from iter_from(segment, None, start_offset, segments.options)
+        except (OSError, KafkaScanError) as error:
+            segments.skip(segment, error)
+    yield from last_table(problems, options)
+
+
+def read_from(
+    source: SourceLike, batches: BatchTable | None, start_offset: int, options: ReadOptions
+) -> RecordTable:
+    """Decode the records of a source from an offset on."""
+    if start_offset <= 0 and options.on_damage is None:
+        return decode_records(source, batches, options)
+    with borrowed_source(source, close=False) as owner:
+        rows = _rows_from(owner, batches, start_offset, options)
+        table = _decode_intact(owner, rows, options)
+        deleted = _count_before(owner, rows[:1], start_offset, options)
+        return table[deleted:] if deleted else table
+
+
+def _decode_intact(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
+    """Decode the records of batches, without those of damaged ones if somebody is told."""
+    try:
+        return decode_records(source, batches, options)
+    except CorruptBatchError:
+        if options.on_damage is None:
+            raise
+    on_damage, damaged = options.on_damage, list[int]()
+
+    def note(error: CorruptBatchError) -> None:
+        damaged.append(error.position)
+        on_damage(error)
+
+    for _ in iter_decoded(source, batches, replace(options, on_damage=note)):
+        pass
+    intact = np.flatnonzero(~np.isin(batches["position"], damaged))
+    return decode_records(source, batches.take(intact), options)
+
+
+def iter_from(
+    source: SourceLike, batches: BatchTable | None, start_offset: int, options: ReadOptions
+) -> Iterator[RecordTable]:
+    """Decode the records of a source from an offset on into tables of bounded size."""
+    if start_offset <= 0:
+        yield from iter_decoded(source, batches, options)
+        return
+    with borrowed_source(source, close=False) as owner:
+        rows = _rows_from(owner, batches, start_offset, options)
+        deleted = _count_before(owner, rows[:1], start_offset, options)
+        for table in iter_decoded(owner, rows, options):
+            if len(table) > deleted:
+                yield table[deleted:] if deleted else table
+            deleted = 0
+
+
+def _rows_from(
+    source: Source, batches: BatchTable | None, start_offset: int, options: ReadOptions
+) -> BatchTable:
+    """Return the batches to read that reach an offset."""
+    rows = scan_headers(source, options) if batches is None else batches
+    return options.select(rows[first_reaching(rows, start_offset) :])
+
+
+def _count_before(source: Source, batch: BatchTable, offset: int, options: ReadOptions) -> int:
+    """Return the number of records of a batch before an offset."""
+    on_damage = None if options.on_damage is None else _ignore  # told when the batch is read
+    options = replace(options, columns=("offset",), on_damage=on_damage)
+    return sum(
+        int((table["offset"] < offset).sum()) for table in iter_decoded(source, batch, options)
+    )
+
+
+def _ignore(_: object) -> None:
+    pass
