@@ -257,7 +257,7 @@ class PartitionRecords:
             self.errors.append(detached(error))
 
         try:
-            yield from iter_records(
+            tables = iter_records(
                 self._log.partition,
                 columns=_COLUMNS,
                 control="include",
@@ -265,6 +265,7 @@ class PartitionRecords:
                 verify=True,
                 on_damage=add,
             )
+            yield from filter(len, tables)  # the last one may have problems only
         except (KafkaScanError, OSError) as error:
             self.errors.append(detached(error))
 

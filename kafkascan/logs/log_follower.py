@@ -12,11 +12,12 @@ from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_rows
 from kafkascan.batches.walks import read_bytes
-from kafkascan.format.errors import SourceReadError
+from kafkascan.format.errors import SourceReadError, record_error
 from kafkascan.format.layout import BATCH_HEADER_SIZE, ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import end_of, rows_from
 from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_problems import CUT_SEGMENT
 from kafkascan.logs.read_committed import CommittedViewBuilder
 from kafkascan.logs.segment import SegmentFile
 
@@ -70,6 +71,8 @@ class LogFollower:
         Base offset of the segment to begin with; by default the first one of the log.
     memory_map : bool, default True
         As in `Source`.
+    verify : bool, default True
+        Verify the checksums of all batches. A batch with a wrong one is left out, with a message.
 
     Attributes
     ----------
@@ -81,12 +84,18 @@ class LogFollower:
     """
 
     def __init__(
-        self, partition: PartitionDir, first_segment: int | None = None, *, memory_map: bool = True
+        self,
+        partition: PartitionDir,
+        first_segment: int | None = None,
+        *,
+        memory_map: bool = True,
+        verify: bool = True,
     ) -> None:
         self.messages: list[str] = []
         self.is_ended = False
         self._partition = partition
         self._memory_map = memory_map
+        self._verify = verify
         self._base = first_segment
         self._position = 0
         self._next_offset: int | None = None
@@ -171,7 +180,9 @@ class LogFollower:
                 complete = self._open_first(segment, end)
                 self._last = self._last_of(complete, rows)
                 self._next_offset, self._position = end_of(rows), end
-                yield FollowedBatches(segment, complete, rows)
+                rows = self._verified(complete, rows) if self._verify else rows
+                if len(rows):
+                    yield FollowedBatches(segment, complete, rows)
             self._position = end
             if not is_whole:
                 self._stalled += 1
@@ -196,6 +207,15 @@ class LogFollower:
             return table
         return table[:-1]
 
+    def _verified(self, source: Source, rows: BatchTable) -> BatchTable:
+        """Return the batches with valid checksums."""
+        are_valid = verify_rows(source, rows)
+        if are_valid.all():
+            return rows
+        for row in rows[~are_valid]:
+            self.messages.append(str(record_error("CHECKSUM_MISMATCH", source.path, row)))
+        return rows.take(np.flatnonzero(are_valid))
+
     def _note_end(
         self, segment: SegmentFile, end: ScanEnd | None, error: Exception | None, *, is_last: bool
     ) -> None:
@@ -204,10 +224,10 @@ class LogFollower:
                 self._end(str(error))
         elif end is ScanEnd.CORRUPT:
             self.messages.append(str(error))
-        elif end is ScanEnd.TORN_TAIL:
+        elif end is not None and end is not ScanEnd.CLEAN:
             self.messages.append(
-                f"{segment.path}: position {self._position}: the last batch is incomplete"
-                " [TORN_TAIL]"
+                f"{segment.path}: position {self._position}: the last batch is incomplete, and the"
+                f" log goes on in the next segment [{CUT_SEGMENT}]"
             )
 
     def _last_of(self, source: Source, rows: BatchTable) -> _LastBatch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +18,7 @@ from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptLogError
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
-from kafkascan.logs.log_chunks import (
-    EndChecks,
-    InspectedChunk,
-    LogChunk,
-    SegmentEnd,
-    position_after,
-)
+from kafkascan.logs.log_chunks import position_after
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.opened_logs import Log, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile
@@ -153,6 +147,17 @@ class SegmentTail(Protocol):
         """Size of what follows them."""
 
 
+def _what_follows(tail: SegmentTail) -> str:
+    kind = "zeros" if tail.end is ScanEnd.ZERO_TAIL else "bytes"
+    return f"{tail.trailing_bytes:,} {kind} follow the last complete batch"
+
+
+def cut_segment_error(path: str, tail: SegmentTail) -> IncompleteLogError:
+    """Return the error for a torn or zero tail of a segment that is not the last of its log."""
+    reason = f"{_what_follows(tail)}, and the log goes on in the next segment"
+    return IncompleteLogError(path, tail.valid_bytes, None, reason, CUT_SEGMENT)
+
+
 @dataclass
 class SegmentOffsets:
     """
@@ -241,11 +246,16 @@ class LogChecks:
     log : Log
     problems : LogProblems
         Receives them.
+
+    Attributes
+    ----------
+    expected : int or None
+        The offset after the segments so far; None before the first one, and after damage.
     """
 
     log: Log
     problems: LogProblems
-    _expected: int | None = None  # None before the first segment, and after damage
+    expected: int | None = None
     _is_compacted: bool = False
     _gaps: list[tuple[SegmentFile, str, int]] = field(default_factory=list)
 
@@ -253,23 +263,23 @@ class LogChecks:
         """Add a segment that was read to its end, or to its damage."""
         self._add_offsets(offsets)
         if not self._add_tail(offsets.segment, tail):
-            self._expected = None
+            self.expected = None
 
     def add_offsets(self, offsets: SegmentOffsets, *, is_whole: bool) -> None:
         """Add a segment for whose end a caller answers itself."""
         self._add_offsets(offsets)
         if not is_whole:
-            self._expected = None
+            self.expected = None
 
     def add_error(self, segment: SegmentFile, error: Exception) -> None:
         """Add a segment that cannot be read."""
         self._add_offsets(SegmentOffsets(segment))
         self.problems.add_error(self.log.partition, segment.path, error)
-        self._expected = None
+        self.expected = None
 
     def skip(self) -> None:
         """Leave a segment out, because nothing of it is asked for."""
-        self._expected = None
+        self.expected = None
 
     def finish(self) -> None:
         """Add the gaps, if nothing says that the log was compacted."""
@@ -289,7 +299,7 @@ class LogChecks:
     def _add_offsets(self, one: SegmentOffsets) -> None:
         segment, named = one.segment, one.segment.base_offset
         self._is_compacted |= one.is_cleaned
-        expected = named if self._expected is None else self._expected
+        expected = named if self.expected is None else self.expected
         if one.first is not None:
             first, position, is_wrapper = one.first
             if named is not None and first < named:
@@ -307,7 +317,7 @@ class LogChecks:
             self._guess("OFFSET_OVERLAP", message, segment, one.disorder[1])
         if expected is not None:
             base = max(expected, named or 0)
-            self._expected = position_after(base, named or 0, one.end_offset)
+            self.expected = position_after(base, named or 0, one.end_offset)
 
     def _guess(self, symbol: str, message: str, segment: SegmentFile, position: int) -> None:
         partition = self.log.partition
@@ -327,12 +337,11 @@ class LogChecks:
             return False
         if tail.end not in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
             return True
-        kind = "zeros" if tail.end is ScanEnd.ZERO_TAIL else "bytes"
-        message = f"{tail.trailing_bytes:,} {kind} follow the last complete batch"
         if segment != self.log.segments[-1]:
-            message += ", and the log goes on in the next segment"
-            self.problems.add_missing(partition, CUT_SEGMENT, message, segment.path, position)
+            reason = cut_segment_error(str(segment.path), tail).reason
+            self.problems.add_missing(partition, CUT_SEGMENT, reason, segment.path, position)
             return False
+        message = _what_follows(tail)
         # A broker preallocates files, and one that runs may be writing the last batch now.
         is_note = tail.end is ScanEnd.ZERO_TAIL or (
             segment.current_size() > position + tail.trailing_bytes
@@ -344,89 +353,3 @@ class LogChecks:
 
 def _missing(first: int, following: int) -> str:
     return f"offsets from {first} to {following - 1} are missing"
-
-
-# ---- chunks of several logs ------------------------------------------------------------------
-
-
-class ScreenedRows(Protocol):
-    """The result of an inspector for a table of batches."""
-
-    @property
-    def flags(self) -> int:
-        """Properties of the batches, as `screen` returns them."""
-
-
-Screened = TypeVar("Screened", bound=ScreenedRows)
-
-
-class ChunkChecks:
-    """
-    Finds the problems of logs from the chunks of their segments, which are added in order.
-
-    Parameters
-    ----------
-    logs : sequence of Log
-    segments : sequence of (PartitionDir, SegmentFile)
-        The segments that are read.
-    problems : LogProblems
-        Receives them.
-    """
-
-    def __init__(
-        self,
-        logs: Sequence[Log],
-        segments: Sequence[tuple[PartitionDir, SegmentFile]],
-        problems: LogProblems,
-    ) -> None:
-        self._log_of = {id(log.partition): log for log in logs}
-        self._segments = segments
-        self._problems = problems
-        self._checks: LogChecks | None = None
-        self._offsets: SegmentOffsets | None = None
-
-    def add(
-        self,
-        chunk: InspectedChunk[Screened, EndChecks],
-        overlaps: Iterable[SegmentOverlap],
-    ) -> None:
-        """Add the next chunk, with the overlaps of the segments that end in it."""
-        ended = 0
-        bounds = [*(row for row, _ in chunk.tables), len(chunk)]
-        for (row, table), stop in zip(chunk.tables, bounds[1:], strict=True):
-            number = int(chunk.segment[row])
-            while ended < len(chunk.ends) and chunk.ends[ended].segment < number:
-                self._end(chunk.ends[ended])
-                ended += 1
-            self._offsets_of(number).add(chunk.batches[row:stop], table.flags)
-        for end in chunk.ends[ended:]:
-            self._end(end)
-        if overlaps and self._checks is not None:
-            self._problems.add_overlaps(self._checks.log.partition, overlaps)
-
-    def add_errors(self, chunk: LogChunk) -> None:
-        """Add only what could not be read of a chunk, whose segments are not in order."""
-        for end in chunk.ends:
-            if end.error is not None:
-                partition, segment = self._segments[end.segment]
-                self._problems.add_error(partition, segment.path, end.error)
-
-    def _offsets_of(self, number: int) -> SegmentOffsets:
-        partition, segment = self._segments[number]
-        if self._checks is None or self._checks.log.partition is not partition:
-            self.finish()
-            self._checks = LogChecks(self._log_of[id(partition)], self._problems)
-        if self._offsets is None:
-            self._offsets = SegmentOffsets(segment)
-        return self._offsets
-
-    def _end(self, end: SegmentEnd) -> None:
-        offsets = self._offsets_of(end.segment)
-        self._offsets = None
-        assert self._checks is not None
-        self._checks.add(offsets, end)
-
-    def finish(self) -> None:
-        """Complete the last log."""
-        if self._checks is not None:
-            self._checks.finish()

@@ -10,7 +10,6 @@ import bisect
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,12 +19,14 @@ from kafkascan.batches.scan import iter_batches
 from kafkascan.broker_state.indexes import IndexEntries, floor_entry, parse_index
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptIndexError
+from kafkascan.format.layout import ScanEnd
 from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, located
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import find_partition
+from kafkascan.logs.log_problems import cut_segment_error
 from kafkascan.logs.opened_logs import open_partition
 from kafkascan.logs.read_committed import LogLike
 from kafkascan.logs.reading import iter_records
@@ -149,6 +150,8 @@ def lookup_offset(
     ------
     CorruptIndexError
         If a trusted index points to a position without a batch.
+    IncompleteLogError
+        If a segment that was searched, and is not the last one, was cut short.
     As `scan_batches`.
     """
     source = located(source, storage_options)
@@ -161,7 +164,7 @@ def lookup_offset(
     for segment in _from_offset(segments, offset):
         with borrowed_source(segment.source, close=False) as owner:
             start = _indexed_position(segment.file, owner, offset) if trust_index else None
-            for table in _tables(owner, start):
+            for table in _tables(owner, start, segment.is_last):
                 found = _first_reaching(owner.path, table, offset)
                 if found is not None:
                     return found
@@ -214,6 +217,8 @@ def lookup_timestamp(
         If a trusted index points to a position without a batch.
     InvalidRecordError
         If the records of a batch that may contain it cannot be read.
+    IncompleteLogError
+        If a segment that was searched, and is not the last one, was cut short.
     As `scan_batches`.
     """
     source = located(source, storage_options)
@@ -225,19 +230,19 @@ def lookup_timestamp(
     segments, start_offset = _segments(source, log_start_offset)
     for segment in _from_offset(segments, start_offset):
         with borrowed_source(segment.source, close=False) as owner:
-            search = partial(_search_by_indexes, segment.file) if trust_index else _search_all
-            reaches, found = search(owner, wanted, start_offset)
+            search = _search_by_indexes if trust_index else _search_all
+            reaches, found = search(segment, owner, wanted, start_offset)
             if reaches:
                 return found
     return None
 
 
 def _search_all(
-    source: Source, timestamp: int, start_offset: int
+    segment: _Searched, source: Source, timestamp: int, start_offset: int
 ) -> tuple[bool, RecordLocation | None]:
     """Return whether a segment reaches a timestamp, and its first record that does."""
     reaches = False
-    for table in _tables(source, None):
+    for table in _tables(source, None, segment.is_last):
         reaches |= bool((table["max_timestamp"] >= timestamp).any())
         found = _first_not_before(source, table, timestamp, start_offset)
         if found is not None:
@@ -246,17 +251,21 @@ def _search_all(
 
 
 def _search_by_indexes(
-    file: SegmentFile | None, source: Source, timestamp: int, start_offset: int
+    segment: _Searched, source: Source, timestamp: int, start_offset: int
 ) -> tuple[bool, RecordLocation | None]:
     """As `_search_all`, by ``UnifiedLog.fetchOffsetByTimestamp``."""
+    file = segment.file
     if file is None or _index(file, "index") is None:
-        return _search_all(source, timestamp, start_offset)  # a broker rebuilds both indexes
+        return _search_all(
+            segment, source, timestamp, start_offset
+        )  # a broker rebuilds both indexes
     largest = _largest_timestamp(file)
     if largest is None:
-        return _search_all(source, timestamp, start_offset)
+        return _search_all(segment, source, timestamp, start_offset)
     if largest < timestamp:
         return False, None
-    for table in _tables(source, _timed_position(file, source, timestamp, start_offset)):
+    start = _timed_position(file, source, timestamp, start_offset)
+    for table in _tables(source, start, segment.is_last):
         found = _first_not_before(source, table, timestamp, start_offset)
         if found is not None:
             return True, found
@@ -283,6 +292,7 @@ class _Searched(NamedTuple):
     base_offset: int
     source: SourceLike
     file: SegmentFile | None
+    is_last: bool = True
 
 
 def _segments(source: LogLike, log_start_offset: int | None) -> tuple[list[_Searched], int]:
@@ -292,7 +302,9 @@ def _segments(source: LogLike, log_start_offset: int | None) -> tuple[list[_Sear
         partition = find_partition(source)
     if partition is not None:
         log = open_partition(partition, log_start_offset)
-        return [_Searched(one.base_offset or 0, one, one) for one in log.segments], log.start_offset
+        last = log.segments[-1]
+        found = [_Searched(one.base_offset or 0, one, one, one is last) for one in log.segments]
+        return found, log.start_offset
     assert not isinstance(source, PartitionDir)
     return [_Searched(0, source, _file_of(source))], log_start_offset or 0
 
@@ -311,17 +323,20 @@ def _from_offset(segments: list[_Searched], offset: int) -> Iterator[_Searched]:
     yield from segments[max(0, bisect.bisect_right(bases, offset) - 1) :]
 
 
-def _tables(source: Source, start: int | None) -> Iterator[BatchTable]:
+def _tables(source: Source, start: int | None, is_last: bool) -> Iterator[BatchTable]:
+    """Yield the headers of a segment; that it was cut short is an error, unless it is the last."""
     if start is None:
-        yield from iter_batches(source, rows=_ROWS_AT_ONCE)
-        return
-    tables = iter_batches(source, rows=_ROWS_AFTER_INDEX, start=start, on_corrupt="stop")
+        tables = iter_batches(source, rows=_ROWS_AT_ONCE)
+    else:
+        tables = iter_batches(source, rows=_ROWS_AFTER_INDEX, start=start, on_corrupt="stop")
     yield from tables
-    if tables.position == start < source.size:
+    if start is not None and tables.position == start < source.size:
         reason = f"it points to position {start} of the log, where no batch begins"
         raise CorruptIndexError(f"{source.path}'s index", 0, None, reason, "WRONG_POSITION")
     if tables.error is not None:
         raise tables.error
+    if tables.end is not ScanEnd.CLEAN and not is_last:
+        raise cut_segment_error(source.path, tables)
 
 
 def _first_reaching(path: str, batches: BatchTable, offset: int) -> BatchLocation | None:

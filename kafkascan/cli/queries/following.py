@@ -91,7 +91,10 @@ def follow(run: Run, inputs: Sequence[SegmentInput], *, is_committed: bool) -> I
     logs = [
         _FollowedLog(
             one,
-            LogFollower(one.partition, one.segment.base_offset, memory_map=one.memory_map),
+            # The command verifies what it shows, if it is asked to.
+            LogFollower(
+                one.partition, one.segment.base_offset, memory_map=one.memory_map, verify=False
+            ),
             CommittedFollower() if is_committed else None,
         )
         for one in _first_of_logs(inputs)

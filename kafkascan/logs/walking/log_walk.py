@@ -34,9 +34,10 @@ from kafkascan.logs.log_chunks import (
     inspect_chunks,
     threads_for,
 )
-from kafkascan.logs.log_problems import ChunkChecks, LogProblems
+from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.chunk_checks import ChunkChecks
 from kafkascan.logs.walking.served_chunks import ordered_chunks
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions

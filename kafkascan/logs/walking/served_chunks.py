@@ -22,9 +22,10 @@ from kafkascan.logs.log_chunks import (
     rows_from,
 )
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.log_problems import ChunkChecks, LogProblems
+from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.chunk_checks import ChunkChecks
 
 SomeChunk = TypeVar("SomeChunk", bound=LogChunk)
 

@@ -311,14 +311,18 @@ def test_damage_of_a_rolled_segment_is_passed(log: GrowingLog, follower: LogFoll
     log.roll()
     log.append()
     assert offsets(follower) == [0, 1]
-    assert "[TORN_TAIL]" in follower.messages[0]
+    assert "[CUT_SEGMENT]" in follower.messages[0]
 
 
 def test_a_wrong_checksum_is_shown_after_a_while(log: GrowingLog, follower: LogFollower) -> None:
     batch = log.batches.add((b"k", b"v")).batches[-1]
     log.write(batch[:-1] + b"\xff")
-    assert offsets(follower) == []
-    assert [one for _ in range(_PATIENCE + 2) for one in offsets(follower)] == [0]
+    (partition,) = ks.open_log_dir(log.folder).partitions
+    unverified = LogFollower(partition, verify=False)
+    assert offsets(follower) == offsets(unverified) == []
+    assert [one for _ in range(_PATIENCE + 2) for one in offsets(unverified)] == [0]
+    assert [one for _ in range(_PATIENCE + 2) for one in offsets(follower)] == []
+    assert [message for message in follower.messages if "[CHECKSUM_MISMATCH]" in message]
 
 
 def test_a_removed_folder_ends_it(log: GrowingLog, follower: LogFollower) -> None:

@@ -446,3 +446,26 @@ def test_queries_verify_what_they_read(log: list[Path]) -> None:
     with pytest.raises((ks.ChecksumMismatchError, ComputeError), match="CHECKSUM_MISMATCH"):
         ks.polars.scan_records(folder).collect()
     assert len(ks.polars.scan_records(folder, verify=False).collect()) == SEGMENTS * STEP
+
+
+@pytest.mark.parametrize("trust_index", [False, True])
+def test_lookups_do_not_pass_over_the_end_of_a_cut_segment(
+    log: list[Path], trust_index: bool
+) -> None:
+    for path in log:
+        rows = ks.scan_batches(path).batches
+        entries = ks.build_offset_index(rows, base_offset=int(path.stem), interval_bytes=700)
+        ks.write_index(path.with_suffix(".index"), entries)
+    log[1].write_bytes(log[1].read_bytes()[:-7])
+    folder, late = log[0].parent, SEGMENTS * STEP - 1
+    before = ks.lookup_offset(folder, STEP, trust_index=trust_index)
+    assert before is not None
+    assert before.base_offset == STEP
+    after = ks.lookup_offset(folder, late, trust_index=trust_index)
+    assert after is not None
+    assert after.last_offset == late
+    with pytest.raises(ks.IncompleteLogError) as raised:
+        ks.lookup_offset(folder, 2 * STEP - 1, trust_index=trust_index)
+    assert raised.value.symbol == "CUT_SEGMENT"
+    with pytest.raises(ks.IncompleteLogError):
+        ks.lookup_timestamp(folder, 2**50)
