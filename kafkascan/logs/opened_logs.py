@@ -30,7 +30,7 @@ source, which is read as a log of one segment."""
 @dataclass(frozen=True, eq=False)
 class Log:
     """
-    A log: a partition, and those of its segments that are read.
+    A log: a partition and the segments to read.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class SegmentOverlap:
     path, following : Path
         The two segments.
     first_offset, last_offset : int
-        From the base offset of the following segment to the end of the one that ends first.
+        The offsets that both contain.
     """
 
     path: Path
@@ -239,7 +239,7 @@ class OffsetCursor:
     Each offset is read once, also if segments overlap: a backup without ``--delete`` keeps segments
     that the cleaner has merged into an earlier one. A broker serves an offset from the segment with
     the largest base offset that is not above it, but a fetch that begins in a segment continues to
-    its end. What a consumer gets depends on the sizes of its fetches; the cursor's rule gives what
+    its end. The fetch size decides which copy a consumer reads; the cursor's rule gives what
     it gets by fetches that reach to the ends of the segments.
 
     Attributes
