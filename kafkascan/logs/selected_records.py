@@ -29,10 +29,12 @@ from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.layout import ScanEnd, TimestampType
 from kafkascan.format.suggestions import suggestion
 from kafkascan.io.folders import SingleFileFolder
+from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.read_committed import LogLike
-from kafkascan.logs.reading import Isolation, iter_log, visible_batches
+from kafkascan.logs.reading import Isolation, visible_batches
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.log_reading import iter_log, last_table
 from kafkascan.records.read_options import ReadOptions
 from kafkascan.records.record_table import RecordTable
 
@@ -353,17 +355,26 @@ class RecordSelection:
         isolation : str
             See `read_records`.
         """
-        log = replace(self.log, segments=self._segments())
+        problems, read = LogProblems([self.log]), set(self._segments())
+        if self.log.error is not None:
+            if options.on_corrupt == "raise":
+                raise self.log.error
+            yield from last_table(problems, options)
+            return
         visible = None
         if isolation == "read_committed":
-            visible, _ = visible_batches(self._transaction_log(), isolation, None)
+            visible, _ = visible_batches(
+                self._transaction_log(), isolation, None,
+                on_corrupt=options.on_corrupt, problems=problems,
+            )  # fmt: skip
 
         def wanted(batches: BatchTable) -> NDArray[np.bool_]:
             mask = self._mask(batches)
             return mask if visible is None else mask & visible(batches)
 
         selects_few = not self.condition.columns.isdisjoint(("offset", "timestamp"))
-        yield from iter_log(log, replace(options, visible=wanted, selects_few=selects_few))
+        options = replace(options, visible=wanted, selects_few=selects_few)
+        yield from iter_log(self.log, options, problems=problems, is_wanted=read.__contains__)
 
     def _place(self) -> dict[str, Span | None]:
         one = self.log.partition
