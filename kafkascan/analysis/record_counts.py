@@ -17,7 +17,7 @@ from kafkascan.batches.screening import CONTROL, FORMATS, TRANSACTIONS
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.findings import Severity
-from kafkascan.io.stores.urls import located
+from kafkascan.io.stores.urls import as_object_url
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.read_committed import NO_OPEN_TRANSACTION, CommittedView
 from kafkascan.logs.walking.log_walk import ControlInspector, InspectedSlice, LogWalk, ScreenedTable
@@ -159,7 +159,7 @@ def count_records(
     The header of a batch of magic 2 contains its number of records, also after compaction
     (``MemoryRecords.filterTo``). Markers contain which transactions were aborted.
     """
-    logs = located(logs, storage_options)
+    logs = as_object_url(logs, storage_options)
     opened = open_logs(logs, log_start_offset)
     counts = np.zeros(len(opened), COUNTS)
     for name in ("start_offset", "end_offset", "last_stable_offset"):

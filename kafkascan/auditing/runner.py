@@ -43,7 +43,7 @@ from kafkascan.format.times import TimeLike, milliseconds_or_now, to_millisecond
 from kafkascan.io.concurrency import Share, allocate_threads, map_unordered
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.stores.store_folders import UrlFolder
-from kafkascan.io.stores.urls import ObjectUrl, located
+from kafkascan.io.stores.urls import ObjectUrl, as_object_url
 from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.log_chunks import threads_for
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
@@ -158,7 +158,7 @@ def audit(
         timeout_ms=timeout_ms,
         expiration_ms=expiration_ms,
     )
-    logs = located(logs, storage_options)
+    logs = as_object_url(logs, storage_options)
     if isinstance(logs, (str, os.PathLike, ObjectUrl)):
         logs = find_log_dir(logs) or logs
     if cluster is not None and not isinstance(logs, TieredLogs):

@@ -38,7 +38,7 @@ from kafkascan.format.layout import (
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import require_threads
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.io.stores.urls import located
+from kafkascan.io.stores.urls import as_object_url
 from kafkascan.tables.schema import Schema, require_pyarrow
 from kafkascan.tables.table import AnyTable, Column, Problem, Problems, problem_of
 
@@ -268,7 +268,7 @@ def scan_batches(
     how batches of the log are distinguished from copies of batches inside payloads.
     """
     threads = require_threads(threads, default=1)
-    with borrowed_source(located(source, storage_options)) as owner:
+    with borrowed_source(as_object_url(source, storage_options)) as owner:
         start, stop = _require_range(owner, start, stop, on_corrupt)
         if on_corrupt == "resync":
             return _resynced(owner, start, stop, threads)
@@ -420,7 +420,7 @@ def iter_batches(
     if on_corrupt == "resync":  # it needs all of the log
         raise ValueError("on_corrupt='resync' is supported by scan_batches only")
     with ExitStack() as resources:
-        owner = resources.enter_context(borrowed_source(located(source, storage_options)))
+        owner = resources.enter_context(borrowed_source(as_object_url(source, storage_options)))
         start, stop = _require_range(owner, start, stop, on_corrupt)
         walk = BatchWalk(owner, start, stop)
         raises = on_corrupt == "raise"

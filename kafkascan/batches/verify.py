@@ -16,7 +16,7 @@ from kafkascan.format.errors import STATUS, BatchTableError
 from kafkascan.format.layout import BATCH_DTYPE, BATCH_HEADER_SIZE, CRC_STARTS, LOG_OVERHEAD
 from kafkascan.io.concurrency import map_parts, require_threads, split_by_bytes
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.io.stores.urls import located
+from kafkascan.io.stores.urls import as_object_url
 from kafkascan.io.worker_threads import ChunkSizer
 
 # Bytes from which on a thread pays off.
@@ -71,7 +71,7 @@ def verify_crcs(
     magic byte (``DefaultRecordBatch``), so it does not detect damage to these fields.
     """
     batches = require_batch_table(batches)
-    with borrowed_source(located(source, storage_options)) as owner:
+    with borrowed_source(as_object_url(source, storage_options)) as owner:
         sizes = size_in_bytes(batches)
         threads = require_threads(threads)
         if owner.ahead is not None:

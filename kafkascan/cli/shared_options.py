@@ -23,7 +23,7 @@ from kafkascan.cli.run import FindingReport, Run
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.file_names import is_name_of_brokers
 from kafkascan.format.times import milliseconds_or_now, to_milliseconds
-from kafkascan.io.stores.urls import UrlPath, place_of
+from kafkascan.io.stores.urls import UrlPath, path_or_url
 from kafkascan.logs.log_dir import SegmentKinds
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import AnyTable
@@ -119,7 +119,7 @@ class InputPath(click.ParamType):  # type: ignore[type-arg]  # subscripted from 
         """Return the path; of a ``file://`` URL, that of the file."""
         if value == "":
             self.fail("the path is empty", param, context)
-        place = place_of(value)
+        place = path_or_url(value)
         return place if isinstance(place, Path) else UrlPath(place.url)
 
 

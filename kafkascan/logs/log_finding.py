@@ -15,7 +15,7 @@ from kafkascan.io.archives import TarFolder, is_archive, open_archive
 from kafkascan.io.folders import DiskFolder, Folder, FolderTree
 from kafkascan.io.stores.store_folders import UrlFolder, list_folder
 from kafkascan.io.stores.stored_objects import is_web_url, open_object, shown_url
-from kafkascan.io.stores.urls import ObjectUrl, Place, UrlPath, as_path, is_url, place_of
+from kafkascan.io.stores.urls import ObjectUrl, Place, UrlPath, as_path, is_url, path_or_url
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 
 # "<topic>-<partition>", or with ".<uuid>-<state>" while a broker moves or drops it
@@ -78,7 +78,7 @@ def open_log_dir(
         is_for_tier = is_url(tier) and not isinstance(path, ObjectUrl) and not is_url(path)
         tier = _open_tier(tier, storage_options if is_for_tier else None)
         storage_options = None if is_for_tier else storage_options
-    place = place_of(path, storage_options)
+    place = path_or_url(path, storage_options)
     found = find_log_dir(place)
     if found is not None:
         return found if tier is None else tier.join(found)
@@ -102,7 +102,7 @@ def find_log_dir(path: Place, /) -> LogDir | None:
     ------
     As `open_log_dir`.
     """
-    place = place_of(path)
+    place = path_or_url(path)
     if isinstance(place, ObjectUrl):
         listed = list_folder(place)
         return None if listed is None else _tree_of(listed)

@@ -14,7 +14,7 @@ from kafkascan.batches.columns import BATCH_SCHEMA, COLUMN_NAMES, join_tables, r
 from kafkascan.batches.small_plots import plot_amounts
 from kafkascan.format.arguments import require_integers, require_items
 from kafkascan.format.layout import BATCH_DTYPE
-from kafkascan.io.stores.urls import Place, located
+from kafkascan.io.stores.urls import Place, as_object_url
 from kafkascan.logs.log_chunks import (
     LogChunk,
     SegmentEnd,
@@ -263,7 +263,7 @@ def scan_log_dir(
     require_items(str, columns=columns)
     names = (*PLACE_COLUMNS, *COLUMN_NAMES) if columns is None else tuple(dict.fromkeys(columns))
     require_columns([name for name in names if name not in PLACE_COLUMNS])
-    log_dir = located(log_dir, storage_options)
+    log_dir = as_object_url(log_dir, storage_options)
     opened = log_dir if isinstance(log_dir, LogDir) else open_log_dir(log_dir)
     once = include == "log"
     logs = live_logs(opened, log_start_offset) if once else list_logs(opened, SegmentKinds.ALL)

@@ -23,7 +23,7 @@ from kafkascan.format.layout import ScanEnd
 from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
-from kafkascan.io.stores.urls import ObjectUrl, located
+from kafkascan.io.stores.urls import ObjectUrl, as_object_url
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import cut_segment_error
@@ -154,7 +154,7 @@ def lookup_offset(
         If a segment that was searched, and is not the last one, was cut short.
     As `scan_batches`.
     """
-    source = located(source, storage_options)
+    source = as_object_url(source, storage_options)
     require_integers(offset=offset)
     if batches is not None:
         offset = max(offset, log_start_offset or 0)
@@ -221,7 +221,7 @@ def lookup_timestamp(
         If a segment that was searched, and is not the last one, was cut short.
     As `scan_batches`.
     """
-    source = located(source, storage_options)
+    source = as_object_url(source, storage_options)
     wanted = to_milliseconds(timestamp, "timestamp")
     if batches is not None:
         with borrowed_source(_one_segment(source), close=False) as owner:

@@ -16,7 +16,7 @@ from kafkascan.format.errors import detached
 from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
-from kafkascan.io.stores.urls import ObjectUrl, as_path, is_url, located
+from kafkascan.io.stores.urls import ObjectUrl, as_object_url, as_path, is_url
 from kafkascan.logs.log_chunks import position_after
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, select_segments
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_dir
@@ -100,7 +100,7 @@ def open_logs(
         logs = LogDir(logs.path, [logs])
     if isinstance(logs, (str, os.PathLike, ObjectUrl)):
         found = find_log_dir(logs)
-        logs = located(logs) if found is None else found
+        logs = as_object_url(logs) if found is None else found
     if isinstance(logs, LogDir):
         require_not_negative(log_start_offset=log_start_offset)
         live = live_logs(logs, log_start_offset)

@@ -12,7 +12,7 @@ from kafkascan.format.arguments import require_not_negative
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.store_folders import UrlFolder
-from kafkascan.io.stores.urls import ObjectUrl, located
+from kafkascan.io.stores.urls import ObjectUrl, as_object_url
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import find_partition, partition_of
 from kafkascan.logs.log_problems import LogProblems
@@ -135,7 +135,7 @@ def read_records(
     of LOG_APPEND_TIME batches have the batch's timestamp (KIP-32). Memory: up to 56 bytes per
     record, plus the decompressed bytes of compressed batches.
     """
-    source = located(source, storage_options)
+    source = as_object_url(source, storage_options)
     partition, problems = _found_partition(source, batches), LogProblems()
     visible, source = visible_batches(
         partition or source, isolation, transactions, on_corrupt=on_corrupt, problems=problems
@@ -202,7 +202,7 @@ def iter_records(
     ------
     As `read_records`. Records before the damage are yielded before the error is raised.
     """
-    source = located(source, storage_options)
+    source = as_object_url(source, storage_options)
     partition, problems = _found_partition(source, batches), LogProblems()
     visible, source = visible_batches(
         partition or source, isolation, transactions, on_corrupt=on_corrupt, problems=problems

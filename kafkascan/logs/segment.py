@@ -19,7 +19,7 @@ from kafkascan.io.folders import DiskFolder, Folder, SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.store_folders import UrlFolder
 from kafkascan.io.stores.stored_objects import shown_url
-from kafkascan.io.stores.urls import ObjectUrl, Place, as_path, place_of
+from kafkascan.io.stores.urls import ObjectUrl, Place, as_path, path_or_url
 
 _UNNAMED = SegmentName(None, None, "log", None)
 # Mapping a file takes longer than reading so many bytes of it.
@@ -206,7 +206,7 @@ def open_segment(
     OSError
         If the file cannot be opened.
     """
-    place = place_of(path, storage_options)
+    place = path_or_url(path, storage_options)
     opened = Source(place, memory_map=memory_map)
     segment = segment_at(place)
     segment.opened = opened
@@ -215,7 +215,7 @@ def open_segment(
 
 def segment_at(path: Place) -> SegmentFile:
     """Return the segment of a path or URL, which is not open, with the folder that contains it."""
-    place = place_of(path)
+    place = path_or_url(path)
     if isinstance(place, Path):
         return segment_file(place, DiskFolder(place.parent))
     name = as_path(shown_url(place.url))

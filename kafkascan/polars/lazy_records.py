@@ -11,7 +11,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from kafkascan.format.errors import UnknownColumnError
-from kafkascan.io.stores.urls import located
+from kafkascan.io.stores.urls import as_object_url
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.reading import Isolation
 from kafkascan.logs.selected_records import (
@@ -269,7 +269,7 @@ def scan_records(
         max_decompressed_size=max_decompressed_size,
         on_corrupt=on_corrupt,
     )
-    opened = open_logs(located(logs, storage_options), log_start_offset)
+    opened = open_logs(as_object_url(logs, storage_options), log_start_offset)
     source = _LazyRecords(opened, names, options, isolation)
     return register_io_source(source.frames, schema=source.schema)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kafkascan.format.errors import NoLogsError
 from kafkascan.format.file_names import INDEX_KINDS
 from kafkascan.io.stores.stored_objects import ObjectInfo
-from kafkascan.io.stores.urls import Place, place_of
+from kafkascan.io.stores.urls import Place, path_or_url
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.tiered.aiven_layout import KEY as AIVEN_KEY, read_aiven
 from kafkascan.tiered.data_keys import KeyPairs, KeyRing
@@ -267,7 +267,7 @@ def open_tiered(
     with the same base offset, the one with the latest leader epoch and time is read; the others
     are `problems`. Which one a broker reads stands only in ``__remote_log_metadata``.
     """
-    store = store_at(place_of(path, storage_options))
+    store = store_at(path_or_url(path, storage_options))
     return read_tier(store, layout=layout, keys=keys, threads=threads)
 
 

@@ -81,7 +81,9 @@ Place: TypeAlias = "str | os.PathLike[str] | ObjectUrl"
 """A path, or the URL of an object or prefix."""
 
 
-def located(source: T, storage_options: Mapping[str, object] | None = None) -> T | str | ObjectUrl:
+def as_object_url(
+    source: T, storage_options: Mapping[str, object] | None = None
+) -> T | str | ObjectUrl:
     """Return the path of a ``file://`` URL, and any other URL with the options of its store."""
     url = str(source) if isinstance(source, UrlPath) else source
     if not is_url(url):
@@ -95,9 +97,11 @@ def located(source: T, storage_options: Mapping[str, object] | None = None) -> T
     return found
 
 
-def place_of(path: Place, storage_options: Mapping[str, object] | None = None) -> Path | ObjectUrl:
+def path_or_url(
+    path: Place, storage_options: Mapping[str, object] | None = None
+) -> Path | ObjectUrl:
     """Return the path of a file or folder, or the URL of an object or prefix."""
-    found = located(path, storage_options)
+    found = as_object_url(path, storage_options)
     if isinstance(found, ObjectUrl):
         return found
     return ObjectUrl(found) if is_url(found) else Path(found)
@@ -105,7 +109,7 @@ def place_of(path: Place, storage_options: Mapping[str, object] | None = None) -
 
 def resolved_url(source: T) -> T | str | ReadsAt:
     """Return the reader of an object for its URL, the path for a ``file://`` URL."""
-    found = located(source)
+    found = as_object_url(source)
     if is_url(found):
         found = ObjectUrl(found)
     if not isinstance(found, ObjectUrl):

@@ -25,7 +25,7 @@ from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.folders import Folder
 from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import StagedFolder, stage_folder
-from kafkascan.io.stores.urls import Place, as_path, place_of
+from kafkascan.io.stores.urls import Place, as_path, path_or_url
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_finding import find_log_dir
 from kafkascan.logs.opened_logs import Log, open_logs
@@ -131,7 +131,7 @@ def salvage(
     if doubtful not in ("keep", "drop"):
         raise ValueError(f"doubtful must be 'keep' or 'drop', not {doubtful!r}")
     threads = require_threads(threads)
-    place = place_of(path, storage_options)
+    place = path_or_url(path, storage_options)
     target = None if destination is None else Path(destination)
     if isinstance(place, Path):
         place.stat()

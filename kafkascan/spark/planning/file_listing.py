@@ -24,7 +24,7 @@ from kafkascan.io.sources import Source, SourceLike
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
 from kafkascan.io.stores.store_folders import list_folder, read_stored
 from kafkascan.io.stores.stored_objects import ObjectInfo, open_object
-from kafkascan.io.stores.urls import ObjectUrl, is_url, located
+from kafkascan.io.stores.urls import ObjectUrl, as_object_url, is_url
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import open_log_dir, partition_dir, partition_of
 from kafkascan.spark.options.reader_options import Options
@@ -204,7 +204,7 @@ def _log_starts(options: Options) -> LogStarts:
 
 
 def _list_path(path: str, options: Options, starts: LogStarts) -> Iterator[ListedSegment]:
-    path = str(located(path if "://" in path else path.removeprefix("file:")))
+    path = str(as_object_url(path if "://" in path else path.removeprefix("file:")))
     place: Path | ObjectUrl = Path(os.path.abspath(path))
     if is_url(path):
         place = ObjectUrl(path, store_settings(options))
