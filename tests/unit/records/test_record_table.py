@@ -17,7 +17,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan._core.record_headers import HeaderWalk
-from kafkascan.records.header_items import HeadersOfRecords
+from kafkascan.records.record_table import HeadersOfRecords
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0, batch_v2, message_v0, message_v1
 from tests.support.warm_process import run_warm

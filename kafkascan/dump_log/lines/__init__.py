@@ -1,1 +1,0 @@
-"""Lines of batches and records, in chunks of bounded size."""
