@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from kafkascan.batches.columns import BatchTable
+from kafkascan.dump_log.batch_lines import Lines, batch_lines
 from kafkascan.dump_log.dump_options import DumpOptions
-from kafkascan.dump_log.lines.batch_lines import Lines, batch_lines
-from kafkascan.dump_log.lines.line_output import ChunkMemory, TextChunk, chunks_of, offsets_of
-from kafkascan.dump_log.lines.record_lines import UNDECODABLE, record_lines
+from kafkascan.dump_log.line_output import ChunkMemory, TextChunk, chunks_of, offsets_of
 from kafkascan.dump_log.log_frames import Frame
 from kafkascan.dump_log.readable_batches import (
     ReadableBatches,
     readable_batches,
     unprintable_record,
 )
+from kafkascan.dump_log.record_lines import UNDECODABLE, record_lines
 from kafkascan.io.sources import Source
 from kafkascan.records.record_table import RecordTable
 

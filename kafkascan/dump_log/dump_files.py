@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkascan.dump_log.dump_options import DumpOptions
-from kafkascan.dump_log.lines.line_output import LineOutput
+from kafkascan.dump_log.line_output import LineOutput
 from kafkascan.dump_log.log_dump import OffsetGaps, dump_log
 from kafkascan.format.errors import CorruptSnapshotError
 from kafkascan.io.stores.urls import as_path, is_url

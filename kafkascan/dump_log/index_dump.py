@@ -8,8 +8,8 @@ from pathlib import Path
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset
 from kafkascan.broker_state.indexes import IndexEntries, entries_of, floor_entry
+from kafkascan.dump_log.batch_lines import optional_long
 from kafkascan.dump_log.dump_options import DumpOptions
-from kafkascan.dump_log.lines.batch_lines import optional_long
 from kafkascan.dump_log.log_dump import offset_of_name
 from kafkascan.dump_log.log_frames import (
     Frame,

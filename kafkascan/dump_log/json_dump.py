@@ -14,23 +14,22 @@ import numpy as np
 from kafkascan._core.text_lines import BIG_ENDIAN
 from kafkascan.batches.columns import BatchTable, is_control
 from kafkascan.dump_log import index_dump
+from kafkascan.dump_log.batch_printer import head_chunks
 from kafkascan.dump_log.dump_files import Complaints, absolute_path, shown_path
-from kafkascan.dump_log.dump_options import DumpOptions
-from kafkascan.dump_log.lines.batch_printer import head_chunks
-from kafkascan.dump_log.lines.item_decoders import PRINT_TEXT, ItemDecoder
-from kafkascan.dump_log.lines.line_output import ChunkMemory, LineOutput, offsets_of
-from kafkascan.dump_log.lines.record_lines import (
-    UNDECODABLE,
-    control_text,
-    message_checksums,
-    printed_sizes,
-)
+from kafkascan.dump_log.dump_options import PRINT_TEXT, DumpOptions, ItemDecoder
+from kafkascan.dump_log.line_output import ChunkMemory, LineOutput, offsets_of
 from kafkascan.dump_log.log_dump import DumpedBatches, DumpJob, OffsetGaps, title_of_log
 from kafkascan.dump_log.log_frames import Frame
 from kafkascan.dump_log.readable_batches import (
     ReadableBatches,
     readable_batches,
     unprintable_record,
+)
+from kafkascan.dump_log.record_lines import (
+    UNDECODABLE,
+    control_text,
+    message_checksums,
+    printed_sizes,
 )
 from kafkascan.format.errors import CorruptSnapshotError
 from kafkascan.format.layout import TimestampType

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core.text_lines import LineWriter
-from kafkascan.dump_log.lines.batch_lines import Lines
+from kafkascan.dump_log.batch_lines import Lines
 from kafkascan.format.errors import STATUS
 from kafkascan.io.sources import Source
 

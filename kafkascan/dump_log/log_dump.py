@@ -10,7 +10,7 @@ import numpy as np
 
 from kafkascan.batches.columns import BatchTable, compression_type, size_in_bytes
 from kafkascan.dump_log.dump_options import MAX_INT, DumpOptions
-from kafkascan.dump_log.lines.line_output import (
+from kafkascan.dump_log.line_output import (
     ChunkMemory,
     LineOutput,
     Offsets,
@@ -176,7 +176,7 @@ def _worker(
 ) -> Callable[[DumpJob], Iterator[TextChunk]]:
     """Return what yields the lines of a job."""
     # Not at the top: indexes are dumped without the readers of records.
-    from kafkascan.dump_log.lines.batch_printer import BatchPrinter, head_chunks
+    from kafkascan.dump_log.batch_printer import BatchPrinter, head_chunks
 
     def work(job: DumpJob) -> Iterator[TextChunk]:
         if job.error is not None:

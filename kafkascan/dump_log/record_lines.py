@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core.text_lines import NOTHING, TEXT, TEXTS, LineForm
 from kafkascan.batches.columns import is_control
-from kafkascan.dump_log.dump_options import DumpOptions
-from kafkascan.dump_log.lines.batch_lines import (
+from kafkascan.dump_log.batch_lines import (
     BOOLEANS,
     Lines,
     Part,
@@ -20,7 +19,8 @@ from kafkascan.dump_log.lines.batch_lines import (
     number_part,
     timestamp_type_part,
 )
-from kafkascan.dump_log.lines.item_decoders import (
+from kafkascan.dump_log.dump_options import (
+    DumpOptions,
     RecordDecoder,
     RecordText,
     UndecodableRecordError,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from kafkascan.dump_log.lines.item_decoders import RecordDecoder, RecordText, UndecodableRecordError
+from kafkascan.dump_log.dump_options import RecordDecoder, RecordText, UndecodableRecordError
 from kafkascan.format.schemas.coordinator_messages import ASSIGNMENT, SUBSCRIPTION
 from kafkascan.format.schemas.message_decoder import MessageSchema, SchemaError, decode
 from kafkascan.format.schemas.message_json import jackson_text, json_of, uuid_text

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import click
 
 from kafkascan.cli.verbs.dump_run import FORMATS, asks_for_help, run_dump
-from kafkascan.dump_log.dump_options import TOPIC_OPTIONS, DumpOptions
-from kafkascan.dump_log.lines.item_decoders import ITEM_DECODERS
+from kafkascan.dump_log.dump_options import ITEM_DECODERS, TOPIC_OPTIONS, DumpOptions
 
 _STRING = "StringDecoder"
 

@@ -12,10 +12,11 @@ from kafkascan.cli.verbs.java_options import (
     parse_options,
 )
 from kafkascan.dump_log.dump_files import dump_files
-from kafkascan.dump_log.dump_options import TOPIC_OPTIONS, DumpOptions
-from kafkascan.dump_log.lines.item_decoders import (
+from kafkascan.dump_log.dump_options import (
     ITEM_DECODERS,
     PRINT_TEXT,
+    TOPIC_OPTIONS,
+    DumpOptions,
     ItemDecoder,
     RecordDecoder,
 )

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan.dump_log import line_output
 from kafkascan.dump_log.dump_files import dump_files
 from kafkascan.dump_log.dump_options import DumpOptions
-from kafkascan.dump_log.lines import line_output
 from kafkascan.format.errors import CorruptLogError
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import batch_v2
