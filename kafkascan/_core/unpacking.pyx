@@ -7,8 +7,6 @@ blocks, except small ones of snappy, for which a call takes longer than the work
 bytes (tests/property/records/test_unpacking.py).
 """
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
-from cpython.bytearray cimport PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -36,7 +34,6 @@ cdef extern from "compressed.h" nogil:
         KS_BLOCK_FOUND
 
     const int KS_LZ4_DESCRIPTOR_AT
-    const int KS_LZ4_LARGEST_HEADER
 
     bint ks_gzip_member(const uint8_t *data, int64_t size, int64_t *hint, int64_t *most)
     bint ks_snappy_blocks(const uint8_t *data, int64_t size, ks_blocks *blocks)
@@ -45,8 +42,6 @@ cdef extern from "compressed.h" nogil:
     int64_t ks_room_of_blocks(ks_blocks blocks)
     ks_block_found ks_next_block(ks_blocks *blocks, ks_block *block)
     uint32_t ks_load_little(const uint8_t *p, int size)
-    int32_t ks_load_i32(const uint8_t *p)
-    const int KS_XERIAL_HEADER_SIZE
     int ks_zstd_bounds(const uint8_t *data, int64_t size, int64_t *least, int64_t *most)
     const int KS_ZSTD_LARGEST_BLOCK
 
@@ -62,8 +57,6 @@ cdef extern from "small_blocks.h" nogil:
 PIECE_SIZE = 1 << 23
 cdef int64_t _PIECE = PIECE_SIZE
 cdef int64_t _SMALLEST_PIECE = 1 << 12
-# Output of a run of blocks, at least, if there are more.
-cdef int64_t _RUN = 1 << 20
 
 # Constants of isal's igzip_lib: DECOMP_GZIP and MAX_HIST_BITS.
 cdef object _GZIP_FORMAT = 1
@@ -74,10 +67,6 @@ cdef int64_t _SMALL_ZSTD_BLOCK = 100_000
 
 cdef enum:
     NONE, GZIP, SNAPPY, LZ4, ZSTD
-
-cdef enum:
-    BLOCK_HEADER_SIZE = 4      # of LZ4 and of snappy-java: the size of the block
-
 
 cdef class Arena:
     """
@@ -294,72 +283,6 @@ cdef class Unpacker:
             total += count
         return total
 
-    def unpack_run(
-        self,
-        const uint8_t[::1] data not None,
-        int64_t at,
-        int64_t lz4_block_size,
-        uint8_t lz4_flags,
-        int64_t limit,
-    ):
-        """
-        Decompress consecutive blocks of one batch, up to an unusual one.
-
-        Millions of tiny blocks thus cost neither a Python object nor much time for each.
-
-        Parameters
-        ----------
-        data : bytes-like
-        at : int
-            Position of the next block.
-        lz4_block_size : int
-            Largest size of a block of LZ4; 0 for the chunks of snappy-java.
-        lz4_flags : int
-            Of the LZ4 frame.
-        limit : int
-            Largest decompressed size of a block.
-
-        Returns
-        -------
-        output : bytearray
-            About 1 MiB, unless blocks are larger; empty before an unusual block.
-        at : int
-            Position of the next block.
-        """
-        cdef ks_blocks blocks
-        cdef ks_block block
-        cdef int64_t count, total = 0, room
-        cdef bytearray output
-        cdef uint8_t *to
-        if not 0 <= at < data.shape[0]:
-            return bytearray(), at
-        blocks.at = &data[at]
-        blocks.limit = &data[0] + data.shape[0]
-        blocks.lz4_block_size = lz4_block_size
-        blocks.lz4_flags = lz4_flags
-        blocks.is_one_block = False
-        room = room_of_run(blocks, limit)
-        # Not initialized: blocks need much less than their room, and fresh pages cost time.
-        output = PyByteArray_FromStringAndSize(NULL, room)
-        to = <uint8_t *>PyByteArray_AS_STRING(output)
-        while True:
-            if not find_block(&blocks, &block):
-                break
-            if block.room > room - total:
-                blocks.at = block.data - BLOCK_HEADER_SIZE
-                break
-            try:
-                count = self._unpack_block(&block, lz4_block_size > 0, to + total)
-            except Exception:  # the caller finds out why
-                count = 0
-            if not 0 < count <= block.room:
-                blocks.at = block.data - BLOCK_HEADER_SIZE
-                break
-            total += count
-            room -= block.room - count
-        PyByteArray_Resize(output, total)
-        return output, blocks.at - &data[0]
-
     cdef int64_t _unpack_block(
         self, const ks_block *block, bint is_lz4, uint8_t *to
     ) except -1:
@@ -386,37 +309,6 @@ cdef int64_t decode_small(const ks_block *block, bint is_lz4, uint8_t *to) noexc
     if is_lz4 or block.size > KS_SMALL_BLOCK or block.room > KS_SMALL_OUTPUT:
         return -1
     return ks_decode_small_snappy(block.data, block.size, to, block.room)
-
-
-cdef bint find_block(ks_blocks *blocks, ks_block *block) noexcept nogil:
-    """Find the next block that has output; skip empty chunks and headers of snappy-java."""
-    cdef const uint8_t *before
-    while True:
-        before = blocks.at
-        if ks_next_block(blocks, block) == KS_BLOCK_FOUND:
-            return True
-        blocks.at = before
-        if blocks.lz4_block_size or blocks.limit - before < 5:
-            return False
-        if memcmp(before, b"\0\0\0\1\0", 5) == 0:
-            blocks.at += 5
-        elif (
-            blocks.limit - before >= KS_XERIAL_HEADER_SIZE
-            and memcmp(before, b"\x82SNAPPY\0", 8) == 0
-            and ks_load_i32(before + 8) >= 1
-        ):
-            blocks.at += KS_XERIAL_HEADER_SIZE
-        else:
-            return False
-
-
-cdef int64_t room_of_run(ks_blocks blocks, int64_t limit) noexcept nogil:
-    """Return the largest decompressed size of the next blocks, of about 1 MiB."""
-    cdef ks_block block
-    cdef int64_t room = 0
-    while room < _RUN and find_block(&blocks, &block) and block.room <= limit:
-        room += block.room
-    return room
 
 
 def zstd_bounds(const uint8_t[::1] data not None):

@@ -155,10 +155,6 @@ def _snappy(data: Buffer, _magic: int, limit: int) -> Iterator[Buffer]:
         return
     view, at = memoryview(data), 0
     while at < len(data):
-        output, at = unpacker().unpack_run(data, at, 0, 0, limit)
-        if output:
-            yield output
-            continue
         if data[at : at + 4] == _XERIAL_MAGIC[:4]:  # also of a second stream
             _require_xerial_header(data, at)
             at += _XERIAL_HEADER_SIZE
@@ -224,10 +220,6 @@ def _lz4(data: Buffer, magic: int, limit: int) -> Iterator[Buffer]:
         return
     view, at = memoryview(data), blocks_at
     while True:
-        output, at = unpacker().unpack_run(data, at, block_size, flags, limit)
-        if output:
-            yield output
-            continue
         if at + 4 > len(data):
             raise CodecError("lz4: the frame ends without an end mark")
         (size,) = struct.unpack_from("<I", data, at)

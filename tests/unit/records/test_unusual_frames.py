@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import struct
 
-import lz4.block
 import pytest
-import snappy
 import xxhash
 
 import kafkascan as ks
-from kafkascan._core.unpacking import Unpacker
 from kafkascan.records.decompression import CodecError, decompress
 from tests.support.records import RecordV2
 from tests.support.segments import batch_v2
@@ -98,41 +95,3 @@ def test_zstd_frames_without_content_are_read() -> None:
 def test_zstd_frames_that_contradict_themselves_are_refused(frame: bytes) -> None:
     with pytest.raises(CodecError):
         read(ZSTD, frame)
-
-
-# ---- small blocks, decoded without a library ---------------------------------------------------
-
-
-def unpacker(calls: list[bytes]) -> Unpacker:
-    def library(block: bytes, *_: object) -> int:
-        calls.append(bytes(block))
-        raise ValueError("damaged")
-
-    return Unpacker(gunzip=bytes, snappy_into=library, lz4_into=library, unzstd=bytes, xxh32=len)
-
-
-@pytest.mark.parametrize("size", [59, 60, 61])
-def test_small_snappy_literals_with_lengths_in_the_tag_and_after_it(size: int) -> None:
-    content = bytes(range(size))
-    block = snappy.compress(content)
-    assert len(block) == size + (2 if size <= 60 else 3)
-    calls: list[bytes] = []
-    data = struct.pack(">i", len(block)) + block
-    output, at = unpacker(calls).unpack_run(data, 0, 0, 0, 1 << 20)
-    assert (bytes(output), at, calls) == (content, len(data), [])
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        pytest.param(b"\xf0", id="the length of literals is missing"),
-        pytest.param(b"\x1fa\x01\x00" + b"\xff" * 6, id="the length of a match is truncated"),
-    ],
-)
-def test_truncated_lengths_of_small_lz4_blocks_are_left_to_the_library(block: bytes) -> None:
-    with pytest.raises(lz4.block.LZ4BlockError):
-        lz4.block.decompress(block, uncompressed_size=255 * len(block))
-    calls: list[bytes] = []
-    data = struct.pack("<I", len(block)) + block
-    output, at = unpacker(calls).unpack_run(data, 0, 1 << 16, 0, 1 << 20)
-    assert (bytes(output), at, calls) == (b"", 0, [block])
