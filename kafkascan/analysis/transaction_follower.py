@@ -165,6 +165,19 @@ def at_latest_write(time_ms: int) -> str:
     return f" at the latest write to the log, {as_datetime64(np.array([time_ms]))[0]}Z"
 
 
+def abort_command(
+    log: Log, first_offset: int, *, bootstrap_server: str = "HOST:PORT"
+) -> str | None:
+    """Return the command of Kafka that aborts an open transaction; None if the topic is unknown."""
+    if log.partition.topic is None:
+        return None
+    return (
+        f"kafka-transactions.sh --bootstrap-server {bootstrap_server} abort"
+        f" --topic {log.partition.topic} --partition {log.partition.partition}"
+        f" --start-offset {first_offset}"
+    )
+
+
 def is_empty(spans: NDArray[np.void]) -> NDArray[np.bool_]:
     """Return which transactions have no batches, only a marker."""
     empty: NDArray[np.bool_] = (spans["batches"] == 0) & (spans["first_offset"] < 0)

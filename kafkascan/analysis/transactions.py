@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kafkascan.analysis.transaction_follower import (
     TransactionFollower,
+    abort_command,
     at_latest_write,
     follower_of,
     is_empty,
@@ -199,14 +200,10 @@ class Transactions(AnyTable):
         ``--coordinator-epoch`` instead of ``--start-offset``; all three are columns.
         """
         span = self.spans[row]
-        partition = self.logs[span["log"]].partition
-        if span["state"] != TransactionState.OPEN or partition.topic is None:
+        if span["state"] != TransactionState.OPEN:
             return None
-        return (
-            f"kafka-transactions.sh --bootstrap-server {bootstrap_server} abort"
-            f" --topic {partition.topic} --partition {partition.partition}"
-            f" --start-offset {span['first_offset']}"
-        )
+        log, first = self.logs[span["log"]], int(span["first_offset"])
+        return abort_command(log, first, bootstrap_server=bootstrap_server)
 
     def to_columns(self) -> dict[str, Column]:
         """Return the values of each column."""

@@ -196,7 +196,7 @@ FINDING_KINDS: dict[str, FindingKind] = {
     "HANGING_TRANSACTION": FindingKind(
         WARNING,
         "read_committed consumers and compaction stop at the transaction's first offset. If no"
-        " transaction coordinator knows the transaction, abort it with the command in the message.",
+        " transaction coordinator knows the transaction, abort it with this command.",
     ),
     "FORGOTTEN_TRANSACTION": FindingKind(
         WARNING,
@@ -258,6 +258,8 @@ class LogFinding:
         What is wrong, at the first occurrence.
     advice : str
         What it causes, and what to do.
+    command : str or None
+        A command of Kafka that does so.
     """
 
     symbol: str
@@ -271,6 +273,7 @@ class LogFinding:
     count: int
     message: str
     advice: str
+    command: str | None = None
 
     def __str__(self) -> str:
         place = "" if self.position is None else f" position {self.position}:"
@@ -293,6 +296,8 @@ FINDING_SCHEMA = Schema(
         Field("offset", "int64", "offset of the first one"),
         Field("count", "int64", "how many there are", nullable=False),
         Field("message", "string", "one sentence", nullable=False, shown=Shown.BELOW),
+        Field("command", "string", "a command of Kafka that does so", "command",
+              shown=Shown.BELOW),
         Field("advice", "string", "what it causes, and what to do", nullable=False,
               shown=Shown.BELOW),
         Field("path", "string", "file or folder", "path", nullable=False, shown=Shown.WIDE),
@@ -410,6 +415,7 @@ class FindingTally:
     message: str
     count: int = 0
     severity: Severity | None = None
+    command: str | None = None
 
 
 @dataclass
@@ -428,9 +434,10 @@ class FoundInLog:
         offset: int | None = None,
         count: int = 1,
         severity: Severity | None = None,
+        command: str | None = None,
     ) -> None:
         """Add findings; the first of a kind in a file determines position, message and severity."""
-        fresh = FindingTally(position, offset, message, severity=severity)
+        fresh = FindingTally(position, offset, message, severity=severity, command=command)
         self.tallies.setdefault((file, symbol), fresh).count += count
 
     def of_kind(self, symbol: str) -> Iterator[tuple[str | None, FindingTally]]:
@@ -457,6 +464,7 @@ class FoundInLog:
                     count=tally.count,
                     message=tally.message,
                     advice=advice,
+                    command=tally.command,
                 )
             )
         return sorted(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kafkascan.analysis.transaction_follower import (
     TransactionFollower,
+    abort_command,
     at_latest_write,
     is_empty,
 )
@@ -333,7 +334,7 @@ class LogAudit:
             self.opened.append(OpenTransaction(self._log.partition, one, is_hanging))
             idle = f"has been idle for {idle_ms / 60_000:,.0f} minutes{clock}"
             if is_hanging:
-                self._note_open("HANGING_TRANSACTION", one, idle + self._abort_command(one))
+                self._note_open("HANGING_TRANSACTION", one, idle)
             elif clock:
                 self._note_open("OPEN_TRANSACTION", one, idle)
 
@@ -352,17 +353,8 @@ class LogAudit:
         )
         bases = np.array([base or 0 for base in self._bases], np.int64)
         number = max(0, int(np.searchsorted(bases, first, "right")) - 1)
-        self._found.add(symbol, self._names[number], message, offset=first)
-
-    def _abort_command(self, one: np.void) -> str:
-        partition = self._log.partition
-        if partition.topic is None:
-            return ""
-        return (
-            "; kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic"
-            f" {partition.topic} --partition {partition.partition}"
-            f" --start-offset {one['first_offset']}"
-        )
+        command = abort_command(self._log, first) if symbol == "HANGING_TRANSACTION" else None
+        self._found.add(symbol, self._names[number], message, offset=first, command=command)
 
     def _note_producers(self, follower: TransactionFollower) -> None:
         orders = follower.state.orders()

@@ -31,6 +31,8 @@ _MAX_PATH = 48
 _GAP, _INDENT = "  ", "    "
 # Characters of a line of details where there is no terminal.
 _DETAILS_WIDTH = 100
+# Commands in a text, and what stands for their blanks while it is wrapped.
+_CODE, _SOLID = re.compile("`[^`]+`"), "\0"
 _LEADING_ZEROS = re.compile(r"^0{3,}(?=\d)")
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
@@ -205,14 +207,14 @@ class TableWriter(Writer):
                 continue
             label = "" if one is self._below[0] else f"{one.name}: "
             lines = textwrap.wrap(
-                label + text,
+                _CODE.sub(lambda code: code[0].replace(" ", _SOLID), label + text),
                 max(self._style.width or _DETAILS_WIDTH, 2 * _MIN_CELL),
                 initial_indent=_INDENT,
                 subsequent_indent=_INDENT,
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-            self.out.write("".join(f"{line}\n" for line in lines))
+            self.out.write("".join(f"{line}\n" for line in lines).replace(_SOLID, " "))
 
 
 def _of_rank(schema: Schema, rank: Shown) -> tuple[Field, ...]:

@@ -122,7 +122,7 @@ class DiskFolder:
         """
         Return the folders in it, by name, and the links to folders.
 
-        A link that leads nowhere is one, too: whoever lists it is told, and it hides no other one.
+        A link that leads nowhere is one, too: listing it is an error, and it hides no other one.
         """
         with os.scandir(self.path) as entries:
             return [

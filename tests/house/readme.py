@@ -99,7 +99,7 @@ _EXAMPLES = {
     "recover": "tests/golden/kafka-4.4.0-killed/data --format jsonl"
     " --columns topic,log_end_offset,truncated_bytes",
     "salvage": "SCRATCH/damaged-0 SCRATCH/new --format jsonl"
-    " --columns what,symbol,position,first_offset",
+    " --columns outcome,symbol,position,first_offset",
     "restore": f"{_DATA} SCRATCH/new --topic idempotent --format jsonl"
     " --columns topic,segments,start_offset,end_offset",
     "convert": f"{_LOG} --output SCRATCH/new.log --compression-type zstd --format jsonl"
@@ -109,7 +109,7 @@ _EXAMPLES = {
     "scrub": f"{_LOG} --output SCRATCH/new.log --from-offset 30 --format jsonl"
     " --columns records,emptied",
     "diff": f"{_DATA}/transactions-0 tests/golden/kafka-4.1.1/data/transactions-0"
-    " --format jsonl --columns topic,kind,place",
+    " --format jsonl --columns topic,kind,location",
 }
 # These print nothing to the terminal, or need Java.
 _PAGES = {"report": "an HTML page", "spark": "[Spark](docs/spark.md)"}

@@ -187,7 +187,7 @@ def read_from(
 
 
 def _decode_intact(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
-    """Decode the records of batches, without those of damaged ones if somebody is told."""
+    """Decode the records of batches, without those of damaged ones if `on_damage` is set."""
     try:
         return decode_records(source, batches, options)
     except CorruptBatchError:
@@ -231,7 +231,7 @@ def _rows_from(
 
 def _count_before(source: Source, batch: BatchTable, offset: int, options: ReadOptions) -> int:
     """Return the number of records of a batch before an offset."""
-    on_damage = None if options.on_damage is None else _ignore  # told when the batch is read
+    on_damage = None if options.on_damage is None else _ignore  # reported when the batch is read
     options = replace(options, columns=("offset",), on_damage=on_damage)
     return sum(
         int((table["offset"] < offset).sum()) for table in iter_decoded(source, batch, options)

@@ -318,7 +318,11 @@ def test_a_screen_hides_nothing(
         found = ks.audit(folder, now_ms=T0, verify=False)
         spans = ks.read_transactions(folder, now_ms=T0).spans
         with pytest.MonkeyPatch.context() as patch:
-            for module in ("broker_state.markers", "logs.log_walk", "auditing.header_checks"):
+            for module in (
+                "broker_state.markers",
+                "logs.walking.log_walk",
+                "auditing.header_checks",
+            ):
                 patch.setattr(f"kafkascan.{module}.screen", flag_everything)
             assert ks.audit(folder, now_ms=T0, verify=False).findings == found.findings
             assert ks.read_transactions(folder, now_ms=T0).spans.tolist() == spans.tolist()
