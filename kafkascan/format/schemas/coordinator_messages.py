@@ -201,6 +201,8 @@ GROUP_RECORDS: dict[int, tuple[MessageSchema, MessageSchema]] = {
 """Schemas of keys and values by the type of the record."""
 
 
+# ---- transactions: ``__transaction_state`` ------------------------------------------------------
+
 _TRANSACTIONAL_ID = (MessageField("transactional_id", "string"),)
 _PARTITIONS_SCHEMA = MessageSchema(
     "PartitionsSchema",
@@ -230,6 +232,8 @@ TRANSACTION_RECORDS: dict[int, tuple[MessageSchema, MessageSchema]] = {
 }
 """Schemas of keys and values by the type of the record."""
 
+
+# ---- share state: ``__share_group_state`` (KIP-932) ---------------------------------------------
 
 _SHARE_PARTITION = (
     MessageField("group_id", "string"),
@@ -277,6 +281,8 @@ SHARE_STATE_RECORDS: dict[int, tuple[MessageSchema, MessageSchema]] = {
 }
 """Schemas of keys and values by the type of the record."""
 
+
+# ---- share groups: ``__consumer_offsets`` (KIP-932) ---------------------------------------------
 
 SHARE_GROUP_MEMBER_METADATA_VALUE = MessageSchema(
     "ShareGroupMemberMetadataValue",
@@ -366,6 +372,8 @@ SHARE_GROUP_RECORDS: dict[int, tuple[MessageSchema, MessageSchema]] = {
 }
 """Schemas of keys and values by the type of the record."""
 
+
+# ---- Streams groups: ``__consumer_offsets`` (KIP-1071) ------------------------------------------
 
 _LAST_ASSIGNMENT_CONFIG = MessageSchema(
     "LastAssignmentConfig", (MessageField("key", "string"), MessageField("value", "string"))
@@ -513,6 +521,8 @@ STREAMS_GROUP_RECORDS: dict[int, tuple[MessageSchema, MessageSchema]] = {
 }
 """Schemas of keys and values by the type of the record."""
 
+
+# ---- subscriptions and assignments of classic consumers, within the records of groups -----------
 
 _PROTOCOL_PARTITIONS = MessageSchema(
     "TopicPartition",
