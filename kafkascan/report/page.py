@@ -241,6 +241,7 @@ def _finding(one: LogFinding) -> dict[str, Any]:
         "position": "" if one.position is None else f"at {one.position:,}",
         "count": f"{one.count:,}",
         "advice": one.advice,
+        "command": one.command,
     }
 
 
