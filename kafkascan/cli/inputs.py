@@ -13,9 +13,11 @@ from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, select_segments
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
-from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
+from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
+from kafkascan.logs.opened_logs import Log, OffsetCursor
 from kafkascan.logs.segment import SegmentFile, segment_at
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC
+from kafkascan.tables.table import NO_PROBLEMS, Problems
 
 SEGMENT_FIELDS = (TOPIC, PARTITION, SEGMENT)
 """The columns that identify a segment."""
@@ -172,10 +174,12 @@ class SegmentPaths:
 
 
 class InputCursor:
-    """The first offset that is read of each input, and the segments of a log that overlap."""
+    """The first offset that is read of each input, and what is wrong with the offsets of logs."""
 
     def __init__(self) -> None:
         self._cursor = OffsetCursor()
+        self._problems = LogProblems()
+        self._checks: LogChecks | None = None
         self._before: SegmentInput | None = None
 
     def start_of(self, one: SegmentInput) -> int:
@@ -185,22 +189,41 @@ class InputCursor:
         self._begin_log(one)
         return max(one.start_offset, self._cursor.position)
 
-    def add(self, one: SegmentInput, end_offset: int | None) -> list[SegmentOverlap]:
-        """Add the next input with the offset after its last batch; return its overlaps."""
+    def add(self, one: SegmentInput, offsets: SegmentOffsets) -> Problems:
+        """Add the next input with the offsets of its batches; return what is wrong so far."""
         name = one.segment.name
         if name.kind != "log" or name.state is not None:
-            return []
+            return NO_PROBLEMS
         self._begin_log(one)
         self._before = one
-        return self._cursor.add(one.segment, end_offset)
+        overlaps = self._cursor.add(one.segment, offsets.end_offset)
+        self._problems.add_overlaps(one.partition, overlaps)
+        if one.is_served:  # files that are given one by one may be any selection
+            if self._checks is None:
+                self._checks = LogChecks(Log(one.partition, [], one.start_offset), self._problems)
+            if one.start_position:
+                offsets.first = None
+            self._checks.add_offsets(offsets)
+        return self._problems.take()
+
+    def finish(self) -> Problems:
+        """Return what is wrong with the last log."""
+        self._end_log()
+        return self._problems.take()
 
     def _begin_log(self, one: SegmentInput) -> None:
         """Forget the inputs before one that does not follow them in its log."""
         before = self._before
         if before is None or before.partition.path != one.partition.path:
-            self._cursor = OffsetCursor()
+            self._end_log()
         elif (before.segment.base_offset or 0) >= (one.segment.base_offset or 0):
-            self._cursor = OffsetCursor()  # a path was given twice
+            self._end_log()  # a path was given twice
+
+    def _end_log(self) -> None:
+        self._cursor = OffsetCursor()
+        if self._checks is not None:
+            self._checks.finish()
+        self._checks = None
 
 
 @dataclass(frozen=True)

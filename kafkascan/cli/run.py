@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -21,7 +21,7 @@ from kafkascan.format.texts import printable
 from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.stored_objects import shown_url
-from kafkascan.logs.opened_logs import SegmentOverlap
+from kafkascan.logs.log_problems import SegmentOffsets
 from kafkascan.tables.table import UNREADABLE, Problems
 
 if TYPE_CHECKING:
@@ -108,14 +108,20 @@ class FindingReport:
         self._findings, self._unlisted = [], 0
         return lines
 
-    def tables(self, source: Source, headers: BatchIterator) -> Iterator[BatchTable]:
+    def tables(
+        self, source: Source, headers: BatchIterator, offsets: SegmentOffsets | None = None
+    ) -> Iterator[BatchTable]:
         """Yield the tables of a scan, show its progress, and add how the log ends."""
         position = 0
         for table in headers:
+            if offsets is not None:
+                offsets.add(table)
             yield table
             self._advance(headers.position - position)
             position = headers.position
         self._advance(source.size - position)
+        if offsets is not None:
+            offsets.is_whole = headers.end is ScanEnd.CLEAN
         if isinstance(headers.error, NotALogError):
             self.add_unreadable(source.path, headers.error)
         elif headers.end is ScanEnd.CORRUPT:
@@ -281,11 +287,10 @@ class Run:
             self.print(line)
         self.exit_code = max(self.exit_code, report.exit_code)
 
-    def print_overlaps(self, overlaps: Iterable[SegmentOverlap]) -> None:
-        """Print segments of a log with the same offsets, as findings."""
+    def print_problems(self, problems: Problems) -> None:
+        """Print what is wrong with logs, as findings."""
         report = FindingReport()
-        for overlap in overlaps:
-            report.add(str(overlap))
+        report.add_problems(problems)
         self.print_report(report)
 
     def raise_exit_code(self, code: int) -> None:

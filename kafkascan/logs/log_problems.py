@@ -117,6 +117,11 @@ class LogProblems:
         """The problems so far."""
         return Problems(self._found)
 
+    def take(self) -> Problems:
+        """Return the problems since the last call."""
+        found, self._found = Problems(self._found), {}
+        return found
+
     def require_complete(self) -> None:
         """Raise the error of the first problem because of which rows are missing."""
         for problem, error in self._found.items():
@@ -179,6 +184,8 @@ class SegmentOffsets:
         The first one: its first offset, the offset after it, and the position of the batch there.
     disorder : (int, int) or None
         Offset and position of the first batch that does not follow the one before it.
+    is_whole : bool
+        Whether it was read to its end without damage, by a caller that answers for its end itself.
     """
 
     segment: SegmentFile
@@ -188,6 +195,7 @@ class SegmentOffsets:
     gaps: int = 0
     gap: tuple[int, int, int] | None = None
     disorder: tuple[int, int] | None = None
+    is_whole: bool = False
 
     def add(self, batches: BatchTable, flags: int | None = None) -> None:
         """Add the next batches, of which `screen` may have returned the flags already."""
@@ -265,10 +273,10 @@ class LogChecks:
         if not self._add_tail(offsets.segment, tail):
             self.expected = None
 
-    def add_offsets(self, offsets: SegmentOffsets, *, is_whole: bool) -> None:
+    def add_offsets(self, offsets: SegmentOffsets) -> None:
         """Add a segment for whose end a caller answers itself."""
         self._add_offsets(offsets)
-        if not is_whole:
+        if not offsets.is_whole:
             self.expected = None
 
     def add_error(self, segment: SegmentFile, error: Exception) -> None:

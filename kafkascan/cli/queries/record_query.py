@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 import kafkascan as ks
-from kafkascan.batches.columns import BatchTable, next_offset
+from kafkascan.batches.columns import BatchTable
 from kafkascan.cli.inputs import SEGMENT_FIELDS, InputCursor, SegmentInput
 from kafkascan.cli.queries.following import Followed, follow
 from kafkascan.cli.queries.row_selection import last_rows
 from kafkascan.cli.run import FindingReport, Run, scan, scan_to_read
+from kafkascan.logs.log_problems import SegmentOffsets
 from kafkascan.logs.reading import Isolation
 from kafkascan.records.record_table import RecordTable
 
@@ -119,12 +120,11 @@ def select_records(run: Run, inputs: Sequence[SegmentInput], query: RecordQuery)
     visible = _Visibility(query.isolation)
 
     def read(
-        wanted: RecordQuery, ends: list[int], source: ks.Source, report: FindingReport
+        wanted: RecordQuery, offsets: SegmentOffsets, source: ks.Source, report: FindingReport
     ) -> Iterator[RecordTable]:
         begin = scan if wanted.selects_batches else scan_to_read
-        for batches in report.tables(source, begin(source, one.start_position)):
-            ends.append(int(next_offset(batches[-1:])[0]))
-            selected_batches = visible.select(one, source, wanted.select_batches(batches))
+        for batches in report.tables(source, begin(source, one.start_position), offsets):
+            selected_batches = visible.select(one, source, wanted.select_batches(batches), report)
             for table in _read_batches(source, selected_batches, wanted, report):
                 selected = wanted.select_records(table)
                 if len(selected):
@@ -132,11 +132,11 @@ def select_records(run: Run, inputs: Sequence[SegmentInput], query: RecordQuery)
 
     cursor = InputCursor()
     for one in inputs:
-        ends: list[int] = []
-        wanted = query.from_start(cursor.start_of(one))
-        for table in run.stream(one, partial(read, wanted, ends)):
+        wanted, offsets = query.from_start(cursor.start_of(one)), SegmentOffsets(one.segment)
+        for table in run.stream(one, partial(read, wanted, offsets)):
             yield one, table
-        run.print_overlaps(cursor.add(one, ends[-1] if ends else None))
+        run.print_problems(cursor.add(one, offsets))
+    run.print_problems(cursor.finish())
 
 
 class _Visibility:
@@ -152,14 +152,17 @@ class _Visibility:
         self._is_committed = isolation == "read_committed"
         self._views: dict[Path, ks.logs.CommittedView] = {}
 
-    def select(self, one: SegmentInput, source: ks.Source, batches: BatchTable) -> BatchTable:
+    def select(
+        self, one: SegmentInput, source: ks.Source, batches: BatchTable, report: FindingReport
+    ) -> BatchTable:
         """Return the visible batches of a segment."""
         if not self._is_committed or not len(batches):
             return batches
         path = one.partition.path if one.is_served else one.path
         if path not in self._views:
             log = one.partition if one.is_served else source
-            self._views[path] = ks.logs.read_committed_view(log)
+            self._views[path] = ks.logs.read_committed_view(log, on_corrupt="stop")
+            report.add_problems(self._views[path].problems)
         return batches[self._views[path].mask(batches)]
 
 

@@ -36,7 +36,7 @@ from kafkascan.cli.shared_options import (
     with_run,
     with_segments,
 )
-from kafkascan.logs.log_chunks import end_of
+from kafkascan.logs.log_problems import SegmentOffsets
 from kafkascan.logs.log_table import LOG_BATCH_SCHEMA
 from kafkascan.tables.schema import Field, Shown
 from kafkascan.tables.table import Column
@@ -98,17 +98,16 @@ def info(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, .
 
     def summarize(one: SegmentInput, source: ks.Source, report: FindingReport) -> dict[str, Any]:
         summary = ks.batches.BatchSummary()
-        headers = scan(source)
-        for table in report.tables(source, headers):
+        headers, offsets = scan(source), SegmentOffsets(one.segment)
+        for table in report.tables(source, headers, offsets):
             summary.add(table)
         counts = {"codecs": summary.codecs, "magics": summary.magics}
-        end_offset = None if summary.last_offset is None else summary.last_offset + 1
-        reach = {"path": one.path, "end_offset": end_offset}
+        reach = {"path": one.path, "offsets": offsets}
         return one.labels | vars(summary) | counts | _ending(source, headers) | reach
 
     inputs = run.find_segments(segments)
     rows = run.map(inputs, summarize, threads)
-    _report_overlaps(run, inputs, rows)
+    _report_offsets(run, inputs, rows)
     run.output.write_rows(INFO_SCHEMA, rows)
 
 
@@ -129,14 +128,15 @@ def _roll_up(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[st
     run.output.write_rows(schema, merge_rows(list(rows), by))
 
 
-def _report_overlaps(
+def _report_offsets(
     run: Run, inputs: Sequence[SegmentInput], rows: Sequence[dict[str, Any]]
 ) -> None:
-    """Report segments of a log with the same offsets."""
-    ends = {row["path"]: row["end_offset"] for row in rows}
+    """Report what is wrong with the offsets of logs."""
+    read = {row["path"]: row["offsets"] for row in rows}
     cursor = InputCursor()
     for one in inputs:
-        run.print_overlaps(cursor.add(one, ends.get(one.path)))
+        run.print_problems(cursor.add(one, read.get(one.path) or SegmentOffsets(one.segment)))
+    run.print_problems(cursor.finish())
 
 
 @click.command()
@@ -151,21 +151,20 @@ def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     """
 
     def count_bad(one: SegmentInput, source: ks.Source, report: FindingReport) -> dict[str, Any]:
-        counts, end_offset = {"batches": 0, "bad_checksums": 0}, None
+        counts, offsets = {"batches": 0, "bad_checksums": 0}, SegmentOffsets(one.segment)
         headers = scan_to_read(source)
-        for table in report.tables(source, headers):
-            end_offset = end_of(table)
+        for table in report.tables(source, headers, offsets):
             are_valid = ks.verify_crcs(source, table, threads=1)
             _add_bad_checksums(report, source.path, table, are_valid)
             counts["batches"] += len(table)
             counts["bad_checksums"] += len(table) - int(are_valid.sum())
         return one.labels | counts | _ending(source, headers) | {
-            "path": one.path, "end_offset": end_offset,
+            "path": one.path, "offsets": offsets,
         }  # fmt: skip
 
     inputs = run.find_segments(segments)
     rows = run.map(inputs, count_bad, threads)
-    _report_overlaps(run, inputs, rows)
+    _report_offsets(run, inputs, rows)
     run.output.write_rows(VERIFY_SCHEMA, rows)
 
 
@@ -294,18 +293,18 @@ Selected = Iterator[tuple[SegmentInput, BatchTable]]
 
 
 def _select(run: Run, inputs: Iterable[SegmentInput], conditions: BatchFilter) -> Selected:
-    """Yield the batches of all inputs that meet the conditions, and report overlaps."""
+    """Yield the batches of all inputs that meet the conditions; report what is wrong with them."""
 
     def read(source: ks.Source, report: FindingReport) -> Iterator[BatchTable]:
-        return report.tables(source, scan(source, one.start_position))
+        return report.tables(source, scan(source, one.start_position), offsets)
 
     cursor = InputCursor()
     for one in inputs:
-        wanted, end_offset = conditions.from_start(cursor.start_of(one)), None
+        wanted, offsets = conditions.from_start(cursor.start_of(one)), SegmentOffsets(one.segment)
         for table in run.stream(one, read):
-            end_offset = end_of(table)
             yield one, wanted.select(table)
-        run.print_overlaps(cursor.add(one, end_offset))
+        run.print_problems(cursor.add(one, offsets))
+    run.print_problems(cursor.finish())
 
 
 def _follow(
