@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -11,6 +12,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from kafkascan.format.errors import UnknownColumnError
+from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.reading import Isolation
@@ -28,6 +30,7 @@ from kafkascan.records.decoding import decode_records
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.read_options import Control, OnCorruptLog, ReadOptions
 from kafkascan.records.record_table import DEFAULT_RECORD_COLUMNS, RecordTable
+from kafkascan.tables.table import IncompleteTableWarning, Problems
 
 TimeUnit: TypeAlias = Literal["ms", "us", "ns"]
 
@@ -245,6 +248,11 @@ def scan_records(
     As `open_log_dir`; and as `read_records` when the frame is collected, perhaps as the text of a
     `polars.exceptions.ComputeError`. Damage in batches that a query does not read is not noticed.
 
+    Warns
+    -----
+    IncompleteTableWarning
+        If records are missing, or are a guess: see `RecordTable.problems`.
+
     Notes
     -----
     Memory: one table of `iter_records` at a time, besides what Polars keeps. A header states the
@@ -334,9 +342,17 @@ class _LazyRecords:
 
 
 def _frame(table: RecordTable, log: Log) -> pl.DataFrame:
+    _warn_of_guesses(table.problems)
     place = {"topic": log.partition.topic, "partition": log.partition.partition}
     literals = [pl.lit(place[name], kind).alias(name) for name, kind in _PLACE_TYPES.items()]
     return table.to_polars().with_columns(literals)
+
+
+def _warn_of_guesses(problems: Problems) -> None:
+    """Warn of what the frame has no place for; of missing rows, a conversion warns."""
+    alarms = [one for one in problems if one.severity is not Severity.NOTE]
+    if alarms and not any(one.rows_missing for one in alarms):
+        warnings.warn(f"records: {alarms[0]}", IncompleteTableWarning, stacklevel=2)
 
 
 def _first_rows(frames: Iterator[pl.DataFrame], count: int | None) -> Iterator[pl.DataFrame]:
