@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -32,9 +33,11 @@ from kafkascan.broker_state.markers import ControlRows, TransactionState
 from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_chunks import InspectedChunk, LogChunk, SegmentEnd
+from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.metadata_log import TopicConfig
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.walking.log_walk import InspectedSlice
+from kafkascan.tables.table import Problems
 
 
 class LogCheckpoints(NamedTuple):
@@ -288,9 +291,13 @@ class LogAudit:
         except OSError:
             return False
 
-    def finish(self) -> list[LogFinding]:
-        """Return the findings after the last slice."""
+    def finish(self, problems: Problems) -> list[LogFinding]:
+        """Return the findings after the last slice, and the gaps among the problems of the walk."""
         partition, state = self._log.partition, self._state
+        for one in problems:  # by the names of segments: batches of old formats do not show all
+            name = Path(one.path).name
+            if one.symbol == OFFSET_GAP and (name, OFFSET_GAP) not in self._found.tallies:
+                self._found.add(OFFSET_GAP, name, one.message, position=one.position)
         self._epochs.finish(partition)
         is_compacted = bool(self._checkpoints.cleaned_up_to) or self._headers.cleaned_batches > 0
         self._headers.finish(self._found, self._names, self._sizes, is_compacted=is_compacted)

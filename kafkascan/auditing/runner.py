@@ -334,4 +334,4 @@ def _audit_log(
             facts[share.log_index].add(part.batches, part.chunk.segment, is_bad)
         ends = part.chunk.ends
         yield _Step(share.log_index, len(part.batches), len(ends), sum(end.size for end in ends))
-    yield _Step(share.log_index, findings=current.finish(), opened=current.opened)
+    yield _Step(share.log_index, findings=current.finish(walk.problems), opened=current.opened)

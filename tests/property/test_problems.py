@@ -273,7 +273,8 @@ def _unseen(intact: Segments, damage: Damage) -> Iterator[tuple[str, Callable[[s
     if first not in now:
         yield "a log may begin anywhere: retention deletes segments from its start", _all
     end = now.get(last, b"")
-    if end is not None and intact[last].startswith(end.rstrip(b"\0")):
+    is_shorter = end not in (None, intact[last])
+    if end is not None and is_shorter and intact[last].startswith(end.rstrip(b"\0")):
         kept = [at for at in (*_starts(intact[last]), len(intact[last])) if at <= len(end)]
         whole = max((at for at in kept if end[:at] == intact[last][:at]), default=0)
         if not end[whole:]:
