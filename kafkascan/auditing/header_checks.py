@@ -394,7 +394,6 @@ class HeaderChecks:
         is_compacted : bool
             Whether the cleaner has removed records: gaps are no more than notes then.
         """
-        self._check_end(found, names)
         if is_compacted:
             for _, tally in found.of_kind("OFFSET_GAP"):
                 tally.severity = NOTE
@@ -406,14 +405,6 @@ class HeaderChecks:
                 f"the latest timestamp, {latest_time}Z, is {days:,.1f} days ahead: until then,"
                 f" time-based retention keeps {sum(sizes[file:]):,} bytes, from this segment on"
             )
-
-    def _check_end(self, found: FoundInLog, names: list[str]) -> None:
-        """Add a finding if the last segments have no batches, and begin after a gap."""
-        first, base_offset = int(self.base_offsets[0]), int(self.base_offsets[-1])
-        end = self.next_offset if self.next_offset >= 0 else first
-        if 0 <= end < base_offset and self._last_segment < len(names) - 1:
-            message = f"offsets from {end} to {base_offset - 1} are missing"
-            found.add("OFFSET_GAP", names[-1], message, position=0, offset=base_offset)
 
 
 def _where(

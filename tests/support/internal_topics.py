@@ -110,11 +110,12 @@ class TopicLog:
     """
     The log of a partition of one of Kafka's own topics.
 
-    Every record has a batch and the timestamp T0 plus its offset.
+    Every record has a batch and the timestamp T0 plus its offset and `later_ms`.
     """
 
     folder: Path
     offset: int = 0
+    later_ms: int = 0
     batches: list[bytes] = field(default_factory=list)
 
     def add(self, *records: KeyValue, producer_id: int = -1) -> TopicLog:
@@ -149,5 +150,5 @@ class TopicLog:
         return self.folder
 
     def _fields(self) -> dict[str, int]:
-        time = T0 + self.offset
+        time = T0 + self.offset + self.later_ms
         return {"base_offset": self.offset, "base_timestamp": time, "max_timestamp": time}

@@ -166,7 +166,7 @@ def test_changes_of_the_last_minute_are_no_findings(tmp_path: Path, metadata: To
     (tmp_path / ".kafka_cleanshutdown").unlink()
     metadata.add(partition(_ORDERS, 1)).write()
     assert cluster_alarms(tmp_path) == []
-    metadata.offset += 61_000
+    metadata.later_ms = 61_000
     metadata.add(topic_record("later", _STATES)).write()
     assert {one.symbol for one in cluster_alarms(tmp_path)} == {"MISSING_LOG"}
 
@@ -179,6 +179,7 @@ def test_damaged_topics_are_not_compared(tmp_path: Path, metadata: TopicLog) -> 
     assert {one.symbol for one in found.alarms} == {"BAD_CRC"}
     assert any("assignment of partitions: not checked" in one for one in found.unchecked)
     metadata.batches.clear()
+    metadata.offset = 0
     (tmp_path / "meta.properties").unlink()
     metadata.add(topic_record("orders", _ORDERS)).write()
     assert any("meta.properties" in one for one in ks.audit(tmp_path).unchecked)

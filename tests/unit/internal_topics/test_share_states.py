@@ -77,8 +77,10 @@ def test_states_whose_records_were_deleted_are_named(topic: TopicLog) -> None:
     assert len(ks.read_share_state(folder.parent, as_of=1).problems)
     # An update without its snapshot shows that a record is missing that is needed at the end.
     assert not ks.read_share_state(folder.parent).is_exact
-    topic.batches = [one for number, one in enumerate(topic.batches) if number != 2]
-    topic.write()
+    topic.batches.clear()
+    topic.offset = 1
+    topic.add(share_snapshot("kept", 0, epoch=1), share_snapshot("old", 0, epoch=1))
+    topic.add(share_snapshot("gone", 0, deleted=True), share_snapshot("new", 0)).write()
     assert ks.read_share_state(folder.parent).is_exact
 
 
