@@ -45,9 +45,10 @@ test-newest: $(CPYTHON)/bin/python3.14
 endif
 $(CPYTHON)/bin/python3.14:
 	@echo "Unpacking $(notdir $@) in build/cpython"
-	@mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack \
+	@mkdir -p build/cpython && cd build/cpython && \
+		mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack \
 		-Dartifact=org.bytedeco:cpython:3.14.3-1.5.13:jar:linux-x86_64 \
-		-DoutputDirectory=build/cpython -Dmdep.unpack.includes='org/**'
+		-DoutputDirectory=$(CURDIR)/build/cpython -Dmdep.unpack.includes='org/**'
 	@chmod +x $(CPYTHON)/bin/python3*
 
 test-newest test-oldest: test-%:
