@@ -243,22 +243,6 @@ def as_datetime64(milliseconds: NDArray[np.int64]) -> NDArray[np.datetime64]:
     return values.view("datetime64[ms]")
 
 
-DERIVED: dict[str, Callable[[BatchTable], NDArray[Any]]] = {
-    function.__name__: function
-    for function in (
-        last_offset,
-        next_offset,
-        size_in_bytes,
-        last_sequence,
-        compression_type,
-        timestamp_type,
-        is_transactional,
-        is_control,
-        delete_horizon_ms,
-    )
-}
-"""Derived columns by name."""
-
 _ALWAYS, _WIDE = Shown.ALWAYS, Shown.WIDE
 
 BATCH_SCHEMA = Schema(
@@ -306,6 +290,13 @@ BATCH_SCHEMA = Schema(
     ),
 )  # fmt: skip
 """The columns of a table of batches: stored ones in Kafka's order, then derived ones."""
+
+DERIVED: dict[str, Callable[[BatchTable], NDArray[Any]]] = {
+    one.name: globals()[one.name]
+    for one in BATCH_SCHEMA
+    if one.name not in (BATCH_DTYPE.names or ())
+}
+"""The functions of this module that derive columns, by name."""
 
 COLUMN_NAMES: tuple[str, ...] = BATCH_SCHEMA.names
 """The names of `BATCH_SCHEMA`."""
