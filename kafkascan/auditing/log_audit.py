@@ -294,13 +294,13 @@ class LogAudit:
     def finish(self, problems: Problems) -> list[LogFinding]:
         """Return the findings after the last slice, and the gaps among the problems of the walk."""
         partition, state = self._log.partition, self._state
-        for one in problems:  # by the names of segments: batches of old formats do not show all
-            name = Path(one.path).name
-            if one.symbol == OFFSET_GAP and (name, OFFSET_GAP) not in self._found.tallies:
-                self._found.add(OFFSET_GAP, name, one.message, position=one.position)
         self._epochs.finish(partition)
         is_compacted = bool(self._checkpoints.cleaned_up_to) or self._headers.cleaned_batches > 0
         self._headers.finish(self._found, self._names, self._sizes, is_compacted=is_compacted)
+        if not any(self._found.of_kind(OFFSET_GAP)):  # batches of old formats do not show all
+            for one in (one for one in problems if one.symbol == OFFSET_GAP):
+                name = Path(one.path).name
+                self._found.add(OFFSET_GAP, name, one.message, position=one.position)
         if state is not None:
             follower = state.follower
             known = follower.state if follower.error is None else None

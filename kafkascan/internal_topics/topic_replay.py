@@ -18,12 +18,13 @@ from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import open_log_dir
+from kafkascan.logs.log_problems import OFFSET_GAP, IncompleteLogError
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.opened_logs import Log, live_logs
 from kafkascan.logs.reading import iter_records
 from kafkascan.records.control import ControlRecordType, decode_control_key
 from kafkascan.records.record_table import RecordTable
-from kafkascan.tables.table import Problem, problem_of
+from kafkascan.tables.table import Problem, Problems, problem_of
 
 AsOf: TypeAlias = "int | Mapping[int, int] | TimeLike"
 """A point in the log of a topic: an offset of all partitions, offsets by partition, or a time
@@ -252,6 +253,16 @@ class PartitionRecords:
         self.is_gapless &= count == len(offsets)
         self.end_offset = int(offsets[-1]) + 1
 
+    def _add_problems(self, problems: Problems) -> None:
+        """Add what is missing; damaged batches are known, and gaps make a log not gapless."""
+        known = {getattr(error, "position", None) for error in self.errors}
+        for one in problems:
+            if one.rows_missing and one.symbol != OFFSET_GAP and one.position not in known:
+                position = one.position or 0
+                self.errors.append(
+                    IncompleteLogError(one.path, position, None, one.message, one.symbol)
+                )
+
     def _read(self) -> Iterator[RecordTable]:
         def add(error: CorruptBatchError) -> None:
             self.errors.append(detached(error))
@@ -264,8 +275,12 @@ class PartitionRecords:
                 log_start_offset=self._log.start_offset,
                 verify=True,
                 on_damage=add,
+                on_corrupt="stop",
             )
-            yield from filter(len, tables)  # the last one may have problems only
+            for table in tables:
+                if len(table):
+                    yield table
+                self._add_problems(table.problems)
         except (KafkaScanError, OSError) as error:
             self.errors.append(detached(error))
 
