@@ -23,7 +23,7 @@ pytest.importorskip("obstore")
 fsspec = pytest.importorskip("fsspec")
 
 SEGMENT = sorted((GOLDEN / "kafka-4.4.0" / "data").glob("*/*.log"))[-1]
-OFFSETS = "00000000000000000000.log"
+OFFSETS = SEGMENT.name
 
 
 @pytest.fixture

@@ -261,7 +261,7 @@ def test_committed_records_are_those_of_an_eager_read(name: str) -> None:
     assert len(eager) < len(ks.read_records(path)), "the log has aborted or open transactions"
 
 
-@pytest.mark.filterwarnings("ignore::kafkascan.logs.opened_logs.SegmentOverlapWarning")
+@pytest.mark.filterwarnings("ignore::kafkascan.tables.table.IncompleteTableWarning")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("first", [0, 95, 110, 205, 320])
 @pytest.mark.parametrize("is_indexed", [False, True])
