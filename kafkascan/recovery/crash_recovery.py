@@ -25,19 +25,14 @@ from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import are_small, map_ordered, require_threads
 from kafkascan.logs.data_dir_lock import locked
 from kafkascan.recovery.loading.log_loader import LoadSettings
-from kafkascan.recovery.log_jobs import LogJob, log_names, plan_logs, recover_logs, require_logs
+from kafkascan.recovery.log_jobs import LogJob, log_names, recover_logs, require_logs
 from kafkascan.recovery.log_targets import (
     Target,
     find_duplicates,
     find_targets,
     require_different,
 )
-from kafkascan.recovery.partition_settings import (
-    Overrides,
-    PartitionSettings,
-    read_checkpoints,
-    read_metadata,
-)
+from kafkascan.recovery.partition_settings import PartitionSettings, read_metadata
 from kafkascan.recovery.recovery_results import PartitionRecovery, Recovery
 
 # Number of partitions whose files are written together: one wait for the disk makes them all
@@ -52,7 +47,6 @@ def recover(
     paths: PathLike | Iterable[PathLike] | None = None,
     /,
     *,
-    dry_run: bool | None = None,
     write: bool = False,
     truncate: bool = False,
     backup: bool = True,
@@ -82,8 +76,6 @@ def recover(
     paths : path or iterable of paths, optional
         A broker's data directory, all of its data directories, or partition directories. By
         default the directories in `server_properties`.
-    dry_run : bool, optional
-        The opposite of `write`.
     write : bool, default False
         Write the files. Replaced files are kept next to them as ``.bak``.
     truncate : bool, default False
@@ -166,8 +158,6 @@ def recover(
     point and repeated: each file is replaced atomically. In a data directory, logs that are being
     deleted are skipped, as is the metadata log, which brokers load separately.
     """
-    if dry_run is not None and dry_run == write:
-        raise ValueError("dry_run and write contradict each other")
     if truncate and not write:
         raise ValueError("truncate needs write=True")
     for given in (interval_bytes, broker_interval_bytes):
@@ -187,23 +177,22 @@ def recover(
     metadata = read_metadata(_metadata_folders(targets, properties))
     settings = PartitionSettings(
         _base_settings(producer_expiration_ms, properties, now_ms, verify=verify),
-        Overrides(
-            recovery_point, log_start_offset, interval_bytes, broker_interval_bytes, tiered_topics
-        ),
         metadata,
         properties,
+        recovery_point,
+        log_start_offset,
+        interval_bytes,
+        broker_interval_bytes,
+        tiered_topics,
     )
-    checkpoints = {target.path: read_checkpoints(target.data_dir) for target in targets}
     jobs = [
-        LogJob(
-            one,
-            settings.of(one, checkpoints[target.path]),
-            duplicates.get(one.path),
-            log_names(one.path),
-            follow_links=follow_links,
-        )
+        LogJob(one, own, duplicates.get(one.path), log_names(one.path), follow_links=follow_links)
         for target in targets
-        for one in target.partitions
+        for one, own in zip(
+            target.partitions,
+            settings.of_partitions(target.partitions, target.data_dir),
+            strict=True,
+        )
     ]
     done = Recovery(
         [target.path for target in targets],
@@ -211,11 +200,11 @@ def recover(
             one.data_dir for one in targets if one.data_dir is not None and one.had_clean_shutdown
         ],
     )
+    work = partial(recover_logs, write=write, truncate=truncate, backup=backup)
     if not write:
-        done.partitions = _for_groups(jobs, plan_logs, threads, on_progress)
+        done.partitions = _for_groups(jobs, work, threads, on_progress)
         return done
     with locked(*(folder for target in targets for folder in target.locked)):
-        work = partial(recover_logs, truncate=truncate, backup=backup)
         done.partitions = _for_groups(jobs, work, threads, on_progress)
         for job, one in zip(jobs, done.partitions, strict=True):
             require_logs(one, job.logs)

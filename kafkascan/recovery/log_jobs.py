@@ -41,11 +41,6 @@ class LogJob:
     follow_links: bool
 
 
-def plan_logs(jobs: list[LogJob]) -> list[PartitionRecovery]:
-    """Return the changes that a broker would make to logs."""
-    return [_planned(job)[0] for job in jobs]
-
-
 def _planned(job: LogJob) -> tuple[PartitionRecovery, PlannedFiles | None]:
     """Load a log and plan its changes; there are no files if it cannot be loaded."""
     one, settings = job.partition, job.settings
@@ -85,8 +80,12 @@ def _tiering_notes(log: LoadedLog, settings: LoadSettings) -> list[LoadFinding]:
     return [LoadFinding("TIERING_GUESSED", Severity.NOTE, message)]
 
 
-def recover_logs(jobs: list[LogJob], *, truncate: bool, backup: bool) -> list[PartitionRecovery]:
-    """Recover several logs; their files are written together."""
+def recover_logs(
+    jobs: list[LogJob], *, write: bool, truncate: bool, backup: bool
+) -> list[PartitionRecovery]:
+    """Plan the changes of several logs; with `write`, make them, and write the files together."""
+    if not write:
+        return [_planned(job)[0] for job in jobs]
     results: list[PartitionRecovery] = []
     appliers: list[tuple[PartitionRecovery, ChangeApplier]] = []
     for job in jobs:

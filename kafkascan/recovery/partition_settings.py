@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
@@ -15,52 +15,6 @@ from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.metadata_log import ClusterMetadata, read_cluster_metadata
 from kafkascan.recovery.loading.log_loader import LoadSettings
-
-_Offsets = dict[tuple[str, int], int]
-
-
-@dataclass(frozen=True)
-class Overrides:
-    """
-    Arguments of `recover` for all logs; None for what the data directories contain.
-
-    Attributes
-    ----------
-    recovery_point, log_start_offset, interval_bytes : int or None
-    broker_interval_bytes : int or None
-        For topics without a setting of their own.
-    tiered_topics : collection of str or None
-    """
-
-    recovery_point: int | None = None
-    log_start_offset: int | None = None
-    interval_bytes: int | None = None
-    broker_interval_bytes: int | None = None
-    tiered_topics: Collection[str] | None = None
-
-
-@dataclass(frozen=True)
-class Checkpoints:
-    """Offsets of a data directory by partition; empty if a file is missing."""
-
-    recovery_points: _Offsets = field(default_factory=dict)
-    log_starts: _Offsets = field(default_factory=dict)
-
-
-def read_checkpoints(data_dir: Path | None) -> Checkpoints:
-    """
-    Read the checkpoints of a data directory that loading uses.
-
-    Raises
-    ------
-    CorruptCheckpointError
-    """
-    if data_dir is None:
-        return Checkpoints()
-    folder = DiskFolder(data_dir)
-    return Checkpoints(
-        read_offsets(folder, RECOVERY_POINT_CHECKPOINT), read_offsets(folder, LOG_START_CHECKPOINT)
-    )
 
 
 def read_metadata(folders: list[Path]) -> ClusterMetadata:
@@ -75,7 +29,7 @@ def read_metadata(folders: list[Path]) -> ClusterMetadata:
 @dataclass(frozen=True)
 class PartitionSettings:
     """
-    Settings of partitions: overrides, then topics' own, then those of the broker.
+    Settings of partitions: arguments, then topics' own, then those of the broker.
 
     A broker loads logs before it applies settings of brokers that were changed while it ran
     (dynamic ones), so those are not used.
@@ -84,45 +38,68 @@ class PartitionSettings:
     ----------
     base : LoadSettings
         Settings that are the same for all partitions.
-    overrides : Overrides
     metadata : ClusterMetadata
     properties : ServerProperties or None
+    recovery_point, log_start_offset, interval_bytes : int or None
+        For all logs; None for what the data directories contain.
+    broker_interval_bytes : int or None
+        For topics without a setting of their own.
+    tiered_topics : collection of str or None
     """
 
     base: LoadSettings
-    overrides: Overrides
     metadata: ClusterMetadata
     properties: ServerProperties | None
+    recovery_point: int | None = None
+    log_start_offset: int | None = None
+    interval_bytes: int | None = None
+    broker_interval_bytes: int | None = None
+    tiered_topics: Collection[str] | None = None
 
-    def of(self, one: PartitionDir, checkpoints: Checkpoints) -> LoadSettings:
-        """Return the settings of a partition."""
-        key = one.topic or "", one.partition or 0
-        log_start = checkpoints.log_starts.get(key)
-        is_tiered = self._is_tiered(key[0])
+    def of_partitions(
+        self, partitions: list[PartitionDir], data_dir: Path | None
+    ) -> list[LoadSettings]:
+        """
+        Return the settings of partitions in a data directory.
+
+        Raises
+        ------
+        CorruptCheckpointError
+        """
+        points, starts = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
+        if data_dir is not None:
+            folder = DiskFolder(data_dir)
+            points = read_offsets(folder, RECOVERY_POINT_CHECKPOINT)
+            starts = read_offsets(folder, LOG_START_CHECKPOINT)
+        keys = [(one.topic or "", one.partition or 0) for one in partitions]
+        return [
+            self._of(one, points.get(key, 0), starts.get(key))
+            for one, key in zip(partitions, keys, strict=True)
+        ]
+
+    def _of(self, one: PartitionDir, recovery_point: int, log_start: int | None) -> LoadSettings:
+        topic = one.topic or ""
+        is_tiered = self._is_tiered(topic)
         is_guessed = is_tiered is None and _starts_before_segments(one, log_start)
-        known = self.overrides
         return replace(
             self.base,
-            recovery_point=_first(known.recovery_point, checkpoints.recovery_points.get(key, 0)),
-            log_start_offset=_first(known.log_start_offset, log_start, 0),
+            recovery_point=_first(self.recovery_point, recovery_point),
+            log_start_offset=_first(self.log_start_offset, log_start, 0),
             is_tiered=bool(is_tiered) or is_guessed,
             is_tiering_guessed=is_guessed,
-            interval_bytes=self._interval_bytes(key[0]),
-        )
-
-    def _interval_bytes(self, topic: str) -> int:
-        return _first(
-            self.overrides.interval_bytes,
-            self.metadata.own_config(topic).interval_bytes,
-            self.overrides.broker_interval_bytes,
-            None if self.properties is None else self.properties.interval_bytes,
-            DEFAULT_INTERVAL_BYTES,
+            interval_bytes=_first(
+                self.interval_bytes,
+                self.metadata.own_config(topic).interval_bytes,
+                self.broker_interval_bytes,
+                None if self.properties is None else self.properties.interval_bytes,
+                DEFAULT_INTERVAL_BYTES,
+            ),
         )
 
     def _is_tiered(self, topic: str) -> bool | None:
         """Return whether a topic has remote storage; None if that is unknown."""
-        if self.overrides.tiered_topics is not None:
-            return topic in self.overrides.tiered_topics
+        if self.tiered_topics is not None:
+            return topic in self.tiered_topics
         if self.properties is None:
             return self.metadata.is_tiered(topic)
         if not self.properties.has_remote_storage:

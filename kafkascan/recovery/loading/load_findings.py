@@ -22,9 +22,7 @@ class LoadFinding(Finding):
     file: str | None = None
 
 
-def check_segments(
-    segments: list[LoadedSegment], *, verify: bool, threads: int | None
-) -> list[LoadFinding]:
+def check_segments(segments: list[LoadedSegment], *, verify: bool) -> list[LoadFinding]:
     """
     Return the damage in segments that are not recovered, and the segments that overlap.
 
@@ -34,12 +32,10 @@ def check_segments(
         The segments of the log, in order.
     verify : bool
         Whether to verify the checksums of segments that are not recovered.
-    threads : int or None
-        Number of threads that verify checksums.
     """
     found, end, reaching = list[LoadFinding](), -1, ""
     for segment in segments:
-        segment.check_headers(verify=verify, threads=threads)
+        segment.check_headers(verify=verify)
         found += (_kept_damage(one, segment.name) for one in segment.damage)
         if segment.base_offset < end:
             found.append(_overlap(segment, reaching, end))

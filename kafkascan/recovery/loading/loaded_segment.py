@@ -215,17 +215,8 @@ class LoadedSegment:
 
     # ---- the report -------------------------------------------------------------------------
 
-    def check_headers(self, *, verify: bool, threads: int | None) -> None:
-        """
-        Read the batch headers of a segment that was not recovered, and set its `damage`.
-
-        Parameters
-        ----------
-        verify : bool
-            Whether to verify checksums, too.
-        threads : int or None
-            Number of threads that verify checksums, as in `verify_crcs`.
-        """
+    def check_headers(self, *, verify: bool) -> None:
+        """Read the batch headers of a segment that was not recovered, and set its `damage`."""
         if self._count_and_end is not None:
             return
         with self._open_up_to(self.valid_bytes) as source:
@@ -235,11 +226,11 @@ class LoadedSegment:
                 self.damage.append(_end_finding(scan))
             if verify:
                 self.is_verified = True
-                self.damage += _checksum_findings(source, scan, threads)
+                self.damage += _checksum_findings(source, scan)
 
     def report(self, dropped_because: str | None = None) -> SegmentReport:
         """Return the report of the segment; a reason marks it as dropped."""
-        self.check_headers(verify=False, threads=1)
+        self.check_headers(verify=False)
         assert self._count_and_end is not None
         count, end = self._count_and_end
         return SegmentReport(
@@ -265,9 +256,9 @@ def _end_finding(scan: BatchScan) -> Finding:
     return Finding(symbol, Severity.ERROR, message, position=scan.valid_bytes)
 
 
-def _checksum_findings(source: Source, scan: BatchScan, threads: int | None) -> list[Finding]:
+def _checksum_findings(source: Source, scan: BatchScan) -> list[Finding]:
     """Return a finding about the first batch with a wrong checksum, if there is one."""
-    wrong = np.flatnonzero(~verify_crcs(source, scan.batches, threads=threads))
+    wrong = np.flatnonzero(~verify_crcs(source, scan.batches, threads=1))
     if not len(wrong):
         return []
     first = scan.batches[wrong[0]]

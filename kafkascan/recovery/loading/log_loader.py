@@ -70,8 +70,6 @@ class LoadSettings:
         Time at which producers are checked for expiration, in milliseconds since the epoch.
     verify : bool
         Whether to verify also the checksums of segments that are not recovered.
-    threads : int or None
-        Number of threads that verify checksums, as in `verify_crcs`.
     """
 
     recovery_point: int = 0
@@ -82,7 +80,6 @@ class LoadSettings:
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     now_ms: int = field(default_factory=milliseconds_or_now)
     verify: bool = False
-    threads: int | None = 1
 
 
 @dataclass
@@ -148,7 +145,7 @@ def load_log(folder: Path, settings: LoadSettings) -> LoadedLog:
     producers = loader.producers()
     producers.rebuild(loader.segments, log_start, end)
     _require_first_unstable(loader.segments, producers, log_start, end)
-    findings = check_segments(loader.segments, verify=settings.verify, threads=settings.threads)
+    findings = check_segments(loader.segments, verify=settings.verify)
     findings += check_end(settings.recovery_point, end)
     reports = [segment.report() for segment in loader.segments]
     return LoadedLog(log_start, end, reports + loader.dropped, loader.epochs, findings, files)
@@ -286,7 +283,6 @@ class _LogLoader:
                 producers.state,
                 self.epochs,
                 interval_bytes=self.settings.interval_bytes,
-                threads=self.settings.threads,
             )
         self._set_epochs(recovered.leader_epochs)
         if recovered.overflows:  # Kafka has added its first index entries by then

@@ -85,7 +85,6 @@ def recover_segment(
     leader_epochs: list[LeaderEpoch],
     *,
     interval_bytes: int,
-    threads: int | None = 1,
 ) -> RecoveredSegment:
     """
     Find the valid batches of a segment, and build its indexes.
@@ -101,8 +100,6 @@ def recover_segment(
         The leader epochs known so far.
     interval_bytes : int
         Kafka's ``index.interval.bytes``.
-    threads : int, optional
-        Number of threads that verify checksums, as in `verify_crcs`.
 
     Returns
     -------
@@ -116,7 +113,7 @@ def recover_segment(
     SourceReadError
     """
     require_interval_bytes(interval_bytes)
-    batches, reason = _intact_batches(source, threads)
+    batches, reason = _intact_batches(source)
     indexes, misfit = _indexed(batches, base_offset, interval_bytes)
     known = batches if misfit is None else batches[: misfit.row]
     covered = known
@@ -172,10 +169,10 @@ def _require_ascending(source: Source, aborted: NDArray[np.void]) -> None:
         raise CorruptLogError(source.path, 0, offset, SENTENCES[STATUS[symbol]], symbol)
 
 
-def _intact_batches(source: Source, threads: int | None) -> tuple[BatchTable, str | None]:
+def _intact_batches(source: Source) -> tuple[BatchTable, str | None]:
     """Return the batches before the first damaged one, and what is wrong with that one."""
     scan = scan_batches(source, on_corrupt="stop")
-    verdicts = verify_crcs(source, scan.batches, threads=threads)
+    verdicts = verify_crcs(source, scan.batches, threads=1)
     if not verdicts.all():
         wrong = int(verdicts.argmin())
         error = record_error("CHECKSUM_MISMATCH", source.path, scan.batches[wrong])

@@ -82,7 +82,7 @@ def test_no_data_directory(tmp_path: Path, text: str) -> None:
     path = tmp_path / "server.properties"
     path.write_text(text)
     with pytest.raises(ks.format.CorruptCheckpointError, match="names no directory"):
-        ks.recover(server_properties=path, dry_run=True)
+        ks.recover(server_properties=path)
 
 
 def test_a_directory_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
