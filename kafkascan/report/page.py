@@ -25,8 +25,7 @@ from kafkascan.logs.log_finding import find_log_dir
 from kafkascan.logs.opened_logs import LogsLike
 from kafkascan.report.facts import Facts, gather
 from kafkascan.report.plots import draw, human_size
-from kafkascan.report.state_sections import state_tables
-from kafkascan.report.tables import MAX_ROWS, page_tables, record_count, time_text
+from kafkascan.report.tables import MAX_ROWS, page_tables, record_count, state_tables, time_text
 from kafkascan.tables.table import plain_columns
 
 # Findings of each kind that are listed if there are more than `MAX_ROWS`: a common kind must not

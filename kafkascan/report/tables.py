@@ -1,8 +1,9 @@
-"""The tables of the page about logs: topics, logs, producers, transactions, other codecs."""
+"""The tables of the page: topics, logs, producers, transactions, codecs, Kafka's own topics."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,16 @@ import numpy as np
 from kafkascan.analysis.codec_advice import Advice
 from kafkascan.analysis.transactions import Transactions
 from kafkascan.batches.columns import as_datetime64
+from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.texts import printable
+from kafkascan.internal_topics.consumer_groups import GROUPS_TOPIC, read_groups
+from kafkascan.internal_topics.transaction_states import (
+    TRANSACTIONS_TOPIC,
+    read_transaction_state,
+)
+from kafkascan.logs.log_dir import LogDir, PartitionDir
+from kafkascan.logs.log_table import LogDirLike
+from kafkascan.logs.opened_logs import LogsLike
 from kafkascan.report.facts import Facts, LogFacts
 from kafkascan.report.plots import human_size
 
@@ -19,15 +29,19 @@ MAX_ROWS = 200
 # A longer table is folded.
 _MAX_UNFOLDED = 12
 
+_GROUP_COLUMNS = {
+    "Group": False, "Partition": False, "Lag": True, "Committed offset": True,
+    "Log end offset": True, "Committed at": False,
+}  # fmt: skip
+_UNFINISHED = "Transactions that coordinators have not finished"
+_TRANSACTION_COLUMNS = {
+    "Transactional id": False, "State": False, "Producer id": True, "Partitions": False,
+    "Started at": False,
+}  # fmt: skip
+_RUNNING = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+_OFFSETS = ("lag", "offset", "log_end_offset")
+
 Rows = list[list[str]]
-
-
-@dataclass(frozen=True)
-class PageColumn:
-    """A column of a table."""
-
-    title: str
-    is_number: bool = True
 
 
 @dataclass(frozen=True)
@@ -38,7 +52,8 @@ class PageTable:
     Attributes
     ----------
     title : str
-    columns : list of PageColumn
+    columns : dict of str to bool
+        Titles, and whether the column contains numbers.
     rows : list of list of str
     count : int
         Number of rows that there are; `rows` has at most `MAX_ROWS` of them.
@@ -49,7 +64,7 @@ class PageTable:
     """
 
     title: str
-    columns: list[PageColumn]
+    columns: dict[str, bool]
     rows: Rows
     count: int
     summary: str = ""
@@ -75,10 +90,9 @@ def page_tables(
 
 
 def page_table(title: str, columns: dict[str, bool], rows: Rows, *, noun: str = "") -> PageTable:
-    """Return a table; `columns` maps titles to whether the column contains numbers."""
+    """Return a table; a long one is folded, with the noun of its rows."""
     summary = f"{len(rows):,} {noun}" if noun and len(rows) > _MAX_UNFOLDED else ""
-    named = [PageColumn(name, is_number) for name, is_number in columns.items()]
-    return PageTable(title, named, rows[:MAX_ROWS], len(rows), summary)
+    return PageTable(title, columns, rows[:MAX_ROWS], len(rows), summary)
 
 
 # ---- topics and their logs -------------------------------------------------------------------
@@ -127,16 +141,10 @@ def _log_table(topic: str, logs: list[LogFacts]) -> PageTable:
         "First offset": True, "Last offset": True, "Latest timestamp": False, "Codecs": False,
     }  # fmt: skip
     rows = [_log_row(log) for log in sorted(logs, key=lambda log: -log.size)]
-    table = page_table("", columns, rows)
     noun = "partition" if len(logs) == 1 else "partitions"
     size = human_size(sum(log.size for log in logs))
-    return PageTable(
-        "",
-        table.columns,
-        table.rows,
-        table.count,
-        f"{printable(topic)}: {len(logs):,} {noun}, {size}",
-    )
+    summary = f"{printable(topic)}: {len(logs):,} {noun}, {size}"
+    return PageTable("", columns, rows[:MAX_ROWS], len(rows), summary)
 
 
 def _log_row(log: LogFacts) -> list[str]:
@@ -162,21 +170,16 @@ def _open_table(transactions: Transactions) -> PageTable:
         "Log": False, "Producer": True, "Epoch": True, "First offset": True,
         "Last offset": True, "Records": True, "Age": True, "Hanging": False,
     }  # fmt: skip
-    names = (
-        "topic", "partition", "producer_id", "producer_epoch", "first_offset", "last_offset",
-        "records", "age_ms", "is_hanging",
-    )  # fmt: skip
-    found = transactions.select(transactions.is_open).to_columns()
-    oldest_first = sorted(
-        zip(*(found[name] for name in names), strict=True), key=lambda row: -(row[7] or 0)
-    )
+    found = transactions.select(transactions.is_open).rows()
     rows = [
         [
-            printable(f"{topic}-{partition}"), str(producer), str(epoch), f"{first:,}",
-            f"{last:,}", f"{records:,}", "" if age is None else f"{age / 60_000:,.0f} min",
-            "yes" if hangs else "no",
+            printable(f"{row['topic']}-{row['partition']}"), str(row["producer_id"]),
+            str(row["producer_epoch"]), f"{row['first_offset']:,}", f"{row['last_offset']:,}",
+            f"{row['records']:,}",
+            "" if row["age_ms"] is None else f"{row['age_ms'] / 60_000:,.0f} min",
+            "yes" if row["is_hanging"] else "no",
         ]
-        for topic, partition, producer, epoch, first, last, records, age, hangs in oldest_first
+        for row in sorted(found, key=lambda row: -(row["age_ms"] or 0))
     ]  # fmt: skip
     return page_table("Open transactions", columns, rows, noun="open transactions")
 
@@ -187,44 +190,26 @@ def _producer_table(columns: dict[str, list[Any]]) -> PageTable:
         "Size": True, "Bytes per batch": True, "Linger, ms": True, "Codecs": False,
         "Sequence gaps": True, "Last written": False,
     }  # fmt: skip
-    names = (
-        "producer_id", "producer_epoch", "topic", "partition", "batches", "records",
-        "size_in_bytes", "mean_batch_size", "mean_span_ms", "codecs", "sequence_gaps",
-        "last_timestamp",
-    )  # fmt: skip
-    largest_first = sorted(
-        zip(*(columns[name] for name in names), strict=True), key=lambda row: -row[6]
-    )
-    rows = [_producer_row(*row) for row in largest_first]
-    return page_table("Producers", titles, rows, noun="rows, one for each producer and log")
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    rows.sort(key=lambda row: -row["size_in_bytes"])
+    noun = "rows, one for each producer and log"
+    return page_table("Producers", titles, [_producer_row(row) for row in rows], noun=noun)
 
 
-def _producer_row(
-    producer: int,
-    epoch: int,
-    topic: str | None,
-    partition: int | None,
-    batches: int,
-    records: int,
-    size: int,
-    mean_size: float | None,
-    span: float | None,
-    codecs: str,
-    gaps: int,
-    last: int,
-) -> list[str]:
+def _producer_row(row: dict[str, Any]) -> list[str]:
+    mean_size, span = row["mean_batch_size"], row["mean_span_ms"]
     return [
-        "none" if producer < 0 else str(producer),
-        "" if epoch < 0 else str(epoch),
-        "" if topic is None else printable(f"{topic}-{partition}"),
-        f"{batches:,}",
-        f"{records:,}",
-        human_size(size),
+        "none" if row["producer_id"] < 0 else str(row["producer_id"]),
+        "" if row["producer_epoch"] < 0 else str(row["producer_epoch"]),
+        "" if row["topic"] is None else printable(f"{row['topic']}-{row['partition']}"),
+        f"{row['batches']:,}",
+        f"{row['records']:,}",
+        human_size(row["size_in_bytes"]),
         "" if mean_size is None else f"{mean_size:,.0f}",
         "" if span is None else f"{span:,.1f}",
-        codecs,
-        f"{gaps:,}",
-        "" if last < 0 else time_text(last),
+        row["codecs"],
+        f"{row['sequence_gaps']:,}",
+        "" if row["last_timestamp"] < 0 else time_text(row["last_timestamp"]),
     ]
 
 
@@ -256,3 +241,74 @@ def time_text(milliseconds: int) -> str:
         return f"{time:%Y-%m-%d %H:%M:%S}"
     except (ValueError, TypeError, OverflowError):
         return str(milliseconds)
+
+
+def _time_or_empty(milliseconds: int | None) -> str:
+    return "" if milliseconds is None or milliseconds < 0 else time_text(milliseconds)
+
+
+# ---- Kafka's own topics ----------------------------------------------------------------------
+
+
+def state_tables(logs: LogsLike, facts: Facts) -> list[PageTable]:
+    """Return the tables of Kafka's own topics that are among the logs."""
+    topics = {log.topic for log in facts.logs}
+    tables = []
+    if GROUPS_TOPIC in topics:
+        tables.append(_read("Consumer groups", "groups", _group_table, logs))
+    if TRANSACTIONS_TOPIC in topics:
+        tables.append(_read(_UNFINISHED, "transactions", _transaction_table, logs))
+    return [one for one in tables if one.rows]
+
+
+def _read(
+    title: str, what: str, read: Callable[[LogDirLike], PageTable], logs: LogsLike
+) -> PageTable:
+    """Return a table, or one that says why it cannot be read."""
+    try:
+        if isinstance(logs, PartitionDir):
+            return read(LogDir(logs.path, [logs]))
+        return read(logs if isinstance(logs, LogDir) else str(getattr(logs, "path", logs)))
+    except (KafkaScanError, OSError) as error:
+        reason = printable(f"The {what} cannot be read: {error}")
+        return page_table(title, {"Reason": False}, [[reason]])
+
+
+def _group_table(logs: LogDirLike) -> PageTable:
+    groups = read_groups(logs)
+    found = sorted(groups.offsets.rows(), key=lambda row: (row["lag"] is None, -(row["lag"] or 0)))
+    rows = [
+        [
+            printable(row["group"]),
+            printable(f"{row['topic']}-{row['partition']}"),
+            *("" if row[name] is None else f"{row[name]:,}" for name in _OFFSETS),
+            _time_or_empty(row["commit_timestamp"]),
+        ]
+        for row in found
+    ]
+    title = "Consumer groups" if groups.is_exact else "Consumer groups (incomplete)"
+    return page_table(title, _GROUP_COLUMNS, rows, noun="committed offsets")
+
+
+def _transaction_table(logs: LogDirLike) -> PageTable:
+    """Return the transactions that their coordinators have not finished, the oldest first."""
+    states = read_transaction_state(logs)
+    found = [row for row in states.transactions.rows() if row["status"] in _RUNNING]
+    found.sort(key=lambda row: row["start_timestamp"])
+    title = _UNFINISHED if states.is_exact else f"{_UNFINISHED} (incomplete)"
+    return page_table(
+        title, _TRANSACTION_COLUMNS, [_transaction(row) for row in found], noun="transactions"
+    )
+
+
+def _transaction(row: dict[str, Any]) -> list[str]:
+    partitions = [
+        f"{one['topic']}-{number}" for one in row["partitions"] for number in one["partitions"]
+    ]
+    return [
+        printable(row["transactional_id"]),
+        row["status"],
+        str(row["producer_id"]),
+        printable(", ".join(partitions)),
+        _time_or_empty(row["start_timestamp"]),
+    ]
