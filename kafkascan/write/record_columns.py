@@ -19,8 +19,15 @@ from kafkascan.format.times import to_milliseconds
 from kafkascan.records.buffers import Buffers
 from kafkascan.records.record_table import RECORD_COLUMN_NAMES, RecordTable
 from kafkascan.tables.schema import require_pyarrow
-from kafkascan.write.byte_columns import Items, items_of_array, items_of_objects, join_items
-from kafkascan.write.byte_columns_arrow import as_arrow, chunks_of, items_of_arrow
+from kafkascan.write.byte_columns import (
+    Items,
+    as_arrow,
+    chunks_of,
+    items_of_array,
+    items_of_arrow,
+    items_of_objects,
+    join_items,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

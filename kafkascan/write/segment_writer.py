@@ -16,8 +16,7 @@ from kafkascan.io.atomic_files import adopt_folder
 from kafkascan.io.sources import SourceLike, borrowed_source
 from kafkascan.io.staged_folders import StagedFolder, stage_folder
 from kafkascan.logs.data_dir_lock import data_dirs_of, locked
-from kafkascan.write.appended_log import AppendedLog
-from kafkascan.write.appended_segment import SegmentLimits
+from kafkascan.write.appended_log import AppendedLog, SegmentLimits
 from kafkascan.write.batch_planning import require_number
 
 DEFAULT_SEGMENT_BYTES = 1 << 30
