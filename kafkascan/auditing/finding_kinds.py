@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from kafkascan.auditing.tiers.tier_kinds import TIER_KINDS
 from kafkascan.format.findings import WORST_FIRST, Severity
 from kafkascan.format.texts import few_lines
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
@@ -33,6 +32,83 @@ _CUT = (
     "A broker that recovers this log deletes everything after this position."
     f" {_REPLICA}, or save the intact batches with `kafkascan salvage`."
 )
+
+TIER_KINDS: dict[str, FindingKind] = {
+    "NOT_UPLOADED": FindingKind(
+        NOTE,
+        "A broker does not read this object. If no upload or deletion is running, one was"
+        " interrupted: the object costs storage until you delete it.",
+    ),
+    "MISSING_OBJECT": FindingKind(
+        ERROR,
+        "Consumers cannot read the segment, or not by its indexes, unless a broker is deleting it."
+        " Restore the object from a version or a backup of the bucket.",
+    ),
+    "BAD_MANIFEST": FindingKind(
+        ERROR,
+        "Consumers cannot read the segment, and it was not audited. Restore the manifest from a"
+        " version or a backup of the bucket.",
+    ),
+    "MISSING_KEY": FindingKind(
+        ERROR,
+        "The segment was not audited. Audit again with the private key (`--private-key ID=PEM`).",
+    ),
+    "SIZE_MISMATCH": FindingKind(
+        ERROR,
+        "The object was cut or replaced: consumers fail, or read other bytes. Restore it from a"
+        " version or a backup of the bucket.",
+    ),
+    "OTHER_COPY": FindingKind(
+        NOTE,
+        "An upload was repeated, or another leader uploaded the same offsets. No action needed:"
+        " a broker reads one of them. `kafkascan remote-segments` tells which one it knows.",
+    ),
+    "UNKNOWN_OBJECT": FindingKind(
+        NOTE, "No action needed: brokers do not read it. Check what stored it here."
+    ),
+    "MANIFEST_MISMATCH": FindingKind(
+        ERROR,
+        "A broker finds segments by these values: consumers get other offsets, or retention"
+        " deletes at the wrong time. Check whether the objects belong together.",
+    ),
+    "TIER_GAP": FindingKind(
+        ERROR,
+        "Consumers that come to these offsets fail with OFFSET_OUT_OF_RANGE. Look for the segments"
+        " in local logs, and in versions or backups of the bucket.",
+    ),
+    "CATALOGUE_MISMATCH": FindingKind(
+        ERROR,
+        "Brokers read the object by the values of the cluster: consumers fail, or get other"
+        " records. Restore the object from a version or a backup of the bucket.",
+    ),
+    "ORPHANED_SEGMENT": FindingKind(
+        WARNING,
+        "No broker reads or deletes these objects: they cost storage. Look again, if the cluster"
+        " runs; then delete them.",
+    ),
+    "LEFTOVER_SEGMENT": FindingKind(
+        WARNING, "The cluster has deleted the segment, and its objects cost storage. Delete them."
+    ),
+    "UNFINISHED_TRANSFER": FindingKind(
+        NOTE,
+        "No action needed if a broker uploads or deletes it now. Otherwise a broker has failed to,"
+        " and tries again: see its log.",
+    ),
+    "DELETED_TOPIC": FindingKind(
+        WARNING, "No broker reads these objects, and they cost storage. Delete them."
+    ),
+    "RETENTION_EXCEEDED": FindingKind(
+        WARNING,
+        "Brokers have not deleted the segments: see the log of the partition's leader for errors of"
+        " its remote log manager. Until then they cost storage, and consumers read them.",
+    ),
+    "UNREFERENCED_SEGMENT": FindingKind(
+        NOTE,
+        "Another leader has replaced these offsets, and consumers do not read them. No action"
+        " needed: a broker deletes the segment when its epochs are older than the log.",
+    ),
+}
+"""Kinds of findings about remote storage, which `FINDING_KINDS` contains."""
 
 FINDING_KINDS: dict[str, FindingKind] = {
     # ---- bytes ----
@@ -218,7 +294,7 @@ FINDING_KINDS: dict[str, FindingKind] = {
         " producer.id.expiration.ms.",
     ),
     "COMPACTION": FindingKind(NOTE, "No action needed."),
-    **{symbol: FindingKind(*kind) for symbol, kind in TIER_KINDS.items()},
+    **TIER_KINDS,
 }
 _INDEX_MISMATCH = FindingKind(
     ERROR,

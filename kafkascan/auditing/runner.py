@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkascan.analysis.transactions import TRANSACTION_TIMEOUT_MS
-from kafkascan.auditing.cluster.cluster_checks import ClusterChecks, check_cluster
-from kafkascan.auditing.cluster.coordinator_checks import OpenTransaction
+from kafkascan.auditing.cluster.cluster_checks import (
+    ClusterChecks,
+    OpenTransaction,
+    check_cluster,
+)
 from kafkascan.auditing.finding_kinds import Audit, LogFinding, fold_padded
 from kafkascan.auditing.header_checks import (
     EARLIEST_MS,
@@ -28,7 +31,7 @@ from kafkascan.auditing.placement_checks import (
     unreadable_log,
 )
 from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
-from kafkascan.auditing.tiers.cluster_records import ClusterRecordChecks, check_cluster_records
+from kafkascan.auditing.tiers.cluster_records import check_cluster_records
 from kafkascan.auditing.tiers.segment_facts import UploadFacts
 from kafkascan.auditing.tiers.tier_audit import TierAudit
 from kafkascan.broker_state.checkpoints import (
@@ -163,7 +166,7 @@ def audit(
         logs = find_log_dir(logs) or logs
     if cluster is not None and not isinstance(logs, TieredLogs):
         raise TypeError("cluster is for remote storage: a data dir is compared with its own topics")
-    tier = TierAudit.of(logs) if isinstance(logs, TieredLogs) else None
+    tier = TierAudit(logs) if isinstance(logs, TieredLogs) else None
     logs = logs if tier is None else tier.logs
     partitions = logs.partitions if isinstance(logs, LogDir) else []
     unread = UnreadCheckpoints()
@@ -177,7 +180,7 @@ def audit(
     shares, at_once, total = _share_threads(audited, threads, needs_sizes=on_progress is not None)
     audit_log = partial(
         _audit_log, audited, limits=limits, verify=verify, deep=deep, keep_cache=keep_cache,
-        facts=None if tier is None else tier.facts,
+        facts=None if tier is None else [run.facts for run in tier.runs],
     )  # fmt: skip
     by_log: list[list[LogFinding]] = [[] for _ in audited]
     opened: list[OpenTransaction] = []
@@ -192,7 +195,7 @@ def audit(
             on_progress(size, total)
     placements = [*check_states(partitions), *check_duplicates(partitions)]
     # The topics of Kafka itself are not in remote storage.
-    in_cluster: ClusterChecks | ClusterRecordChecks = ClusterChecks()
+    in_cluster = ClusterChecks()
     if tier is not None and cluster is not None:
         in_cluster = check_cluster_records(tier.tier, cluster, limits.now_ms)
     elif isinstance(logs, LogDir) and tier is None:

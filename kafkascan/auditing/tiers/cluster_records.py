@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding
+from kafkascan.auditing.cluster.cluster_checks import ClusterChecks
+from kafkascan.auditing.finding_kinds import FoundInLog
 from kafkascan.format.errors import KafkaScanError, NoLogsError
 from kafkascan.internal_topics.metadata.metadata_reading import Metadata, read_metadata
 from kafkascan.internal_topics.tier_comparison import (
@@ -34,25 +34,7 @@ _GRACE_MS = 3_600_000
 _Row = dict[str, Any]
 
 
-@dataclass
-class ClusterRecordChecks:
-    """
-    Findings of `check_cluster_records`.
-
-    Attributes
-    ----------
-    findings : list of LogFinding
-    unchecked : list of str
-        Sentences about what could not be checked, with the reason.
-    """
-
-    findings: list[LogFinding] = field(default_factory=list)
-    unchecked: list[str] = field(default_factory=list)
-
-
-def check_cluster_records(
-    tier: TieredLogs, cluster: LogDirLike, now_ms: int
-) -> ClusterRecordChecks:
+def check_cluster_records(tier: TieredLogs, cluster: LogDirLike, now_ms: int) -> ClusterChecks:
     """
     Compare remote storage with the records of the cluster in a data dir.
 
@@ -69,7 +51,7 @@ def check_cluster_records(
     As `open_log_dir`.
     """
     log_dir = cluster if isinstance(cluster, LogDir) else open_log_dir(cluster)
-    checks = ClusterRecordChecks()
+    checks = ClusterChecks()
     try:
         compared = compare_remote_segments(log_dir, tier)
     except NoLogsError as error:
@@ -95,7 +77,7 @@ def check_cluster_records(
     return checks
 
 
-def _metadata_of(log_dir: LogDir, checks: ClusterRecordChecks) -> Metadata | None:
+def _metadata_of(log_dir: LogDir, checks: ClusterChecks) -> Metadata | None:
     try:
         return read_metadata(log_dir)
     except (KafkaScanError, OSError) as error:

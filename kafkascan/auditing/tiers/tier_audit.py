@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding
+from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding, finding_kind
 from kafkascan.auditing.tiers.lineage_checks import check_lineage, upload_range
 from kafkascan.auditing.tiers.segment_facts import UploadFacts
-from kafkascan.auditing.tiers.tier_problems import check_objects
-from kafkascan.auditing.tiers.upload_chains import Chain, upload_chains
+from kafkascan.batches.columns import next_offset
+from kafkascan.batches.scan import scan_batches
+from kafkascan.format.errors import KafkaScanError
 from kafkascan.logs.log_dir import LogDir, PartitionDir
-from kafkascan.tiered.tier_listing import TieredLogs
+from kafkascan.tiered.tier_listing import TieredLogs, parts_of_key
+from kafkascan.tiered.tier_segments import TierFolder, TierProblem, TierSegment, broker_files
+
+
+@dataclass(frozen=True, eq=False)
+class UploadRun:
+    """
+    Uploads of a partition that follow each other without overlaps and gaps.
+
+    Attributes
+    ----------
+    partition : PartitionDir
+        Its folder has the segments of the run only, if the partition has several runs.
+    facts : UploadFacts
+        What the batches of the segments say, while they are read.
+    """
+
+    partition: PartitionDir
+    facts: UploadFacts
 
 
 @dataclass(eq=False)
@@ -23,43 +42,86 @@ class TierAudit:
     Attributes
     ----------
     tier : TieredLogs
-    chains : list of (PartitionDir, list of TierSegment)
-        The logs to audit; see `upload_chains`.
-    facts : list of UploadFacts
-        What the batches of each say, while they are read.
+    runs : list of UploadRun
+        The logs to audit. Uploads of several leaders may overlap; in each run, batches, producers
+        and epochs follow each other.
     """
 
     tier: TieredLogs
-    chains: list[Chain]
-    facts: list[UploadFacts] = field(default_factory=list)
+    runs: list[UploadRun] = field(init=False)
 
-    @classmethod
-    def of(cls, tier: TieredLogs) -> TierAudit:
-        """Return the audit of a tier, before its batches are read."""
-        chains = upload_chains(tier)
-        return cls(tier, chains, [UploadFacts(segments) for _, segments in chains])
+    def __post_init__(self) -> None:
+        tier = self.tier
+        groups = groupby(tier.remote_segments, lambda one: (one.topic, one.topic_id, one.partition))
+        self.runs = []
+        for partition, (_, segments) in zip(tier.partitions, groups, strict=True):
+            found = [list(segments)] if tier.layout == "pinterest" else _split(segments)
+            for one in found:
+                files = TierFolder(partition.path, broker_files(one))
+                own = partition if len(found) == 1 else replace(partition, folder=files)
+                self.runs.append(UploadRun(own, UploadFacts(one)))
 
     @property
     def logs(self) -> LogDir:
-        """The logs to audit, in the order of `chains`."""
-        return replace(self.tier, partitions=[partition for partition, _ in self.chains])
+        """The logs to audit, in the order of `runs`."""
+        return replace(self.tier, partitions=[run.partition for run in self.runs])
 
     def findings(self) -> list[LogFinding]:
         """Return the findings, after all batches were read."""
-        return [*check_objects(self.tier), *self._of_partitions()]
-
-    def _of_partitions(self) -> Iterator[LogFinding]:
-        read = zip(self.chains, self.facts, strict=True)
-        by_path = groupby(((chain[0], facts) for chain, facts in read), lambda one: one[0].path)
-        for _, chains in by_path:
-            yield from _of_partition(list(chains), has_lineage=self.tier.layout != "pinterest")
+        found = [_of_object(self.tier, problem) for problem in self.tier.problems]
+        for _, runs in groupby(self.runs, lambda run: run.partition.path):
+            found += _of_partition(list(runs), has_lineage=self.tier.layout != "pinterest")
+        return found
 
 
-def _of_partition(
-    chains: list[tuple[PartitionDir, UploadFacts]], *, has_lineage: bool
-) -> list[LogFinding]:
-    found, partition = FoundInLog(), chains[0][0]
-    facts = [one for _, log in chains for one in log.segments]
+def _split(segments: Iterable[TierSegment]) -> list[list[TierSegment]]:
+    """Return the runs of a partition's segments."""
+    runs: list[tuple[int, list[TierSegment]]] = []
+    for segment in segments:
+        end = _end_of(segment)
+        for number, (before, run) in enumerate(runs):
+            if before == segment.base_offset:
+                runs[number] = end, [*run, segment]
+                break
+        else:
+            runs.append((end, [segment]))
+    return [run for _, run in runs]
+
+
+def _end_of(segment: TierSegment) -> int:
+    """Return the offset after the last one of a segment, as the manifest or the batches say it."""
+    if segment.end_offset is not None:
+        return segment.end_offset + 1
+    try:
+        batches = scan_batches(segment.log.source(), on_corrupt="stop").batches
+    except (KafkaScanError, OSError):
+        return segment.base_offset  # the audit of the log reports it
+    return int(next_offset(batches[-1:])[0]) if len(batches) else segment.base_offset
+
+
+def _of_object(tier: TieredLogs, problem: TierProblem) -> LogFinding:
+    """Return the finding about an object that is not read as a segment."""
+    parts = parts_of_key(tier.layout, problem.key)
+    severity, advice = finding_kind(problem.symbol)
+    path = str(tier.path / problem.key)
+    return LogFinding(
+        symbol=problem.symbol,
+        severity=severity,
+        topic=None if parts is None else parts["topic"],
+        partition=None if parts is None else int(parts["partition"]),
+        path=path,
+        file=problem.key.rpartition("/")[2],
+        position=None,
+        offset=None if parts is None else int(parts["base"]),
+        count=1,
+        message=problem.reason.removeprefix(f"{path}: "),
+        advice=advice,
+    )
+
+
+def _of_partition(runs: list[UploadRun], *, has_lineage: bool) -> list[LogFinding]:
+    found, partition = FoundInLog(), runs[0].partition
+    facts = [one for run in runs for one in run.facts.segments]
     for one in facts:
         one.check_manifest(found)
     if has_lineage:  # else the audit of the log compares the segments

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from kafkascan.auditing.finding_kinds import FINDING_KINDS
-from kafkascan.auditing.tiers.tier_kinds import TIER_KINDS
+from kafkascan.auditing.finding_kinds import FINDING_KINDS, TIER_KINDS
 from tests.support.audit_damage import DAMAGE, set_field
 from tests.support.audits import alarms, symbols
 from tests.support.partitions import HealthyPartition

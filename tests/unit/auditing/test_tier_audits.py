@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 import kafkascan as ks
-from kafkascan.auditing.finding_kinds import FoundInLog
+from kafkascan.auditing.finding_kinds import TIER_KINDS, FoundInLog
 from kafkascan.auditing.tiers.lineage_checks import UploadRange, check_lineage
-from kafkascan.auditing.tiers.tier_kinds import TIER_KINDS
 from kafkascan.tiered import open_tiered
 from tests.support.paths import GOLDEN
 from tests.support.tiers import AivenTier, headers_of, new_cipher, put_local
