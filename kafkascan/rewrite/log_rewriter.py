@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Generic
 
 from kafkascan.batches.columns import BatchTable
-from kafkascan.batches.scan import scan_batches
+from kafkascan.batches.scan import BatchScan, scan_batches
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.batches.walks import read_bytes
 from kafkascan.broker_state.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
@@ -26,6 +26,7 @@ from kafkascan.broker_state.indexes import (
 )
 from kafkascan.format.errors import RewriteError, record_error
 from kafkascan.format.file_names import parse_segment_name, sibling_name
+from kafkascan.format.layout import ScanEnd
 from kafkascan.io.atomic_files import (
     AtomicFile,
     behind_link,
@@ -41,18 +42,11 @@ from kafkascan.logs.log_chunks import end_of
 from kafkascan.logs.log_finding import no_logs, partition_dir
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.rewrite.batch_stream import Buffer
-from kafkascan.rewrite.pending_rewrite import PendingRewrite, completed_findings
-from kafkascan.rewrite.preconditions import (
-    require_batches,
-    require_no_cleaner_files,
-    require_no_hidden_batches,
-    require_outside,
-    require_regular_files,
-)
 from kafkascan.rewrite.rewrite_reports import (
     LogRewrite,
     Report,
     SegmentRewrite,
+    completed_findings,
     leftover_findings,
     link_findings,
     log_end_findings,
@@ -62,6 +56,55 @@ from kafkascan.rewrite.rewrite_reports import (
 )
 
 _COMPARED_SIZE = 1 << 22
+_PARTITION_FILE = re.compile(
+    rf"\d{{20}}\..+|{re.escape(LEADER_EPOCH_CHECKPOINT)}|{re.escape(PARTITION_METADATA)}"
+)
+# Brokers ignore such files.
+_SUFFIX = ".rewriting"
+_MARK = re.compile(rf"\..*{re.escape(_SUFFIX)}")
+_PARTITION_MARK = f".partition{_SUFFIX}"
+
+
+@dataclass(frozen=True)
+class _PendingRewrite:
+    """
+    The mark of a rewrite in place: an empty file.
+
+    It is written before side files of the old logs are removed, and removed when those of the new
+    logs are complete. In between, some logs are new, and any side file that exists is valid.
+
+    Attributes
+    ----------
+    folder : Path
+    log : str or None
+        Name of the log that is rewritten; None for all logs of the partition.
+    """
+
+    folder: Path
+    log: str | None
+
+    def is_interrupted(self) -> bool:
+        """Return whether an earlier rewrite of these logs did not end."""
+        names = os.listdir(self.folder)
+        if self.log is None:
+            return any(map(_MARK.fullmatch, names))
+        return self._name in names or _PARTITION_MARK in names
+
+    def begin(self) -> None:
+        """Write the mark, and make it durable."""
+        (self.folder / self._name).touch()
+        sync_folder(self.folder)
+
+    def end(self) -> None:
+        """Remove the mark, and for a partition those of single logs."""
+        for name in os.listdir(self.folder):
+            if name == self._name or (self.log is None and _MARK.fullmatch(name)):
+                os.unlink(self.folder / name)
+        sync_folder(self.folder)
+
+    @property
+    def _name(self) -> str:
+        return _PARTITION_MARK if self.log is None else f".{self.log}{_SUFFIX}"
 
 
 @dataclass(frozen=True)
@@ -136,13 +179,13 @@ class LogRewriter(Generic[Report]):
 
     def _rewrite_folder(self, folder: Path, target: Path) -> LogRewrite[Report]:
         """Build the new folder under a temporary name, and rename it when it is complete."""
-        require_outside(folder, target)
+        _require_outside(folder, target)
         _require_missing(target)
         result: LogRewrite[Report] = LogRewrite(folder, target)
         target = Path(os.path.abspath(target))
         with locked(*data_dirs_of(target), shared=True), stage_folder(target) as building:
-            require_no_cleaner_files(folder, ("swap",))
-            require_regular_files(folder)
+            _require_no_cleaner_files(folder, ("swap",))
+            _require_regular_files(folder)
             for path in _live_logs(folder):
                 name = self._new_name(path)
                 with AtomicFile(building / name, like=path) as file:
@@ -193,14 +236,14 @@ class LogRewriter(Generic[Report]):
         folder = path if is_folder else path.parent
         logs = _live_logs(folder) if is_folder else [path]
         result: LogRewrite[Report] = LogRewrite(path, path)
-        pending = PendingRewrite(folder, None if is_folder else path.name)
+        pending = _PendingRewrite(folder, None if is_folder else path.name)
         with contextlib.ExitStack() as opened:
             for data_dir in _data_dirs(folder, logs):
                 opened.enter_context(locked(data_dir))
             opened.enter_context(locked_folder(folder))
-            require_no_cleaner_files(folder, ("swap", "cleaned"))
+            _require_no_cleaner_files(folder, ("swap", "cleaned"))
             if is_folder:
-                require_regular_files(folder)
+                _require_regular_files(folder)
             _remove_abandoned_files(folder, logs, is_folder=is_folder)
             is_interrupted = pending.is_interrupted()
             changed: list[tuple[Path, AtomicFile]] = []
@@ -274,9 +317,9 @@ class LogRewriter(Generic[Report]):
         # Sources are not closed here: an error's traceback may hold a table that views them.
         source = Source(path)
         scan = scan_batches(source)
-        require_no_hidden_batches(source, scan)
+        _require_no_hidden_batches(source, scan)
         if target == path:
-            require_batches(source, scan)
+            _require_batches(source, scan)
         report = self.new_report()
         size = sum(map(file.stream.write, self.rewrite(source, scan.batches, report)))
         file.stream.flush()
@@ -376,3 +419,52 @@ def _are_equal(source: Source, other: Path) -> bool:
             read_bytes(source, position, _COMPARED_SIZE) == file.read(_COMPARED_SIZE)
             for position in range(0, source.size, _COMPARED_SIZE)
         )
+
+
+# ---- logs that cannot be rewritten without a loss --------------------------------------------
+
+
+def _require_outside(folder: Path, target: Path) -> None:
+    """Refuse a target inside the folder: a broker would read it as part of the log."""
+    if Path(os.path.realpath(target)).is_relative_to(os.path.realpath(folder)):
+        raise ValueError(f"{target} is inside {folder}, which is to be rewritten")
+
+
+def _require_batches(source: Source, scan: BatchScan) -> None:
+    """Refuse to replace a file without batches: the new one would be empty."""
+    if source.size and not len(scan.batches):
+        reason = "the file contains no batch, and would be replaced by an empty one"
+        raise RewriteError(f"{source.path}: position 0: {reason} [NO_BATCHES]")
+
+
+def _require_regular_files(folder: Path) -> None:
+    """Refuse a partition with a FIFO or a folder in place of a file: it cannot be copied."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if _PARTITION_FILE.fullmatch(entry.name) and not entry.is_file():
+                raise OSError(errno.EINVAL, "not a regular file", entry.path)
+
+
+def _require_no_cleaner_files(folder: Path, states: tuple[str, ...]) -> None:
+    """
+    Refuse a folder with files of an interrupted cleaner: a broker would complete its work.
+
+    Records may exist in a ``.swap`` file only, so such a folder is not read, either.
+    """
+    for segment in partition_dir(folder).segments:
+        if segment.name.state in states:
+            raise ValueError(
+                f"{segment.path}: left by an interrupted cleaner; recover the log first"
+            )
+
+
+def _require_no_hidden_batches(source: Source, scan: BatchScan) -> None:
+    """
+    Refuse a tail that contains valid batches: after a damaged length, a scan reports a torn tail.
+
+    An incomplete batch at the end is left out of the new log; batches after damage must not be.
+    """
+    if scan.end is ScanEnd.TORN_TAIL:
+        found = scan_batches(source, on_corrupt="resync")
+        if len(found.batches) > len(scan.batches):
+            raise found.gaps[0].error

@@ -290,3 +290,9 @@ def converted_findings(path: Path, count: int) -> list[Finding]:
         return []
     message = f"{path}: {count} messages of magic 0 or 1 are converted to batches of magic 2"
     return [Finding("CONVERTED", Severity.NOTE, message)]
+
+
+def completed_findings(path: Path) -> list[Finding]:
+    """Report that an interrupted rewrite was completed: maybe no log has changed now."""
+    message = f"{path}: an interrupted rewrite was completed, and its side files were rebuilt"
+    return [Finding("COMPLETED", Severity.NOTE, message)]
