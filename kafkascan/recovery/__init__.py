@@ -10,10 +10,8 @@ if TYPE_CHECKING:
     from kafkascan.recovery.crash_recovery import (
         recover as recover,
     )
-    from kafkascan.recovery.loading.load_findings import (
-        LoadFinding as LoadFinding,
-    )
     from kafkascan.recovery.loading.loaded_segment import (
+        LoadFinding as LoadFinding,
         SegmentReport as SegmentReport,
     )
     from kafkascan.recovery.loading.planned_files import (
@@ -50,8 +48,7 @@ else:
         __name__,
         names={
             "crash_recovery": ["recover"],
-            "loading.load_findings": ["LoadFinding"],
-            "loading.loaded_segment": ["SegmentReport"],
+            "loading.loaded_segment": ["LoadFinding", "SegmentReport"],
             "loading.planned_files": ["Action", "Change"],
             "recovery_results": [
                 "PartitionRecovery",

@@ -11,7 +11,7 @@ from kafkascan.format.errors import DuplicateLogError, LinkedFileError, SourceRe
 from kafkascan.format.findings import Severity
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.recovery.apply_changes import ChangeApplier, apply_all, remove_partial_files
-from kafkascan.recovery.loading.load_findings import LoadFinding
+from kafkascan.recovery.loading.loaded_segment import LoadFinding
 from kafkascan.recovery.loading.log_loader import LoadedLog, LoadSettings, load_log
 from kafkascan.recovery.loading.planned_files import Action, Change, PlannedFiles
 from kafkascan.recovery.recovery_results import PartitionRecovery

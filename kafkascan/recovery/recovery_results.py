@@ -11,8 +11,7 @@ from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.format.findings import Severity
 from kafkascan.format.texts import few_lines, json_text
 from kafkascan.logs.opened_logs import SegmentOverlap
-from kafkascan.recovery.loading.load_findings import LoadFinding
-from kafkascan.recovery.loading.loaded_segment import SegmentReport
+from kafkascan.recovery.loading.loaded_segment import LoadFinding, SegmentReport
 from kafkascan.recovery.loading.planned_files import Change
 from kafkascan.recovery.salvaging.segment_salvage import SegmentSalvage
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Shown

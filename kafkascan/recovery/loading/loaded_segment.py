@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, next_offset
-from kafkascan.batches.scan import BatchScan, scan_batches
+from kafkascan.batches.scan import scan_batches
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.broker_state.indexes import floor_entry
 from kafkascan.format.errors import (
@@ -34,6 +34,20 @@ _NAMES_KNOWN = 4096
 # Files below this size are read: that takes less time than mapping them.
 _READ_AT_ONCE = 1 << 17
 _ROWS_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True)
+class LoadFinding(Finding):
+    """
+    A fact about a log that its recovery does not change.
+
+    Attributes
+    ----------
+    file : str or None
+        Name of the file in the partition directory; None if the whole log is affected.
+    """
+
+    file: str | None = None
 
 
 @dataclass
@@ -96,7 +110,7 @@ class LoadedSegment:
         Whether Kafka discards all batches, because offsets do not ascend.
     is_verified : bool
         Whether the checksums of its batches were verified.
-    damage : list of Finding
+    damage : list of LoadFinding
         Damage in a segment that was not recovered, so that it stays.
     """
 
@@ -111,7 +125,7 @@ class LoadedSegment:
         self.reason: str | None = None
         self.is_recovered = self.is_emptied = False
         self.is_verified = False
-        self.damage: list[Finding] = []
+        self.damage: list[LoadFinding] = []
         self._count_and_end: tuple[int, int] | None = None
         self._next_offset: int | None = None
 
@@ -222,11 +236,29 @@ class LoadedSegment:
         with self._open_up_to(self.valid_bytes) as source:
             scan = scan_batches(source, on_corrupt="stop")
             self._count_and_end = _count_and_end(scan.batches, self.base_offset)
-            if scan.end is not ScanEnd.CLEAN:
-                self.damage.append(_end_finding(scan))
+            if scan.error is not None:
+                self._add_damage("CORRUPT", scan.error.reason, scan.valid_bytes)
+            elif scan.end is not ScanEnd.CLEAN:
+                message = f"{scan.trailing_bytes} bytes after the last batch"
+                self._add_damage(scan.end.name, message, scan.valid_bytes)
             if verify:
                 self.is_verified = True
-                self.damage += _checksum_findings(source, scan)
+                wrong = np.flatnonzero(~verify_crcs(source, scan.batches, threads=1))
+                if len(wrong):
+                    first = scan.batches[wrong[0]]
+                    message = (
+                        f"{len(wrong)} batches have a wrong checksum, the first at offset"
+                        f" {first['base_offset']}"
+                    )
+                    self._add_damage("BAD_CRC", message, int(first["position"]), int(wrong[0]))
+
+    def _add_damage(self, symbol: str, what: str, position: int, row: int | None = None) -> None:
+        message = (
+            f"{what}. The segment is below the recovery point: a broker does not recover it,"
+            " and consumers fail there. Restore the log from another replica"
+        )
+        found = LoadFinding(symbol, Severity.ERROR, message, row, position, self.name)
+        self.damage.append(found)
 
     def report(self, dropped_because: str | None = None) -> SegmentReport:
         """Return the report of the segment; a reason marks it as dropped."""
@@ -244,29 +276,6 @@ class LoadedSegment:
             is_verified=self.is_verified,
             reason=dropped_because or self.reason,
         )
-
-
-def _end_finding(scan: BatchScan) -> Finding:
-    """Return a finding about a segment whose last bytes are no batches."""
-    if scan.error is not None:
-        message, symbol = scan.error.reason, "CORRUPT"
-    else:
-        symbol = scan.end.name
-        message = f"{scan.trailing_bytes} bytes after the last batch"
-    return Finding(symbol, Severity.ERROR, message, position=scan.valid_bytes)
-
-
-def _checksum_findings(source: Source, scan: BatchScan) -> list[Finding]:
-    """Return a finding about the first batch with a wrong checksum, if there is one."""
-    wrong = np.flatnonzero(~verify_crcs(source, scan.batches, threads=1))
-    if not len(wrong):
-        return []
-    first = scan.batches[wrong[0]]
-    message = (
-        f"{len(wrong)} batches have a wrong checksum, the first at offset {first['base_offset']}"
-    )
-    position = int(first["position"])
-    return [Finding("BAD_CRC", Severity.ERROR, message, row=int(wrong[0]), position=position)]
 
 
 def _count_and_end(batches: BatchTable, base_offset: int) -> tuple[int, int]:
@@ -295,3 +304,48 @@ def offset_of(name: str) -> int | None:
     if len(digits) != _DIGITS or not (digits.isascii() and digits.isdigit()):
         return None
     return offset if (offset := int(digits)) < 1 << 63 else None
+
+
+# ---- what a broker does not notice -----------------------------------------------------------
+
+
+def check_segments(segments: list[LoadedSegment], *, verify: bool) -> list[LoadFinding]:
+    """
+    Return the damage in segments that are not recovered, and the segments that overlap.
+
+    Parameters
+    ----------
+    segments : list of LoadedSegment
+        The segments of the log, in order.
+    verify : bool
+        Whether to verify the checksums of segments that are not recovered.
+    """
+    found, end, reaching = list[LoadFinding](), -1, ""
+    for segment in segments:
+        segment.check_headers(verify=verify)
+        found += segment.damage
+        if segment.base_offset < end:
+            found.append(_overlap(segment, reaching, end))
+        if (next_offset := segment.report().next_offset) > end:
+            end, reaching = next_offset, segment.name
+    return found
+
+
+def _overlap(segment: LoadedSegment, before: str, end: int) -> LoadFinding:
+    message = (
+        f"the segment begins at offset {segment.base_offset}, but {before} reaches offset"
+        f" {end - 1}. One of them may be a stale copy; a broker loads both, and which one a"
+        " consumer reads depends on the offset at which it starts"
+    )
+    return LoadFinding("OFFSET_OVERLAP", Severity.ERROR, message, file=segment.name)
+
+
+def check_end(recovery_point: int, end: int) -> list[LoadFinding]:
+    """Return a finding if a log ends before its recovery point."""
+    if end >= recovery_point:
+        return []
+    message = (
+        f"the log ends at offset {end}, but was flushed up to {recovery_point}: its end is lost."
+        " Restore the log from another replica"
+    )
+    return [LoadFinding("ENDS_EARLY", Severity.ERROR, message)]

@@ -26,21 +26,26 @@ from kafkascan.broker_state.producer_state import (
 )
 from kafkascan.format.file_names import INDEX_KINDS
 from kafkascan.format.times import milliseconds_or_now
-from kafkascan.recovery.loading.load_findings import LoadFinding, check_end, check_segments
 from kafkascan.recovery.loading.loaded_segment import (
     LoadedSegment,
+    LoadFinding,
     SegmentReport,
+    check_end,
+    check_segments,
     offset_of,
     overlapping,
 )
 from kafkascan.recovery.loading.planned_files import Part, PlannedFiles
 from kafkascan.recovery.loading.producer_replay import ProducerReplay, Snapshots
-from kafkascan.recovery.loading.replacements import NO_OFFSET, finish_replacements
 from kafkascan.recovery.loading.segment_recovery import RecoveredSegment, recover_segment
 from kafkascan.recovery.loading.segment_splitting import split_segment
 
 _INDEX_FILE_KINDS = tuple(kind for kind in INDEX_KINDS if kind != "snapshot")
 _INDEX_SUFFIXES = tuple(f".{kind}" for kind in _INDEX_FILE_KINDS)
+
+_DELETED, _CLEANED, _SWAP = ".deleted", ".cleaned", ".swap"
+_KRAFT_SNAPSHOT_DELETED = ".checkpoint.deleted"
+_NO_OFFSET = 1 << 63  # above all offsets
 
 _Overflow: TypeAlias = tuple[LoadedSegment, RecoveredSegment]
 
@@ -132,7 +137,7 @@ def load_log(folder: Path, settings: LoadSettings) -> LoadedLog:
     files = PlannedFiles(folder)
     epochs = _read_epochs(files)
     first_snapshots = frozenset(Snapshots(files).offsets)
-    finish_replacements(files)
+    _finish_replacements(files)
     loader = _LogLoader(settings, files, epochs, first_snapshots, Snapshots(files))
     loader.load_segments()
     loader.recover_segments()
@@ -166,7 +171,7 @@ def _require_first_unstable(
     if first is None or max(first, log_start) >= end:
         return
     offset = max(first, log_start)
-    for segment in overlapping(segments, offset, NO_OFFSET):
+    for segment in overlapping(segments, offset, _NO_OFFSET):
         if segment.find(offset) is not None:
             return
 
@@ -256,7 +261,7 @@ class _LogLoader:
 
     def _recover_up_to_overflow(self) -> _Overflow | None:
         """Recover segments up to the first one that has to be split; return it."""
-        unflushed = list(overlapping(self.segments, self.settings.recovery_point, NO_OFFSET))
+        unflushed = list(overlapping(self.segments, self.settings.recovery_point, _NO_OFFSET))
         for number, segment in enumerate(unflushed):
             # Kafka rebuilds the producer state from all segments, not only those before this one.
             # A segment without an index may have been truncated already; that drops nothing.
@@ -408,3 +413,44 @@ class _LogLoader:
         keep_last = bool(stray) and stray[-1] >= max(bases)
         for offset in stray[:-1] if keep_last else stray:
             self.snapshots.delete(offset, "no segment starts at this offset")
+
+
+# ---- interrupted replacements ----------------------------------------------------------------
+
+
+def _finish_replacements(files: PlannedFiles) -> None:
+    """Discard interrupted replacements of segments that are incomplete, and finish the others."""
+    cleaned = [name for name in files.names() if name.endswith(_CLEANED)]
+    incomplete_from = min((offset_of(name) or 0 for name in cleaned), default=_NO_OFFSET)
+    for name in files.names():
+        if name.endswith(_DELETED) and not name.endswith(_KRAFT_SNAPSHOT_DELETED):
+            files.delete(name, "the broker had marked it for deletion", at_first=True)
+        elif name.endswith(_SWAP) and (offset_of(name) or 0) >= incomplete_from:
+            files.delete(name, "an incomplete replacement", at_first=True)
+    # After the .swap files: without .cleaned files, .swap files count as complete.
+    for name in cleaned:
+        files.delete(name, "an incomplete replacement", at_first=True)
+    _swap_in(files, [name for name in files.names() if name.endswith(_SWAP)])
+
+
+def _swap_in(files: PlannedFiles, swaps: list[str]) -> None:
+    """Replace segments by their complete replacements."""
+    named = {name: offset_of(name) for name in swaps if name.endswith(".log" + _SWAP)}
+    ranges = [
+        (base, LoadedSegment(files, base, _SWAP).read_next_offset())
+        for base in named.values()
+        if base is not None
+    ]
+    if ranges:
+        first, last = min(start for start, _ in ranges), max(stop for _, stop in ranges)
+        for name in files.names():
+            offset = offset_of(name)
+            if not name.endswith(_SWAP) and offset is not None and first <= offset < last:
+                files.delete(name, "replaced by the log cleaner", at_first=True)
+    for name in swaps:
+        files.rename(name, name.removesuffix(_SWAP), "a complete replacement")
+    for name in swaps:
+        # Kafka opens the index of a replacement to find the end, and so creates a missing one.
+        index = name.removesuffix(".log" + _SWAP) + ".index"
+        if name.endswith(".log" + _SWAP) and index not in files:
+            files.write(index, b"", "the index of a replacement is missing")
