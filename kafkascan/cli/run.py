@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import BatchIterator, iter_batches, iter_batches_to_read
 from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from kafkascan.cli.inputs import SegmentInput, SegmentPaths
 from kafkascan.cli.output import RowOutput
 from kafkascan.format.errors import KafkaScanError, NotALogError
 from kafkascan.format.file_kinds import why_not_a_log
@@ -22,6 +22,12 @@ from kafkascan.io.concurrency import map_ordered
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.logs.log_problems import SegmentOffsets
+from kafkascan.logs.queries.segment_inputs import (
+    InputChecks,
+    SegmentInput,
+    SegmentPaths,
+    group_by_log,
+)
 from kafkascan.tables.table import UNREADABLE, Problems
 
 if TYPE_CHECKING:
@@ -52,14 +58,21 @@ class FindingReport:
     ----------
     advance : callable, optional
         Receives the number of bytes that were read since the last call.
+    offsets : SegmentOffsets, optional
+        Receives the batches of `tables`.
 
     Attributes
     ----------
     exit_code : int
     """
 
-    def __init__(self, advance: Callable[[int], None] = lambda size: None) -> None:
+    def __init__(
+        self,
+        advance: Callable[[int], None] = lambda size: None,
+        offsets: SegmentOffsets | None = None,
+    ) -> None:
         self.exit_code = EXIT_CLEAN
+        self.offsets = offsets
         self._findings: list[str] = []
         self._unlisted = 0
         self._advance = advance
@@ -108,20 +121,18 @@ class FindingReport:
         self._findings, self._unlisted = [], 0
         return lines
 
-    def tables(
-        self, source: Source, headers: BatchIterator, offsets: SegmentOffsets | None = None
-    ) -> Iterator[BatchTable]:
+    def tables(self, source: Source, headers: BatchIterator) -> Iterator[BatchTable]:
         """Yield the tables of a scan, show its progress, and add how the log ends."""
         position = 0
         for table in headers:
-            if offsets is not None:
-                offsets.add(table)
+            if self.offsets is not None:
+                self.offsets.add(table)
             yield table
             self._advance(headers.position - position)
             position = headers.position
         self._advance(source.size - position)
-        if offsets is not None:
-            offsets.is_whole = headers.end is ScanEnd.CLEAN
+        if self.offsets is not None:
+            self.offsets.is_whole = headers.end is ScanEnd.CLEAN
         if isinstance(headers.error, NotALogError):
             self.add_unreadable(source.path, headers.error)
         elif headers.end is ScanEnd.CORRUPT:
@@ -198,9 +209,20 @@ class Run:
         inputs: Sequence[SegmentInput],
         work: SegmentWork[Result],
         threads: int | None = None,
+        *,
+        checks_offsets: bool = True,
     ) -> list[Result]:
         """
         Work on several segments concurrently, with a progress bar.
+
+        Parameters
+        ----------
+        inputs : sequence of SegmentInput
+        work : callable
+            Takes an input, its source and a report.
+        threads : int, optional
+        checks_offsets : bool, default True
+            Whether what is wrong with the offsets of logs is a finding.
 
         Returns
         -------
@@ -209,12 +231,19 @@ class Run:
         """
         results: list[Result] = []
         with self.progress("bytes", sum(one.size for one in inputs)):
-            for done, (found, report) in enumerate(
-                map_ordered(inputs, lambda one: (self._work_on(one, work, True),), threads), 1
-            ):
+            done = map_ordered(inputs, lambda one: (self._work_on(one, work),), threads)
+            offsets = []
+            for number, (one, (found, report)) in enumerate(zip(inputs, done, strict=True), 1):
                 self.print_report(report)
                 results += found
-                self._show_files(done, len(inputs))
+                offsets.append(report.offsets or SegmentOffsets(one.segment))
+                self._show_files(number, len(inputs))
+        read = iter(offsets)
+        for log in group_by_log(inputs) if checks_offsets else ():
+            checks = InputChecks()
+            for one in log:
+                self.print_problems(checks.add(one, next(read)))
+            self.print_problems(checks.finish())
         return results
 
     def each(
@@ -240,41 +269,49 @@ class Run:
         return results
 
     def stream(
-        self, one: SegmentInput, read: Callable[[Source, FindingReport], Iterator[Result]]
-    ) -> Iterator[Result]:
+        self,
+        inputs: Sequence[SegmentInput],
+        read: Callable[[SegmentInput, int, Source, FindingReport], Iterator[Result]],
+    ) -> Iterator[tuple[SegmentInput, Result]]:
         """
-        Yield the results of `read` for one segment, up to the first error.
+        Yield the results of `read` for each segment, up to its first error.
 
-        The source is not closed, as results may be views into it.
+        Sources are not closed, as results may be views into them.
+
+        Parameters
+        ----------
+        inputs : sequence of SegmentInput
+        read : callable
+            Takes an input, its first offset to read, its source and a report.
         """
-        report = FindingReport(self._advance)
-        try:
-            source = one.open()
-            behind = one.drop_behind(source)
-            yield from read(source, report)
-            if behind is not None:
-                behind.drop()
-        except READ_ERRORS as error:
-            report.add_unreadable(str(one.path), error)
-        self.print_report(report)
+        for log in group_by_log(inputs):
+            checks = InputChecks()
+            for one in log:
+                offsets = SegmentOffsets(one.segment)
+                report = FindingReport(self._advance, offsets)
+                try:
+                    with one.open(close=False) as source:
+                        for result in read(one, checks.start_of(one), source, report):
+                            yield one, result
+                except READ_ERRORS as error:
+                    report.add_unreadable(str(one.path), error)
+                self.print_report(report)
+                self.print_problems(checks.add(one, offsets))
+            self.print_problems(checks.finish())
 
     def work_on(self, one: SegmentInput, work: SegmentWork[Result]) -> Result | None:
         """Work on one segment; None if it cannot be read."""
-        results, report = self._work_on(one, work, False)
+        results, report = self._work_on(replace(one, drop_cache=False), work)
         self.print_report(report)
         return results[0] if results else None
 
     def _work_on(
-        self, one: SegmentInput, work: SegmentWork[Result], release: bool
+        self, one: SegmentInput, work: SegmentWork[Result]
     ) -> tuple[list[Result], FindingReport]:
-        report = FindingReport(self._advance)
+        report = FindingReport(self._advance, SegmentOffsets(one.segment))
         try:
             with one.open() as source:
-                behind = one.drop_behind(source) if release else None
-                result = work(one, source, report)
-                if behind is not None:
-                    behind.drop()
-                return [result], report
+                return [work(one, source, report)], report
         except READ_ERRORS as error:
             report.add_unreadable(str(one.path), error)
             return [], report

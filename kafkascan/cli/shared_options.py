@@ -17,7 +17,6 @@ import numpy as np
 from click.types import IntParamType
 
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
-from kafkascan.cli.inputs import ALL_PARTITIONS, PartitionFilter, SegmentPaths
 from kafkascan.cli.output import FORMATS, RowOutput, format_by_extension
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.format.errors import KafkaScanError
@@ -25,6 +24,7 @@ from kafkascan.format.file_names import is_name_of_brokers
 from kafkascan.format.times import milliseconds_or_now, to_milliseconds
 from kafkascan.io.stores.urls import UrlPath, path_or_url
 from kafkascan.logs.log_dir import SegmentKinds
+from kafkascan.logs.queries.segment_inputs import ALL_PARTITIONS, PartitionFilter, SegmentPaths
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import AnyTable
 
@@ -416,22 +416,20 @@ def check_ranges(**bounds: Any) -> None:
             raise click.UsageError(f"--to-{unit} is before --from-{unit}")
 
 
-def check_row_options(
-    *, limit: int | None, tail: int | None, around: object, is_followed: bool
-) -> None:
-    """Refuse options that contradict each other."""
-    if limit is not None and tail is not None:
-        raise click.UsageError("--limit and --tail cannot be combined")
-    if around is not None and (limit is not None or tail is not None or is_followed):
-        raise click.UsageError("--around cannot be combined with --limit, --tail and --follow")
-
-
-def with_around(rows: str, column: str) -> Decorator:
-    """Declare --around and --context, passed as ``around`` and ``context``."""
+def with_row_options(rows: str, column: str) -> Decorator:
+    """Declare which rows to show: --limit, --tail, --around, --context and --follow."""
 
     def decorate(command: Command) -> Command:
         return declare(
             command,
+            click.option(
+                "--limit", type=IntegerRange(min=0), metavar="N", help=f"Show at most N {rows}."
+            ),
+            click.option(
+                "--tail", type=IntegerRange(min=0), metavar="N",
+                help=f"Show the last N {rows}. Without conditions, only the end of the last log is"
+                " read.",
+            ),
             click.option(
                 "--around", type=OffsetOrTime(), metavar="OFFSET|TIME",
                 help=f"Show, of each log, the {rows} before and after OFFSET, or before and after"
@@ -443,15 +441,15 @@ def with_around(rows: str, column: str) -> Decorator:
                 "--context", type=IntegerRange(min=0), default=5, show_default=True,
                 metavar="N", help=f"Show N {rows} before --around, and N from there on.",
             ),
+            click.option(
+                "--follow", "is_followed", is_flag=True,
+                help="Wait for what a broker appends to the logs, and show it; Ctrl-C ends the"
+                " command.",
+            ),
         )  # fmt: skip
 
     return decorate
 
-
-FOLLOW = click.option(
-    "--follow", "is_followed", is_flag=True,
-    help="Wait for what a broker appends to the logs, and show it; Ctrl-C ends the command.",
-)  # fmt: skip
 
 # ---- the rest --------------------------------------------------------------------------------
 

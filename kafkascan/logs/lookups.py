@@ -16,7 +16,7 @@ import numpy as np
 
 from kafkascan.batches.columns import BatchTable, last_offset, require_batch_table, size_in_bytes
 from kafkascan.batches.scan import iter_batches
-from kafkascan.broker_state.indexes import IndexEntries, floor_entry, parse_index
+from kafkascan.broker_state.indexes import floor_entry
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptIndexError
 from kafkascan.format.layout import ScanEnd
@@ -28,6 +28,7 @@ from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import cut_segment_error
 from kafkascan.logs.opened_logs import open_partition
+from kafkascan.logs.queries.index_seek import read_entries
 from kafkascan.logs.read_committed import LogLike
 from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile, segment_at
@@ -255,7 +256,7 @@ def _search_by_indexes(
 ) -> tuple[bool, RecordLocation | None]:
     """As `_search_all`, by ``UnifiedLog.fetchOffsetByTimestamp``."""
     file = segment.file
-    if file is None or _index(file, "index") is None:
+    if file is None or read_entries(file, "index") is None:
         return _search_all(
             segment, source, timestamp, start_offset
         )  # a broker rebuilds both indexes
@@ -381,21 +382,12 @@ def _first_not_before(
 # ---- positions by indexes --------------------------------------------------------------------
 
 
-def _index(file: SegmentFile | None, kind: str) -> tuple[IndexEntries, int] | None:
-    """Return the entries of a segment's index file, and the segment's base offset."""
-    if file is None or file.base_offset is None:
-        return None
-    found = file.read_sibling(kind)
-    return None if found is None else (parse_index(found[1], found[0]), file.base_offset)
-
-
 def _indexed_position(file: SegmentFile | None, source: Source, offset: int) -> int | None:
     """``OffsetIndex.lookup``: the last entry that is not above an offset."""
-    found = _index(file, "index")
-    if found is None:
+    entries = read_entries(file, "index")
+    if file is None or entries is None:
         return None
-    entries, base_offset = found
-    row = floor_entry(entries, "relative_offset", offset - base_offset)
+    row = floor_entry(entries, "relative_offset", offset - (file.base_offset or 0))
     if row < 0:
         return 0
     position = int(entries["position"][row])
@@ -408,8 +400,8 @@ def _indexed_position(file: SegmentFile | None, source: Source, offset: int) -> 
 
 def _largest_timestamp(file: SegmentFile) -> int | None:
     """``LogSegment.largestTimestamp`` of a segment that was loaded; None if nothing says it."""
-    found = _index(file, "timeindex")
-    largest = int(found[0]["timestamp"][-1]) if found is not None and len(found[0]) else -1
+    entries = read_entries(file, "timeindex")
+    largest = int(entries["timestamp"][-1]) if entries is not None and len(entries) else -1
     if largest >= 0:
         return largest
     is_on_disk = isinstance(file.folder, DiskFolder)
@@ -420,11 +412,10 @@ def _timed_position(
     file: SegmentFile, source: Source, timestamp: int, start_offset: int
 ) -> int | None:
     """``LogSegment.findOffsetByTimestamp``: time index, then offset index."""
-    found = _index(file, "timeindex")
+    entries = read_entries(file, "timeindex")
     offset = start_offset
-    if found is not None:
-        entries, base_offset = found
+    if entries is not None:
         row = floor_entry(entries, "timestamp", timestamp)
         if row >= 0:
-            offset = max(offset, base_offset + int(entries["relative_offset"][row]))
+            offset = max(offset, (file.base_offset or 0) + int(entries["relative_offset"][row]))
     return _indexed_position(file, source, offset)

@@ -23,14 +23,12 @@ from kafkascan.batches.columns import (
     last_offset,
     timestamp_type,
 )
-from kafkascan.batches.scan import iter_batches
-from kafkascan.broker_state.indexes import parse_index
-from kafkascan.format.errors import KafkaScanError
-from kafkascan.format.layout import ScanEnd, TimestampType
+from kafkascan.format.layout import TimestampType
 from kafkascan.format.suggestions import suggestion
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.queries.index_seek import ends_before
 from kafkascan.logs.read_committed import LogLike
 from kafkascan.logs.reading import Isolation, visible_batches
 from kafkascan.logs.segment import SegmentFile
@@ -140,7 +138,7 @@ class Membership:
 
 @dataclass(frozen=True)
 class Joined:
-    """Conditions of which all hold, or any."""
+    """Conditions of which all hold, or any; all of none hold."""
 
     parts: tuple[Condition, ...]
     is_any: bool = False
@@ -153,7 +151,7 @@ class Joined:
     def may_hold(self, spans: Spans) -> MayHold:
         """See `Condition`."""
         join = operator.or_ if self.is_any else operator.and_
-        return reduce(join, (part.may_hold(spans) for part in self.parts))
+        return reduce(join, (part.may_hold(spans) for part in self.parts), not self.is_any)
 
 
 @dataclass(frozen=True)
@@ -276,47 +274,6 @@ def _as_python(match: re.Match[str]) -> str:
     return _SQL_WORDS.get(word.lower(), word)
 
 
-# After its last entry, an index says nothing of about 4 KiB of batches (index.interval.bytes).
-_ROWS = 64
-
-
-def ends_before(segment: SegmentFile, offset: int) -> bool:
-    """
-    Return whether the offsets of a segment end before an offset, if that can be read cheaply.
-
-    The last entry of the ``.index`` is where the batches are read that it does not contain. Without
-    such an entry, or if batches do not follow it to the end of the file, the answer is False.
-
-    Parameters
-    ----------
-    segment : SegmentFile
-    offset : int
-    """
-    start = _last_indexed_position(segment)
-    if start is None:
-        return False
-    try:
-        with segment.borrow() as source:
-            tail = iter_batches(source, rows=_ROWS, start=start, on_corrupt="stop")
-            is_below = [bool((last_offset(table) < offset).all()) for table in tail]
-            return bool(is_below) and all(is_below) and tail.end is ScanEnd.CLEAN
-    except (OSError, KafkaScanError):
-        return False  # a reader of the whole segment says what is wrong with it
-
-
-def _last_indexed_position(segment: SegmentFile) -> int | None:
-    """Return the position of the last entry of a segment's index, if it is within the file."""
-    try:
-        found = segment.read_sibling("index")
-        entries = None if found is None else parse_index(found[1], found[0])
-    except (OSError, KafkaScanError):
-        return None
-    if entries is None or not len(entries):
-        return None
-    position = int(entries["position"][-1])
-    return position if 0 < position < segment.current_size() else None
-
-
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _MAGIC_V2 = 2
 
@@ -369,7 +326,7 @@ class RecordSelection:
             )  # fmt: skip
 
         def wanted(batches: BatchTable) -> NDArray[np.bool_]:
-            mask = self._mask(batches)
+            mask = mask_batches(self.condition, batches, self._place())
             return mask if visible is None else mask & visible(batches)
 
         selects_few = not self.condition.columns.isdisjoint(("offset", "timestamp"))
@@ -408,10 +365,29 @@ class RecordSelection:
         is_alone = isinstance(self.log.partition.folder, SingleFileFolder)
         return self.log.segments[0].as_source() if is_alone else self.log.partition
 
-    def _mask(self, batches: BatchTable) -> NDArray[np.bool_]:
-        spans = {**self._place(), **_batch_spans(batches, self.condition.columns)}
-        held = np.asarray(self.condition.may_hold(spans))
-        return np.broadcast_to(held, len(batches))
+
+def mask_batches(
+    condition: Condition, batches: BatchTable, place: Spans | None = None
+) -> NDArray[np.bool_]:
+    """
+    Return the batches that may contain records that fulfil a condition, by their headers.
+
+    Parameters
+    ----------
+    condition : Condition
+        On ``offset`` and ``timestamp`` of records and columns of the batch table.
+    batches : array of BATCH_DTYPE, shape (n,)
+    place : mapping, optional
+        The spans of what all batches have in common.
+    """
+    spans = {**(place or {}), **_batch_spans(batches, condition.columns)}
+    return np.array(np.broadcast_to(np.asarray(condition.may_hold(spans)), len(batches)))
+
+
+def mask_records(condition: Condition, records: RecordTable) -> NDArray[np.bool_]:
+    """Return the records that fulfil a condition on ``offset`` and ``timestamp``."""
+    spans = {name: Span(records[name], records[name]) for name in condition.columns}
+    return np.array(np.broadcast_to(np.asarray(condition.may_hold(spans)), len(records)))
 
 
 def _exactly(value: int | str | None) -> Span | None:

@@ -18,7 +18,6 @@ from kafkascan.broker_state.index_checks import (
     check_index_file,
     parse_index_file,
 )
-from kafkascan.cli.inputs import SegmentInput, SegmentPaths
 from kafkascan.cli.run import READ_ERRORS, FindingReport, Run, scan
 from kafkascan.cli.shared_options import (
     ALL_OFFSETS,
@@ -33,6 +32,7 @@ from kafkascan.format.file_names import sibling_name
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.lookups import BATCH_LOCATION_SCHEMA, RECORD_LOCATION_SCHEMA
+from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
 from kafkascan.tables.schema import Field, Schema
 from kafkascan.tables.table import Table
 
@@ -168,7 +168,9 @@ def check(run: Run, segments: SegmentPaths) -> None:
             table = join_tables(list(report.tables(log, scan(log))))
         return [one.labels | _checked(path, data, table, report) for path, data in indexes]
 
-    found = run.map(run.find_segments(segments.from_first_offset()), check_all)
+    found = run.map(
+        run.find_segments(segments.from_first_offset()), check_all, checks_offsets=False
+    )
     run.output.write_rows(INDEX_CHECK_SCHEMA, [row for rows in found for row in rows])
 
 
@@ -239,7 +241,7 @@ def build(
     inputs = run.find_segments(segments.from_first_offset())
     if write and (elsewhere := [one for one in inputs if not _is_on_disk(one)]):
         raise click.UsageError(f"--write: {elsewhere[0].path} is not on a disk; use --output")
-    found = run.map(inputs, build_both)
+    found = run.map(inputs, build_both, checks_offsets=False)
     run.output.write_rows(INDEX_BUILD_SCHEMA, [row for rows in found for row in rows])
 
 

@@ -17,7 +17,6 @@ from kafkascan.analysis.record_counts import COUNT_SCHEMA
 from kafkascan.analysis.transactions import TRANSACTION_SCHEMA
 from kafkascan.auditing.finding_kinds import FINDING_SCHEMA
 from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from kafkascan.cli.inputs import PartitionFilter
 from kafkascan.cli.output import RowOutput
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
@@ -40,6 +39,7 @@ from kafkascan.cli.shared_options import (
 )
 from kafkascan.cli.tier_inputs import CLUSTER, TierOptions, with_tier
 from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.logs.queries.segment_inputs import PartitionFilter
 from kafkascan.tables.table import AnyTable
 
 # Findings of a kind in the table of an audit: a kind that many files have does not hide the others.

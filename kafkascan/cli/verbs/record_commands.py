@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -13,17 +11,6 @@ import numpy as np
 
 from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.batches.columns import BATCH_SCHEMA
-from kafkascan.cli.inputs import SegmentInput, SegmentPaths
-from kafkascan.cli.queries.around import Place
-from kafkascan.cli.queries.following import require_followable
-from kafkascan.cli.queries.record_query import (
-    Found,
-    RecordQuery,
-    follow_records,
-    reporting_none,
-    select_records,
-)
-from kafkascan.cli.queries.row_selection import first_rows, rows_around, rows_at_end
 from kafkascan.cli.record_cells import (
     DECODED_AS,
     DECODERS,
@@ -33,21 +20,25 @@ from kafkascan.cli.record_cells import (
     decode_items,
     decode_messages,
 )
+from kafkascan.cli.row_reading import find_rows, open_rows
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
-    FOLLOW,
     Decorator,
     Integer,
     IntegerRange,
     Time,
     check_ranges,
-    check_row_options,
-    with_around,
+    with_row_options,
     with_run,
     with_segments,
 )
 from kafkascan.format.texts import with_escaped_bytes
 from kafkascan.io.concurrency import group_by_bytes
+from kafkascan.logs.queries.row_queries import RecordQuery, RowRange
+from kafkascan.logs.queries.row_windows import FoundRows
+from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
+from kafkascan.logs.reading import Isolation
+from kafkascan.records.read_options import Control
 from kafkascan.records.record_table import RECORD_SCHEMA, RecordTable
 from kafkascan.tables.schema import (
     PARTITION,
@@ -78,7 +69,9 @@ _HEADER_COST = 64
 # ---- chunks ----------------------------------------------------------------------------------
 
 
-def _chunks(found: Found, max_records: int, max_bytes: int) -> Found:
+def _chunks(
+    found: FoundRows[RecordTable], max_records: int, max_bytes: int
+) -> FoundRows[RecordTable]:
     """Split tables into chunks, as a small batch may contain millions of records."""
     for one, table in found:
         costs = np.zeros(len(table), np.int64)
@@ -124,16 +117,10 @@ def _decoding_option(item: str) -> Decorator:
 @click.option("--to-time", type=Time(), help="Skip records with a timestamp of TIME or later.")
 @click.option("--key", help="Show only records with this key (UTF-8).")
 @click.option(
-    "--grep", type=BytesPattern(), metavar="REGEX",
+    "--grep", "pattern", type=BytesPattern(), metavar="REGEX",
     help="Show only records whose key or value contains a match of REGEX (bytes, as in Python).",
 )  # fmt: skip
-@click.option("--limit", type=IntegerRange(min=0), metavar="N", help="Show at most N records.")
-@click.option(
-    "--tail", type=IntegerRange(min=0), metavar="N",
-    help="Show the last N records. Without conditions, only the end of the last log is read.",
-)  # fmt: skip
-@with_around("records", "timestamp")
-@FOLLOW
+@with_row_options("records", "timestamp")
 @click.option(
     "--isolation", type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted", show_default=True,
@@ -169,13 +156,17 @@ def records(
     segments: SegmentPaths,
     key_as: str,
     value_as: str,
+    from_offset: int | None,
+    to_offset: int | None,
+    from_time: int | None,
+    to_time: int | None,
     key: str | None,
-    limit: int | None,
-    tail: int | None,
-    around: Any,
-    context: int,
-    is_followed: bool,
+    pattern: re.Pattern[bytes] | None,
+    isolation: Isolation,
     decode: str,
+    control: Control,
+    verify: bool,
+    max_decompressed_size: int,
     **options: Any,
 ) -> None:
     """List records: offset, timestamp, key, value and headers.
@@ -186,41 +177,27 @@ def records(
     --follow shows the selected records, then those that a broker appends, until Ctrl-C. With
     --isolation read_committed, it follows the last stable offset.
     """
-    check_row_options(limit=limit, tail=tail, around=around, is_followed=is_followed)
-    check_ranges(**options)
+    limits = RowRange(from_offset, to_offset, from_time, to_time)
+    check_ranges(**limits._asdict())
     inputs = run.find_segments(segments)
-    columns = run.output.columns or DEFAULT_COLUMNS
-    schema = LISTED_SCHEMA.select(columns)
-    options["decodes"] = decode != "none" and run.output.output_format != "parquet"
-    query = RecordQuery(columns, key=None if key is None else os.fsencode(key), **options)
-    if is_followed:
-        require_followable(run.output, inputs)
-        found = follow_records(run, inputs, query, tail)
-    elif around is not None:
-        found = rows_around(
-            inputs,
-            lambda log: select_records(run, log, query),
-            _reaching(around),
-            Place.of(around, context),
-            by_index=query.selects_all,
-        )
-        found = found if key is None else reporting_none(run, found, key)
-    elif tail is not None:
-        found = rows_at_end(
-            inputs,
-            lambda some: _with_key(run, some, query, key),
-            tail,
-            by_index=query.selects_all,
-        )
-    else:
-        found = _with_key(run, inputs, query, key)
-    if limit is not None:
-        found = first_rows(found, limit)
+    query = RecordQuery(
+        columns=run.output.columns or DEFAULT_COLUMNS,
+        limits=limits,
+        key=None if key is None else os.fsencode(key),
+        pattern=pattern,
+        control=control,
+        isolation=isolation,
+        verify=verify,
+        max_decompressed_size=max_decompressed_size,
+        decodes=decode != "none" and run.output.output_format != "parquet",
+    )
+    found = find_rows(run, inputs, query, **options)
+    shows_none = 0 in (options["limit"], options["tail"])
+    if key is not None and not (options["is_followed"] or shows_none):
+        found = _reporting_none(run, found, key)
     undecoded = UndecodedRecords(DECODED_AS.get(decode))
-    path, total = run.output.path, sum(one.size for one in inputs)
-    is_shown = not is_followed and (path is not None or not sys.stdout.isatty())
-    # On a terminal, the rows show the progress.
-    with run.progress("bytes", total, is_shown=is_shown), run.output.open(schema) as writer:
+    schema = LISTED_SCHEMA.select(query.columns)
+    with open_rows(run, inputs, schema, is_followed=options["is_followed"]) as writer:
         if isinstance(writer, ParquetWriter):
             for one, table in _chunks(found, _EXPORTED_RECORDS, _EXPORTED_BYTES):
                 writer.write_table(_arrow_table(one, table, schema))
@@ -231,20 +208,16 @@ def records(
     _report_undecoded(run, undecoded)
 
 
-def _with_key(
-    run: Run, inputs: Sequence[SegmentInput], query: RecordQuery, key: str | None
-) -> Found:
-    """Yield the selected records; if there are none with a key, that is a finding."""
-    found = select_records(run, inputs, query)
-    return found if key is None else reporting_none(run, found, key)
-
-
-def _reaching(around: int | np.datetime64) -> Callable[[RecordTable], Any]:
-    """Return a function that marks the records at an offset or a time, or after it."""
-    if isinstance(around, int):
-        return lambda table: table["offset"] >= around
-    time = int(around.astype(np.int64))
-    return lambda table: table["timestamp"] >= time
+def _reporting_none(run: Run, found: FoundRows[RecordTable], key: str) -> FoundRows[RecordTable]:
+    """Yield the records with a key; if there are none, that is a finding."""
+    is_empty = True
+    for one, table in found:
+        is_empty = False
+        yield one, table
+    if is_empty:
+        report = FindingReport()
+        report.add(f"no selected record has the key {key!r} [KEY_NOT_FOUND]")
+        run.print_report(report)
 
 
 def _report_undecoded(run: Run, undecoded: UndecodedRecords) -> None:

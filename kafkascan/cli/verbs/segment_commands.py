@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import numpy as np
@@ -14,30 +13,25 @@ from numpy.typing import NDArray
 
 import kafkascan as ks
 from kafkascan.batches.arrow import named_column
-from kafkascan.batches.columns import BatchTable, last_offset
+from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.rollup import ROLLUP_KEYS, ROLLUP_SCHEMA, TOTALS, BatchRollup, merge_rows
 from kafkascan.batches.scan import BatchIterator
 from kafkascan.batches.summary import SEGMENT_SCHEMA
-from kafkascan.cli.inputs import InputCursor, SegmentInput, SegmentPaths
-from kafkascan.cli.queries.around import Place
-from kafkascan.cli.queries.following import follow, require_followable
-from kafkascan.cli.queries.row_selection import first_rows, last_rows, rows_around, rows_at_end
+from kafkascan.cli.row_reading import find_rows, open_rows
 from kafkascan.cli.run import FindingReport, Run, scan, scan_to_read
 from kafkascan.cli.shared_options import (
-    FOLLOW,
     THREADS,
     Integer,
-    IntegerRange,
     NameList,
     Time,
     check_ranges,
-    check_row_options,
-    with_around,
+    with_row_options,
     with_run,
     with_segments,
 )
-from kafkascan.logs.log_problems import SegmentOffsets
 from kafkascan.logs.log_table import LOG_BATCH_SCHEMA
+from kafkascan.logs.queries.row_queries import BatchQuery, RowRange
+from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
 from kafkascan.tables.schema import Field, Shown
 from kafkascan.tables.table import Column
 
@@ -98,16 +92,12 @@ def info(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, .
 
     def summarize(one: SegmentInput, source: ks.Source, report: FindingReport) -> dict[str, Any]:
         summary = ks.batches.BatchSummary()
-        headers, offsets = scan(source), SegmentOffsets(one.segment)
-        for table in report.tables(source, headers, offsets):
+        headers = scan(source)
+        for table in report.tables(source, headers):
             summary.add(table)
-        counts = {"codecs": summary.codecs, "magics": summary.magics}
-        reach = {"path": one.path, "offsets": offsets}
-        return one.labels | vars(summary) | counts | _ending(source, headers) | reach
+        return one.labels | vars(summary) | _ending(source, headers)
 
-    inputs = run.find_segments(segments)
-    rows = run.map(inputs, summarize, threads)
-    _report_offsets(run, inputs, rows)
+    rows = run.map(run.find_segments(segments), summarize, threads)
     run.output.write_rows(INFO_SCHEMA, rows)
 
 
@@ -122,21 +112,9 @@ def _roll_up(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[st
             rollup.add(table)
         return [one.labels | row for row in rollup.rows()]
 
-    inputs = run.find_segments(segments)
-    rows = itertools.chain.from_iterable(run.map(inputs, total, threads))
+    rows = itertools.chain.from_iterable(run.map(run.find_segments(segments), total, threads))
     schema = ROLLUP_SCHEMA.select((*by, *TOTALS, "share"))
     run.output.write_rows(schema, merge_rows(list(rows), by))
-
-
-def _report_offsets(
-    run: Run, inputs: Sequence[SegmentInput], rows: Sequence[dict[str, Any]]
-) -> None:
-    """Report what is wrong with the offsets of logs."""
-    read = {row["path"]: row["offsets"] for row in rows}
-    cursor = InputCursor()
-    for one in inputs:
-        run.print_problems(cursor.add(one, read.get(one.path) or SegmentOffsets(one.segment)))
-    run.print_problems(cursor.finish())
 
 
 @click.command()
@@ -151,20 +129,16 @@ def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     """
 
     def count_bad(one: SegmentInput, source: ks.Source, report: FindingReport) -> dict[str, Any]:
-        counts, offsets = {"batches": 0, "bad_checksums": 0}, SegmentOffsets(one.segment)
+        counts = {"batches": 0, "bad_checksums": 0}
         headers = scan_to_read(source)
-        for table in report.tables(source, headers, offsets):
+        for table in report.tables(source, headers):
             are_valid = ks.verify_crcs(source, table, threads=1)
             _add_bad_checksums(report, source.path, table, are_valid)
             counts["batches"] += len(table)
             counts["bad_checksums"] += len(table) - int(are_valid.sum())
-        return one.labels | counts | _ending(source, headers) | {
-            "path": one.path, "offsets": offsets,
-        }  # fmt: skip
+        return one.labels | counts | _ending(source, headers)
 
-    inputs = run.find_segments(segments)
-    rows = run.map(inputs, count_bad, threads)
-    _report_offsets(run, inputs, rows)
+    rows = run.map(run.find_segments(segments), count_bad, threads)
     run.output.write_rows(VERIFY_SCHEMA, rows)
 
 
@@ -190,38 +164,10 @@ def _add_bad_checksums(
 # ---- batches ---------------------------------------------------------------------------------
 
 
-class BatchFilter(NamedTuple):
-    """Conditions on batches; None means no limit."""
-
-    from_offset: int | None
-    to_offset: int | None
-    from_time: int | None
-    to_time: int | None
-
-    def from_start(self, offset: int) -> BatchFilter:
-        """Return the conditions on the batches of a log that starts at an offset."""
-        if offset <= max(0, self.from_offset or 0):
-            return self
-        return self._replace(from_offset=offset)
-
-    def select(self, table: BatchTable) -> BatchTable:
-        """Return the batches that meet the conditions."""
-        mask = ks.batches.select_offsets(table, self.from_offset, self.to_offset)
-        mask &= ks.batches.select_times(table, self.from_time, self.to_time)
-        return table if mask.all() else table[mask]
-
-
 @click.command()
 @with_segments
 @with_run(_KNOWN, rows="batches", to_file=True)
-@click.option("--limit", type=IntegerRange(min=0),
-              metavar="N", help="Show at most N batches: the first ones.")  # fmt: skip
-@click.option(
-    "--tail", type=IntegerRange(min=0), metavar="N",
-    help="Show the last N batches. Without conditions, only the end of the last log is read.",
-)  # fmt: skip
-@with_around("batches", "max_timestamp")
-@FOLLOW
+@with_row_options("batches", "max_timestamp")
 @click.option("--from-offset", type=Integer(), metavar="OFFSET",
               help="Skip batches that end before OFFSET.")  # fmt: skip
 @click.option("--to-offset", type=Integer(), metavar="OFFSET",
@@ -236,95 +182,29 @@ class BatchFilter(NamedTuple):
 def batches(
     run: Run,
     segments: SegmentPaths,
-    limit: int | None,
-    tail: int | None,
-    around: Any,
-    context: int,
-    is_followed: bool,
     verify: bool,
-    **conditions: int | None,
+    from_offset: int | None,
+    to_offset: int | None,
+    from_time: int | None,
+    to_time: int | None,
+    **options: Any,
 ) -> None:
     """List the batches of segment files, a row per batch header.
 
     --limit and --tail apply last, to the selected batches of all PATHS together. --follow shows
     the selected batches, then those that a broker appends, until Ctrl-C.
     """
-    check_row_options(limit=limit, tail=tail, around=around, is_followed=is_followed)
-    check_ranges(**conditions)
+    limits = RowRange(from_offset, to_offset, from_time, to_time)
+    check_ranges(**limits._asdict())
     inputs = run.find_segments(segments)
     schema = _KNOWN if run.output.columns is not None else DEFAULT_BATCH_SCHEMA
     if verify:
         run.output = run.output.with_last(CRC_FIELD.name)
         schema = schema.with_last((CRC_FIELD,))
-    wanted = BatchFilter(**conditions)
-    if is_followed:
-        require_followable(run.output, inputs)
-        found = _follow(run, inputs, wanted, tail)
-    elif around is not None:
-        found = rows_around(
-            inputs,
-            lambda log: _select(run, log, wanted),
-            _reaching(around),
-            Place.of(around, context),
-            by_index=all(condition is None for condition in wanted),
-        )
-    elif tail is not None:
-        found = rows_at_end(
-            inputs,
-            lambda some: _select(run, some, wanted),
-            tail,
-            by_index=all(condition is None for condition in wanted),
-        )
-    else:
-        found = _select(run, inputs, wanted)
-    if limit is not None:
-        found = first_rows(found, limit)
-    total = sum(one.size for one in inputs)
-    # On a terminal, the rows show the progress.
-    with (
-        run.progress("bytes", total, is_shown=not (is_followed or sys.stdout.isatty())),
-        run.output.open(schema) as writer,
-    ):
+    found = find_rows(run, inputs, BatchQuery(limits), **options)
+    with open_rows(run, inputs, schema, is_followed=options["is_followed"]) as writer:
         for one, rows in found:
             writer.write(_to_columns(run, one, rows, writer.schema.names))
-
-
-Selected = Iterator[tuple[SegmentInput, BatchTable]]
-
-
-def _select(run: Run, inputs: Iterable[SegmentInput], conditions: BatchFilter) -> Selected:
-    """Yield the batches of all inputs that meet the conditions; report what is wrong with them."""
-
-    def read(source: ks.Source, report: FindingReport) -> Iterator[BatchTable]:
-        return report.tables(source, scan(source, one.start_position), offsets)
-
-    cursor = InputCursor()
-    for one in inputs:
-        wanted, offsets = conditions.from_start(cursor.start_of(one)), SegmentOffsets(one.segment)
-        for table in run.stream(one, read):
-            yield one, wanted.select(table)
-        run.print_problems(cursor.add(one, offsets))
-    run.print_problems(cursor.finish())
-
-
-def _follow(
-    run: Run, inputs: Sequence[SegmentInput], conditions: BatchFilter, tail: int | None
-) -> Selected:
-    """Yield the batches that meet the conditions, and those that are appended."""
-    for number, found in enumerate(follow(run, inputs, is_committed=False)):
-        selected = (
-            (one, conditions.from_start(one.start_offset).select(followed.batches))
-            for one, followed in found
-        )
-        yield from selected if tail is None or number else last_rows(selected, tail)
-
-
-def _reaching(around: int | np.datetime64) -> Callable[[BatchTable], NDArray[np.bool_]]:
-    """Return a function that marks the batches that reach an offset or a time."""
-    if isinstance(around, int):
-        return lambda rows: last_offset(rows) >= around
-    time = int(around.astype(np.int64))
-    return lambda rows: np.asarray(rows["max_timestamp"] >= time)
 
 
 def _to_columns(

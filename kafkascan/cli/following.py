@@ -12,12 +12,12 @@ from types import FrameType
 
 import click
 
-from kafkascan.cli.inputs import SegmentInput
 from kafkascan.cli.output import RowOutput
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.log_follower import CommittedFollower, FollowedBatches, LogFollower
+from kafkascan.logs.queries.segment_inputs import SegmentInput
 
 # A batch is shown about this long after the broker has written it.
 _PAUSE_SECONDS = 0.02

@@ -1,1 +1,0 @@
-"""Which batches and records the commands about files show."""

@@ -1,0 +1,110 @@
+"""Read the rows of segments for a command: all, the first or last ones, those around an anchor."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import click
+
+from kafkascan.cli.following import follow, require_followable
+from kafkascan.cli.run import FindingReport, Run, scan, scan_to_read
+from kafkascan.io.sources import Source
+from kafkascan.logs.queries.index_seek import RowAnchor
+from kafkascan.logs.queries.row_queries import RecordQuery, RowQuery
+from kafkascan.logs.queries.row_windows import (
+    FoundRows,
+    first_rows,
+    last_rows,
+    rows_around,
+    rows_at_end,
+)
+from kafkascan.logs.queries.segment_inputs import SegmentInput
+from kafkascan.tables.schema import Schema
+from kafkascan.tables.writers import Writer
+
+
+def find_rows(
+    run: Run,
+    inputs: Sequence[SegmentInput],
+    query: RowQuery[Any],
+    *,
+    limit: int | None,
+    tail: int | None,
+    around: Any,
+    context: int,
+    is_followed: bool,
+) -> FoundRows[Any]:
+    """
+    Yield the rows of inputs that meet the conditions of a query and of the common options.
+
+    Raises
+    ------
+    click.UsageError
+        If the options contradict each other.
+    """
+    if limit is not None and tail is not None:
+        raise click.UsageError("--limit and --tail cannot be combined")
+    if around is not None and (limit is not None or tail is not None or is_followed):
+        raise click.UsageError("--around cannot be combined with --limit, --tail and --follow")
+    read, by_index = partial(_read, run, query=query), query.selects_all
+    if is_followed:
+        require_followable(run.output, inputs)
+        found = _follow(run, inputs, query, tail)
+    elif around is not None:
+        anchor = RowAnchor.at(around, context)
+        found = rows_around(inputs, read, query.reaches, anchor, by_index=by_index)
+    elif tail is not None:
+        found = rows_at_end(inputs, read, tail, by_index=by_index)
+    else:
+        found = read(inputs)
+    return found if limit is None else first_rows(found, limit)
+
+
+@contextmanager
+def open_rows(
+    run: Run, inputs: Sequence[SegmentInput], schema: Schema, *, is_followed: bool
+) -> Iterator[Writer]:
+    """Open the output of rows, with a progress bar unless the rows themselves show the progress."""
+    is_shown = not is_followed and (run.output.path is not None or not sys.stdout.isatty())
+    total = sum(one.size for one in inputs)
+    with run.progress("bytes", total, is_shown=is_shown), run.output.open(schema) as writer:
+        yield writer
+
+
+def _read(run: Run, inputs: Sequence[SegmentInput], query: RowQuery[Any]) -> FoundRows[Any]:
+    """Yield the rows of inputs that meet the conditions."""
+    begin = scan_to_read if query.reads_batches else scan
+
+    def read(
+        one: SegmentInput, start_offset: int, source: Source, report: FindingReport
+    ) -> Iterator[Any]:
+        for batches in report.tables(source, begin(source, one.start_position)):
+            yield from query.rows(one, start_offset, source, batches, report)
+
+    return run.stream(inputs, read)
+
+
+def _follow(
+    run: Run,
+    inputs: Sequence[SegmentInput],
+    query: RowQuery[Any],
+    tail: int | None,
+) -> FoundRows[Any]:
+    """Yield the rows, of which `tail` may select the last ones, and those that are appended."""
+    is_committed = isinstance(query, RecordQuery) and query.isolation == "read_committed"
+    if isinstance(query, RecordQuery):  # a follower withholds batches by itself
+        query = replace(query, isolation="read_uncommitted")
+    for number, appended in enumerate(follow(run, inputs, is_committed=is_committed)):
+        report = FindingReport()
+        found = (
+            (one, rows)
+            for one, new in appended
+            for rows in query.rows(one, one.start_offset, new.source, new.batches, report)
+        )
+        yield from found if tail is None or number else last_rows(found, tail)
+        run.print_report(report)

@@ -1,0 +1,271 @@
+"""Queries on the batches and the records of segments: conditions, and the rows that meet them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.batches.columns import BatchTable, last_offset
+from kafkascan.io.sources import Source
+from kafkascan.logs.log_problems import LogProblems
+from kafkascan.logs.queries.index_seek import RowAnchor
+from kafkascan.logs.queries.segment_inputs import SEGMENT_FIELDS, SegmentInput
+from kafkascan.logs.read_committed import LogLike
+from kafkascan.logs.reading import Isolation, iter_records, visible_batches
+from kafkascan.logs.selected_records import (
+    Comparison,
+    Condition,
+    Joined,
+    mask_batches,
+    mask_records,
+)
+from kafkascan.records.read_options import Control, Visible
+from kafkascan.records.record_table import RecordTable
+from kafkascan.tables.table import Problems
+
+Rows = TypeVar("Rows")
+
+# Records of a table: few are decoded in vain if only the first ones are wanted.
+_RECORDS = 8192
+
+
+class RowRange(NamedTuple):
+    """Ranges of offsets and of times in milliseconds since the epoch; None means no limit."""
+
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_time: int | None = None
+    to_time: int | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is any limit."""
+        return any(one is not None for one in self)
+
+    def condition(self, first: str, last: str, time: str, start_offset: int) -> Condition:
+        """
+        Return the ranges as a condition on columns, for a log that starts at an offset.
+
+        Parameters
+        ----------
+        first, last, time : str
+            The columns of the first and the last offset of a row, and of its time.
+        start_offset : int
+        """
+        begin = self.from_offset
+        if start_offset > max(0, begin or 0):
+            begin = start_offset
+        limits = (
+            Comparison(last, ">=", begin) if begin is not None else None,
+            Comparison(first, "<", self.to_offset) if self.to_offset is not None else None,
+            Comparison(time, ">=", self.from_time) if self.from_time is not None else None,
+            Comparison(time, "<", self.to_time) if self.to_time is not None else None,
+        )
+        return Joined(tuple(one for one in limits if one is not None))
+
+
+class Findings(Protocol):
+    """Receives what is wrong with segments."""
+
+    def add(self, message: str, /) -> None:
+        """Add the message of a batch that cannot be read."""
+
+    def add_problems(self, problems: Problems, /) -> None:
+        """Add problems."""
+
+
+class RowQuery(Protocol[Rows]):
+    """Selects rows of segments: a `BatchQuery` or a `RecordQuery`."""
+
+    @property
+    def selects_all(self) -> bool:
+        """Whether all rows meet the conditions."""
+
+    @property
+    def reads_batches(self) -> bool:
+        """Whether all batches are read, not only their headers."""
+
+    def rows(
+        self,
+        one: SegmentInput,
+        start_offset: int,
+        source: Source,
+        batches: BatchTable,
+        findings: Findings,
+        /,
+    ) -> Iterator[Rows]:
+        """
+        Yield tables of the rows that meet the conditions.
+
+        Parameters
+        ----------
+        one : SegmentInput
+        start_offset : int
+            The first offset that is read of the segment.
+        source : Source
+            The bytes of the segment.
+        batches : array of BATCH_DTYPE
+            The next batches of the segment.
+        findings : Findings
+            Receives what is wrong with batches and transactions.
+        """
+
+    def reaches(self, rows: Rows, anchor: RowAnchor, /) -> NDArray[np.bool_]:
+        """Return which rows of a table reach an anchor."""
+
+
+@dataclass(frozen=True)
+class BatchQuery:
+    """Selects batches by offsets and by `max_timestamp`."""
+
+    limits: RowRange = field(default_factory=RowRange)
+    reads_batches = False
+
+    @property
+    def selects_all(self) -> bool:
+        """See `RowQuery`."""
+        return not self.limits.is_limited
+
+    def rows(
+        self,
+        _one: SegmentInput,
+        start_offset: int,
+        _source: Source,
+        batches: BatchTable,
+        _findings: Findings,
+    ) -> Iterator[BatchTable]:
+        """See `RowQuery`."""
+        wanted = self.limits.condition("base_offset", "last_offset", "max_timestamp", start_offset)
+        mask = mask_batches(wanted, batches)
+        yield batches if mask.all() else batches[mask]
+
+    @staticmethod
+    def reaches(batches: BatchTable, anchor: RowAnchor) -> NDArray[np.bool_]:
+        """Return which batches reach an anchor."""
+        return anchor.is_reached(last_offset(batches), batches["max_timestamp"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordQuery:
+    """
+    Selects records.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        The columns to return; those of `SEGMENT_FIELDS` are not read.
+    limits : RowRange
+    key : bytes, optional
+    pattern : re.Pattern of bytes, optional
+        Searched in keys and values.
+    control, isolation, verify, max_decompressed_size
+        See `read_records`.
+    decodes : bool, default False
+        Whether keys and values are needed to decode the records of Kafka's own topics.
+    """
+
+    columns: tuple[str, ...]
+    limits: RowRange
+    key: bytes | None
+    pattern: re.Pattern[bytes] | None
+    control: Control
+    isolation: Isolation
+    verify: bool
+    max_decompressed_size: int
+    decodes: bool = False
+    _visible: dict[Path, Visible | None] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def selects_all(self) -> bool:
+        """Whether all records of clients meet the conditions."""
+        return (
+            not self.limits.is_limited
+            and self.key is None
+            and self.pattern is None
+            and self.isolation == "read_uncommitted"
+            and self.control != "only"
+        )
+
+    @property
+    def reads_batches(self) -> bool:
+        """See `RowQuery`."""
+        return not self.limits.is_limited
+
+    @property
+    def read_columns(self) -> list[str]:
+        """The columns to read: those that are returned, and those of the conditions."""
+        labels = {one.name for one in SEGMENT_FIELDS}
+        shown = [name for name in self.columns if name not in labels]
+        needed = ["offset", "timestamp", *(["key"] if self.key is not None else [])]
+        # A control record is decoded from both.
+        if self.control != "skip" or self.pattern is not None or self.decodes:
+            needed += ["key", "value"]
+        if self.decodes:
+            needed.append("is_control")
+        return list(dict.fromkeys((*shown, *needed)))
+
+    def rows(
+        self,
+        one: SegmentInput,
+        start_offset: int,
+        source: Source,
+        batches: BatchTable,
+        findings: Findings,
+    ) -> Iterator[RecordTable]:
+        """See `RowQuery`."""
+        wanted = self.limits.condition("offset", "offset", "timestamp", start_offset)
+        mask = mask_batches(wanted, batches)
+        visible = self._visible_of(one, source, findings)
+        if visible is not None:
+            mask = mask & visible(batches)
+        for table in iter_records(
+            source,
+            batches if mask.all() else batches.take(np.flatnonzero(mask)),
+            columns=self.read_columns,
+            control=self.control,
+            verify=self.verify,
+            max_decompressed_size=self.max_decompressed_size,
+            batch_size=_RECORDS,
+            on_damage=lambda error: findings.add(str(error)),
+        ):
+            selected = self._select(table, wanted)
+            if len(selected):
+                yield selected
+
+    @staticmethod
+    def reaches(records: RecordTable, anchor: RowAnchor) -> NDArray[np.bool_]:
+        """Return which records reach an anchor."""
+        return anchor.is_reached(records["offset"], records["timestamp"])
+
+    def _visible_of(self, one: SegmentInput, source: Source, findings: Findings) -> Visible | None:
+        """Return the mask of visible batches; the transactions of a log are read once."""
+        path = one.partition.path if one.is_served else one.path
+        if path not in self._visible:
+            log: LogLike = one.partition if one.is_served else source
+            problems = LogProblems()
+            self._visible[path], _ = visible_batches(
+                log, self.isolation, None, on_corrupt="stop", problems=problems
+            )
+            findings.add_problems(problems.found)
+        return self._visible[path]
+
+    def _select(self, table: RecordTable, wanted: Condition) -> RecordTable:
+        mask = mask_records(wanted, table)
+        if self.key is not None:
+            mask &= table["key_size"] == len(self.key)
+            candidates = np.flatnonzero(mask)
+            mask[candidates] = [key == self.key for key in table[candidates].items("key")]
+        if self.pattern is not None:
+            search, candidates = self.pattern.search, np.flatnonzero(mask)
+            found = table[candidates]
+            mask[candidates] = [
+                any(item is not None and search(item) for item in items)
+                for items in zip(found.items("key"), found.items("value"), strict=True)
+            ]
+        return table if mask.all() else table[mask]

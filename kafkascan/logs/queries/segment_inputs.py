@@ -1,0 +1,281 @@
+"""The segment files that paths name, in the order in which they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kafkascan.format.errors import NoLogsError
+from kafkascan.io.page_cache import DropBehind
+from kafkascan.io.sources import Source
+from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
+from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
+from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
+from kafkascan.logs.opened_logs import Log, OffsetCursor, list_logs, live_logs
+from kafkascan.logs.segment import SegmentFile, segment_at
+from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC
+from kafkascan.tables.table import NO_PROBLEMS, Problems
+
+SEGMENT_FIELDS = (TOPIC, PARTITION, SEGMENT)
+"""The columns that identify a segment."""
+
+OnUnreadable = Callable[[str, OSError], None]
+
+
+@dataclass(frozen=True)
+class PartitionFilter:
+    """
+    The partitions to read in directories and archives.
+
+    Attributes
+    ----------
+    topics : frozenset of str
+    numbers : frozenset of int
+        Each is all, if it is empty.
+    """
+
+    topics: frozenset[str] = frozenset()
+    numbers: frozenset[int] = frozenset()
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it may leave out a partition."""
+        return bool(self.topics or self.numbers)
+
+    def has(self, partition: PartitionDir) -> bool:
+        """Return whether a partition is to be read."""
+        is_topic = not self.topics or partition.topic in self.topics
+        return is_topic and (not self.numbers or partition.partition in self.numbers)
+
+    def partitions(self, log_dir: LogDir) -> LogDir:
+        """
+        Return the wanted partitions of a directory or archive.
+
+        Raises
+        ------
+        NoLogsError
+            If the filter leaves out all of them.
+        """
+        found = [one for one in log_dir.partitions if self.has(one)]
+        if self.is_given and not found:
+            names = [*sorted(self.topics), *(f"number {one}" for one in sorted(self.numbers))]
+            raise NoLogsError(str(log_dir.path), f"no partitions of {', '.join(names)} here")
+        return replace(log_dir, partitions=found)
+
+    def select(self, path: Path) -> Path | LogDir:
+        """Return the path, or the wanted `partitions` of a directory or archive."""
+        log_dir = find_log_dir(path) if self.is_given else None
+        return path if log_dir is None else self.partitions(log_dir)
+
+
+ALL_PARTITIONS = PartitionFilter()
+
+
+@dataclass(frozen=True)
+class SegmentInput:
+    """
+    One segment file to read.
+
+    Attributes
+    ----------
+    partition : PartitionDir
+    segment : SegmentFile
+    start_offset : int
+        The log start offset: batches that end before it are not read, nor records before it.
+    is_served : bool
+        Whether it is read as a part of its log, in which each offset is read once.
+    size : int
+    memory_map, drop_cache
+        As in `SegmentPaths`.
+    start_position : int
+        Byte position of the first batch to read.
+    """
+
+    partition: PartitionDir
+    segment: SegmentFile
+    start_offset: int
+    is_served: bool
+    size: int
+    memory_map: bool
+    drop_cache: bool | None
+    start_position: int = 0
+
+    @property
+    def path(self) -> Path:
+        """Path of the file, for messages."""
+        return self.segment.path
+
+    @property
+    def base_offset(self) -> int:
+        """The offset in its name; 0 without one."""
+        return self.segment.base_offset or 0
+
+    @property
+    def labels(self) -> dict[str, object]:
+        """The values of `SEGMENT_FIELDS`, by name."""
+        return {
+            TOPIC.name: self.partition.topic,
+            PARTITION.name: self.partition.partition,
+            SEGMENT.name: self.path.name,
+        }
+
+    @contextmanager
+    def open(self, *, close: bool = True) -> Iterator[Source]:
+        """
+        Open the file; after a read without an error, drop it from the page cache if it is to be.
+
+        Parameters
+        ----------
+        close : bool, default True
+            False leaves the source open: results may be views into it.
+        """
+        source = self.segment.open(memory_map=self.memory_map)
+        try:
+            everything = self.drop_cache is True
+            drop = None if self.drop_cache is False else DropBehind(source, everything=everything)
+            yield source
+            if drop is not None:
+                drop.drop()
+        finally:
+            if close:
+                source.close()
+
+
+@dataclass(frozen=True)
+class SegmentPaths:
+    """
+    Paths of segment files, and how to read them.
+
+    Attributes
+    ----------
+    paths : list of Path
+        Segment files, partition directories, data directories, tar archives.
+    include : SegmentKinds
+        Which files of directories and archives to read. A path of a file is read whatever its
+        name is.
+    log_start_offset : int or None
+        First offset of the logs of directories and archives; None: as a broker has it.
+    memory_map : bool
+        Whether to map files into memory; otherwise they are read.
+    drop_cache : bool or None
+        Whether to drop the pages of each file from the page cache after it was read; None: those
+        that were not there before.
+    wanted : PartitionFilter
+        The partitions to read in directories and archives.
+    """
+
+    paths: list[Path]
+    include: SegmentKinds
+    log_start_offset: int | None
+    memory_map: bool
+    drop_cache: bool | None
+    wanted: PartitionFilter = field(default_factory=lambda: ALL_PARTITIONS)
+
+    def from_first_offset(self) -> SegmentPaths:
+        """Return the paths of the same files, and of those before the log start offset."""
+        return replace(self, log_start_offset=0)
+
+    def find(self, on_unreadable: OnUnreadable) -> list[SegmentInput]:
+        """
+        Return the segment files of all paths, in the order of the paths.
+
+        Parameters
+        ----------
+        on_unreadable : callable
+            Called for each path that cannot be read or contains no segments; the search
+            continues with the next one.
+        """
+        found = []
+        for path in self.paths:
+            try:
+                log_dir = find_log_dir(path)
+                logs = [_alone(path)] if log_dir is None else self._logs(log_dir)
+            except OSError as error:
+                on_unreadable(str(path), error)
+                continue
+            is_served = self.include is SegmentKinds.LOG and log_dir is not None
+            for log in logs:
+                if log.error is not None:
+                    on_unreadable(str(log.partition.path), log.error)
+                start = log.start_offset if log.has_deleted_offsets else 0
+                for segment in log.served_segments if start else log.segments:
+                    try:
+                        size = segment.size
+                    except OSError as error:  # a broker may have deleted it since it was listed
+                        on_unreadable(str(segment.path), error)
+                        continue
+                    found.append(
+                        SegmentInput(
+                            log.partition, segment, start, is_served, size,
+                            self.memory_map, self.drop_cache,
+                        )
+                    )  # fmt: skip
+        return found
+
+    def _logs(self, log_dir: LogDir) -> list[Log]:
+        """Return the logs to read of a directory or archive; raise NoLogsError if none are."""
+        log_dir = self.wanted.partitions(log_dir)
+        if self.include is SegmentKinds.LOG:
+            logs = live_logs(log_dir, self.log_start_offset)
+        else:  # with files of other kinds, the segments are not in the order of their offsets
+            logs = list_logs(log_dir, self.include)
+        if not logs:
+            raise no_logs(log_dir.path, log_dir.partitions)
+        return logs
+
+
+def _alone(path: Path) -> Log:
+    """Return a log of one file."""
+    segment = segment_at(path)
+    return Log(partition_of(segment.folder), [segment], segment.base_offset or 0)
+
+
+def group_by_log(inputs: Sequence[SegmentInput]) -> Iterator[list[SegmentInput]]:
+    """Yield the inputs of each log; a path that was given twice is two logs."""
+    group: list[SegmentInput] = []
+    last_base = -1
+    for one in inputs:
+        is_live = one.segment.name.is_live
+        is_again = is_live and one.base_offset <= last_base
+        if group and (is_again or one.partition.path != group[-1].partition.path):
+            yield group
+            group, last_base = [], -1
+        group.append(one)
+        last_base = one.base_offset if is_live else last_base
+    if group:
+        yield group
+
+
+class InputChecks:
+    """The first offset that is read of each input of a log, and what is wrong with its offsets."""
+
+    def __init__(self) -> None:
+        self._cursor = OffsetCursor()
+        self._problems = LogProblems()
+        self._checks: LogChecks | None = None
+
+    def start_of(self, one: SegmentInput) -> int:
+        """Return the first offset to read of the next input."""
+        return max(one.start_offset, self._cursor.position) if one.is_served else one.start_offset
+
+    def add(self, one: SegmentInput, offsets: SegmentOffsets) -> Problems:
+        """Add the next input with the offsets of its batches; return the new problems."""
+        if not one.segment.name.is_live:
+            return NO_PROBLEMS
+        overlaps = self._cursor.add(one.segment, offsets.end_offset)
+        self._problems.add_overlaps(one.partition, overlaps)
+        if one.is_served:  # files that are given one by one may be any selection
+            if self._checks is None:
+                self._checks = LogChecks(Log(one.partition, [], one.start_offset), self._problems)
+            if one.start_position:
+                offsets.first = None
+            self._checks.add_offsets(offsets)
+        return self._problems.take()
+
+    def finish(self) -> Problems:
+        """Return the problems that are known after the last input."""
+        if self._checks is not None:
+            self._checks.finish()
+        return self._problems.take()
