@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kafkascan.cli.exit_codes import EXIT_INTERRUPTED, EXIT_USAGE, exit_code_of
-from kafkascan.cli.verb_table import EXAMPLES, VERBS, VERBS_BY_TASK
+from kafkascan.cli.verb_table import VERBS, VERBS_BY_TASK
 
 
 class VerbGroup(click.Group):
@@ -28,7 +28,7 @@ class VerbGroup(click.Group):
         command = getattr(module, verb.attribute)
         assert isinstance(command, click.Command)
         # \b keeps click from joining the lines.
-        lines = [f"  kafkascan {example}" for example in EXAMPLES[name]]
+        lines = [f"  kafkascan {example}" for example in verb.examples]
         command.epilog = "\n".join(["\b", "Examples:", *lines])
         return command
 

@@ -10,24 +10,24 @@ import click
 import pytest
 
 from kafkascan.cli.commands import cli
-from kafkascan.cli.verb_table import EXAMPLES, VERBS
+from kafkascan.cli.verb_table import VERBS
 from tests.support.command_line import run
 from tests.support.paths import GOLDEN
 from tests.support.tiers import put_local
 
 CHANGING = ("recover", "salvage", "restore", "convert", "restamp", "scrub")
-ALL_LINES = [(verb, line) for verb, lines in EXAMPLES.items() for line in lines]
+ALL_LINES = [(name, line) for name, verb in VERBS.items() for line in verb.examples]
 
 
 def test_every_command_has_examples_of_its_own() -> None:
-    assert list(EXAMPLES) == list(VERBS)
+    assert all(len(verb.examples) == 2 for verb in VERBS.values())
     assert all(shlex.split(line)[0] == verb for verb, line in ALL_LINES)
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_help_ends_with_two_examples(verb: str) -> None:
     shown = run(verb, "--help").stdout
-    first, second = EXAMPLES[verb]
+    first, second = VERBS[verb].examples
     assert shown.endswith(f"\n  Examples:\n    kafkascan {first}\n    kafkascan {second}\n")
 
 
@@ -66,7 +66,7 @@ def test_an_example_runs(
     assert done.stdout or "--output" in words
 
 
-@pytest.mark.parametrize("line", EXAMPLES["spark"])
+@pytest.mark.parametrize("line", VERBS["spark"].examples)
 def test_an_example_of_spark_is_parsed(line: str) -> None:
     group, job, *words = shlex.split(line)
     context = click.Context(cli)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kafkascan.cli.verb_table import EXAMPLES, VERBS
+from kafkascan.cli.verb_table import VERBS
 from tests.cli.test_examples import CHANGING, make_machine
 from tests.support.waiting import HANG_SECONDS
 
@@ -36,7 +36,7 @@ def test_modules_and_commands_run_with_warnings_as_errors(tmp_path: Path) -> Non
         lines += [(common, f"{verb} {log} --format {name}") for name in ("json", "jsonl", "csv")]
         lines.append((common, f"{verb} {log} --output {verb}.parquet"))
     for verb in VERBS:
-        for number, line in enumerate(EXAMPLES[verb] if verb != "spark" else ()):
+        for number, line in enumerate(VERBS[verb].examples if verb != "spark" else ()):
             own = tmp_path / f"{verb}-{number}"
             lines.append((make_machine(own) if verb in CHANGING else common, line))
     done = subprocess.run(
