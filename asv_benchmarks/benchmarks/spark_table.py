@@ -193,12 +193,18 @@ def against_parquet(spark: Any, folder: Path, rounds: int) -> None:
 
 def header_questions(spark: Any, folder: Path, rounds: int) -> None:
     def by_headers() -> None:
-        frame = frames.batches(spark, folder, columns=["codec", "recordCount", "maxTimestampMs"])
-        frame.groupBy("codec").agg({"recordCount": "sum", "maxTimestampMs": "max"}).collect()
+        frame = frames.batches(
+            spark, folder, columns=["compression_type", "records_count", "max_timestamp"]
+        )
+        frame.groupBy("compression_type").agg(
+            {"records_count": "sum", "max_timestamp": "max"}
+        ).collect()
 
     def by_records() -> None:
-        frame = frames.records(spark, folder, columns=["codec", "timestampMs", "key", "value"])
-        frame.groupBy("codec").agg({"*": "count", "timestampMs": "max"}).collect()
+        frame = frames.records(
+            spark, folder, columns=["compression_type", "timestamp", "key", "value"]
+        )
+        frame.groupBy("compression_type").agg({"*": "count", "timestamp": "max"}).collect()
 
     contenders: Contenders = {"decoding records": by_records, "headers": by_headers}
     size = sum(path.stat().st_size for path in folder.rglob("*.log"))

@@ -1,7 +1,7 @@
 """Scan fleets of logs on Spark: ``pip install kafkascan[spark]``.
 
 >>> from kafkascan import spark as kafkascan_spark
->>> kafkascan_spark.batches(spark, "/var/lib/kafka/data", columns=["topic", "recordCount"])
+>>> kafkascan_spark.batches(spark, "/var/lib/kafka/data", columns=["topic", "records_count"])
 
 `records`, `batches` and `segments` return DataFrames. `register` registers a data source for
 ``spark.read.format("kafkascan")``, which returns the same rows more slowly. `groups`,

@@ -36,6 +36,9 @@ Column: TypeAlias = "Sequence[Any] | NDArray[Any]"
 HEAD_ROWS = 10
 """Rows that a notebook shows."""
 
+LATEST_MS = (2**63 - 1) // 1000
+"""The latest time in milliseconds that Spark's 64 bits of microseconds can hold."""
+
 _CELL_SIZE = 60
 # Of pandas, by those of Arrow.
 _NULLABLE_TYPES = {"int8": "Int8", "int16": "Int16", "int32": "Int32", "int64": "Int64"}
@@ -252,7 +255,8 @@ def arrow_column(column: Field, values: Column, *, is_spark: bool = False) -> pa
     pa = require_pyarrow()
     kind = arrow_type(column.type, is_spark=is_spark)
     if column.type == "time":
-        return timestamp_column(values).cast(kind)
+        times = timestamp_column(values)
+        return (_within_microseconds(times) if is_spark else times).cast(kind)
     if column.type.startswith("map<"):
         return pa.array([None if one is None else _pairs(one) for one in values], kind)
     if column.type == "string":
@@ -274,6 +278,16 @@ def timestamp_column(milliseconds: Column) -> pa.Array:
         known = [None if one is None or one < 0 else one for one in milliseconds]
         raw = pa.array(known, pa.int64())
     return raw.cast(pa.timestamp("ms", tz="UTC"))
+
+
+def _within_microseconds(times: pa.Array) -> pa.Array:
+    """Return times in milliseconds; null for those that Spark's microseconds cannot hold."""
+    import pyarrow.compute
+
+    compute = pyarrow.compute
+    raw = times.cast(pyarrow.int64())
+    fits = compute.and_(compute.greater_equal(raw, -LATEST_MS), compute.less_equal(raw, LATEST_MS))
+    return compute.if_else(fits, times, None)
 
 
 def _pairs(counts: Mapping[Any, int]) -> list[tuple[str, int]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 
 from kafkascan.spark.jobs.export_tasks import ExportTarget, write_outputs
@@ -36,15 +38,16 @@ def tasks(**options: Any) -> list[Any]:
     return plan(files, parsed, resolve_times(files, parsed))
 
 
+def record_batches(**options: Any) -> Iterator[pyarrow.RecordBatch]:
+    """The rows of a plain scan, without Spark."""
+    parsed = Options.parse(options)
+    for task in tasks(**options):
+        yield from scan_task(task, parsed)
+
+
 def rows(**options: Any) -> list[dict[str, Any]]:
     """All rows of a plain scan, without Spark."""
-    parsed = Options.parse(options)
-    return [
-        row
-        for task in tasks(**options)
-        for batch in scan_task(task, parsed)
-        for row in batch.to_pylist()
-    ]
+    return [row for batch in record_batches(**options) for row in batch.to_pylist()]
 
 
 def write_planned(folder: OutputFolder, codec: str = "zstd", **options: Any) -> list[str]:
@@ -92,7 +95,7 @@ def require_views(found: dict[str, Any]) -> None:
         assert found[f"{view} by frame"] == expected
         assert len(expected) > 300
     assert found["verify"]["files"] == 42
-    assert found["verify"]["badChecksums"] == 0
+    assert found["verify"]["bad_checksums"] == 0
 
 
 def fleet_of(folder: Path) -> Path:

@@ -105,7 +105,7 @@ def test_two_workers(driver: RemoteDriver) -> None:
         ("groups", "groups"),
         ("transaction_state", "transactions"),
         ("metadata", "partitions"),
-        ("metadata", "warnings"),
+        ("metadata", "problems"),
     ],
 )
 def test_state_of_a_fleet(driver: RemoteDriver, tmp_path: Path, view: str, table: str) -> None:
@@ -118,7 +118,7 @@ def test_state_of_a_fleet(driver: RemoteDriver, tmp_path: Path, view: str, table
         for batch in state_task(data_dir, query)
         for row in batch.to_pylist()
     ]
-    assert table == "warnings" or len(expected) > 1
+    assert table == "problems" or len(expected) > 1
     assert driver.ask("state", view, fleet, table) == multiset(expected)
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from kafkascan.cli.shown_columns import JOBS
 
 from kafkascan.cli.verbs import spark_commands
 from kafkascan.cli.verbs.spark_commands import spark as group
 from kafkascan.spark import recommended_conf
+from kafkascan.spark.options.manifests import MANIFESTS
+from kafkascan.tables.schema import Shown
 from tests.spark.logs import DATA, damaged_log, segment_path
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def test_a_local_master(
     result = CliRunner().invoke(group, ["verify", str(tmp_path), str(DATA / "headers-0"), *options])
     assert result.exit_code == 1, (result.output, result.exception)
     found = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [(row["topic"], row["badChecksums"]) for row in found] == [("bad", 1), ("headers", 0)]
+    assert [(row["topic"], row["bad_checksums"]) for row in found] == [("bad", 1), ("headers", 0)]
     assert f"{path}: position 595" in result.stderr
     assert session.is_stopped
     expected = recommended_conf() | {"spark.master": "local[1]", "spark.ui.enabled": "false"}
@@ -86,7 +87,7 @@ def test_a_local_master(
         (["verify", "x", "--conf", "spark.ui"], "is not NAME=VALUE"),
         (["export", "x"], "Missing option '--output'"),
         (["verfy", "x"], "No such command"),
-        (["verify", "x", "--columns", "path,badChecksum"], "did you mean 'badChecksums'"),
+        (["verify", "x", "--columns", "path,bad_checksum"], "did you mean 'bad_checksums'"),
     ],
 )
 def test_wrong_usage(arguments: list[str], said: str) -> None:
@@ -214,7 +215,7 @@ def test_recommended_settings() -> None:
     assert given[name] == "-XX:+UseG1GC", "the caller's settings are not changed"
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", MANIFESTS)
 def test_columns_of_manifests(job: str, spark: SparkSession, tmp_path: Path) -> None:
     from kafkascan.spark import jobs
 
@@ -224,9 +225,8 @@ def test_columns_of_manifests(job: str, spark: SparkSession, tmp_path: Path) -> 
         "rebuild_indexes": {"target": str(tmp_path / "out"), "force": True},
     }.get(job, {})
     report = getattr(jobs, job)(spark, str(DATA / "transactions-0"), **target)
-    assert tuple(report.manifest.column_names) == JOBS[job].names
+    assert tuple(report.manifest.column_names) == MANIFESTS[job].names
     assert len(report.manifest) > 0
-    assert {*JOBS[job].narrow, *JOBS[job].details} <= {*JOBS[job].names}
 
 
 def test_chosen_columns(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,11 +235,13 @@ def test_chosen_columns(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(SparkSession, "builder", Builder(Session(spark)))
     arguments = ["verify", str(DATA / "transactions-0"), "--master", "local[1]"]
     chosen = CliRunner().invoke(
-        group, [*arguments, "--columns", "badChecksums,topic", "--format", "csv"]
+        group, [*arguments, "--columns", "bad_checksums,topic", "--format", "csv"]
     )
-    assert chosen.stdout == "badChecksums,topic\n" + 2 * "0,transactions\n"
+    assert chosen.stdout == "bad_checksums,topic\n" + 2 * "0,transactions\n"
     narrow = CliRunner().invoke(group, arguments)
-    assert tuple(narrow.stdout.split("\n", 1)[0].split()) == JOBS["verify"].narrow
+    shown = narrow.stdout.split("\n", 1)[0].split()
+    ranks = {one.shown for one in MANIFESTS["verify"] if one.name in shown}
+    assert Shown.ALWAYS in ranks <= {Shown.ALWAYS, Shown.USUALLY}
     wide = CliRunner().invoke(group, [*arguments, "--wide"])
     assert wide.exit_code == 0, (wide.output, wide.exception)
-    assert tuple(wide.stdout.split("\n", 1)[0].split()) == JOBS["verify"].names
+    assert tuple(wide.stdout.split("\n", 1)[0].split()) == MANIFESTS["verify"].names

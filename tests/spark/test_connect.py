@@ -32,6 +32,6 @@ def test_a_job_from_the_shell(spark: SparkSession, connect_port: int, tmp_path: 
     )
     assert result.returncode == 1, result.stderr
     found = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [(row["topic"], row["badChecksums"]) for row in found] == [("bad", 1), ("headers", 0)]
+    assert [(row["topic"], row["bad_checksums"]) for row in found] == [("bad", 1), ("headers", 0)]
     assert f"{path}: position 595" in result.stderr
     assert "verify: files 2, " in result.stderr

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 def test_verify(spark: SparkSession, tmp_path: Path) -> None:
     clean = jobs.verify(spark, DATA)
-    assert (clean.exit_code, clean.summary["files"], clean.summary["badChecksums"]) == (0, 42, 0)
+    assert (clean.exit_code, clean.summary["files"], clean.summary["bad_checksums"]) == (0, 42, 0)
     assert "42" in str(clean)
     path = segment_path(tmp_path, "bad")
     path.write_bytes(damaged_log().flip(5, 70).end_with(b"\x7f" * 99).log)
     shutil.copytree(KILLED_DATA / "preallocated-0", tmp_path / "preallocated-0")
     report = jobs.verify(spark, tmp_path)
     assert report.exit_code == 1
-    assert report.summary["badChecksums"] == 1
+    assert report.summary["bad_checksums"] == 1
     assert len(report.findings) == 2
     assert f"{path}: position" in report.findings[0]
     assert "ZERO_TAIL" in report.findings[1]
@@ -134,10 +134,10 @@ def test_indexes_next_to_segments(tmp_path: Path) -> None:
     index = segment_path(tmp_path, "topic").with_suffix(".index")
     whole = index.read_bytes()
     index.write_bytes(whole[:5])
-    states = [row["indexState"] for row in rows(path=str(tmp_path), view="segments")]
+    states = [row["index_state"] for row in rows(path=str(tmp_path), view="segments")]
     assert states == ["DAMAGED", "OK"]
     index.write_bytes(whole[:4] + b"\0\0\0\1" + whole[8:])
-    states = [row["indexState"] for row in rows(path=str(tmp_path), view="segments")]
+    states = [row["index_state"] for row in rows(path=str(tmp_path), view="segments")]
     assert states == ["WRONG", "OK"]
     assert rebuild() == ["WRITTEN", "IDENTICAL", "SKIPPED"]
     assert index.read_bytes() == whole

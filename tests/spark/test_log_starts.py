@@ -80,7 +80,7 @@ def test_batches(folder: Path) -> None:
         table = ks.scan_log_dir(folder, log_start_offset=start).to_arrow(["topic", "base_offset"])
         expected = [tuple(row.values()) for row in table.to_pylist()]
         found = rows(path=str(folder), view="batches", logStartOffset=start)
-        assert sorted((row["topic"], row["baseOffset"]) for row in found) == sorted(expected)
+        assert sorted((row["topic"], row["base_offset"]) for row in found) == sorted(expected)
 
 
 def test_segments(folder: Path) -> None:

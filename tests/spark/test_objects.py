@@ -179,7 +179,7 @@ def test_jobs_write_into_a_store(spark: SparkSession, store: dict[str, Any]) -> 
             jobs.export(spark, path, output, **given)
     catalog = jobs.catalog(spark, str(DATA), f"{target}/catalog", checkCrcs=True, **given)
     files = stored(store, "logs/out/catalog")
-    assert len(read_back(files, "crcOk")) == catalog.summary["rows"] > 300
+    assert len(read_back(files, "crc_is_valid")) == catalog.summary["rows"] > 300
 
 
 def test_the_store_that_is_written_to_may_be_another(

@@ -58,11 +58,11 @@ def test_names_have_any_case() -> None:
         ({"prefetch": "999999999999"}, "expected at most 1000"),
         ({"maxOffsetsPerTrigger": "9" * 23}, "expected at most 9223372036854775807"),
         ({"view": "batches", "isolationLevel": "read_committed"}, "requires the view 'records'"),
-        ({"where": "producerld == 1"}, "did you mean 'producerId'"),
+        ({"where": "producer_ld == 1"}, "did you mean 'producer_id'"),
         ({"where": "__import__('os')"}, "not part of a condition"),
-        ({"where": "producerId =="}, "is not a condition"),
-        ({"where": "producerId = 'x'"}, "'x'\" is not part of a condition"),
-        ({"where": "baseOffset < lastOffset"}, "not part of a condition"),
+        ({"where": "producer_id =="}, "is not a condition"),
+        ({"where": "producer_id = 'x'"}, "'x'\" is not part of a condition"),
+        ({"where": "base_offset < last_offset"}, "not part of a condition"),
         ({"where": "true"}, "not part of a condition"),
         ({"storageOptions": "[]"}, "JSON object"),
     ],
@@ -121,7 +121,7 @@ def test_defaults_follow_the_view() -> None:
     records, batches = Options.parse({}), Options.parse({"view": "batches"})
     assert (records.fails_fast, batches.fails_fast) == (True, False)
     assert (records.verifies, batches.verifies) == (True, False)
-    assert Options.parse({"view": "batches", "columns": "crcOk"}).verifies
+    assert Options.parse({"view": "batches", "columns": "crc_is_valid"}).verifies
     assert [column.name for column in Options.parse({"mode": "permissive"}).schema()][-1] == (
         "_corrupt_record"
     )
@@ -137,33 +137,33 @@ def test_every_column_has_its_types(view: str) -> None:
 
 
 COLUMNS = {
-    "producerId": np.array([1, 2, 3]),
-    "maxTimestampMs": np.array([10, 20, 30]),
-    "codec": np.array(["none", "gzip", "none"]),
-    "isControl": np.array([False, True, False]),
+    "producer_id": np.array([1, 2, 3]),
+    "max_timestamp": np.array([10, 20, 30]),
+    "compression_type": np.array(["none", "gzip", "none"]),
+    "is_control": np.array([False, True, False]),
     "topic": "orders",
     "partition": 4,
-    "segment": 0,
+    "segment": "00000000000000000000.log",
 }
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("producerId == 2", [0, 1, 0]),
-        ("producerid = 2", [0, 1, 0]),
-        ("producerId <> 2", [1, 0, 1]),
-        ("1 < producerId < 3", [0, 1, 0]),
-        ("producerId in (1, 3)", [1, 0, 1]),
-        ("producerId NOT IN (1, 3)", [0, 1, 0]),
-        ("codec = 'gzip' OR maxTimestampMs >= 30", [0, 1, 1]),
-        ("isControl", [0, 1, 0]),
-        ("not isControl and producerId > -1", [1, 0, 1]),
+        ("producer_id == 2", [0, 1, 0]),
+        ("Producer_ID = 2", [0, 1, 0]),
+        ("producer_id <> 2", [1, 0, 1]),
+        ("1 < producer_id < 3", [0, 1, 0]),
+        ("producer_id in (1, 3)", [1, 0, 1]),
+        ("producer_id NOT IN (1, 3)", [0, 1, 0]),
+        ("compression_type = 'gzip' OR max_timestamp >= 30", [0, 1, 1]),
+        ("is_control", [0, 1, 0]),
+        ("not is_control and producer_id > -1", [1, 0, 1]),
         ("topic = 'orders' and partition = 4", [1, 1, 1]),
         ("topic = 'and or' or partition = 5", [0, 0, 0]),
-        ("not (producerId in (1, 3) or isControl = true)", [0, 0, 0]),
-        ("not 1 < producerId < 3", [1, 0, 1]),
-        ("codec in ('gzip', 'zstd')", [0, 1, 0]),
+        ("not (producer_id in (1, 3) or is_control = true)", [0, 0, 0]),
+        ("not 1 < producer_id < 3", [1, 0, 1]),
+        ("compression_type in ('gzip', 'zstd')", [0, 1, 0]),
     ],
 )
 def test_conditions(text: str, expected: list[int]) -> None:
@@ -177,14 +177,15 @@ def test_conditions(text: str, expected: list[int]) -> None:
     [
         ("topic = 'orders'", True),
         ("topic = 'other'", False),
-        ("topic = 'other' and producerId = 1", False),
-        ("topic = 'other' or producerId = 1", True),
-        ("topic = 'orders' or producerId = 1", True),
-        ("not (partition = 4 or producerId = 1)", False),
-        ("producerId = 1", True),
-        ("segment < 0", False),
+        ("topic = 'other' and producer_id = 1", False),
+        ("topic = 'other' or producer_id = 1", True),
+        ("topic = 'orders' or producer_id = 1", True),
+        ("not (partition = 4 or producer_id = 1)", False),
+        ("producer_id = 1", True),
+        ("segment < '00000000000000000000.log'", False),
+        ("segment = '00000000000000000000.log'", True),
     ],
 )
 def test_conditions_on_files(text: str, expected: bool) -> None:
-    file = {"topic": "orders", "partition": 4, "segment": 0}
+    file = {"topic": "orders", "partition": 4, "segment": "00000000000000000000.log"}
     assert WhereClause.parse(text).may_match_file(file) is expected

@@ -101,7 +101,7 @@ def test_records(folder: Path, size: int | None) -> None:
 def test_batches(folder: Path) -> None:
     expected = ks.scan_log_dir(folder).to_arrow(["base_offset", "position"]).to_pylist()
     found, _ = read(folder, view="batches")
-    assert [(row["baseOffset"], row["position"]) for row in found] == [
+    assert [(row["base_offset"], row["position"]) for row in found] == [
         tuple(row.values()) for row in expected
     ]
 
@@ -177,7 +177,7 @@ def test_segments_are_complete(replaced: Path) -> None:
     for mode in ("FAILFAST", "PERMISSIVE", "DROPMALFORMED"):
         found, _ = read(replaced, view="segments", mode=mode)
         assert [row["status"] for row in found] == ["OFFSET_OVERLAP", "OK", "OK", "OK"]
-        assert [row["lastOffset"] for row in found] == [299, 199, 299, 339]
+        assert [row["last_offset"] for row in found] == [299, 199, 299, 339]
         assert [row["error"] for row in found[1:]] == [None, None, None]
         assert found[0]["error"] == (
             f"{replaced / '00000000000000000000.log'}: offsets 100 to 299 may also be in the next"

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import kafkascan as ks
 from tests.spark.logs import DATA, OLD_DATA, damaged_log, plain_batch, rows, segment_path, tasks
 
-KINDS = {"indexState": "index", "timeIndexState": "timeindex"}
+KINDS = {"index_state": "index", "time_index_state": "timeindex"}
 
 
 @pytest.mark.parametrize("view", ["batches", "segments"])
@@ -86,7 +86,7 @@ def test_golden_indexes(data: Path) -> None:
     found = rows(path=str(data), view="segments")
     for row in found:
         assert {column: row[column] for column in KINDS} == states_by_checks(Path(row["path"]))
-    assert {row["indexState"] for row in found} <= {"OK", "MISSING"}
+    assert {row["index_state"] for row in found} <= {"OK", "MISSING"}
 
 
 @given(data=st.data())
@@ -119,5 +119,5 @@ def test_unreadable_indexes(tmp_path: Path) -> None:
     log.with_suffix(".index").mkdir()
     os.mkfifo(log.with_suffix(".timeindex"))
     (row,) = rows(path=str(tmp_path), view="segments")
-    assert (row["indexState"], row["timeIndexState"]) == ("UNKNOWN", "UNKNOWN")
+    assert (row["index_state"], row["time_index_state"]) == ("UNKNOWN", "UNKNOWN")
     assert (row["status"], row["batches"]) == ("OK", 1)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import kafkascan as ks
 from kafkascan.spark.readers import frames
 from tests.spark.logs import (
     DATA,
@@ -108,24 +109,24 @@ def test_records_have_the_schema_of_sparks_kafka_source(spark: SparkSession) -> 
 
 
 def test_times(spark: SparkSession) -> None:
-    frame = load(spark, str(DATA / "timestamps-0"), columns="offset,timestamp,timestampMs")
-    frame.createOrReplaceTempView("times")
-    found = spark.sql(
-        "select offset, unix_micros(timestamp) as micros, timestampMs as millis from times"
-    ).toArrow()
-    for row in found.to_pylist():
-        assert row["micros"] == row["millis"] * 1000
-    assert found.num_rows > 20
+    path = DATA / "timestamps-0"
+    load(spark, str(path), columns="offset,timestamp").createOrReplaceTempView("times")
+    found = spark.sql("select unix_micros(timestamp) from times order by offset").collect()
+    records = ks.read_records(path / f"{0:020d}.log", columns=["timestamp"])
+    assert [row[0] for row in found] == (1000 * records["timestamp"]).tolist()
+    assert len(found) > 20
 
 
 def test_times_that_spark_cannot_hold(spark: SparkSession, tmp_path: Path) -> None:
     log = plain_batch(0, 1, max_timestamp=2**63 - 1, attributes=8)
     log += plain_batch(1, 1, max_timestamp=-1, attributes=8)
     segment_path(tmp_path, "times").write_bytes(log)
-    frame = load(spark, str(tmp_path), columns="offset,timestamp,timestampMs")
-    frame.createOrReplaceTempView("odd_times")
-    found = spark.sql("select unix_micros(timestamp), timestampMs from odd_times order by offset")
-    assert [tuple(row) for row in found.collect()] == [(None, 2**63 - 1), (-1000, -1)]
+    load(spark, str(tmp_path), columns="offset,timestamp").createOrReplaceTempView("odd_times")
+    found = spark.sql("select unix_micros(timestamp) from odd_times order by offset")
+    assert [row[0] for row in found.collect()] == [None, -1000]
+    for view in ("batches", "segments"):
+        for frame in both(spark, view, str(tmp_path)):
+            assert {row.max_timestamp for row in frame.collect()} == {None}, "as in the library"
 
 
 def test_a_schema_given_by_the_user(spark: SparkSession) -> None:
@@ -188,10 +189,12 @@ def test_modes(spark: SparkSession, tmp_path: Path) -> None:
     for frame in both(spark, "records", str(tmp_path), mode="DROPMALFORMED"):
         assert frame.count() == 22
     for frame in both(spark, "batches", str(tmp_path), checkCrcs="true"):
-        assert [row.status for row in frame.where("not crcOk").collect()] == ["CHECKSUM_MISMATCH"]
+        assert [row.status for row in frame.where("not crc_is_valid").collect()] == [
+            "CHECKSUM_MISMATCH"
+        ]
     for frame in both(spark, "segments", str(tmp_path), checkCrcs="true"):
         (row,) = frame.collect()
-        assert (row.status, row.badChecksums, row.batches) == ("CHECKSUM_MISMATCH", 1, 12)
+        assert (row.status, row.bad_checksums, row.batches) == ("CHECKSUM_MISMATCH", 1, 12)
 
 
 def test_pushed_filters_do_not_leak(spark: SparkSession) -> None:
@@ -220,13 +223,13 @@ def test_pushed_filters_do_not_leak(spark: SparkSession) -> None:
 
 def test_columns_and_where_prune(spark: SparkSession) -> None:
     expected = rows(path=str(DATA), view="batches")
-    where = "topic = 'transactions' and producerId >= 4 and not isControl"
+    where = "topic = 'transactions' and producer_id >= 4 and not is_control"
     wanted = sum(
-        row["topic"] == "transactions" and row["producerId"] >= 4 and not row["isControl"]
+        row["topic"] == "transactions" and row["producer_id"] >= 4 and not row["is_control"]
         for row in expected
     )
-    frame = frames.batches(spark, DATA, columns=["baseOffset", "recordCount"], where=where)
-    assert frame.columns == ["baseOffset", "recordCount"]
+    frame = frames.batches(spark, DATA, columns=["base_offset", "records_count"], where=where)
+    assert frame.columns == ["base_offset", "records_count"]
     assert frame.count() == wanted > 3
     assert load(spark, str(DATA), view="batches", where=where).count() == wanted
 
@@ -236,7 +239,9 @@ def test_a_view_in_sql(spark: SparkSession) -> None:
         "CREATE OR REPLACE TEMPORARY VIEW batches_of_golden USING kafkascan"
         f" OPTIONS (path '{DATA}', view 'batches')"
     )
-    found = spark.sql("select codec, sum(recordCount) as n from batches_of_golden group by codec")
+    found = spark.sql(
+        "select compression_type as codec, sum(records_count) from batches_of_golden group by 1"
+    )
     assert {row.codec for row in found.collect()} == {"none", "gzip", "snappy", "lz4", "zstd"}
 
 

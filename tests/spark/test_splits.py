@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -19,6 +21,7 @@ from tests.spark.logs import (
     damaged_log,
     multiset,
     plain_batch,
+    record_batches,
     rows,
     segment_path,
     tasks,
@@ -60,12 +63,10 @@ def test_golden_logs(data: Path, view: str) -> None:
 def test_records_equal_read_records() -> None:
     log = DATA / "headers-0" / "00000000000000000000.log"
     table = ks.read_records(log)
-    found = rows(
-        path=str(log), includeHeaders="true", columns="offset,key,value,timestampMs,headers"
-    )
+    found = rows(path=str(log), includeHeaders="true", columns="offset,key,value,timestamp,headers")
     headers = [None if not record.headers else record.headers for record in table]
     assert [row["offset"] for row in found] == table["offset"].tolist()
-    assert [row["timestampMs"] for row in found] == table["timestamp"].tolist()
+    assert [row["timestamp"].timestamp() * 1000 for row in found] == table["timestamp"].tolist()
     assert [row["key"] for row in found] == table.items("key")
     assert [row["value"] for row in found] == table.items("value")
     assert [
@@ -90,6 +91,15 @@ def test_damaged_logs(tmp_path: Path, damage: str, view: str) -> None:
         assert multiset(rows(**options, **NO_THREADS, **cut)) == expected, size
 
 
+def texts(**options: Any) -> list[str]:
+    """The rows as texts: Python's `datetime` does not have all times of damaged headers."""
+    return [
+        repr([one.cast(pa.int64()) if pa.types.is_timestamp(one.type) else one for one in row])
+        for batch in record_batches(**options)
+        for row in zip(*batch.columns, strict=True)
+    ]
+
+
 @settings(max_examples=40)
 @given(
     flips=st.lists(
@@ -110,8 +120,8 @@ def test_any_damage_and_any_cuts(
         rig.flip(index, byte, bit)
     segment_path(folder, "topic").write_bytes(rig.log)
     options = {"path": str(folder), "view": view, "mode": "PERMISSIVE"}
-    cut = rows(**options, **NO_THREADS, maxPartitionBytes=size)
-    assert multiset(cut) == multiset(rows(**options))
+    cut = texts(**options, **NO_THREADS, maxPartitionBytes=size)
+    assert sorted(cut) == sorted(texts(**options))
 
 
 @pytest.mark.parametrize("damage", sorted(set(DAMAGES) - NOT_ONE_ERROR))
@@ -144,8 +154,8 @@ def test_tails_are_not_damage(tmp_path: Path) -> None:
         segment_path(tmp_path, name).write_bytes(DAMAGES[name](damaged_log()).log)
     assert len(rows(path=str(tmp_path))) == 48
     segments = rows(path=str(tmp_path), view="segments")
-    assert [row["endState"] for row in segments] == ["TORN_TAIL", "ZERO_TAIL"]
-    assert [row["trailingBytes"] for row in segments] == [40, 500]
+    assert [row["end"] for row in segments] == ["TORN_TAIL", "ZERO_TAIL"]
+    assert [row["trailing_bytes"] for row in segments] == [40, 500]
     assert {row["status"] for row in segments} == {"OK"}
 
 

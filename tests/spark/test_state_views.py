@@ -48,8 +48,8 @@ def library_rows(answer: Any, table: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(("view", "table"), TABLES)
 def test_columns_have_types_in_spark(view: str, table: str) -> None:
     columns = state_columns(view, table)
-    assert len(arrow_schema(columns)) == len({column.name for column in columns})
-    assert [column.name for column in columns[:2]] == ["data_dir", "cluster_id"]
+    assert tuple(arrow_schema(columns).names) == columns.names
+    assert columns.names[:2] == ("data_dir", "cluster_id")
 
 
 @pytest.fixture(scope="module")

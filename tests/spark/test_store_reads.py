@@ -263,7 +263,7 @@ def test_logs_of_brokers(reads: Reads, data: Path, size: int) -> None:
     expected = multiset(rows(path=str(data)))
     assert multiset(rows(**given)) == multiset(rows(**cut)) == expected
     some = '{"small-segments":{"0":100}}'
-    late = {"startingOffsets": some} if data is DATA else {"where": "baseOffset >= 3"}
+    late = {"startingOffsets": some} if data is DATA else {"where": "base_offset >= 3"}
     assert multiset(rows(**cut, **late)) == multiset(rows(path=str(data), **late))
 
 

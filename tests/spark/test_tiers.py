@@ -32,7 +32,9 @@ def expected(tmp_path: Path) -> dict[str, Any]:
     found = {"records": multiset(rows(path=path, columns=COLUMNS))}
     committed = rows(path=path, columns=COLUMNS, isolationLevel="read_committed")
     found["committed"] = multiset(committed)
-    found["batches"] = multiset(rows(path=path, view="batches", columns="topic,position,crcOk"))
+    found["batches"] = multiset(
+        rows(path=path, view="batches", columns="topic,position,crc_is_valid")
+    )
     assert all(len(one) > 20 for one in found.values())
     return found
 
@@ -58,7 +60,7 @@ def require_rows(expected: dict[str, Any], **given: Any) -> None:
     assert multiset(rows(**given, columns=COLUMNS)) == expected["records"]
     committed = rows(**given, columns=COLUMNS, isolationLevel="read_committed")
     assert multiset(committed) == expected["committed"]
-    batches = rows(**given, view="batches", columns="topic,position,crcOk")
+    batches = rows(**given, view="batches", columns="topic,position,crc_is_valid")
     assert multiset(batches) == expected["batches"]
     one_topic = rows(**given, columns=COLUMNS, topics="idempotent")
     assert 0 < len(one_topic) < expected["records"].total()

@@ -143,7 +143,7 @@ def test_planning() -> None:
     assert 4 <= len(many) <= 20
     sizes = [sum(one.stop - one.start for one in task.ranges) for task in many]
     assert sum(sizes) == sum(path.stat().st_size for path in DATA.glob("*/*.log"))
-    none = tasks(path=str(DATA), view="segments", where="topic = 'headers' and producerId = 3")
+    none = tasks(path=str(DATA), view="segments", where="topic = 'headers' and producer_id = 3")
     assert [one.file.topic for task in none for one in task.ranges] == ["headers"]
 
 

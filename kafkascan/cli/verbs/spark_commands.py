@@ -72,7 +72,7 @@ def _job(command: Command) -> Command:
         ),
         click.option(
             "--option", "options", multiple=True, callback=_pairs, metavar="NAME=VALUE",
-            help="Option of the data source, such as topics=orders or where='producerId == 7';"
+            help="Option of the data source, such as topics=orders or where='producer_id == 7';"
             " may be given several times.",
         ),
     ]  # fmt: skip

@@ -15,12 +15,13 @@ from kafkascan.spark.jobs.planned_outputs import (
     OutputTask,
     PlannedOutput,
 )
+from kafkascan.spark.options.manifests import MANIFESTS
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.options.view_schemas import FILE_COLUMNS, Column, Row, arrow_schema
+from kafkascan.spark.options.view_schemas import Row, arrow_schema
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
 from kafkascan.spark.rows.batch_rows import file_values
 from kafkascan.spark.rows.task_scan import scan_task
-from kafkascan.tables.schema import require_pyarrow
+from kafkascan.tables.schema import Field, require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,15 +33,6 @@ _AHEAD = 4
 
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 """The codecs of Parquet files, as pyarrow names them."""
-
-WRITTEN_COLUMNS = (
-    *FILE_COLUMNS,
-    Column("output", "string"),
-    Column("rows", "bigint"),
-    Column("bytes", "bigint"),
-    Column("damagedBatches", "bigint"),
-    Column("error", "string", nullable=True),
-)
 
 
 @dataclass(frozen=True)
@@ -61,7 +53,7 @@ class ExportTarget:
     compression: str
 
     @property
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[Field]:
         """The columns of the files; those of an export's folders are not repeated in files."""
         columns = self.options.schema()
         in_folders = ("topic", "partition") if self.options.view == "records" else ()
@@ -75,7 +67,7 @@ def write_outputs(task: OutputTask, target: ExportTarget) -> Iterator[pa.RecordB
         row = _write_file(output, target)
         return [] if row is None else [row]
 
-    yield record_batch_of_rows(list(map_ordered(task.outputs, write, WRITERS)), WRITTEN_COLUMNS)
+    yield record_batch_of_rows(list(map_ordered(task.outputs, write, WRITERS)), MANIFESTS["export"])
 
 
 def with_damage_apart(found: pa.Table) -> tuple[pa.Table, list[str]]:
@@ -100,7 +92,9 @@ def with_finished(
         if known is not None and known.rows:
             rows[output.name] = _written_row(output, known.rows, known.bytes)
     ordered = [rows[output.name] for output in outputs if output.name in rows]
-    return require_pyarrow().Table.from_batches([record_batch_of_rows(ordered, WRITTEN_COLUMNS)])
+    return require_pyarrow().Table.from_batches(
+        [record_batch_of_rows(ordered, MANIFESTS["export"])]
+    )
 
 
 def _written_row(
@@ -108,7 +102,7 @@ def _written_row(
 ) -> Row:
     """Return the manifest row of an output."""
     written: Row = {"output": output.name, "rows": rows, "bytes": size}
-    found: Row = {"damagedBatches": len(damage), "error": _message(damage)}
+    found: Row = {"damaged_batches": len(damage), "error": _message(damage)}
     return file_values(output.task.ranges[0].file) | written | found
 
 
@@ -178,15 +172,15 @@ def _write_rows(
         return rows, stream.tell()
 
 
-def _encoding(columns: list[Column]) -> dict[str, Any]:
+def _encoding(columns: list[Field]) -> dict[str, Any]:
     """
     Return the encodings of columns as arguments of ``ParquetWriter``.
 
     Strings and small numbers repeat (dictionary), large numbers ascend (delta), keys and values
     are mostly distinct (plain).
     """
-    ascending = [one.name for one in columns if one.type in ("bigint", "timestamp")]
-    repeated = [one.name for one in columns if one.type in ("string", "int", "smallint", "tinyint")]
+    ascending = [one.name for one in columns if one.type in ("int64", "uint32", "time")]
+    repeated = [one.name for one in columns if one.type in ("string", "int32", "int16", "int8")]
     return {
         "use_dictionary": repeated,
         "write_statistics": ascending + repeated,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from kafkascan.format.file_names import sibling_name
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.spark.jobs.export_tasks import (
     COMPRESSIONS,
-    WRITTEN_COLUMNS,
     ExportTarget,
     with_damage_apart,
     with_finished,
@@ -44,9 +43,11 @@ from kafkascan.spark.jobs.planned_outputs import (
     plan_exports,
     without_finished,
 )
+from kafkascan.spark.options.manifests import MANIFESTS
 from kafkascan.spark.options.option_values import parse_choice, parse_storage_options
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.options.view_schemas import FILE_COLUMNS, Column, Row, arrow_schema, ddl
+from kafkascan.spark.options.view_schemas import Row, arrow_schema, ddl
+from kafkascan.spark.planning.file_listing import NO_BASE_OFFSET
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.segment_ends import find_overlaps
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask
@@ -56,22 +57,13 @@ from kafkascan.spark.rows.batch_rows import file_values
 from kafkascan.spark.rows.damage_modes import OFFSET_OVERLAP
 from kafkascan.spark.rows.segment_rows import scan_segment
 from kafkascan.spark.rows.task_scan import open_present, scan_task
-from kafkascan.tables.schema import require_pyarrow
+from kafkascan.tables.schema import Field, require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from kafkascan.spark.readers.frames import Paths
-
-INDEX_COLUMNS = (
-    *FILE_COLUMNS,
-    Column("output", "string"),
-    Column("entries", "bigint"),
-    Column("crc32", "bigint"),
-    Column("action", "string"),
-    Column("error", "string", nullable=True),
-)
 
 
 @dataclass(frozen=True)
@@ -99,7 +91,7 @@ class IndexTarget:
 def rebuild_task(task: ScanTask, target: IndexTarget) -> Iterator[pa.RecordBatch]:
     """Build the indexes of each segment, and write those that differ from existing files."""
     for one in task.ranges:
-        yield record_batch_of_rows(list(_rebuild(one, target)), INDEX_COLUMNS)
+        yield record_batch_of_rows(list(_rebuild(one, target)), MANIFESTS["rebuild_indexes"])
 
 
 def _rebuild(one: ScanRange, target: IndexTarget) -> Iterator[Row]:
@@ -151,13 +143,8 @@ def _write_changed(path: Path, data: bytes) -> str:
     return "WRITTEN"
 
 
-VERIFY_COLUMNS = (
-    "topic", "partition", "segment", "path", "size", "batches", "badChecksums", "endState",
-    "validBytes", "trailingBytes", "lastOffset", "status", "error",
-)  # fmt: skip
-
 _JOB_OPTIONS: dict[str, dict[str, Any]] = {
-    "verify": {"view": "segments", "columns": VERIFY_COLUMNS, "checkcrcs": True},
+    "verify": {"view": "segments", "columns": MANIFESTS["verify"].names, "checkcrcs": True},
     "catalog": {"view": "batches"},
     "export": {"view": "records"},
     # As in a broker's recovery: indexes of all bytes on disk.
@@ -202,7 +189,7 @@ def run_tasks(
     tasks: Sequence[Task],
     work: Work[Task, Argument],
     argument: Argument,
-    columns: Sequence[Column],
+    columns: Iterable[Field],
 ) -> pa.Table:
     """Run the tasks of a job and return their rows."""
     if not tasks:
@@ -283,23 +270,23 @@ def verify(spark: SparkSession, path: Paths, **options: Any) -> JobReport:
     findings = [
         row["error"] for row in rows if row["error"] is not None and row["status"] != OFFSET_OVERLAP
     ]
-    findings += map(str, find_overlaps(_end_of(row) for row in rows))
+    bases = {one.file.path: one.file.base_offset for task in tasks for one in task.ranges}
+    findings += map(str, find_overlaps(_end_of(row, bases) for row in rows))
     findings += [
-        f"{row['path']}: position {row['validBytes']}: {row['trailingBytes']} bytes after the"
-        f" last batch [{row['endState']}]"
+        f"{row['path']}: position {row['valid_bytes']}: {row['trailing_bytes']} bytes after the"
+        f" last batch [{row['end']}]"
         for row in rows
-        if row["error"] is None and row["trailingBytes"] > 0
+        if row["error"] is None and row["trailing_bytes"] > 0
     ]
-    summary = sums(manifest, "size", "batches", "badChecksums")
+    summary = sums(manifest, "size", "batches", "bad_checksums")
     unread = sum(row["status"] == "UNREADABLE" for row in rows)
     return JobReport("verify", manifest, {"files": len(rows)} | summary, findings, unread)
 
 
-def _end_of(row: Row) -> tuple[str, int, int | None]:
-    path, base_offset, last = row["path"], row["segment"], row["lastOffset"]
+def _end_of(row: Row, bases: Mapping[str, int]) -> tuple[str, int, int | None]:
+    path, last = row["path"], row["last_offset"]
     assert isinstance(path, str)
-    assert isinstance(base_offset, int)
-    return path, base_offset, last + 1 if isinstance(last, int) else None
+    return path, bases.get(path, NO_BASE_OFFSET), last + 1 if isinstance(last, int) else None
 
 
 def catalog(
@@ -412,7 +399,7 @@ def _written(
         prepare_folder(folder, overwrite=target.overwrite)
     left = list(without_finished(planned, finished))
     outputs = ExportTarget(folder, parsed, codec)
-    found = run_tasks(spark, left, write_outputs, outputs, WRITTEN_COLUMNS)
+    found = run_tasks(spark, left, write_outputs, outputs, MANIFESTS[job])
     written, damage = with_damage_apart(found)
     manifest = with_finished(written, planned, finished)
     finish_folder(folder, manifest["output"].to_pylist())
@@ -468,7 +455,7 @@ def rebuild_indexes(
     folder = None if target is None else str(Path(target).absolute())
     argument = IndexTarget(folder, force, interval_bytes, parsed)
     tasks, findings = planned_tasks(parsed)
-    manifest = run_tasks(spark, tasks, rebuild_task, argument, INDEX_COLUMNS)
+    manifest = run_tasks(spark, tasks, rebuild_task, argument, MANIFESTS["rebuild_indexes"])
     rows = manifest.to_pylist()
     remove_leftovers(Path(row["output"]) for row in rows if row["action"] == "WRITTEN")
     actions = [row["action"] for row in rows]

@@ -28,17 +28,13 @@ from kafkascan.spark.options.option_values import (
     parse_text,
     parse_timestamps,
 )
-from kafkascan.spark.options.view_schemas import (
-    VIEW_NAMES,
-    Column,
-    default_columns,
-    find_columns,
-)
+from kafkascan.spark.options.view_schemas import VIEW_NAMES, default_columns, find_columns
 from kafkascan.spark.options.where_clause import WhereClause
+from kafkascan.tables.schema import Field
 
 MODES = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
 
-CORRUPT_RECORD = Column("_corrupt_record", "string", nullable=True)
+CORRUPT_RECORD = Field("_corrupt_record", "string")
 """The column of records with path, position and reason of damage, in the mode PERMISSIVE."""
 
 
@@ -198,7 +194,7 @@ class Options:
         """Whether timestamps select the last records."""
         return (self.ending_timestamp, self.ending_offsets_by_timestamp) != (None, None)
 
-    def schema(self) -> tuple[Column, ...]:
+    def schema(self) -> tuple[Field, ...]:
         """Return the columns of the rows, in order."""
         # Damage has a column of its own in records.
         keeps_damage = self.view == "records" and self.mode == "PERMISSIVE"
@@ -237,7 +233,7 @@ class Options:
 # Options of which only one may be given.
 _SELECTIONS = dict.fromkeys(("topics", "topic_pattern", "subscribe_pattern", "assign"), "topics")
 
-CRC_COLUMNS = {"batches": "crcOk", "segments": "badChecksums"}
+CRC_COLUMNS = {"batches": "crc_is_valid", "segments": "bad_checksums"}
 
 
 def _require_first(shown: str, group: str, names: dict[str, str]) -> None:

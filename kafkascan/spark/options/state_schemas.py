@@ -11,8 +11,7 @@ from kafkascan.internal_topics.metadata.metadata_reading import METADATA_TOPIC, 
 from kafkascan.internal_topics.remote_segments import REMOTE_TOPIC, RemoteSegments
 from kafkascan.internal_topics.share_states import SHARE_TOPIC, ShareState
 from kafkascan.internal_topics.transaction_states import TRANSACTIONS_TOPIC, TransactionStates
-from kafkascan.spark.options.view_schemas import Column
-from kafkascan.tables.schema import Field, Schema, schemas_by_name, spark_type
+from kafkascan.tables.schema import Field, Schema, schemas_by_name
 from kafkascan.tables.table import PROBLEM_SCHEMA
 
 
@@ -45,7 +44,6 @@ def require_table(view: str, table: str) -> None:
         raise ValueError(f"{view} has no table {table!r}{suggestion(table, list(schemas))}")
 
 
-def state_columns(view: str, table: str) -> tuple[Column, ...]:
+def state_columns(view: str, table: str) -> Schema:
     """Return the columns of a table in Spark: its data dir and cluster, then those of the table."""
-    schema = STATE_VIEWS[view].schemas[table].with_first((DATA_DIR, CLUSTER_ID))
-    return tuple(Column(one.name, spark_type(one.type), one.nullable) for one in schema)
+    return STATE_VIEWS[view].schemas[table].with_first((DATA_DIR, CLUSTER_ID))

@@ -1,7 +1,8 @@
 """The option ``where``: a condition on batch columns, evaluated before anything is decoded.
 
-An example is ``"producerId == 7 and maxTimestampMs >= 1700000000000"``. A condition that topic,
-partition and segment decide is evaluated before a file is opened.
+An example is ``"producer_id == 7 and max_timestamp >= 1700000000000"``. A condition that topic,
+partition and segment decide is evaluated before a file is opened. Times are milliseconds since the
+epoch.
 """
 
 from __future__ import annotations
@@ -13,34 +14,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.batches.columns import BATCH_SCHEMA
 from kafkascan.logs.selected_records import Condition, Span, parse_condition
+from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC
 
-# Names in conditions, and the columns of the batch table.
-BATCH_NAMES = {
-    "position": "position",
-    "sizeInBytes": "size_in_bytes",
-    "baseOffset": "base_offset",
-    "lastOffset": "last_offset",
-    "leaderEpoch": "partition_leader_epoch",
-    "magic": "magic",
-    "crc": "crc",
-    "attributes": "attributes",
-    "codec": "compression_type",
-    "timestampType": "timestamp_type",
-    "isTransactional": "is_transactional",
-    "isControl": "is_control",
-    "baseTimestampMs": "base_timestamp",
-    "maxTimestampMs": "max_timestamp",
-    "deleteHorizonMs": "delete_horizon_ms",
-    "producerId": "producer_id",
-    "producerEpoch": "producer_epoch",
-    "baseSequence": "base_sequence",
-    "lastSequence": "last_sequence",
-    "recordCount": "records_count",
-}
-FILE_NAMES = ("topic", "partition", "segment")
-
-_TEXT_NAMES = ("topic", "codec")
+_FIELDS = (TOPIC, PARTITION, SEGMENT, *BATCH_SCHEMA)
+_NAMES = tuple(one.name for one in _FIELDS)
+_TEXT_NAMES = tuple(one.name for one in _FIELDS if one.type == "string")
 
 ColumnLookup: TypeAlias = Callable[[str], object]
 """Returns the values of a column, or the single value of a constant column, by name."""
@@ -63,10 +43,10 @@ class WhereClause:
     @classmethod
     def parse(cls, text: str) -> WhereClause:
         """Parse a condition, as `parse_condition` does."""
-        return cls(text, parse_condition(text, (*BATCH_NAMES, *FILE_NAMES), _TEXT_NAMES))
+        return cls(text, parse_condition(text, _NAMES, _TEXT_NAMES))
 
     def may_match_file(self, file: Mapping[str, Any]) -> bool:
-        """Whether batches of a file may match, given the values of `FILE_NAMES`."""
+        """Whether batches of a file may match, given its topic, partition and segment."""
         spans = {name: Span(value, value) for name, value in file.items()}
         return bool(self.condition.may_hold(spans))
 

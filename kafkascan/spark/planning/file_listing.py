@@ -97,6 +97,11 @@ class ListedSegment:
     stored_size: int = 0
 
     @property
+    def name(self) -> str:
+        """The name of the file."""
+        return self.path.rpartition("/")[2]
+
+    @property
     def folder(self) -> str:
         """The folder that contains the file."""
         return self.path.rpartition("/")[0]

@@ -271,7 +271,7 @@ def _bounded_file(
 def _may_match(file: ListedSegment, options: Options) -> bool:
     if options.where is None:
         return True
-    values = {"topic": file.topic, "partition": file.partition, "segment": file.base_offset}
+    values = {"topic": file.topic, "partition": file.partition, "segment": file.name}
     return options.where.may_match_file(values)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -13,10 +14,11 @@ from pyspark.sql.datasource import (
 )
 
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.options.view_schemas import Column, ddl
+from kafkascan.spark.options.view_schemas import ddl
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.task_plan import ScanTask
 from kafkascan.spark.readers.stream_reader import ScanPartition, StreamReader, read_partition
+from kafkascan.tables.schema import Field, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,17 +81,15 @@ class KafkaScanSource(DataSource):
         return StreamReader(*_with_schema(self._options, schema))
 
 
-def _with_schema(options: Options, schema: StructType) -> tuple[Options, tuple[Column, ...]]:
+def _with_schema(options: Options, schema: StructType) -> tuple[Options, tuple[Field, ...]]:
     """Apply a schema given by the user: its columns, their order and nullability."""
     options = options.replace(columns=tuple(schema.names)).checked()
     columns = []
     for ours, theirs in zip(options.schema(), schema.fields, strict=True):
-        if ours.type != theirs.dataType.simpleString():
-            raise ValueError(
-                f"the column {ours.name!r} is of the type {ours.type},"
-                f" not {theirs.dataType.simpleString()}"
-            )
-        columns.append(Column(theirs.name, ours.type, theirs.nullable))
+        kind, given = spark_type(ours.type), theirs.dataType.simpleString()
+        if kind != given:
+            raise ValueError(f"the column {ours.name!r} is of the type {kind}, not {given}")
+        columns.append(replace(ours, name=theirs.name, nullable=theirs.nullable))
     return options, tuple(columns)
 
 
@@ -101,7 +101,7 @@ class ScanReader(DataSourceReader):
     the results of other queries on it.
     """
 
-    def __init__(self, options: Options, columns: Sequence[Column]) -> None:
+    def __init__(self, options: Options, columns: Sequence[Field]) -> None:
         self._options = options
         self._columns = columns
 

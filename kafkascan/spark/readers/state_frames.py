@@ -28,7 +28,6 @@ from kafkascan.spark.options.state_schemas import (
 )
 from kafkascan.spark.options.view_schemas import arrow_schema, ddl
 from kafkascan.spark.readers.frames import map_tasks
-from kafkascan.spark.rows.arrow_columns import LATEST_MS
 from kafkascan.spark.rows.damage_modes import logger
 from kafkascan.tables.schema import Field, require_pyarrow
 from kafkascan.tables.table import PROBLEM_SCHEMA, AnyTable, arrow_column
@@ -85,7 +84,7 @@ def state_task(data_dir: str, query: StateQuery) -> Iterator[pa.RecordBatch]:
         columns: dict[Field, list[Any]] = {
             one: [value] * (stop - start) for one, value in place.items()
         }
-        columns |= {one: _spark_values(one, table[one.name][start:stop]) for one in table.schema}
+        columns |= {one: table[one.name][start:stop] for one in table.schema}
         arrays = [arrow_column(one, values, is_spark=True) for one, values in columns.items()]
         yield require_pyarrow().RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -104,13 +103,6 @@ def _cluster_id(data_dir: str) -> str | None:
         logger.warning("%s: the id of the cluster is not known: %s", data_dir, error)
         return None
     return found.get("cluster.id")
-
-
-def _spark_values(column: Field, values: list[Any]) -> list[Any]:
-    """Return values without the times that a timestamp of Spark does not have."""
-    if column.type != "time":
-        return values
-    return [None if one is None or not 0 <= one <= LATEST_MS else one for one in values]
 
 
 # Levels of folders above the data dirs: a cluster, a broker, its disks.

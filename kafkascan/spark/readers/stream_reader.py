@@ -17,7 +17,7 @@ from kafkascan.spark.options.option_values import (
     parse_offsets,
 )
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.options.view_schemas import Column, arrow_schema
+from kafkascan.spark.options.view_schemas import arrow_schema
 from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.planning.read_plan import (
     missing_topics,
@@ -29,7 +29,7 @@ from kafkascan.spark.readers.frames import prepare_worker
 from kafkascan.spark.readers.log_ends import LogEnds, Positions, limit_offsets
 from kafkascan.spark.rows.damage_modes import logger
 from kafkascan.spark.rows.task_scan import scan_task
-from kafkascan.tables.schema import require_pyarrow
+from kafkascan.tables.schema import Field, require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ class ScanPartition(InputPartition):
 
 
 def read_partition(
-    partition: InputPartition, options: Options, columns: Sequence[Column]
+    partition: InputPartition, options: Options, columns: Sequence[Field]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a partition, with the nullability that the query's schema declares."""
     assert isinstance(partition, ScanPartition)
@@ -74,7 +74,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
     the offset of the next record. Partitions that appear later are read from their first record.
     """
 
-    def __init__(self, options: Options, columns: Sequence[Column]) -> None:
+    def __init__(self, options: Options, columns: Sequence[Field]) -> None:
         _require_stream(options)
         # A file that is deleted between planning and reading is lost data, like earlier ones.
         self._options = options.replace(ignore_missing_files=not options.fail_on_data_loss)

@@ -2,44 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.format.layout import CompressionType
-from kafkascan.spark.options.view_schemas import Column, Row, arrow_schema, arrow_type
-from kafkascan.tables.schema import require_pyarrow
+from kafkascan.batches.arrow import NAMED_CODES
+from kafkascan.spark.options.view_schemas import Row, arrow_schema
+from kafkascan.tables.schema import Field, require_pyarrow
+from kafkascan.tables.table import LATEST_MS, arrow_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _MICROSECONDS = 1000
-# The range of times that microseconds in 64 bits can hold.
-_EARLIEST_MS = -(2**63 // _MICROSECONDS)
-LATEST_MS = (2**63 - 1) // _MICROSECONDS
-"""The latest time in milliseconds that Spark's microseconds can hold."""
 
-CODEC_NAMES = np.array([CompressionType.name_of(code) for code in range(8)])
-"""Names of codecs, indexed by code."""
-
+# Spark has no unsigned numbers.
 _NUMPY_TYPES: dict[str, type[np.generic]] = {
-    "boolean": np.bool_,
-    "tinyint": np.int8,
-    "smallint": np.int16,
-    "int": np.int32,
-    "bigint": np.int64,
+    "bool": np.bool_,
+    "int8": np.int8,
+    "int16": np.int16,
+    "int32": np.int32,
+    "int64": np.int64,
+    "uint32": np.int64,
+    "float64": np.float64,
 }
 
-_PLACEHOLDERS: dict[str, object] = {"string": "", "boolean": False}
+_PLACEHOLDERS: dict[str, object] = {"string": "", "bool": False}
 _NUMBER_PLACEHOLDER = -1
 
 
-def number_array(values: NDArray[Any], spark_type: str) -> pa.Array:
-    """Return numbers or booleans as an Arrow array of the type that Spark expects."""
+def number_array(values: NDArray[Any], type_name: str) -> pa.Array:
+    """Return numbers or booleans as an Arrow array of the type that Spark expects of a field's."""
     # NumPy converts types and gathers fields of a table faster than pyarrow does.
-    return require_pyarrow().array(np.require(values, _NUMPY_TYPES[spark_type], ["C", "A"]))
+    return require_pyarrow().array(np.require(values, _NUMPY_TYPES[type_name], ["C", "A"]))
 
 
 def timestamp_array(milliseconds: NDArray[np.int64]) -> pa.Array:
@@ -50,23 +48,34 @@ def timestamp_array(milliseconds: NDArray[np.int64]) -> pa.Array:
     """
     pa = require_pyarrow()
     mask = None
-    if (
-        len(milliseconds)
-        and not _EARLIEST_MS <= milliseconds.min() <= milliseconds.max() <= LATEST_MS
+    if len(milliseconds) and not (
+        -LATEST_MS <= milliseconds.min() <= milliseconds.max() <= LATEST_MS
     ):
-        mask = (milliseconds < _EARLIEST_MS) | (milliseconds > LATEST_MS)
+        mask = (milliseconds < -LATEST_MS) | (milliseconds > LATEST_MS)
     with np.errstate(over="ignore"):
         microseconds = np.ascontiguousarray(milliseconds * _MICROSECONDS)
     raw = pa.array(microseconds, pa.int64(), mask=mask)
     return raw.view(pa.timestamp("us", tz="UTC"))
 
 
-def codec_array(codes: NDArray[np.int8]) -> pa.Array:
-    """Return Kafka's names of codecs as strings."""
+@cache
+def _labels(name: str) -> NDArray[np.str_]:
+    names, known = NAMED_CODES[name]
+    return np.array([names.name_of(code) for code in known])
+
+
+def code_names(codes: NDArray[np.int8], name: str) -> NDArray[np.str_]:
+    """Return Kafka's names of the codes of a column of `NAMED_CODES`."""
+    return _labels(name)[codes - NAMED_CODES[name][1].start]
+
+
+def code_array(codes: NDArray[np.int8], name: str) -> pa.Array:
+    """Return Kafka's names of the codes of a column of `NAMED_CODES` as strings."""
     pa = require_pyarrow()
     if len(codes) and (codes == codes[0]).all():
-        return constant_array(str(CODEC_NAMES[codes[0]]), pa.string(), len(codes))
-    return pa.array(CODEC_NAMES.tolist(), pa.string()).take(pa.array(codes))
+        return constant_array(str(code_names(codes[:1], name)[0]), pa.string(), len(codes))
+    indices = codes - np.int8(NAMED_CODES[name][1].start)
+    return pa.array(_labels(name).tolist(), pa.string()).take(pa.array(indices))
 
 
 def constant_array(value: object, kind: pa.DataType, count: int) -> pa.Array:
@@ -87,7 +96,7 @@ _constants: dict[tuple[object, pa.DataType], pa.Array] = {}
 _CONSTANTS_KEPT = 16
 
 
-def single_row(schema: pa.Schema, columns: Sequence[Column], values: Row) -> pa.RecordBatch:
+def single_row(schema: pa.Schema, columns: Sequence[Field], values: Row) -> pa.RecordBatch:
     """
     Return one row from known values.
 
@@ -98,17 +107,13 @@ def single_row(schema: pa.Schema, columns: Sequence[Column], values: Row) -> pa.
     arrays = []
     for one in columns:
         default = None if one.nullable else _PLACEHOLDERS.get(one.type, _NUMBER_PLACEHOLDER)
-        arrays.append(pa.array([values.get(one.name, default)], arrow_type(one.type)))
+        arrays.append(arrow_column(one, [values.get(one.name, default)], is_spark=True))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def record_batch_of_rows(rows: Sequence[Row], columns: Sequence[Column]) -> pa.RecordBatch:
+def record_batch_of_rows(rows: Sequence[Row], columns: Iterable[Field]) -> pa.RecordBatch:
     """Return rows as a record batch; missing values are null."""
-    pa = require_pyarrow()
-    arrays = []
-    for one in columns:
-        values = [row.get(one.name) for row in rows]
-        if one.type.startswith("map<"):
-            values = [list(value.items()) if isinstance(value, dict) else None for value in values]
-        arrays.append(pa.array(values, arrow_type(one.type)))
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+    arrays = [
+        arrow_column(one, [row.get(one.name) for row in rows], is_spark=True) for one in columns
+    ]
+    return require_pyarrow().RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.batches.columns import BatchTable, column
 from kafkascan.format.errors import CorruptBatchError, record_error
 from kafkascan.format.layout import BATCH_DTYPE
-from kafkascan.spark.options.view_schemas import Column, Row, arrow_schema, arrow_type
-from kafkascan.spark.options.where_clause import BATCH_NAMES
+from kafkascan.spark.options.view_schemas import Row, arrow_schema
 from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.rows.arrow_columns import (
-    CODEC_NAMES,
-    codec_array,
+    code_array,
+    code_names,
     constant_array,
     number_array,
     single_row,
-    timestamp_array,
 )
-from kafkascan.tables.schema import require_pyarrow
+from kafkascan.tables.schema import Field, arrow_type, require_pyarrow
+from kafkascan.tables.table import arrow_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,11 +33,11 @@ BAD_CHECKSUM = "CHECKSUM_MISMATCH"
 
 
 def file_values(file: ListedSegment) -> Row:
-    """Return the values of the columns that identify a file (`FILE_COLUMNS`)."""
+    """Return the values of the columns that identify a file (`FILE_FIELDS`)."""
     return {
         "topic": file.topic,
         "partition": file.partition,
-        "segment": file.base_offset,
+        "segment": file.name,
         "path": file.path,
     }
 
@@ -48,8 +48,8 @@ def column_lookup(batches: BatchTable, file: Row) -> Callable[[str], object]:
     def look_up(name: str) -> object:
         if name in file:
             return file[name]
-        values = column(batches, BATCH_NAMES[name])
-        return CODEC_NAMES[values] if name == "codec" else values
+        values = column(batches, name)
+        return code_names(values, name) if name in NAMED_CODES else values
 
     return look_up
 
@@ -61,17 +61,17 @@ class BatchRows:
     Parameters
     ----------
     file : ListedSegment
-    columns : sequence of Column
+    columns : sequence of Field
     """
 
-    def __init__(self, file: ListedSegment, columns: Sequence[Column]) -> None:
+    def __init__(self, file: ListedSegment, columns: Sequence[Field]) -> None:
         self._path = file.path
         self._file_values = file_values(file)
         self._columns = columns
         self._schema = arrow_schema(columns)
         constants = self._file_values | {"status": STATUS_OK, "error": None}
         self._constants = {
-            one.name: (constants[one.name], arrow_type(one.type))
+            one.name: (constants[one.name], arrow_type(one.type, is_spark=True))
             for one in columns
             if one.name in constants
         }
@@ -82,11 +82,11 @@ class BatchRows:
         return require_pyarrow().RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _array(
-        self, one: Column, batches: BatchTable, verdicts: NDArray[np.bool_] | None
+        self, one: Field, batches: BatchTable, verdicts: NDArray[np.bool_] | None
     ) -> pa.Array:
         pa = require_pyarrow()
         is_bad = None if verdicts is None or verdicts.all() else ~verdicts
-        if one.name == "crcOk":
+        if one.name == "crc_is_valid":
             return pa.array(verdicts)
         if one.name == "status" and is_bad is not None:
             return pa.array(np.where(is_bad, BAD_CHECKSUM, STATUS_OK))
@@ -100,11 +100,11 @@ class BatchRows:
             )
         if one.name in self._constants:
             return constant_array(*self._constants[one.name], len(batches))
-        if one.name == "maxTimestamp":
-            return timestamp_array(batches["max_timestamp"])
-        values = column(batches, BATCH_NAMES[one.name])
-        if one.name == "codec":
-            return codec_array(values)
+        values = column(batches, one.name)
+        if one.name in NAMED_CODES:
+            return code_array(values, one.name)
+        if one.type == "time":
+            return arrow_column(one, values, is_spark=True)
         return number_array(values, one.type)
 
     def build_damage(self, error: CorruptBatchError, trailing_bytes: int) -> pa.RecordBatch:
@@ -112,9 +112,9 @@ class BatchRows:
         base_offset = -1 if error.base_offset is None else error.base_offset
         values: Row = {
             "position": error.position,
-            "sizeInBytes": trailing_bytes,
-            "baseOffset": base_offset,
-            "lastOffset": base_offset,
+            "size_in_bytes": trailing_bytes,
+            "base_offset": base_offset,
+            "last_offset": base_offset,
             "status": error.symbol,
             "error": str(error),
         }

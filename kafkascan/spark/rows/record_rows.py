@@ -8,51 +8,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.batches.columns import column
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.io.concurrency import group_by_bytes
-from kafkascan.records.record_table import RecordTable
+from kafkascan.records.record_table import RECORD_COLUMN_NAMES, RecordTable
 from kafkascan.spark.options.reader_options import CORRUPT_RECORD, Options
-from kafkascan.spark.options.view_schemas import HEADERS, Column, Row, arrow_schema, arrow_type
+from kafkascan.spark.options.view_schemas import HEADERS, Row, arrow_schema
 from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.rows.arrow_columns import (
-    codec_array,
+    code_array,
     constant_array,
     number_array,
     single_row,
     timestamp_array,
 )
 from kafkascan.spark.rows.batch_rows import file_values
-from kafkascan.tables.schema import require_pyarrow
+from kafkascan.tables.schema import Field, arrow_type, require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Columns of the view to columns of `RecordTable`: of the record, and of its batch.
-_RECORD_NAMES = {
-    "key": "key",
-    "value": "value",
-    "headers": "headers",
-    "offset": "offset",
-    "timestamp": "timestamp",
-    "timestampMs": "timestamp",
-    "sequence": "sequence",
-}
-_BATCH_NAMES = {
-    "timestampType": "timestamp_type",
-    "position": "position",
-    "batchBaseOffset": "base_offset",
-    "batchLastOffset": "last_offset",
-    "leaderEpoch": "partition_leader_epoch",
-    "magic": "magic",
-    "codec": "compression_type",
-    "producerId": "producer_id",
-    "producerEpoch": "producer_epoch",
-    "isTransactional": "is_transactional",
-    "isControl": "is_control",
-}
 # Usually equal in all batches of a table. Then they need no lookup per record.
-_MOSTLY_CONSTANT = {"timestampType", "leaderEpoch", "magic"}
+_MOSTLY_CONSTANT = {"timestamp_type", "partition_leader_epoch", "magic"}
 # Estimated bytes of a record besides its key and value, and of a header.
 _RECORD_COST, _HEADER_COST = 48, 64
 
@@ -80,12 +58,12 @@ class RecordRows:
     def __init__(self, file: ListedSegment, options: Options) -> None:
         self._columns = options.schema()
         self._schema = arrow_schema(self._columns)
-        needed = [_RECORD_NAMES[c.name] for c in self._columns if c.name in _RECORD_NAMES]
+        needed = [one.name for one in self._columns if one.name in RECORD_COLUMN_NAMES]
         self.read_columns = list(dict.fromkeys(["offset", *needed]))
         self._file_values = file_values(file)
         constants = self._file_values | {CORRUPT_RECORD.name: None}
         self._constants = {
-            one.name: (constants[one.name], arrow_type(one.type))
+            one.name: (constants[one.name], arrow_type(one.type, is_spark=True))
             for one in self._columns
             if one.name in constants
         }
@@ -113,7 +91,7 @@ class RecordRows:
         for group in group_by_bytes(costs, share, most=BATCH_ROWS):
             yield records[group]
 
-    def _array(self, one: Column, records: RecordTable, items: pa.Table | None) -> pa.Array:
+    def _array(self, one: Field, records: RecordTable, items: pa.Table | None) -> pa.Array:
         name = one.name
         if name in self._constants:
             return constant_array(*self._constants[name], len(records))
@@ -123,13 +101,15 @@ class RecordRows:
             return _header_array(array, records.columns["headers_count"]) if is_headers else array
         if name == "timestamp":
             return timestamp_array(records["timestamp"])
-        if name in _MOSTLY_CONSTANT:
-            values = column(records.batches, _BATCH_NAMES[name])
+        ours = "timestamp_type" if name == "timestampType" else name
+        if ours in _MOSTLY_CONSTANT:
+            values = column(records.batches, ours)
             if len(values) and (values == values[0]).all():
-                return constant_array(int(values[0]), arrow_type(one.type), len(records))
-        values = records[_BATCH_NAMES.get(name) or _RECORD_NAMES[name]]
-        if name == "codec":
-            return codec_array(values)
+                kind = arrow_type(one.type, is_spark=True)
+                return constant_array(int(values[0]), kind, len(records))
+        values = records[ours]
+        if name in NAMED_CODES:
+            return code_array(values, name)
         return number_array(values, one.type)
 
     def build_damage(self, errors: list[CorruptBatchError]) -> Iterator[pa.RecordBatch]:
@@ -139,7 +119,7 @@ class RecordRows:
             values: Row = {
                 "offset": base_offset,
                 "position": error.position,
-                "batchBaseOffset": base_offset,
+                "base_offset": base_offset,
                 CORRUPT_RECORD.name: str(error),
             }
             yield single_row(self._schema, self._columns, self._file_values | values)
@@ -161,5 +141,5 @@ def _header_array(lists: pa.ListArray, count: NDArray[np.int32]) -> pa.ListArray
     pa = require_pyarrow()
     is_empty = pa.array(count == 0)
     return pa.ListArray.from_arrays(
-        lists.offsets, lists.values, type=arrow_type(HEADERS), mask=is_empty
+        lists.offsets, lists.values, type=arrow_type(HEADERS.type, is_spark=True), mask=is_empty
     )

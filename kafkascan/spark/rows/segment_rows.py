@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kafkascan.batches.columns import BatchTable
-from kafkascan.batches.summary import BatchSummary
+from kafkascan.batches.summary import SEGMENT_SCHEMA, BatchSummary
 from kafkascan.batches.verify import verify_rows
 from kafkascan.batches.walks import BatchWalk, collect
 from kafkascan.broker_state.index_checks import IndexScreen, check_entries, parse_index_file
@@ -24,13 +24,14 @@ from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import position_after
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.options.view_schemas import Column, Row
+from kafkascan.spark.options.view_schemas import VIEWS, Row
 from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
 from kafkascan.spark.rows.batch_rows import BAD_CHECKSUM, STATUS_OK, file_values
 from kafkascan.spark.rows.damage_modes import OFFSET_OVERLAP
+from kafkascan.tables.schema import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,12 +135,9 @@ def _read_index(path: str, kind: str) -> IndexEntries | str:
 # Small enough that the batches of a table are still in the CPU cache when they are verified.
 _ROWS = 8192
 _TABLE_BYTES = 3 << 20
-# Columns that need no `BatchSummary`.
-_NEED_NO_SUMMARY = {
-    "topic", "partition", "segment", "path", "size", "modified", "batches", "endState",
-    "lastOffset", "validBytes", "trailingBytes", "badChecksums", "indexState", "timeIndexState",
-    "status", "error",
-}  # fmt: skip
+_OF_SUMMARY = {one.name for one in fields(BatchSummary)}.intersection(SEGMENT_SCHEMA.names)
+# Columns that need a summary of all batches.
+_NEED_SUMMARY = _OF_SUMMARY - {"batches", "last_offset"}
 
 
 @dataclass
@@ -231,41 +229,36 @@ def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
     file = one.file
     names = {column.name for column in options.schema()}
     indexes = None
-    if names & {"indexState", "timeIndexState"} and file.is_local:
+    if names & {"index_state", "time_index_state"} and file.is_local:
         indexes = IndexStates.read(file.path, file.base_offset)
     found = scan_segment(
         source,
         verifies=options.verifies,
-        sums=not names <= _NEED_NO_SUMMARY,
+        sums=bool(names & _NEED_SUMMARY),
         on_table=None if indexes is None else indexes.add,
         is_last=one.is_last,
     )
-    summary = found.summary
     states = (UNKNOWN, UNKNOWN) if indexes is None else indexes.states(source)
     overlap = _overlap(one, found)
     return file_values(file) | {
         "size": source.size,
-        "modified": None if file.modified_ns is None else file.modified_ns // 1000,
-        "batches": summary.batches,
-        "records": summary.records,
-        "uncountedBatches": summary.uncounted_batches,
-        "firstOffset": summary.first_offset,
-        "lastOffset": None if found.next_offset is None else found.next_offset - 1,
-        "minTimestampMs": summary.first_timestamp,
-        "maxTimestampMs": summary.max_timestamp,
-        "codecs": dict(summary.codecs),
-        "magics": dict(summary.magics),
-        "transactionalBatches": summary.transactional_batches,
-        "controlBatches": summary.control_batches,
-        "endState": str(found.end),
-        "validBytes": found.valid_bytes,
-        "trailingBytes": found.trailing_bytes,
-        "badChecksums": found.bad_checksums,
-        "indexState": states[0],
-        "timeIndexState": states[1],
+        "modified": _modified(file),
+        **{name: getattr(found.summary, name) for name in _OF_SUMMARY},
+        "last_offset": None if found.next_offset is None else found.next_offset - 1,
+        "end": str(found.end),
+        "valid_bytes": found.valid_bytes,
+        "trailing_bytes": found.trailing_bytes,
+        "bad_checksums": found.bad_checksums,
+        "index_state": states[0],
+        "time_index_state": states[1],
         "status": found.damage or (STATUS_OK if overlap is None else OFFSET_OVERLAP),
         "error": _message(file, found) or overlap,
     }
+
+
+def _modified(file: ListedSegment) -> int | None:
+    """Return the time of modification in milliseconds since the epoch."""
+    return None if file.modified_ns is None else file.modified_ns // 1_000_000
 
 
 def _message(file: ListedSegment, found: SegmentScan) -> str | None:
@@ -293,20 +286,19 @@ def _overlap(one: ScanRange, found: SegmentScan) -> str | None:
 
 def unreadable_row(file: ListedSegment, error: Exception) -> Row:
     """Return the row of a file that cannot be read."""
-    counts = ("batches", "records", "uncountedBatches", "transactionalBatches", "controlBatches")
+    counts = [one.name for one in VIEWS["segments"] if one.type == "int64" and not one.nullable]
     return (
         file_values(file)
         | dict.fromkeys(counts, 0)
         | {
             "size": file.size,
-            "modified": None if file.modified_ns is None else file.modified_ns // 1000,
+            "modified": _modified(file),
             "codecs": {},
             "magics": {},
-            "endState": UNKNOWN,
-            "validBytes": 0,
-            "trailingBytes": file.size,
-            "indexState": UNKNOWN,
-            "timeIndexState": UNKNOWN,
+            "end": UNKNOWN,
+            "trailing_bytes": file.size,
+            "index_state": UNKNOWN,
+            "time_index_state": UNKNOWN,
             "status": "UNREADABLE",
             "error": str(error) if str(file.path) in str(error) else f"{file.path}: {error}",
         }
@@ -314,7 +306,7 @@ def unreadable_row(file: ListedSegment, error: Exception) -> Row:
 
 
 def segment_batches(
-    rows: Iterator[Row], columns: Sequence[Column], max_rows: int
+    rows: Iterator[Row], columns: Sequence[Field], max_rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield record batches of at most `max_rows` rows."""
     kept: list[Row] = []
