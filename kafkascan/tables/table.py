@@ -282,10 +282,12 @@ def timestamp_column(milliseconds: Column) -> pa.Array:
 
 def _within_microseconds(times: pa.Array) -> pa.Array:
     """Return times in milliseconds; null for those that Spark's microseconds cannot hold."""
-    import pyarrow.compute
+    import pyarrow.compute as compute
 
-    compute = pyarrow.compute
-    raw = times.cast(pyarrow.int64())
+    raw = times.view("int64")
+    least, most = (one.as_py() or 0 for one in compute.min_max(raw).values())
+    if -LATEST_MS <= least <= most <= LATEST_MS:
+        return times
     fits = compute.and_(compute.greater_equal(raw, -LATEST_MS), compute.less_equal(raw, LATEST_MS))
     return compute.if_else(fits, times, None)
 
