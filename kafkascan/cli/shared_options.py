@@ -170,6 +170,7 @@ would load are read.
 
 PATH = click.argument("path", type=InputPath())
 DISK_PATH = click.argument("path", type=DiskPath())
+_DESTINATION = click.argument("destination", required=False, type=DiskPath())
 PATHS = click.argument("paths", nargs=-1, required=True, type=InputPath())
 
 _ALL_FILES = click.option(
@@ -225,6 +226,11 @@ def with_segments(command: Command) -> Command:
 
     extend_help(call, _FILES_HELP)
     return declare(call, PATHS, _TOPIC, _PARTITION, _ALL_FILES, _MEMORY_MAP, _DROP_CACHE)
+
+
+def with_destination(command: Command) -> Command:
+    """Declare the path of a command that copies logs, and where to, if at all."""
+    return declare(command, PATH, _DESTINATION)
 
 
 def with_logs(command: Command) -> Command:

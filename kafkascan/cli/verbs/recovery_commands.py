@@ -13,11 +13,11 @@ from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
     JSON_REPORT,
-    PATH,
     THREADS,
     DiskPath,
     IntegerRange,
     interval_bytes,
+    with_destination,
     with_run,
 )
 from kafkascan.format.findings import Severity
@@ -245,8 +245,7 @@ def _notes(result: ks.recovery.Recovery) -> FindingReport:
 
 
 @click.command()
-@PATH
-@click.argument("destination", required=False, type=DiskPath())
+@with_destination
 @click.option(
     "--doubtful", type=click.Choice(("keep", "drop")), default="keep", show_default=True,
     help="Keep or drop batches inside damaged ranges that may be the content of a damaged"

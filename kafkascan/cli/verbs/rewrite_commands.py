@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import click
 
 import kafkascan as ks
-from kafkascan.cli.run import FindingReport, Run
+from kafkascan.cli.run import FindingReport
 from kafkascan.cli.shared_options import (
     DISK_PATH,
     THREADS,
@@ -23,73 +23,76 @@ from kafkascan.cli.shared_options import (
     check_ranges,
     declare,
     interval_bytes,
-    usage_errors,
-    with_run,
+    table_command,
 )
 from kafkascan.rewrite.rewrite_reports import CONVERSION_SCHEMA, RESTAMP_SCHEMA, SCRUB_SCHEMA
 from kafkascan.tables.schema import Schema
+from kafkascan.tables.table import AnyTable
 
 # Of a file of keys: a device has no end.
 _LARGEST_KEYS = 1 << 28
 
 
-def with_target(columns: Schema) -> Decorator:
-    """Declare what a rewriting command reads and where it writes: `path`, `target`, `in_place`."""
-    options: list[Decorator] = [
-        DISK_PATH,
-        click.option(
-            "-o", "--output", "target", type=DiskPath(),
-            metavar="TARGET",
-            help="Write the new log to TARGET, which must not exist: a directory if PATH is a"
-            " directory, a file if PATH is a file.",
-        ),
-        click.option(
-            "--in-place", is_flag=True,
-            help="Replace the files of PATH (each one atomically). Refused while a broker uses"
-            " the data directory.",
-        ),
-        interval_bytes(
-            "with --in-place the topic's setting in the data directory's metadata log, if there"
-            " is one; otherwise 4096"
-        ),
-        click.option(
-            "--producer-expiration-ms", type=IntegerRange(min=0), metavar="MS",
-            show_default="86400000, one day",
-            help="Drop producers from rebuilt snapshots that were idle for more than MS"
-            " milliseconds: the broker's producer.id.expiration.ms.",
-        ),
-        with_run(columns, rows="rows, one per segment"),
-    ]  # fmt: skip
+_TARGET: list[Decorator] = [
+    click.option(
+        "-o", "--output", "target", type=DiskPath(), metavar="TARGET",
+        help="Write the new log to TARGET, which must not exist: a directory if PATH is a"
+        " directory, a file if PATH is a file.",
+    ),
+    click.option(
+        "--in-place", is_flag=True,
+        help="Replace the files of PATH (each one atomically). Refused while a broker uses"
+        " the data directory.",
+    ),
+    interval_bytes(
+        "with --in-place the topic's setting in the data directory's metadata log, if there"
+        " is one; otherwise 4096"
+    ),
+    click.option(
+        "--producer-expiration-ms", type=IntegerRange(min=0), metavar="MS",
+        show_default="86400000, one day",
+        help="Drop producers from rebuilt snapshots that were idle for more than MS"
+        " milliseconds: the broker's producer.id.expiration.ms.",
+    ),
+]  # fmt: skip
 
-    def decorate(command: Command) -> Command:
+
+def _rewriting_command(schema: Schema, *options: Decorator) -> Callable[[Command], click.Command]:
+    """Declare a command that rewrites a log: to a target, or in place."""
+
+    def require_target(command: Command) -> Command:
         @functools.wraps(command)
-        def call(target: Path | None, in_place: bool, **arguments: Any) -> None:
+        def call(*, target: Path | None, in_place: bool, **arguments: Any) -> Any:
             if in_place == (target is not None):
                 raise click.UsageError("give --output TARGET or --in-place")
-            command(target=target, in_place=in_place, **arguments)
+            return command(target=target, in_place=in_place, **arguments)
 
-        return declare(call, *options)
+        return declare(call, *_TARGET, *options)
 
-    return decorate
+    return table_command(
+        schema, require_target, inputs=DISK_PATH, to_file=False, rows="rows, one per segment"
+    )
 
 
-@click.command()
-@with_target(CONVERSION_SCHEMA)
-@click.option("--to-magic", type=IntegerRange(0, 2),
-              help="Convert to message format 0, 1 or 2.")  # fmt: skip
-@click.option(
-    "--compression-type", type=click.Choice([one.display_name for one in ks.CompressionType]),
-    show_default="the codec of each batch", help="Compress all batches with this codec.",
+@_rewriting_command(
+    CONVERSION_SCHEMA,
+    click.option("--to-magic", type=IntegerRange(0, 2),
+                  help="Convert to message format 0, 1 or 2."),
+    click.option(
+        "--compression-type", type=click.Choice([one.display_name for one in ks.CompressionType]),
+        show_default="the codec of each batch", help="Compress all batches with this codec.",
+    ),
+    click.option("--compression-level", type=Integer(), metavar="LEVEL",
+                  show_default="Kafka's default for the codec",
+                  help="Compression level."),
+    click.option(
+        "--batch-size", type=IntegerRange(min=1), default=16384, show_default=True,
+        metavar="BYTES",
+        help="Combine messages of magic 0 and 1 into batches of about BYTES bytes.",
+    ),
+    THREADS,
 )  # fmt: skip
-@click.option("--compression-level", type=Integer(), metavar="LEVEL",
-              show_default="Kafka's default for the codec",
-              help="Compression level.")  # fmt: skip
-@click.option(
-    "--batch-size", type=IntegerRange(min=1), default=16384, show_default=True,
-    metavar="BYTES", help="Combine messages of magic 0 and 1 into batches of about BYTES bytes.",
-)  # fmt: skip
-@THREADS
-def convert(run: Run, path: Path, target: Path | None, in_place: bool, **options: Any) -> None:
+def convert(path: Any, _: FindingReport, **options: Any) -> AnyTable:
     """Convert a log to another message format or codec.
 
     Prints a row per segment. Data that the new format cannot represent is reported on stderr.
@@ -98,33 +101,30 @@ def convert(run: Run, path: Path, target: Path | None, in_place: bool, **options
     """
     if options["to_magic"] is None and options["compression_type"] is None:
         raise click.UsageError("give --to-magic or --compression-type")
-    _rewrite(run, path, CONVERSION_SCHEMA, lambda: ks.convert_log(
-        path, target, in_place=in_place, **options
-    ))  # fmt: skip
+    return ks.convert_log(path, options.pop("target"), **options)
 
 
-@click.command()
-@with_target(RESTAMP_SCHEMA)
-@click.option(
-    "--offset-shift", type=IntegerRange(-(2**63), 2**63 - 1), default=0, show_default=True,
-    metavar="N", help="Add N to all offsets.",
+@_rewriting_command(
+    RESTAMP_SCHEMA,
+    click.option(
+        "--offset-shift", type=IntegerRange(-(2**63), 2**63 - 1), default=0, show_default=True,
+        metavar="N", help="Add N to all offsets.",
+    ),
+    click.option("--partition-leader-epoch", type=IntegerRange(-1, 2**31 - 1), metavar="EPOCH",
+                  help="Set the partition_leader_epoch of all batches."),
+    click.option(
+        "--log-append-time", type=Time(),
+        help="Set the timestamp of all records, and the timestamp type to LogAppendTime.",
+    ),
+    click.option("--max-timestamp", type=Time(), help="Set the max_timestamp of all batches."),
 )  # fmt: skip
-@click.option("--partition-leader-epoch", type=IntegerRange(-1, 2**31 - 1), metavar="EPOCH",
-              help="Set the partition_leader_epoch of all batches.")  # fmt: skip
-@click.option(
-    "--log-append-time", type=Time(),
-    help="Set the timestamp of all records, and the timestamp type to LogAppendTime.",
-)  # fmt: skip
-@click.option("--max-timestamp", type=Time(), help="Set the max_timestamp of all batches.")
 def restamp(
-    run: Run,
-    path: Path,
-    target: Path | None,
-    in_place: bool,
+    path: Any,
+    _: FindingReport,
     log_append_time: int | None,
     max_timestamp: int | None,
     **options: Any,
-) -> None:
+) -> AnyTable:
     """Rewrite header fields: offsets, leader epoch, timestamps.
 
     The fields of all batches change; records stay compressed and unchanged. Prints a row per
@@ -139,34 +139,32 @@ def restamp(
         raise click.UsageError("give at least one field to change")
     kind = None if log_append_time is None else ks.TimestampType.LOG_APPEND_TIME
     time = max_timestamp if log_append_time is None else log_append_time
-    _rewrite(run, path, RESTAMP_SCHEMA, lambda: ks.restamp_log(
-        path, target, in_place=in_place, max_timestamp=time, timestamp_type=kind, **options
-    ))  # fmt: skip
+    options |= {"max_timestamp": time, "timestamp_type": kind}
+    return ks.restamp_log(path, options.pop("target"), **options)
 
 
-@click.command()
-@with_target(SCRUB_SCHEMA)
-@click.option("--key", "keys", multiple=True,
-              help="Remove records with this key (UTF-8); may be given several times.")  # fmt: skip
-@click.option("--keys-from", type=click.File("rb"), metavar="FILE",
-              help="Remove records with the keys in FILE, one per line.")  # fmt: skip
-@click.option(
-    "--from-offset", type=Integer(), metavar="OFFSET", help="Remove records from OFFSET on."
-)
-@click.option("--to-offset", type=Integer(), metavar="OFFSET",
-              help="Remove records up to OFFSET, which stays.")  # fmt: skip
-@THREADS
+@_rewriting_command(
+    SCRUB_SCHEMA,
+    click.option("--key", "keys", multiple=True,
+                  help="Remove records with this key (UTF-8); may be given several times."),
+    click.option("--keys-from", type=click.File("rb"), metavar="FILE",
+                  help="Remove records with the keys in FILE, one per line."),
+    click.option(
+        "--from-offset", type=Integer(), metavar="OFFSET", help="Remove records from OFFSET on."
+    ),
+    click.option("--to-offset", type=Integer(), metavar="OFFSET",
+                  help="Remove records up to OFFSET, which stays."),
+    THREADS,
+)  # fmt: skip
 def scrub(
-    run: Run,
-    path: Path,
-    target: Path | None,
-    in_place: bool,
+    path: Any,
+    _: FindingReport,
     keys: tuple[str, ...],
     keys_from: BinaryIO | None,
     from_offset: int | None,
     to_offset: int | None,
     **options: Any,
-) -> None:
+) -> AnyTable:
     """Remove records by key or by offset, as compaction does.
 
     The offsets and sequences of the other records stay, as do transaction markers. Messages of
@@ -189,13 +187,8 @@ def scrub(
         )
     last = None if to_offset is None else to_offset - 1
 
-    def scrub_it() -> ks.rewrite.LogRewrite[ks.rewrite.FilterReport]:
-        keep = (
-            ks.rewrite.without_offsets(from_offset, last) if by_offset else ks.without_keys(names)
-        )
-        return ks.scrub_log(path, target, keep=keep, in_place=in_place, **options)
-
-    _rewrite(run, path, SCRUB_SCHEMA, scrub_it)
+    keep = ks.rewrite.without_offsets(from_offset, last) if by_offset else ks.without_keys(names)
+    return ks.scrub_log(path, options.pop("target"), keep=keep, **options)
 
 
 def _keys_in(file: BinaryIO) -> list[bytes]:
@@ -210,20 +203,3 @@ def _keys_in(file: BinaryIO) -> list[bytes]:
 
 def _bad_keys(file: BinaryIO, reason: str) -> click.BadParameter:
     return click.BadParameter(f"{file.name}: {reason}", param_hint="--keys-from")
-
-
-def _rewrite(
-    run: Run,
-    path: Path,
-    columns: Schema,
-    rewrite: Callable[[], ks.rewrite.LogRewrite[Any]],
-) -> None:
-    """Rewrite a log, then write the rows and the findings."""
-
-    def work(_: Path, report: FindingReport) -> ks.rewrite.LogRewrite[Any]:
-        with usage_errors():
-            result = rewrite()
-        report.add_problems(result.problems)
-        return result
-
-    run.output.write_tables(columns, run.each([path], work))

@@ -9,35 +9,36 @@ import click
 
 import kafkascan as ks
 from kafkascan.cli.exit_codes import EXIT_UNREADABLE
-from kafkascan.cli.run import FindingReport, Run
-from kafkascan.cli.shared_options import PATH, THREADS, DiskPath, with_run
+from kafkascan.cli.run import FindingReport
+from kafkascan.cli.shared_options import THREADS, table_command, with_destination
 from kafkascan.cli.tier_inputs import TierOptions, with_tier
-from kafkascan.recovery.tier_restore import RESTORE_SCHEMA, PartitionRestore, Restore
+from kafkascan.recovery.tier_restore import RESTORE_SCHEMA, PartitionRestore
+from kafkascan.tables.table import AnyTable
 
 
-@click.command()
-@PATH
-@click.argument("destination", required=False, type=DiskPath())
-@click.option(
-    "--topic", "topics", multiple=True, metavar="NAME|ID",
-    help="Restore only this topic. Can be given several times.",
+@table_command(
+    RESTORE_SCHEMA,
+    click.option(
+        "--topic", "topics", multiple=True, metavar="NAME|ID",
+        help="Restore only this topic. Can be given several times.",
+    ),
+    click.option(
+        "--new-topic-id", metavar="ID", show_default="the id in the remote storage",
+        help="Write ID to partition.metadata: for a cluster in which the topic was created again."
+        " A broker sets a log aside whose topic id the cluster does not know.",
+    ),
+    with_tier,
+    THREADS,
+    inputs=with_destination,
 )  # fmt: skip
-@click.option(
-    "--new-topic-id", metavar="ID", show_default="the id in the remote storage",
-    help="Write ID to partition.metadata: for a cluster in which the topic was created again. A"
-    " broker sets a log aside whose topic id the cluster does not know.",
-)  # fmt: skip
-@with_tier
-@with_run(RESTORE_SCHEMA, to_file=True)
-@THREADS
 def restore(
-    run: Run,
-    path: Path,
+    path: Any,
+    report: FindingReport,
     destination: Path | None,
     tier_options: TierOptions,
     topics: tuple[str, ...],
     **options: Any,
-) -> None:
+) -> AnyTable:
     """Copy partitions from tiered storage for a broker.
 
     Prints a row per partition. The copies are directories that a broker starts on. Without
@@ -49,19 +50,13 @@ def restore(
     partition, such as a data directory of a broker that is stopped; existing directories of
     partitions are not changed.
     """
-
-    def copy(path: Path, report: FindingReport) -> Restore:
-        tier = tier_options.open(path)
-        restored = ks.recovery.restore(tier, destination, topics=topics or None, **options)
-        report.add_problems(restored.problems)
-        for one in restored.partitions:
-            _add_rebuilt(report, one)
-            if one.error is not None:
-                report.exit_code = EXIT_UNREADABLE
-        return restored
-
-    results = run.each([path], copy)
-    run.output.write_tables(RESTORE_SCHEMA, results)
+    tier = tier_options.open(path)
+    restored = ks.recovery.restore(tier, destination, topics=topics or None, **options)
+    for one in restored.partitions:
+        _add_rebuilt(report, one)
+        if one.error is not None:
+            report.exit_code = EXIT_UNREADABLE
+    return restored
 
 
 def _add_rebuilt(report: FindingReport, one: PartitionRestore) -> None:
