@@ -44,11 +44,34 @@ _WITHOUT = {
         "dump-log": "it shows no progress, as the tool",
         "report": "it shows no progress",
     },
+    "--wide": {
+        "dump-log": "its lines are those of the tool",
+        "report": "it writes a page",
+        "index show": "it shows all columns",
+        "index lookup": "it shows all columns",
+    },
     "--exact": {
         "dump-log": "its lines are those of the tool",
         "report": "it writes a page",
     },
 }  # fmt: skip
+_OF_LOGS = {"info", "batches", "records", "count", "txns", "producers", "advise", "verify", "audit"}
+_OF_FILES = {"index build", "index check"}
+# Options of some commands, and the reason why the others do not have them.
+_ONLY = {
+    "--topic": (
+        _OF_LOGS | _OF_FILES | {"restore"},
+        "state and metadata are of known topics; lookup, salvage and the rewriting commands have"
+        " one log or all of a directory as PATH; diff and report are about all logs of PATH",
+    ),
+    "--partition": (
+        _OF_LOGS | _OF_FILES,
+        "as --topic; restore copies topics, which a broker serves as a whole",
+    ),
+    "--key": ({"records", "scrub"}, "a key of records, which the others do not read by key"),
+    "--now": ({"txns", "audit"}, "only these report ages"),
+    "--timeout-ms": ({"txns", "audit"}, "only these report hanging transactions"),
+}
 # Of the Spark jobs, only two write data; the rows of all of them describe the written files.
 _SPARK_OUTPUTS = {"spark catalog", "spark export"}
 
@@ -80,6 +103,12 @@ def test_all_commands_have_it_unless_there_is_a_reason(option: str) -> None:
         assert _SPARK_OUTPUTS.isdisjoint(spark)
     else:
         assert spark == set()
+
+
+@pytest.mark.parametrize("option", _ONLY)
+def test_some_commands_have_it_for_a_reason(option: str) -> None:
+    having = {name for name, command in COMMANDS.items() if option in options_of(command)}
+    assert {name for name in having if not name.startswith(_SPARK)} == _ONLY[option][0]
 
 
 def test_the_help_shows_every_default() -> None:
