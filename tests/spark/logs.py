@@ -82,7 +82,7 @@ def multiset(found: list[dict[str, Any]]) -> Counter[str]:
 
 VIEWS: dict[str, dict[str, Any]] = {
     "records": {"includeHeaders": True, "maxPartitionBytes": 150_000},
-    "batches": {"checkCrcs": True},
+    "batches": {"verify": True},
 }
 """Options of the views that drivers in other processes read."""
 

@@ -60,9 +60,9 @@ def test_export_and_catalog(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(set(report.manifest["output"].to_pylist()))[0].startswith("topic=")
     with pytest.raises(FileExistsError):
         jobs.export(spark, DATA, str(tmp_path / "out"))
-    catalog = jobs.catalog(spark, DATA, str(tmp_path / "catalog"), checkCrcs=True)
+    catalog = jobs.catalog(spark, DATA, str(tmp_path / "catalog"), verify=True)
     table = pyarrow.parquet.read_table(tmp_path / "catalog")
-    batches = rows(path=str(DATA), view="batches", checkCrcs="true")
+    batches = rows(path=str(DATA), view="batches", verify="true")
     assert catalog.summary["rows"] == len(table) == len(batches)
     assert multiset(table.to_pylist()) == multiset(batches)
 

@@ -177,7 +177,7 @@ def test_jobs_write_into_a_store(spark: SparkSession, store: dict[str, Any]) -> 
         assert multiset(found) == multiset(expected)
         with pytest.raises(FileExistsError, match="s3://logs/out"):
             jobs.export(spark, path, output, **given)
-    catalog = jobs.catalog(spark, str(DATA), f"{target}/catalog", checkCrcs=True, **given)
+    catalog = jobs.catalog(spark, str(DATA), f"{target}/catalog", verify=True, **given)
     files = stored(store, "logs/out/catalog")
     assert len(read_back(files, "crc_is_valid")) == catalog.summary["rows"] > 300
 

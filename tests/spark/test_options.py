@@ -27,7 +27,7 @@ def test_names_have_any_case() -> None:
         ({"somethingElse": "x"}, "has no option 'somethingElse'"),
         ({"view": "record"}, "did you mean 'records'"),
         ({"mode": "LENIENT"}, "expected one of FAILFAST, PERMISSIVE, DROPMALFORMED"),
-        ({"checkCrcs": "yes"}, "option checkCrcs='yes': expected true or false"),
+        ({"verify": "yes"}, "option verify='yes': expected true or false"),
         ({"columns": "key,valeu"}, "did you mean 'value'"),
         ({"columns": "key,KEY"}, "named twice"),
         ({"view": "batches", "columns": "value"}, "no column 'value'"),

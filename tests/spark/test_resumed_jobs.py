@@ -169,7 +169,7 @@ def test_sources_that_changed(runs: Runs, tmp_path: Path) -> None:
         {"includeHeaders": "true"},
         {"columns": "offset,value"},
         {"where": "partition < 9"},
-        {"checkCrcs": "false"},
+        {"verify": "false"},
     ],
 )
 def test_options_that_change_the_content(

@@ -18,7 +18,7 @@ KINDS = {"index_state": "index", "time_index_state": "timeindex"}
 
 @pytest.mark.parametrize("view", ["batches", "segments"])
 def test_rows_of_concurrent_files_are_in_order(view: str) -> None:
-    given = {"path": str(DATA), "view": view, "checkCrcs": "true"}
+    given = {"path": str(DATA), "view": view, "verify": "true"}
     one_by_one = rows(**given, prefetch="0")
     assert len(one_by_one) > 40
     assert rows(**given, prefetch="3") == one_by_one
@@ -47,7 +47,7 @@ def test_dropped_batches_are_counted(
 ) -> None:
     for topic in ("a", "b", "c"):
         segment_path(tmp_path, topic).write_bytes(damaged_log().flip(3, 70).flip(7, 70).log)
-    given = {"path": str(tmp_path), "view": view, "checkCrcs": "true", "mode": "DROPMALFORMED"}
+    given = {"path": str(tmp_path), "view": view, "verify": "true", "mode": "DROPMALFORMED"}
     assert len(tasks(**given)) == 1
     with caplog.at_level(logging.WARNING, "kafkascan.spark"):
         rows(**given)
@@ -58,7 +58,7 @@ def test_dropped_batches_are_counted(
 def test_the_error_of_a_batch_names_its_file(tmp_path: Path) -> None:
     path = segment_path(tmp_path, "topic")
     path.write_bytes(damaged_log().flip(3, 70).log)
-    found = rows(path=str(tmp_path), view="batches", checkCrcs="true")
+    found = rows(path=str(tmp_path), view="batches", verify="true")
     (error,) = {row["error"] for row in found} - {None}
     assert error.startswith(f"{path}: position ")
 

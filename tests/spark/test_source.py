@@ -76,8 +76,8 @@ def test_the_source_is_registered_with_the_session() -> None:
         ("records", {"includeHeaders": "true", "includeControlRecords": "true"}),
         ("records", {"maxPartitionBytes": "40000", "prefetch": "0"}),
         ("records", {"isolationLevel": "read_committed"}),
-        ("batches", {"checkCrcs": "true", "maxPartitionBytes": "40000"}),
-        ("segments", {"checkCrcs": "true"}),
+        ("batches", {"verify": "true", "maxPartitionBytes": "40000"}),
+        ("segments", {"verify": "true"}),
     ],
 )
 def test_both_apis_return_the_rows_of_a_plain_scan(
@@ -188,11 +188,11 @@ def test_modes(spark: SparkSession, tmp_path: Path) -> None:
         assert frame.where("_corrupt_record is not null").count() == 1
     for frame in both(spark, "records", str(tmp_path), mode="DROPMALFORMED"):
         assert frame.count() == 22
-    for frame in both(spark, "batches", str(tmp_path), checkCrcs="true"):
+    for frame in both(spark, "batches", str(tmp_path), verify="true"):
         assert [row.status for row in frame.where("not crc_is_valid").collect()] == [
             "CHECKSUM_MISMATCH"
         ]
-    for frame in both(spark, "segments", str(tmp_path), checkCrcs="true"):
+    for frame in both(spark, "segments", str(tmp_path), verify="true"):
         (row,) = frame.collect()
         assert (row.status, row.bad_checksums, row.batches) == ("CHECKSUM_MISMATCH", 1, 12)
 

@@ -81,7 +81,7 @@ def test_records_equal_read_records() -> None:
 def test_damaged_logs(tmp_path: Path, damage: str, view: str) -> None:
     path = segment_path(tmp_path, "topic")
     path.write_bytes(DAMAGES[damage](damaged_log()).log)
-    options = {"path": str(tmp_path), "view": view, "mode": "PERMISSIVE", "checkCrcs": "true"}
+    options = {"path": str(tmp_path), "view": view, "mode": "PERMISSIVE", "verify": "true"}
     expected = multiset(rows(**options))
     assert sum(expected.values()) >= 5
     # Both views find their batches by the same walk: one of them tries every cut.
@@ -143,7 +143,7 @@ def test_damage_by_mode(tmp_path: Path, damage: str) -> None:
     with pytest.raises(ks.CorruptBatchError) as error:
         rows(path=str(tmp_path))
     assert str(error.value) == bad["_corrupt_record"]
-    (segment,) = rows(path=str(tmp_path), view="segments", checkCrcs="true")
+    (segment,) = rows(path=str(tmp_path), view="segments", verify="true")
     if damage not in ("too many records", "no codec"):  # headers and checksums are sound there
         assert segment["status"] != "OK"
         assert str(path) in segment["error"]

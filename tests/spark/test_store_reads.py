@@ -85,7 +85,7 @@ LARGE, SMALL = (48, MB), (3000, 16_000)
 def test_every_byte_is_fetched_once(reads: Reads, batches: tuple[int, int], view: str) -> None:
     """Headers, checksums and records of a table come from the same bytes."""
     size = put(log_of(*batches))
-    found = rows(path=URL, view=view, checkCrcs="true", prefetch="0")
+    found = rows(path=URL, view=view, verify="true", prefetch="0")
     assert sum(row.get("batches", 1) for row in found) == batches[0]
     assert reads.size == size
     assert len(reads.ranges) <= 3 + size // (6 * MB), "large requests"

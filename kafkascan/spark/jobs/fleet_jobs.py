@@ -144,7 +144,7 @@ def _write_changed(path: Path, data: bytes) -> str:
 
 
 _JOB_OPTIONS: dict[str, dict[str, Any]] = {
-    "verify": {"view": "segments", "columns": MANIFESTS["verify"].names, "checkcrcs": True},
+    "verify": {"view": "segments", "columns": MANIFESTS["verify"].names, "verify": True},
     "catalog": {"view": "batches"},
     "export": {"view": "records"},
     # As in a broker's recovery: indexes of all bytes on disk.

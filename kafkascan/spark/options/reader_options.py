@@ -71,8 +71,8 @@ class Options:
         Look up the ends of all segments, to read offsets once that several contain.
     mode : str or None
         One of `MODES`. None means FAILFAST for records, PERMISSIVE for the other views.
-    check_crcs : bool or None
-        None means True for records, False for the other views.
+    verify : bool or None
+        Whether checksums are verified. None means True for records, False for the other views.
     max_partition_bytes : int or None
         Maximum bytes of a task. None means 128 MiB for records, 1 GiB for the other views.
     min_partitions : int or None
@@ -107,7 +107,7 @@ class Options:
     include_headers: bool = False
     include_control_records: bool = False
     isolation_level: str = "read_uncommitted"
-    check_crcs: bool | None = None
+    verify: bool | None = None
     mode: str | None = None
     ignore_missing_files: bool = False
     max_partition_bytes: int | None = None
@@ -206,7 +206,7 @@ class Options:
         columns = default_columns(self.view)
         if self.view == "records" and self.include_headers:
             columns += find_columns("records", ["headers"])
-        if self.view != "records" and self.check_crcs:
+        if self.view != "records" and self.verify:
             columns += find_columns(self.view, [CRC_COLUMNS[self.view]])
         return (*columns, *corrupt.values())
 
@@ -219,9 +219,9 @@ class Options:
     def verifies(self) -> bool:
         """Whether checksums are verified."""
         if self.view == "records":
-            return self.check_crcs is not False
+            return self.verify is not False
         named = {column.name for column in self.schema()}
-        return bool(self.check_crcs) or CRC_COLUMNS[self.view] in named
+        return bool(self.verify) or CRC_COLUMNS[self.view] in named
 
     @property
     def task_bytes(self) -> int:
@@ -275,7 +275,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "include_headers": parse_flag,
     "include_control_records": parse_flag,
     "isolation_level": parse_choice("read_uncommitted", "read_committed"),
-    "check_crcs": parse_flag,
+    "verify": parse_flag,
     "mode": parse_choice(*MODES),
     "ignore_missing_files": parse_flag,
     "max_partition_bytes": parse_size,
