@@ -31,7 +31,7 @@ from kafkascan.tables.table import Problems
 
 Rows = TypeVar("Rows")
 
-# Records of a table: few are decoded without success if only the first ones are wanted.
+# Records of a table: few are decoded needlessly if only the first ones are wanted.
 _RECORDS = 8192
 
 
