@@ -16,7 +16,7 @@ from kafkascan.analysis.transaction_follower import (
     at_latest_write,
     is_empty,
 )
-from kafkascan.auditing.cluster.cluster_checks import OpenTransaction
+from kafkascan.auditing.cluster_checks import OpenTransaction
 from kafkascan.auditing.epoch_checks import EpochChecks, read_epoch_file
 from kafkascan.auditing.finding_kinds import NOTE, FoundInLog, LogFinding
 from kafkascan.auditing.header_checks import HeaderChecks, Limits, size_limit

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkascan.analysis.transactions import TRANSACTION_TIMEOUT_MS
-from kafkascan.auditing.cluster.cluster_checks import (
+from kafkascan.auditing.cluster_checks import (
     ClusterChecks,
     OpenTransaction,
     check_cluster,

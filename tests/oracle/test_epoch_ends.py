@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kafkascan.analysis.epoch_truncation import epoch_history
+from kafkascan.analysis.diff import epoch_history
 from kafkascan.analysis.fingerprints import FINGERPRINT
 from kafkascan.broker_state import LeaderEpoch, write_leader_epochs
 from tests.oracle.build import ClassPaths

@@ -24,8 +24,8 @@ pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: make 
 from kafkascan.spark import recommended_conf  # noqa: E402 - they need pyspark
 from kafkascan.spark.jobs.output_folders import LocalFolder  # noqa: E402
 from kafkascan.spark.jobs.planned_outputs import is_record  # noqa: E402
-from kafkascan.spark.options.state_schemas import STATE_VIEWS  # noqa: E402
 from kafkascan.spark.readers.state_frames import (  # noqa: E402
+    STATE_VIEWS,
     StateQuery,
     find_data_dirs,
     state_task,

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from kafkascan.spark.options.option_values import format_offsets, parse_offsets
-from kafkascan.spark.options.reader_options import OPTION_NAMES, Options
+from kafkascan.spark.options.reader_options import OPTION_NAMES, Options, WhereClause
 from kafkascan.spark.options.view_schemas import VIEWS, arrow_schema, ddl
-from kafkascan.spark.options.where_clause import WhereClause
 
 
 def test_names_have_any_case() -> None:

@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkascan as ks
-from kafkascan.spark.options.state_schemas import STATE_VIEWS, state_columns
 from kafkascan.spark.options.view_schemas import arrow_schema
-from kafkascan.spark.readers.state_frames import StateQuery, find_data_dirs, state_task
+from kafkascan.spark.readers.state_frames import (
+    STATE_VIEWS,
+    StateQuery,
+    find_data_dirs,
+    state_columns,
+    state_task,
+)
 from tests.spark.logs import DATA, fleet_of, plain_batch, segment_path
 from tests.support.internal_topics import TopicLog, commit
 from tests.support.state_dirs import write_state

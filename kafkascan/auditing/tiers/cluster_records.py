@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kafkascan.auditing.cluster.cluster_checks import ClusterChecks
+from kafkascan.auditing.cluster_checks import ClusterChecks
 from kafkascan.auditing.finding_kinds import FoundInLog
 from kafkascan.format.errors import KafkaScanError, NoLogsError
 from kafkascan.internal_topics.metadata.metadata_reading import Metadata, read_metadata

@@ -114,7 +114,7 @@ def records(
     columns : sequence of str, optional
         Columns of the view; other columns are not decoded.
     where : str, optional
-        A condition on batches, see `kafkascan.spark.options.where_clause`. Batches that do not
+        A condition on batches, see `kafkascan.spark.options.reader_options`. Batches that do not
         match are not decoded.
     **options
         Options of the data source, such as ``startingOffsets=…``.

@@ -6,30 +6,36 @@ import glob
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, read_meta_properties
 from kafkascan.format.errors import CorruptCheckpointError, NoLogsError
-from kafkascan.internal_topics.consumer_groups import read_groups
-from kafkascan.internal_topics.metadata.metadata_reading import read_metadata
-from kafkascan.internal_topics.remote_segments import read_remote_segments
-from kafkascan.internal_topics.share_states import read_share_state
+from kafkascan.format.suggestions import suggestion
+from kafkascan.internal_topics.consumer_groups import GROUPS_TOPIC, Groups, read_groups
+from kafkascan.internal_topics.metadata.metadata_reading import (
+    METADATA_TOPIC,
+    Metadata,
+    read_metadata,
+)
+from kafkascan.internal_topics.remote_segments import (
+    REMOTE_TOPIC,
+    RemoteSegments,
+    read_remote_segments,
+)
+from kafkascan.internal_topics.share_states import SHARE_TOPIC, ShareState, read_share_state
 from kafkascan.internal_topics.topic_replay import AsOf
-from kafkascan.internal_topics.transaction_states import read_transaction_state
+from kafkascan.internal_topics.transaction_states import (
+    TRANSACTIONS_TOPIC,
+    TransactionStates,
+    read_transaction_state,
+)
 from kafkascan.io.folders import SideFileTooLargeError
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import open_log_dir
-from kafkascan.spark.options.state_schemas import (
-    CLUSTER_ID,
-    DATA_DIR,
-    STATE_VIEWS,
-    require_table,
-    state_columns,
-)
 from kafkascan.spark.options.view_schemas import arrow_schema, ddl
 from kafkascan.spark.readers.frames import map_tasks
 from kafkascan.spark.rows.damage_modes import logger
-from kafkascan.tables.schema import Field, require_pyarrow
+from kafkascan.tables.schema import Field, Schema, require_pyarrow, schemas_by_name
 from kafkascan.tables.table import PROBLEM_SCHEMA, AnyTable, arrow_column
 from kafkascan.tables.table_set import TableSet
 
@@ -38,6 +44,41 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kafkascan.spark.readers.frames import Paths
+
+
+class StateView(NamedTuple):
+    """A view of one of Kafka's own topics: the topic, and the schemas of the tables by name."""
+
+    topic: str
+    schemas: Mapping[str, Schema]
+
+
+STATE_VIEWS: Mapping[str, StateView] = {
+    name: StateView(topic, result.schemas | schemas_by_name(PROBLEM_SCHEMA))
+    for name, topic, result in (
+        ("groups", GROUPS_TOPIC, Groups),
+        ("transaction_state", TRANSACTIONS_TOPIC, TransactionStates),
+        ("metadata", METADATA_TOPIC, Metadata),
+        ("remote_segments", REMOTE_TOPIC, RemoteSegments),
+        ("share_state", SHARE_TOPIC, ShareState),
+    )
+}
+
+DATA_DIR = Field("data_dir", "string", "data dir of the row", nullable=False)
+CLUSTER_ID = Field("cluster_id", "string", "id of the cluster, from meta.properties")
+
+
+def require_table(view: str, table: str) -> None:
+    """Raise `ValueError` if a view does not have a table."""
+    schemas = STATE_VIEWS[view].schemas
+    if table not in schemas:
+        raise ValueError(f"{view} has no table {table!r}{suggestion(table, list(schemas))}")
+
+
+def state_columns(view: str, table: str) -> Schema:
+    """Return the columns of a table in Spark: its data dir and cluster, then those of the table."""
+    return STATE_VIEWS[view].schemas[table].with_first((DATA_DIR, CLUSTER_ID))
+
 
 _READERS: Mapping[str, Callable[..., TableSet]] = {
     "groups": read_groups,

@@ -12,7 +12,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.analysis.alignment import _same_offsets, align_by_offset
-from kafkascan.analysis.epoch_truncation import epoch_history, truncation_offset
+from kafkascan.analysis.diff import epoch_history, truncation_offset
 from kafkascan.analysis.fingerprints import FINGERPRINT
 from tests.support.logs import WrittenLog
 from tests.support.paths import GOLDEN

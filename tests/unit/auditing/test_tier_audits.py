@@ -11,7 +11,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.auditing.finding_kinds import TIER_KINDS, FoundInLog
-from kafkascan.auditing.tiers.lineage_checks import UploadRange, check_lineage
+from kafkascan.auditing.tiers.tier_audit import UploadRange, check_lineage
 from kafkascan.tiered import open_tiered
 from tests.support.paths import GOLDEN
 from tests.support.tiers import AivenTier, headers_of, new_cipher, put_local
