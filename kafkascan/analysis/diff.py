@@ -349,6 +349,7 @@ class LogDiff(AnyTable):
             for one in self.partitions
         ]
         document = {"left": self.left, "right": self.right, "is_same": self.is_same}
+        document |= {"is_complete": self.is_complete, "problems": plain_rows(self.problems)}
         return json_text(document | {"partitions": partitions}, indent=indent)
 
     def _summary_lines(self) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 import click
 import numpy as np
+from rich.cells import cell_len
 from rich.filesize import decimal
 
 from kafkascan.batches.columns import as_datetime64
@@ -113,7 +114,7 @@ class TableWriter(Writer):
             places = (one for one in self._fields if one.name in _PLACES)
             self._lifted = tuple(takewhile(lambda one: len(set(texts[one.name])) == 1, places))
             self._fields = tuple(one for one in self._fields if one not in self._lifted)
-        needed = {name: max(map(len, cells), default=0) for name, cells in texts.items()}
+        needed = {name: max(map(cell_len, cells), default=0) for name, cells in texts.items()}
         for fields, is_stacked in self._layouts():
             self._fields = fields
             names = [_stacked(one.name, needed[one.name] if is_stacked else None)
@@ -168,9 +169,9 @@ class TableWriter(Writer):
     def _write_heading(self, values: tuple[str, ...]) -> None:
         if not self._lifted or values == self._heading:
             return
-        named = (f"{one.name} {value}" for one, value in zip(self._lifted, values, strict=True)
-                 if value != _NULL)  # fmt: skip
-        if heading := _GAP.join(named):
+        named = (f"{one.name} {value}" for one, value in zip(self._lifted, values, strict=True))
+        if self._heading or any(value != _NULL for value in values):
+            heading = _GAP.join(named)
             line = heading if self._style.width is None else _shortened(heading, self._style.width)
             self.out.write(("\n" if self._heading else "") + line + "\n")
         if not self._heading and not self._is_vertical:
@@ -180,8 +181,11 @@ class TableWriter(Writer):
     def _write_line(self, cells: Sequence[str]) -> None:
         padded = []
         for one, cell, width in zip(self._fields, cells, self._widths, strict=True):
-            text = _shortened(cell, width)
-            text = text.rjust(width) if one.is_number else text.ljust(width)
+            # Later rows may be longer than the first ones: numbers are never cut.
+            is_cut = self._style.width is not None and _may_be_cut(one)
+            text = _shortened(cell, width) if is_cut else cell
+            gap = " " * (width - cell_len(text))
+            text = gap + text if one.is_number else text + gap
             padded.append(self._coloured(one, cell, text))
         self.out.write(_GAP.join(padded).rstrip() + "\n")
 
@@ -240,9 +244,9 @@ def _stacked(name: str, width: int | None) -> list[str]:
 
 def _shortened(text: str, width: int) -> str:
     """Return a text of at most `width` characters, cut in its middle."""
-    if len(text) <= width:
+    if cell_len(text) <= width:
         return text
-    ends = width - 1
+    ends = max(width - 1 - (cell_len(text) - len(text)), 1)  # a wide character takes two cells
     return f"{text[: ends // 2]}…{text[len(text) - (ends - ends // 2) :]}"
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.findings import Severity
 from kafkascan.format.schemas.message_decoder import NO_UUID
 from kafkascan.format.schemas.message_json import uuid_text
 from kafkascan.internal_topics.coordinator_records import (
@@ -42,6 +43,7 @@ from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown, sche
 from kafkascan.tables.table import Problem, Problems, Table
 
 GROUPS_TOPIC = "__consumer_offsets"
+COMMITTED_BEYOND_END = "COMMITTED_BEYOND_END"
 _OFFSET_COMMITS = (0, 1)
 
 BAD_MEMBER = "BAD_MEMBER"
@@ -204,7 +206,7 @@ class _GroupsBuilder:
             for one in groups
             for row in one.member_rows(names, partial(self._add_bad_member, one))
         ]
-        problems = Problems(self._bad_members)
+        problems = Problems(self._bad_members) + map(self._beyond_end, filter(_is_beyond, offsets))
         problems += (problem for log in logs for problem in log.problems)
         problems += (one.problem for one in self._unknown)
         return Groups(
@@ -215,6 +217,19 @@ class _GroupsBuilder:
             unknown_table(self._unknown, problems),
             logs,
             problems,
+        )
+
+    def _beyond_end(self, row: dict[str, Any]) -> Problem:
+        """Return the problem of a committed offset after the end of the topic's log."""
+        return Problem(
+            COMMITTED_BEYOND_END,
+            f"the group {row['group']!r} committed offset {row['offset']}, but the log ends at"
+            f" {row['log_end_offset']}: it is cut short, or lags behind",
+            str(self._log_dir.path),
+            Severity.WARNING,
+            topic=row["topic"],
+            partition=row["partition"],
+            rows_missing=False,
         )
 
     def _add_bad_member(self, group: GroupRecords, message: str) -> None:
@@ -289,6 +304,10 @@ class _GroupsBuilder:
             "record_offset": record.stored.offset,
             "is_exact": is_exact,
         }
+
+
+def _is_beyond(row: dict[str, Any]) -> bool:
+    return row["lag"] is not None and row["lag"] < 0
 
 
 def _committed_partition(record: DecodedRecord) -> tuple[str, str, int]:

@@ -14,6 +14,7 @@ from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, NoLogsError, detached
 from kafkascan.format.findings import Severity
+from kafkascan.format.layout import ScanEnd
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.logs.log_dir import LogDir
@@ -257,7 +258,8 @@ class PartitionRecords:
         """Add what is missing; damaged batches are known, and gaps make a log not gapless."""
         known = {getattr(error, "position", None) for error in self.errors}
         for one in problems:
-            if one.rows_missing and one.symbol != OFFSET_GAP and one.position not in known:
+            is_news = one.rows_missing or one.symbol == str(ScanEnd.TORN_TAIL)
+            if is_news and one.symbol != OFFSET_GAP and one.position not in known:
                 position = one.position or 0
                 self.errors.append(
                     IncompleteLogError(one.path, position, None, one.message, one.symbol)

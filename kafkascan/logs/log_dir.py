@@ -19,6 +19,7 @@ from kafkascan.broker_state.checkpoints import (
 )
 from kafkascan.broker_state.offset_checkpoints import read_offsets
 from kafkascan.format.file_names import SegmentName, parse_segment_name
+from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import few_lines
 from kafkascan.io.folders import Folder
 from kafkascan.logs.segment import SegmentFile
@@ -155,14 +156,16 @@ class PartitionDir:
         Returns
         -------
         int or None
-            None without segments.
+            None without segments, and if the last one is damaged.
         """
         segments = self.log_segments
         for segment in reversed(segments):
             with segment.open() as source:
-                batches = scan_batches(source, on_corrupt="stop").batches
-            if len(batches):
-                return int(next_offset(batches[-1:])[0])
+                scan = scan_batches(source, on_corrupt="stop")
+            if scan.end is ScanEnd.CORRUPT:
+                return None
+            if len(scan):
+                return int(next_offset(scan.batches[-1:])[0])
         return segments[-1].name.base_offset if segments else None
 
 

@@ -15,7 +15,14 @@ from kafkascan.recovery.loading.loaded_segment import LoadFinding, SegmentReport
 from kafkascan.recovery.loading.planned_files import Change
 from kafkascan.recovery.salvaging.segment_salvage import SegmentSalvage
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
-from kafkascan.tables.table import AnyTable, Column, Problems, problem_of
+from kafkascan.tables.table import (
+    NO_PROBLEMS,
+    AnyTable,
+    Column,
+    Problems,
+    plain_rows,
+    problem_of,
+)
 
 
 @dataclass
@@ -300,6 +307,8 @@ class Salvage(AnyTable):
     partitions : list of PartitionSalvage
     is_marked_clean : bool
         Whether the copy of a data directory is marked as cleanly shut down.
+    gaps : Problems
+        Offsets that are missing where no bytes are damaged, unless the log was compacted.
     """
 
     schema: ClassVar[Schema] = SALVAGE_SCHEMA
@@ -308,6 +317,7 @@ class Salvage(AnyTable):
     destination: Path | None
     partitions: list[PartitionSalvage]
     is_marked_clean: bool = False
+    gaps: Problems = NO_PROBLEMS
 
     @property
     def lost_bytes(self) -> int:
@@ -316,8 +326,8 @@ class Salvage(AnyTable):
 
     @property
     def problems(self) -> Problems:
-        """Why there is no copy of a log, or why a broker would not load it."""
-        return _problems_of(self.partitions)
+        """Missing offsets, and why there is no copy of a log, or why a broker would not load it."""
+        return self.gaps + _problems_of(self.partitions)
 
     def __len__(self) -> int:
         return sum(
@@ -361,6 +371,8 @@ class Salvage(AnyTable):
             "destination": None if self.destination is None else str(self.destination),
             "is_marked_clean": self.is_marked_clean,
             "lost_bytes": self.lost_bytes,
+            "is_complete": self.is_complete,
+            "problems": plain_rows(self.problems),
             "partitions": [_partition_dict(one) for one in self.partitions],
         }
 

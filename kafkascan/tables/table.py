@@ -96,7 +96,8 @@ class AnyTable(ABC):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows as dicts."""
-        return rows_of(self.to_columns())
+        columns = self.to_columns()
+        return rows_of({name: columns[name] for name in self.schema.names})
 
     def to_json(self, *, indent: int | None = None) -> str:
         """
@@ -142,6 +143,7 @@ class AnyTable(ABC):
         )
 
     def _warn_if_incomplete(self) -> None:
+        """Warn the caller of the conversion that calls this."""
         if not self.is_complete:
             first = next(one for one in self.problems if one.rows_missing)
             text = f"{self.schema.name}: rows are missing, see .problems: {first}"
@@ -163,7 +165,8 @@ class AnyTable(ABC):
             doubles do not have all integers.
         """
         pandas = require_module("pandas", extra="pandas")
-        table = self.to_arrow(columns)
+        self._warn_if_incomplete()
+        table = self.arrow_table(columns)
         # In pieces, because pyarrow makes Python objects without handling signals.
         frames = [
             table.slice(at, _PANDAS_ROWS).to_pandas()
@@ -192,12 +195,14 @@ class AnyTable(ABC):
         polars.DataFrame
         """
         polars = require_module("polars", extra="polars")
-        frame: pl.DataFrame = polars.from_arrow(self.to_arrow(columns))
+        self._warn_if_incomplete()
+        frame: pl.DataFrame = polars.from_arrow(self.arrow_table(columns))
         return frame
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's PyCapsule stream of `to_arrow`."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
+        self._warn_if_incomplete()
+        return self.arrow_table().__arrow_c_stream__(requested_schema)
 
     # ---- displays ----
 
@@ -237,11 +242,12 @@ def as_list(values: Column) -> list[Any]:
 
 def plain_columns(table: AnyTable) -> dict[str, list[Any]]:
     """Return the columns of a table for text formats: bytes are hexadecimal."""
+    columns = table.to_columns()
     return {
-        name: [None if value is None else value.hex() for value in as_list(values)]
-        if table.schema[name].type == "binary"
-        else as_list(values)
-        for name, values in table.to_columns().items()
+        one.name: [None if value is None else value.hex() for value in as_list(columns[one.name])]
+        if one.type == "binary"
+        else as_list(columns[one.name])
+        for one in table.schema
     }
 
 

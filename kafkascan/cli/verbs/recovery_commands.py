@@ -274,6 +274,7 @@ def salvage(
                 file.stream.write(result.to_json().encode())
         for one in result.partitions:
             run.print_report(_losses(one))
+        run.print_problems(result.gaps)
         if result.is_marked_clean:
             run.print(f"{destination}: marked as shut down cleanly")
     run.output.write_tables(SALVAGE_SCHEMA, results)

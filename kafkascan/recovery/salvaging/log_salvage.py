@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +28,10 @@ from kafkascan.io.staged_folders import StagedFolder, stage_folder
 from kafkascan.io.stores.urls import Place, as_path, path_or_url
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_finding import find_log_dir
+from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.opened_logs import Log, open_logs
 from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.recovery.recovery_results import PartitionSalvage, Salvage
 from kafkascan.recovery.salvaging.foreign_ranges import Doubtful
@@ -46,6 +48,7 @@ from kafkascan.recovery.salvaging.segment_salvage import (
     not_copied,
     salvage_segment,
 )
+from kafkascan.tables.table import Problems
 
 _COPY_BYTES = 1 << 23
 # Files that cannot be rebuilt from the batches.
@@ -140,6 +143,8 @@ def salvage(
     is_data_dir = log_dir is not None and not log_dir.is_partition
     path = place if isinstance(place, Path) else as_path(place.url)
 
+    gaps = _missing_offsets(logs, threads)
+
     def copy_to(folder: Path | None) -> list[PartitionSalvage]:
         done: list[PartitionSalvage] = []
         jobs = _copy_jobs(logs, folder, is_data_dir=is_data_dir)
@@ -150,7 +155,7 @@ def salvage(
         return done
 
     if target is None:
-        return Salvage(path, target, copy_to(None))
+        return Salvage(path, target, copy_to(None), gaps=gaps)
     _require_empty(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as steps:
@@ -163,7 +168,15 @@ def salvage(
             _copy_files(logs[0].partition.folder.parent, folder, _DATA_DIR_FILES)
         is_marked_clean = _recover_copies(done, folder, interval_bytes, threads)
         _publish(staged, folder, done)
-    return Salvage(path, target, done, is_marked_clean)
+    return Salvage(path, target, done, is_marked_clean, gaps)
+
+
+def _missing_offsets(logs: Sequence[Log], threads: int) -> Problems:
+    """Return the gaps in the offsets of logs where no bytes are damaged: lost without a trace."""
+    walk = LogWalk(logs, threads, ControlInspector)
+    for _ in walk:
+        pass
+    return Problems(one for one in walk.problems if one.symbol == OFFSET_GAP)
 
 
 # ---- the destination -------------------------------------------------------------------------
