@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import io
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -374,6 +375,7 @@ def columns(mine: np.ndarray, log: Path, theirs: list) -> Iterator[tuple[str, li
 def test_dump_log_prints_the_same_lines(cases: list[Case]) -> None:
     different: list[str] = []
     compared: Counter[bool] = Counter()
+    stopped = 0
     for case in cases:
         for dump in case.dumps:
             died = dump.stderr.startswith("Exception in thread")
@@ -383,10 +385,24 @@ def test_dump_log_prints_the_same_lines(cases: list[Case]) -> None:
                 out, err, is_dead = our_dump(dump)
                 same = is_dead == died and out == dump.stdout and err == dump.stderr
                 same |= is_dead and died and is_dump_up_to_batch(out, dump.stdout)
-                if not same:
+                stops = is_dead and not died and is_dump_up_to_old_message(out, dump.stdout)
+                stopped += stops
+                if not (same or stops):
                     different.append(f"{case}: {dump.file.name} {dump.mode}: {dump.stderr[:200]}")
     assert not different, "\n".join(different)
     assert min(compared[False], compared[True]) > 50, compared
+    assert stopped < sum(compared.values()) / 100
+
+
+def is_dump_up_to_old_message(ours: str, theirs: str) -> bool:
+    """
+    Return whether a dump ends at a damaged message of magic 0 or 1.
+
+    The tool prints the sizes of key and value that such a message contains, also if they exceed
+    it, and goes on; we end with an error (docs/from-kafka-dump-log.md).
+    """
+    magics = re.findall(r"magic: (\d+)", theirs[: len(ours) + 500])
+    return theirs.startswith(ours) and bool({"0", "1"} & set(magics))
 
 
 def is_dump_up_to_batch(ours: str, theirs: str) -> bool:
