@@ -40,7 +40,9 @@ def test_salvage_dry_run_and_copy(damaged: Path, tmp_path: Path) -> None:
     assert saved["lost_bytes"] == row["size"]
     assert saved["is_marked_clean"]
     assert run("salvage", damaged, out).returncode == 3  # there is something in it
-    assert run("salvage", out).returncode == 0
+    again = run("salvage", out)
+    assert again.returncode == 1
+    assert "[OFFSET_GAP]" in again.stderr, "the lost offsets are missing in the copy"
 
 
 def test_diff(damaged: Path, tmp_path: Path) -> None:
