@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from kafkascan.logs.opened_logs import (
         Log as Log,
         SegmentOverlap as SegmentOverlap,
-        SegmentOverlapWarning as SegmentOverlapWarning,
     )
     from kafkascan.logs.read_committed import (
         CommittedView as CommittedView,
@@ -65,7 +64,7 @@ else:
             "log_finding": ["open_log_dir", "partition_dir"],
             "log_problems": ["IncompleteLogError"],
             "log_table": ["LogBatches", "scan_log_dir"],
-            "opened_logs": ["Log", "SegmentOverlap", "SegmentOverlapWarning"],
+            "opened_logs": ["Log", "SegmentOverlap"],
             "lookups": ["BatchLocation", "RecordLocation", "lookup_offset", "lookup_timestamp"],
             "read_committed": ["CommittedView", "read_committed_view"],
             "reading": ["iter_records", "read_records"],

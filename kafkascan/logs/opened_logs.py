@@ -216,10 +216,6 @@ class SegmentOverlap:
         return f"{self.message} [OFFSET_OVERLAP]"
 
 
-class SegmentOverlapWarning(UserWarning):
-    """Segments of a log that was read contain the same offsets; see `SegmentOverlap`."""
-
-
 class PlacedSegment(Protocol):
     """A segment by its place: the name of its file, and the offset in it."""
 

@@ -48,7 +48,7 @@ _PANDAS_ROWS = 1 << 16
 
 class IncompleteTableWarning(UserWarning):
     """
-    Rows are missing in a table, and its `problems` are not part of what it is converted to.
+    Rows are missing in a table, or a guess, and its `problems` are not part of its conversion.
 
     ``warnings.filterwarnings("error", category=IncompleteTableWarning)`` makes it an error.
     """

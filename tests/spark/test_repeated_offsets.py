@@ -13,11 +13,11 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.broker_state.indexes import build_offset_index
-from kafkascan.logs import SegmentOverlapWarning
 from kafkascan.spark import jobs
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.rows.task_scan import scan_task
+from kafkascan.tables import IncompleteTableWarning
 from tests.spark.logs import plain_batch
 from tests.spark.test_stream import Follower
 from tests.support.overlaps import HIDDEN_END, SHAPES, Segments, segment, write_segments
@@ -109,7 +109,7 @@ def test_a_stream(folder: Path) -> None:
     pytest.importorskip("pyspark")
     expected = [("t", 0, offset) for offset, _ in by_library(folder)[0]]
     for options in ({}, {"isolationLevel": "read_committed"}, {"maxBytesPerTrigger": "300"}):
-        with pytest.warns(SegmentOverlapWarning):
+        with pytest.warns(IncompleteTableWarning):
             found = followed(folder.parent, **options)
         assert found == expected
 

@@ -15,7 +15,7 @@ from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.urls import as_path
-from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap, SegmentOverlapWarning
+from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import (
     NO_BASE_OFFSET,
@@ -24,6 +24,7 @@ from kafkascan.spark.planning.file_listing import (
     read_hints,
 )
 from kafkascan.spark.planning.task_plan import logs_of, served_files
+from kafkascan.tables.table import IncompleteTableWarning
 
 OnOverlap = Callable[[SegmentOverlap], object]
 """Called with each pair of segments that contain the same offsets."""
@@ -41,7 +42,7 @@ _NS_PER_MS = 1_000_000
 
 def warn_of_overlap(overlap: SegmentOverlap) -> None:
     """Warn of two segments that contain the same offsets."""
-    warnings.warn(str(overlap), SegmentOverlapWarning, stacklevel=3)
+    warnings.warn(str(overlap), IncompleteTableWarning, stacklevel=3)
 
 
 class SegmentEnds:
