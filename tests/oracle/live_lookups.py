@@ -5,13 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 from tests.oracle.live_recovery import Partition, Records
 from tests.support.waiting import HANG_SECONDS
@@ -72,11 +78,14 @@ def list_offsets(servers: str, questions: Iterable[tuple[Partition, int]]) -> It
 
 
 def _asked_apart(servers: str, questions: list[tuple[Partition, int]]) -> list[FoundOffset]:
-    """Ask in another process: the library crashes once in thousands of requests."""
+    """Ask in another process: the library crashes once in thousands of requests.
+
+    A starved broker takes longer to look into its remote segments than it lets a request last.
+    """
     for _ in range(_TRIES - 1):
         try:
             return _asked_once(servers, questions)
-        except BrokenProcessPool:
+        except (BrokenProcessPool, TimeoutError):
             continue
     return _asked_once(servers, questions)
 
@@ -96,10 +105,21 @@ def _ask(servers: str, questions: list[tuple[Partition, int]]) -> list[FoundOffs
         ]
         for futures in asked:
             (future,) = futures.values()
-            info = future.result(HANG_SECONDS)
+            info = _answer(future)
             epoch = -1 if info.leader_epoch is None else info.leader_epoch
             found.append(FoundOffset(info.offset, info.timestamp, epoch))
     return found
+
+
+def _answer(future: Future[ListOffsetsResultInfo]) -> ListOffsetsResultInfo:
+    """Return the answer; the library's own errors cannot be sent to another process."""
+    try:
+        return future.result(HANG_SECONDS)
+    except KafkaException as exc:
+        error = exc.args[0]
+        if error.code() == KafkaError.REQUEST_TIMED_OUT:
+            raise TimeoutError(error.str()) from None
+        raise RuntimeError(error.str()) from None
 
 
 def first_offsets_of_fetches(
