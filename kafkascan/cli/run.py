@@ -28,7 +28,7 @@ from kafkascan.logs.queries.segment_inputs import (
     SegmentPaths,
     group_by_log,
 )
-from kafkascan.tables.table import UNREADABLE, Problems
+from kafkascan.tables.table import UNREADABLE, Problem, Problems
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -64,6 +64,8 @@ class FindingReport:
     Attributes
     ----------
     exit_code : int
+    problems : set of Problem
+        Those that were added.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class FindingReport:
     ) -> None:
         self.exit_code = EXIT_CLEAN
         self.offsets = offsets
+        self.problems: set[Problem] = set()
         self._findings: list[str] = []
         self._unlisted = 0
         self._advance = advance
@@ -100,6 +103,7 @@ class FindingReport:
 
     def add_problems(self, problems: Problems) -> None:
         """Add the problems of an answer; what they mean for the exit code is in the symbol."""
+        self.problems.update(problems)
         for one in problems:
             is_note = one.severity is Severity.NOTE and not one.rows_missing
             self.add(str(one), is_note=is_note, is_unread=one.symbol == UNREADABLE)
@@ -186,6 +190,7 @@ class Run:
         self.output = output
         self.is_quiet = is_quiet
         self.exit_code = EXIT_CLEAN
+        self._printed: set[Problem] = set()
         self._bar: Progress | None = None
 
     # ---- inputs ------------------------------------------------------------------------------
@@ -323,11 +328,12 @@ class Run:
         for line in report.take_lines():
             self.print(line)
         self.exit_code = max(self.exit_code, report.exit_code)
+        self._printed |= report.problems
 
     def print_problems(self, problems: Problems) -> None:
-        """Print what is wrong with logs, as findings."""
+        """Print what is wrong with logs, as findings; what a report contained is known already."""
         report = FindingReport()
-        report.add_problems(problems)
+        report.add_problems(Problems(one for one in problems if one not in self._printed))
         self.print_report(report)
 
     def raise_exit_code(self, code: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -51,6 +52,16 @@ def test_bytes_are_searched_too(tmp_path: Path) -> None:
     path.write_bytes(batch_of(records))
     assert [row["offset"] for row in rows("records", path, "--grep", r"\xff.a.b")] == [0]
     assert [row["offset"] for row in rows("records", path, "--grep", "x")] == [1]
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_a_missing_segment_is_named_once(isolation: str, tmp_path: Path) -> None:
+    log = tmp_path / "small-segments-0"
+    shutil.copytree(DATA / "small-segments-0", log)
+    sorted(log.glob("*.log"))[2].unlink()
+    done = run("records", log, "--isolation", isolation, "--format", "jsonl")
+    assert done.returncode == 1
+    assert done.stderr.count("OFFSET_GAP") == 1
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
