@@ -38,8 +38,9 @@ from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
 from kafkascan.io.staged_folders import stage_folder
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked, locked_folder
-from kafkascan.logs.log_chunks import end_of
 from kafkascan.logs.log_finding import no_logs, partition_dir
+from kafkascan.logs.log_problems import SegmentOffsets
+from kafkascan.logs.segment import segment_file
 from kafkascan.recovery.crash_recovery import recover
 from kafkascan.rewrite.batch_stream import Buffer
 from kafkascan.rewrite.rewrite_reports import (
@@ -50,7 +51,7 @@ from kafkascan.rewrite.rewrite_reports import (
     leftover_findings,
     link_findings,
     log_end_findings,
-    overlap_findings,
+    offset_findings,
     stale_findings,
     tail_findings,
 )
@@ -193,7 +194,7 @@ class LogRewriter(Generic[Report]):
             for path in self._side_files_to_keep(folder):
                 with AtomicFile(building / path.name, like=path) as file:
                     file.stream.write(DiskFolder(folder).read(path.name) or b"")
-            result.findings += overlap_findings(result)
+            result.findings += offset_findings(result)
             self._rebuild_side_files(building)
             _copy_owner_and_mode(folder, building)
         return result
@@ -262,7 +263,7 @@ class LogRewriter(Generic[Report]):
                 pending.end()
                 result.findings += [] if is_folder else stale_findings(path)
                 result.findings += completed_findings(path) if is_interrupted else []
-        result.findings += [*overlap_findings(result), *leftover_findings(folder)]
+        result.findings += [*offset_findings(result), *leftover_findings(folder)]
         return result
 
     def _replace(
@@ -327,10 +328,9 @@ class LogRewriter(Generic[Report]):
         batches = self._verified(Source(file.written), target, report)
         result.findings += tail_findings(scan)
         result.findings += log_end_findings(path, scan.batches, batches, self.offset_shift)
-        end_offset = end_of(scan.batches)
-        segment = SegmentRewrite(
-            path, target, report, scan.source_size, size, is_changed, end_offset
-        )
+        offsets = SegmentOffsets(segment_file(path, DiskFolder(path.parent)), is_whole=True)
+        offsets.add(scan.batches)
+        segment = SegmentRewrite(path, target, report, scan.source_size, size, is_changed, offsets)
         result.segments.append(segment)
         return segment
 

@@ -13,10 +13,9 @@ from kafkascan.batches.columns import BatchTable, next_offset
 from kafkascan.batches.scan import BatchScan
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import ScanEnd
-from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.log_finding import partition_dir
-from kafkascan.logs.opened_logs import OffsetCursor, SegmentOverlap
-from kafkascan.logs.segment import segment_file
+from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
+from kafkascan.logs.opened_logs import OffsetCursor, open_partition
 from kafkascan.rewrite.conversion import ConversionReport
 from kafkascan.rewrite.filtering import FilterReport
 from kafkascan.tables.schema import Field, Schema, Shown
@@ -114,8 +113,8 @@ class SegmentRewrite(Generic[Report]):
         Bytes of the file before and after.
     is_changed : bool
         Whether the new file differs from the old one.
-    end_offset : int or None
-        The offset after the last batch of the old file; None without batches.
+    offsets : SegmentOffsets
+        Those of the old file.
     """
 
     path: Path
@@ -124,7 +123,7 @@ class SegmentRewrite(Generic[Report]):
     size: int
     new_size: int
     is_changed: bool
-    end_offset: int | None = None
+    offsets: SegmentOffsets
 
 
 @dataclass(repr=False)
@@ -140,7 +139,7 @@ class LogRewrite(AnyTable, Generic[Report]):
     findings : list of Finding
         What a reader of the new files should know: tails that were left out, side files that
         no longer match their log, files that may still contain removed records, keys that no
-        record has, segments with the same offsets: all of them are rewritten.
+        record has, segments with the same offsets (all of them are rewritten), missing offsets.
     """
 
     path: Path
@@ -217,12 +216,20 @@ def log_end_findings(path: Path, old: BatchTable, new: BatchTable, shift: int) -
     return [Finding("LOG_END_MOVED", Severity.WARNING, message)]
 
 
-def overlap_findings(result: LogRewrite[Report]) -> list[Finding]:
-    """Report segments with the same offsets; which of them is stale cannot be known."""
-    cursor, found = OffsetCursor(), list[SegmentOverlap]()
+def offset_findings(result: LogRewrite[Report]) -> list[Finding]:
+    """Report segments with the same offsets, of which any may be stale, and missing offsets."""
+    folder = result.path if result.path.is_dir() else result.path.parent
+    partition, cursor, problems = partition_dir(folder), OffsetCursor(), LogProblems()
+    checks = LogChecks(open_partition(partition), problems)
     for one in result.segments:
-        found += cursor.add(segment_file(one.path, DiskFolder(one.path.parent)), one.end_offset)
-    return [Finding("OFFSET_OVERLAP", Severity.WARNING, overlap.message) for overlap in found]
+        overlaps = cursor.add(one.offsets.segment, one.offsets.end_offset)
+        problems.add_overlaps(partition, overlaps)
+        checks.add_offsets(one.offsets)
+    checks.finish()
+    return [
+        Finding(one.symbol, one.severity, f"{one.path}: {one.message}", None, one.position)
+        for one in problems.found
+    ]
 
 
 def stale_findings(log: Path) -> list[Finding]:

@@ -12,13 +12,16 @@ import itertools
 import json
 import random
 import shutil
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import kafkascan as ks
 from kafkascan.tables.table import AnyTable
@@ -101,6 +104,19 @@ def _diffed(path: Path, intact: Path) -> tuple[object, bool]:
     return found.rows(), len(found.problems) > 0
 
 
+def _all_of(records: ks.RecordTable) -> NDArray[np.bool_]:
+    return np.ones(len(records), np.bool_)
+
+
+def _rewritten(rewrite: Callable[..., AnyTable], path: Path, **options: Any) -> tuple[object, bool]:
+    with tempfile.TemporaryDirectory() as folder:
+        found = rewrite(path / "orders-0", Path(folder, "new"), **options)
+    named = [one for one in found.problems if one.symbol != "NOTHING_REMOVED"]
+    of_path = ("path", "target")
+    rows = [{k: v for k, v in row.items() if k not in of_path} for row in found.rows()]
+    return rows, len(named) > 0
+
+
 FUNCTIONS: dict[str, Callable[[Path, Path], tuple[object, bool]]] = {
     "count_records": lambda path, _: _rows(ks.count_records(path)),
     "count_records deep": lambda path, _: _rows(ks.count_records(path, deep=True)),
@@ -119,10 +135,18 @@ FUNCTIONS: dict[str, Callable[[Path, Path], tuple[object, bool]]] = {
     ),
     "iter_records": lambda path, _: _iterated(path),
     "polars": lambda path, _: _queried(path),
+    "convert_log": lambda path, _: _rewritten(ks.convert_log, path, compression_type="none"),
+    "restamp_log": lambda path, _: _rewritten(ks.restamp_log, path, offset_shift=1000),
+    "scrub_log": lambda path, _: _rewritten(ks.scrub_log, path, keep=_all_of),
 }  # fmt: skip
+ONE_LOG = {
+    "read_records", "read_records on", "read_committed", "iter_records", "convert_log",
+    "restamp_log", "scrub_log",
+}  # fmt: skip
+"""Functions that read the one log; the others also its data directory."""
 VERIFYING = {
     "read_records", "read_records on", "read_committed", "iter_records", "polars", "verify",
-    "audit",
+    "audit", "convert_log", "restamp_log", "scrub_log",
 }  # fmt: skip
 """Functions and commands that verify checksums; the others read headers."""
 
@@ -356,5 +380,5 @@ def test_a_folder_that_cannot_be_read_is_never_silent(
 
         monkeypatch.setattr(DiskFolder, "names", refused)
     for known in (*FUNCTIONS, *COMMANDS):
-        if known not in ("read_records", "read_records on", "read_committed", "iter_records"):
+        if known not in ONE_LOG:
             assert _asked(known, path, path).is_warned, known

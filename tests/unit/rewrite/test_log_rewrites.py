@@ -228,6 +228,19 @@ def test_torn_tails_are_left_out_and_reported(tmp_path: Path) -> None:
     assert log.read_bytes() == whole
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_missing_segment_is_reported(in_place: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "small-segments-0"
+    shutil.copytree(GOLDEN / "kafka-4.4.0" / "data" / folder.name, folder)
+    gone = sorted(folder.glob("*.log"))[2]
+    gone.unlink()
+    target = None if in_place else tmp_path / "new"
+    found = ks.convert_log(folder, target, in_place=in_place, compression_type="gzip")
+    (gap,) = (one for one in found.problems if one.symbol == "OFFSET_GAP")
+    assert f"offsets from {int(gone.stem)} " in gap.message
+    assert gap.path == str(sorted(folder.glob("*.log"))[2])
+
+
 def test_a_lower_log_end_is_reported(tmp_path: Path) -> None:
     log = tmp_path / f"{0:020}.log"
     log.write_bytes(ks.build_batches(timestamp=[T0], value=[b"v"]) + marker(1, "COMMIT", 5))
