@@ -19,6 +19,7 @@ from kafkascan.tables.table import (
     NO_PROBLEMS,
     AnyTable,
     Column,
+    Problem,
     Problems,
     plain_rows,
     problem_of,
@@ -177,8 +178,21 @@ class Recovery(AnyTable):
 
     @property
     def problems(self) -> Problems:
-        """Why logs cannot be loaded, or changes failed."""
-        return _problems_of(self.partitions)
+        """Why logs cannot be loaded, or changes failed, and what is wrong and stays."""
+        return _problems_of(self.partitions) + Problems(
+            Problem(
+                one.symbol,
+                one.message,
+                str(log.path if one.file is None else log.path / one.file),
+                one.severity,
+                one.position,
+                log.topic,
+                log.partition,
+                rows_missing=False,
+            )
+            for log in self.partitions
+            for one in log.findings
+        )
 
     def __len__(self) -> int:
         return len(self.partitions)

@@ -70,6 +70,11 @@ def test_a_wrong_checksum_below_the_recovery_point(healthy: Path) -> None:
     batches = ks.scan_batches(first).batches
     assert planned.findings[0].position == batches["position"][-1]
     assert planned.findings[0].severity is Severity.ERROR
+    (problem,) = ks.recover(healthy, verify=True).problems
+    assert (problem.symbol, problem.path, problem.position) == (
+        "BAD_CRC", str(first), planned.findings[0].position
+    )  # fmt: skip
+    assert (problem.topic, problem.partition, problem.rows_missing) == ("orders", 0, False)
     assert not ks.recover(healthy.parent, write=True, truncate=True, verify=True).is_marked_clean
     assert ks.recover(healthy.parent, write=True, truncate=True).is_marked_clean
 
