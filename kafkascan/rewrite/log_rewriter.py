@@ -263,7 +263,8 @@ class LogRewriter(Generic[Report]):
                 pending.end()
                 result.findings += [] if is_folder else stale_findings(path)
                 result.findings += completed_findings(path) if is_interrupted else []
-        result.findings += [*offset_findings(result), *leftover_findings(folder)]
+        result.findings += offset_findings(result) if is_folder else []
+        result.findings += leftover_findings(folder)
         return result
 
     def _replace(
@@ -328,7 +329,8 @@ class LogRewriter(Generic[Report]):
         batches = self._verified(Source(file.written), target, report)
         result.findings += tail_findings(scan)
         result.findings += log_end_findings(path, scan.batches, batches, self.offset_shift)
-        offsets = SegmentOffsets(segment_file(path, DiskFolder(path.parent)), is_whole=True)
+        offsets = SegmentOffsets(segment_file(path, DiskFolder(path.parent)))
+        offsets.is_whole = scan.end is ScanEnd.CLEAN
         offsets.add(scan.batches)
         segment = SegmentRewrite(path, target, report, scan.source_size, size, is_changed, offsets)
         result.segments.append(segment)

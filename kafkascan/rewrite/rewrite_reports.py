@@ -11,11 +11,13 @@ from typing import Generic, TypeVar
 
 from kafkascan.batches.columns import BatchTable, next_offset
 from kafkascan.batches.scan import BatchScan
+from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
+from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
-from kafkascan.logs.opened_logs import OffsetCursor, open_partition
+from kafkascan.logs.opened_logs import Log, OffsetCursor
 from kafkascan.rewrite.conversion import ConversionReport
 from kafkascan.rewrite.filtering import FilterReport
 from kafkascan.tables.schema import Field, Schema, Shown
@@ -217,10 +219,10 @@ def log_end_findings(path: Path, old: BatchTable, new: BatchTable, shift: int) -
 
 
 def offset_findings(result: LogRewrite[Report]) -> list[Finding]:
-    """Report segments with the same offsets, of which any may be stale, and missing offsets."""
-    folder = result.path if result.path.is_dir() else result.path.parent
-    partition, cursor, problems = partition_dir(folder), OffsetCursor(), LogProblems()
-    checks = LogChecks(open_partition(partition), problems)
+    """Report offsets of a partition that several segments have, or that none has."""
+    partition, cursor, problems = partition_dir(result.path), OffsetCursor(), LogProblems()
+    start_offset = CheckpointReader().offset_of(partition, LOG_START_CHECKPOINT)
+    checks = LogChecks(Log(partition, [], start_offset), problems)
     for one in result.segments:
         overlaps = cursor.add(one.offsets.segment, one.offsets.end_offset)
         problems.add_overlaps(partition, overlaps)

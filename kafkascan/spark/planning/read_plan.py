@@ -131,7 +131,7 @@ def plan_read(options: Options, on_overlap: OnOverlap = warn_of_overlap) -> list
     ----------
     options : Options
     on_overlap : callable, optional
-        Called with segments that contain the same offsets; by default, this is a
+        Called with segments that contain the same offsets; by default, this is an
         `IncompleteTableWarning`.
 
     Raises

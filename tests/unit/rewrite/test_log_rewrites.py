@@ -241,6 +241,15 @@ def test_a_missing_segment_is_reported(in_place: bool, tmp_path: Path) -> None:
     assert gap.path == str(sorted(folder.glob("*.log"))[2])
 
 
+def test_a_file_with_any_name_is_rewritten_in_place(tmp_path: Path) -> None:
+    """No log is beside it, and it is no segment of one."""
+    path = tmp_path / "copied.bin"
+    shutil.copy(GOLDEN / "kafka-4.4.0" / "data" / "codecs-java-0" / f"{0:020}.log", path)
+    found = ks.convert_log(path, in_place=True, compression_type="lz4")
+    assert [one.symbol for one in found.problems] == ["STALE_SIBLINGS"]
+    assert [one.is_changed for one in found.segments] == [True]
+
+
 def test_a_lower_log_end_is_reported(tmp_path: Path) -> None:
     log = tmp_path / f"{0:020}.log"
     log.write_bytes(ks.build_batches(timestamp=[T0], value=[b"v"]) + marker(1, "COMMIT", 5))
