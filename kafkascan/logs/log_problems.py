@@ -20,7 +20,7 @@ from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_chunks import position_after
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.logs.opened_logs import Log, SegmentOverlap
+from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.tables.table import Problem, Problems, problem_of
 
@@ -70,7 +70,9 @@ class LogProblems:
     def add_overlaps(self, partition: PartitionDir, overlaps: Iterable[SegmentOverlap]) -> None:
         """Add segments with the same offsets: which of them a consumer gets is a guess."""
         for one in overlaps:
-            self.add_guess(partition, "OFFSET_OVERLAP", one.reason, one.path)
+            self.add_guess(
+                partition, "OFFSET_OVERLAP", one.reason, one.path, severity=Severity.ERROR
+            )
 
     def add_guess(
         self,
@@ -357,6 +359,17 @@ class LogChecks:
         severity = Severity.NOTE if is_note else Severity.WARNING
         self.problems.add_guess(partition, str(tail.end), message, segment.path, position, severity)
         return True
+
+
+def offset_problems(log: Log, offsets: Iterable[SegmentOffsets]) -> Problems:
+    """Return what is wrong with the offsets of a log's segments, and between them."""
+    problems, cursor = LogProblems(), OffsetCursor()
+    checks = LogChecks(log, problems)
+    for one in offsets:
+        problems.add_overlaps(log.partition, cursor.add(one.segment, one.end_offset))
+        checks.add_offsets(one)
+    checks.finish()
+    return problems.found
 
 
 def _missing(first: int, following: int) -> str:

@@ -217,7 +217,7 @@ def recover(
         Keep files that are replaced, truncated or dropped.
     mark_clean : bool, default True
         Write ``.kafka_cleanshutdown`` once all logs of a data directory are recovered, so that
-        the next broker skips recovery. Not if a log has a finding that is more than a note.
+        the next broker skips recovery. Not if a log has a finding that is an error.
     verify : bool, default False
         Verify also the checksums of the segments below the recovery point. A broker does not read
         them, so their damage stays: it is reported in `PartitionRecovery.findings`.

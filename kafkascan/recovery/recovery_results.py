@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.format.findings import Severity
 from kafkascan.format.texts import few_lines, json_text
+from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.opened_logs import SegmentOverlap
 from kafkascan.recovery.loading.loaded_segment import LoadFinding, SegmentReport
 from kafkascan.recovery.loading.planned_files import Change
@@ -44,7 +45,7 @@ class PartitionRecovery:
     leader_epochs : list of LeaderEpoch
     findings : list of LoadFinding
         Anything wrong that a broker does not notice when it loads the log, and that therefore
-        stays: damage below the recovery point, segments that overlap, a lost end.
+        stays: damage below the recovery point, segments that overlap, missing offsets, a lost end.
     changes : list of Change
         The planned changes.
     applied : list of Change
@@ -78,8 +79,12 @@ class PartitionRecovery:
 
     @property
     def has_alarms(self) -> bool:
-        """Whether any finding is more than a note."""
-        return any(one.severity is not Severity.NOTE for one in self.findings)
+        """
+        Whether any finding is an error.
+
+        Offsets that are missing are a warning: nothing that a recovery does brings them back.
+        """
+        return any(one.severity is Severity.ERROR for one in self.findings)
 
     @property
     def unverified(self) -> list[SegmentReport]:
@@ -168,7 +173,7 @@ class Recovery(AnyTable):
 
     @property
     def has_alarms(self) -> bool:
-        """Whether any log has a finding that is more than a note."""
+        """Whether any log has a finding that is an error."""
         return any(partition.has_alarms for partition in self.partitions)
 
     @property
@@ -188,7 +193,7 @@ class Recovery(AnyTable):
                 one.position,
                 log.topic,
                 log.partition,
-                rows_missing=False,
+                rows_missing=one.symbol == OFFSET_GAP,
             )
             for log in self.partitions
             for one in log.findings

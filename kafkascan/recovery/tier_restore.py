@@ -365,7 +365,7 @@ def _require_sound(one: PartitionDir, done: PartitionRecovery) -> None:
     if done.error is not None:
         raise done.error
     for finding in done.findings:
-        if finding.severity is not Severity.NOTE:
+        if finding.severity is Severity.ERROR:
             name = finding.file or done.segments[0].name
             reason, position = finding.message, finding.position or 0
             raise CorruptLogError(str(one.path / name), position, None, reason, finding.symbol)

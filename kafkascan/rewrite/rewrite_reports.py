@@ -16,8 +16,8 @@ from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_finding import partition_dir
-from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
-from kafkascan.logs.opened_logs import Log, OffsetCursor
+from kafkascan.logs.log_problems import SegmentOffsets, offset_problems
+from kafkascan.logs.opened_logs import Log
 from kafkascan.rewrite.conversion import ConversionReport
 from kafkascan.rewrite.filtering import FilterReport
 from kafkascan.tables.schema import Field, Schema, Shown
@@ -220,17 +220,12 @@ def log_end_findings(path: Path, old: BatchTable, new: BatchTable, shift: int) -
 
 def offset_findings(result: LogRewrite[Report]) -> list[Finding]:
     """Report offsets of a partition that several segments have, or that none has."""
-    partition, cursor, problems = partition_dir(result.path), OffsetCursor(), LogProblems()
-    start_offset = CheckpointReader().offset_of(partition, LOG_START_CHECKPOINT)
-    checks = LogChecks(Log(partition, [], start_offset), problems)
-    for one in result.segments:
-        overlaps = cursor.add(one.offsets.segment, one.offsets.end_offset)
-        problems.add_overlaps(partition, overlaps)
-        checks.add_offsets(one.offsets)
-    checks.finish()
+    partition = partition_dir(result.path)
+    log = Log(partition, [], CheckpointReader().offset_of(partition, LOG_START_CHECKPOINT))
+    offsets = [one.offsets for one in result.segments]
     return [
         Finding(one.symbol, one.severity, f"{one.path}: {one.message}", None, one.position)
-        for one in problems.found
+        for one in offset_problems(log, offsets)
     ]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import bisect
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,12 @@ from kafkascan.format.errors import (
 )
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, ScanEnd
+from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
+from kafkascan.logs.log_finding import partition_dir
+from kafkascan.logs.log_problems import SegmentOffsets, offset_problems
+from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.segment import segment_file
 from kafkascan.recovery.loading.offset_search import find_offset, framed_batches, is_batch_at
 from kafkascan.recovery.loading.planned_files import PlannedFiles
 from kafkascan.recovery.loading.segment_recovery import RecoveredSegment
@@ -126,7 +132,8 @@ class LoadedSegment:
         self.is_recovered = self.is_emptied = False
         self.is_verified = False
         self.damage: list[LoadFinding] = []
-        self._count_and_end: tuple[int, int] | None = None
+        self._batch_count = 0
+        self._offsets: SegmentOffsets | None = None
         self._next_offset: int | None = None
 
     def sibling(self, kind: str) -> str:
@@ -149,7 +156,13 @@ class LoadedSegment:
         self.valid_bytes = recovered.valid_bytes
         self.reason = recovered.reason
         self._next_offset = None
-        self._count_and_end = _count_and_end(recovered.batches, self.base_offset)
+        self._set_batches(recovered.batches)
+
+    def _set_batches(self, batches: BatchTable) -> None:
+        folder = DiskFolder(self._files.folder)
+        self._offsets = SegmentOffsets(segment_file(Path(self._files.path(self.name)), folder))
+        self._offsets.add(batches)
+        self._batch_count = len(batches)
 
     def offsets_error(self) -> CorruptLogError:
         """Return the error of a segment whose offsets do not ascend."""
@@ -231,11 +244,11 @@ class LoadedSegment:
 
     def check_headers(self, *, verify: bool) -> None:
         """Read the batch headers of a segment that was not recovered, and set its `damage`."""
-        if self._count_and_end is not None:
+        if self._offsets is not None:
             return
         with self._open_up_to(self.valid_bytes) as source:
             scan = scan_batches(source, on_corrupt="stop")
-            self._count_and_end = _count_and_end(scan.batches, self.base_offset)
+            self._set_batches(scan.batches)
             if scan.error is not None:
                 self._add_damage("CORRUPT", scan.error.reason, scan.valid_bytes)
             elif scan.end is not ScanEnd.CLEAN:
@@ -260,28 +273,26 @@ class LoadedSegment:
         found = LoadFinding(symbol, Severity.ERROR, message, row, position, self.name)
         self.damage.append(found)
 
+    def offsets(self) -> SegmentOffsets:
+        """Return the offsets of its batches."""
+        self.check_headers(verify=False)
+        assert self._offsets is not None
+        return replace(self._offsets, is_whole=not self.damage)
+
     def report(self, dropped_because: str | None = None) -> SegmentReport:
         """Return the report of the segment; a reason marks it as dropped."""
-        self.check_headers(verify=False)
-        assert self._count_and_end is not None
-        count, end = self._count_and_end
+        end = self.offsets().end_offset
         return SegmentReport(
             name=self.name,
             base_offset=self.base_offset,
-            next_offset=end,
-            batches=count,
+            next_offset=self.base_offset if end is None else end,
+            batches=self._batch_count,
             size=self.size,
             valid_bytes=0 if dropped_because else self.valid_bytes,
             is_recovered=self.is_recovered,
             is_verified=self.is_verified,
             reason=dropped_because or self.reason,
         )
-
-
-def _count_and_end(batches: BatchTable, base_offset: int) -> tuple[int, int]:
-    if not len(batches):
-        return 0, base_offset
-    return len(batches), int(next_offset(batches[-1:])[0])
 
 
 def floor(segments: list[LoadedSegment], offset: int) -> int:
@@ -309,35 +320,30 @@ def offset_of(name: str) -> int | None:
 # ---- what a broker does not notice -----------------------------------------------------------
 
 
-def check_segments(segments: list[LoadedSegment], *, verify: bool) -> list[LoadFinding]:
+def check_segments(
+    segments: list[LoadedSegment], log_start: int, *, verify: bool
+) -> list[LoadFinding]:
     """
-    Return the damage in segments that are not recovered, and the segments that overlap.
+    Return the damage in segments that are not recovered, and what is wrong with their offsets.
 
     Parameters
     ----------
     segments : list of LoadedSegment
         The segments of the log, in order.
+    log_start : int
+        The log start offset.
     verify : bool
         Whether to verify the checksums of segments that are not recovered.
     """
-    found, end, reaching = list[LoadFinding](), -1, ""
     for segment in segments:
         segment.check_headers(verify=verify)
-        found += segment.damage
-        if segment.base_offset < end:
-            found.append(_overlap(segment, reaching, end))
-        if (next_offset := segment.report().next_offset) > end:
-            end, reaching = next_offset, segment.name
-    return found
-
-
-def _overlap(segment: LoadedSegment, before: str, end: int) -> LoadFinding:
-    message = (
-        f"the segment begins at offset {segment.base_offset}, but {before} reaches offset"
-        f" {end - 1}. One of them may be a stale copy; a broker loads both, and which one a"
-        " consumer reads depends on the offset at which it starts"
-    )
-    return LoadFinding("OFFSET_OVERLAP", Severity.ERROR, message, file=segment.name)
+    damage = [one for segment in segments for one in segment.damage]
+    partition = partition_dir(Path(segments[0].path).parent)
+    offsets = [segment.offsets() for segment in segments]
+    return damage + [
+        LoadFinding(one.symbol, one.severity, one.message, None, one.position, Path(one.path).name)
+        for one in offset_problems(Log(partition, [], log_start), offsets)
+    ]
 
 
 def check_end(recovery_point: int, end: int) -> list[LoadFinding]:

@@ -107,14 +107,29 @@ def test_a_stale_segment_beside_the_one_that_replaced_it(tmp_path: Path) -> None
     segment(5, 5, 6, 7)
     segment(8, 8, 9)
     segment(10, 10)
-    stale = [("OFFSET_OVERLAP", f"{5:020}.log"), ("OFFSET_OVERLAP", f"{8:020}.log")]
-    assert found(folder) == stale
     (planned,) = ks.recover(folder).partitions
-    assert f"{0:020}.log reaches offset 9" in planned.findings[1].message
+    stale = [one for one in planned.findings if one.symbol == "OFFSET_OVERLAP"]
+    assert [one.file for one in stale] == [f"{0:020}.log"] * 2
+    assert [one.message.partition(":")[0] for one in stale] == [
+        f"offsets {base} to {last} are also in {base:020}.log" for base, last in ((5, 7), (8, 9))
+    ]
     # As a broker, recovery keeps them.
     assert [one.name for one in planned.segments] == [
         path.name for path in sorted(folder.glob("*.log"))
     ]
+
+
+def test_a_missing_segment(healthy: Path) -> None:
+    """A broker does not notice it, and nothing is left to repair: the log is marked as clean."""
+    _, lost, after = sorted(healthy.glob("*.log"))[:3]
+    for path in healthy.glob(f"{lost.stem}.*"):
+        path.unlink()
+    done = ks.recover(healthy.parent, write=True)
+    (one,) = done.partitions[0].findings
+    assert (one.symbol, one.severity, one.file) == ("OFFSET_GAP", Severity.WARNING, after.name)
+    assert f"offsets from {int(lost.stem)} to {int(after.stem) - 1} are missing" in one.message
+    assert done.marked_clean == [healthy.parent]
+    assert done.problems["rows_missing"] == [True]
 
 
 def test_a_guess_about_remote_storage_is_a_note(healthy: Path) -> None:
