@@ -7,8 +7,6 @@ import errno
 import fcntl
 import itertools
 import os
-import re
-import secrets
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,8 +18,8 @@ _SYNCED_TOGETHER = 64
 # Opening a FIFO must not wait for a writer.
 _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-# The name of a temporary file.
-_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[^.]+\.part", re.DOTALL)
+# Number of processes that may write the same file at the same time.
+_WRITERS = 100
 # Read once: the umask cannot be read without changing it for all threads.
 _MASK = os.umask(0)
 os.umask(_MASK)
@@ -51,19 +49,16 @@ class AtomicFile:
 
     def __enter__(self) -> Self:
         _require_replaceable(self._path)
-        # A signal may raise an exception as soon as the file exists, so its name is known before.
-        name = f".{self._path.name}.{secrets.token_hex(4)}.part"
-        self._temporary = str(self._path.parent / name)
         try:
-            descriptor = os.open(self._temporary, _NEW_FILE, 0o600)
-            self.stream = os.fdopen(descriptor, "wb")
-            try_lock(descriptor)  # for `remove_abandoned_files`
+            self._temporary, descriptor = _create_temporary(self._path)
         except OSError as error:
             error.filename = str(self._path)  # users do not know the temporary name
             raise
+        try:
+            self.stream = os.fdopen(descriptor, "wb")
         except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._temporary)
+            os.unlink(self._temporary)
+            os.close(descriptor)
             raise
         return self
 
@@ -175,34 +170,71 @@ def replace_files(
             sync_folder(folder)
 
 
-def remove_abandoned_files(folder: Path, names: re.Pattern[str]) -> None:
+def _create_temporary(path: Path) -> tuple[str, int]:
     """
-    Remove the temporary files that killed processes left in a folder.
+    Create the temporary file of a path, in place of one that a killed process left.
 
-    Those of running processes are kept, except complete ones that are about to be renamed. So a
-    caller excludes other processes that write several files before it renames them.
-
-    Parameters
-    ----------
-    folder : Path
-    names : Pattern
-        Matches the names of the files that they were to replace.
+    It is locked as long as its process writes it, so that no other process takes it for such a
+    one. A process that writes the same file meanwhile uses the next name.
     """
-    with os.scandir(folder) as entries:
-        found = [(entry.path, _TEMPORARY.fullmatch(entry.name)) for entry in entries]
-    for path, match in found:
-        if match is not None and names.fullmatch(match["name"]):
-            with contextlib.suppress(FileNotFoundError):
-                _remove_abandoned(path)
+    for number in range(_WRITERS):
+        temporary = str(path.parent / f".{path.name}.{number}.part")
+        descriptor = _create_locked(temporary)
+        if descriptor is not None:
+            return temporary, descriptor
+    raise FileExistsError(errno.EEXIST, "many processes write it", str(path))
 
 
-def _remove_abandoned(path: str) -> None:
-    descriptor = os.open(path, _READ_ONLY | os.O_NOFOLLOW)
+def _create_locked(temporary: str) -> int | None:
+    """Create and lock a file; None if another process has it."""
     try:
-        if try_lock(descriptor):
-            os.unlink(path)
+        descriptor = os.open(temporary, _NEW_FILE, 0o600)
+    except FileExistsError:
+        _remove_abandoned(temporary)
+        try:
+            descriptor = os.open(temporary, _NEW_FILE, 0o600)
+        except FileExistsError:
+            return None
+    except BaseException:  # a signal may raise an exception as soon as the file exists
+        _remove_abandoned(temporary)
+        raise
+    # Until it was locked, another process may have taken it for an abandoned one.
+    if is_locked_by_another(descriptor) or not _is_at(temporary, descriptor):
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _remove_abandoned(temporary: str) -> None:
+    """Remove the file of a process that was killed; one that is locked stays."""
+    try:
+        descriptor = os.open(temporary, _READ_ONLY | os.O_NOFOLLOW)
+    except OSError:
+        return
+    try:
+        if try_lock(descriptor) and _is_at(temporary, descriptor):
+            os.unlink(temporary)
     finally:
         os.close(descriptor)
+
+
+def _is_at(path: str, descriptor: int) -> bool:
+    """Return whether a path leads to an open file."""
+    try:
+        return os.path.samestat(os.lstat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def is_locked_by_another(descriptor: int) -> bool:
+    """Lock an open file or folder where the file system has locks; True if another process did."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def try_lock(descriptor: int) -> bool:

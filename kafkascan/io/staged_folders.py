@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import secrets
@@ -19,7 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from kafkascan.io.atomic_files import behind_link, give_to_owner_of, sync_folder, try_lock
+from kafkascan.io.atomic_files import (
+    behind_link,
+    give_to_owner_of,
+    is_locked_by_another,
+    sync_folder,
+    try_lock,
+)
 
 # Kafka's suffix is the 32 digits of a UUID (LogManager.asyncDelete). These ones begin with
 # "kafkascan" in ASCII, which is not the version of a UUID.
@@ -56,7 +61,7 @@ class StagedFolder:
             If another process has removed it, or is about to: that one holds the lock.
         """
         self._lock = os.open(self.path, os.O_RDONLY)
-        if _is_locked_by_another(self._lock) or not self.path.exists():
+        if is_locked_by_another(self._lock) or not self.path.exists():
             self.discard()
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.path))
 
@@ -80,13 +85,14 @@ class StagedFolder:
 
     def publish(self) -> None:
         """
-        Rename the folder to its target, and make that durable.
+        Make the names in the folder durable, rename it to its target, and make that durable.
 
         Raises
         ------
         OSError
             If the target exists, except as an empty folder.
         """
+        sync_folder(self.path)
         os.replace(self.path, self.target)
         sync_folder(self.target.parent)
         self.discard()
@@ -136,17 +142,6 @@ def remove_abandoned_folders(parent: Path) -> None:
     for path in found:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             _remove_abandoned(path)
-
-
-def _is_locked_by_another(descriptor: int) -> bool:
-    """Lock an open folder where the file system has locks; return whether another process did."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def _remove_abandoned(staging: Path) -> None:

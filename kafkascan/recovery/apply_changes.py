@@ -4,37 +4,38 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import shutil
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from kafkascan.broker_state.checkpoints import LEADER_EPOCH_CHECKPOINT
 from kafkascan.format.errors import SourceReadError
 from kafkascan.io.atomic_files import (
     AtomicFile,
     behind_link,
     holds,
-    remove_abandoned_files,
     replace_files,
     sync_folder,
 )
 from kafkascan.recovery.loading.planned_files import Action, Change, Part, PlannedFiles, Split
 
-_WRITTEN_FILE = re.compile(r"\d{20}\.\w+(\.cleaned)?|leader-epoch-checkpoint")
 _COPY_BYTES = 1 << 24
 _FILES_PER_STEP = 128
 
 
-def remove_partial_files(folder: Path) -> None:
-    """Delete the partially written files of a recovery that was killed."""
-    remove_abandoned_files(folder, _WRITTEN_FILE)
-
-
 def _steps(changes: list[Change]) -> Iterator[list[Change]]:
-    """Yield the changes in steps: several files to write, or one other change."""
-    for is_write, group in itertools.groupby(changes, lambda one: one.action is Action.WRITE):
+    """
+    Yield the changes in steps: several files to write, or one other change.
+
+    A step is durable before the next one. Leader epochs are a step of their own: a restart skips
+    segments that have indexes, and would miss their epochs.
+    """
+    for (is_write, _), group in itertools.groupby(
+        changes,
+        lambda one: (one.action is Action.WRITE, one.name == LEADER_EPOCH_CHECKPOINT),
+    ):
         run, size = list(group), _FILES_PER_STEP if is_write else 1
         yield from (run[first : first + size] for first in range(0, len(run), size))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from kafkascan.format.errors import DuplicateLogError, LinkedFileError, SourceReadError
 from kafkascan.format.findings import Severity
 from kafkascan.logs.log_dir import PartitionDir
-from kafkascan.recovery.apply_changes import ChangeApplier, apply_all, remove_partial_files
+from kafkascan.recovery.apply_changes import ChangeApplier, apply_all
 from kafkascan.recovery.loading.loaded_segment import LoadFinding
 from kafkascan.recovery.loading.log_loader import LoadedLog, LoadSettings, load_log
 from kafkascan.recovery.loading.planned_files import Action, Change, PlannedFiles
@@ -89,12 +89,10 @@ def recover_logs(
     results: list[PartitionRecovery] = []
     appliers: list[tuple[PartitionRecovery, ChangeApplier]] = []
     for job in jobs:
-        with contextlib.suppress(OSError):
-            remove_partial_files(job.partition.path)
         result, files = _planned(job)
         results.append(result)
         if files is not None:
-            changes = _permitted(result.changes, truncate=truncate)
+            changes = _permitted(result, truncate=truncate)
             appliers.append((result, ChangeApplier(files, changes, backup=backup)))
     apply_all([applier for _, applier in appliers])
     for result, applier in appliers:
@@ -102,13 +100,25 @@ def recover_logs(
     return results
 
 
-def _permitted(changes: list[Change], *, truncate: bool) -> list[Change]:
-    """Without `truncate`, return only the changes that do not depend on a changed log."""
+def _permitted(result: PartitionRecovery, *, truncate: bool) -> list[Change]:
+    """
+    Without `truncate`, return only the changes that do not depend on a changed log.
+
+    A log that a broker will truncate gets no index, if segments follow: without one, the broker
+    keeps those; with one, it drops them.
+    """
+    changes = result.changes
     if truncate:
         return changes
     if any(change.action is Action.SPLIT for change in changes):
         return []
-    return [change for change in changes if not change.shortens_log]
+    cut = {one.name for one in changes if one.action is Action.TRUNCATE}
+    before_others = [
+        one.name.removesuffix("log") for one in result.segments[:-1] if one.name in cut
+    ]
+    kinds = ("index", "timeindex", "txnindex")
+    indexes = {f"{name}{kind}" for name in before_others for kind in kinds}
+    return [one for one in changes if not one.shortens_log and one.name not in indexes]
 
 
 def _refuse_links(folder: Path, changes: list[Change]) -> None:

@@ -27,7 +27,7 @@ from kafkascan.format.file_names import sibling_name
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import few_lines
-from kafkascan.io.atomic_files import AtomicFile, sync_folder
+from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.source_protocols import FileRange
 from kafkascan.io.staged_folders import stage_folder
@@ -353,7 +353,6 @@ def _restore_partition(
         _require_sound(one, recovery.partitions[0])
         for path in folder.iterdir():
             path.rename(staged.path / path.name)
-        sync_folder(staged.path)
         staged.publish()
         result.destination = staged.target
     finally:

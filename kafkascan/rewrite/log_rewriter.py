@@ -29,9 +29,7 @@ from kafkascan.format.file_names import parse_segment_name, sibling_name
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.atomic_files import (
     AtomicFile,
-    behind_link,
     give_to_owner_of,
-    remove_abandoned_files,
     sync_folder,
 )
 from kafkascan.io.folders import DiskFolder
@@ -214,7 +212,6 @@ class LogRewriter(Generic[Report]):
         _require_missing(target)
         result: LogRewrite[Report] = LogRewrite(path, target)
         with locked(*data_dirs_of(target.parent), shared=True):
-            remove_abandoned_files(target.parent, _names_of(target))
             with AtomicFile(target, like=path) as file:
                 self._rewrite_segment(path, target, file, result)
             self._write_indexes(target)
@@ -245,7 +242,6 @@ class LogRewriter(Generic[Report]):
             _require_no_cleaner_files(folder, ("swap", "cleaned"))
             if is_folder:
                 _require_regular_files(folder)
-            _remove_abandoned_files(folder, logs, is_folder=is_folder)
             is_interrupted = pending.is_interrupted()
             changed: list[tuple[Path, AtomicFile]] = []
             for log in logs:
@@ -375,18 +371,6 @@ class LogRewriter(Generic[Report]):
 def _require_missing(target: Path) -> None:
     if target.exists():
         raise FileExistsError(errno.EEXIST, "the target already exists", str(target))
-
-
-def _names_of(log: Path) -> re.Pattern[str]:
-    """Return a pattern for the names of a log and its indexes."""
-    return re.compile(rf"{re.escape(log.stem)}\.(log|index|timeindex)|{re.escape(log.name)}")
-
-
-def _remove_abandoned_files(folder: Path, logs: list[Path], *, is_folder: bool) -> None:
-    """Remove the temporary files of killed runs; those of a linked log are next to its target."""
-    names = re.compile(".*") if is_folder else _names_of(*logs)
-    for one in {folder, *(behind_link(log).parent for log in logs)}:
-        remove_abandoned_files(one, names)
 
 
 def _live_logs(folder: Path) -> list[Path]:

@@ -46,30 +46,6 @@ def _completed(verb: str, name: str, data_dir: Path) -> dict[str, bytes]:
     return contents(folder)
 
 
-@pytest.mark.parametrize("verb", _VERBS)
-@pytest.mark.parametrize(
-    ("name", "stride"),
-    [
-        ("transactions-0", 1),
-        ("small-segments-0", 201),
-        pytest.param("small-segments-0", 20, marks=pytest.mark.slow),
-    ],
-)
-def test_a_rerun_completes_a_killed_rewrite_in_place(
-    verb: str, name: str, stride: int, tmp_path: Path
-) -> None:
-    before = contents(_DATA / name)
-    expected = _completed(verb, name, tmp_path / "complete")
-    assert expected != before
-    folder = _copy(name, tmp_path / "data")
-    rewrite = _action(verb, folder)
-    for step in states_at_kills(rewrite, folder.parent, tmp_path / "states", stride):
-        _require_whole_files(folder, before, expected)
-        rewrite()
-        assert contents(folder) == expected, step
-    assert step > 20
-
-
 def _require_whole_files(
     folder: Path, before: dict[str, bytes], expected: dict[str, bytes]
 ) -> None:
@@ -104,46 +80,6 @@ def test_a_rerun_completes_a_rewrite_after_a_real_kill(
             break
         assert exit_code == -signal.SIGKILL
     assert step > 20
-
-
-@pytest.mark.parametrize("verb", _VERBS)
-def test_a_rerun_completes_a_killed_rewrite_of_one_log(verb: str, tmp_path: Path) -> None:
-    name = "transactions-0"
-    log = min((_DATA / name).glob("*.log")).name
-    complete = _copy(name, tmp_path / "complete")
-    _action(verb, complete / log)()
-    expected = contents(complete)
-    folder = _copy(name, tmp_path / "data")
-    rewrite = _action(verb, folder / log)
-    for step in states_at_kills(rewrite, folder.parent, tmp_path / "states"):
-        rewrite()
-        assert contents(folder) == expected, step
-    assert step > 8
-
-
-@pytest.mark.parametrize("verb", _VERBS)
-@pytest.mark.parametrize("is_folder", [True, False])
-def test_a_rerun_removes_what_a_killed_one_left_next_to_its_target(
-    verb: str, is_folder: bool, tmp_path: Path
-) -> None:
-    source = _DATA / "transactions-0"
-    source = source if is_folder else min(source.glob("*.log"))
-    target = tmp_path / "data" / ("new-0" if is_folder else source.name)
-    target.parent.mkdir()
-    rewrite = _action(verb, source, target)
-    rewrite()
-    expected = contents(target.parent)
-    shutil.rmtree(target.parent)
-    target.parent.mkdir()
-    for step in states_at_kills(rewrite, target.parent, tmp_path / "states"):
-        assert not (is_folder and target.exists()) or contents(target) == {
-            name.partition("/")[2]: data for name, data in expected.items()
-        }
-        if target.exists():
-            shutil.rmtree(target) if is_folder else target.unlink()
-        rewrite()
-        assert contents(target.parent) == expected, step
-    assert step > 8
 
 
 def test_another_verb_completes_a_killed_one(tmp_path: Path) -> None:

@@ -113,9 +113,12 @@ def test_who_cannot_give_files_away_leaves_them_to_their_group() -> None:
 def test_a_signal_after_the_file_is_created_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def open_interrupted(path: str, flags: int, mode: int) -> int:
-        os.close(os.open(path, flags, mode))
-        raise KeyboardInterrupt
+    def open_interrupted(path: str, flags: int, mode: int = 0) -> int:
+        descriptor = os.open(path, flags, mode)
+        if flags & os.O_CREAT:
+            os.close(descriptor)
+            raise KeyboardInterrupt
+        return descriptor
 
     with monkeypatch.context() as patch:
         interrupted = SimpleNamespace(**vars(os) | {"open": open_interrupted})
@@ -123,6 +126,24 @@ def test_a_signal_after_the_file_is_created_leaves_no_file(
         with pytest.raises(KeyboardInterrupt), AtomicFile(tmp_path / "file"):
             pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / ".file.0.part").write_bytes(b"left")
+    with AtomicFile(tmp_path / "file") as file:
+        assert file.written.name == ".file.0.part"
+        file.stream.write(b"new")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"new"]
+
+
+def test_two_writers_of_a_file(tmp_path: Path) -> None:
+    """Each writes its own; the last one that ends wins."""
+    with AtomicFile(tmp_path / "file") as one:
+        with AtomicFile(tmp_path / "file") as other:
+            assert one.written.name != other.written.name
+            other.stream.write(b"other")
+        one.stream.write(b"one")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"one"]
 
 
 def test_a_pipe_or_a_folder_is_not_replaced(tmp_path: Path) -> None:

@@ -75,8 +75,10 @@ def test_logs_are_truncated_only_with_truncate(damaged: Path) -> None:
     assert not done.is_in_order
     (partition,) = done.partitions
     left = [change for change in partition.changes if change not in partition.applied]
-    assert all(change.shortens_log for change in left)
-    assert {change.action for change in left} == {ks.recovery.Action.TRUNCATE}
+    (cut,) = (change.name for change in left if change.shortens_log)
+    # With an index, a broker would drop the segments after it.
+    indexes = {cut.replace(".log", f".{kind}") for kind in ("index", "timeindex", "txnindex")}
+    assert {change.name for change in left} - {cut} <= indexes
 
 
 def test_recovered_files_are_valid(damaged: Path) -> None:

@@ -17,25 +17,16 @@ from kafkascan.logs.data_dir_lock import locked
 from kafkascan.recovery import log_jobs
 from kafkascan.recovery.loading.log_loader import LoadedLog, LoadSettings
 from tests.support.broker_lock import broker_in
-from tests.support.dying import run_dying, states_at_kills
+from tests.support.dying import run_dying
 from tests.support.files import contents
 from tests.support.warm_process import run_warm
 from tests.unit.recovery.damaged_partitions import (
     KILLED,
     NOW,
-    planned_changes,
     without_backups,
 )
 
 _RECOVER = f"ks.recover(folder, write=True, truncate=True, now_ms={NOW})"
-
-
-@pytest.fixture
-def bare(overflowing: Path) -> Path:
-    """The same, without anything but logs: recovery begins where loading sees that."""
-    for path in overflowing.glob("*index"):
-        path.unlink()
-    return overflowing
 
 
 def _recover(folder: Path) -> None:
@@ -55,22 +46,6 @@ def _require_whole_files(
     for name, data in without_backups(contents(folder)).items():
         if not name.endswith((".part", ".cleaned", ".swap")):
             assert data in (before.get(name), expected.get(name)), name
-
-
-@pytest.mark.parametrize("folder", ["damaged", "overflowing", "bare"])
-def test_a_kill_at_any_write_leaves_each_file_old_or_new(
-    folder: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    damaged: Path = request.getfixturevalue(folder)
-    before = contents(damaged)
-    expected = _recovered(damaged, tmp_path / "whole")
-    data_dir = damaged.parent
-    for step in states_at_kills(lambda: _recover(damaged), data_dir, tmp_path / "states"):
-        _require_whole_files(damaged, before, expected)
-        _recover(damaged)
-        assert without_backups(contents(damaged)) == expected, step
-        assert planned_changes(damaged) == [], step
-    assert step > 20
 
 
 @pytest.mark.parametrize(
