@@ -74,6 +74,10 @@ class Source:
         Whether the source is a whole file, with the path `path`.
     file_start : int
         Position of its first byte in the file that it is a part of; 0 for a whole file.
+    is_in_memory : bool
+        Whether all bytes are addressable: mapped, or given as a buffer.
+    has_file : bool
+        Whether the bytes are those of an open file, mapped or read.
 
     Raises
     ------
@@ -85,8 +89,10 @@ class Source:
 
     Notes
     -----
-    Views keep the source's memory alive, also beyond the source itself. `close` fails
-    with `SourceInUseError` while views of a map live, or while another thread reads.
+    Views keep the source's memory alive, also beyond the source itself. `close` fails with
+    `SourceInUseError` while views of a map live, or while another thread reads. The end of a
+    ``with`` block does not fail: the last view releases the memory, the last reader the file.
+    A source that is closed raises a ValueError wherever bytes are asked for.
 
     A scan or verification of a mapped file that is truncated meanwhile raises
     `SourceReadError`. Bytes reached through `as_array` are plain memory: touching them
@@ -134,6 +140,7 @@ class Source:
             self.path = f"<{type(data).__name__}>"
             self._view = bytes_view(data)
             self.size = self._view.nbytes
+        self.is_in_memory, self.has_file = self._view is not None, self._descriptor is not None
 
     def _open_file(
         self, file: str, memory_map: bool, read_below: int, max_size: int | None
@@ -189,19 +196,9 @@ class Source:
         return memoryview(mapped)[self.file_start % mmap.ALLOCATIONGRANULARITY :]
 
     @property
-    def is_in_memory(self) -> bool:
-        """Whether all bytes are addressable: mapped, or given as a buffer."""
-        return self._view is not None
-
-    @property
     def ahead(self) -> PrefetchingReader | None:
         """The reader of the bytes, if it reads several ranges at the same time."""
         return self._reader if isinstance(self._reader, PrefetchingReader) else None
-
-    @property
-    def has_file(self) -> bool:
-        """Whether the bytes are those of an open file, mapped or read."""
-        return self._descriptor is not None
 
     @property
     def closed(self) -> bool:
@@ -265,6 +262,8 @@ class Source:
         finally:
             with self._lock:
                 self._reads -= 1
+                if self._closed:
+                    self._close_file()
 
     def as_array(self) -> NDArray[np.uint8]:
         """
@@ -279,12 +278,13 @@ class Source:
         ValueError
             If the source was opened with ``memory_map=False``.
         """
-        self._require_open()
-        if self.size == 0:
-            return np.empty(0, np.uint8)
-        if self._view is None:
-            raise ValueError(f"{self.path}: opened with memory_map=False; it has no array")
-        array = np.frombuffer(self._view, np.uint8)
+        with self._lock:
+            self._require_open()
+            if self.size == 0:
+                return np.empty(0, np.uint8)
+            if self._view is None:
+                raise ValueError(f"{self.path}: opened with memory_map=False; it has no array")
+            array = np.frombuffer(self._view, np.uint8)
         array.flags.writeable = False
         return array
 
@@ -311,6 +311,7 @@ class Source:
         True also if the system does not say: only Linux does, and not for every file system.
         """
         with self._lock:
+            self._require_open()
             if self._descriptor is None:
                 return True
             file = LogFile(self._descriptor, self.file_start, self.size)
@@ -380,8 +381,11 @@ class Source:
                 raise SourceInUseError(f"{self.path}: another thread is reading")
             self._unmap()
             self._closed = True
+            self._close_file()
+
+    def _close_file(self) -> None:
+        if self._descriptor is not None and not self._reads:
             descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
             os.close(descriptor)
 
     def _unmap(self) -> None:
@@ -407,7 +411,13 @@ class Source:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        try:
+            self.close()
+        except SourceInUseError:
+            # Views and readers keep what they need. An error here would replace the caller's.
+            with self._lock:
+                self._view, self._map, self._closed = None, None, True
+                self._close_file()
 
     def __del__(self) -> None:
         # The map is closed with its last view, the descriptor with this object.
@@ -445,4 +455,4 @@ class borrowed_source:  # noqa: N801 - used like a function
 
     def __exit__(self, *error: object) -> None:
         if self._is_opened_here:
-            self._source.close()
+            self._source.__exit__()

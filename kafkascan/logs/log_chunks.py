@@ -6,7 +6,6 @@ segment while its file is open.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, next_offset
 from kafkascan.batches.walks import BatchWalk
-from kafkascan.format.errors import KafkaScanError, SourceInUseError, detached
+from kafkascan.format.errors import KafkaScanError, detached
 from kafkascan.format.layout import BATCH_DTYPE, LOG_OVERHEAD, MIN_BATCH_LENGTH, ScanEnd
 from kafkascan.io import result_memory
 from kafkascan.io.concurrency import are_small, group_by_bytes, require_threads
@@ -320,9 +319,7 @@ def _read_segment(
     finally:
         if behind is not None:
             behind.drop()
-        # Views of the bytes that are still alive keep them, and release them later.
-        with contextlib.suppress(SourceInUseError):
-            borrowed.__exit__()
+        borrowed.__exit__()
 
 
 def _parts(

@@ -155,7 +155,8 @@ class SegmentFile:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        if self.opened is not None:
+            self.opened.__exit__()
 
     def __repr__(self) -> str:
         size = "" if self.opened is None else f": {self.opened.size} bytes"

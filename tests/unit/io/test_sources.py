@@ -21,10 +21,12 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.io.sources import borrowed_source
+from tests.support.records import RecordV2, batch_of
 from tests.support.segments import Rig
 from tests.support.waiting import HANG_SECONDS
 
 LOG = Rig().batches(3).log
+RECORDS = b"".join(batch_of([RecordV2(b"key", b"value")], base_offset=n) for n in range(3))
 
 
 def is_open(path: Path) -> bool:
@@ -250,7 +252,8 @@ def test_errors_survive_pickling() -> None:
 
 @pytest.mark.parametrize("memory_map", [True, False])
 def test_closing_while_another_thread_reads(path: Path, memory_map: bool) -> None:
-    """Close fails or waits; no reader sees the bytes of another file."""
+    """Close fails or waits; no reader sees the bytes of another file, or a damaged log."""
+    path.write_bytes(RECORDS)
     other = path.with_name("other.log")
     other.write_bytes(Rig().batches(3, b"something else").log)
     expected = ks.scan_batches(path).batches["crc"].tolist()
@@ -259,11 +262,14 @@ def test_closing_while_another_thread_reads(path: Path, memory_map: bool) -> Non
     def read(source: ks.Source) -> None:
         try:
             for _ in range(2000):
-                assert ks.scan_batches(source).batches["crc"].tolist() == expected
-        except ValueError as error:
+                batches = ks.scan_batches(source).batches
+                assert batches["crc"].tolist() == expected
+                assert len(ks.read_records(source, batches)) == 3
+                assert ks.verify_crcs(source, batches).all()
+        except ValueError as error:  # not one of a log that looks damaged
             outcomes.add(str(error).rsplit(": ", 1)[-1])
 
-    for _ in range(10):
+    for _ in range(30):
         source = ks.Source(path, memory_map=memory_map)
         reader = threading.Thread(target=read, args=(source,))
         reader.start()
@@ -275,6 +281,55 @@ def test_closing_while_another_thread_reads(path: Path, memory_map: bool) -> Non
         reader.join(HANG_SECONDS)
         assert not reader.is_alive()
     assert outcomes <= {"the source is closed"}
+
+
+def test_a_closed_source_has_no_bytes(path: Path) -> None:
+    """What asked before it was closed whether they are in memory is not misled."""
+    source = ks.Source(path)
+    source.close()
+    assert (source.is_in_memory, source.has_file) == (True, True)
+    for ask in (source.as_array, lambda: source.window(0, 1), lambda: source.is_cached(0, 1)):
+        with pytest.raises(ValueError, match="the source is closed"):
+            ask()
+
+
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_the_end_of_a_with_block_leaves_the_bytes_to_their_views(
+    path: Path, memory_map: bool
+) -> None:
+    path.write_bytes(RECORDS)
+    with ks.Source(path, memory_map=memory_map) as source:
+        records = ks.read_records(source)
+    expected = ks.read_records(path).rows()
+    assert source.closed
+    assert records.rows() == expected
+    assert records.to_arrow().num_rows == len(expected)
+    with ks.open_segment(path, memory_map=memory_map) as segment:
+        again = ks.read_records(segment)
+    assert again.rows() == expected
+
+
+def test_the_end_of_a_with_block_keeps_the_error_of_its_caller(path: Path) -> None:
+    windows = []
+
+    def fail() -> None:
+        with ks.Source(path) as source:
+            windows.append(source.window(0, 3))
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        fail()
+    assert bytes(windows[0]) == LOG[:3]
+
+
+def test_the_last_reader_closes_the_file(path: Path) -> None:
+    with ks.Source(path, memory_map=False) as source:
+        reading = source.borrowed_descriptor()
+        descriptor = reading.__enter__()
+    assert len(os.pread(descriptor, 3, 0)) == 3
+    reading.__exit__(None, None, None)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
 
 
 def test_memory_is_per_batch_not_per_byte(tmp_path: Path) -> None:
