@@ -7,6 +7,7 @@ import errno
 import fcntl
 import itertools
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,9 +21,6 @@ _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # Number of processes that may write the same file at the same time.
 _WRITERS = 100
-# Read once: the umask cannot be read without changing it for all threads.
-_MASK = os.umask(0)
-os.umask(_MASK)
 
 
 class AtomicFile:
@@ -50,11 +48,17 @@ class AtomicFile:
     def __enter__(self) -> Self:
         _require_replaceable(self._path)
         try:
-            self._temporary, descriptor = _create_temporary(self._path)
+            like = None if self._like is None else os.stat(self._like)
+            mode = stat.S_IMODE(like.st_mode) if like and stat.S_ISREG(like.st_mode) else None
+            self._temporary, descriptor = _create_temporary(self._path, is_private=mode is not None)
         except OSError as error:
             error.filename = str(self._path)  # users do not know the temporary name
             raise
         try:
+            if like is not None:
+                _give_to_owner_of(like, descriptor)
+            if mode is not None:
+                os.fchmod(descriptor, mode)
             self.stream = os.fdopen(descriptor, "wb")
         except BaseException:
             os.unlink(self._temporary)
@@ -97,7 +101,6 @@ class AtomicFile:
     def sync(self) -> None:
         """Make bytes, owner and mode durable, and close the file."""
         self.stream.flush()
-        self._set_owner_and_mode()
         os.fsync(self.stream.fileno())
         self.stream.close()
 
@@ -111,15 +114,6 @@ class AtomicFile:
             self.stream.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._temporary)
-
-    def _set_owner_and_mode(self) -> None:
-        mode, descriptor = 0o666 & ~_MASK, self.stream.fileno()
-        if self._like is not None:
-            like = os.stat(self._like)
-            if stat.S_ISREG(like.st_mode):
-                mode = stat.S_IMODE(like.st_mode)
-            _give_to_owner_of(like, descriptor)
-        os.fchmod(descriptor, mode)
 
 
 def _require_replaceable(path: Path) -> None:
@@ -170,7 +164,7 @@ def replace_files(
             sync_folder(folder)
 
 
-def _create_temporary(path: Path) -> tuple[str, int]:
+def _create_temporary(path: Path, *, is_private: bool) -> tuple[str, int]:
     """
     Create the temporary file of a path, in place of one that a killed process left.
 
@@ -179,20 +173,20 @@ def _create_temporary(path: Path) -> tuple[str, int]:
     """
     for number in range(_WRITERS):
         temporary = str(path.parent / f".{path.name}.{number}.part")
-        descriptor = _create_locked(temporary)
+        descriptor = _create_locked(temporary, 0o600 if is_private else 0o666)
         if descriptor is not None:
             return temporary, descriptor
     raise FileExistsError(errno.EEXIST, "many processes write it", str(path))
 
 
-def _create_locked(temporary: str) -> int | None:
+def _create_locked(temporary: str, mode: int) -> int | None:
     """Create and lock a file; None if another process has it."""
     try:
-        descriptor = os.open(temporary, _NEW_FILE, 0o600)
+        descriptor = os.open(temporary, _NEW_FILE, mode)
     except FileExistsError:
         _remove_abandoned(temporary)
         try:
-            descriptor = os.open(temporary, _NEW_FILE, 0o600)
+            descriptor = os.open(temporary, _NEW_FILE, mode)
         except FileExistsError:
             return None
     except BaseException:  # a signal may raise an exception as soon as the file exists
@@ -306,7 +300,10 @@ def adopt_folder(folder: Path, *, like: Path) -> None:
             give_to_owner_of(like, descriptor)
         finally:
             os.close(descriptor)
-    folder.chmod(0o777 & ~_MASK)
+    new = folder.with_name("new")
+    new.mkdir()
+    shutil.copymode(new, folder)
+    new.rmdir()
     sync_folder(folder)
 
 
