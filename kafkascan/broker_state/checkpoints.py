@@ -377,7 +377,7 @@ def read_clean_shutdown(path: str | os.PathLike[str], /) -> CleanShutdown:
     try:
         content = json.loads(text)
         return CleanShutdown(int(content["version"]), int(content["brokerEpoch"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise _bad_line(path, data, 0, "not the JSON that brokers write") from error
 
 

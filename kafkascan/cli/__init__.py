@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from kafkascan.cli.exit_codes import EXIT_USAGE, exit_code_of
+from kafkascan.cli.exit_codes import EXIT_INTERRUPTED, EXIT_USAGE, exit_code_of
 
 # Seconds until a termination signal is raised again.
 _RETRY_SECONDS = 0.1
@@ -32,8 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
     # NumPy's BLAS would start threads, which no command needs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # A closed stream is None; file names may contain bytes that the encoding lacks.
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    # A closed stream is None: rows for it cannot be written. File names may contain bytes that
+    # the encoding lacks.
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -44,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, _terminate)
     try:
         return _run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:  # while modules are imported
+        return EXIT_INTERRUPTED
     finally:
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -89,11 +89,15 @@ def cli() -> None:
 
 def invoke(arguments: Sequence[str]) -> int:
     """Run the command line; returns its exit code."""
-    given = list(arguments)
+    return exit_code_of(lambda: _run(list(arguments)))
+
+
+def _run(arguments: list[str]) -> int | None:
     try:
-        return exit_code_of(lambda: cli.main(given, prog_name="kafkascan", standalone_mode=False))
+        code: int | None = cli.main(arguments, prog_name="kafkascan", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         return EXIT_USAGE
     except click.Abort:
         return EXIT_INTERRUPTED
+    return code

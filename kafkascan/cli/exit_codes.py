@@ -1,12 +1,17 @@
-"""Exit codes of all commands."""
+"""Exit codes of all commands, and the last resort of errors."""
 
 from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Callable
 
+from kafkascan.format.errors import KafkaScanError
+from kafkascan.io.stores.stored_objects import shown_url
+
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, EXIT_UNREADABLE = 0, 1, 2, 3
+EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
 # As a shell reports a process that SIGINT ended.
 EXIT_INTERRUPTED = 130
 
@@ -19,14 +24,28 @@ def exit_code_of(run: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
+    except KafkaScanError as error:
+        return _failed(str(error), EXIT_UNREADABLE)
     except OSError as error:
+        if error.filename is not None:
+            return _failed(f"{shown_url(error.filename)}: {error.strerror}", EXIT_UNREADABLE)
         return _cannot_write(error)
+    except MemoryError:
+        return _failed("not enough memory", EXIT_UNREADABLE)
+    except (ValueError, ImportError) as error:  # of arguments, and of extras
+        return _failed(str(error), EXIT_USAGE)
+    except Exception:
+        traceback.print_exc()
+        return _failed("this is a bug: please report it, with the lines above", EXIT_BUG)
     return code or EXIT_CLEAN
+
+
+def _failed(message: str, code: int) -> int:
+    print(f"kafkascan: {message}", file=sys.stderr)
+    return code
 
 
 def _cannot_write(error: OSError) -> int:
     """Report that the output cannot be written, and discard what is left in stdout's buffer."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    place = f" {error.filename}" if error.filename else ""
-    print(f"kafkascan: cannot write{place}: {error.strerror}", file=sys.stderr)
-    return EXIT_UNREADABLE
+    return _failed(f"cannot write: {error.strerror or error}", EXIT_UNREADABLE)

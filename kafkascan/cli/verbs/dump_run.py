@@ -169,6 +169,8 @@ def run_dump(arguments: Sequence[str]) -> int:
         files = _split(options.value("files") or "")
         _dump(files, _dump_options(options, files), _format(options))
     except (KafkaScanError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.filename is None:
+            raise  # stdout cannot be written
         print(f"kafkascan: {error}", file=sys.stderr)
         return _EXIT_ENDED_EARLY
     return 0

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 from kafkascan.format.errors import SourceReadError
 
@@ -172,10 +172,11 @@ def _is_for_obstore(url: str) -> bool:
 
 def shown_url(url: str) -> str:
     """Return a URL for messages: without user, password and query, where signatures are."""
-    parts = urlsplit(url)
-    if parts.scheme not in _WEB:
+    scheme, separator, rest = url.partition("://")
+    if not separator or "/" in scheme:
         return url
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    server, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{server.rpartition('@')[2]}{slash}{path}"
 
 
 class ObstoreObject:
@@ -435,7 +436,8 @@ def _named_errors(path: str, position: int, options: Mapping[str, object]) -> It
         if kind in ("PermissionDeniedError", "UnauthenticatedError", "PermissionError"):
             raise PermissionError(errno.EACCES, reason, path) from None
         if kind in ("UnknownConfigurationKeyError", "TypeError", "ValueError", "PanicException"):
-            raise ValueError(f"{path}: storage_options: {reason}") from None
+            about = "storage_options: " if options else ""
+            raise ValueError(f"{path}: {about}{reason}") from None
         if isinstance(error, IsADirectoryError):
             raise
         raise SourceReadError(path, position, f"the store failed: {reason}") from None
