@@ -22,6 +22,7 @@ from kafkascan.format.errors import (
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TRANSACTION_INDEX_ENTRY
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.folders import read_regular
+from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.io.stores.urls import as_path
 
 IndexEntries: TypeAlias = "NDArray[np.void]"
@@ -216,7 +217,7 @@ def _kind_of(path: Path) -> str:
     for suffix in path.suffixes[::-1]:
         if suffix[1:] in _DTYPES:
             return suffix[1:]
-    raise ValueError(f"{path}: the suffix is not .index, .timeindex or .txnindex")
+    raise ValueError(f"{shown_url(str(path))}: the suffix is not .index, .timeindex or .txnindex")
 
 
 def write_index(path: str | os.PathLike[str], entries: IndexEntries, /) -> None:

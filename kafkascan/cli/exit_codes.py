@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Callable
 
 from kafkascan.format.errors import KafkaScanError
-from kafkascan.io.stores.stored_objects import shown_url
 
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, EXIT_UNREADABLE = 0, 1, 2, 3
 EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
@@ -27,8 +26,6 @@ def exit_code_of(run: Callable[[], int | None]) -> int:
     except KafkaScanError as error:
         return _failed(str(error), EXIT_UNREADABLE)
     except OSError as error:
-        if error.filename is not None:
-            return _failed(f"{shown_url(error.filename)}: {error.strerror}", EXIT_UNREADABLE)
         return _cannot_write(error)
     except MemoryError:
         return _failed("not enough memory", EXIT_UNREADABLE)
@@ -48,4 +45,5 @@ def _failed(message: str, code: int) -> int:
 def _cannot_write(error: OSError) -> int:
     """Report that the output cannot be written, and discard what is left in stdout's buffer."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return _failed(f"cannot write: {error.strerror or error}", EXIT_UNREADABLE)
+    place = f" {error.filename}" if error.filename else ""
+    return _failed(f"cannot write{place}: {error.strerror or error}", EXIT_UNREADABLE)

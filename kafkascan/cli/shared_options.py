@@ -22,6 +22,7 @@ from kafkascan.cli.run import FindingReport, Run
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.file_names import is_name_of_brokers
 from kafkascan.format.times import milliseconds_or_now, to_milliseconds
+from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.io.stores.urls import UrlPath, path_or_url
 from kafkascan.logs.log_dir import SegmentKinds
 from kafkascan.logs.queries.segment_inputs import ALL_PARTITIONS, PartitionFilter, SegmentPaths
@@ -130,7 +131,8 @@ class DiskPath(InputPath):
         """Return the path."""
         path = super().convert(value, param, context)
         if isinstance(path, UrlPath):
-            self.fail(f"{path}: files are written, which must be on a disk", param, context)
+            place = shown_url(str(path))
+            self.fail(f"{place}: files are written, which must be on a disk", param, context)
         return path
 
 

@@ -435,13 +435,26 @@ def test_a_range_that_ends_before_it_begins_is_refused(verb: str, unit: str, log
 
 
 def test_closed_streams() -> None:
-    info = shlex.join([sys.executable, "-m", "kafkascan", "info", str(DATA)])
-    for redirection in (">&-", "2>&-", ">&- 2>&-"):
-        command = f"{info} {redirection}"
-        assert (
-            subprocess.run(["bash", "-c", command], capture_output=True, check=False).returncode
-            == 0
-        )
+    """Rows that nobody can get are an error."""
+    log = DATA / "transactions-0" / f"{5:020}.log"
+    for verb in (["info", DATA], ["dump-log", "--files", log]):
+        command = shlex.join([sys.executable, "-m", "kafkascan", *map(str, verb)])
+        for redirection, code in ((">&-", 3), ("2>&-", 0), (">&- 2>&-", 3), (">/dev/full", 3)):
+            done = subprocess.run(
+                ["bash", "-c", f"{command} {redirection}"], capture_output=True, check=False
+            )
+            assert done.returncode == code, (verb, redirection)
+
+
+def test_a_bug_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyError("nobody expects it")
+
+    monkeypatch.setattr(ks, "count_records", fail)
+    done = run("count", DATA)
+    assert done.returncode == 70
+    assert "nobody expects it" in done.stderr
+    assert done.stderr.endswith("this is a bug: please report it, with the lines above\n")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file names must be UTF-8 elsewhere")

@@ -350,6 +350,8 @@ def report(path: Path, output: Path, **options: Any) -> None:
         with usage_errors():
             page = ks.build_report(path, **options)
         findings.exit_code = _audit_exit_code(page.audit)
+        if findings.exit_code:
+            findings.add(f"{output}: the page lists warnings or errors", is_note=True)
         return page
 
     run = Run(RowOutput("html", output))

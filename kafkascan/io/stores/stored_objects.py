@@ -176,7 +176,10 @@ def shown_url(url: str) -> str:
     if not separator or "/" in scheme:
         return url
     server, slash, path = rest.partition("?")[0].partition("/")
-    return f"{scheme}://{server.rpartition('@')[2]}{slash}{path}"
+    user, _, host = server.rpartition("@")
+    # Without a password, the user of abfs:// is a container, and that of sftp:// no secret.
+    shown = host if scheme in _WEB or ":" in user else server
+    return f"{scheme}://{shown}{slash}{path}"
 
 
 class ObstoreObject:
@@ -296,8 +299,7 @@ class FsspecObject:
         self.path = shown_url(url)
         self._options = options
         with _named_errors(self.path, 0, options):
-            self._fs = fsspec.filesystem(urlsplit(url).scheme, **options)
-            self._key = self._fs._strip_protocol(url)
+            self._fs, self._key = fsspec.url_to_fs(url, **options)
             self.info = self._read_info()
         self.size = self.info.size
 
@@ -350,8 +352,8 @@ class FsspecPrefix:
         self._url = url.rstrip("/")
         self._options = options
         with _named_errors(self.path, 0, options):
-            self._fs = fsspec.filesystem(urlsplit(url).scheme, **options)
-            self._key = self._fs._strip_protocol(url).rstrip("/")
+            self._fs, key = fsspec.url_to_fs(url, **options)
+        self._key = key.rstrip("/")
 
     def objects(self, *, recursive: bool = True) -> Iterator[ObjectInfo]:
         """See `StoredPrefix.objects`."""

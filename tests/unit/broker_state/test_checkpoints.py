@@ -144,6 +144,7 @@ def test_lines_are_split_as_by_java(tmp_path: Path) -> None:
         (ks.broker_state.read_meta_properties, "a=1\nnonsense\n", 4),
         (ks.broker_state.read_clean_shutdown, "nonsense", 0),
         (ks.broker_state.read_clean_shutdown, "[1]", 0),
+        (ks.broker_state.read_clean_shutdown, '{"version": 0, "brokerEpoch": 1e400}', 0),
         (ks.broker_state.read_clean_shutdown, "{" * 5000, 0),
     ],
 )

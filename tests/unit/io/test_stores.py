@@ -138,6 +138,8 @@ def test_a_shown_url_has_no_password_and_no_signature() -> None:
     url = "https://user:pass@host:80/a/b.log?X-Amz-Signature=secret"
     assert shown_url(url) == "https://host:80/a/b.log"
     assert shown_url("abfss://container@account/a") == "abfss://container@account/a"
+    assert shown_url("s3://user:pass@bucket/a?sig=secret") == "s3://bucket/a"
+    assert shown_url("/a/b?c") == "/a/b?c"
 
 
 @pytest.mark.parametrize("source", ["/some/path", b"bytes", "file:///some/path"])
