@@ -150,6 +150,36 @@ class OutputPath(DiskPath):
         return path
 
 
+NATURAL = IntegerRange(min=0)
+POSITIVE = IntegerRange(min=1)
+SIZE = IntegerRange(0, 2**31 - 1)
+
+
+def option(usage: str, *names: str, **settings: Any) -> Decorator:
+    """
+    Declare an option.
+
+    Parameters
+    ----------
+    usage : str
+        How it is used, such as ``-o --output FILE``. Without a value, it is a flag.
+    *names : str
+        Name of the function's argument, if it is another one.
+    **settings
+        Those of `click.option`; a tuple as ``type`` contains the choices, and the help shows a
+        default.
+    """
+    flags = [one for one in usage.split() if one.startswith("-")]
+    metavar = usage.removeprefix(" ".join(flags)).strip() or None
+    if metavar is None and not {"type", "default"} & settings.keys():
+        settings["is_flag"] = True
+    if isinstance(settings.get("type"), tuple):
+        settings["type"] = click.Choice(settings["type"])
+    if "default" in settings:
+        settings.setdefault("show_default", True)
+    return click.option(*flags, *names, metavar=metavar, **settings)
+
+
 def declare(command: Command, *options: Decorator) -> Command:
     """Apply decorators; the help text lists them in this order."""
     for option in reversed(options):
@@ -175,36 +205,27 @@ DISK_PATH = click.argument("path", type=DiskPath())
 _DESTINATION = click.argument("destination", required=False, type=DiskPath())
 PATHS = click.argument("paths", nargs=-1, required=True, type=InputPath())
 
-_ALL_FILES = click.option(
-    "--all", "all_files", is_flag=True,
-    help="Also read .deleted, .cleaned, .swap and .checkpoint files, partitions that are being"
-    " deleted or are stray, and batches before the log start offset.",
-)  # fmt: skip
-_MEMORY_MAP = click.option(
-    "--memory-map/--no-memory-map", default=True, show_default=True,
-    help="Map files into memory, or read them in chunks.",
-)  # fmt: skip
-_DROP_CACHE = click.option(
-    "--drop-cache/--keep-cache", "drop_cache", default=None,
-    help="Drop each file from the page cache after reading it, or leave it there. By default, what"
-    " was not there before is dropped. A broker that serves the same files would have to read"
-    " dropped ones from disk again.",
-)  # fmt: skip
-KEEP_CACHE = click.option(
-    "--keep-cache", is_flag=True,
-    help="Leave everything in the page cache. By default, what was not there before is dropped.",
-)  # fmt: skip
+_ALL_FILES = option("--all", "all_files",
+                    help="Also read .deleted, .cleaned, .swap and .checkpoint files, partitions"
+                    " that are being deleted or are stray, and batches before the log start"
+                    " offset.")  # fmt: skip
+_MEMORY_MAP = option("--memory-map/--no-memory-map", default=True,
+                     help="Map files into memory, or read them in chunks.")  # fmt: skip
+_DROP_CACHE = option("--drop-cache/--keep-cache", "drop_cache", default=None,
+                     help="Drop each file from the page cache after reading it, or leave it there."
+                     " By default, what was not there before is dropped. A broker that serves the"
+                     " same files would have to read dropped ones from disk again.")  # fmt: skip
+KEEP_CACHE = option("--keep-cache",
+                    help="Leave everything in the page cache. By default, what was not there before"
+                    " is dropped.")  # fmt: skip
 
 
-_TOPIC = click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC",
-    help="Read only the partitions of TOPIC in directories and archives; may be given several"
-    " times.",
-)  # fmt: skip
-_PARTITION = click.option(
-    "--partition", "partitions", multiple=True, type=IntegerRange(min=0), metavar="N",
-    help="Read only the partitions with the number N; may be given several times.",
-)  # fmt: skip
+_TOPIC = option("--topic TOPIC", "topics", multiple=True,
+                help="Read only the partitions of TOPIC in directories and archives; may be given"
+                " several times.")  # fmt: skip
+_PARTITION = option("--partition N", "partitions", type=NATURAL, multiple=True,
+                    help="Read only the partitions with the number N; may be given several"
+                    " times.")  # fmt: skip
 
 
 def with_segments(command: Command) -> Command:
@@ -257,12 +278,10 @@ def extend_help(command: Command, paragraph: str) -> None:
 # ---- where it writes rows --------------------------------------------------------------------
 
 
-_WIDE = click.option("--wide", is_flag=True, help="Show all columns in a table.")
-_EXACT = click.option(
-    "--exact", is_flag=True,
-    help="Show sizes in bytes, durations in milliseconds and file names in full in a table, as"
-    " the other formats do.",
-)  # fmt: skip
+_WIDE = option("--wide", help="Show all columns in a table.")
+_EXACT = option("--exact",
+                help="Show sizes in bytes, durations in milliseconds and file names in full in a"
+                " table, as the other formats do.")  # fmt: skip
 
 
 def with_run(
@@ -291,34 +310,28 @@ def with_run(
     """
     formats = (*FORMATS, "parquet") if to_file else FORMATS
     options = [
-        click.option(
-            "--format", "output_format", type=click.Choice(formats),
-            show_default="the extension of --output, or table" if to_file else "table",
-            help=f"Output format of the {rows}. In csv, text that a spreadsheet would evaluate"
-            " as a formula gets a leading apostrophe.",
-        )
+        option("--format", "output_format", type=formats,
+               show_default="the extension of --output, or table" if to_file else "table",
+               help=f"Output format of the {rows}. In csv, text that a spreadsheet would evaluate"
+               " as a formula gets a leading apostrophe.")
     ]  # fmt: skip
     if to_file:
         options.append(
-            click.option(
-                "-o", "--output", "output_file", type=OutputPath(), metavar="FILE",
-                help="Write to FILE instead of stdout (atomically). Required for parquet."
-                " Without --format, its extension selects the format:"
-                f" {', '.join(f'.{one}' for one in formats[1:])}; .txt or none for a table.",
-            )
+            option("-o --output FILE", "output_file", type=OutputPath(),
+                   help="Write to FILE instead of stdout (atomically). Required for parquet."
+                   " Without --format, its extension selects the format:"
+                   f" {', '.join(f'.{one}' for one in formats[1:])}; .txt or none for a table.")
         )  # fmt: skip
 
     if columns is not None:
         options.append(
-            click.option(
-                "--columns", "shown", type=NameList(columns.names), metavar="NAMES",
-                help="Columns to write, separated by commas, or `all`. Known columns:"
-                f" {', '.join(columns.names)}.",
-            )
+            option("--columns NAMES", "shown", type=NameList(columns.names),
+                   help="Columns to write, separated by commas, or `all`. Known columns:"
+                   f" {', '.join(columns.names)}.")
         )  # fmt: skip
     if is_narrow or columns is not None:
         options.append(_WIDE)
-    options += [_EXACT, click.option("--quiet", "is_quiet", is_flag=True, help=quiet)]
+    options += [_EXACT, option("--quiet", "is_quiet", help=quiet)]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
@@ -430,30 +443,20 @@ def with_row_options(rows: str, column: str) -> Decorator:
     def decorate(command: Command) -> Command:
         return declare(
             command,
-            click.option(
-                "--limit", type=IntegerRange(min=0), metavar="N", help=f"Show at most N {rows}."
-            ),
-            click.option(
-                "--tail", type=IntegerRange(min=0), metavar="N",
-                help=f"Show the last N {rows}. Without conditions, only the end of the last log is"
-                " read.",
-            ),
-            click.option(
-                "--around", type=OffsetOrTime(), metavar="OFFSET|TIME",
-                help=f"Show, of each log, the {rows} before and after OFFSET, or before and after"
-                f" the first one with a {column} of TIME or later. Without other conditions, only"
-                " a part of the log is read, from an entry of its offset index on, if a valid batch"
-                " is there; for a TIME, also the batch headers before it.",
-            ),
-            click.option(
-                "--context", type=IntegerRange(min=0), default=5, show_default=True,
-                metavar="N", help=f"Show N {rows} before --around, and N from there on.",
-            ),
-            click.option(
-                "--follow", "is_followed", is_flag=True,
-                help="Wait for what a broker appends to the logs, and show it; Ctrl-C ends the"
-                " command.",
-            ),
+            option("--limit N", type=NATURAL, help=f"Show at most N {rows}."),
+            option("--tail N", type=NATURAL,
+                   help=f"Show the last N {rows}. Without conditions, only the end of the last log"
+                   " is read."),
+            option("--around OFFSET|TIME", type=OffsetOrTime(),
+                   help=f"Show, of each log, the {rows} before and after OFFSET, or before and"
+                   f" after the first one with a {column} of TIME or later. Without other"
+                   " conditions, only a part of the log is read, from an entry of its offset index"
+                   " on, if a valid batch is there; for a TIME, also the batch headers before it."),
+            option("--context N", type=NATURAL, default=5,
+                   help=f"Show N {rows} before --around, and N from there on."),
+            option("--follow", "is_followed",
+                   help="Wait for what a broker appends to the logs, and show it; Ctrl-C ends the"
+                   " command."),
         )  # fmt: skip
 
     return decorate
@@ -461,41 +464,28 @@ def with_row_options(rows: str, column: str) -> Decorator:
 
 # ---- the rest --------------------------------------------------------------------------------
 
-ALL_OFFSETS = click.option(
-    "--all", "log_start_offset", flag_value=0, type=int, default=None,
-    help="Also read records before the log start offset, which a broker no longer serves"
-    " (DeleteRecords).",
-)  # fmt: skip
-THREADS = click.option(
-    "--threads", type=IntegerRange(min=1), metavar="N", show_default="CPU count",
-    help="Number of threads.",
-)  # fmt: skip
-AS_OF = click.option(
-    "--as-of", type=OffsetOrTime(), metavar="OFFSET|TIME", show_default="the end of the log",
-    help="Show the state before OFFSET, or at TIME (ISO 8601).",
-)  # fmt: skip
-NOW = click.option(
-    "--now", "now_ms", type=Time(), help="Evaluate ages relative to TIME instead of now."
-)
-TIMEOUT = click.option(
-    "--timeout-ms", type=IntegerRange(min=0), metavar="MS", default=900_000, show_default=True,
-    help="Report transactions that are open for more than MS milliseconds as hanging. Set it to"
-    " the broker's transaction.max.timeout.ms.",
-)  # fmt: skip
-VERIFY = click.option(
-    "--verify/--no-verify", default=True, show_default=True,
-    help="Verify the checksums of all batches, or read batch headers only.",
-)  # fmt: skip
-JSON_REPORT = click.option(
-    "--report", type=OutputPath(), metavar="FILE", help="Write the complete result to FILE as JSON."
-)
+ALL_OFFSETS = option("--all", "log_start_offset", type=int, flag_value=0, default=None,
+                     help="Also read records before the log start offset, which a broker no longer"
+                     " serves (DeleteRecords).")  # fmt: skip
+THREADS = option("--threads N", type=POSITIVE, show_default="CPU count", help="Number of threads.")
+AS_OF = option("--as-of OFFSET|TIME", type=OffsetOrTime(), show_default="the end of the log",
+               help="Show the state before OFFSET, or at TIME (ISO 8601).")  # fmt: skip
+NOW = option("--now TIME", "now_ms", type=Time(),
+             help="Evaluate ages relative to TIME instead of now.")  # fmt: skip
+TIMEOUT = option("--timeout-ms MS", type=NATURAL, default=900_000,
+                 help="Report transactions that are open for more than MS milliseconds as hanging."
+                 " Set it to the broker's transaction.max.timeout.ms.")  # fmt: skip
+VERIFY = option("--verify/--no-verify", default=True,
+                help="Verify the checksums of all batches, or read batch headers"
+                " only.")  # fmt: skip
+JSON_REPORT = option("--report FILE", type=OutputPath(),
+                     help="Write the complete result to FILE as JSON.")  # fmt: skip
 
 
 def interval_bytes(default: str | None = None) -> Decorator:
     """Declare --interval-bytes; `default` describes a default that depends on the input."""
-    return click.option(
-        "--interval-bytes", type=IntegerRange(0, 2**31 - 1), metavar="BYTES",
-        default=DEFAULT_INTERVAL_BYTES if default is None else None,
-        show_default=True if default is None else default,
-        help="Bytes of log between two index entries: the broker's index.interval.bytes.",
-    )  # fmt: skip
+    return option("--interval-bytes BYTES", type=SIZE,
+                  default=DEFAULT_INTERVAL_BYTES if default is None else None,
+                  show_default=True if default is None else default,
+                  help="Bytes of log between two index entries: the broker's"
+                  " index.interval.bytes.")  # fmt: skip

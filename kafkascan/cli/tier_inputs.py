@@ -11,7 +11,11 @@ from typing import Any
 import click
 
 from kafkascan.cli.run import FindingReport
-from kafkascan.cli.shared_options import Command, InputPath
+from kafkascan.cli.shared_options import (
+    Command,
+    InputPath,
+    option,
+)
 from kafkascan.format.errors import NoLogsError
 from kafkascan.logs.log_finding import find_log_dir
 from kafkascan.tiered.tier_listing import TieredLogs, open_tiered
@@ -113,26 +117,22 @@ class _KeyPair(click.ParamType):  # type: ignore[type-arg]  # subscripted from c
         return key_id, file
 
 
-CLUSTER = click.option(
-    "--cluster", type=InputPath(), metavar="PATH",
-    help="A data directory with __remote_log_metadata: report what the cluster knows otherwise of"
-    " remote storage, and deleted topics and retention, if it has the metadata log, too.",
-)  # fmt: skip
+CLUSTER = option("--cluster PATH", type=InputPath(),
+                 help="A data directory with __remote_log_metadata: report what the cluster knows"
+                 " otherwise of remote storage, and deleted topics and retention, if it has the"
+                 " metadata log, too.")  # fmt: skip
 
 
 def with_tier(command: Command) -> Command:
     """Give a command the options of remote storage, as the argument `tier_options`."""
-    layout = click.option(
-        "--layout", type=click.Choice(["auto", "aiven", "local", "pinterest"]),
-        help="Read PATHS as remote storage (tiered storage), whose objects have these names:"
-        " Aiven's plugin, Kafka's LocalTieredStorage, Pinterest's uploader. By default, the first"
-        " two are found out where there are no logs of a broker.",
-    )  # fmt: skip
-    keys = click.option(
-        "--private-key", "keys", type=_KeyPair(), multiple=True, metavar="ID=PEM",
-        help="For encrypted remote storage: the file of a private key, by the id of its key pair;"
-        " may be given several times.",
-    )  # fmt: skip
+    layout = option("--layout", type=("auto", "aiven", "local", "pinterest"),
+                    help="Read PATHS as remote storage (tiered storage), whose objects have these"
+                    " names: Aiven's plugin, Kafka's LocalTieredStorage, Pinterest's uploader. By"
+                    " default, the first two are found out where there are no logs of a"
+                    " broker.")  # fmt: skip
+    keys = option("--private-key ID=PEM", "keys", type=_KeyPair(), multiple=True,
+                  help="For encrypted remote storage: the file of a private key, by the id of its"
+                  " key pair; may be given several times.")  # fmt: skip
 
     @functools.wraps(command)
     def wrapped(

@@ -25,6 +25,7 @@ from kafkascan.cli.shared_options import (
     Integer,
     Time,
     interval_bytes,
+    option,
     with_run,
     with_segments,
 )
@@ -203,11 +204,9 @@ def _checked(
 @index.command()
 @with_segments
 @with_run(INDEX_BUILD_SCHEMA)
-@click.option("--write", is_flag=True, help="Write the index files next to their segments.")
-@click.option(
-    "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-    help="Write the index files to DIR, into a subdirectory for each partition.",
-)  # fmt: skip
+@option("--write", help="Write the index files next to their segments.")
+@option("--output DIR", type=click.Path(file_okay=False, path_type=Path),
+        help="Write the index files to DIR, into a subdirectory for each partition.")  # fmt: skip
 @interval_bytes()
 def build(
     run: Run, segments: SegmentPaths, write: bool, output: Path | None, interval_bytes: int
@@ -286,15 +285,11 @@ def _built(
 
 @index.command()
 @PATH
-@click.option(
-    "--offset", type=Integer(), help="Find the batch that contains OFFSET, or the next one."
-)
-@click.option("--timestamp", type=Time(), help="Find the first record at TIME or later.")
-@click.option(
-    "--trust-index", is_flag=True,
-    help="Start at the position that the index files give, as brokers do, instead of reading"
-    " all batch headers.",
-)  # fmt: skip
+@option("--offset", type=Integer(), help="Find the batch that contains OFFSET, or the next one.")
+@option("--timestamp TIME", type=Time(), help="Find the first record at TIME or later.")
+@option("--trust-index",
+        help="Start at the position that the index files give, as brokers do, instead of reading"
+        " all batch headers.")  # fmt: skip
 @ALL_OFFSETS
 @with_run(to_file=True)
 def lookup(

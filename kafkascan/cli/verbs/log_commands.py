@@ -23,15 +23,17 @@ from kafkascan.cli.shared_options import (
     ALL_OFFSETS,
     JSON_REPORT,
     KEEP_CACHE,
+    NATURAL,
     NOW,
     PATH,
+    POSITIVE,
     THREADS,
     TIMEOUT,
     VERIFY,
     InputPath,
     Integer,
-    IntegerRange,
     OutputPath,
+    option,
     table_command,
     usage_errors,
     with_logs,
@@ -54,22 +56,17 @@ _STATES = ("open", "hanging", "empty", "aborted", "committed", "all")
 @with_run(FINDING_SCHEMA, to_file=True)
 @THREADS
 @VERIFY
-@click.option("--deep", is_flag=True, help="Also decode all records.")
+@option("--deep", help="Also decode all records.")
 @KEEP_CACHE
-@click.option("--alarms", is_flag=True, help="Show only warnings and errors, no notes.")
-@click.option(
-    "--all-findings", is_flag=True,
-    help=f"List all findings in a table, not only {_LISTED} of each kind, as other formats do.",
-)  # fmt: skip
-@click.option(
-    "--max-message-bytes", type=IntegerRange(min=1), metavar="BYTES",
-    show_default="each topic's max.message.bytes, from the data directory's metadata log",
-    help="Report batches larger than BYTES bytes.",
-)  # fmt: skip
-@click.option(
-    "--many-producers", type=IntegerRange(min=1), default=10_000, show_default=True,
-    metavar="N", help="Report partitions with more than N producers.",
-)  # fmt: skip
+@option("--alarms", help="Show only warnings and errors, no notes.")
+@option("--all-findings",
+        help=f"List all findings in a table, not only {_LISTED} of each kind, as other formats"
+        " do.")  # fmt: skip
+@option("--max-message-bytes BYTES", type=POSITIVE,
+        show_default="each topic's max.message.bytes, from the data directory's metadata log",
+        help="Report batches larger than BYTES bytes.")  # fmt: skip
+@option("--many-producers N", type=POSITIVE, default=10_000,
+        help="Report partitions with more than N producers.")  # fmt: skip
 @NOW
 @TIMEOUT
 @CLUSTER
@@ -140,8 +137,7 @@ def _audit_exit_code(found: ks.auditing.Audit) -> int:
 
 @table_command(
     TRANSACTION_SCHEMA, THREADS, ALL_OFFSETS,
-    click.option("--state", type=click.Choice(_STATES), default="open", show_default=True,
-                 help="Show only transactions in this state."),
+    option("--state", type=_STATES, default="open", help="Show only transactions in this state."),
     NOW, TIMEOUT,
 )  # fmt: skip
 def txns(path: Any, report: FindingReport, state: str, **options: Any) -> AnyTable:
@@ -171,8 +167,8 @@ def _in_state(found: ks.analysis.Transactions, state: str) -> Any:
 
 @table_command(
     PRODUCER_SCHEMA, THREADS, ALL_OFFSETS,
-    click.option("--sample", type=IntegerRange(min=0), default=0, show_default=True, metavar="N",
-                 help="Decompress N batches of each producer to compute its compression ratio."),
+    option("--sample N", type=NATURAL, default=0,
+           help="Decompress N batches of each producer to compute its compression ratio."),
 )  # fmt: skip
 def producers(path: Any, report: FindingReport, **options: Any) -> AnyTable:
     """List producers: volume, batching, codecs, sequence errors.
@@ -185,9 +181,9 @@ def producers(path: Any, report: FindingReport, **options: Any) -> AnyTable:
 
 @table_command(
     COUNT_SCHEMA, THREADS, ALL_OFFSETS,
-    click.option("--deep", is_flag=True,
-                 help="Decompress messages of magic 0 and 1, whose headers do not contain a record"
-                 " count."),
+    option("--deep",
+           help="Decompress messages of magic 0 and 1, whose headers do not contain a record"
+           " count."),
     KEEP_CACHE,
 )  # fmt: skip
 def count(path: Any, report: FindingReport, **options: Any) -> AnyTable:
@@ -206,17 +202,13 @@ def count(path: Any, report: FindingReport, **options: Any) -> AnyTable:
 @click.command()
 @click.argument("left", type=InputPath())
 @click.argument("right", required=False, type=InputPath())
-@click.option("--shifted", is_flag=True, help="Allow the same content at different offsets.")
-@click.option(
-    "--compacted", is_flag=True,
-    help="Allow records to be missing in either log, because the topics are compacted. By default"
-    " they may be missing below the offsets in cleaner-offset-checkpoint.",
-)  # fmt: skip
-@click.option(
-    "--save", type=OutputPath(), metavar="FILE",
-    help="Write the fingerprints of LEFT to a .parquet file, to compare them on another"
-    " host.",
-)  # fmt: skip
+@option("--shifted", help="Allow the same content at different offsets.")
+@option("--compacted",
+        help="Allow records to be missing in either log, because the topics are compacted. By"
+        " default they may be missing below the offsets in cleaner-offset-checkpoint.")  # fmt: skip
+@option("--save FILE", type=OutputPath(),
+        help="Write the fingerprints of LEFT to a .parquet file, to compare them on another"
+        " host.")  # fmt: skip
 @ALL_OFFSETS
 @JSON_REPORT
 @with_run(DIFF_SCHEMA, to_file=True, rows="ranges")
@@ -304,15 +296,14 @@ def _truncation(one: ks.analysis.PartitionDiff) -> str:
 
 @table_command(
     ADVICE_SCHEMA, THREADS, ALL_OFFSETS,
-    click.option("--codec", "choices", multiple=True, metavar="CODEC[:LEVEL]",
-                 show_default=", ".join(DEFAULT_CHOICES),
-                 help="Codec to try; may be given several times."),
-    click.option("--by", type=click.Choice(("topic", "producer")), default="topic",
-                 show_default=True, help="Sample batches per topic or per producer."),
-    click.option("--sample", type=IntegerRange(min=1), default=100, show_default=True,
-                 metavar="N", help="Number of batches to sample per topic or producer."),
-    click.option("--seed", type=Integer(), default=0, show_default=True,
-                 help="Seed of the random selection of batches."),
+    option("--codec CODEC[:LEVEL]", "choices", multiple=True,
+           show_default=", ".join(DEFAULT_CHOICES),
+           help="Codec to try; may be given several times."),
+    option("--by", type=("topic", "producer"), default="topic",
+           help="Sample batches per topic or per producer."),
+    option("--sample N", type=POSITIVE, default=100,
+           help="Number of batches to sample per topic or producer."),
+    option("--seed", type=Integer(), default=0, help="Seed of the random selection of batches."),
 )  # fmt: skip
 def advise(path: Any, report: FindingReport, choices: Sequence[str], **options: Any) -> AnyTable:
     """Estimate the saving of other codecs by compressing samples.
@@ -329,12 +320,12 @@ def advise(path: Any, report: FindingReport, choices: Sequence[str], **options: 
 
 @click.command()
 @PATH
-@click.option("-o", "--output", type=OutputPath(), required=True, metavar="FILE",
-              help="Write the page to FILE (atomically).")  # fmt: skip
-@click.option("--title", show_default="PATH", help="Title of the page.")
+@option("-o --output FILE", type=OutputPath(), required=True,
+        help="Write the page to FILE (atomically).")  # fmt: skip
+@option("--title TEXT", show_default="PATH", help="Title of the page.")
 @VERIFY
 @ALL_OFFSETS
-@click.option("--advice", is_flag=True, help="Also estimate the savings of other codecs (slow).")
+@option("--advice", help="Also estimate the savings of other codecs (slow).")
 @THREADS
 def report(path: Path, output: Path, **options: Any) -> None:
     """Write an HTML page about logs: findings, plots and tables.

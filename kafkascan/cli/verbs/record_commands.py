@@ -23,11 +23,12 @@ from kafkascan.cli.record_cells import (
 from kafkascan.cli.row_reading import find_rows, open_rows
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
+    POSITIVE,
     Decorator,
     Integer,
-    IntegerRange,
     Time,
     check_ranges,
+    option,
     with_row_options,
     with_run,
     with_segments,
@@ -99,11 +100,9 @@ class BytesPattern(click.ParamType):  # type: ignore[type-arg]  # as `NameList`
 
 
 def _decoding_option(item: str) -> Decorator:
-    return click.option(
-        f"--{item}-as", type=click.Choice(list(DECODERS)), default="text", show_default=True,
-        help=f"Show {item}s as UTF-8 text, hex, base64 or JSON. As text, a byte that is not UTF-8"
-        " is shown as \\xff. Parquet always contains bytes.",
-    )  # fmt: skip
+    return option(f"--{item}-as", type=tuple(DECODERS), default="text",
+                  help=f"Show {item}s as UTF-8 text, hex, base64 or JSON. As text, a byte that is"
+                  " not UTF-8 is shown as \\xff. Parquet always contains bytes.")  # fmt: skip
 
 
 @click.command()
@@ -111,46 +110,32 @@ def _decoding_option(item: str) -> Decorator:
 @with_run(LISTED_SCHEMA, to_file=True, rows="records")
 @_decoding_option("key")
 @_decoding_option("value")
-@click.option("--from-offset", type=Integer(), metavar="OFFSET", help="Skip records before OFFSET.")
-@click.option("--to-offset", type=Integer(), metavar="OFFSET", help="Skip records from OFFSET on.")
-@click.option("--from-time", type=Time(), help="Skip records with a timestamp before TIME.")
-@click.option("--to-time", type=Time(), help="Skip records with a timestamp of TIME or later.")
-@click.option("--key", help="Show only records with this key (UTF-8).")
-@click.option(
-    "--grep", "pattern", type=BytesPattern(), metavar="REGEX",
-    help="Show only records whose key or value contains a match of REGEX (bytes, as in Python).",
-)  # fmt: skip
+@option("--from-offset OFFSET", type=Integer(), help="Skip records before OFFSET.")
+@option("--to-offset OFFSET", type=Integer(), help="Skip records from OFFSET on.")
+@option("--from-time TIME", type=Time(), help="Skip records with a timestamp before TIME.")
+@option("--to-time TIME", type=Time(), help="Skip records with a timestamp of TIME or later.")
+@option("--key TEXT", help="Show only records with this key (UTF-8).")
+@option("--grep REGEX", "pattern", type=BytesPattern(),
+        help="Show only records whose key or value contains a match of REGEX (bytes, as in"
+        " Python).")  # fmt: skip
 @with_row_options("records", "timestamp")
-@click.option(
-    "--isolation", type=click.Choice(["read_uncommitted", "read_committed"]),
-    default="read_uncommitted", show_default=True,
-    help="read_committed shows what a consumer with this isolation.level gets: no records of"
-    " aborted transactions, and none from the first open transaction on.",
-)  # fmt: skip
-@click.option(
-    "--decode", type=click.Choice(["auto", "none", *DECODED_AS]), default="auto",
-    show_default=True,
-    help="Decode the records of Kafka's own topics by the topic's name (auto), or show their bytes"
-    " (none). The other names stand for "
-    + ", ".join(f"{topic} ({name})" for name, topic in DECODED_AS.items())
-    + ", for files whose folder does not have the topic's name. A record that cannot be decoded is"
-    " shown as its bytes; with one of these names, it is a finding.",
-)  # fmt: skip
-@click.option(
-    "--control", type=click.Choice(["skip", "only", "include"]), default="skip",
-    show_default=True,
-    help="Skip control records (transaction markers, KRaft's records), show only control"
-    " records, or include them. They are shown decoded.",
-)  # fmt: skip
-@click.option(
-    "--verify/--no-verify", default=True, show_default=True,
-    help="Skip batches with a wrong checksum, as consumers do (check.crcs), or show their records.",
-)  # fmt: skip
-@click.option(
-    "--max-decompressed-size", type=IntegerRange(min=1), metavar="BYTES",
-    default=1 << 28, show_default=True,
-    help="Skip batches that decompress to more than BYTES bytes.",
-)  # fmt: skip
+@option("--isolation", type=("read_uncommitted", "read_committed"), default="read_uncommitted",
+        help="read_committed shows what a consumer with this isolation.level gets: no records of"
+        " aborted transactions, and none from the first open transaction on.")  # fmt: skip
+@option("--decode", type=("auto", "none", *DECODED_AS), default="auto",
+        help="Decode the records of Kafka's own topics by the topic's name (auto), or show their"
+        " bytes (none). The other names stand for "
+        + ", ".join(f"{topic} ({name})" for name, topic in DECODED_AS.items())
+        + ", for files whose folder does not have the topic's name. A record that cannot be decoded"
+        " is shown as its bytes; with one of these names, it is a finding.")  # fmt: skip
+@option("--control", type=("skip", "only", "include"), default="skip",
+        help="Skip control records (transaction markers, KRaft's records), show only control"
+        " records, or include them. They are shown decoded.")  # fmt: skip
+@option("--verify/--no-verify", default=True,
+        help="Skip batches with a wrong checksum, as consumers do (check.crcs), or show their"
+        " records.")  # fmt: skip
+@option("--max-decompressed-size BYTES", type=POSITIVE, default=1 << 28,
+        help="Skip batches that decompress to more than BYTES bytes.")  # fmt: skip
 def records(
     run: Run,
     segments: SegmentPaths,

@@ -13,10 +13,13 @@ from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
     JSON_REPORT,
+    NATURAL,
+    SIZE,
     THREADS,
     DiskPath,
     IntegerRange,
     interval_bytes,
+    option,
     with_destination,
     with_run,
 )
@@ -34,68 +37,43 @@ _Unmade: TypeAlias = list[tuple[Path, ks.recovery.Change]]
 
 @click.command()
 @click.argument("paths", nargs=-1, type=DiskPath())
-@click.option(
-    "--server-properties", type=DiskPath(), metavar="FILE",
-    help="The broker's configuration file: its log.dirs, if there are no PATHS, and its settings"
-    " for loading logs, such as log.index.interval.bytes.",
-)  # fmt: skip
-@click.option("--write", is_flag=True,
-              help="Write the indexes, producer snapshots and leader epochs.")  # fmt: skip
-@click.option(
-    "--truncate", is_flag=True,
-    help="With --write: also truncate logs after their last valid batch, and split segments"
-    " that span more offsets than an index can address.",
-)  # fmt: skip
-@click.option(
-    "--backup/--no-backup", default=True, show_default=True,
-    help="Keep replaced files, deleted files and truncated bytes next to the log, as .bak files.",
-)  # fmt: skip
-@click.option(
-    "--mark-clean/--no-mark-clean", default=True, show_default=True,
-    help="Mark a fully recovered data directory as cleanly shut down, so that the broker skips"
-    " recovery.",
-)  # fmt: skip
-@click.option(
-    "--verify", is_flag=True,
-    help="Verify also the checksums of segments below the recovery point, which a broker does not"
-    " read.",
-)  # fmt: skip
-@click.option(
-    "--all-changes", is_flag=True,
-    help="List every change. By default, changes of one kind that do not shorten a log are"
-    " counted, with one example.",
-)  # fmt: skip
-@click.option(
-    "--broker-epoch", type=IntegerRange(min=-1), metavar="EPOCH",
-    show_default="the one in the data directory's metadata log",
-    help="Broker epoch that --mark-clean writes to .kafka_cleanshutdown.",
-)  # fmt: skip
-@click.option(
-    "--recovery-point", type=IntegerRange(min=0), metavar="OFFSET",
-    show_default="the data directory's recovery-point-offset-checkpoint",
-    help="Recover segments from OFFSET on; 0 recovers all of them.",
-)  # fmt: skip
-@click.option(
-    "--log-start-offset", type=IntegerRange(min=0), metavar="OFFSET",
-    show_default="the data directory's log-start-offset-checkpoint",
-    help="First offset of the log.",
-)  # fmt: skip
+@option("--server-properties FILE", type=DiskPath(),
+        help="The broker's configuration file: its log.dirs, if there are no PATHS, and its"
+        " settings for loading logs, such as log.index.interval.bytes.")  # fmt: skip
+@option("--write", help="Write the indexes, producer snapshots and leader epochs.")
+@option("--truncate",
+        help="With --write: also truncate logs after their last valid batch, and split segments"
+        " that span more offsets than an index can address.")  # fmt: skip
+@option("--backup/--no-backup", default=True,
+        help="Keep replaced files, deleted files and truncated bytes next to the log, as .bak"
+        " files.")  # fmt: skip
+@option("--mark-clean/--no-mark-clean", default=True,
+        help="Mark a fully recovered data directory as cleanly shut down, so that the broker skips"
+        " recovery.")  # fmt: skip
+@option("--verify",
+        help="Verify also the checksums of segments below the recovery point, which a broker does"
+        " not read.")  # fmt: skip
+@option("--all-changes",
+        help="List every change. By default, changes of one kind that do not shorten a log are"
+        " counted, with one example.")  # fmt: skip
+@option("--broker-epoch EPOCH", type=IntegerRange(min=-1),
+        show_default="the one in the data directory's metadata log",
+        help="Broker epoch that --mark-clean writes to .kafka_cleanshutdown.")  # fmt: skip
+@option("--recovery-point OFFSET", type=NATURAL,
+        show_default="the data directory's recovery-point-offset-checkpoint",
+        help="Recover segments from OFFSET on; 0 recovers all of them.")  # fmt: skip
+@option("--log-start-offset OFFSET", type=NATURAL,
+        show_default="the data directory's log-start-offset-checkpoint",
+        help="First offset of the log.")  # fmt: skip
 @interval_bytes("each topic's setting in the metadata log, or --broker-interval-bytes")
-@click.option(
-    "--broker-interval-bytes", type=IntegerRange(0, 2**31 - 1), metavar="BYTES",
-    show_default=f"the setting in --server-properties, or {DEFAULT_INTERVAL_BYTES}",
-    help="Bytes of log between two index entries for topics without a setting of their own: the"
-    " broker's log.index.interval.bytes.",
-)  # fmt: skip
-@click.option(
-    "--follow-links", is_flag=True,
-    help="Change files behind symbolic links inside partition directories.",
-)  # fmt: skip
-@click.option(
-    "--tiered-topic", "tiered_topics", multiple=True, metavar="TOPIC",
-    show_default="the topics with remote.storage.enable in the data directory's metadata log",
-    help="Topic whose older segments are in remote storage. Can be repeated.",
-)  # fmt: skip
+@option("--broker-interval-bytes BYTES", type=SIZE,
+        show_default=f"the setting in --server-properties, or {DEFAULT_INTERVAL_BYTES}",
+        help="Bytes of log between two index entries for topics without a setting of their own: the"
+        " broker's log.index.interval.bytes.")  # fmt: skip
+@option("--follow-links", help="Change files behind symbolic links inside partition directories.")
+@option("--tiered-topic TOPIC", "tiered_topics", multiple=True,
+        show_default="the topics with remote.storage.enable in the data directory's metadata log",
+        help="Topic whose older segments are in remote storage. Can be repeated.")  # fmt: skip
 @with_run(RECOVERY_SCHEMA, to_file=True, rows="rows, one per partition")
 @THREADS
 def recover(
@@ -246,11 +224,9 @@ def _notes(result: ks.recovery.Recovery) -> FindingReport:
 
 @click.command()
 @with_destination
-@click.option(
-    "--doubtful", type=click.Choice(("keep", "drop")), default="keep", show_default=True,
-    help="Keep or drop batches inside damaged ranges that may be the content of a damaged"
-    " record.",
-)  # fmt: skip
+@option("--doubtful", type=("keep", "drop"), default="keep",
+        help="Keep or drop batches inside damaged ranges that may be the content of a damaged"
+        " record.")  # fmt: skip
 @interval_bytes()
 @JSON_REPORT
 @with_run(SALVAGE_SCHEMA, to_file=True, rows="ranges")

@@ -13,6 +13,8 @@ import kafkascan as ks
 from kafkascan.cli.run import FindingReport
 from kafkascan.cli.shared_options import (
     DISK_PATH,
+    NATURAL,
+    POSITIVE,
     THREADS,
     Command,
     Decorator,
@@ -23,6 +25,7 @@ from kafkascan.cli.shared_options import (
     check_ranges,
     declare,
     interval_bytes,
+    option,
     table_command,
 )
 from kafkascan.rewrite.rewrite_reports import CONVERSION_SCHEMA, RESTAMP_SCHEMA, SCRUB_SCHEMA
@@ -34,26 +37,19 @@ _LARGEST_KEYS = 1 << 28
 
 
 _TARGET: list[Decorator] = [
-    click.option(
-        "-o", "--output", "target", type=DiskPath(), metavar="TARGET",
-        help="Write the new log to TARGET, which must not exist: a directory if PATH is a"
-        " directory, a file if PATH is a file.",
-    ),
-    click.option(
-        "--in-place", is_flag=True,
-        help="Replace the files of PATH (each one atomically). Refused while a broker uses"
-        " the data directory.",
-    ),
+    option("-o --output TARGET", "target", type=DiskPath(),
+           help="Write the new log to TARGET, which must not exist: a directory if PATH is a"
+           " directory, a file if PATH is a file."),
+    option("--in-place",
+           help="Replace the files of PATH (each one atomically). Refused while a broker uses the"
+           " data directory."),
     interval_bytes(
         "with --in-place the topic's setting in the data directory's metadata log, if there"
         " is one; otherwise 4096"
     ),
-    click.option(
-        "--producer-expiration-ms", type=IntegerRange(min=0), metavar="MS",
-        show_default="86400000, one day",
-        help="Drop producers from rebuilt snapshots that were idle for more than MS"
-        " milliseconds: the broker's producer.id.expiration.ms.",
-    ),
+    option("--producer-expiration-ms MS", type=NATURAL, show_default="86400000, one day",
+           help="Drop producers from rebuilt snapshots that were idle for more than MS"
+           " milliseconds: the broker's producer.id.expiration.ms."),
 ]  # fmt: skip
 
 
@@ -76,20 +72,15 @@ def _rewriting_command(schema: Schema, *options: Decorator) -> Callable[[Command
 
 @_rewriting_command(
     CONVERSION_SCHEMA,
-    click.option("--to-magic", type=IntegerRange(0, 2),
-                  help="Convert to message format 0, 1 or 2."),
-    click.option(
-        "--compression-type", type=click.Choice([one.display_name for one in ks.CompressionType]),
-        show_default="the codec of each batch", help="Compress all batches with this codec.",
-    ),
-    click.option("--compression-level", type=Integer(), metavar="LEVEL",
-                  show_default="Kafka's default for the codec",
-                  help="Compression level."),
-    click.option(
-        "--batch-size", type=IntegerRange(min=1), default=16384, show_default=True,
-        metavar="BYTES",
-        help="Combine messages of magic 0 and 1 into batches of about BYTES bytes.",
-    ),
+    option("--to-magic", type=IntegerRange(0, 2), help="Convert to message format 0, 1 or 2."),
+    option("--compression-type", type=tuple(one.display_name for one in ks.CompressionType),
+           show_default="the codec of each batch",
+           help="Compress all batches with this codec."),
+    option("--compression-level LEVEL", type=Integer(),
+           show_default="Kafka's default for the codec",
+           help="Compression level."),
+    option("--batch-size BYTES", type=POSITIVE, default=16384,
+           help="Combine messages of magic 0 and 1 into batches of about BYTES bytes."),
     THREADS,
 )  # fmt: skip
 def convert(path: Any, _: FindingReport, **options: Any) -> AnyTable:
@@ -106,17 +97,13 @@ def convert(path: Any, _: FindingReport, **options: Any) -> AnyTable:
 
 @_rewriting_command(
     RESTAMP_SCHEMA,
-    click.option(
-        "--offset-shift", type=IntegerRange(-(2**63), 2**63 - 1), default=0, show_default=True,
-        metavar="N", help="Add N to all offsets.",
-    ),
-    click.option("--partition-leader-epoch", type=IntegerRange(-1, 2**31 - 1), metavar="EPOCH",
-                  help="Set the partition_leader_epoch of all batches."),
-    click.option(
-        "--log-append-time", type=Time(),
-        help="Set the timestamp of all records, and the timestamp type to LogAppendTime.",
-    ),
-    click.option("--max-timestamp", type=Time(), help="Set the max_timestamp of all batches."),
+    option("--offset-shift N", type=IntegerRange(-(2**63), 2**63 - 1), default=0,
+           help="Add N to all offsets."),
+    option("--partition-leader-epoch EPOCH", type=IntegerRange(-1, 2**31 - 1),
+           help="Set the partition_leader_epoch of all batches."),
+    option("--log-append-time TIME", type=Time(),
+           help="Set the timestamp of all records, and the timestamp type to LogAppendTime."),
+    option("--max-timestamp TIME", type=Time(), help="Set the max_timestamp of all batches."),
 )  # fmt: skip
 def restamp(
     path: Any,
@@ -145,15 +132,12 @@ def restamp(
 
 @_rewriting_command(
     SCRUB_SCHEMA,
-    click.option("--key", "keys", multiple=True,
-                  help="Remove records with this key (UTF-8); may be given several times."),
-    click.option("--keys-from", type=click.File("rb"), metavar="FILE",
-                  help="Remove records with the keys in FILE, one per line."),
-    click.option(
-        "--from-offset", type=Integer(), metavar="OFFSET", help="Remove records from OFFSET on."
-    ),
-    click.option("--to-offset", type=Integer(), metavar="OFFSET",
-                  help="Remove records up to OFFSET, which stays."),
+    option("--key TEXT", "keys", multiple=True,
+           help="Remove records with this key (UTF-8); may be given several times."),
+    option("--keys-from FILE", type=click.File("rb"),
+           help="Remove records with the keys in FILE, one per line."),
+    option("--from-offset OFFSET", type=Integer(), help="Remove records from OFFSET on."),
+    option("--to-offset OFFSET", type=Integer(), help="Remove records up to OFFSET, which stays."),
     THREADS,
 )  # fmt: skip
 def scrub(

@@ -25,6 +25,7 @@ from kafkascan.cli.shared_options import (
     NameList,
     Time,
     check_ranges,
+    option,
     with_row_options,
     with_run,
     with_segments,
@@ -70,11 +71,10 @@ ROLLUP_NAMES = ("topic", "partition", "segment", *ROLLUP_KEYS)
 @with_segments
 @with_run(INFO_SCHEMA, to_file=True)
 @THREADS
-@click.option(
-    "--by", type=NameList(ROLLUP_NAMES), metavar="NAMES",
-    help="Show totals by these properties instead, separated by commas:"
-    f" {', '.join(ROLLUP_NAMES)}. Days and hours are those of max_timestamp, in UTC.",
-)  # fmt: skip
+@option("--by NAMES", type=NameList(ROLLUP_NAMES),
+        help="Show totals by these properties instead, separated by commas:"
+        f" {', '.join(ROLLUP_NAMES)}. Days and hours are those of max_timestamp, in"
+        " UTC.")  # fmt: skip
 def info(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, ...] | None) -> None:
     """Summarize segment files from their batch headers.
 
@@ -168,17 +168,13 @@ def _add_bad_checksums(
 @with_segments
 @with_run(_KNOWN, rows="batches", to_file=True)
 @with_row_options("batches", "max_timestamp")
-@click.option("--from-offset", type=Integer(), metavar="OFFSET",
-              help="Skip batches that end before OFFSET.")  # fmt: skip
-@click.option("--to-offset", type=Integer(), metavar="OFFSET",
-              help="Skip batches that start at OFFSET or after it.")  # fmt: skip
-@click.option("--from-time", type=Time(), help="Skip batches with a max_timestamp before TIME.")
-@click.option("--to-time", type=Time(),
-              help="Skip batches with a max_timestamp of TIME or later.")  # fmt: skip
-@click.option(
-    "--verify", is_flag=True,
-    help=f"Verify the checksums of the shown batches; adds the column {CRC_FIELD.name}.",
-)  # fmt: skip
+@option("--from-offset OFFSET", type=Integer(), help="Skip batches that end before OFFSET.")
+@option("--to-offset OFFSET", type=Integer(), help="Skip batches that start at OFFSET or after it.")
+@option("--from-time TIME", type=Time(), help="Skip batches with a max_timestamp before TIME.")
+@option("--to-time TIME", type=Time(), help="Skip batches with a max_timestamp of TIME or later.")
+@option("--verify",
+        help="Verify the checksums of the shown batches; adds the column"
+        f" {CRC_FIELD.name}.")  # fmt: skip
 def batches(
     run: Run,
     segments: SegmentPaths,

@@ -20,6 +20,7 @@ from kafkascan.cli.shared_options import (
     declare,
     extend_help,
     interval_bytes,
+    option,
     with_run,
 )
 from kafkascan.format.texts import printable
@@ -62,19 +63,13 @@ def _job(command: Command) -> Command:
             MANIFESTS[command.__name__], rows="manifest",
             quiet="Print neither progress nor the summary.",
         ),
-        click.option(
-            "--master", metavar="URL", help="Spark master, such as local[*] or spark://host:7077."
-        ),
-        click.option("--remote", metavar="URL", help="Spark Connect server, such as sc://host."),
-        click.option(
-            "--conf", multiple=True, callback=_pairs, metavar="NAME=VALUE",
-            help="Spark setting; may be given several times.",
-        ),
-        click.option(
-            "--option", "options", multiple=True, callback=_pairs, metavar="NAME=VALUE",
-            help="Option of the data source, such as topics=orders or where='producer_id == 7';"
-            " may be given several times.",
-        ),
+        option("--master URL", help="Spark master, such as local[*] or spark://host:7077."),
+        option("--remote URL", help="Spark Connect server, such as sc://host."),
+        option("--conf NAME=VALUE", multiple=True, callback=_pairs,
+               help="Spark setting; may be given several times."),
+        option("--option NAME=VALUE", "options", multiple=True, callback=_pairs,
+               help="Option of the data source, such as topics=orders or where='producer_id == 7';"
+               " may be given several times."),
     ]  # fmt: skip
     declared: Command = spark.command()(declare(command, *options))
     return declared
@@ -83,24 +78,19 @@ def _job(command: Command) -> Command:
 def _output(command: Command) -> Command:
     """Declare the options of jobs that write Parquet."""
     options: list[Decorator] = [
-        click.option(
-            "--output", required=True, metavar="FOLDER",
-            help="Write to FOLDER: a directory that all executors share, or a URL of an object"
-            " store.",
-        ),
-        click.option("--compression", default="zstd", show_default=True,
-                     help="Codec of the Parquet files: zstd, snappy, gzip, lz4, brotli or none."),
-        click.option("--overwrite", is_flag=True,
-                     help="Delete the files of an earlier export or catalog in FOLDER first, also"
-                     " of one that failed."),
-        click.option("--resume", is_flag=True,
-                     help="Keep the files in FOLDER that an earlier run finished from the same"
-                     " logs with the same options, and write the others."),
-        click.option(
-            "--output-storage-options", metavar="JSON",
-            show_default="the data source's storageOptions",
-            help="Options of the object store to write to.",
-        ),
+        option("--output FOLDER", required=True,
+               help="Write to FOLDER: a directory that all executors share, or a URL of an object"
+               " store."),
+        option("--compression", default="zstd",
+               help="Codec of the Parquet files: zstd, snappy, gzip, lz4, brotli or none."),
+        option("--overwrite",
+               help="Delete the files of an earlier export or catalog in FOLDER first, also of one"
+               " that failed."),
+        option("--resume",
+               help="Keep the files in FOLDER that an earlier run finished from the same logs with"
+               " the same options, and write the others."),
+        option("--output-storage-options JSON", show_default="the data source's storageOptions",
+               help="Options of the object store to write to."),
     ]  # fmt: skip
     return declare(command, *options)
 
@@ -138,11 +128,9 @@ def export(run: Run, **arguments: Any) -> None:
 
 
 @_job
-@click.option("--target", metavar="FOLDER",
-              help="Write to FOLDER, into a subdirectory for each partition.")  # fmt: skip
-@click.option("--next-to-segments", is_flag=True,
-              help="Write next to the segments of logs that no broker has open.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Include the last (active) segment.")
+@option("--target FOLDER", help="Write to FOLDER, into a subdirectory for each partition.")
+@option("--next-to-segments", help="Write next to the segments of logs that no broker has open.")
+@option("--force", help="Include the last (active) segment.")
 @interval_bytes()
 def rebuild_indexes(run: Run, **arguments: Any) -> None:
     """Rebuild .index and .timeindex files as Kafka's recovery does."""

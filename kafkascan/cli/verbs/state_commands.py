@@ -21,6 +21,7 @@ from kafkascan.cli.shared_options import (
     NameList,
     OffsetOrTime,
     extend_help,
+    option,
     usage_errors,
     with_run,
 )
@@ -51,14 +52,10 @@ def _state_command(tables: Iterable[str], default: str) -> Callable[[Command], c
 
     def decorate(command: Command) -> click.Command:
         extend_help(command, _DIRS_HELP)
-        show = click.option(
-            "--show", type=click.Choice(list(tables)), default=default, show_default=True,
-            help="Table to show.",
-        )  # fmt: skip
-        columns = click.option(
-            "--columns", metavar="NAMES",
-            help="Columns to write, separated by commas, or `all`. An unknown name lists them.",
-        )  # fmt: skip
+        show = option("--show", type=tuple(tables), default=default, help="Table to show.")
+        columns = option("--columns NAMES",
+                         help="Columns to write, separated by commas, or `all`. An unknown name"
+                         " lists them.")  # fmt: skip
         run = with_run(to_file=True, is_narrow=True)
         declared: click.Command = click.command()(PATHS(run(show(columns(AS_OF(command))))))
         return declared
@@ -96,10 +93,8 @@ def _write(run: Run, tables: Sequence[Table], columns: str | None, schema: Schem
     run.output.write_tables(schema, tables)
 
 
-_SELECTED_GROUPS = click.option(
-    "--group", "selected", multiple=True, metavar="GROUP",
-    help="Show only this group; may be given several times.",
-)  # fmt: skip
+_SELECTED_GROUPS = option("--group GROUP", "selected", multiple=True,
+                          help="Show only this group; may be given several times.")  # fmt: skip
 
 
 @_state_command(Groups.schemas, "offsets")
@@ -190,14 +185,11 @@ def share_state(
 
 
 @_state_command(_METADATA_SCHEMAS, "topics")
-@click.option(
-    "--diff", type=OffsetOrTime(), nargs=2, metavar="A B",
-    help="Show what changed from A to B, two offsets or times (ISO 8601).",
-)  # fmt: skip
-@click.option(
-    "--secrets", is_flag=True,
-    help="Also show the keys of SCRAM credentials, and the values of secret settings.",
-)  # fmt: skip
+@option("--diff A B", type=OffsetOrTime(), nargs=2,
+        help="Show what changed from A to B, two offsets or times (ISO 8601).")  # fmt: skip
+@option("--secrets",
+        help="Also show the keys of SCRAM credentials, and the values of secret"
+        " settings.")  # fmt: skip
 def metadata(
     run: Run,
     paths: list[Path],
@@ -237,10 +229,9 @@ def metadata(
 
 
 @_state_command(RemoteSegments.schemas, "segments")
-@click.option(
-    "--tier", type=InputPath(), metavar="PATH",
-    help="Compare the segments that the records know with the objects in this directory or URL.",
-)  # fmt: skip
+@option("--tier PATH", type=InputPath(),
+        help="Compare the segments that the records know with the objects in this directory or"
+        " URL.")  # fmt: skip
 @with_tier
 def remote_segments(
     run: Run,

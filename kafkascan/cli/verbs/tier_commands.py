@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import click
-
 import kafkascan as ks
 from kafkascan.cli.exit_codes import EXIT_UNREADABLE
 from kafkascan.cli.run import FindingReport
-from kafkascan.cli.shared_options import THREADS, table_command, with_destination
+from kafkascan.cli.shared_options import (
+    THREADS,
+    option,
+    table_command,
+    with_destination,
+)
 from kafkascan.cli.tier_inputs import TierOptions, with_tier
 from kafkascan.recovery.tier_restore import RESTORE_SCHEMA, PartitionRestore
 from kafkascan.tables.table import AnyTable
@@ -18,15 +21,11 @@ from kafkascan.tables.table import AnyTable
 
 @table_command(
     RESTORE_SCHEMA,
-    click.option(
-        "--topic", "topics", multiple=True, metavar="NAME|ID",
-        help="Restore only this topic. Can be given several times.",
-    ),
-    click.option(
-        "--new-topic-id", metavar="ID", show_default="the id in the remote storage",
-        help="Write ID to partition.metadata: for a cluster in which the topic was created again."
-        " A broker sets a log aside whose topic id the cluster does not know.",
-    ),
+    option("--topic NAME|ID", "topics", multiple=True,
+           help="Restore only this topic. Can be given several times."),
+    option("--new-topic-id ID", show_default="the id in the remote storage",
+           help="Write ID to partition.metadata: for a cluster in which the topic was created"
+           " again. A broker sets a log aside whose topic id the cluster does not know."),
     with_tier,
     THREADS,
     inputs=with_destination,
