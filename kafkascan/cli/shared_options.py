@@ -25,6 +25,7 @@ from kafkascan.format.times import milliseconds_or_now, to_milliseconds
 from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.io.stores.urls import UrlPath, path_or_url
 from kafkascan.logs.log_dir import SegmentKinds
+from kafkascan.logs.queries.row_queries import RowRange
 from kafkascan.logs.queries.segment_inputs import ALL_PARTITIONS, PartitionFilter, SegmentPaths
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import AnyTable
@@ -437,12 +438,40 @@ def check_ranges(**bounds: Any) -> None:
             raise click.UsageError(f"--to-{unit} is before --from-{unit}")
 
 
-def with_row_options(rows: str, column: str) -> Decorator:
-    """Declare which rows to show: --limit, --tail, --around, --context and --follow."""
+def with_row_options(rows: str, column: str, before: str, after: str) -> Decorator:
+    """
+    Declare which rows to show: ranges, --limit, --tail, --around, --context and --follow.
+
+    Parameters
+    ----------
+    rows, column : str
+        What the help texts call the rows, and their column of times.
+    before, after : str
+        Which rows the ends of --from-offset and --to-offset exclude. The command gets a `RowRange`
+        as ``limits``.
+    """
 
     def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def call(
+            from_offset: int | None,
+            to_offset: int | None,
+            from_time: int | None,
+            to_time: int | None,
+            **arguments: Any,
+        ) -> None:
+            limits = RowRange(from_offset, to_offset, from_time, to_time)
+            check_ranges(**limits._asdict())
+            command(limits=limits, **arguments)
+
         return declare(
-            command,
+            call,
+            option("--from-offset OFFSET", type=Integer(), help=f"Skip {rows} {before}."),
+            option("--to-offset OFFSET", type=Integer(), help=f"Skip {rows} {after}."),
+            option("--from-time TIME", type=Time(),
+                   help=f"Skip {rows} with a {column} before TIME."),
+            option("--to-time TIME", type=Time(),
+                   help=f"Skip {rows} with a {column} of TIME or later."),
             option("--limit N", type=NATURAL, help=f"Show at most N {rows}."),
             option("--tail N", type=NATURAL,
                    help=f"Show the last N {rows}. Without conditions, only the end of the last log"

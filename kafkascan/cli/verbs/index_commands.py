@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,70 +48,37 @@ def index() -> None:
 # ---- show ------------------------------------------------------------------------------------
 
 
-def _show_index(path: Path) -> dict[str, list[Any]]:
-    entries = ks.read_index(path)
-    shown = {name: entries[name].tolist() for name in entries.dtype.names or ()}
-    digits = path.name.partition(".")[0]
-    if "relative_offset" in shown and digits.isdigit():
-        shown = {
-            "offset": [int(digits) + relative for relative in shown["relative_offset"]]
-        } | shown
-    return shown
-
-
-def _show_snapshot(path: Path) -> dict[str, list[Any]]:
-    entries = ks.broker_state.read_producer_snapshot(path)
-    return {name: entries[name].tolist() for name in entries.dtype.names or ()}
-
-
-def _show_epochs(path: Path) -> dict[str, list[Any]]:
-    epochs = ks.broker_state.read_leader_epochs(path)
-    return {
-        name: [getattr(one, name) for one in epochs] for name in ks.broker_state.LeaderEpoch._fields
-    }
-
-
-def _show_offsets(path: Path) -> dict[str, list[Any]]:
-    offsets = ks.broker_state.read_offset_checkpoint(path)
-    return {
-        "topic": [topic for topic, _ in offsets],
-        "partition": [partition for _, partition in offsets],
-        "offset": list(offsets.values()),
-    }
-
-
-def _show_metadata(path: Path) -> dict[str, list[Any]]:
-    return {
-        name: [value] for name, value in vars(ks.broker_state.read_partition_metadata(path)).items()
-    }
-
-
-def _show_properties(path: Path) -> dict[str, list[Any]]:
-    return {name: [value] for name, value in ks.broker_state.read_meta_properties(path).items()}
-
-
-def _show_shutdown(path: Path) -> dict[str, list[Any]]:
-    return {
-        name: [value] for name, value in vars(ks.broker_state.read_clean_shutdown(path)).items()
-    }
-
-
-_Shown = Callable[[Path], dict[str, list[Any]]]
-
-_BY_NAME: dict[str, _Shown] = {
-    "leader-epoch-checkpoint": _show_epochs,
-    "partition.metadata": _show_metadata,
-    "meta.properties": _show_properties,
-    ".kafka_cleanshutdown": _show_shutdown,
+_LEADER_EPOCHS = "leader-epoch-checkpoint"
+# Files of properties, which are one row.
+_PROPERTIES: dict[str, Callable[[Path], Any]] = {
+    "partition.metadata": lambda path: vars(ks.broker_state.read_partition_metadata(path)),
+    "meta.properties": ks.broker_state.read_meta_properties,
+    ".kafka_cleanshutdown": lambda path: vars(ks.broker_state.read_clean_shutdown(path)),
 }
 
 
-def _how_to_show(path: Path) -> _Shown:
-    if path.name in _BY_NAME:
-        return _BY_NAME[path.name]
+def _read_entries(path: Path) -> dict[str, list[Any]]:
+    """Return the columns of a side file; its name says what it is."""
+    if path.name in _PROPERTIES:
+        return {name: [value] for name, value in _PROPERTIES[path.name](path).items()}
+    if path.name == _LEADER_EPOCHS:
+        epochs = ks.broker_state.read_leader_epochs(path)
+        return _as_columns(ks.broker_state.LeaderEpoch._fields, epochs)
     if path.name.endswith("-offset-checkpoint"):
-        return _show_offsets
-    return _show_snapshot if ".snapshot" in path.suffixes else _show_index
+        offsets = ks.broker_state.read_offset_checkpoint(path)
+        rows = [(*log, offset) for log, offset in offsets.items()]
+        return _as_columns(("topic", "partition", "offset"), rows)
+    is_snapshot = ".snapshot" in path.suffixes
+    entries = ks.broker_state.read_producer_snapshot(path) if is_snapshot else ks.read_index(path)
+    columns = {name: entries[name].tolist() for name in entries.dtype.names or ()}
+    base = path.name.partition(".")[0]
+    if "relative_offset" in columns and base.isdigit():
+        return {"offset": [int(base) + one for one in columns["relative_offset"]]} | columns
+    return columns
+
+
+def _as_columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    return {name: [row[number] for row in rows] for number, name in enumerate(names)}
 
 
 @index.command()
@@ -126,7 +93,7 @@ def show(run: Run, path: Path) -> None:
 
     def read(path: Path, report: FindingReport) -> dict[str, list[Any]] | None:
         try:
-            return _how_to_show(path)(path)
+            return _read_entries(path)
         except ValueError as error:
             report.add_unreadable(str(path), error)
             return None

@@ -40,7 +40,6 @@ from kafkascan.cli.shared_options import (
     with_run,
 )
 from kafkascan.cli.tier_inputs import CLUSTER, TierOptions, with_tier
-from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.logs.queries.segment_inputs import PartitionFilter
 from kafkascan.tables.table import AnyTable
 
@@ -250,8 +249,7 @@ def diff(
     results = run.each([left], compare)
     for result in results:
         if report is not None:
-            with AtomicFile(report) as file:
-                file.stream.write(result.to_json().encode())
+            RowOutput("json", report).write_text(result.to_json())
     run.output.write_tables(DIFF_SCHEMA, results)
 
 

@@ -25,9 +25,6 @@ from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
     POSITIVE,
     Decorator,
-    Integer,
-    Time,
-    check_ranges,
     option,
     with_row_options,
     with_run,
@@ -110,15 +107,11 @@ def _decoding_option(item: str) -> Decorator:
 @with_run(LISTED_SCHEMA, to_file=True, rows="records")
 @_decoding_option("key")
 @_decoding_option("value")
-@option("--from-offset OFFSET", type=Integer(), help="Skip records before OFFSET.")
-@option("--to-offset OFFSET", type=Integer(), help="Skip records from OFFSET on.")
-@option("--from-time TIME", type=Time(), help="Skip records with a timestamp before TIME.")
-@option("--to-time TIME", type=Time(), help="Skip records with a timestamp of TIME or later.")
+@with_row_options("records", "timestamp", "before OFFSET", "from OFFSET on")
 @option("--key TEXT", help="Show only records with this key (UTF-8).")
 @option("--grep REGEX", "pattern", type=BytesPattern(),
         help="Show only records whose key or value contains a match of REGEX (bytes, as in"
         " Python).")  # fmt: skip
-@with_row_options("records", "timestamp")
 @option("--isolation", type=("read_uncommitted", "read_committed"), default="read_uncommitted",
         help="read_committed shows what a consumer with this isolation.level gets: no records of"
         " aborted transactions, and none from the first open transaction on.")  # fmt: skip
@@ -141,10 +134,7 @@ def records(
     segments: SegmentPaths,
     key_as: str,
     value_as: str,
-    from_offset: int | None,
-    to_offset: int | None,
-    from_time: int | None,
-    to_time: int | None,
+    limits: RowRange,
     key: str | None,
     pattern: re.Pattern[bytes] | None,
     isolation: Isolation,
@@ -162,8 +152,6 @@ def records(
     --follow shows the selected records, then those that a broker appends, until Ctrl-C. With
     --isolation read_committed, it follows the last stable offset.
     """
-    limits = RowRange(from_offset, to_offset, from_time, to_time)
-    check_ranges(**limits._asdict())
     inputs = run.find_segments(segments)
     query = RecordQuery(
         columns=run.output.columns or DEFAULT_COLUMNS,

@@ -10,6 +10,7 @@ import click
 
 import kafkascan as ks
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.cli.output import RowOutput
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
     JSON_REPORT,
@@ -24,7 +25,6 @@ from kafkascan.cli.shared_options import (
     with_run,
 )
 from kafkascan.format.findings import Severity
-from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.recovery.recovery_results import RECOVERY_SCHEMA, SALVAGE_SCHEMA
 
 # Changes of one kind that are listed one by one.
@@ -246,8 +246,7 @@ def salvage(
     results = run.each([path], lambda one, _: ks.salvage(one, destination, **options))
     for result in results:
         if report is not None:
-            with AtomicFile(report) as file:
-                file.stream.write(result.to_json().encode())
+            RowOutput("json", report).write_text(result.to_json())
         for one in result.partitions:
             run.print_report(_losses(one))
         run.print_problems(result.gaps)

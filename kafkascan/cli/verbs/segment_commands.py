@@ -21,10 +21,7 @@ from kafkascan.cli.row_reading import find_rows, open_rows
 from kafkascan.cli.run import FindingReport, Run, scan, scan_to_read
 from kafkascan.cli.shared_options import (
     THREADS,
-    Integer,
     NameList,
-    Time,
-    check_ranges,
     option,
     with_row_options,
     with_run,
@@ -167,31 +164,19 @@ def _add_bad_checksums(
 @click.command()
 @with_segments
 @with_run(_KNOWN, rows="batches", to_file=True)
-@with_row_options("batches", "max_timestamp")
-@option("--from-offset OFFSET", type=Integer(), help="Skip batches that end before OFFSET.")
-@option("--to-offset OFFSET", type=Integer(), help="Skip batches that start at OFFSET or after it.")
-@option("--from-time TIME", type=Time(), help="Skip batches with a max_timestamp before TIME.")
-@option("--to-time TIME", type=Time(), help="Skip batches with a max_timestamp of TIME or later.")
+@with_row_options("batches", "max_timestamp",
+                  "that end before OFFSET", "that start at OFFSET or after it")  # fmt: skip
 @option("--verify",
         help="Verify the checksums of the shown batches; adds the column"
         f" {CRC_FIELD.name}.")  # fmt: skip
 def batches(
-    run: Run,
-    segments: SegmentPaths,
-    verify: bool,
-    from_offset: int | None,
-    to_offset: int | None,
-    from_time: int | None,
-    to_time: int | None,
-    **options: Any,
+    run: Run, segments: SegmentPaths, verify: bool, limits: RowRange, **options: Any
 ) -> None:
     """List the batches of segment files, a row per batch header.
 
     --limit and --tail apply last, to the selected batches of all PATHS together. --follow shows
     the selected batches, then those that a broker appends, until Ctrl-C.
     """
-    limits = RowRange(from_offset, to_offset, from_time, to_time)
-    check_ranges(**limits._asdict())
     inputs = run.find_segments(segments)
     schema = _KNOWN if run.output.columns is not None else DEFAULT_BATCH_SCHEMA
     if verify:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import sys
@@ -36,6 +37,8 @@ _PATHS_HELP = """
 PATHS are segment files, partition directories, data directories, globs, or URLs of an object
 store. In directories, only live .log segments are read.
 """
+# Arguments that are not those of a function.
+_OF_ALL_JOBS = ("paths", "master", "remote", "conf", "options")
 _INSTALL = "this needs pyspark: pip install 'kafkascan[spark]'"
 
 
@@ -57,6 +60,11 @@ def _pairs(context: click.Context, parameter: click.Parameter, values: tuple[str
 def _job(command: Command) -> Command:
     """Declare a job, whose columns are known by its name, with the options that all jobs share."""
     extend_help(command, _PATHS_HELP)
+
+    @functools.wraps(command)
+    def call(run: Run, **arguments: Any) -> None:
+        _run_job(run, command.__name__, arguments)
+
     options: list[Decorator] = [
         click.argument("paths", nargs=-1, required=True),
         with_run(
@@ -71,7 +79,7 @@ def _job(command: Command) -> Command:
                help="Option of the data source, such as topics=orders or where='producer_id == 7';"
                " may be given several times."),
     ]  # fmt: skip
-    declared: Command = spark.command()(declare(command, *options))
+    declared: Command = spark.command()(declare(call, *options))
     return declared
 
 
@@ -95,36 +103,30 @@ def _output(command: Command) -> Command:
     return declare(command, *options)
 
 
-_OUTPUT_NAMES = ("output", "compression", "overwrite", "resume", "output_storage_options")
-
-
 @_job
-def verify(run: Run, **arguments: Any) -> None:
+def verify() -> None:
     """Verify the checksum of every batch.
 
     Prints a row per file.
     """
-    _run_job(run, "verify", arguments)
 
 
 @_job
 @_output
-def catalog(run: Run, **arguments: Any) -> None:
+def catalog() -> None:
     """Write all batch headers to Parquet files.
 
     Prints a row per file written.
     """
-    _run_job(run, "catalog", arguments, *_OUTPUT_NAMES)
 
 
 @_job
 @_output
-def export(run: Run, **arguments: Any) -> None:
+def export() -> None:
     """Write records to Parquet files.
 
     Prints a row per file written. Each range of a segment becomes a file.
     """
-    _run_job(run, "export", arguments, *_OUTPUT_NAMES)
 
 
 @_job
@@ -132,13 +134,11 @@ def export(run: Run, **arguments: Any) -> None:
 @option("--next-to-segments", help="Write next to the segments of logs that no broker has open.")
 @option("--force", help="Include the last (active) segment.")
 @interval_bytes()
-def rebuild_indexes(run: Run, **arguments: Any) -> None:
+def rebuild_indexes() -> None:
     """Rebuild .index and .timeindex files as Kafka's recovery does."""
-    names = ("target", "next_to_segments", "force", "interval_bytes")
-    _run_job(run, "rebuild_indexes", arguments, *names)
 
 
-def _run_job(run: Run, job: str, arguments: dict[str, Any], *names: str) -> None:
+def _run_job(run: Run, job: str, arguments: dict[str, Any]) -> None:
     """Run a job, and print its results."""
     try:
         from pyspark.errors import PySparkException
@@ -146,7 +146,8 @@ def _run_job(run: Run, job: str, arguments: dict[str, Any], *names: str) -> None
         from kafkascan.spark import jobs
     except ModuleNotFoundError as error:
         raise click.UsageError(f"{_INSTALL} ({error})") from None
-    keywords = {name: arguments[name] for name in names} | arguments["options"]
+    own = {name: one for name, one in arguments.items() if name not in _OF_ALL_JOBS}
+    keywords = own | arguments["options"]
     try:
         _check_arguments(job, arguments)
         with _session(job, arguments) as session, _progress(run, session):

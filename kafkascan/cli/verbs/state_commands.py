@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import click
 
@@ -20,6 +21,7 @@ from kafkascan.cli.shared_options import (
     InputPath,
     NameList,
     OffsetOrTime,
+    declare,
     extend_help,
     option,
     usage_errors,
@@ -45,19 +47,27 @@ _TRANSACTION_SCHEMAS = TransactionStates.schemas | schemas_by_name(CONTRADICTION
 _METADATA_SCHEMAS = Metadata.schemas | schemas_by_name(CHANGE_SCHEMA)
 
 State = TypeVar("State", bound=TableSet)
+Shown: TypeAlias = tuple[Schema, Sequence[Table]]
 
 
 def _state_command(tables: Iterable[str], default: str) -> Callable[[Command], click.Command]:
-    """Declare a command that shows one of several tables of state."""
+    """Declare a command that returns tables of one schema, of several kinds of state."""
 
     def decorate(command: Command) -> click.Command:
         extend_help(command, _DIRS_HELP)
+
+        @functools.wraps(command)
+        def call(run: Run, columns: str | None, **arguments: Any) -> None:
+            shown: Shown | None = command(run=run, **arguments)
+            if shown is not None:
+                _write(run, *shown, columns)
+
         show = option("--show", type=tuple(tables), default=default, help="Table to show.")
         columns = option("--columns NAMES",
                          help="Columns to write, separated by commas, or `all`. An unknown name"
                          " lists them.")  # fmt: skip
         run = with_run(to_file=True, is_narrow=True)
-        declared: click.Command = click.command()(PATHS(run(show(columns(AS_OF(command))))))
+        declared: click.Command = click.command()(declare(call, PATHS, run, show, columns, AS_OF))
         return declared
 
     return decorate
@@ -82,7 +92,7 @@ def _read(
     return run.each(paths, work)
 
 
-def _write(run: Run, tables: Sequence[Table], columns: str | None, schema: Schema) -> None:
+def _write(run: Run, schema: Schema, tables: Sequence[Table], columns: str | None) -> None:
     """Write tables with the requested columns as one table."""
     if columns is not None:
         try:
@@ -100,13 +110,8 @@ _SELECTED_GROUPS = option("--group GROUP", "selected", multiple=True,
 @_state_command(Groups.schemas, "offsets")
 @_SELECTED_GROUPS
 def groups(
-    run: Run,
-    paths: list[Path],
-    show: str,
-    columns: str | None,
-    selected: tuple[str, ...],
-    **options: Any,
-) -> None:
+    run: Run, paths: list[Path], show: str, selected: tuple[str, ...], **options: Any
+) -> Shown | None:
     """List committed offsets, consumer groups and members.
 
     --show offsets lists committed offsets, with the lag where the log of the topic is in the same
@@ -122,14 +127,15 @@ def groups(
     found = _read(run, paths, lambda path: ks.read_groups(path, **options))
     if selected:
         found = [one.select(selected) for one in found]
-    if show == "offsets" and run.output.output_format == "csv" and columns is None:
+    has_columns = click.get_current_context().params["columns"] is not None
+    if show == "offsets" and run.output.output_format == "csv" and not has_columns:
         run.output.write_text("".join(one.reset_plan() for one in found))
-        return
-    _write(run, [one[show] for one in found], columns, Groups.schemas[show])
+        return None
+    return Groups.schemas[show], [one[show] for one in found]
 
 
 @_state_command(_TRANSACTION_SCHEMAS, "transactions")
-def txn_state(run: Run, paths: list[Path], show: str, columns: str | None, as_of: Any) -> None:
+def txn_state(run: Run, paths: list[Path], show: str, as_of: Any) -> Shown:
     """List transactional ids and the state of their transactions.
 
     The rows come from __transaction_state. At the end of the log, they are compared with the open
@@ -156,19 +162,14 @@ def txn_state(run: Run, paths: list[Path], show: str, columns: str | None, as_of
         raise click.UsageError("contradictions are known at the end of the log only")
     found = _read(run, paths, read, messages)
     tables = contradictions if show == "contradictions" else [one[show] for one in found]
-    _write(run, tables, columns, _TRANSACTION_SCHEMAS[show])
+    return _TRANSACTION_SCHEMAS[show], tables
 
 
 @_state_command(ShareState.schemas, "partitions")
 @_SELECTED_GROUPS
 def share_state(
-    run: Run,
-    paths: list[Path],
-    show: str,
-    columns: str | None,
-    selected: tuple[str, ...],
-    **options: Any,
-) -> None:
+    run: Run, paths: list[Path], show: str, selected: tuple[str, ...], **options: Any
+) -> Shown:
     """List start offsets and delivery states of share groups.
 
     The rows come from __share_group_state. available, acknowledged and archived count the offsets
@@ -181,7 +182,7 @@ def share_state(
     found = _read(run, paths, lambda path: ks.read_share_state(path, **options))
     if selected:
         found = [one.select(selected) for one in found]
-    _write(run, [one[show] for one in found], columns, ShareState.schemas[show])
+    return ShareState.schemas[show], [one[show] for one in found]
 
 
 @_state_command(_METADATA_SCHEMAS, "topics")
@@ -194,11 +195,10 @@ def metadata(
     run: Run,
     paths: list[Path],
     show: str,
-    columns: str | None,
     as_of: Any,
     diff: tuple[Any, Any] | None,
     secrets: bool,
-) -> None:
+) -> Shown:
     """List the brokers, topics and settings of the cluster.
 
     The rows come from __cluster_metadata: from the last snapshot and the records after it, as a
@@ -225,7 +225,7 @@ def metadata(
         show = "changes"
     else:
         tables = [one[show] for one in found]
-    _write(run, tables, columns, _METADATA_SCHEMAS[show])
+    return _METADATA_SCHEMAS[show], tables
 
 
 @_state_command(RemoteSegments.schemas, "segments")
@@ -237,11 +237,10 @@ def remote_segments(
     run: Run,
     paths: list[Path],
     show: str,
-    columns: str | None,
     as_of: Any,
     tier: Path | None,
     tier_options: TierOptions,
-) -> None:
+) -> Shown:
     """List the segments in remote storage (tiered storage).
 
     The rows come from __remote_log_metadata. Consumers read segments in the state
@@ -259,25 +258,19 @@ def remote_segments(
     also findings.
     """
     if tier is not None:
-        _compare_with_tier(run, paths, columns, as_of, tier, tier_options)
-        return
+        return _compare_with_tier(run, paths, as_of, tier, tier_options)
 
     def read(path: Path) -> RemoteSegments:
         place = tier_options.find(path) or path
         return ks.internal_topics.read_remote_segments(place, as_of=as_of)
 
     found = _read(run, paths, read)
-    _write(run, [one[show] for one in found], columns, RemoteSegments.schemas[show])
+    return RemoteSegments.schemas[show], [one[show] for one in found]
 
 
 def _compare_with_tier(
-    run: Run,
-    paths: list[Path],
-    columns: str | None,
-    as_of: Any,
-    tier: Path,
-    tier_options: TierOptions,
-) -> None:
+    run: Run, paths: list[Path], as_of: Any, tier: Path, tier_options: TierOptions
+) -> Shown:
     source = click.get_current_context().get_parameter_source("show")
     if source is not click.core.ParameterSource.DEFAULT:
         raise click.UsageError("--show and --tier cannot be combined")
@@ -289,4 +282,4 @@ def _compare_with_tier(
         return ks.internal_topics.compare_remote_segments(path, stored, as_of=as_of)
 
     found = _read(run, paths, compare, TierComparison.sentences)
-    _write(run, [one.segments for one in found], columns, COMPARED_SCHEMA)
+    return COMPARED_SCHEMA, [one.segments for one in found]
