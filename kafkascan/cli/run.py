@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -332,9 +333,11 @@ class Run:
 
     def print_problems(self, problems: Problems) -> None:
         """Print what is wrong with logs, as findings; what a report contained is known already."""
-        report = FindingReport()
-        report.add_problems(Problems(one for one in problems if one not in self._printed))
-        self.print_report(report)
+        unknown = [one for one in problems if one not in self._printed]
+        for _, found in groupby(unknown, lambda one: one.path):
+            report = FindingReport()
+            report.add_problems(Problems(found))
+            self.print_report(report)
 
     def raise_exit_code(self, code: int) -> None:
         """Raise the exit code; a lower one changes nothing."""

@@ -90,7 +90,7 @@ def test_recover_reports_what_a_broker_does_not_notice(tmp_path: Path) -> None:
     assert "use --verify, or `kafkascan verify`" in result.stderr
     result = run("recover", data, "--verify")
     assert result.returncode == 1
-    assert f"{logs[0]}: error: position" in result.stderr
+    assert f"{logs[0]}: position" in result.stderr
     assert "below the recovery point" in result.stderr
     assert "not verified" not in result.stderr
     assert "marked as shut down cleanly before: a broker would load these" in result.stderr

@@ -10,6 +10,7 @@ import click
 
 import kafkascan as ks
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
+from kafkascan.cli.exit_codes import EXIT_UNREADABLE
 from kafkascan.cli.output import RowOutput
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
@@ -24,7 +25,6 @@ from kafkascan.cli.shared_options import (
     with_destination,
     with_run,
 )
-from kafkascan.format.findings import Severity
 from kafkascan.recovery.recovery_results import RECOVERY_SCHEMA, SALVAGE_SCHEMA
 
 # Changes of one kind that are listed one by one.
@@ -116,6 +116,9 @@ def recover(
         results = run.each([*paths, server_properties or Path()][:1], work)
     for result in results:
         run.output.write_tables(RECOVERY_SCHEMA, [result])
+        run.print_problems(result.problems)
+        if any(one.error is not None for one in result.partitions):
+            run.raise_exit_code(EXIT_UNREADABLE)
         for report in _recovery_reports(result, all_changes=all_changes):
             run.print_report(report)
 
@@ -124,7 +127,7 @@ def _recovery_reports(
     result: ks.recovery.Recovery, *, all_changes: bool
 ) -> Iterator[FindingReport]:
     """
-    Yield reports about a recovery: what matters most comes first.
+    Yield reports about the changes of a recovery: what matters most comes first.
 
     Parameters
     ----------
@@ -133,8 +136,6 @@ def _recovery_reports(
         Whether to list every change; otherwise changes of one kind that do not shorten a log are
         counted.
     """
-    for one in result.partitions:
-        yield _errors_and_findings(one)
     left = [
         (one.path, change)
         for one in result.partitions
@@ -144,16 +145,6 @@ def _recovery_reports(
     yield _shortened(left)
     yield _other_changes(left, len(left) if all_changes else _LISTED)
     yield _notes(result)
-
-
-def _errors_and_findings(one: ks.recovery.PartitionRecovery) -> FindingReport:
-    report = FindingReport()
-    if one.error is not None:
-        report.add_unreadable(str(one.path), one.error)
-    for finding in one.findings:
-        place = one.path if finding.file is None else one.path / finding.file
-        report.add(f"{place}: {finding}", is_note=finding.severity is Severity.NOTE)
-    return report
 
 
 def _shortened(left: _Unmade) -> FindingReport:
