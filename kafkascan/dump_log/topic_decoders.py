@@ -7,14 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkascan.dump_log.dump_options import RecordDecoder, RecordText, UndecodableRecordError
-from kafkascan.format.schemas.coordinator_messages import ASSIGNMENT, SUBSCRIPTION
+from kafkascan.format.schemas.log_messages import (
+    ASSIGNMENT,
+    METADATA_RECORDS,
+    REMOTE_LOG_RECORDS,
+    SUBSCRIPTION,
+    CoordinatorSchemas,
+)
 from kafkascan.format.schemas.message_decoder import MessageSchema, SchemaError, decode
 from kafkascan.format.schemas.message_json import jackson_text, json_of, uuid_text
-from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
-from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
 from kafkascan.internal_topics.topic_messages import (
     COORDINATOR_RECORDS,
-    CoordinatorSchemas,
     Message,
     UnknownRecordTypeError,
     decode_coordinator_record,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.schemas.log_messages import CoordinatorSchemas
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.internal_topics.topic_messages import (
-    CoordinatorSchemas,
     Message,
     UnknownRecordTypeError,
     decode_coordinator_record,

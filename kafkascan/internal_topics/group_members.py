@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from kafkascan.format.schemas import message_decoder
-from kafkascan.format.schemas.coordinator_messages import ASSIGNMENT, SUBSCRIPTION
+from kafkascan.format.schemas.log_messages import ASSIGNMENT, SUBSCRIPTION
 from kafkascan.format.schemas.message_decoder import SchemaError, decode
 from kafkascan.format.schemas.message_json import uuid_text
 from kafkascan.internal_topics.coordinator_records import (

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kafkascan.format.schemas.log_messages import METADATA_RECORDS, REMOTE_LOG_RECORDS
 from kafkascan.format.schemas.message_decoder import MessageSchema
 from kafkascan.format.schemas.message_json import json_of
-from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
-from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
 from kafkascan.internal_topics.coordinator_records import require_known_version
 from kafkascan.internal_topics.topic_messages import (
     COORDINATOR_RECORDS,

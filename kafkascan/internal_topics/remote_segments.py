@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from kafkascan.format.schemas.log_messages import REMOTE_LOG_RECORDS
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.format.schemas.message_json import uuid_text
-from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
 from kafkascan.internal_topics.coordinator_records import (
     RECORD_OFFSET,
     TOPIC_ID,

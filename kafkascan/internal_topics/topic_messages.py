@@ -11,12 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafkascan.format.schemas.coordinator_messages import (
-    GROUP_RECORDS,
-    SHARE_GROUP_RECORDS,
-    SHARE_STATE_RECORDS,
-    STREAMS_GROUP_RECORDS,
-    TRANSACTION_RECORDS,
+from kafkascan.format.schemas.log_messages import (
+    COORDINATOR_RECORDS as COORDINATOR_RECORDS,
+    CoordinatorSchemas,
 )
 from kafkascan.format.schemas.message_decoder import (
     MessageSchema,
@@ -24,15 +21,6 @@ from kafkascan.format.schemas.message_decoder import (
     decode_prefix,
     read_message_frame,
 )
-
-CoordinatorSchemas = Mapping[int, tuple[MessageSchema, MessageSchema]]
-
-COORDINATOR_RECORDS: dict[str, CoordinatorSchemas] = {
-    "__consumer_offsets": GROUP_RECORDS | SHARE_GROUP_RECORDS | STREAMS_GROUP_RECORDS,
-    "__transaction_state": TRANSACTION_RECORDS,
-    "__share_group_state": SHARE_STATE_RECORDS,
-}
-"""Schemas of keys and values, by the type of the record, of the topics of coordinators."""
 
 _SHORT = struct.Struct(">h")
 

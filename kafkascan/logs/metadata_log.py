@@ -11,8 +11,8 @@ from typing import Any
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, read_meta_properties
 from kafkascan.format.errors import KafkaScanError
+from kafkascan.format.schemas.log_messages import METADATA_RECORDS
 from kafkascan.format.schemas.message_decoder import SchemaError, decode_prefix, read_message_frame
-from kafkascan.format.schemas.metadata_messages import CONFIG, REGISTER_BROKER, REMOVE_TOPIC, TOPIC
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.reading import iter_records
@@ -28,7 +28,8 @@ _LOCAL_TOPICS = (
     "__transaction_state",
 )
 
-_SCHEMAS = {0: REGISTER_BROKER, 2: TOPIC, 4: CONFIG, 9: REMOVE_TOPIC}
+_READ_RECORDS = {"RegisterBrokerRecord", "TopicRecord", "ConfigRecord", "RemoveTopicRecord"}
+_SCHEMAS = {code: one for code, one in METADATA_RECORDS.items() if one.name in _READ_RECORDS}
 _OF_TOPIC, _OF_BROKER = 2, 4
 _LARGEST = 2**31 - 1
 
@@ -205,13 +206,13 @@ class _MetadataReplay:
         self._names: dict[uuid.UUID, str] = {}
 
     def apply(self, kind: str, message: dict[str, Any]) -> None:
-        if kind == REGISTER_BROKER.name:
+        if kind == "RegisterBrokerRecord":
             if message["broker_id"] == self._node_id:
                 self.metadata.broker_epoch = message["broker_epoch"]
-        elif kind == TOPIC.name:
+        elif kind == "TopicRecord":
             self._names[message["topic_id"]] = message["name"]
             self.metadata.names.add(message["name"])
-        elif kind == REMOVE_TOPIC.name:
+        elif kind == "RemoveTopicRecord":
             removed = self._names.pop(message["topic_id"], "")
             self.metadata.names.discard(removed)
             self.metadata.topics.pop(removed, None)

@@ -10,97 +10,12 @@ from typing import Any
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.errors import record_error
 from kafkascan.format.layout import NamedCode
-from kafkascan.format.schemas.message_decoder import (
-    NO_UUID,
-    Array,
-    MessageField,
-    MessageSchema,
-    SchemaError,
-    decode,
-)
+from kafkascan.format.schemas.message_decoder import MessageSchema, SchemaError, decode
 from kafkascan.format.schemas.message_encoder import encode
+from kafkascan.format.schemas.message_files import read_messages
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
-
-_ALWAYS = 0
-
-END_TXN_MARKER = MessageSchema(
-    "EndTxnMarker", (MessageField("version", "int16"), MessageField("coordinator_epoch", "int32"))
-)
-
-_VOTER = MessageSchema(
-    "Voter",
-    (
-        MessageField("voter_id", "int32"),
-        MessageField("voter_directory_id", "uuid", since=1, default=NO_UUID),
-    ),
-    _ALWAYS,
-)
-LEADER_CHANGE = MessageSchema(
-    "LeaderChangeMessage",
-    (
-        MessageField("version", "int16"),
-        MessageField("leader_id", "int32"),
-        MessageField("voters", Array(_VOTER)),
-        MessageField("granting_voters", Array(_VOTER)),
-    ),
-    _ALWAYS,
-    newest=1,
-)
-SNAPSHOT_HEADER = MessageSchema(
-    "SnapshotHeaderRecord",
-    (MessageField("version", "int16"), MessageField("last_contained_log_timestamp", "int64")),
-    _ALWAYS,
-)
-SNAPSHOT_FOOTER = MessageSchema(
-    "SnapshotFooterRecord", (MessageField("version", "int16"),), _ALWAYS
-)
-KRAFT_VERSION = MessageSchema(
-    "KRaftVersionRecord",
-    (MessageField("version", "int16"), MessageField("k_raft_version", "int16")),
-    _ALWAYS,
-)
-_ENDPOINT = MessageSchema(
-    "Endpoint",
-    (
-        MessageField("name", "string"),
-        MessageField("host", "string"),
-        MessageField("port", "uint16"),
-    ),
-    _ALWAYS,
-)
-_VERSIONS = MessageSchema(
-    "KRaftVersionFeature",
-    (
-        MessageField("min_supported_version", "int16"),
-        MessageField("max_supported_version", "int16"),
-    ),
-    _ALWAYS,
-)
-KRAFT_VOTERS = MessageSchema(
-    "VotersRecord",
-    (
-        MessageField("version", "int16"),
-        MessageField(
-            "voters",
-            Array(
-                MessageSchema(
-                    "Voter",
-                    (
-                        MessageField("voter_id", "int32"),
-                        MessageField("voter_directory_id", "uuid"),
-                        MessageField("endpoints", Array(_ENDPOINT)),
-                        MessageField("k_raft_version_feature", _VERSIONS),
-                    ),
-                    _ALWAYS,
-                )
-            ),
-        ),
-    ),
-    _ALWAYS,
-)
-
 
 _KEY = struct.Struct(">hh")
 _VERSION = struct.Struct(">h")
@@ -125,14 +40,9 @@ class ControlRecordType(NamedCode):
 
 
 _SCHEMAS: dict[ControlRecordType, MessageSchema] = {
-    ControlRecordType.ABORT: END_TXN_MARKER,
-    ControlRecordType.COMMIT: END_TXN_MARKER,
-    ControlRecordType.LEADER_CHANGE: LEADER_CHANGE,
-    ControlRecordType.SNAPSHOT_HEADER: SNAPSHOT_HEADER,
-    ControlRecordType.SNAPSHOT_FOOTER: SNAPSHOT_FOOTER,
-    ControlRecordType.KRAFT_VERSION: KRAFT_VERSION,
-    ControlRecordType.KRAFT_VOTERS: KRAFT_VOTERS,
+    ControlRecordType(code): schema for code, schema in read_messages("control")
 }
+_SCHEMAS[ControlRecordType.COMMIT] = _SCHEMAS[ControlRecordType.ABORT]
 
 
 def control_schema(kind: ControlRecordType) -> MessageSchema:

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
+from kafkascan.format.schemas.log_messages import METADATA_RECORDS
 from kafkascan.internal_topics.metadata.metadata_image import MetadataImage
 from kafkascan.internal_topics.metadata.metadata_tables import build_tables
 from kafkascan.internal_topics.topic_messages import decode_framed_message

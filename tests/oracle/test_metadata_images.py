@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
+from kafkascan.format.schemas.log_messages import METADATA_RECORDS
 from kafkascan.internal_topics.metadata.metadata_image import MetadataImage
 from kafkascan.internal_topics.topic_messages import decode_framed_message
 from tests.oracle.build import ClassPaths

@@ -70,7 +70,7 @@ def test_the_source_archive_holds_what_a_build_needs(tmp_path: Path) -> None:
     command = [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", tmp_path]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     listed = set((tmp_path / "kafkascan.egg-info" / "SOURCES.txt").read_text().splitlines())
-    kinds = ("*.py", "*.pyi", "*.pyx", "*.pxd", "*.j2", "*.typed", "*.c", "*.h")
+    kinds = ("*.py", "*.pyi", "*.pyx", "*.pxd", "*.j2", "*.messages", "*.typed", "*.c", "*.h")
     folders = ("kafkascan", "pyspark_kafkascan", "csrc")
     found = [path for name in folders for kind in kinds for path in (ROOT / name).rglob(kind)]
     needed = {str(path.relative_to(ROOT)) for path in found}
@@ -83,7 +83,8 @@ def test_the_source_archive_holds_what_a_build_needs(tmp_path: Path) -> None:
 def test_the_wheel_holds_the_package_and_its_types_only(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     package = ROOT / "kafkascan"
-    sources = [path for path in package.rglob("*") if path.suffix in (".py", ".pyi", ".j2")]
+    kinds = (".py", ".pyi", ".j2", ".messages")
+    sources = [path for path in package.rglob("*") if path.suffix in kinds]
     assert {str(path.relative_to(ROOT)) for path in sources} <= names
     assert "kafkascan/py.typed" in names
     compiled = {Path(name).name.split(".")[0] for name in names if name.endswith(".so")}

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from kafkascan.format.schemas import coordinator_messages, metadata_messages, remote_log_messages
+from kafkascan.format.schemas.log_messages import (
+    ASSIGNMENT,
+    COORDINATOR_RECORDS,
+    METADATA_RECORDS,
+    REMOTE_LOG_RECORDS,
+    SUBSCRIPTION,
+)
 from kafkascan.format.schemas.message_decoder import MessageSchema
-from kafkascan.records import control
+from kafkascan.records.control import ControlRecordType, control_schema
 
-_PAIRS = (
-    coordinator_messages.GROUP_RECORDS,
-    coordinator_messages.SHARE_GROUP_RECORDS,
-    coordinator_messages.STREAMS_GROUP_RECORDS,
-    coordinator_messages.TRANSACTION_RECORDS,
-    coordinator_messages.SHARE_STATE_RECORDS,
-)
-_VALUES = (metadata_messages.METADATA_RECORDS, remote_log_messages.REMOTE_LOG_RECORDS)
-_OTHERS = (
-    coordinator_messages.SUBSCRIPTION,
-    coordinator_messages.ASSIGNMENT,
-    control.LEADER_CHANGE,
-    control.SNAPSHOT_HEADER,
-    control.SNAPSHOT_FOOTER,
-    control.KRAFT_VERSION,
-    control.KRAFT_VOTERS,
-)
+_PAIRS = tuple(COORDINATOR_RECORDS.values())
+_VALUES = (METADATA_RECORDS, REMOTE_LOG_RECORDS)
+_CONTROL = [
+    control_schema(kind) for kind in ControlRecordType if kind >= ControlRecordType.LEADER_CHANGE
+]
 
 TYPES = {
     schema.name: code
@@ -35,7 +29,9 @@ TYPES = {
 SCHEMAS: dict[str, MessageSchema] = {
     schema.name: schema
     for schema in (
-        *_OTHERS,
+        SUBSCRIPTION,
+        ASSIGNMENT,
+        *_CONTROL,
         *(schema for records in _PAIRS for pair in records.values() for schema in pair),
         *(schema for records in _VALUES for schema in records.values()),
     )

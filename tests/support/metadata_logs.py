@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from kafkascan.format.schemas import metadata_messages as messages
+from kafkascan.format.schemas.log_messages import METADATA_RECORDS
 from kafkascan.format.schemas.message_encoder import encode
 from tests.support.partitions import NOW
 from tests.support.records import RecordV2, batch_of
@@ -19,9 +19,7 @@ _TOPIC_RECORD, _CONFIG_RECORD = 2, 4
 def metadata_record(kind: str, version: int = 0, /, **fields: object) -> bytes:
     """Return a record of the metadata log; ``kind`` is its type without ``Record``."""
     code, schema = next(
-        (code, one)
-        for code, one in messages.METADATA_RECORDS.items()
-        if one.name == f"{kind}Record"
+        (code, one) for code, one in METADATA_RECORDS.items() if one.name == f"{kind}Record"
     )
     return bytes([1, code, version]) + encode(schema, fields, version)
 
@@ -34,14 +32,11 @@ def write_configs(
 ) -> None:
     """Write a metadata log that creates topics and sets values; garbage ends the last record."""
     values = [
-        _message(_TOPIC_RECORD, messages.TOPIC, {"name": name, "topic_id": uuid.UUID(int=number)})
+        _message(_TOPIC_RECORD, {"name": name, "topic_id": uuid.UUID(int=number)})
         for number, name in enumerate(topics, 1)
     ]
     names = ("resource_type", "resource_name", "name", "value")
-    values += [
-        _message(_CONFIG_RECORD, messages.CONFIG, dict(zip(names, one, strict=True)))
-        for one in configs
-    ]
+    values += [_message(_CONFIG_RECORD, dict(zip(names, one, strict=True))) for one in configs]
     values[-1] += garbage
     records = [RecordV2(value=value, offset_delta=number) for number, value in enumerate(values)]
     folder = data_dir / "__cluster_metadata-0"
@@ -50,5 +45,5 @@ def write_configs(
     (folder / f"{0:020}.log").write_bytes(batch)
 
 
-def _message(kind: int, schema: messages.Schema, fields: dict[str, object]) -> bytes:
-    return bytes([1, kind, 0]) + encode(schema, fields, 0)
+def _message(kind: int, fields: dict[str, object]) -> bytes:
+    return bytes([1, kind, 0]) + encode(METADATA_RECORDS[kind], fields, 0)

@@ -7,9 +7,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from kafkascan.format.schemas.coordinator_messages import ASSIGNMENT, SUBSCRIPTION
+from kafkascan.format.schemas.log_messages import ASSIGNMENT, REMOTE_LOG_RECORDS, SUBSCRIPTION
 from kafkascan.format.schemas.message_encoder import encode
-from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
 from tests.support.internal_topics import (
     KeyValue,
     TopicLog,

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
 from kafkascan.format.findings import Severity
+from kafkascan.format.schemas.log_messages import METADATA_RECORDS
 from kafkascan.format.schemas.message_decoder import SchemaError
-from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
 from kafkascan.internal_topics.coordinator_records import (
     UNKNOWN_SCHEMA,
     UnknownRecord,

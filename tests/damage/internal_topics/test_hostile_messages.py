@@ -19,8 +19,8 @@ _PROGRAM = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory}))
 resource.setrlimit(resource.RLIMIT_CPU, ({seconds}, {seconds}))
-from kafkascan.format.schemas.metadata_messages import METADATA_RECORDS
-from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
+from kafkascan.format.schemas.log_messages import METADATA_RECORDS
+from kafkascan.format.schemas.log_messages import REMOTE_LOG_RECORDS
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.internal_topics.topic_messages import (
     COORDINATOR_RECORDS, decode_coordinator_record, decode_framed_message,

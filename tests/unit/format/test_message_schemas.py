@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
-from kafkascan.format.schemas.coordinator_messages import (
-    CONSUMER_GROUP_MEMBER_METADATA_VALUE,
-    GROUP_RECORDS,
-    OFFSET_COMMIT_VALUE,
-)
+from kafkascan.format.schemas.log_messages import COORDINATOR_RECORDS, REMOTE_LOG_RECORDS
 from kafkascan.format.schemas.message_decoder import (
     MessageSchema,
     SchemaError,
@@ -18,8 +15,8 @@ from kafkascan.format.schemas.message_decoder import (
     decode_prefix,
 )
 from kafkascan.format.schemas.message_encoder import encode
+from kafkascan.format.schemas.message_files import parse_messages
 from kafkascan.format.schemas.message_json import jackson_text, json_of
-from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
 from tests.support.message_schemas import SCHEMAS
 from tests.support.random_messages import random_message
 
@@ -33,7 +30,7 @@ def test_an_offset_commit_of_a_broker() -> None:
         "00000000000001f5" "00000000" "01" "000001a202744469" "01" "00" "10"
         "88f0ca17159d42c787299b03ed7cb405"
     )  # fmt: skip
-    assert printed(OFFSET_COMMIT_VALUE, data, 4) == (
+    assert printed(SCHEMAS["OffsetCommitValue"], data, 4) == (
         '{"offset":501,"leaderEpoch":0,"metadata":"","commitTimestamp":1795337503849,'
         '"topicId":"iPDKFxWdQseHKZsD7Xy0BQ"}'
     )
@@ -54,7 +51,7 @@ def test_a_tiered_segment_of_a_broker() -> None:
 
 
 def test_a_null_that_is_not_the_default_is_printed() -> None:
-    schema = CONSUMER_GROUP_MEMBER_METADATA_VALUE
+    schema = SCHEMAS["ConsumerGroupMemberMetadataValue"]
     absent = random_message(schema, 0, random.Random(1)) | {
         "classic_member_metadata": {"session_timeout_ms": 0, "supported_protocols": []}
     }
@@ -84,7 +81,8 @@ def test_text_of_json() -> None:
 
 
 def test_types_of_records_are_those_of_kafka() -> None:
-    assert {code: key.name for code, (key, _) in GROUP_RECORDS.items()}[1] == "OffsetCommitKey"
+    records = COORDINATOR_RECORDS["__consumer_offsets"]
+    assert {code: key.name for code, (key, _) in records.items()}[1] == "OffsetCommitKey"
 
 
 # The tags in Kafka's message definitions, in their order from 0 on.
@@ -121,3 +119,25 @@ def test_tags_are_those_of_kafka() -> None:
     assert {name: tags for name, tags in found.items() if tags} == {
         name: dict(enumerate(names.split())) for name, names in TAGS.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("A  1  0  -\n\n  # a field\n    a  int3", "line 4: 'int3' is no type"),
+        ("A  1  0  -\n    a  []B\n    b  int8", r"line 2: 'B' is no type, and has no fields"),
+        ("A  1  0  -\n  a  int8", "line 2: 2 blanks precede a, not 0"),
+        ("A  1  0  -\n    a  B\n            b  int8", "line 3: 12 blanks precede b, not 8"),
+        ("A  1  0  -\n    a  int8  0  -  -  -  -", "line 2: 6 columns are expected, not 7"),
+        ("A  1  0  -\n    a  int8  0+  0-1", r"line 2: .* 0-1 do not end with a plus"),
+        ("A  1  0  -\n    a  int8  0+  -  -  x", "line 2: .*'x'"),
+        ("A  1  0", "line 1: "),
+    ],
+)
+def test_a_wrong_line_of_a_file_of_messages_is_named(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    file = tmp_path / "a.messages"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=rf"a\.messages, {problem}"):
+        parse_messages(file)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kafkascan as ks
-from kafkascan.format.schemas.coordinator_messages import ASSIGNMENT, SUBSCRIPTION
+from kafkascan.format.schemas.log_messages import ASSIGNMENT, SUBSCRIPTION
 from kafkascan.format.schemas.message_encoder import encode
 from kafkascan.format.schemas.message_json import uuid_text
 from kafkascan.tables import IncompleteTableWarning

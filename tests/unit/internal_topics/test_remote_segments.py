@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import kafkascan as ks
+from kafkascan.format.schemas.log_messages import REMOTE_LOG_RECORDS
 from kafkascan.format.schemas.message_encoder import encode
-from kafkascan.format.schemas.remote_log_messages import REMOTE_LOG_RECORDS
 from tests.support.internal_topics import TopicLog
 
 _SEGMENT = (
