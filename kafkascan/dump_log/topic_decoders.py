@@ -16,6 +16,7 @@ from kafkascan.format.schemas.log_messages import (
 )
 from kafkascan.format.schemas.message_decoder import MessageSchema, SchemaError, decode
 from kafkascan.format.schemas.message_json import jackson_text, json_of, uuid_text
+from kafkascan.internal_topics.remote_segments import PARTITION_STATES, SEGMENT_STATES
 from kafkascan.internal_topics.topic_messages import (
     COORDINATOR_RECORDS,
     Message,
@@ -94,19 +95,6 @@ def _upper_snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
 
 
-_SEGMENT_STATES = (
-    "COPY_SEGMENT_STARTED",
-    "COPY_SEGMENT_FINISHED",
-    "DELETE_SEGMENT_STARTED",
-    "DELETE_SEGMENT_FINISHED",
-)
-_PARTITION_STATES = (
-    "DELETE_PARTITION_MARKED",
-    "DELETE_PARTITION_STARTED",
-    "DELETE_PARTITION_FINISHED",
-)
-
-
 def _remote_log_text(offset: int, key: bytes | None, value: bytes | None) -> RecordText:
     try:
         message = decode_framed_message(REMOTE_LOG_RECORDS, value or b"")
@@ -128,7 +116,7 @@ def _segment_text(fields: dict[str, Any]) -> str:
         f"eventTimestampMs={fields['event_timestamp_ms']}, segmentLeaderEpochs={{{epochs}}}, "
         f"segmentSizeInBytes={fields['segment_size_in_bytes']}, "
         f"customMetadata={_custom_metadata(fields)}, "
-        f"state={_SEGMENT_STATES[fields['remote_log_segment_state']]}, "
+        f"state={SEGMENT_STATES[fields['remote_log_segment_state']]}, "
         f"txnIdxEmpty={str(fields['txn_index_empty']).lower()}}}"
     )
 
@@ -137,7 +125,7 @@ def _segment_update_text(fields: dict[str, Any]) -> str:
     return (
         f"RemoteLogSegmentMetadataUpdate{{remoteLogSegmentId={_segment_id(fields)}, "
         f"customMetadata={_custom_metadata(fields)}, "
-        f"state={_SEGMENT_STATES[fields['remote_log_segment_state']]}, "
+        f"state={SEGMENT_STATES[fields['remote_log_segment_state']]}, "
         f"eventTimestampMs={fields['event_timestamp_ms']}, brokerId={fields['broker_id']}}}"
     )
 
@@ -145,7 +133,7 @@ def _segment_update_text(fields: dict[str, Any]) -> str:
 def _partition_delete_text(fields: dict[str, Any]) -> str:
     return (
         f"RemotePartitionDeleteMetadata{{topicPartition={_partition(fields)}, "
-        f"state={_PARTITION_STATES[fields['remote_partition_delete_state']]}, "
+        f"state={PARTITION_STATES[fields['remote_partition_delete_state']]}, "
         f"eventTimestampMs={fields['event_timestamp_ms']}, brokerId={fields['broker_id']}}}"
     )
 

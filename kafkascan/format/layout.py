@@ -120,7 +120,7 @@ class NamedCode(enum.IntEnum):
     @property
     def display_name(self) -> str:
         """Kafka's name of the code, as its tools print it."""
-        raise NotImplementedError
+        return self.name
 
     @classmethod
     def name_of(cls, code: int) -> str:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.schemas.log_messages import CoordinatorSchemas
-from kafkascan.format.schemas.message_decoder import SchemaError
+from kafkascan.format.schemas.message_decoder import MessageSchema, SchemaError
 from kafkascan.internal_topics.topic_messages import (
     Message,
     UnknownRecordTypeError,
     decode_coordinator_record,
+    decode_framed_message,
 )
 from kafkascan.internal_topics.topic_replay import ReplayedLog, StoredRecord, topic_problem
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.opened_logs import Log
+from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.schema import Field, Schema, Shown
 from kafkascan.tables.table import Problem, Problems, Table
 from kafkascan.tables.table_set import TableSet
@@ -181,6 +183,25 @@ def decode_records(
             unknown.append(unknown_record(log.log, stored.offset, stored.key, stored.value, error))
             continue
         yield DecodedRecord(stored, log.partition, key, value)
+
+
+def decode_framed_records(
+    schemas: Mapping[int, MessageSchema],
+    log: Log,
+    table: RecordTable,
+    unknown: list[UnknownRecord],
+) -> Iterator[tuple[int, Message]]:
+    """Yield offset and message of the data records of a table; see `decode_framed_message`."""
+    rows = table[~table["is_control"]]
+    for offset, value in zip(rows["offset"].tolist(), rows.items("value"), strict=True):
+        try:
+            message = decode_framed_message(schemas, value or b"")
+            require_known_version(message)
+        except SchemaError as error:
+            code = error.code if isinstance(error, UnknownRecordTypeError) else None
+            unknown.append(UnknownRecord(log, offset, code, str(error), b"", value or b""))
+            continue
+        yield offset, message
 
 
 def require_known_version(message: Message) -> None:

@@ -8,21 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from kafkascan.format.schemas.log_messages import REMOTE_LOG_RECORDS
-from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.format.schemas.message_json import uuid_text
 from kafkascan.internal_topics.coordinator_records import (
     RECORD_OFFSET,
     TOPIC_ID,
     UNKNOWN_SCHEMA,
     UnknownRecord,
-    require_known_version,
+    decode_framed_records,
     unknown_table,
 )
-from kafkascan.internal_topics.topic_messages import (
-    Message,
-    UnknownRecordTypeError,
-    decode_framed_message,
-)
+from kafkascan.internal_topics.topic_messages import Message
 from kafkascan.internal_topics.topic_replay import (
     DELETED_RECORDS,
     AsOf,
@@ -43,12 +38,12 @@ from kafkascan.tiered.tier_segments import TierProblem, TierSegment
 
 REMOTE_TOPIC = "__remote_log_metadata"
 _ADDED, _UPDATED, _PARTITION_DELETED = range(3)
-_STATES = (
+SEGMENT_STATES = (
     "COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED", "DELETE_SEGMENT_STARTED",
     "DELETE_SEGMENT_FINISHED",
 )  # fmt: skip
 _GONE = 3
-_DELETE_STATES = (
+PARTITION_STATES = (
     "DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED",
 )  # fmt: skip
 
@@ -198,10 +193,10 @@ class _Catalogue:
         self.read.add(-1 if partition is None else partition)
         records = PartitionRecords(log, ReplayLimit.of(as_of, partition))
         for table in records.before_limit():
-            rows = table[~table["is_control"]]
-            values = zip(rows["offset"].tolist(), rows.items("value"), strict=True)
-            for offset, value in values:
-                self._apply(log, offset, value or b"")
+            for offset, message in decode_framed_records(
+                REMOTE_LOG_RECORDS, log, table, self.unknown
+            ):
+                self._apply(log, offset, message)
         self.problems += damage(log, records.errors)
         if log.start_offset > 0:
             text = f"the records before offset {log.start_offset} are deleted"
@@ -224,14 +219,7 @@ class _Catalogue:
             frozenset(self.read),
         )
 
-    def _apply(self, log: Log, offset: int, value: bytes) -> None:
-        try:
-            message = decode_framed_message(REMOTE_LOG_RECORDS, value)
-            require_known_version(message)
-        except SchemaError as error:
-            code = error.code if isinstance(error, UnknownRecordTypeError) else None
-            self.unknown.append(UnknownRecord(log, offset, code, str(error), b"", value))
-            return
+    def _apply(self, log: Log, offset: int, message: Message) -> None:
         if message.type == _ADDED:
             row = _segment_row(message, log.partition.partition, offset)
             self.segments[message.fields["remote_log_segment_id"]["id"]] = row
@@ -256,7 +244,7 @@ class _Catalogue:
         if state == _GONE:
             del self.segments[segment_id]
             return
-        row["state"] = _name(_STATES, state)
+        row["state"] = _name(SEGMENT_STATES, state)
         row["event_timestamp"] = fields["event_timestamp_ms"]
         row["broker_id"] = fields["broker_id"]
         row["record_offset"] = offset
@@ -269,7 +257,7 @@ class _Catalogue:
         self.deletions[place["id"], place["partition"]] = {
             "topic": place["name"],
             "partition": place["partition"],
-            "state": _name(_DELETE_STATES, fields["remote_partition_delete_state"]),
+            "state": _name(PARTITION_STATES, fields["remote_partition_delete_state"]),
             "event_timestamp": fields["event_timestamp_ms"],
             "broker_id": fields["broker_id"],
             "topic_id": uuid_text(place["id"]),
@@ -284,7 +272,7 @@ def catalogue_of_tier(tier: TieredLogs) -> RemoteSegments:
     )
     problems = Problems(tier_problem(tier, one) for one in tier.problems if is_unread(one))
     return RemoteSegments(
-        Table.of_rows(SEGMENT_SCHEMA, map(_row_of_upload, uploads), problems),
+        Table.of_rows(SEGMENT_SCHEMA, map(row_of_upload, uploads), problems),
         Table.of_rows(DELETION_SCHEMA, [], problems),
         unknown_table([], problems),
         problems,
@@ -301,7 +289,8 @@ def tier_problem(tier: TieredLogs, problem: TierProblem) -> Problem:
     return Problem(problem.symbol, problem.reason, f"{tier.path}/{problem.key}")
 
 
-def _row_of_upload(segment: TierSegment) -> dict[str, Any]:
+def row_of_upload(segment: TierSegment) -> dict[str, Any]:
+    """Return what a listing and its manifests say of a segment, as a row of the catalogue."""
     transactions = segment.side_files.get("txnindex")
     known = {
         "topic": segment.topic,
@@ -333,7 +322,7 @@ def _segment_row(message: Message, partition: int | None, offset: int) -> dict[s
         "partition": place["partition"],
         "start_offset": fields["start_offset"],
         "end_offset": fields["end_offset"],
-        "state": _name(_STATES, fields["remote_log_segment_state"]),
+        "state": _name(SEGMENT_STATES, fields["remote_log_segment_state"]),
         "size": fields["segment_size_in_bytes"],
         "max_timestamp": fields["max_timestamp_ms"],
         "event_timestamp": fields["event_timestamp_ms"],

@@ -17,9 +17,9 @@ from kafkascan.internal_topics.remote_segments import (
     START_OFFSET,
     STATE,
     RemoteSegments,
-    epoch_texts,
     is_unread,
     read_remote_segments,
+    row_of_upload,
     tier_problem,
 )
 from kafkascan.internal_topics.topic_replay import AsOf
@@ -66,6 +66,9 @@ VERDICTS: Final = {
 """What each verdict means. All but the first three are findings."""
 
 _HARMLESS = frozenset({"SAME", "UPLOADING", "DELETING"})
+_FACTS = (
+    "topic_id", "partition", "start_offset", "end_offset", "size", "max_timestamp", "leader_epochs",
+)  # fmt: skip
 _TEMPORARY = {"COPY_SEGMENT_STARTED": "UPLOADING", "DELETE_SEGMENT_STARTED": "DELETING"}
 
 _Key: TypeAlias = "str | tuple[str, int, int]"
@@ -168,14 +171,15 @@ class _Comparison:
 
     def rows(self) -> Iterator[_Row]:
         """Yield a row for each segment."""
-        stored = {_key_of(one, self.tier): one for one in self._uploads()}
+        stored = {self._key_of_row(row_of_upload(one)): one for one in self._uploads()}
         incomplete = self._incomplete()
         for row in self.known.segments.rows():
             key = self._key_of_row(row)
             upload, reason = stored.pop(key, None), incomplete.pop(key, None)
             yield self._of_both(row, upload, None if reason is None else reason["detail"])
         for upload in stored.values():
-            yield self._of_stored(_stored_row(upload))
+            row = _row(**_compared(row_of_upload(upload)), stored_size=upload.stored_size)
+            yield self._of_stored(row)
         for row in incomplete.values():
             yield self._of_stored(row)
 
@@ -190,7 +194,7 @@ class _Comparison:
     def _incomplete(self) -> dict[_Key, _Row]:
         """Return what is there of segments that cannot be read; note all other problems."""
         found: dict[_Key, _Row] = {}
-        read = {_key_of(one, self.tier) for one in self._uploads()}
+        read = {self._key_of_row(row_of_upload(one)) for one in self._uploads()}
         for problem in self.tier.problems:
             parts = parts_of_key(self.tier.layout, problem.key)
             if parts is None:
@@ -211,7 +215,6 @@ class _Comparison:
         return found
 
     def _of_both(self, row: _Row, upload: TierSegment | None, reason: str | None) -> _Row:
-        same = {name: row[name] for name in COMPARED_SCHEMA.names if name in row}
         stored_size = None if upload is None else upload.stored_size
         verdict = _TEMPORARY.get(row["state"])
         if verdict is not None:
@@ -222,7 +225,7 @@ class _Comparison:
         else:
             detail = "; ".join(_differences(row, upload)) or None
             verdict = "SAME" if detail is None else "DIFFERENT"
-        return _row(**same, verdict=verdict, detail=detail, stored_size=stored_size)
+        return _row(**_compared(row), verdict=verdict, detail=detail, stored_size=stored_size)
 
     def _of_stored(self, row: _Row) -> _Row:
         if row["segment_id"] in self.known.deleted_ids or self._is_of_deleted_partition(row):
@@ -246,24 +249,9 @@ class _Comparison:
         return count is not None and self.known.metadata_partitions >= set(range(count))
 
 
-def _key_of(segment: TierSegment, tier: TieredLogs) -> _Key:
-    if tier.layout == "pinterest":
-        return segment.topic, segment.partition, segment.base_offset
-    return str(segment.segment_id)
-
-
-def _stored_row(segment: TierSegment) -> _Row:
-    return _row(
-        topic=segment.topic,
-        partition=segment.partition,
-        start_offset=segment.base_offset,
-        end_offset=segment.end_offset,
-        size=segment.size,
-        stored_size=segment.stored_size,
-        max_timestamp=segment.max_timestamp,
-        segment_id=segment.segment_id,
-        topic_id=segment.topic_id,
-    )
+def _compared(row: _Row) -> _Row:
+    """Return the columns of a row of the catalogue that the comparison has, too."""
+    return {name: row[name] for name in COMPARED_SCHEMA.names if name in row}
 
 
 def _row(**known: object) -> _Row:
@@ -272,18 +260,10 @@ def _row(**known: object) -> _Row:
 
 def _differences(row: _Row, upload: TierSegment) -> Iterator[str]:
     """Yield what the record and the objects of a segment say differently."""
-    stored = {
-        "topic_id": upload.topic_id,
-        "partition": upload.partition,
-        "start_offset": upload.base_offset,
-        "end_offset": upload.end_offset,
-        "size": upload.size,
-        "max_timestamp": upload.max_timestamp,
-        "leader_epochs": epoch_texts(upload.leader_epochs) or None,
-    }
-    for name, value in stored.items():
-        if value is not None and value != row[name]:
-            yield f"{name} {_text(row[name])} is {_text(value)} in remote storage"
+    stored = row_of_upload(upload)
+    for name in _FACTS:
+        if stored[name] is not None and stored[name] != row[name]:
+            yield f"{name} {_text(row[name])} is {_text(stored[name])} in remote storage"
 
 
 def _text(value: object) -> str:

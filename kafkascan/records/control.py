@@ -33,11 +33,6 @@ class ControlRecordType(NamedCode):
     KRAFT_VERSION = 5
     KRAFT_VOTERS = 6
 
-    @property
-    def display_name(self) -> str:
-        """Kafka's name of the type."""
-        return self.name
-
 
 _SCHEMAS: dict[ControlRecordType, MessageSchema] = {
     ControlRecordType(code): schema for code, schema in read_messages("control")

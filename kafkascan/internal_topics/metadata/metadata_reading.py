@@ -14,7 +14,7 @@ from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.internal_topics.coordinator_records import (
     UNKNOWN_SCHEMA,
     UnknownRecord,
-    require_known_version,
+    decode_framed_records,
     unknown_table,
 )
 from kafkascan.internal_topics.metadata.metadata_image import MetadataImage
@@ -26,8 +26,6 @@ from kafkascan.internal_topics.metadata.metadata_tables import (
 )
 from kafkascan.internal_topics.topic_messages import (
     Message,
-    UnknownRecordTypeError,
-    decode_framed_message,
 )
 from kafkascan.internal_topics.topic_replay import (
     AsOf,
@@ -305,11 +303,8 @@ class _MetadataLoader:
             self._errors.append(detached(error))
 
     def _apply(self, table: RecordTable) -> None:
-        rows = table[~table["is_control"]]
-        for offset, value in zip(rows["offset"].tolist(), rows.items("value"), strict=True):
-            message = self._decode(offset, value or b"")
-            if message is not None:
-                self._take(message)
+        for _, message in decode_framed_records(METADATA_RECORDS, self._log, table, self._unknown):
+            self._take(message)
 
     def _take(self, message: Message) -> None:
         """Apply a message, or keep it until the end of its transaction."""
@@ -326,13 +321,3 @@ class _MetadataLoader:
             self._transaction.append(message)
         else:
             self._image.apply(name, message.fields)
-
-    def _decode(self, offset: int, value: bytes) -> Message | None:
-        try:
-            message = decode_framed_message(METADATA_RECORDS, value)
-            require_known_version(message)
-        except SchemaError as error:
-            code = error.code if isinstance(error, UnknownRecordTypeError) else None
-            self._unknown.append(UnknownRecord(self._log, offset, code, str(error), b"", value))
-            return None
-        return message

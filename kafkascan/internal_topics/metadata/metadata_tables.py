@@ -33,21 +33,11 @@ class AclResource(NamedCode):
 
     UNKNOWN, ANY, TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID, DELEGATION_TOKEN, USER = range(8)
 
-    @property
-    def display_name(self) -> str:
-        """Kafka's name."""
-        return self.name
-
 
 class AclPattern(NamedCode):
     """How the name of a resource of an ACL is matched."""
 
     UNKNOWN, ANY, MATCH, LITERAL, PREFIXED = range(5)
-
-    @property
-    def display_name(self) -> str:
-        """Kafka's name."""
-        return self.name
 
 
 class AclOperation(NamedCode):
@@ -59,21 +49,11 @@ class AclOperation(NamedCode):
         TWO_PHASE_COMMIT,
     ) = range(16)  # fmt: skip
 
-    @property
-    def display_name(self) -> str:
-        """Kafka's name."""
-        return self.name
-
 
 class AclPermission(NamedCode):
     """Permission of an ACL."""
 
     UNKNOWN, ANY, DENY, ALLOW = range(4)
-
-    @property
-    def display_name(self) -> str:
-        """Kafka's name."""
-        return self.name
 
 
 def build_tables(
