@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -239,7 +240,12 @@ def check_entries(entries: IndexEntries, batches: BatchTable, base_offset: int) 
         wrong = _check_transactions(entries, batches)
     else:
         raise TypeError(f"not a dtype of index entries: {entries.dtype}")
-    return EntryChecks(entries, [one for one in wrong if len(one.rows)], notes)
+    found = [
+        WrongEntries(entries, np.flatnonzero(is_wrong), symbol, message)
+        for is_wrong, symbol, message in wrong
+        if is_wrong.any()
+    ]
+    return EntryChecks(entries, found, notes)
 
 
 class IndexScreen:
@@ -298,10 +304,8 @@ def parse_index_file(data: bytes, path: Path) -> tuple[IndexEntries, list[Findin
     return entries, []
 
 
-def _errors(
-    entries: IndexEntries, is_wrong: NDArray[np.bool_], symbol: str, message: str
-) -> WrongEntries:
-    return WrongEntries(entries, np.flatnonzero(is_wrong), symbol, message)
+_Error: TypeAlias = "tuple[NDArray[np.bool_], str, str]"
+"""Which entries are wrong, and the symbol and message of `WrongEntries`."""
 
 
 def _not_ascending(values: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -310,7 +314,7 @@ def _not_ascending(values: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def _check_offsets(
     entries: IndexEntries, batches: BatchTable, base_offset: int
-) -> Iterator[WrongEntries]:
+) -> Iterator[_Error]:
     offsets = entries["relative_offset"].astype(np.int64) + base_offset
     positions = entries["position"].astype(np.int64)
     starts, ends = batches["position"], last_offset(batches)
@@ -324,27 +328,15 @@ def _check_offsets(
     is_known = (offsets >= _take_or(batches["base_offset"], row, 0)) & np.isin(
         offsets, np.concatenate([ends, batches["base_offset"]])
     )
-    yield _errors(entries, out_of_order, "OUT_OF_ORDER", "offset +{0} follows a larger offset")
-    yield _errors(
-        entries,
-        too_large,
-        "TOO_LARGE",
-        f"position {{1}} is after the end of the log, {log_size} bytes",
-    )
-    yield _errors(
-        entries,
-        ~too_large & ~is_start,
-        "WRONG_POSITION",
-        "no batch starts at position {1} of the log",
-    )
-    yield _errors(
-        entries,
+    yield out_of_order, "OUT_OF_ORDER", "offset +{0} follows a larger offset"
+    yield (too_large, "TOO_LARGE", f"position {{1}} is after the end of the log, {log_size} bytes")
+    yield (~too_large & ~is_start, "WRONG_POSITION", "no batch starts at position {1} of the log")
+    yield (
         ~too_large & is_start & missed,
         "WRONG_POSITION",
         "offset +{0} is in a batch before position {1} of the log",
     )
-    yield _errors(
-        entries,
+    yield (
         ~too_large & is_start & ~missed & ~is_known,
         "OFFSET_NOT_IN_LOG",
         "no batch starts or ends with offset +{0}",
@@ -359,9 +351,7 @@ def _take_or(values: NDArray[np.int64], rows: NDArray[np.intp], default: int) ->
     return found
 
 
-def _check_times(
-    entries: IndexEntries, batches: BatchTable, base_offset: int
-) -> Iterator[WrongEntries]:
+def _check_times(entries: IndexEntries, batches: BatchTable, base_offset: int) -> Iterator[_Error]:
     timestamps = entries["timestamp"].astype(np.int64)
     offsets = entries["relative_offset"].astype(np.int64) + base_offset
     ends, latest = last_offset(batches), batches["max_timestamp"].astype(np.int64)
@@ -372,20 +362,14 @@ def _check_times(
     is_missing = row >= len(batches)
     differs = _take_or(latest, row, -1) != timestamps
     is_late = _take_or(so_far, row - 1, -1) >= timestamps
-    yield _errors(
-        entries, out_of_order, "OUT_OF_ORDER", "timestamp {0} or offset +{1} follows a larger value"
-    )
-    yield _errors(
-        entries, is_missing, "OFFSET_NOT_IN_LOG", "offset +{1} is after the end of the log"
-    )
-    yield _errors(
-        entries,
+    yield out_of_order, "OUT_OF_ORDER", "timestamp {0} or offset +{1} follows a larger value"
+    yield is_missing, "OFFSET_NOT_IN_LOG", "offset +{1} is after the end of the log"
+    yield (
         ~is_missing & differs,
         "TIMESTAMP_MISMATCH",
         "the latest timestamp of the batch with offset +{1} is not {0}",
     )
-    yield _errors(
-        entries,
+    yield (
         ~is_missing & ~differs & is_late,
         "TIMESTAMP_MISMATCH",
         "a batch before offset +{1} already has timestamp {0} or a later one",
@@ -398,18 +382,15 @@ def _incomplete(entries: IndexEntries, latest: int) -> Iterator[Finding]:
         yield Finding("INCOMPLETE", Severity.NOTE, message, None, entries.nbytes)
 
 
-def _check_transactions(entries: IndexEntries, batches: BatchTable) -> Iterator[WrongEntries]:
+def _check_transactions(entries: IndexEntries, batches: BatchTable) -> Iterator[_Error]:
     markers = batches[is_control(batches) & (batches["producer_id"] >= 0)]
     ends = entries["last_offset"].astype(np.int64)
     row = np.searchsorted(markers["base_offset"], ends)
     is_there = _take_or(markers["base_offset"], row, -1) == ends
     differs = _take_or(markers["producer_id"], row, -1) != entries["producer_id"]
-    yield _errors(
-        entries, _not_ascending(ends), "OUT_OF_ORDER", "offset {3} follows a larger offset"
-    )
-    yield _errors(entries, ~is_there, "OFFSET_NOT_IN_LOG", "no marker has offset {3}")
-    yield _errors(
-        entries,
+    yield _not_ascending(ends), "OUT_OF_ORDER", "offset {3} follows a larger offset"
+    yield ~is_there, "OFFSET_NOT_IN_LOG", "no marker has offset {3}"
+    yield (
         is_there & differs,
         "PRODUCER_MISMATCH",
         "the marker with offset {3} does not belong to producer {1}",

@@ -120,10 +120,8 @@ def _dump_file(
         from kafkascan.dump_log import index_dump
 
         found = complaints.indexes.setdefault(full_path, index_dump.IndexComplaints())
-        lines_of = index_dump.offset_index_lines
-        if suffix == ".timeindex":
-            lines_of = index_dump.time_index_lines
-        _add_all(lines_of(shown, options, found), output)
+        for lines in index_dump.index_lines(shown, options, found):
+            output.add(lines)
     elif suffix in (".txnindex", ".snapshot"):
         _dump_side_file(path, output, complain)
     else:
@@ -140,8 +138,3 @@ def _dump_side_file(path: Path, output: LineOutput, complain: Complain) -> None:
         output.add(snapshot_lines(path))
     except CorruptSnapshotError as error:
         complain(f"{error}\n")
-
-
-def _add_all(parts: Iterable[list[str]], output: LineOutput) -> None:
-    for lines in parts:
-        output.add(lines)

@@ -44,7 +44,13 @@ class IndexComplaints:
     """Offsets of entries, and of the batches that hold them; -1 for none."""
 
 
-def offset_index_lines(
+def index_lines(name: str, options: DumpOptions, found: IndexComplaints) -> Iterator[list[str]]:
+    """Yield the lines of an ``.index`` or ``.timeindex`` file."""
+    lines_of = _time_index_lines if name.endswith(".timeindex") else _offset_index_lines
+    return lines_of(name, options, found)
+
+
+def _offset_index_lines(
     name: str, options: DumpOptions, found: IndexComplaints
 ) -> Iterator[list[str]]:
     """
@@ -77,7 +83,6 @@ def offset_index_lines(
                     break
                 last = _last_offset_at(log, path, row, position, options.max_message_size)
                 if last != offset:
-                    found.mismatches.pop(offset, None)
                     found.mismatches[offset] = last
                 if not options.verifies_index_only:
                     lines.append(f"offset: {offset} position: {position}")
@@ -95,7 +100,7 @@ def _last_offset_at(log: Source, path: Path, row: int, position: int, size: int)
     return last_offset_of(log, frame)
 
 
-def time_index_lines(
+def _time_index_lines(
     name: str, options: DumpOptions, found: IndexComplaints
 ) -> Iterator[list[str]]:
     """

@@ -87,10 +87,7 @@ def _of_file(shown: str, options: DumpOptions, complaints: Complaints) -> Iterat
     yield {"kind": "file", "file": shown}
     if suffix in _INDEXES:
         found = complaints.indexes.setdefault(full_path, index_dump.IndexComplaints())
-        lines_of = index_dump.offset_index_lines
-        if suffix == ".timeindex":
-            lines_of = index_dump.time_index_lines
-        for lines in lines_of(shown, options, found):
+        for lines in index_dump.index_lines(shown, options, found):
             yield from (_of_index_line(line) for line in lines)
     elif suffix == ".txnindex":
         for line in index_dump.transaction_index_lines(path):

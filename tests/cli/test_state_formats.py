@@ -18,7 +18,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.cli.verb_table import VERBS_BY_TASK
-from kafkascan.internal_topics.metadata.metadata_tables import TABLE_NAMES
+from kafkascan.internal_topics.metadata.metadata_tables import TABLE_SCHEMAS
 from kafkascan.tables import Table
 from tests.support.command_line import run
 from tests.support.state_dirs import METADATA_MOMENTS, STATE_TABLES, write_state
@@ -125,7 +125,7 @@ def plain(value: Any) -> Any:
 
 def test_every_command_about_state_is_here() -> None:
     assert {verb.name for verb in VERBS_BY_TASK["Ask"]} == set(STATE_TABLES)
-    assert set(STATE_TABLES["metadata"]) == {*TABLE_NAMES, "unknown"}
+    assert set(STATE_TABLES["metadata"]) == {*TABLE_SCHEMAS, "unknown"}
 
 
 @pytest.mark.parametrize(("verb", "table"), TABLES)

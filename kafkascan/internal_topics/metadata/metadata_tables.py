@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -366,9 +366,6 @@ TABLE_SCHEMAS: Mapping[str, Schema] = {
     name: Schema(name, fields) for name, (fields, _) in _TABLES.items()
 }
 """The columns of the tables of `Metadata`, by name of the table."""
-
-TABLE_NAMES: Sequence[str] = tuple(_TABLES)
-"""Names of the tables of `Metadata`."""
 
 TABLE_KEYS: Mapping[str, tuple[str, ...]] = {
     "brokers": ("broker_id",),
