@@ -14,6 +14,7 @@ from kafkascan.analysis.transaction_follower import follower_of
 from kafkascan.batches.columns import BatchTable, is_control, is_transactional, size_in_bytes
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.screening import CONTROL, FORMATS, TRANSACTIONS
+from kafkascan.batches.summary import is_uncounted
 from kafkascan.broker_state.markers import TRANSACTION, TransactionState
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.findings import Severity
@@ -277,12 +278,6 @@ def records_in(batches: BatchTable, mask: NDArray[np.bool_] | np.bool) -> int:
     """Return the number of records of some batches according to their headers."""
     counts = batches["records_count"]
     return int(counts.sum(dtype=np.int64, where=mask & (counts > 0)))
-
-
-def is_uncounted(batches: BatchTable) -> NDArray[np.bool_]:
-    """Return which batches are compressed messages of magic 0 and 1."""
-    result: NDArray[np.bool_] = (batches["records_count"] < 0) & (batches["magic"] < 2)
-    return result
 
 
 @dataclass(frozen=True, eq=False)

@@ -106,11 +106,11 @@ class BatchSummary:
         if not len(batches):
             return
         counts = batches["records_count"]
-        if self.batches == 0 and not _is_uncounted(batches[:1])[0]:
+        if self.batches == 0 and not is_uncounted(batches[:1])[0]:
             self.first_offset = int(batches["base_offset"][0])
         self.batches += len(batches)
         self.records += int(counts.sum(dtype=np.int64, where=counts > 0))
-        self.uncounted_batches += int(_is_uncounted(batches).sum())
+        self.uncounted_batches += int(is_uncounted(batches).sum())
         self.last_offset = int(last_offset(batches[-1:])[0])
         self._add_timestamps(batches)
         self._add_codecs(batches)
@@ -147,6 +147,7 @@ def summarize(batches: BatchTable) -> BatchSummary:
     return summary
 
 
-def _is_uncounted(batches: BatchTable) -> NDArray[np.bool_]:
+def is_uncounted(batches: BatchTable) -> NDArray[np.bool_]:
+    """Return which batches are compressed messages of magic 0 and 1."""
     result: NDArray[np.bool_] = (batches["records_count"] < 0) & (batches["magic"] < 2)
     return result

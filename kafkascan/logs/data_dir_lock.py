@@ -88,14 +88,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
     ------
     LogDirInUseError
     """
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise LogDirInUseError(os.fspath(folder)) from error
-    except OSError:  # not all file systems have locks
-        pass
+    descriptor = _lock_folder(folder, shared=False)
     try:
         yield
     finally:

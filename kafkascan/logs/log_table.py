@@ -102,12 +102,7 @@ class LogBatches(AnyTable):
         """Read everything, and return the values of each column."""
         chunks = list(self)
         batches = join_tables([chunk.batches for chunk in chunks])
-        segments = [self.segments[index] for chunk in chunks for index in chunk.segment.tolist()]
-        places: dict[str, Column] = {
-            "topic": [partition.topic for partition, _ in segments],
-            "partition": [partition.partition for partition, _ in segments],
-            "segment": [segment.file_name for _, segment in segments],
-        }
+        places = self._places(*chunks)
         return {
             name: places[name] if name in places else named_column(batches, name)
             for name in self.column_names
@@ -184,17 +179,20 @@ class LogBatches(AnyTable):
     def _head(self, rows: int) -> dict[str, list[object]]:
         chunks = self._chunks(LogProblems(), threads=1, rows=rows)
         chunk = next(filter(len, chunks), _no_batches())
-        return {name: self._display(name, chunk) for name in self.column_names}
+        places = self._places(chunk)
+        return {
+            name: places[name] if name in places else display_column(chunk.batches, name)
+            for name in self.column_names
+        }
 
-    def _display(self, name: str, chunk: LogChunk) -> list[object]:
-        if name not in PLACE_COLUMNS:
-            return display_column(chunk.batches, name)
-        segments = [self.segments[index] for index in chunk.segment.tolist()]
-        if name == "segment":
-            return [segment.file_name for _, segment in segments]
-        if name == "topic":
-            return [partition.topic for partition, _ in segments]
-        return [partition.partition for partition, _ in segments]
+    def _places(self, *chunks: LogChunk) -> dict[str, list[object]]:
+        """Return the values of `PLACE_COLUMNS`."""
+        segments = [self.segments[index] for chunk in chunks for index in chunk.segment.tolist()]
+        return {
+            "topic": [partition.topic for partition, _ in segments],
+            "partition": [partition.partition for partition, _ in segments],
+            "segment": [segment.file_name for _, segment in segments],
+        }
 
 
 def scan_log_dir(

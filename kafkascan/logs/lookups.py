@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkascan.batches.columns import BatchTable, last_offset, require_batch_table, size_in_bytes
+from kafkascan.batches.columns import BatchTable, column, last_offset, require_batch_table
 from kafkascan.batches.scan import iter_batches
 from kafkascan.broker_state.indexes import floor_entry
 from kafkascan.format.arguments import require_integers
@@ -24,6 +24,7 @@ from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url
+from kafkascan.logs.log_chunks import first_reaching
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import cut_segment_error
@@ -231,46 +232,33 @@ def lookup_timestamp(
     segments, start_offset = _segments(source, log_start_offset)
     for segment in _from_offset(segments, start_offset):
         with borrowed_source(segment.source, close=False) as owner:
-            search = _search_by_indexes if trust_index else _search_all
-            reaches, found = search(segment, owner, wanted, start_offset)
+            reaches, found = _search(segment, owner, wanted, start_offset, trust_index=trust_index)
             if reaches:
                 return found
     return None
 
 
-def _search_all(
-    segment: _Searched, source: Source, timestamp: int, start_offset: int
+def _search(
+    segment: _Searched, source: Source, timestamp: int, start_offset: int, *, trust_index: bool
 ) -> tuple[bool, RecordLocation | None]:
-    """Return whether a segment reaches a timestamp, and its first record that does."""
-    reaches = False
-    for table in _tables(source, None, segment.is_last):
+    """
+    Return whether a segment reaches a timestamp, and its first record that does.
+
+    By indexes as ``UnifiedLog.fetchOffsetByTimestamp``; a broker rebuilds both if one is missing.
+    """
+    file, start, reaches = segment.file, None, False
+    if trust_index and file is not None and read_entries(file, "index") is not None:
+        largest = _largest_timestamp(file)
+        if largest is not None and largest < timestamp:
+            return False, None
+        if largest is not None:
+            start, reaches = _timed_position(file, source, timestamp, start_offset), True
+    for table in _tables(source, start, segment.is_last):
         reaches |= bool((table["max_timestamp"] >= timestamp).any())
         found = _first_not_before(source, table, timestamp, start_offset)
         if found is not None:
             return True, found
     return reaches, None
-
-
-def _search_by_indexes(
-    segment: _Searched, source: Source, timestamp: int, start_offset: int
-) -> tuple[bool, RecordLocation | None]:
-    """As `_search_all`, by ``UnifiedLog.fetchOffsetByTimestamp``."""
-    file = segment.file
-    if file is None or read_entries(file, "index") is None:
-        return _search_all(
-            segment, source, timestamp, start_offset
-        )  # a broker rebuilds both indexes
-    largest = _largest_timestamp(file)
-    if largest is None:
-        return _search_all(segment, source, timestamp, start_offset)
-    if largest < timestamp:
-        return False, None
-    start = _timed_position(file, source, timestamp, start_offset)
-    for table in _tables(source, start, segment.is_last):
-        found = _first_not_before(source, table, timestamp, start_offset)
-        if found is not None:
-            return True, found
-    return True, None
 
 
 # ---- segments and tables to search -----------------------------------------------------------
@@ -341,18 +329,11 @@ def _tables(source: Source, start: int | None, is_last: bool) -> Iterator[BatchT
 
 
 def _first_reaching(path: str, batches: BatchTable, offset: int) -> BatchLocation | None:
-    ends = last_offset(batches)
-    reaching = ends >= offset
-    if not reaching.any():
+    row = first_reaching(batches, offset)
+    if row == len(batches):
         return None
-    row = int(np.argmax(reaching))
-    return BatchLocation(
-        path=path,
-        position=int(batches["position"][row]),
-        size_in_bytes=int(size_in_bytes(batches[row : row + 1])[0]),
-        base_offset=int(batches["base_offset"][row]),
-        last_offset=int(ends[row]),
-    )
+    names = ("position", "size_in_bytes", "base_offset", "last_offset")
+    return BatchLocation(path, *(int(column(batches[row : row + 1], name)[0]) for name in names))
 
 
 def _first_not_before(

@@ -154,20 +154,6 @@ class Joined:
         return reduce(join, (part.may_hold(spans) for part in self.parts), not self.is_any)
 
 
-@dataclass(frozen=True)
-class Undecided:
-    """A condition of which nothing is known."""
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """None."""
-        return frozenset()
-
-    def may_hold(self, spans: Spans) -> MayHold:
-        """See `Condition`."""
-        return True
-
-
 # ---- text --------------------------------------------------------------------------------------
 
 _RELATION_OF: dict[type[ast.cmpop], Relation] = {

@@ -24,7 +24,6 @@ from kafkascan.logs.selected_records import (
     Membership,
     RecordSelection,
     Relation,
-    Undecided,
 )
 from kafkascan.records.decoding import decode_records
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
@@ -84,7 +83,7 @@ def condition_of(predicate: pl.Expr, schema: pl.Schema, levels: int = _MOST_LEVE
         return _comparison(predicate, parts, schema) or _membership(predicate, parts, schema)
     if len(parts) == 3 and levels:
         return _unless_null(predicate, parts, schema, levels) or _between(predicate, parts, schema)
-    return Undecided()
+    return Joined(())
 
 
 def _unless_null(
@@ -146,18 +145,18 @@ def _between(predicate: pl.Expr, parts: Sequence[pl.Expr], schema: pl.Schema) ->
                 _compared(column, above, low, schema),
                 _compared(column, below, high, schema),
             )
-            return Joined(tuple(bound or Undecided() for bound in bounds))
-    return Undecided()
+            return Joined(tuple(bound or Joined(()) for bound in bounds))
+    return Joined(())
 
 
 def _membership(predicate: pl.Expr, parts: Sequence[pl.Expr], schema: pl.Schema) -> Condition:
     name = _column_name(parts[0], schema)
     if name is None or not _is_literal(parts[1]):
-        return Undecided()
+        return Joined(())
     if not predicate.meta.eq(parts[0].is_in(parts[1])):
-        return Undecided()
+        return Joined(())
     values = _values(parts[1], pl.List(schema[name])) or _values(parts[1], schema[name])
-    return Membership(name, values) if values else Undecided()
+    return Membership(name, values) if values else Joined(())
 
 
 def _column_name(expression: pl.Expr, schema: pl.Schema) -> str | None:
@@ -317,7 +316,7 @@ class _LazyRecords:
         """
         chosen = list(self.names) if names is None else names
         needed = chosen if predicate is None else [*chosen, *predicate.meta.root_names()]
-        condition: Condition = Undecided()
+        condition: Condition = Joined(())
         if predicate is not None and row_count is None:
             condition = condition_of(predicate, self.schema)
         for frame in _first_rows(self._read(needed, condition, row_count, batch_size), row_count):

@@ -6,16 +6,16 @@ import operator
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core.records import has_control_batches
 from kafkascan.batches.columns import BatchTable, is_control
+from kafkascan.batches.scan import BatchIterator, BatchScan
 from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptBatchError
-from kafkascan.format.layout import ScanEnd
 from kafkascan.io.concurrency import require_threads
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.record_table import DEFAULT_RECORD_COLUMNS, stored_columns
@@ -28,24 +28,8 @@ Visible: TypeAlias = "Callable[[BatchTable], NDArray[np.bool_]]"
 OnCorruptLog: TypeAlias = Literal["raise", "stop"]
 
 
-class HeadersEnd(Protocol):
-    """How the headers of a source end: a `BatchScan`, or a `BatchIterator` at its end."""
-
-    @property
-    def end(self) -> ScanEnd | None:
-        """What follows the last batch."""
-
-    @property
-    def error(self) -> CorruptBatchError | None:
-        """The damage there."""
-
-    @property
-    def valid_bytes(self) -> int:
-        """Size of the complete batches."""
-
-    @property
-    def trailing_bytes(self) -> int:
-        """Size of what follows them."""
+HeadersEnd: TypeAlias = "BatchScan | BatchIterator"
+"""How the headers of a source end."""
 
 
 def _ignore(headers: object) -> None:

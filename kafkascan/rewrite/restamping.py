@@ -56,14 +56,8 @@ def restamp(
         data = np.empty(owner.size, np.uint8)
         read_into(owner, 0, data)
         owner.require_unshrunk()
-        stamps = _stamps(
-            len(require_batch_table(batches)),
-            last_offset=last_offset,
-            partition_leader_epoch=partition_leader_epoch,
-            max_timestamp=max_timestamp,
-            timestamp_type=timestamp_type,
-        )
-        _restamp(data, owner.path, batches, stamps)
+        stamps = (last_offset, partition_leader_epoch, max_timestamp, timestamp_type)
+        _restamp(data, owner.path, batches, *stamps)
     return data
 
 
@@ -128,14 +122,17 @@ def restamp_in_place(
     view = memoryview(data)
     if view.readonly:
         raise TypeError(f"{type(data).__name__} is read-only")
-    stamps = _stamps(
-        len(require_batch_table(batches)),
-        last_offset=last_offset,
-        partition_leader_epoch=partition_leader_epoch,
-        max_timestamp=max_timestamp,
-        timestamp_type=timestamp_type,
-    )
-    return _restamp(np.frombuffer(view, np.uint8), f"<{type(data).__name__}>", batches, stamps)
+    stamps = (last_offset, partition_leader_epoch, max_timestamp, timestamp_type)
+    return _restamp(np.frombuffer(view, np.uint8), f"<{type(data).__name__}>", batches, *stamps)
+
+
+# The fields of `_Stamps`, by the names of the arguments.
+_FIELDS: dict[str, type[np.signedinteger[Any]]] = {
+    "last_offset": np.int64,
+    "partition_leader_epoch": np.int32,
+    "max_timestamp": np.int64,
+    "timestamp_type": np.int8,
+}
 
 
 class _Stamps(NamedTuple):
@@ -147,27 +144,13 @@ class _Stamps(NamedTuple):
     types: NDArray[np.int8] | None
 
 
-def _stamps(
-    count: int,
-    *,
-    last_offset: ArrayLike | None,
-    partition_leader_epoch: ArrayLike | None,
-    max_timestamp: ArrayLike | None,
-    timestamp_type: ArrayLike | None,
-) -> _Stamps:
-    return _Stamps(
-        offsets=_column("last_offset", last_offset, np.int64, count),
-        epochs=_column("partition_leader_epoch", partition_leader_epoch, np.int32, count),
-        timestamps=_column("max_timestamp", max_timestamp, np.int64, count),
-        types=_column("timestamp_type", timestamp_type, np.int8, count),
-    )
-
-
 def _restamp(
-    data: NDArray[np.uint8], path: str, batches: BatchTable, stamps: _Stamps
+    data: NDArray[np.uint8], path: str, batches: BatchTable, *values: ArrayLike | None
 ) -> BatchTable:
-    """Check the values, write them into the log, and return the new rows."""
+    """Check one value per field, write them into the log, and return the new rows."""
     stamped = join_tables([require_batch_table(batches)])
+    fields = zip(_FIELDS.items(), values, strict=True)
+    stamps = _Stamps(*(_column(*one, given, len(stamped)) for one, given in fields))
     _require_possible(path, stamped, stamps)
     status, row, fault = _core.restamp_into(data, stamped, *stamps)
     if status == STATUS["SOURCE_FAULT"]:
@@ -178,7 +161,7 @@ def _restamp(
 
 
 def _column(
-    name: str, values: ArrayLike | None, dtype: type[np.signedinteger[Any]], count: int
+    name: str, dtype: type[np.signedinteger[Any]], values: ArrayLike | None, count: int
 ) -> NDArray[Any] | None:
     """Return one value per row, or None if none is given."""
     if values is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 from kafkascan.batches import screening
 from kafkascan.format.layout import ScanEnd
@@ -14,12 +15,18 @@ from kafkascan.logs.opened_logs import Log, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile
 
 
-class ScreenedRows(Protocol):
-    """The result of an inspector for a table of batches."""
+@dataclass(frozen=True, eq=False)
+class ScreenedRows:
+    """
+    The result of an inspector for a table of batches.
 
-    @property
-    def flags(self) -> int:
-        """Properties of the batches, as `screen` returns them."""
+    Attributes
+    ----------
+    flags : int
+        Properties of the batches, as `screen` returns them.
+    """
+
+    flags: int
 
 
 Screened = TypeVar("Screened", bound=ScreenedRows)

@@ -22,7 +22,6 @@ from kafkascan.broker_state.markers import MARKER, NO_CONTROL, ControlRows, read
 from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached
 from kafkascan.format.findings import Severity
-from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import (
     DEFAULT_ROWS,
     EndChecks,
@@ -37,8 +36,8 @@ from kafkascan.logs.log_chunks import (
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.segment import SegmentFile
-from kafkascan.logs.walking.chunk_checks import ChunkChecks
-from kafkascan.logs.walking.served_chunks import ordered_chunks
+from kafkascan.logs.walking.chunk_checks import ChunkChecks, ScreenedRows
+from kafkascan.logs.walking.served_chunks import Screener, ordered_chunks
 from kafkascan.records.decoding import iter_decoded
 from kafkascan.records.read_options import ReadOptions
 from kafkascan.tables.table import Problems
@@ -59,7 +58,7 @@ def producers_before(log: Log) -> NDArray[np.void] | None:
 
 
 @dataclass(frozen=True, eq=False)
-class ScreenedTable:
+class ScreenedTable(ScreenedRows):
     """
     Result of a `ControlInspector` for one table of batches.
 
@@ -71,29 +70,16 @@ class ScreenedTable:
         Contents of its control batches.
     """
 
-    flags: int
     control: ControlRows
 
 
-class ControlInspector:
+class ControlInspector(Screener):
     """Reads control batches while their segment is open; a `SegmentInspector`."""
-
-    reads_content = False
-
-    def __init__(self, segment: SegmentFile) -> None:
-        pass
-
-    def open(self, source: Source) -> None:
-        """Take the source of the segment."""
-        self._source = source
 
     def table(self, batches: BatchTable) -> ScreenedTable:
         """Screen the batches, and read the control batches among them."""
         flags = screen(batches)
         return ScreenedTable(flags, read_control_rows(self._source, batches, flags))
-
-    def end(self, *, is_whole: bool) -> None:
-        """Do nothing."""
 
 
 Screened = TypeVar("Screened", bound=ScreenedTable)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log, OffsetCursor, SegmentOverlap
 from kafkascan.logs.segment import SegmentFile
-from kafkascan.logs.walking.chunk_checks import ChunkChecks
+from kafkascan.logs.walking.chunk_checks import ChunkChecks, ScreenedRows
 
 SomeChunk = TypeVar("SomeChunk", bound=LogChunk)
 
@@ -89,13 +89,7 @@ def ordered_chunks(
 # ---- from the log start offset on ----
 
 
-class _Screened(NamedTuple):
-    """Properties of a table of batches, as `screen` returns them."""
-
-    flags: int
-
-
-class _Screener:
+class Screener:
     """Screens the batches of a segment; a `SegmentInspector`."""
 
     reads_content = False
@@ -104,11 +98,12 @@ class _Screener:
         pass
 
     def open(self, source: Source) -> None:
-        """Do nothing."""
+        """Take the source of the segment."""
+        self._source = source
 
-    def table(self, batches: BatchTable) -> _Screened:
+    def table(self, batches: BatchTable) -> ScreenedRows:
         """Screen the next batches."""
-        return _Screened(screen(batches))
+        return ScreenedRows(screen(batches))
 
     def end(self, *, is_whole: bool) -> None:
         """Do nothing."""
@@ -168,8 +163,8 @@ def read_chunks(
     starts = start_offsets(logs) if once else {}
     checks = ChunkChecks(logs, segments, problems)
 
-    def read(job: range, position: int | None) -> Iterator[InspectedChunk[_Screened, None]]:
-        return inspect_chunks(segments, job, rows, _Screener, position, keep_cache=keep_cache)
+    def read(job: range, position: int | None) -> Iterator[InspectedChunk[ScreenedRows, None]]:
+        return inspect_chunks(segments, job, rows, Screener, position, keep_cache=keep_cache)
 
     jobs = group_segments(segments)
     for chunk, overlaps in ordered_chunks(segments, jobs, read, threads, once=once):
