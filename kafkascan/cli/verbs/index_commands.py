@@ -30,7 +30,7 @@ from kafkascan.cli.shared_options import (
     with_segments,
 )
 from kafkascan.format.file_names import sibling_name
-from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.io.atomic_files import AtomicFile, sync_folder
 from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.lookups import BATCH_LOCATION_SCHEMA, RECORD_LOCATION_SCHEMA
 from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
@@ -182,7 +182,8 @@ def build(
 
     Without --write and --output nothing is written; the rows show whether the existing files
     are the same, differ or are missing. `kafkascan recover` does more: it also verifies
-    checksums, and builds .txnindex and .snapshot files. Only live .log files get indexes.
+    checksums, and builds .txnindex and .snapshot files. Only live .log files get indexes, and no
+    damaged one: a broker recovers a segment without indexes, and believes those that exist.
     """
     if write and output is not None:
         raise click.UsageError("--write and --output cannot be combined")
@@ -193,16 +194,22 @@ def build(
         name = ks.format.parse_segment_name(one.path.name)
         if name is None or name.kind != "log" or name.base_offset is None:
             return []
-        table = join_tables(list(report.tables(source, scan(source))))
+        batches = scan(source)
+        table = join_tables(list(report.tables(source, batches)))
         options = {"base_offset": name.base_offset, "interval_bytes": interval_bytes}
+        # In this order: a broker takes the index as the sign that both are complete.
         files = {
-            "index": ks.build_offset_index(table, **options),
             "timeindex": ks.build_time_index(table, **options),
+            "index": ks.build_offset_index(table, **options),
         }
-        return [
-            one.labels | _built(one, kind, entries, _target(one, write, output), report)
+        target = _target(one, write, output) if batches.end is ks.ScanEnd.CLEAN else None
+        if (write or output is not None) and target is None:
+            report.add(f"{one.path}: no index is written for a damaged segment: recover it")
+        built = [
+            one.labels | _built(one, kind, entries, target, report)
             for kind, entries in files.items()
         ]
+        return built[::-1]
 
     inputs = run.find_segments(segments.from_first_offset())
     if write and (elsewhere := [one for one in inputs if not _is_on_disk(one)]):
@@ -220,7 +227,9 @@ def _target(one: SegmentInput, write: bool, output: Path | None) -> Path | None:
     if output is None:
         return one.path.parent if write else None
     folder = output / one.path.resolve().parent.name
-    folder.mkdir(parents=True, exist_ok=True)
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        sync_folder(folder.parent)
     return folder
 
 
