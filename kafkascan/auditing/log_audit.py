@@ -32,6 +32,7 @@ from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.broker_state.markers import ControlRows, TransactionState
 from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError
 from kafkascan.format.layout import ScanEnd
+from kafkascan.format.times import age_text
 from kafkascan.logs.log_chunks import InspectedChunk, LogChunk, SegmentEnd
 from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.metadata_log import TopicConfig
@@ -339,7 +340,7 @@ class LogAudit:
             idle_ms = now_ms - int(one["last_timestamp"])
             is_hanging = idle_ms > self._limits.timeout_ms
             self.opened.append(OpenTransaction(self._log.partition, one, is_hanging))
-            idle = f"has been idle for {idle_ms / 60_000:,.0f} minutes{clock}"
+            idle = f"has been idle for {age_text(idle_ms)}{clock}"
             if is_hanging:
                 self._note_open("HANGING_TRANSACTION", one, idle)
             elif clock:

@@ -7,8 +7,6 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from kafkascan.format.errors import KafkaScanError
-
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, EXIT_UNREADABLE = 0, 1, 2, 3
 EXIT_BUG = 70  # EX_SOFTWARE of sysexits.h
 # As a shell reports a process that SIGINT ended.
@@ -23,18 +21,25 @@ def exit_code_of(run: Callable[[], int | None]) -> int:
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return EXIT_INTERRUPTED
-    except KafkaScanError as error:
-        return _failed(str(error), EXIT_UNREADABLE)
-    except OSError as error:
-        return _cannot_write(error)
-    except MemoryError:
-        return _failed("not enough memory", EXIT_UNREADABLE)
-    except (ValueError, ImportError) as error:  # of arguments, and of extras
-        return _failed(str(error), EXIT_USAGE)
-    except Exception:
-        traceback.print_exc()
-        return _failed("this is a bug: please report it, with the lines above", EXIT_BUG)
+    except Exception as error:
+        return _report(error)
     return code or EXIT_CLEAN
+
+
+def _report(error: Exception) -> int:
+    """Print an error that no command has handled; return the exit code."""
+    from kafkascan.format.errors import KafkaScanError  # not at each start
+
+    if isinstance(error, KafkaScanError):
+        return _failed(str(error), EXIT_UNREADABLE)
+    if isinstance(error, OSError):
+        return _cannot_write(error)
+    if isinstance(error, MemoryError):
+        return _failed("not enough memory", EXIT_UNREADABLE)
+    if isinstance(error, (ValueError, ImportError)):  # of arguments, and of extras
+        return _failed(str(error), EXIT_USAGE)
+    traceback.print_exception(error)
+    return _failed("this is a bug: please report it, with the lines above", EXIT_BUG)
 
 
 def _failed(message: str, code: int) -> int:

@@ -21,6 +21,7 @@ from kafkascan.tables.table import AnyTable, plain_columns
 from kafkascan.tables.writers import (
     FORMAT_OF_EXTENSION,
     TEXT_WRITERS,
+    IsoTimes,
     ParquetWriter,
     Writer,
     as_columns,
@@ -65,6 +66,8 @@ class RowOutput:
         Whether a table has all columns, too.
     is_exact : bool
         Whether a table shows sizes, durations and file names in full.
+    is_iso : bool
+        Whether times are written in ISO 8601 where they are milliseconds otherwise.
     """
 
     output_format: str
@@ -72,6 +75,7 @@ class RowOutput:
     columns: tuple[str, ...] | None = None
     is_wide: bool = False
     is_exact: bool = False
+    is_iso: bool = False
 
     def with_last(self, name: str) -> RowOutput:
         """Return the output with a column after those that were chosen, if any were."""
@@ -134,7 +138,8 @@ class RowOutput:
 
     def _writer(self, schema: Schema, out: TextIO) -> Writer:
         if self.output_format != "table":
-            return TEXT_WRITERS[self.output_format](schema, out)
+            writer = TEXT_WRITERS[self.output_format](schema, out)
+            return IsoTimes(writer) if self.is_iso else writer
         is_chosen = self.is_wide or self.columns is not None
         if not is_chosen:
             schema = schema.without(Shown.WIDE)

@@ -31,6 +31,9 @@ from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import AnyTable
 
 _AGO = re.compile(r"-(?P<count>[0-9]{1,9})(?P<unit>[smhd])")
+_THIS_CENTURY = range(946_684_800_000, 4_102_444_800_000)
+_MOST_SECONDS = 1 << 40  # what follows is far from any record
+_TIMES = "write 2025-11-23T10:00:00+01:00 (UTC without a zone), -1h, -7d or milliseconds"
 _UNITS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 Command: TypeAlias = Callable[..., Any]
@@ -39,9 +42,10 @@ Decorator: TypeAlias = Callable[[Command], Command]
 
 class Time(click.ParamType):  # type: ignore[type-arg]  # subscripted from click 8.4 on
     """
-    A point in time: milliseconds since the epoch, or ISO 8601 (UTC without a zone).
+    A point in time: ISO 8601 (UTC without a zone), a time before now, or milliseconds.
 
-    ``-90s``, ``-15m``, ``-1h`` and ``-7d`` are times before now.
+    ``-90s``, ``-15m``, ``-1h`` and ``-7d`` are times before now. A number of milliseconds that is
+    not in this century may be one of seconds, or a year; it is an error.
     """
 
     name = "time"
@@ -52,9 +56,20 @@ class Time(click.ParamType):  # type: ignore[type-arg]  # subscripted from click
         if ago is not None:
             return milliseconds_or_now() - int(ago["count"]) * _UNITS[ago["unit"]]
         try:
-            return to_milliseconds(value)
-        except ValueError as error:
-            self.fail(str(error), param, context)
+            milliseconds = to_milliseconds(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time; {_TIMES}", param, context)
+        is_number = isinstance(value, str) and value.lstrip("+-").isdecimal()
+        if is_number and milliseconds not in _THIS_CENTURY:
+            readings = f"{_iso(np.datetime64(milliseconds, 'ms'))} in milliseconds"
+            if abs(milliseconds) < _MOST_SECONDS:
+                readings += f", and {_iso(np.datetime64(milliseconds, 's'))} in seconds"
+            self.fail(f"{value} is {readings}; {_TIMES}", param, context)
+        return milliseconds
+
+
+def _iso(time: np.datetime64) -> str:
+    return str(np.datetime_as_string(time, timezone="UTC"))
 
 
 class _Of64Bits:
@@ -178,6 +193,8 @@ def option(usage: str, *names: str, **settings: Any) -> Decorator:
         settings["type"] = click.Choice(settings["type"])
     if "default" in settings:
         settings.setdefault("show_default", True)
+    if isinstance(settings.get("type"), (Time, OffsetOrTime)):
+        settings["help"] += f" For a time, {_TIMES}."
     return click.option(*flags, *names, metavar=metavar, **settings)
 
 
@@ -280,6 +297,7 @@ def extend_help(command: Command, paragraph: str) -> None:
 
 
 _WIDE = option("--wide", help="Show all columns in a table.")
+_ISO = option("--iso", help="Write times in ISO 8601 in json, jsonl and csv, not in milliseconds.")
 _EXACT = option("--exact",
                 help="Show sizes in bytes, durations in milliseconds and file names in full in a"
                 " table, as the other formats do.")  # fmt: skip
@@ -332,13 +350,14 @@ def with_run(
         )  # fmt: skip
     if is_narrow or columns is not None:
         options.append(_WIDE)
-    options += [_EXACT, option("--quiet", "is_quiet", help=quiet)]
+    options += [_EXACT, _ISO, option("--quiet", "is_quiet", help=quiet)]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def call(
             output_format: str | None,
             exact: bool,
+            iso: bool,
             is_quiet: bool,
             output_file: Path | None = None,
             shown: tuple[str, ...] | None = None,
@@ -349,7 +368,7 @@ def with_run(
             if chosen not in formats:
                 known = ", ".join(formats)
                 raise click.UsageError(f"{output_file}: the rows are written as {known}")
-            target = RowOutput(chosen, output_file, shown, wide, exact)
+            target = RowOutput(chosen, output_file, shown, wide, exact, iso)
             target.check()
             run = Run(target, is_quiet=is_quiet)
             command(run=run, **arguments)

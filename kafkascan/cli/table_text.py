@@ -17,6 +17,7 @@ from rich.filesize import decimal
 
 from kafkascan.batches.columns import as_datetime64
 from kafkascan.format.texts import escaped, printable
+from kafkascan.format.times import age_text
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
 from kafkascan.tables.table import Column, as_list
 from kafkascan.tables.writers import Writer, plain_text
@@ -35,7 +36,6 @@ _DETAILS_WIDTH = 100
 # Commands in a text, and what stands for their blanks while it is wrapped.
 _CODE, _SOLID = re.compile("`[^`]+`"), "\0"
 _LEADING_ZEROS = re.compile(r"^0{3,}(?=\d)")
-_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 @dataclass(frozen=True)
@@ -271,14 +271,6 @@ def _cell(value: Any) -> str:
     return text or _NULL
 
 
-def _age(milliseconds: int) -> str:
-    """Return a duration in its largest unit: 4 d, 12 min, 300 ms."""
-    for size, unit in _UNITS:
-        if abs(milliseconds) >= size:
-            return f"{milliseconds // size:,} {unit}"
-    return f"{milliseconds} ms"
-
-
 def _without_zeros(name: str | int) -> str:
     """Return the name of a file without the zeros of its base offset: …5.log."""
     return _LEADING_ZEROS.sub("…", str(name))
@@ -286,7 +278,7 @@ def _without_zeros(name: str | int) -> str:
 
 _SHORT_FORMS: Mapping[str, Callable[[Any], str]] = {
     "bytes": lambda size: decimal(size).replace(" bytes", " B"),
-    "ms": _age,
+    "ms": age_text,
     "file": _without_zeros,
     "path": lambda path: _shortened(str(path), _MAX_PATH),
 }

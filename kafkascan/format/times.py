@@ -11,6 +11,7 @@ import numpy as np
 TimeLike: TypeAlias = "int | str | datetime.datetime | np.datetime64 | np.integer"
 """A point in time; pandas Timestamps are datetimes."""
 
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
@@ -47,6 +48,14 @@ def to_milliseconds(time: TimeLike, name: str = "time", *, rounds_up: bool = Tru
 def milliseconds_or_now(time: TimeLike | None = None, name: str = "time") -> int:
     """Return a point in time as milliseconds since the epoch; now if it is None."""
     return clock.time_ns() // 1_000_000 if time is None else to_milliseconds(time, name)
+
+
+def age_text(milliseconds: int) -> str:
+    """Return a duration in its largest unit: 4 d, 12 min, 300 ms."""
+    for size, unit in _UNITS:
+        if abs(milliseconds) >= size:
+            return f"{milliseconds // size:,} {unit}"
+    return f"{milliseconds} ms"
 
 
 def _split(time: TimeLike, name: str) -> tuple[int, bool]:

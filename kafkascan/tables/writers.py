@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, TextIO
 
+import numpy as np
+
 from kafkascan.format.texts import json_text, with_escaped_bytes
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import Column, Table, as_list
@@ -139,6 +141,37 @@ class JsonWriter(Writer):
     def close(self) -> None:
         """Write what is left, and the end of the document."""
         self.out.write("[]\n" if self.prefix == "[\n" else "\n]\n")
+
+
+class IsoTimes(Writer):
+    """
+    Writes times in ISO 8601 with another writer, which would write milliseconds.
+
+    Parameters
+    ----------
+    writer : Writer
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        super().__init__(writer.schema, writer.out)
+        self._writer = writer
+
+    def write(self, columns: Mapping[str, Column]) -> None:
+        """Write a chunk of rows."""
+        times = {one.name: _iso_times(columns[one.name]) for one in self.schema
+                 if one.type == "time"}  # fmt: skip
+        self._writer.write({**columns, **times})
+
+    def close(self) -> None:
+        """Write what is left, and the end of the document."""
+        self._writer.close()
+
+
+def _iso_times(milliseconds: Column) -> list[str | None]:
+    values = [None if one == -1 else one for one in as_list(milliseconds)]
+    times = np.array([one or 0 for one in values], "datetime64[ms]")
+    texts = np.datetime_as_string(times, timezone="UTC").tolist()
+    return [None if one is None else text for one, text in zip(values, texts, strict=True)]
 
 
 def _csv_cell(value: Any) -> str:

@@ -427,7 +427,8 @@ def test_a_range_that_ends_before_it_begins_is_refused(verb: str, unit: str, log
     if (verb, unit) == ("scrub", "time"):
         pytest.skip("scrub has no times")
     before = log.read_bytes()
-    options = [f"--from-{unit}", 9, f"--to-{unit}", 3] + ["--in-place"] * (verb == "scrub")
+    first, last = (9, 3) if unit == "offset" else ("2025-01-02", "2025-01-01")
+    options = [f"--from-{unit}", first, f"--to-{unit}", last] + ["--in-place"] * (verb == "scrub")
     result = run(verb, log, *options)
     assert result.returncode == 2
     assert f"--to-{unit} is before --from-{unit}" in result.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkascan.format.times import age_text
 from tests.support.command_line import DATA, KILLED, LEGACY, rows, run, run_process
 from tests.support.partitions import HealthyPartition
 from tests.unit.logs.test_log_follower import GrowingLog
@@ -61,7 +62,7 @@ def test_txns() -> None:
     assert found["clock"] == "latest_write"
     (audited,) = [row for row in rows("audit", DATA, code=1)
                   if row["symbol"] == "HANGING_TRANSACTION"]  # fmt: skip
-    assert f"{found['age_ms'] / 60_000:,.0f} minutes at the latest write" in audited["message"]
+    assert f"{age_text(found['age_ms'])} at the latest write" in audited["message"]
     assert str(found["command"]).endswith("--partition 0 --start-offset 37")
     (found,) = rows("txns", DATA, *NOW, code=1)
     assert (found["clock"], found["is_hanging"]) == ("now", True)

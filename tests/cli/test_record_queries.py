@@ -122,3 +122,28 @@ def test_records_that_cannot_be_decoded_are_shown_as_bytes(tmp_path: Path) -> No
     log = TopicLog(tmp_path / "__consumer_offsets-0").add((b"\0\x63a", b"v"), (None, None))
     found = rows("records", log.write())
     assert [(row["key"], row["value"]) for row in found] == [("\0ca", "v"), (None, None)]
+
+
+@pytest.mark.parametrize("output_format", ["json", "jsonl", "csv"])
+def test_times_in_iso_8601(output_format: str) -> None:
+    log = DATA / "transactions-0"
+    options = ("--limit", 1, "--columns", "offset,timestamp", "--format", output_format)
+    assert "1714000000000" in run("records", log, *options).stdout
+    assert "2024-04-24T23:06:40.000Z" in run("records", log, *options, "--iso").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("1763902387", "1970-01-21T09:58:22.387Z in milliseconds, and 2025-11-23T12:53:07Z in"),
+        ("2025", "1970-01-01T00:00:02.025Z in milliseconds, and 1970-01-01T00:33:45Z in seconds"),
+        ("99999999999999999", "3170843-11-07T09:46:39.999Z in milliseconds; write"),
+        ("yesterday", "'yesterday' is no time; write 2025-11-23T10:00:00+01:00"),
+    ],
+)
+def test_a_number_that_may_be_seconds_is_refused(text: str, said: str) -> None:
+    for option in ("--from-time", "--to-time"):
+        done = run("records", DATA / "transactions-0", option, text)
+        assert done.returncode == 2
+        assert said in done.stderr
+    assert "-7d" in run("records", "--help").stdout

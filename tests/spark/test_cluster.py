@@ -74,7 +74,7 @@ def submitted(cluster: Cluster, folder: Path) -> Iterator[RemoteDriver]:
     """An application as in docs/spark.md: the executors' Python has only the dependencies."""
     with zipfile.ZipFile(folder / "kafkascan.zip", "w") as out:
         for path in (ROOT / "kafkascan").rglob("*"):
-            if path.suffix in (".py", ".so"):
+            if path.suffix in (".py", ".so", ".messages"):
                 out.write(path, path.relative_to(ROOT))
     with zipfile.ZipFile(folder / "extra.zip", "w") as out:
         out.writestr("shouting.py", "def loud(text):\n    return text.upper()\n")
