@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import kafkascan as ks
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.internal_topics.record_words import DECODED_TOPICS, describe_record
 from kafkascan.records.record_table import RecordTable
+from kafkascan.tables.writers import LargeText
 
 Decode = Callable[[bytes], Any]
 
@@ -41,10 +44,46 @@ DECODERS: dict[str, Decode] = {
 }
 
 
-def decode_items(items: list[bytes | None], decoder: str) -> list[Any]:
-    """Decode each item; None is a null and stays None."""
+# Items from this size on are written piece by piece. A multiple of 3, for base64.
+_LARGE = 3 << 18
+# Bytes of an item that a cell of a terminal shows at most, with 4 for a character.
+_SHOWN = 3 << 8
+
+
+def decode_items(items: list[bytes | None], decoder: str, *, in_cells: bool) -> list[Any]:
+    """
+    Decode each item; None is a null and stays None.
+
+    Parameters
+    ----------
+    items : list of bytes or None
+    decoder : str
+        One of `DECODERS`. A JSON text of more than `_LARGE` bytes stays a text.
+    in_cells : bool
+        Whether only the begin of a large item is shown.
+    """
     decode = DECODERS[decoder]
-    return [None if item is None else decode(item) for item in items]
+    return [
+        None
+        if item is None
+        else decode(item)
+        if len(item) <= _LARGE
+        else decode(item[:_SHOWN])
+        if in_cells
+        else LargeText(partial(_pieces, item, decoder))
+        for item in items
+    ]
+
+
+def _pieces(item: bytes, decoder: str) -> Iterator[str]:
+    # Bytes that are not UTF-8 become those texts that JSON and CSV contain of smaller items.
+    text = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+    for start in range(0, len(item), _LARGE):
+        part = item[start : start + _LARGE]
+        if decoder in ("hex", "base64"):
+            yield DECODERS[decoder](part)
+        else:
+            yield text.decode(part, final=start + _LARGE >= len(item))
 
 
 def decode_headers(headers: list[tuple[bytes, bytes | None]], decoder: str) -> list[dict[str, Any]]:

@@ -265,7 +265,10 @@ def _cell(value: Any) -> str:
     if isinstance(value, str) and value in _QUOTED:
         return json.dumps(value)
     # Other values become JSON, which has its own escapes.
-    text = escaped(value) if isinstance(value, str) else printable(plain_text(value))
+    if isinstance(value, str):
+        text = escaped(value[: _MAX_CELL + 1])
+    else:
+        text = printable(plain_text(value))
     if len(text) > _MAX_CELL:
         text = text[: _MAX_CELL - 1] + "…"
     return text or _NULL

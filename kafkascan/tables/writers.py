@@ -6,7 +6,9 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import IO, Any, TextIO
 
 import numpy as np
@@ -18,6 +20,22 @@ from kafkascan.tables.table import Column, Table, as_list
 # A spreadsheet evaluates a cell that starts with one of these (OWASP, "CSV Injection").
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _ROWS_PER_GROUP = 1 << 16
+# Rows of this size get no dictionary and no statistics in Parquet, which copy them.
+_LARGE_ROW = 1 << 20
+
+
+@dataclass(frozen=True)
+class LargeText:
+    """
+    A text of many megabytes, which JSON and CSV write piece by piece.
+
+    Attributes
+    ----------
+    pieces : callable
+        Returns an iterator over its pieces.
+    """
+
+    pieces: Callable[[], Iterator[str]]
 
 
 class Writer:
@@ -77,8 +95,13 @@ class ParquetWriter(Writer):
         table = pyarrow.concat_tables(self._group)
         self._group, self._rows_of_group = [], 0
         if self._file is None:
+            is_small = table.nbytes < _LARGE_ROW * max(len(table), 1)
             self._file = pyarrow.parquet.ParquetWriter(
-                self._stream, table.schema, compression="zstd"
+                self._stream,
+                table.schema,
+                compression="zstd",
+                use_dictionary=is_small,
+                write_statistics=is_small,
             )
         self._file.write_table(table)
 
@@ -110,9 +133,23 @@ class CsvWriter(Writer):
         plain = {name: [_csv_cell(value) for value in as_list(columns[name])]
                  for name in self.schema.names}  # fmt: skip
         for row in self._rows(plain):
+            if any(isinstance(cell, LargeText) for cell in row):
+                self._write_large(row)
+                continue
             # The csv module does not quote a carriage return inside of a field.
             has_return = any("\r" in cell for cell in row)
             (self._all_quoted if has_return else self._csv).writerow(row)
+
+    def _write_large(self, row: Sequence[str | LargeText]) -> None:
+        for number, cell in enumerate(row):
+            self.out.write(',"' if number else '"')
+            pieces = cell.pieces() if isinstance(cell, LargeText) else iter((cell,))
+            first = next(pieces, "")
+            is_formula = isinstance(cell, LargeText) and first.startswith(_FORMULA_STARTS)
+            for piece in chain(("'",) if is_formula else (), (first,), pieces):
+                self.out.write(piece.replace('"', '""'))
+            self.out.write('"')
+        self.out.write("\n")
 
 
 class JsonLinesWriter(Writer):
@@ -123,7 +160,7 @@ class JsonLinesWriter(Writer):
         names = self.schema.names
         for row in self._rows(columns):
             # With its end, so that a reader of a pipe gets each line as soon as it is flushed.
-            self.out.write(json_text(dict(zip(names, row, strict=True))) + "\n")
+            _write_json(self.out, "", names, row, "\n")
 
 
 class JsonWriter(Writer):
@@ -135,12 +172,32 @@ class JsonWriter(Writer):
         """Write a chunk of rows."""
         names = self.schema.names
         for row in self._rows(columns):
-            self.out.write(self.prefix + json_text(dict(zip(names, row, strict=True))))
+            _write_json(self.out, self.prefix, names, row, "")
             self.prefix = ",\n"
 
     def close(self) -> None:
         """Write what is left, and the end of the document."""
         self.out.write("[]\n" if self.prefix == "[\n" else "\n]\n")
+
+
+def _write_json(
+    out: TextIO, before: str, names: Sequence[str], row: Sequence[Any], after: str
+) -> None:
+    """Write an object, and what precedes and follows it."""
+    if not any(isinstance(value, LargeText) for value in row):
+        out.write(before + json_text(dict(zip(names, row, strict=True))) + after)
+        return
+    out.write(before)
+    for number, (name, value) in enumerate(zip(names, row, strict=True)):
+        out.write(f"{', ' if number else '{'}{json_text(name)}: ")
+        if isinstance(value, LargeText):
+            out.write('"')
+            for piece in value.pieces():
+                out.write(json_text(piece)[1:-1])
+            out.write('"')
+        else:
+            out.write(json_text(value))
+    out.write("}" + after)
 
 
 class IsoTimes(Writer):
@@ -174,7 +231,9 @@ def _iso_times(milliseconds: Column) -> list[str | None]:
     return [None if one is None else text for one, text in zip(values, texts, strict=True)]
 
 
-def _csv_cell(value: Any) -> str:
+def _csv_cell(value: Any) -> str | LargeText:
+    if isinstance(value, LargeText):
+        return value
     text = plain_text(value)
     is_text = isinstance(value, (str, list, dict))
     return f"'{text}" if is_text and text.startswith(_FORMULA_STARTS) else text

@@ -30,6 +30,7 @@ from kafkascan.cli.shared_options import (
     with_run,
     with_segments,
 )
+from kafkascan.cli.table_text import TableWriter
 from kafkascan.format.texts import with_escaped_bytes
 from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.logs.queries.row_queries import RecordQuery, RowRange
@@ -177,7 +178,10 @@ def records(
         else:
             for one, table in _chunks(found, _SHOWN_RECORDS, _SHOWN_BYTES):
                 formats = {"key": key_as, "value": value_as}
-                writer.write(_to_columns(one, table, query, formats, undecoded))
+                columns = _to_columns(
+                    one, table, query, formats, undecoded, in_cells=isinstance(writer, TableWriter)
+                )
+                writer.write(columns)
     _report_undecoded(run, undecoded)
 
 
@@ -226,6 +230,8 @@ def _to_columns(
     query: RecordQuery,
     formats: dict[str, str],
     undecoded: UndecodedRecords,
+    *,
+    in_cells: bool,
 ) -> dict[str, Column]:
     columns: dict[str, Any] = {}
     numpy = table.to_numpy()
@@ -233,7 +239,8 @@ def _to_columns(
         if name in one.labels:
             columns[name] = [one.labels[name]] * len(table)
         elif name in ("key", "value"):
-            columns[name] = decode_items(numpy[name].tolist(), formats[name])
+            items = numpy[name].tolist()
+            columns[name] = decode_items(items, formats[name], in_cells=in_cells)
         elif name == "headers":
             columns[name] = [decode_headers(headers, formats["value"]) for headers in numpy[name]]
         elif name in NAMED_CODES:

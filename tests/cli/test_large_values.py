@@ -1,0 +1,113 @@
+"""Records of many megabytes: the memory of each verb and format, and what they write."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kafkascan as ks
+from kafkascan.cli import record_cells
+from tests.support.command_line import run
+from tests.support.waiting import HANG_SECONDS, IS_SANITIZED
+
+SIZE = 40_000_000
+# Beyond what the program takes for a small log: 300 MB in all.
+_ROOM = 200_000_000
+_PROGRAM = """
+import os, re, resource, sys
+from kafkascan.cli import main
+
+small, large, room, *command = sys.argv[1:]
+with open(os.devnull, "w") as sys.stdout:
+    main([small if one == "LOG" else one for one in command])
+    size = int(re.search(r"VmSize:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) << 10
+    limit = size + int(room)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    code = main([large if one == "LOG" else one for one in command])
+sys.exit(code)
+"""
+COMMANDS = [
+    "records LOG",
+    *(f"records LOG --format {one}" for one in ("json", "jsonl", "csv")),
+    "records LOG --format jsonl --value-as base64",
+    "records LOG --output OUT.parquet",
+    "records LOG --grep zzz",
+    "dump-log --print-data-log --files LOG",
+    "batches LOG",
+    "info LOG",
+    "verify LOG",
+    "count LOG --deep",
+    "audit LOG",
+    "producers LOG",
+    "txns LOG",
+    "index lookup LOG --offset 0",
+]
+
+
+def _write(path: Path, value: bytes) -> Path:
+    builder = ks.BatchBuilder(compression_type="zstd")
+    builder.append(1_714_000_000_000, b"key", value)
+    path.write_bytes(builder.build())
+    return path
+
+
+@pytest.fixture(scope="session")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A small log, and one of a large value that is no text."""
+    folder = tmp_path_factory.mktemp("large")
+    block = random.Random(1).randbytes(1 << 16)
+    value = (block * (SIZE // len(block) + 1))[:SIZE]
+    (folder / "small").mkdir()
+    (folder / "large").mkdir()
+    name = f"{0:020}.log"
+    return _write(folder / "small" / name, b"v"), _write(folder / "large" / name, value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.skipif(IS_SANITIZED, reason="sanitizers reserve memory")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_memory(command: str, logs: tuple[Path, Path], tmp_path: Path) -> None:
+    words = [one.replace("OUT", str(tmp_path / "out")) for one in command.split()]
+    arguments = [*map(str, logs), str(_ROOM + 2 * SIZE), *words]
+    done = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, *arguments],
+        capture_output=True, text=True, timeout=HANG_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    assert "memory" not in done.stderr
+
+
+@pytest.mark.parametrize("decoder", ["text", "hex", "base64", "json"])
+@pytest.mark.parametrize("output_format", ["jsonl", "json", "csv"])
+def test_large_values_are_written_as_small_ones(
+    decoder: str, output_format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value = b'=\r"\\\xff\xc3' + "Zürich \U0001f600, ".encode() * 700 + b"\xe2\x82"
+    log = _write(tmp_path / f"{0:020}.log", value)
+    arguments = ("records", log, "--value-as", decoder, "--format", output_format)
+    expected = run(*arguments).stdout
+    for size in (3, 3000):
+        monkeypatch.setattr(record_cells, "_LARGE", size)
+        written = run(*arguments).stdout
+        if output_format == "csv":
+            assert _cells_of(written) == _cells_of(expected)
+        else:
+            assert json.loads(written) == json.loads(expected)
+
+
+def _cells_of(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+def test_a_cell_shows_the_begin_of_a_large_value(tmp_path: Path) -> None:
+    log = _write(tmp_path / f"{0:020}.log", b"\\begin" + b"v" * (1 << 21))
+    done = run("records", log)
+    assert "\\\\beginvvv" in done.stdout
+    assert done.stdout.count("v") < 200
