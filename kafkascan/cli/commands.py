@@ -83,7 +83,7 @@ def cli() -> None:
     records, index check) read every segment file.
 
     Rows go to stdout, findings to stderr. Exit codes: 0 no findings; 1 findings, such as
-    damage or a torn tail; 2 wrong usage; 3 unreadable input, or nothing there to read.
+    damage or a torn tail; 2 wrong usage; 3 unreadable input, or nothing there to read; 70 a bug.
     """
 
 
