@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,15 +51,13 @@ class DataDirOwner:
     @classmethod
     def of(cls, log_dir: LogDir) -> DataDirOwner | None:
         """Return the owner from ``meta.properties``; None if the file does not name it."""
-        for one in log_dir.partitions:
-            path = one.folder.parent.path / META_PROPERTIES
-            try:
-                data = one.folder.parent.read(META_PROPERTIES)
-                known = parse_meta_properties(data or b"", str(path))
-                return cls(int(known["node.id"]), known.get("directory.id"))
-            except (OSError, KafkaScanError, KeyError, ValueError):
-                return None
-        return None
+        try:
+            data_dir = log_dir.partitions[0].folder.parent
+            data = data_dir.read(META_PROPERTIES)
+            known = parse_meta_properties(data or b"", str(data_dir.path / META_PROPERTIES))
+            return cls(int(known["node.id"]), known.get("directory.id"))
+        except (OSError, KafkaScanError, LookupError, ValueError):
+            return None
 
 
 def partition_counts(metadata: Metadata) -> dict[str, int]:
@@ -77,24 +74,19 @@ def check_assignments(log_dir: LogDir, owner: DataDirOwner, now: Metadata) -> It
     """
     earlier = now if _is_stopped(log_dir) else _earlier(log_dir, now)
     before, after = (_Assignments(one, owner) for one in (earlier, now))
-    here = {
-        (one.topic, one.partition): one
-        for one in log_dir.partitions
-        if one.state is None and one.is_log and one.topic is not None and one.partition is not None
-    }
+    here = {place: one for place, one in _partitions(log_dir).items() if one.is_log}
     for place, one in here.items():
         reason = after.foreign(place, one)
         if reason and before.foreign(place, one) and not _is_gone(one):
-            yield from _finding("UNASSIGNED_LOG", place, one.path, reason)
+            yield FoundInLog.of(one).add("UNASSIGNED_LOG", None, reason)
     data_dir = log_dir.partitions[0].folder.parent.path
     future = {(one.topic, one.partition) for one in log_dir.partitions if one.state == "future"}
     for place in after.expected & before.expected:
         path = data_dir / f"{place[0]}-{place[1]}"
         if place not in here and place not in future and not path.exists():
-            yield from _finding(
-                "MISSING_LOG", place, path,
-                f"the metadata assigns the partition to broker {owner.node_id} and this directory",
-            )  # fmt: skip
+            at = f"broker {owner.node_id} and this directory"
+            message = f"the metadata assigns the partition to {at}"
+            yield FoundInLog(*place, path).add("MISSING_LOG", None, message)
 
 
 class _Assignments:
@@ -161,12 +153,6 @@ def _earlier(log_dir: LogDir, now: Metadata) -> Metadata:
         return now
     moment = np.datetime64(int(last["timestamp"].max()) - _GRACE_MS, "ms")
     return read_metadata(log_dir.path, as_of=moment)
-
-
-def _finding(symbol: str, place: Place, path: Path, message: str) -> list[LogFinding]:
-    found = FoundInLog()
-    found.add(symbol, None, message)
-    return found.findings(*place, path)
 
 
 _SUBJECTS = {
@@ -273,8 +259,7 @@ def _check_committed_offsets(log_dir: LogDir) -> Iterator[LogFinding]:
     partitions = _partitions(log_dir)
     for place, rows in beyond.items():
         furthest = max(rows, key=lambda row: int(row["offset"]))
-        found = FoundInLog()
-        found.add(
+        yield FoundInLog.of(partitions[place]).add(
             "COMMITTED_BEYOND_END",
             None,
             f"the log ends at offset {furthest['log_end_offset']}, but group"
@@ -282,7 +267,6 @@ def _check_committed_offsets(log_dir: LogDir) -> Iterator[LogFinding]:
             offset=furthest["log_end_offset"],
             count=len(rows),
         )
-        yield from found.findings(*place, partitions[place].path)
 
 
 def _check_transactions(
@@ -309,8 +293,7 @@ def _check_transactions(
         symbol, reason = contradicting
         if symbol == UNKNOWN_PRODUCER and not knows_all_states:
             continue
-        found = FoundInLog()
-        found.add(
+        yield FoundInLog.of(partition).add(
             "FORGOTTEN_TRANSACTION",
             None,
             f"the transaction of producer {span['producer_id']} is open since offset"
@@ -319,7 +302,6 @@ def _check_transactions(
             # A copy of a running broker's files may contain them as of different moments.
             severity=None if one.is_hanging else Severity.NOTE,
         )
-        yield from found.findings(partition.topic, partition.partition, partition.path)
 
 
 def _has_all_states(log_dir: LogDir, counts: Mapping[str, int]) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from kafkascan.format.errors import CorruptLogError
 from kafkascan.format.findings import WORST_FIRST, Severity
 from kafkascan.format.texts import few_lines
+from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
 from kafkascan.tables.table import UNREADABLE, AnyTable, Column, Problem, Problems
 
@@ -474,31 +477,34 @@ def fold_padded(findings: list[LogFinding], path: Path) -> list[LogFinding]:
     if len(logs) < 2:
         return findings
     message = f"{len(padded):,} index files of {len(logs):,} logs are preallocated"
-    severity, advice = finding_kind("PADDED")
-    folded = LogFinding(
-        symbol="PADDED", severity=severity, topic=None, partition=None, path=str(path),
-        file=None, position=None, offset=None, count=len(padded), message=message, advice=advice,
-    )  # fmt: skip
+    folded = FoundInLog(folder=path).add("PADDED", None, message, count=len(padded))
     return [one for one in findings if one.symbol != "PADDED"] + [folded]
 
 
 @dataclass
-class FindingTally:
-    """Findings of one kind in one file: position and message of the first, and their count."""
-
-    position: int | None
-    offset: int | None
-    message: str
-    count: int = 0
-    severity: Severity | None = None
-    command: str | None = None
-
-
-@dataclass
 class FoundInLog:
-    """Findings of one log, tallied by file and kind."""
+    """
+    Findings of one log, one for each file and kind.
 
-    tallies: dict[tuple[str | None, str], FindingTally] = field(default_factory=dict)
+    Attributes
+    ----------
+    topic : str or None
+    partition : int or None
+    folder : pathlib.Path
+        Of the log.
+    tallies : dict of (str or None, str) to LogFinding
+        By the name of the file, or None for the whole log, and the symbol.
+    """
+
+    topic: str | None = None
+    partition: int | None = None
+    folder: Path = Path()
+    tallies: dict[tuple[str | None, str], LogFinding] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, log: PartitionDir) -> FoundInLog:
+        """Return a tally of the findings of a log."""
+        return cls(log.topic, log.partition, log.path)
 
     def add(
         self,
@@ -511,38 +517,45 @@ class FoundInLog:
         count: int = 1,
         severity: Severity | None = None,
         command: str | None = None,
-    ) -> None:
-        """Add findings; the first of a kind in a file determines position, message and severity."""
-        fresh = FindingTally(position, offset, message, severity=severity, command=command)
-        self.tallies.setdefault((file, symbol), fresh).count += count
+    ) -> LogFinding:
+        """
+        Add findings, and return that of their kind and file.
 
-    def of_kind(self, symbol: str) -> Iterator[tuple[str | None, FindingTally]]:
-        """Yield files and tallies of a kind."""
-        for (file, kind), tally in self.tallies.items():
-            if kind == symbol:
-                yield file, tally
+        The first of a kind in a file determines position, message and severity.
+        """
+        known = self.tallies.get((file, symbol))
+        if known is not None:
+            return self.change(known, count=known.count + count)
+        kind = finding_kind(symbol)
+        path = str(self.folder if file is None else self.folder / file)
+        first = LogFinding(
+            symbol, severity or kind.severity, self.topic, self.partition, path, file,
+            position, offset, count, message, kind.advice, command,
+        )  # fmt: skip
+        return self.change(first)
 
-    def findings(self, topic: str | None, partition: int | None, folder: Path) -> list[LogFinding]:
+    def change(self, one: LogFinding, **changes: Any) -> LogFinding:
+        """Replace values of a finding."""
+        self.tallies[one.file, one.symbol] = changed = replace(one, **changes)
+        return changed
+
+    def of_kind(self, symbol: str) -> list[LogFinding]:
+        """Return the findings of a kind."""
+        return [one for one in self.tallies.values() if one.symbol == symbol]
+
+    @contextmanager
+    def reading(self, file: str, symbol: str) -> Iterator[None]:
+        """Add a finding, of this kind or UNREADABLE, if reading a side file raises an error."""
+        try:
+            yield
+        except OSError as error:
+            self.add("UNREADABLE", file, str(error))
+        except CorruptLogError as error:
+            self.add(symbol, file, error.reason, position=error.position)
+
+    def findings(self) -> list[LogFinding]:
         """Return the findings by file and position; those of the whole log come first."""
-        found = []
-        for (file, symbol), tally in self.tallies.items():
-            severity, advice = finding_kind(symbol)
-            found.append(
-                LogFinding(
-                    symbol=symbol,
-                    severity=tally.severity or severity,
-                    topic=topic,
-                    partition=partition,
-                    path=str(folder if file is None else folder / file),
-                    file=file,
-                    position=tally.position,
-                    offset=tally.offset,
-                    count=tally.count,
-                    message=tally.message,
-                    advice=advice,
-                    command=tally.command,
-                )
-            )
         return sorted(
-            found, key=lambda one: (one.file or "", one.position is not None, one.position or 0)
+            self.tallies.values(),
+            key=lambda one: (one.file or "", one.position is not None, one.position or 0),
         )

@@ -395,16 +395,17 @@ class HeaderChecks:
             Whether the cleaner has removed records: gaps are no more than notes then.
         """
         if is_compacted:
-            for _, tally in found.of_kind("OFFSET_GAP"):
-                tally.severity = NOTE
-                tally.message += "; the log is compacted"
+            for one in found.of_kind("OFFSET_GAP"):
+                message = f"{one.message}; the log is compacted"
+                found.change(one, severity=NOTE, message=message)
         for file, latest in self.latest.items():
             days = (latest - self.limits.now_ms) / 86_400_000
             latest_time = as_datetime64(np.array([latest]))[0]
-            found.tallies[names[file], "FUTURE_TIMESTAMP"].message = (
+            message = (
                 f"the latest timestamp, {latest_time}Z, is {days:,.1f} days ahead: until then,"
                 f" time-based retention keeps {sum(sizes[file:]):,} bytes, from this segment on"
             )
+            found.change(found.tallies[names[file], "FUTURE_TIMESTAMP"], message=message)
 
 
 def _where(

@@ -17,7 +17,7 @@ from kafkascan.analysis.transaction_follower import (
     is_empty,
 )
 from kafkascan.auditing.cluster_checks import OpenTransaction
-from kafkascan.auditing.epoch_checks import EpochChecks, read_epoch_file
+from kafkascan.auditing.epoch_checks import EpochChecks, EpochFile, read_epoch_file
 from kafkascan.auditing.finding_kinds import NOTE, FoundInLog, LogFinding
 from kafkascan.auditing.header_checks import HeaderChecks, Limits, size_limit
 from kafkascan.auditing.segment_checks import SegmentChecks, TableChecks
@@ -94,9 +94,9 @@ class _StateChecks:
     aborted: AbortedCheck
 
 
-def start_log_audit(audited: AuditedLog, limits: Limits, names: Collection[str]) -> LogAudit:
+class LogAudit:
     """
-    Check the files of a log's folder, and return the audit of its batches.
+    Checks the files of a log's folder, and then its batches, slice by slice.
 
     Parameters
     ----------
@@ -104,44 +104,6 @@ def start_log_audit(audited: AuditedLog, limits: Limits, names: Collection[str])
     limits : Limits
     names : collection of str
         Names of the files in the folder.
-    """
-    log, found = audited.log, FoundInLog()
-    bases = [segment.base_offset for segment in log.segments]
-    # A KRaft snapshot is named by its end offset.
-    lowest = [-1 if base is None or audited.is_snapshot else base for base in bases]
-    largest = size_limit(limits, audited.config)
-    headers = HeaderChecks(limits, largest, np.array(lowest, np.int64))
-    files = [segment.file_name for segment in log.segments]
-    if audited.is_snapshot:
-        return LogAudit(audited, limits, found, headers, EpochChecks(None, found, files), None)
-    check_folder(log, names, found)
-    epochs = read_epoch_file(log.partition, names, found)
-    snapshots = start_snapshot_check(log, names, found)
-    follower = TransactionFollower(
-        0, snapshots.known, bases[0] or 0 if bases else 0, str(log.partition.path),
-        limits.expiration_ms,
-    )  # fmt: skip
-    # A source by itself has no side files that could lack anything.
-    aborted = AbortedCheck(found, is_enabled=bool(names))
-    latest = LeaderEpoch(-1, 0) if epochs is None else epochs.latest_entry
-    state = _StateChecks(latest, snapshots, follower, aborted)
-    return LogAudit(audited, limits, found, headers, EpochChecks(epochs, found, files), state)
-
-
-class LogAudit:
-    """
-    Audits one log, slice by slice; `start_log_audit` creates it.
-
-    Parameters
-    ----------
-    audited : AuditedLog
-    limits : Limits
-    found : FoundInLog
-        Findings so far; more are added.
-    headers : HeaderChecks
-    epochs : EpochChecks
-    state : _StateChecks or None
-        None for a KRaft snapshot.
 
     Attributes
     ----------
@@ -149,29 +111,38 @@ class LogAudit:
         The open transactions, after `finish`.
     """
 
-    def __init__(
-        self,
-        audited: AuditedLog,
-        limits: Limits,
-        found: FoundInLog,
-        headers: HeaderChecks,
-        epochs: EpochChecks,
-        state: _StateChecks | None,
-    ) -> None:
-        self._log = audited.log
-        self._checkpoints = audited.checkpoints
-        self._now_ms = audited.now_ms
+    def __init__(self, audited: AuditedLog, limits: Limits, names: Collection[str]) -> None:
+        self._audited = audited
+        self._log = log = audited.log
         self._limits = limits
-        self._found = found
-        self._headers = headers
-        self._epochs = epochs
-        self._state = state
-        self._names = [segment.file_name for segment in self._log.segments]
-        self._bases = [segment.base_offset for segment in self._log.segments]
-        self._sizes = [0] * len(self._log.segments)
+        self._found = found = FoundInLog.of(log.partition)
+        self._names = [segment.file_name for segment in log.segments]
+        self._bases = [segment.base_offset for segment in log.segments]
+        self._sizes = [0] * len(log.segments)
+        # A KRaft snapshot is named by its end offset.
+        lowest = [-1 if one is None or audited.is_snapshot else one for one in self._bases]
+        largest = size_limit(limits, audited.config)
+        self._headers = HeaderChecks(limits, largest, np.array(lowest, np.int64))
         self._tombstones = self._empty_transactions = 0
         self._is_damaged = False
         self.opened: list[OpenTransaction] = []
+        epochs, self._state = None, None
+        if not audited.is_snapshot:
+            check_folder(log, names, found)
+            epochs = read_epoch_file(log.partition, names, found)
+            self._state = self._start_state(epochs, names)
+        self._epochs = EpochChecks(epochs, found, self._names)
+
+    def _start_state(self, epochs: EpochFile | None, names: Collection[str]) -> _StateChecks:
+        snapshots = start_snapshot_check(self._log, names, self._found)
+        follower = TransactionFollower(
+            0, snapshots.known, self._bases[0] or 0 if self._bases else 0,
+            str(self._log.partition.path), self._limits.expiration_ms,
+        )  # fmt: skip
+        # A source by itself has no side files that could lack anything.
+        aborted = AbortedCheck(self._found, is_enabled=bool(names))
+        latest = LeaderEpoch(-1, 0) if epochs is None else epochs.latest_entry
+        return _StateChecks(latest, snapshots, follower, aborted)
 
     def add(self, part: InspectedSlice[TableChecks, SegmentChecks]) -> NDArray[np.bool_] | None:
         """Check the next batches; return which have wrong checksums, or None if none has."""
@@ -294,11 +265,13 @@ class LogAudit:
 
     def finish(self, problems: Problems) -> list[LogFinding]:
         """Return the findings after the last slice, and the gaps among the problems of the walk."""
-        partition, state = self._log.partition, self._state
-        self._epochs.finish(partition)
-        is_compacted = bool(self._checkpoints.cleaned_up_to) or self._headers.cleaned_batches > 0
+        state = self._state
+        self._epochs.finish(self._log.partition)
+        is_compacted = (
+            bool(self._audited.checkpoints.cleaned_up_to) or self._headers.cleaned_batches > 0
+        )
         self._headers.finish(self._found, self._names, self._sizes, is_compacted=is_compacted)
-        if not any(self._found.of_kind(OFFSET_GAP)):  # batches of old formats do not show all
+        if not self._found.of_kind(OFFSET_GAP):  # batches of old formats do not show all
             for one in (one for one in problems if one.symbol == OFFSET_GAP):
                 name = Path(one.path).name
                 self._found.add(OFFSET_GAP, name, one.message, position=one.position)
@@ -311,14 +284,14 @@ class LogAudit:
             self._note_producers(follower)
             if is_compacted:
                 self._note_compaction()
-        return self._found.findings(partition.topic, partition.partition, partition.path)
+        return self._found.findings()
 
     def _note_end_of_log(self, state: _StateChecks) -> None:
         bases = [base for base in self._bases if base is not None]
         end = max([0, self._headers.next_offset, *bases])
         offset, what = max(
-            (self._checkpoints.high_watermark, "was replicated up to"),
-            (self._checkpoints.recovery_point, "was flushed up to"),
+            (self._audited.checkpoints.high_watermark, "was replicated up to"),
+            (self._audited.checkpoints.recovery_point, "was flushed up to"),
             (state.snapshots.latest, "has a producer snapshot at"),
             (state.latest_epoch.start_offset, f"began epoch {state.latest_epoch.epoch} at"),
         )
@@ -348,8 +321,8 @@ class LogAudit:
 
     def _clock(self, follower: TransactionFollower) -> tuple[int, str]:
         """Return the time relative to which transactions are idle, and what it is, if not now."""
-        if self._now_ms is not None:
-            return self._now_ms, ""
+        if self._audited.now_ms is not None:
+            return self._audited.now_ms, ""
         latest = follower.latest_write_ms(self._limits.now_ms)
         return latest, at_latest_write(latest)
 
@@ -390,7 +363,7 @@ class LogAudit:
                 self._found.add("MANY_PRODUCERS", None, message, count=alive)
 
     def _note_compaction(self) -> None:
-        headers, cleaned = self._headers, self._checkpoints.cleaned_up_to
+        headers, cleaned = self._headers, self._audited.checkpoints.cleaned_up_to
         # The last segment is active: the cleaner leaves it alone.
         sizes = list(zip(self._bases, self._sizes, strict=True))[:-1]
         clean = sum(size for base, size in sizes if (base or 0) < cleaned)

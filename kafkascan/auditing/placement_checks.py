@@ -26,7 +26,7 @@ def check_states(partitions: Iterable[PartitionDir]) -> Iterator[LogFinding]:
         if one.state is not None:
             symbol, state = _STATES[one.state]
             message = f"the folder's name marks a {state}, of {_size(one.folder):,} bytes"
-            yield from _finding(one, symbol, message)
+            yield FoundInLog.of(one).add(symbol, None, message)
 
 
 def _size(folder: Folder) -> int:
@@ -48,9 +48,8 @@ def check_duplicates(partitions: Iterable[PartitionDir]) -> Iterator[LogFinding]
             continue
         other = first.setdefault((brokers[data_dir.path], one.topic, one.partition, one.state), one)
         if os.path.realpath(other.path) != os.path.realpath(one.path):
-            yield from _finding(
-                one, "DUPLICATE_LOG", f"the same broker has this log in {other.path}"
-            )
+            message = f"the same broker has this log in {other.path}"
+            yield FoundInLog.of(one).add("DUPLICATE_LOG", None, message)
 
 
 def _broker_of(data_dir: Folder) -> tuple[str, str] | None:
@@ -78,21 +77,9 @@ class UnreadCheckpoints:
 
     def add(self, path: Path, error: Exception) -> None:
         """Add the finding about a file."""
-        found = FoundInLog()
         reason = error.reason if isinstance(error, CorruptCheckpointError) else str(error)
-        found.add("UNREADABLE", path.name, f"a broker takes all of its offsets for 0: {reason}")
-        self.findings += found.findings(None, None, path.parent)
-
-
-def unreadable_log(partition: PartitionDir, error: OSError) -> list[LogFinding]:
-    """Return the finding about a folder that cannot be listed."""
-    return _finding(partition, "UNREADABLE", f"the folder cannot be listed: {error.strerror}")
-
-
-def _finding(partition: PartitionDir, symbol: str, message: str) -> list[LogFinding]:
-    found = FoundInLog()
-    found.add(symbol, None, message)
-    return found.findings(partition.topic, partition.partition, partition.path)
+        message = f"a broker takes all of its offsets for 0: {reason}"
+        self.findings.append(FoundInLog(folder=path.parent).add("UNREADABLE", path.name, message))
 
 
 def find_duplicate_logs(*data_dirs: str | os.PathLike[str] | LogDir) -> list[LogFinding]:

@@ -15,7 +15,7 @@ from kafkascan.auditing.cluster_checks import (
     OpenTransaction,
     check_cluster,
 )
-from kafkascan.auditing.finding_kinds import Audit, LogFinding, fold_padded
+from kafkascan.auditing.finding_kinds import Audit, FoundInLog, LogFinding, fold_padded
 from kafkascan.auditing.header_checks import (
     EARLIEST_MS,
     FUTURE_MS,
@@ -23,12 +23,11 @@ from kafkascan.auditing.header_checks import (
     Limits,
     size_limit,
 )
-from kafkascan.auditing.log_audit import AuditedLog, LogCheckpoints, start_log_audit
+from kafkascan.auditing.log_audit import AuditedLog, LogAudit, LogCheckpoints
 from kafkascan.auditing.placement_checks import (
     UnreadCheckpoints,
     check_duplicates,
     check_states,
-    unreadable_log,
 )
 from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
 from kafkascan.auditing.tiers.cluster_records import check_cluster_records
@@ -318,7 +317,9 @@ def _audit_log(
     """Audit one log."""
     one = audited[share.log_index]
     if one.log.error is not None:
-        yield _Step(share.log_index, findings=unreadable_log(one.log.partition, one.log.error))
+        message = f"the folder cannot be listed: {one.log.error.strerror}"
+        unread = FoundInLog.of(one.log.partition).add("UNREADABLE", None, message)
+        yield _Step(share.log_index, findings=[unread])
     if not one.log.segments:
         return
     names = frozenset(one.log.partition.folder.names())
@@ -329,7 +330,7 @@ def _audit_log(
         return AuditInspector(segment, indexes, limits, largest, verify=verify, deep=deep)
 
     # Side files are read before the log: a broker may write both meanwhile.
-    current = start_log_audit(one, limits, names)
+    current = LogAudit(one, limits, names)
     walk = LogWalk([one.log], share.threads, open_inspector, once=False, keep_cache=keep_cache)
     for part in walk:
         is_bad = current.add(part)

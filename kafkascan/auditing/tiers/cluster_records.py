@@ -68,12 +68,12 @@ def check_cluster_records(tier: TieredLogs, cluster: LogDirLike, now_ms: int) ->
     for row in rows:
         by_partition[row["topic"], row["topic_id"], row["partition"]].append(row)
     for (topic, topic_id, partition), own in by_partition.items():
-        found = FoundInLog()
+        name = f"{topic}-{partition}" + ("" if topic_id is None else f"-{topic_id}")
+        found = FoundInLog(topic, partition, tier.path / name)
         _add_verdicts(own, found)
         if metadata is not None:
             _check_topic(topic, topic_id, own, metadata, now_ms, found)
-        name = f"{topic}-{partition}" + ("" if topic_id is None else f"-{topic_id}")
-        checks.findings += found.findings(topic, partition, tier.path / name)
+        checks.findings += found.findings()
     return checks
 
 
@@ -151,11 +151,7 @@ def _check_retention_ms(
     if late:
         age = now_ms - late[0]["max_timestamp"] - limit
         message = f"retention.ms {limit} has passed {age // 3_600_000:,} hours ago"
-        first = late[0]
-        found.add(
-            "RETENTION_EXCEEDED", _file(first), message,
-            offset=first["start_offset"], count=len(late),
-        )  # fmt: skip
+        _note_late(late, message, found)
 
 
 def _check_retention_bytes(rows: list[_Row], limit: int | None, found: FoundInLog) -> None:
@@ -170,8 +166,9 @@ def _check_retention_bytes(rows: list[_Row], limit: int | None, found: FoundInLo
         late += 1
     if late:
         message = f"retention.bytes is {limit:,}: {late:,} segments are beyond it"
-        first = rows[0]
-        found.add(
-            "RETENTION_EXCEEDED", _file(first), message,
-            offset=first["start_offset"], count=late,
-        )  # fmt: skip
+        _note_late(rows[:late], message, found)
+
+
+def _note_late(rows: list[_Row], message: str, found: FoundInLog) -> None:
+    offset = rows[0]["start_offset"]
+    found.add("RETENTION_EXCEEDED", _file(rows[0]), message, offset=offset, count=len(rows))

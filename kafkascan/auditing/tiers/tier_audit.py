@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
-from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding, finding_kind
+from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding
 from kafkascan.auditing.tiers.segment_facts import UploadFacts
 from kafkascan.batches.columns import next_offset
 from kafkascan.batches.scan import scan_batches
@@ -210,28 +210,24 @@ def _end_of(segment: TierSegment) -> int:
 def _of_object(tier: TieredLogs, problem: TierProblem) -> LogFinding:
     """Return the finding about an object that is not read as a segment."""
     parts = parts_of_key(tier.layout, problem.key)
-    severity, advice = finding_kind(problem.symbol)
-    path = str(tier.path / problem.key)
-    return LogFinding(
-        symbol=problem.symbol,
-        severity=severity,
+    parent, _, name = problem.key.rpartition("/")
+    return FoundInLog(
         topic=None if parts is None else parts["topic"],
         partition=None if parts is None else int(parts["partition"]),
-        path=path,
-        file=problem.key.rpartition("/")[2],
-        position=None,
+        folder=tier.path / parent,
+    ).add(
+        problem.symbol,
+        name,
+        problem.reason.removeprefix(f"{tier.path / problem.key}: "),
         offset=None if parts is None else int(parts["base"]),
-        count=1,
-        message=problem.reason.removeprefix(f"{path}: "),
-        advice=advice,
     )
 
 
 def _of_partition(runs: list[UploadRun], *, has_lineage: bool) -> list[LogFinding]:
-    found, partition = FoundInLog(), runs[0].partition
+    found = FoundInLog.of(runs[0].partition)
     facts = [one for run in runs for one in run.facts.segments]
     for one in facts:
         one.check_manifest(found)
     if has_lineage:  # else the audit of the log compares the segments
         check_lineage([upload_range(one.segment, one.end_offset) for one in facts], found)
-    return found.findings(partition.topic, partition.partition, partition.path)
+    return found.findings()

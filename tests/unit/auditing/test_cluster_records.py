@@ -119,7 +119,7 @@ def exceeded(limits: Sequence[tuple[str, str]], now_ms: int) -> list[tuple[int |
 
     tally = FoundInLog()
     _check_retention(SEGMENTS, dict(limits), now_ms, tally)
-    return [(one.offset, one.count) for _, one in tally.of_kind("RETENTION_EXCEEDED")]
+    return [(one.offset, one.count) for one in tally.of_kind("RETENTION_EXCEEDED")]
 
 
 HOUR = 3_600_000

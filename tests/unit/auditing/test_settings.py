@@ -11,7 +11,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.auditing.header_checks import Limits, size_limit
-from kafkascan.auditing.log_audit import AuditedLog, LogAudit, start_log_audit
+from kafkascan.auditing.log_audit import AuditedLog, LogAudit
 from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.metadata_log import TopicConfig, read_metadata_log
 from tests.support.audit_damage import edit
@@ -61,9 +61,9 @@ def test_a_limit_of_the_caller_overrides_that_setting_only(
 
     def start(audited: AuditedLog, limits: Limits, names: Collection[str]) -> LogAudit:
         configs[audited.log.name] = audited.config, limits.max_message_bytes
-        return start_log_audit(audited, limits, names)
+        return LogAudit(audited, limits, names)
 
-    monkeypatch.setattr("kafkascan.auditing.runner.start_log_audit", start)
+    monkeypatch.setattr("kafkascan.auditing.runner.LogAudit", start)
     assert set(oversized(tmp_path, max_message_bytes=80)) == {"orders", "__cluster_metadata"}
     config = TopicConfig(interval_bytes=200, max_message_bytes=1_000_000)
     assert configs["orders-0"] == (config, 80)
