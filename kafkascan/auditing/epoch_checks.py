@@ -101,23 +101,17 @@ def read_epoch_file(
         Names of the files in its folder: a copy of ``.log`` files alone lacks nothing.
     found : FoundInLog
     """
-    try:
+    with found.reading(LEADER_EPOCH_CHECKPOINT, "BAD_CHECKPOINT"):
         entries = partition.leader_epochs
-    except CorruptCheckpointError as error:
-        found.add("BAD_CHECKPOINT", LEADER_EPOCH_CHECKPOINT, error.reason, position=error.position)
-        return None
-    except OSError as error:
-        found.add("UNREADABLE", LEADER_EPOCH_CHECKPOINT, str(error))
-        return None
-    if entries is None and not any(name.endswith(_SIDE_FILES) for name in names):
-        return None
-    epochs = np.array([one.epoch for one in entries or ()], np.int64)
-    starts = np.array([one.start_offset for one in entries or ()], np.int64)
-    if not ((np.diff(epochs) > 0).all() and (np.diff(starts) > 0).all()):
+        if entries is None and not any(name.endswith(_SIDE_FILES) for name in names):
+            return None
+        epochs = np.array([one.epoch for one in entries or ()], np.int64)
+        starts = np.array([one.start_offset for one in entries or ()], np.int64)
+        if (np.diff(epochs) > 0).all() and (np.diff(starts) > 0).all():
+            return EpochFile(epochs, starts, is_missing=entries is None)
         message = "epochs and their start offsets do not ascend"
         found.add("EPOCH_MISMATCH", LEADER_EPOCH_CHECKPOINT, message)
-        return None
-    return EpochFile(epochs, starts, is_missing=entries is None)
+    return None
 
 
 @dataclass

@@ -25,7 +25,6 @@ from kafkascan.auditing.side_file_checks import (
     AbortedCheck,
     SnapshotCheck,
     check_folder,
-    start_snapshot_check,
 )
 from kafkascan.batches.columns import BatchTable, next_offset
 from kafkascan.broker_state.checkpoints import LeaderEpoch
@@ -134,7 +133,7 @@ class LogAudit:
         self._epochs = EpochChecks(epochs, found, self._names)
 
     def _start_state(self, epochs: EpochFile | None, names: Collection[str]) -> _StateChecks:
-        snapshots = start_snapshot_check(self._log, names, self._found)
+        snapshots = SnapshotCheck(self._log, names, self._found)
         follower = TransactionFollower(
             0, snapshots.known, self._bases[0] or 0 if self._bases else 0,
             str(self._log.partition.path), self._limits.expiration_ms,
@@ -190,16 +189,8 @@ class LogAudit:
             if table.is_bad is not None:
                 message = SENTENCES[STATUS["CHECKSUM_MISMATCH"]]
                 self._note_rows("BAD_CRC", chunk, row + np.flatnonzero(table.is_bad), message)
-            for at, time_ms in table.wrong_times:
-                stored = int(chunk.batches["max_timestamp"][row + at])
-                self._note_rows("MAX_TIMESTAMP_MISMATCH", chunk, np.array([row + at]),
-                                f"the latest timestamp is {time_ms},"
-                                f" but max_timestamp is {stored}")  # fmt: skip
-            for at, offset in table.wrong_offsets:
-                message = f"offset {offset} of a record does not ascend, or is not in the batch"
-                self._note_rows("RECORD_OFFSETS", chunk, np.array([row + at]), message)
-            for at, reason in table.unreadable:
-                self._note_rows("BAD_RECORDS", chunk, np.array([row + at]), reason)
+            for symbol, at, message in table.of_records:
+                self._note_rows(symbol, chunk, np.array([row + at]), message)
 
     def _note_rows(
         self, symbol: str, chunk: LogChunk, rows: NDArray[np.intp], message: str
@@ -246,10 +237,10 @@ class LogAudit:
 
     def _note_indexes(self, number: int, checks: SegmentChecks) -> None:
         """Add findings about the indexes of a segment."""
-        for file, (finding, count) in checks.of_indexes:
+        for file, finding in checks.of_indexes:
             self._found.add(
                 finding.symbol, file, finding.message,
-                position=finding.position, count=count, severity=finding.severity,
+                position=finding.position, count=finding.count, severity=finding.severity,
             )  # fmt: skip
         if self._state is not None:
             following = self._bases[number + 1 : number + 2]

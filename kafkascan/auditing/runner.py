@@ -31,7 +31,7 @@ from kafkascan.auditing.placement_checks import (
 )
 from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
 from kafkascan.auditing.tiers.cluster_records import check_cluster_records
-from kafkascan.auditing.tiers.segment_facts import UploadFacts
+from kafkascan.auditing.tiers.segment_facts import SegmentFacts, add_batches
 from kafkascan.auditing.tiers.tier_audit import TierAudit
 from kafkascan.broker_state.checkpoints import (
     CLEANER_CHECKPOINT,
@@ -312,7 +312,7 @@ def _audit_log(
     verify: bool,
     deep: bool,
     keep_cache: bool,
-    facts: Sequence[UploadFacts] | None,
+    facts: Sequence[list[SegmentFacts]] | None,
 ) -> Iterator[_Step]:
     """Audit one log."""
     one = audited[share.log_index]
@@ -335,7 +335,7 @@ def _audit_log(
     for part in walk:
         is_bad = current.add(part)
         if facts is not None:
-            facts[share.log_index].add(part.batches, part.chunk.segment, is_bad)
+            add_batches(facts[share.log_index], part.batches, part.chunk.segment, is_bad)
         ends = part.chunk.ends
         yield _Step(share.log_index, len(part.batches), len(ends), sum(end.size for end in ends))
     yield _Step(share.log_index, findings=current.finish(walk.problems), opened=current.opened)

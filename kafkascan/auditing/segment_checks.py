@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +38,6 @@ from kafkascan.records.record_table import RecordTable
 _INDEXES = ("index", "timeindex", "txnindex")
 
 
-class Counted(NamedTuple):
-    """The first finding of a kind, and the number of findings of that kind."""
-
-    finding: Finding
-    times: int
-
-
 @dataclass(frozen=True, eq=False)
 class TableChecks(ScreenedTable):
     """
@@ -55,21 +47,14 @@ class TableChecks(ScreenedTable):
     ----------
     is_bad : ndarray of bool, or None
         Whether a batch's checksum is wrong; None if all are right.
-    wrong_times : list of (int, int)
-        Rows whose latest timestamp is not that of their records, and the records' latest.
-    wrong_offsets : list of (int, int)
-        Rows whose records have offsets that do not ascend, or that the batch does not contain,
-        and the first such offset.
-    unreadable : list of (int, str)
-        Rows whose records cannot be read, and why.
+    of_records : list of (str, int, str)
+        Symbols of findings about records, the rows of their batches, and messages.
     tombstones : int
         Number of records without a value.
     """
 
     is_bad: NDArray[np.bool_] | None = None
-    wrong_times: list[tuple[int, int]] = field(default_factory=list)
-    wrong_offsets: list[tuple[int, int]] = field(default_factory=list)
-    unreadable: list[tuple[int, str]] = field(default_factory=list)
+    of_records: Sequence[tuple[str, int, str]] = ()
     tombstones: int = 0
 
 
@@ -80,13 +65,13 @@ class SegmentChecks:
 
     Attributes
     ----------
-    of_indexes : list of (str, Counted)
+    of_indexes : list of (str, Finding)
         File names and findings.
     aborted : ndarray of TRANSACTION_INDEX_ENTRY, or None
         Entries of the ``.txnindex`` file; None if it cannot be read.
     """
 
-    of_indexes: list[tuple[str, Counted]]
+    of_indexes: list[tuple[str, Finding]]
     aborted: NDArray[np.void] | None
 
 
@@ -99,14 +84,14 @@ class SegmentIndexes:
     ----------
     entries : dict of str to array
         By kind, of the files that can be read.
-    found : list of (str, Counted)
+    found : list of (str, Finding)
         File names, and what is wrong with the files by themselves.
     aborted : ndarray of TRANSACTION_INDEX_ENTRY, or None
         Entries of the ``.txnindex`` file; None if it cannot be read.
     """
 
     entries: dict[str, IndexEntries] = field(default_factory=dict)
-    found: list[tuple[str, Counted]] = field(default_factory=list)
+    found: list[tuple[str, Finding]] = field(default_factory=list)
     aborted: NDArray[np.void] | None = field(
         default_factory=lambda: np.empty(0, TRANSACTION_INDEX_ENTRY)
     )
@@ -130,24 +115,20 @@ def read_indexes(segment: SegmentFile, names: Collection[str]) -> SegmentIndexes
         name = f"{prefix}.{kind}"
         if name not in names:
             continue
+        entries: IndexEntries | None = None
         try:
             data = segment.folder.read(name)
             if data is None:
                 continue
             entries, odd = parse_index_file(data, segment.path.with_name(name))
-        except CorruptIndexError as error:
-            finding = Finding(error.symbol, Severity.ERROR, error.reason, None, error.position)
-        except OSError as error:
-            finding = Finding("UNREADABLE", Severity.ERROR, str(error), None, None)
-        else:
             indexes.entries[kind] = entries
-            indexes.found += [(name, Counted(one, 1)) for one in odd]
-            if kind == "txnindex":
-                indexes.aborted = entries
-            continue
-        indexes.found.append((name, Counted(finding, 1)))
+        except CorruptIndexError as error:
+            odd = [Finding(error.symbol, Severity.ERROR, error.reason, None, error.position)]
+        except OSError as error:
+            odd = [Finding("UNREADABLE", Severity.ERROR, str(error))]
+        indexes.found += [(name, one) for one in odd]
         if kind == "txnindex":
-            indexes.aborted = None
+            indexes.aborted = entries
     return indexes
 
 
@@ -232,24 +213,27 @@ class AuditInspector:
         is_bad: NDArray[np.bool_] | None,
     ) -> TableChecks:
         row_at = dict(zip(batches["position"].tolist(), range(len(batches)), strict=True))
-        unreadable: list[tuple[int, str]] = []
-        wrong_times: list[tuple[int, int]] = []
-        wrong_offsets: list[tuple[int, int]] = []
+        unreadable: list[tuple[str, int, str]] = []
+        wrong_times: list[tuple[str, int, str]] = []
+        wrong_offsets: list[tuple[str, int, str]] = []
         tombstones = 0
         intact = batches if is_bad is None else batches.take(np.flatnonzero(~is_bad))
         options = ReadOptions(
             columns=("offset", "timestamp", "value"),
             control="include",
-            on_damage=lambda error: unreadable.append((row_at[error.position], error.reason)),
+            on_damage=lambda error: unreadable.append(
+                ("BAD_RECORDS", row_at[error.position], error.reason)
+            ),
         )
         for table in iter_decoded(self._source, intact, options):
             positions = table.batches["position"]
-            wrong_times += [(row_at[positions[one]], time) for one, time in _wrong_times(table)]
-            wrong_offsets += [(row_at[positions[one]], at) for one, at in _wrong_offsets(table)]
+            for one, message in _wrong_times(table):
+                wrong_times.append(("MAX_TIMESTAMP_MISMATCH", row_at[positions[one]], message))
+            for one, message in _wrong_offsets(table):
+                wrong_offsets.append(("RECORD_OFFSETS", row_at[positions[one]], message))
             tombstones += int((table.columns["value_size"] < 0).sum())
-        return TableChecks(
-            flags, control, is_bad, wrong_times, wrong_offsets, unreadable, tombstones
-        )
+        of_records = wrong_times + wrong_offsets + unreadable
+        return TableChecks(flags, control, is_bad, of_records, tombstones)
 
     def end(self, *, is_whole: bool) -> SegmentChecks:
         """Check the indexes."""
@@ -258,11 +242,11 @@ class AuditInspector:
             try:
                 found += self._check_indexes(self._screen)
             except (OSError, KafkaScanError) as error:  # the file changed since it was read
-                finding = Finding("UNREADABLE", Severity.ERROR, str(error), None, None)
-                found.append((self._segment.file_name, Counted(finding, 1)))
+                finding = Finding("UNREADABLE", Severity.ERROR, str(error))
+                found.append((self._segment.file_name, finding))
         return SegmentChecks(found, self._indexes.aborted)
 
-    def _check_indexes(self, screen: IndexScreen) -> list[tuple[str, Counted]]:
+    def _check_indexes(self, screen: IndexScreen) -> list[tuple[str, Finding]]:
         base_offset = self._segment.base_offset or 0
         batches: BatchTable | None = None
         result = []
@@ -277,25 +261,28 @@ class AuditInspector:
                 if batches is None:  # read all headers once more
                     batches = collect(BatchWalk(self._source, 0, self._source.size))
                 checks = check_entries(entries, batches, base_offset)
-                if is_padded(one.finding for file, one in self._indexes.found if file == name):
+                if is_padded(one for file, one in self._indexes.found if file == name):
                     checks = checks.without_stale()
                 found = checks.joined()
             result += [(name, one) for one in _count_by_kind(found)]
         return result
 
 
-def _wrong_times(table: RecordTable) -> Iterator[tuple[int, int]]:
-    """Yield batches whose latest timestamp is not that of their records, and that of these."""
+def _wrong_times(table: RecordTable) -> Iterator[tuple[int, str]]:
+    """Yield batches whose latest timestamp is not that of their records, with messages."""
     batch, timestamp = table.columns["batch"], table.columns["timestamp"]
     first = np.flatnonzero(np.diff(batch, prepend=np.int32(-1)))
     latest = np.maximum.reduceat(timestamp, first)
     read = table.batches.take(batch[first])
     differs = np.flatnonzero((latest != read["max_timestamp"]) & (read["magic"] >= 1))
-    yield from zip(batch[first[differs]].tolist(), latest[differs].tolist(), strict=True)
+    for row in differs.tolist():
+        stored = read["max_timestamp"][row]
+        message = f"the latest timestamp is {latest[row]}, but max_timestamp is {stored}"
+        yield int(batch[first[row]]), message
 
 
-def _wrong_offsets(table: RecordTable) -> Iterator[tuple[int, int]]:
-    """Yield batches with an offset that is not above the one before, or outside of the batch."""
+def _wrong_offsets(table: RecordTable) -> Iterator[tuple[int, str]]:
+    """Yield batches with offsets that do not ascend, or are not in the batch, with messages."""
     batch, offset = table.columns["batch"], table.columns["offset"]
     is_wrong = offset > last_offset(table.batches)[batch]
     is_wrong[1:] |= (batch[1:] == batch[:-1]) & (offset[1:] <= offset[:-1])
@@ -304,14 +291,14 @@ def _wrong_offsets(table: RecordTable) -> Iterator[tuple[int, int]]:
     is_wrong |= has_first & (offset < table.batches["base_offset"][batch])
     rows = np.flatnonzero(is_wrong)
     of_batch, first = np.unique(batch[rows], return_index=True)
-    yield from zip(of_batch.tolist(), offset[rows[first]].tolist(), strict=True)
+    for row, wrong in zip(of_batch.tolist(), offset[rows[first]].tolist(), strict=True):
+        yield row, f"offset {wrong} of a record does not ascend, or is not in the batch"
 
 
-def _count_by_kind(findings: list[Finding]) -> list[Counted]:
-    """Return the first finding of each kind and the number of findings."""
+def _count_by_kind(findings: list[Finding]) -> list[Finding]:
+    """Return the first finding of each kind, with the number of all."""
     first: dict[str, Finding] = {}
-    counts: dict[str, int] = {}
     for one in findings:
-        first.setdefault(one.symbol, one)
-        counts[one.symbol] = counts.get(one.symbol, 0) + one.count
-    return [Counted(finding, counts[symbol]) for symbol, finding in first.items()]
+        known = first.get(one.symbol)
+        first[one.symbol] = one if known is None else replace(known, count=known.count + one.count)
+    return list(first.values())

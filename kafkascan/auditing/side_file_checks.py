@@ -21,8 +21,6 @@ from kafkascan.broker_state.checkpoints import (
 from kafkascan.broker_state.index_checks import parse_index_file
 from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
 from kafkascan.broker_state.producer_state import ProducerState
-from kafkascan.format.errors import CorruptCheckpointError, CorruptSnapshotError
-from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.segment import SegmentFile
 
@@ -45,14 +43,10 @@ def check_folder(log: Log, names: Collection[str], found: FoundInLog) -> None:
         for kind in ("index", "timeindex"):
             if f"{base}.{kind}" not in names:
                 found.add("MISSING_INDEX", f"{base}.log", f"{base}.{kind} is missing")
-    try:
+    with found.reading(PARTITION_METADATA, "BAD_CHECKPOINT"):
         data = partition.folder.read(PARTITION_METADATA)
         if data is not None:
             parse_partition_metadata(data, str(partition.path / PARTITION_METADATA))
-    except CorruptCheckpointError as error:
-        found.add("BAD_CHECKPOINT", PARTITION_METADATA, error.reason, position=error.position)
-    except OSError as error:
-        found.add("UNREADABLE", PARTITION_METADATA, str(error))
 
 
 def _check_leftovers(names: Collection[str], found: FoundInLog) -> None:
@@ -85,11 +79,12 @@ def _leftover(name: str, incomplete_from: str) -> str:
     return "that is not part of it"
 
 
-def start_snapshot_check(log: Log, names: Collection[str], found: FoundInLog) -> SnapshotCheck:
+class SnapshotCheck:
     """
-    Read the producer snapshots up to a log's first offset, and return the check of the others.
+    Compares producer snapshots with the batches before them.
 
-    The snapshot at the first offset is trusted: it is the state after batches that were deleted.
+    Those up to the log's first offset are read now. The one at the first offset is trusted: it is
+    the state after batches that were deleted.
 
     Parameters
     ----------
@@ -97,86 +92,40 @@ def start_snapshot_check(log: Log, names: Collection[str], found: FoundInLog) ->
     names : collection of str
         Names of the files in its folder.
     found : FoundInLog
-    """
-    matches = (_SNAPSHOT.fullmatch(name) for name in names)
-    named = {int(match[1]): match[0] for match in matches if match is not None}
-    first = (log.segments[0].base_offset or 0) if log.segments else 0
-    reader = SnapshotReader(log.partition, found)
-    known: NDArray[np.void] | None = None
-    for offset in sorted(offset for offset in named if offset <= first):
-        entries = reader.read(named[offset])
-        known = entries if offset == first else known
-    later = sorted(((offset, name) for offset, name in named.items() if offset > first))
-    return SnapshotCheck(reader, found, first, known, later[::-1])
-
-
-class SnapshotReader(NamedTuple):
-    """
-    Reads producer snapshots; those that cannot be read are findings.
 
     Attributes
     ----------
-    partition : PartitionDir
-    found : FoundInLog
-    """
-
-    partition: PartitionDir
-    found: FoundInLog
-
-    def read(self, name: str) -> NDArray[np.void] | None:
-        """Return the entries of a snapshot; None if it is missing or damaged."""
-        try:
-            data = self.partition.folder.read(name)
-            if data is None:  # a broker may have deleted it meanwhile
-                return None
-            return parse_producer_snapshot(data, str(self.partition.path / name))
-        except OSError as error:
-            self.found.add("UNREADABLE", name, str(error))
-            return None
-        except CorruptSnapshotError as error:
-            self.found.add("BAD_SNAPSHOT", name, error.reason, position=error.position)
-            return None
-
-
-class SnapshotCheck:
-    """
-    Compares producer snapshots with the batches before them.
-
-    Parameters
-    ----------
-    reader : SnapshotReader
-    found : FoundInLog
-    first : int
-        The log's first offset.
     known : array of PRODUCER_ENTRY or None
         Entries of the snapshot at the first offset.
-    remaining : list of (int, str)
-        Offsets and names of the later snapshots, descending.
-
-    Attributes
-    ----------
     latest : int
         Offset of the last snapshot, or the log's first offset.
     """
 
-    def __init__(
-        self,
-        reader: SnapshotReader,
-        found: FoundInLog,
-        first: int,
-        known: NDArray[np.void] | None,
-        remaining: list[tuple[int, str]],
-    ) -> None:
-        self.known = known
-        self._reader = reader
+    def __init__(self, log: Log, names: Collection[str], found: FoundInLog) -> None:
+        self._partition = log.partition
         self._found = found
-        self._first = first
-        self._knows_before = first == 0 or known is not None
-        self._remaining = remaining
-        self.latest = max([first, *(offset for offset, _ in remaining)])
+        self._first = first = (log.segments[0].base_offset or 0) if log.segments else 0
+        matches = (_SNAPSHOT.fullmatch(name) for name in names)
+        named = {int(match[1]): match[0] for match in matches if match is not None}
+        self.known: NDArray[np.void] | None = None
+        for offset in sorted(offset for offset in named if offset <= first):
+            entries = self._read(named[offset])
+            self.known = entries if offset == first else self.known
+        self._knows_before = first == 0 or self.known is not None
+        # Offsets and names of the later snapshots, descending.
+        self._remaining = sorted((one for one in named.items() if one[0] > first), reverse=True)
+        self.latest = max([first, *named])
         # Differences by file: whether the log is compacted is known at its end.
         self._otherwise: dict[str, _Difference] = {}
         self._if_compacted: dict[str, _Difference] = {}
+
+    def _read(self, name: str) -> NDArray[np.void] | None:
+        """Return the entries of a snapshot; None if it is missing or damaged."""
+        with self._found.reading(name, "BAD_SNAPSHOT"):
+            data = self._partition.folder.read(name)
+            if data is not None:  # a broker may have deleted it meanwhile
+                return parse_producer_snapshot(data, str(self._partition.path / name))
+        return None
 
     def pauses(self, batches: BatchTable) -> list[Pause]:
         """Return the rows before which there are snapshots, and functions that compare them."""
@@ -194,14 +143,14 @@ class SnapshotCheck:
             if offset == end_offset:
                 self._compare(offset, name, state)
             else:
-                self._reader.read(name)
+                self._read(name)
         for name, difference in (self._if_compacted if is_compacted else self._otherwise).items():
             self._found.add(
                 "SNAPSHOT_MISMATCH", name, difference.message, count=difference.producers
             )
 
     def _compare(self, offset: int, name: str, state: ProducerState | None) -> None:
-        stored = self._reader.read(name)
+        stored = self._read(name)
         if stored is None or state is None:
             return
         known, stored = _by_producer(state.entries()), _by_producer(stored)

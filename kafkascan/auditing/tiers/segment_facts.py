@@ -87,41 +87,29 @@ def _odd_epoch(batches: BatchTable, said: tuple[tuple[int, int], ...]) -> str:
     return f"offset {row['base_offset']} has leader epoch {epoch}; by the manifest, {other}"
 
 
-class UploadFacts:
+def add_batches(
+    facts: list[SegmentFacts],
+    batches: BatchTable,
+    segment: NDArray[np.int32],
+    is_bad: NDArray[np.bool_] | None,
+) -> None:
     """
-    The facts of the segments of one log.
+    Add the next batches of a log to the facts of its segments.
 
     Parameters
     ----------
-    segments : list of TierSegment
+    facts : list of SegmentFacts
         In the order of the log.
-
-    Attributes
-    ----------
-    segments : list of SegmentFacts
+    batches : ndarray of BATCH_DTYPE, shape (n,)
+    segment : ndarray of int32, shape (n,)
+        The number of the segment of each; ascending.
+    is_bad : ndarray of bool, shape (n,), or None
+        Whether a batch is damaged.
     """
-
-    def __init__(self, segments: list[TierSegment]) -> None:
-        self.segments = [SegmentFacts(one, one.base_offset) for one in segments]
-
-    def add(
-        self, batches: BatchTable, segment: NDArray[np.int32], is_bad: NDArray[np.bool_] | None
-    ) -> None:
-        """
-        Add the next batches of the log.
-
-        Parameters
-        ----------
-        batches : ndarray of BATCH_DTYPE, shape (n,)
-        segment : ndarray of int32, shape (n,)
-            The number of the segment of each; ascending.
-        is_bad : ndarray of bool, shape (n,), or None
-            Whether a batch is damaged.
-        """
-        for number in np.unique(segment).tolist():
-            start, stop = np.searchsorted(segment, (number, number + 1)).tolist()
-            facts, rows = self.segments[number], batches[start:stop]
-            if is_bad is not None and is_bad[start:stop].any():
-                facts.is_damaged = True
-                rows = rows[~is_bad[start:stop]]
-            facts.add(rows)
+    for number in np.unique(segment).tolist():
+        start, stop = np.searchsorted(segment, (number, number + 1)).tolist()
+        one, rows = facts[number], batches[start:stop]
+        if is_bad is not None and is_bad[start:stop].any():
+            one.is_damaged = True
+            rows = rows[~is_bad[start:stop]]
+        one.add(rows)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
 from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding
-from kafkascan.auditing.tiers.segment_facts import UploadFacts
+from kafkascan.auditing.tiers.segment_facts import SegmentFacts
 from kafkascan.batches.columns import next_offset
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import LEADER_EPOCH_CHECKPOINT, parse_leader_epochs
@@ -134,12 +134,12 @@ class UploadRun:
     ----------
     partition : PartitionDir
         Its folder has the segments of the run only, if the partition has several runs.
-    facts : UploadFacts
+    facts : list of SegmentFacts
         What the batches of the segments say, while they are read.
     """
 
     partition: PartitionDir
-    facts: UploadFacts
+    facts: list[SegmentFacts]
 
 
 @dataclass(eq=False)
@@ -167,7 +167,8 @@ class TierAudit:
             for one in found:
                 files = TierFolder(partition.path, broker_files(one))
                 own = partition if len(found) == 1 else replace(partition, folder=files)
-                self.runs.append(UploadRun(own, UploadFacts(one)))
+                facts = [SegmentFacts(segment, segment.base_offset) for segment in one]
+                self.runs.append(UploadRun(own, facts))
 
     @property
     def logs(self) -> LogDir:
@@ -225,7 +226,7 @@ def _of_object(tier: TieredLogs, problem: TierProblem) -> LogFinding:
 
 def _of_partition(runs: list[UploadRun], *, has_lineage: bool) -> list[LogFinding]:
     found = FoundInLog.of(runs[0].partition)
-    facts = [one for run in runs for one in run.facts.segments]
+    facts = [one for run in runs for one in run.facts]
     for one in facts:
         one.check_manifest(found)
     if has_lineage:  # else the audit of the log compares the segments
