@@ -8,8 +8,7 @@ completely, or is being deleted.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.io.concurrency import map_ordered
@@ -24,7 +23,8 @@ from kafkascan.tiered.tier_segments import (
     TierContent,
     TierProblem,
     TierSegment,
-    can_be_a_segment,
+    Upload,
+    group_uploads,
 )
 from kafkascan.tiered.tier_store import TierStore
 
@@ -35,19 +35,6 @@ KEY = re.compile(
     re.DOTALL,
 )
 """The key of an object; a prefix may end within a path part."""
-
-
-@dataclass(frozen=True)
-class _Upload:
-    """The objects of one upload, by suffix; `name` is what their keys have in common."""
-
-    name: str
-    parts: Mapping[str, str]
-    objects: Mapping[str, ObjectInfo]
-
-    def sorted(self) -> list[ObjectInfo]:
-        """Return the objects by their keys."""
-        return sorted(self.objects.values())
 
 
 def read_aiven(
@@ -67,7 +54,9 @@ def read_aiven(
         Manifests that are read at the same time.
     """
     content = TierContent()
-    uploads = _uploads(objects, content)
+    uploads, others = group_uploads(objects, KEY.fullmatch)
+    for item in others:
+        content.add_problem("UNKNOWN_OBJECT", item.key, "not the name of a segment's object")
     found = map_ordered(uploads, lambda one: [_read_upload(store, one, keys)], threads)
     for segment, problems in found:
         content.problems += problems
@@ -76,28 +65,15 @@ def read_aiven(
     return content
 
 
-def _uploads(objects: Iterable[ObjectInfo], content: TierContent) -> Iterator[_Upload]:
-    found: dict[str, dict[str, ObjectInfo]] = {}
-    parts: dict[str, Mapping[str, str]] = {}
-    for item in objects:
-        match = KEY.fullmatch(item.key)
-        if match is None or not can_be_a_segment(match["base"], match["partition"]):
-            content.add_problem("UNKNOWN_OBJECT", item.key, "not the name of a segment's object")
-            continue
-        name = item.key.removesuffix(f".{match['suffix']}")
-        found.setdefault(name, {})[match["suffix"]] = item
-        parts[name] = match.groupdict()
-    for name in sorted(found):
-        yield _Upload(name, parts[name], found[name])
-
-
 def _read_upload(
-    store: TierStore, upload: _Upload, keys: KeyRing
+    store: TierStore, upload: Upload, keys: KeyRing
 ) -> tuple[TierSegment | None, list[TierProblem]]:
     item = upload.objects.get("rsm-manifest")
     if item is None:
         reason = "no manifest: the upload was not completed, or the segment is being deleted"
-        return None, [TierProblem("NOT_UPLOADED", one.key, reason) for one in upload.sorted()]
+        return None, [
+            TierProblem("NOT_UPLOADED", one.key, reason) for one in sorted(upload.objects.values())
+        ]
     if "log" not in upload.objects:
         reason = "the manifest is there, but not the log"
         return None, [TierProblem("MISSING_OBJECT", f"{upload.name}.log", reason)]
@@ -138,7 +114,7 @@ def open_chunked_log(store: TierStore, log: ObjectInfo, keys: KeyRing) -> Source
 
 
 def _segment(
-    store: TierStore, upload: _Upload, manifest: SegmentManifest, cipher: ChunkCipher | None
+    store: TierStore, upload: Upload, manifest: SegmentManifest, cipher: ChunkCipher | None
 ) -> TierSegment:
     log = PlainFile(store, upload.objects["log"])
     said = manifest.segment
@@ -161,7 +137,7 @@ def _segment(
 
 
 def _side_files(
-    store: TierStore, upload: _Upload, manifest: SegmentManifest, cipher: ChunkCipher | None
+    store: TierStore, upload: Upload, manifest: SegmentManifest, cipher: ChunkCipher | None
 ) -> dict[str, TierFile]:
     if "indexes" not in upload.objects:
         return {}
@@ -170,7 +146,7 @@ def _side_files(
     return {kind: IndexPart(stored, at, size, cipher) for kind, (at, size) in parts}
 
 
-def _size_problems(upload: _Upload, manifest: SegmentManifest) -> Iterator[TierProblem]:
+def _size_problems(upload: Upload, manifest: SegmentManifest) -> Iterator[TierProblem]:
     """Compare the sizes of the listing with those that the manifest says."""
     log, expected = upload.objects["log"], manifest.chunks.stored_size
     if log.size != expected:
@@ -187,7 +163,7 @@ def _size_problems(upload: _Upload, manifest: SegmentManifest) -> Iterator[TierP
         yield TierProblem("SIZE_MISMATCH", indexes.key, reason)
 
 
-def _offset_problems(upload: _Upload, manifest: SegmentManifest) -> Iterator[TierProblem]:
+def _offset_problems(upload: Upload, manifest: SegmentManifest) -> Iterator[TierProblem]:
     """Compare the offsets in the manifest with the name of the object, and with each other."""
     base, said = int(upload.parts["base"]), manifest.segment
     if said is None:

@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
 
-from kafkascan.batches.columns import next_offset
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
@@ -16,12 +15,12 @@ from kafkascan.broker_state.checkpoints import (
     LeaderEpoch,
     parse_leader_epochs,
 )
-from kafkascan.io.folders import Folder, require_side_file_size
+from kafkascan.io.folders import Folder
 from kafkascan.io.source_protocols import FileRange, ReadsAt
-from kafkascan.io.sources import SourceLike, borrowed_source
+from kafkascan.io.sources import SourceLike
 from kafkascan.logs.log_dir import LogDir, PartitionDir
-from kafkascan.tiered.tier_files import TierFile
-from kafkascan.tiered.tier_segments import TierProblem, TierSegment, broker_files
+from kafkascan.tiered.tier_files import TierFile, read_small
+from kafkascan.tiered.tier_segments import TierProblem, TierSegment, broker_files, end_of
 
 _Epochs: TypeAlias = list[tuple[int, int]]
 
@@ -119,9 +118,7 @@ class PrefixOfFile:
 
     def read(self) -> bytes:
         """Return the beginning, if it is small."""
-        require_side_file_size(self.size, self.path)
-        with borrowed_source(self.source()) as source:
-            return bytes(source.window(0, self.size))
+        return read_small(self, self.path)
 
 
 @dataclass
@@ -235,12 +232,12 @@ def _joined(
     if not before:
         return partition
     parts = list(_placed(_of_lineage(partition, before, problems), start))
-    for end, following in _gaps(parts, start):
-        reason = f"no segment contains the offsets {end} to {following - 1}"
-        problems.append(TierProblem("MISSING_RANGE", str(partition.path), reason))
     files: dict[str, TierFile] = {}
     for part in parts:
         files |= part.files()
+        if part.end < part.stop:
+            reason = f"no segment contains the offsets {part.end} to {part.stop - 1}"
+            problems.append(TierProblem("MISSING_RANGE", str(partition.path), reason))
     local_names = set(partition.folder.names())  # such as the snapshot as of the first segment
     remote = {name: one for name, one in files.items() if name not in local_names}
     return replace(partition, folder=JoinedFolder(partition.folder, remote))
@@ -303,7 +300,7 @@ def _of_lineage(
     """Yield the segments whose epochs are those of the local log, with their ends."""
     lineage = partition.leader_epochs or []
     for segment in segments:
-        end = _end_of(segment)
+        end = end_of(segment)
         reason = contradiction(segment, end, lineage)
         if reason is None:
             yield segment, end
@@ -322,21 +319,6 @@ def _placed(segments: Iterator[tuple[TierSegment, int]], start: int) -> Iterator
     following = [segment.base_offset for segment, _ in kept[1:]] + [start]
     for (segment, end), stop in zip(kept, following, strict=True):
         yield _Part(segment, end, stop)
-
-
-def _gaps(parts: Sequence[_Part], start: int) -> Iterator[tuple[int, int]]:
-    following = [part.segment.base_offset for part in parts[1:]] + [start]
-    for part, base in zip(parts, following, strict=False):
-        if part.end < base:
-            yield part.end, base
-
-
-def _end_of(segment: TierSegment) -> int:
-    """Return the offset after the last one, as the manifest says it, or else the batches."""
-    if segment.end_offset is not None:
-        return segment.end_offset + 1
-    batches = scan_batches(segment.log.source(), on_corrupt="stop").batches
-    return int(next_offset(batches[-1:])[0]) if len(batches) else segment.base_offset
 
 
 def _position_of(segment: TierSegment, offset: int) -> int:

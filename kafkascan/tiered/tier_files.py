@@ -37,6 +37,20 @@ class TierFile(Protocol):
         """
 
 
+def read_small(file: TierFile, path: str) -> bytes:
+    """
+    Return the bytes of a file by its source.
+
+    Raises
+    ------
+    SideFileTooLargeError
+        If it has more than 64 MiB; the error names the path.
+    """
+    require_side_file_size(file.size, path)
+    with borrowed_source(file.source()) as source:
+        return bytes(source.window(0, file.size))
+
+
 @dataclass(frozen=True)
 class PlainFile:
     """An object that is a file of the broker, byte for byte."""
@@ -51,7 +65,7 @@ class PlainFile:
 
     def source(self) -> SourceLike:
         """Return the input for a `Source` of the object."""
-        return self.store.open(self.item.key, self.item.size)
+        return self.store.open(self.item.key)
 
     def read(self) -> bytes:
         """Return the bytes of the object."""
@@ -100,10 +114,7 @@ class ChunkedFile:
 
     def read(self) -> bytes:
         """Return the bytes of the segment, if it is small."""
-        path = str(self.stored.store.path / self.stored.item.key)
-        require_side_file_size(self.size, path)
-        with borrowed_source(self.source()) as source:
-            return bytes(source.window(0, self.size))
+        return read_small(self, str(self.stored.store.path / self.stored.item.key))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -24,8 +25,10 @@ from kafkascan.tiered.tier_segments import (
     TierFolder,
     TierProblem,
     TierSegment,
+    Upload,
     broker_files,
     can_be_a_segment,
+    group_uploads,
 )
 from kafkascan.tiered.tier_store import TierStore, store_at
 
@@ -72,39 +75,28 @@ def read_plain(
         `LOCAL_KEY` or `PINTEREST_KEY`.
     """
     content = TierContent()
-    uploads: dict[str, dict[str, ObjectInfo]] = {}
-    parts: dict[str, dict[str, str]] = {}
-    for item in objects:
-        match = _match(pattern, item.key)
-        if match is None:
-            if _OTHER_FILES.fullmatch(item.key) is None:
-                content.add_problem("UNKNOWN_OBJECT", item.key, "not the name of a segment's file")
+    uploads, others = group_uploads(objects, partial(_match, pattern))
+    for item in others:
+        if _OTHER_FILES.fullmatch(item.key) is None:
+            content.add_problem("UNKNOWN_OBJECT", item.key, "not the name of a segment's file")
+    for one in uploads:
+        if "log" in one.objects:
+            content.segments.append(_segment(store, one))
             continue
-        name = item.key.removesuffix(f".{match['suffix']}")
-        uploads.setdefault(name, {})[match["suffix"]] = item
-        parts[name] = match.groupdict()
-    for name in sorted(uploads):
-        if "log" in uploads[name]:
-            content.segments.append(_segment(store, parts[name], uploads[name]))
-            continue
-        for item in uploads[name].values():
-            content.add_problem(
-                "MISSING_OBJECT", f"{name}.log", f"{item.key} is there, not the log"
-            )
+        for item in one.objects.values():
+            reason = f"{item.key} is there, not the log"
+            content.add_problem("MISSING_OBJECT", f"{one.name}.log", reason)
     return content
 
 
 def _match(pattern: re.Pattern[str], key: str) -> re.Match[str] | None:
     """Return the parts of the name of a segment's file; None for any other name."""
     match = pattern.fullmatch(key)
-    if match is None or match["suffix"] not in ("log", *_KINDS):
-        return None
-    return match if can_be_a_segment(match["base"], match["partition"]) else None
+    return match if match is not None and match["suffix"] in ("log", *_KINDS) else None
 
 
-def _segment(
-    store: TierStore, parts: dict[str, str], objects: dict[str, ObjectInfo]
-) -> TierSegment:
+def _segment(store: TierStore, upload: Upload) -> TierSegment:
+    parts, objects = upload.parts, upload.objects
     return TierSegment(
         topic=parts["topic"],
         topic_id=parts.get("topic_id"),

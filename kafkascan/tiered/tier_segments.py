@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from kafkascan.batches.columns import next_offset
+from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
@@ -18,6 +21,7 @@ from kafkascan.format.file_names import sibling_name
 from kafkascan.io.folders import missing_file
 from kafkascan.io.sources import SourceLike
 from kafkascan.io.stores.prefetching_reader import PrefetchingReader
+from kafkascan.io.stores.stored_objects import ObjectInfo
 from kafkascan.io.stores.urls import LARGEST_HINTS
 from kafkascan.tiered.tier_files import SyntheticFile, TierFile
 
@@ -79,6 +83,14 @@ class TierSegment:
         return self.log.size
 
 
+def end_of(segment: TierSegment) -> int:
+    """Return the offset after the last one, as the manifest says it, or else the batches."""
+    if segment.end_offset is not None:
+        return segment.end_offset + 1
+    batches = scan_batches(segment.log.source(), on_corrupt="stop").batches
+    return int(next_offset(batches[-1:])[0]) if len(batches) else segment.base_offset
+
+
 @dataclass(frozen=True)
 class TierProblem:
     """
@@ -121,6 +133,52 @@ class TierContent:
     def add_problem(self, symbol: str, key: str, reason: str) -> None:
         """Note a problem of an object."""
         self.problems.append(TierProblem(symbol, key, reason))
+
+
+@dataclass(frozen=True)
+class Upload:
+    """
+    The objects of one upload.
+
+    Attributes
+    ----------
+    name : str
+        What their keys have in common.
+    parts : mapping of str to str
+        What the keys say.
+    objects : mapping of str to ObjectInfo
+        By suffix.
+    """
+
+    name: str
+    parts: Mapping[str, str]
+    objects: Mapping[str, ObjectInfo]
+
+
+def group_uploads(
+    objects: Iterable[ObjectInfo], match: Callable[[str], re.Match[str] | None]
+) -> tuple[list[Upload], list[ObjectInfo]]:
+    """
+    Return the uploads by their names, and the objects that are of none.
+
+    Parameters
+    ----------
+    objects : iterable of ObjectInfo
+    match : callable
+        Returns the parts of a key; None if it is not that of a segment's object.
+    """
+    found: dict[str, dict[str, ObjectInfo]] = {}
+    parts: dict[str, Mapping[str, str]] = {}
+    others = []
+    for item in objects:
+        key = match(item.key)
+        if key is None or not can_be_a_segment(key["base"], key["partition"]):
+            others.append(item)
+            continue
+        name = item.key.removesuffix(f".{key['suffix']}")
+        found.setdefault(name, {})[key["suffix"]] = item
+        parts[name] = key.groupdict()
+    return [Upload(name, parts[name], found[name]) for name in sorted(found)], others
 
 
 class TierFolder:

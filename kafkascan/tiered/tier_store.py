@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from kafkascan.io.folders import read_regular
 from kafkascan.io.sources import SourceLike
@@ -20,39 +20,6 @@ from kafkascan.io.stores.stored_objects import (
 from kafkascan.io.stores.urls import ObjectUrl, UrlPath
 
 
-class TierStore(Protocol):
-    """
-    The objects below a URL.
-
-    Attributes
-    ----------
-    path : pathlib.Path
-        The place, as messages name it.
-    reads_at_once : int or None
-        How many objects to read at the same time; None: one per CPU.
-    """
-
-    path: Path
-    reads_at_once: int | None
-
-    def objects(self) -> Iterator[ObjectInfo]:
-        """Return all objects, in no particular order."""
-
-    def open(self, key: str, size: int) -> SourceLike:
-        """Return the input for a `Source` of an object of a known size."""
-
-    def read(self, key: str) -> bytes:
-        """
-        Return the bytes of an object.
-
-        Raises
-        ------
-        SideFileTooLargeError
-            If it has more than 64 MiB.
-        OSError
-        """
-
-
 class PrefixStore:
     """
     Objects below a URL.
@@ -62,6 +29,13 @@ class PrefixStore:
     url : ObjectUrl
     is_listed : bool, default True
         Whether the objects are listed now, and read as they were then.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The place, as messages name it.
+    reads_at_once : int or None
+        How many objects to read at the same time.
     """
 
     reads_at_once: int | None = 32
@@ -82,7 +56,7 @@ class PrefixStore:
             return self._prefix.open(self._listed[key])
         return open_object(f"{self.path}/{key}", self._options)
 
-    def open(self, key: str, size: int) -> SourceLike:
+    def open(self, key: str) -> SourceLike:
         """Return a reader of an object."""
         return PrefetchingReader(self._open(key))
 
@@ -130,7 +104,7 @@ class FolderStore:
         for inner in folders:
             yield from self._below(inner.path, f"{prefix}{inner.name}/")
 
-    def open(self, key: str, size: int) -> SourceLike:
+    def open(self, key: str) -> SourceLike:
         """Return the path of the file."""
         return os.path.join(self.path, key)
 
@@ -144,6 +118,10 @@ def _size_of(entry: os.DirEntry[str]) -> int:
         return entry.stat().st_size
     except OSError:
         return 0
+
+
+TierStore: TypeAlias = PrefixStore | FolderStore
+"""The objects below a place; ``reads_at_once`` of None: one per CPU."""
 
 
 def store_at(place: Path | ObjectUrl) -> TierStore:

@@ -8,13 +8,17 @@ from itertools import groupby, pairwise
 
 from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding
 from kafkascan.auditing.tiers.segment_facts import SegmentFacts
-from kafkascan.batches.columns import next_offset
-from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import LEADER_EPOCH_CHECKPOINT, parse_leader_epochs
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.tiered.tier_listing import TieredLogs, parts_of_key
-from kafkascan.tiered.tier_segments import TierFolder, TierProblem, TierSegment, broker_files
+from kafkascan.tiered.tier_segments import (
+    TierFolder,
+    TierProblem,
+    TierSegment,
+    broker_files,
+    end_of,
+)
 
 Epochs = Sequence[tuple[int, int]]
 LAST = 2**63 - 1
@@ -187,7 +191,7 @@ def _split(segments: Iterable[TierSegment]) -> list[list[TierSegment]]:
     """Return the runs of a partition's segments."""
     runs: list[tuple[int, list[TierSegment]]] = []
     for segment in segments:
-        end = _end_of(segment)
+        end = _readable_end(segment)
         for number, (before, run) in enumerate(runs):
             if before == segment.base_offset:
                 runs[number] = end, [*run, segment]
@@ -197,15 +201,12 @@ def _split(segments: Iterable[TierSegment]) -> list[list[TierSegment]]:
     return [run for _, run in runs]
 
 
-def _end_of(segment: TierSegment) -> int:
-    """Return the offset after the last one of a segment, as the manifest or the batches say it."""
-    if segment.end_offset is not None:
-        return segment.end_offset + 1
+def _readable_end(segment: TierSegment) -> int:
+    """Return the offset after the last one of a segment; its first if it cannot be read."""
     try:
-        batches = scan_batches(segment.log.source(), on_corrupt="stop").batches
+        return end_of(segment)
     except (KafkaScanError, OSError):
         return segment.base_offset  # the audit of the log reports it
-    return int(next_offset(batches[-1:])[0]) if len(batches) else segment.base_offset
 
 
 def _of_object(tier: TieredLogs, problem: TierProblem) -> LogFinding:
