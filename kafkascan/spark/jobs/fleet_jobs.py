@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkascan.batches.columns import BatchTable, join_tables
+from kafkascan.batches.columns import join_tables
 from kafkascan.broker_state.indexes import (
     DEFAULT_INTERVAL_BYTES,
     build_offset_index,
@@ -48,6 +48,7 @@ from kafkascan.spark.options.option_values import parse_choice, parse_storage_op
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Row, arrow_schema, ddl
 from kafkascan.spark.planning.file_listing import NO_BASE_OFFSET
+from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.segment_ends import find_overlaps
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask
@@ -55,7 +56,7 @@ from kafkascan.spark.readers.frames import Argument, Task, Work, map_tasks
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
 from kafkascan.spark.rows.batch_rows import file_values
 from kafkascan.spark.rows.damage_modes import OFFSET_OVERLAP
-from kafkascan.spark.rows.segment_rows import scan_segment
+from kafkascan.spark.rows.segment_rows import SCAN_ROWS
 from kafkascan.spark.rows.task_scan import open_present, scan_task
 from kafkascan.tables.schema import Field, require_pyarrow
 
@@ -100,15 +101,16 @@ def _rebuild(one: ScanRange, target: IndexTarget) -> Iterator[Row]:
     if target.folder is None and one.is_last and not target.force:
         yield row | {"action": "SKIPPED", "error": "the last segment of its log"}
         return
-    tables: list[BatchTable] = []
     source = open_present(one, target.options)
     if source is None:
         return
-    found = scan_segment(source, sums=False, on_table=tables.append, is_last=one.is_last)
-    if found.error is not None:
-        yield row | {"action": "DAMAGED", "error": str(found.error)}
+    walk = RangeWalk(source, 0, source.size)
+    batches = join_tables(list(walk.tables(SCAN_ROWS)))
+    damage = walk.damage(is_last=one.is_last)
+    source.require_unshrunk()
+    if damage is not None:
+        yield row | {"action": "DAMAGED", "error": str(damage)}
         return
-    batches = join_tables(tables)
     for kind, build in (("index", build_offset_index), ("timeindex", build_time_index)):
         try:
             entries = build(

@@ -7,10 +7,10 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.io.atomic_files import AtomicFile
@@ -31,32 +31,6 @@ _OURS = re.compile(
 )
 # Requests to a store at once.
 _THREADS = 16
-
-
-class OutputFolder(Protocol):
-    """A folder that tasks write files into; names may contain slashes."""
-
-    @property
-    def location(self) -> str:
-        """Path or URL."""
-
-    def create(self) -> None:
-        """Create the folder, if it is a file system that has folders."""
-
-    def sizes(self) -> dict[str, int]:
-        """Return the sizes of all files by name; the folder need not exist."""
-
-    def remove(self, name: str) -> None:
-        """Remove a file."""
-
-    def write(self, name: str) -> AbstractContextManager[IO[bytes]]:
-        """Open a file that appears when the context ends without an exception."""
-
-    def mark(self, name: str) -> None:
-        """Create an empty file."""
-
-    def remove_temporary(self, names: Iterable[str]) -> None:
-        """Remove the temporary files that killed tasks left instead of files with these names."""
 
 
 def output_folder(url: str, options: Options) -> OutputFolder:
@@ -203,35 +177,35 @@ class LocalFolder:
     location: str
 
     def create(self) -> None:
-        """See `OutputFolder.create`."""
+        """Create the folder."""
         Path(self.location).mkdir(parents=True, exist_ok=True)
 
     def sizes(self) -> dict[str, int]:
-        """See `OutputFolder.sizes`."""
+        """Return the sizes of all files by name; the folder need not exist."""
         folder = Path(self.location)
         files = (path for path in folder.rglob("*") if path.is_file())
         return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
 
     def remove(self, name: str) -> None:
-        """See `OutputFolder.remove`."""
+        """Remove a file."""
         (Path(self.location) / name).unlink(missing_ok=True)
 
     @contextmanager
     def write(self, name: str) -> Iterator[IO[bytes]]:
-        """See `OutputFolder.write`: a temporary file in the same folder is renamed."""
+        """Open a file that appears when the context ends without an exception."""
         path = Path(self.location) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with AtomicFile(path) as file:
             yield file.stream
 
     def mark(self, name: str) -> None:
-        """See `OutputFolder.mark`."""
+        """Create an empty file."""
         path = Path(self.location) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
 
     def remove_temporary(self, names: Iterable[str]) -> None:
-        """See `OutputFolder.remove_temporary`."""
+        """Remove the temporary files that killed tasks left instead of files with these names."""
         remove_leftovers(Path(self.location) / name for name in names)
 
 
@@ -256,31 +230,35 @@ class StoreFolder:
         """Do nothing: stores have no folders, and file systems create them with a file."""
 
     def sizes(self) -> dict[str, int]:
-        """See `OutputFolder.sizes`."""
+        """See `LocalFolder.sizes`."""
         return {one.key: one.size for one in self._prefix.objects()}
 
     def remove(self, name: str) -> None:
-        """See `OutputFolder.remove`."""
+        """See `LocalFolder.remove`."""
         self._prefix.remove(name)
 
     @contextmanager
     def write(self, name: str) -> Iterator[IO[bytes]]:
-        """See `OutputFolder.write`: the upload starts when the file is complete."""
+        """See `LocalFolder.write`: the upload starts when the file is complete."""
         with tempfile.NamedTemporaryFile(dir=_spark_local_dir(), prefix="kafkascan-") as file:
             yield file
             file.flush()
             self._prefix.put(name, file.name)
 
     def mark(self, name: str) -> None:
-        """See `OutputFolder.mark`."""
+        """See `LocalFolder.mark`."""
         with self.write(name):
             pass
 
     def remove_temporary(self, names: Iterable[str]) -> None:
-        """See `OutputFolder.remove_temporary`; a folder of a job contains no other ones."""
+        """See `LocalFolder.remove_temporary`; a folder of a job contains no other ones."""
         for name in self.sizes():
             if is_temporary_name(name.rpartition("/")[2]):
                 self.remove(name)
+
+
+OutputFolder: TypeAlias = LocalFolder | StoreFolder
+"""A folder that tasks write files into; names may contain slashes."""
 
 
 def _spark_local_dir() -> str | None:

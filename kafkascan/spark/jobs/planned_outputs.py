@@ -38,19 +38,6 @@ _RECORD = re.compile(
     rf"{FINISHED}/(?P<name>.+)\.(?P<digest>[0-9a-f]{{32}})\.(?P<rows>\d+)\.(?P<bytes>\d+)",
     re.DOTALL,
 )
-# Options that select or cut files, or tell how to reach them. The ranges contain their effect.
-_NOT_CONTENT = frozenset(
-    {
-        "paths", "topics", "topic_pattern", "subscribe_pattern", "assign", "partitions",
-        "path_glob_filter", "starting_offsets", "ending_offsets", "starting_timestamp",
-        "ending_timestamp", "starting_offsets_by_timestamp", "ending_offsets_by_timestamp",
-        "starting_offsets_by_timestamp_strategy", "log_start_offset", "find_overlaps",
-        "ignore_missing_files",
-        "max_partition_bytes", "min_partitions", "prefetch",
-        "storage_options", "max_offsets_per_trigger", "max_bytes_per_trigger",
-        "fail_on_data_loss", "where",
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +176,7 @@ class _Digests:
         settings = {
             field.name: getattr(options, field.name)
             for field in fields(options)
-            if field.name not in _NOT_CONTENT
+            if field.metadata["is_content"]
         }
         settings["where"] = None if options.where is None else options.where.text
         schema = [(one.name, one.type, one.nullable) for one in options.schema()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -89,6 +89,15 @@ CORRUPT_RECORD = Field("_corrupt_record", "string")
 """The column of records with path, position and reason of damage, in the mode PERMISSIVE."""
 
 
+def _parse_where(value: Any) -> WhereClause:
+    return value if isinstance(value, WhereClause) else WhereClause.parse(parse_text(value))
+
+
+def _option(default: Any, parse: Callable[[Any], Any], *, is_content: bool = True) -> Any:
+    """Return an option; those that select or cut files, or reach them, are no content."""
+    return field(default=default, metadata={"parse": parse, "is_content": is_content})
+
+
 @dataclass(frozen=True)
 class Options:
     """
@@ -136,41 +145,49 @@ class Options:
         executor has.
     """
 
-    paths: tuple[str, ...] = ()
-    view: str = "records"
-    columns: tuple[str, ...] = ()
-    where: WhereClause | None = None
-    topics: tuple[str, ...] | None = None
-    topic_pattern: str | None = None
-    subscribe_pattern: str | None = None
-    assign: tuple[TopicPartition, ...] | None = None
-    partitions: tuple[int, ...] | None = None
-    path_glob_filter: str | None = None
-    starting_offsets: Offsets | None = None
-    ending_offsets: Offsets = "latest"
-    starting_timestamp: int | None = None
-    ending_timestamp: int | None = None
-    starting_offsets_by_timestamp: dict[TopicPartition, int] | None = None
-    ending_offsets_by_timestamp: dict[TopicPartition, int] | None = None
-    starting_offsets_by_timestamp_strategy: str = "error"
-    log_start_offset: int | None = None
-    find_overlaps: bool = False
-    include_headers: bool = False
-    include_control_records: bool = False
-    isolation_level: str = "read_uncommitted"
-    verify: bool | None = None
-    mode: str | None = None
-    ignore_missing_files: bool = False
-    max_partition_bytes: int | None = None
-    min_partitions: int | None = None
-    max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE
-    prefetch: int = 3
-    storage_options: str = "{}"
-    tiered_layout: str | None = None
-    tiered_keys: str = "{}"
-    max_offsets_per_trigger: int | None = None
-    max_bytes_per_trigger: int | None = None
-    fail_on_data_loss: bool = True
+    paths: tuple[str, ...] = _option((), parse_paths, is_content=False)
+    view: str = _option("records", parse_choice(*VIEW_NAMES))
+    columns: tuple[str, ...] = _option((), parse_names)
+    where: WhereClause | None = _option(None, _parse_where, is_content=False)
+    topics: tuple[str, ...] | None = _option(None, parse_names, is_content=False)
+    topic_pattern: str | None = _option(None, parse_pattern, is_content=False)
+    subscribe_pattern: str | None = _option(None, parse_pattern, is_content=False)
+    assign: tuple[TopicPartition, ...] | None = _option(None, parse_assignment, is_content=False)
+    partitions: tuple[int, ...] | None = _option(None, parse_partition_numbers, is_content=False)
+    path_glob_filter: str | None = _option(None, parse_text, is_content=False)
+    starting_offsets: Offsets | None = _option(None, parse_offset_limit, is_content=False)
+    ending_offsets: Offsets = _option("latest", parse_offset_limit, is_content=False)
+    starting_timestamp: int | None = _option(None, parse_number(EARLIEST), is_content=False)
+    ending_timestamp: int | None = _option(None, parse_number(EARLIEST), is_content=False)
+    starting_offsets_by_timestamp: dict[TopicPartition, int] | None = _option(
+        None, parse_timestamps, is_content=False
+    )
+    ending_offsets_by_timestamp: dict[TopicPartition, int] | None = _option(
+        None, parse_timestamps, is_content=False
+    )
+    starting_offsets_by_timestamp_strategy: str = _option(
+        "error", parse_choice("error", "latest"), is_content=False
+    )
+    log_start_offset: int | None = _option(None, parse_number(0), is_content=False)
+    find_overlaps: bool = _option(False, parse_flag, is_content=False)
+    include_headers: bool = _option(False, parse_flag)
+    include_control_records: bool = _option(False, parse_flag)
+    isolation_level: str = _option(
+        "read_uncommitted", parse_choice("read_uncommitted", "read_committed")
+    )
+    verify: bool | None = _option(None, parse_flag)
+    mode: str | None = _option(None, parse_choice(*MODES))
+    ignore_missing_files: bool = _option(False, parse_flag, is_content=False)
+    max_partition_bytes: int | None = _option(None, parse_size, is_content=False)
+    min_partitions: int | None = _option(None, parse_number(1), is_content=False)
+    max_decompressed_size: int = _option(DEFAULT_MAX_DECOMPRESSED_SIZE, parse_size)
+    prefetch: int = _option(3, parse_number(0, 1000), is_content=False)
+    storage_options: str = _option("{}", parse_storage_options, is_content=False)
+    tiered_layout: str | None = _option(None, parse_choice("auto", "aiven", "local", "pinterest"))
+    tiered_keys: str = _option("{}", parse_storage_options)
+    max_offsets_per_trigger: int | None = _option(None, parse_number(1), is_content=False)
+    max_bytes_per_trigger: int | None = _option(None, parse_size, is_content=False)
+    fail_on_data_loss: bool = _option(True, parse_flag, is_content=False)
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> Options:
@@ -195,7 +212,7 @@ class Options:
             if known is None:
                 hint = suggestion(name, _BY_LOWER_NAME_SHOWN.values())
                 raise ValueError(f"kafkascan has no option {name!r}{hint}")
-            field, parse = known
+            name_of_field, parse = known
             if value is None:
                 continue
             shown = _BY_LOWER_NAME_SHOWN[name.lower()]
@@ -203,11 +220,11 @@ class Options:
                 parsed = parse(value)
             except ValueError as error:
                 raise ValueError(f"option {shown}={value!r}: {error}") from None
-            if field == "paths":
-                parsed = values.get(field, ()) + parsed
+            if name_of_field == "paths":
+                parsed = values.get(name_of_field, ()) + parsed
             else:
-                _require_first(shown, _SELECTIONS.get(field, field), names)
-            values[field] = parsed
+                _require_first(shown, _SELECTIONS.get(name_of_field, name_of_field), names)
+            values[name_of_field] = parsed
         return cls(**values).checked()
 
     def checked(self) -> Options:
@@ -299,58 +316,15 @@ def _require_first(shown: str, group: str, names: dict[str, str]) -> None:
     names[group] = shown
 
 
-def _parse_where(value: Any) -> WhereClause:
-    return value if isinstance(value, WhereClause) else WhereClause.parse(parse_text(value))
-
-
-_PARSERS: dict[str, Callable[[Any], Any]] = {
-    "paths": parse_paths,
-    "view": parse_choice(*VIEW_NAMES),
-    "columns": parse_names,
-    "where": _parse_where,
-    "topics": parse_names,
-    "topic_pattern": parse_pattern,
-    "subscribe_pattern": parse_pattern,
-    "assign": parse_assignment,
-    "partitions": parse_partition_numbers,
-    "path_glob_filter": parse_text,
-    "starting_offsets": parse_offset_limit,
-    "ending_offsets": parse_offset_limit,
-    "starting_timestamp": parse_number(EARLIEST),
-    "ending_timestamp": parse_number(EARLIEST),
-    "starting_offsets_by_timestamp": parse_timestamps,
-    "ending_offsets_by_timestamp": parse_timestamps,
-    "starting_offsets_by_timestamp_strategy": parse_choice("error", "latest"),
-    "log_start_offset": parse_number(0),
-    "find_overlaps": parse_flag,
-    "include_headers": parse_flag,
-    "include_control_records": parse_flag,
-    "isolation_level": parse_choice("read_uncommitted", "read_committed"),
-    "verify": parse_flag,
-    "mode": parse_choice(*MODES),
-    "ignore_missing_files": parse_flag,
-    "max_partition_bytes": parse_size,
-    "min_partitions": parse_number(1),
-    "max_decompressed_size": parse_size,
-    "prefetch": parse_number(0, 1000),
-    "storage_options": parse_storage_options,
-    "tiered_layout": parse_choice("auto", "aiven", "local", "pinterest"),
-    "tiered_keys": parse_storage_options,
-    "max_offsets_per_trigger": parse_number(1),
-    "max_bytes_per_trigger": parse_size,
-    "fail_on_data_loss": parse_flag,
-}
-
-
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 
 _BY_LOWER_NAME: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    _camel(field.name).lower(): (field.name, _PARSERS[field.name]) for field in fields(Options)
+    _camel(one.name).lower(): (one.name, one.metadata["parse"]) for one in fields(Options)
 } | {"path": ("paths", parse_path), "subscribe": ("topics", parse_subscription)}
-_BY_LOWER_NAME_SHOWN = {_camel(field.name).lower(): _camel(field.name) for field in fields(Options)}
+_BY_LOWER_NAME_SHOWN = {_camel(one.name).lower(): _camel(one.name) for one in fields(Options)}
 _BY_LOWER_NAME_SHOWN |= {"path": "path", "subscribe": "subscribe"}
 
 OPTION_NAMES: tuple[str, ...] = tuple(_BY_LOWER_NAME_SHOWN.values())

@@ -47,20 +47,21 @@ if TYPE_CHECKING:
 
 
 class StateView(NamedTuple):
-    """A view of one of Kafka's own topics: the topic, and the schemas of the tables by name."""
+    """A view of one of Kafka's own topics: topic, schemas of the tables by name, and reader."""
 
     topic: str
     schemas: Mapping[str, Schema]
+    read: Callable[..., TableSet]
 
 
 STATE_VIEWS: Mapping[str, StateView] = {
-    name: StateView(topic, result.schemas | schemas_by_name(PROBLEM_SCHEMA))
-    for name, topic, result in (
-        ("groups", GROUPS_TOPIC, Groups),
-        ("transaction_state", TRANSACTIONS_TOPIC, TransactionStates),
-        ("metadata", METADATA_TOPIC, Metadata),
-        ("remote_segments", REMOTE_TOPIC, RemoteSegments),
-        ("share_state", SHARE_TOPIC, ShareState),
+    name: StateView(topic, result.schemas | schemas_by_name(PROBLEM_SCHEMA), read)
+    for name, topic, result, read in (
+        ("groups", GROUPS_TOPIC, Groups, read_groups),
+        ("transaction_state", TRANSACTIONS_TOPIC, TransactionStates, read_transaction_state),
+        ("metadata", METADATA_TOPIC, Metadata, read_metadata),
+        ("remote_segments", REMOTE_TOPIC, RemoteSegments, read_remote_segments),
+        ("share_state", SHARE_TOPIC, ShareState, read_share_state),
     )
 }
 
@@ -80,13 +81,6 @@ def state_columns(view: str, table: str) -> Schema:
     return STATE_VIEWS[view].schemas[table].with_first((DATA_DIR, CLUSTER_ID))
 
 
-_READERS: Mapping[str, Callable[..., TableSet]] = {
-    "groups": read_groups,
-    "transaction_state": read_transaction_state,
-    "metadata": read_metadata,
-    "remote_segments": read_remote_segments,
-    "share_state": read_share_state,
-}
 _ROWS = 1 << 14
 
 
@@ -114,7 +108,7 @@ def state_task(data_dir: str, query: StateQuery) -> Iterator[pa.RecordBatch]:
 
     Problems are logged, because an answer without rows cannot show that it is incomplete.
     """
-    answer = _READERS[query.view](data_dir, as_of=query.as_of)
+    answer = STATE_VIEWS[query.view].read(data_dir, as_of=query.as_of)
     for problem in answer.problems:
         logger.warning("%s: %s", data_dir, problem)
     table = _table(answer, query.table)

@@ -116,7 +116,7 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
     ) -> dict[str, Any]:
         """Return the end of the next micro-batch; Spark before 4.2 does not pass `start`."""
         logs = self._ends.logs()
-        end = self._target or {one: self._ends.end_of(log) for one, log in logs.items()}
+        end = self._target or self._end_offsets(logs)
         if start is None:
             # The query may have started after the last stable offset.
             return format_offsets({one: max(end[one], self._reached.get(one, 0)) for one in end})
@@ -175,16 +175,14 @@ class StreamReader(DataSourceStreamReader, _available_now()):  # type: ignore[mi
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where the logs end, for the progress report."""
-        return format_offsets(
-            {one: self._ends.end_of(log) for one, log in self._ends.logs().items()}
-        )
+        return format_offsets(self._end_offsets(self._ends.logs()))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix the end offsets at which the query stops."""
-        self._target = self._end_offsets()
+        self._target = self._end_offsets(self._ends.logs())
 
-    def _end_offsets(self) -> Positions:
-        return {one: self._ends.end_of(log) for one, log in self._ends.logs().items()}
+    def _end_offsets(self, logs: Logs) -> Positions:
+        return {one: self._ends.end_of(log) for one, log in logs.items()}
 
     # ---- rows ----
 

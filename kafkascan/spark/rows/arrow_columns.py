@@ -96,24 +96,16 @@ _constants: dict[tuple[object, pa.DataType], pa.Array] = {}
 _CONSTANTS_KEPT = 16
 
 
-def single_row(schema: pa.Schema, columns: Sequence[Field], values: Row) -> pa.RecordBatch:
+def record_batch_of_rows(rows: Sequence[Row], columns: Iterable[Field]) -> pa.RecordBatch:
     """
-    Return one row from known values.
+    Return rows as a record batch.
 
-    Unknown values become null, or a placeholder where the column is not nullable: -1, the empty
+    Missing values become null, or a placeholder where the column is not nullable: -1, the empty
     string, or false.
     """
-    pa = require_pyarrow()
     arrays = []
     for one in columns:
         default = None if one.nullable else _PLACEHOLDERS.get(one.type, _NUMBER_PLACEHOLDER)
-        arrays.append(arrow_column(one, [values.get(one.name, default)], is_spark=True))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def record_batch_of_rows(rows: Sequence[Row], columns: Iterable[Field]) -> pa.RecordBatch:
-    """Return rows as a record batch; missing values are null."""
-    arrays = [
-        arrow_column(one, [row.get(one.name) for row in rows], is_spark=True) for one in columns
-    ]
+        values = [row.get(one.name, default) for row in rows]
+        arrays.append(arrow_column(one, values, is_spark=True))
     return require_pyarrow().RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.batches.columns import BatchTable, column
 from kafkascan.format.errors import CorruptBatchError, record_error
-from kafkascan.format.layout import BATCH_DTYPE
 from kafkascan.spark.options.view_schemas import Row, arrow_schema
 from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.rows.arrow_columns import (
@@ -20,7 +18,7 @@ from kafkascan.spark.rows.arrow_columns import (
     code_names,
     constant_array,
     number_array,
-    single_row,
+    record_batch_of_rows,
 )
 from kafkascan.tables.schema import Field, arrow_type, require_pyarrow
 from kafkascan.tables.table import arrow_column
@@ -118,34 +116,4 @@ class BatchRows:
             "status": error.symbol,
             "error": str(error),
         }
-        return single_row(self._schema, self._columns, self._file_values | values)
-
-
-@dataclass(frozen=True, eq=False)
-class PendingRows:
-    """
-    Scanned batch headers whose rows are built later, by another thread.
-
-    Attributes
-    ----------
-    builder : BatchRows
-    batches : ndarray of BATCH_DTYPE
-    verdicts : ndarray of bool, or None
-        Results of checksum verification.
-    error : CorruptBatchError or None
-        Damage that ends the log: the only row, instead of those of `batches`.
-    trailing_bytes : int
-        Bytes from the damage to the end of the file.
-    """
-
-    builder: BatchRows
-    batches: BatchTable = field(default_factory=lambda: np.empty(0, BATCH_DTYPE))
-    verdicts: NDArray[np.bool_] | None = None
-    error: CorruptBatchError | None = None
-    trailing_bytes: int = 0
-
-    def to_arrow(self) -> pa.RecordBatch:
-        """Build the rows."""
-        if self.error is not None:
-            return self.builder.build_damage(self.error, self.trailing_bytes)
-        return self.builder.build(self.batches, self.verdicts)
+        return record_batch_of_rows([self._file_values | values], self._columns)

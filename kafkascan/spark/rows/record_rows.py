@@ -20,7 +20,7 @@ from kafkascan.spark.rows.arrow_columns import (
     code_array,
     constant_array,
     number_array,
-    single_row,
+    record_batch_of_rows,
     timestamp_array,
 )
 from kafkascan.spark.rows.batch_rows import file_values
@@ -122,7 +122,7 @@ class RecordRows:
                 "base_offset": base_offset,
                 CORRUPT_RECORD.name: str(error),
             }
-            yield single_row(self._schema, self._columns, self._file_values | values)
+            yield record_batch_of_rows([self._file_values | values], self._columns)
 
 
 def _costs(records: RecordTable) -> NDArray[np.int64]:

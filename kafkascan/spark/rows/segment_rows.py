@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,6 @@ from kafkascan.broker_state.indexes import IndexEntries
 from kafkascan.format.errors import CorruptBatchError, CorruptIndexError
 from kafkascan.format.file_names import sibling_name
 from kafkascan.format.findings import Severity
-from kafkascan.format.layout import ScanEnd
 from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import position_after
@@ -104,12 +104,11 @@ class IndexStates:
         if kind in self._known:
             return self._known[kind]
         assert self._screen is not None
-        found = self._screen.findings(kind)
-        if found is None:
-            batches = collect(BatchWalk(source, 0, source.size))
-            checks = check_entries(self._entries[kind], batches, self._base_offset)
-            return WRONG if checks.wrong else OK
-        return WRONG if any(one.severity is Severity.ERROR for one in found) else OK
+        if self._screen.findings(kind) is not None:  # notes
+            return OK
+        batches = collect(BatchWalk(source, 0, source.size))
+        checks = check_entries(self._entries[kind], batches, self._base_offset)
+        return WRONG if checks.wrong else OK
 
 
 def _read_index(path: str, kind: str) -> IndexEntries | str:
@@ -133,155 +132,84 @@ def _read_index(path: str, kind: str) -> IndexEntries | str:
 
 
 # Small enough that the batches of a table are still in the CPU cache when they are verified.
-_ROWS = 8192
+SCAN_ROWS = 8192
 _TABLE_BYTES = 3 << 20
 _OF_SUMMARY = {one.name for one in fields(BatchSummary)}.intersection(SEGMENT_SCHEMA.names)
 # Columns that need a summary of all batches.
 _NEED_SUMMARY = _OF_SUMMARY - {"batches", "last_offset"}
 
 
-@dataclass
-class SegmentScan:
-    """
-    Result of a scan of a whole segment.
-
-    Attributes
-    ----------
-    summary : BatchSummary
-    end : ScanEnd
-    valid_bytes, trailing_bytes : int
-    bad_checksums : int or None
-        Number of batches whose checksum is wrong; None if they were not verified.
-    first_bad : row of BATCH_DTYPE, or None
-        The first batch whose checksum is wrong.
-    error : CorruptBatchError or None
-        Damage that ends the log.
-    next_offset : int or None
-        The offset after the last batch; None without batches.
-    """
-
-    summary: BatchSummary = field(default_factory=BatchSummary)
-    end: ScanEnd = ScanEnd.CLEAN
-    valid_bytes: int = 0
-    trailing_bytes: int = 0
-    bad_checksums: int | None = None
-    first_bad: np.void | None = None
-    error: CorruptBatchError | None = None
-    next_offset: int | None = None
-
-    @property
-    def damage(self) -> str | None:
-        """The symbol of the damage, if there is any."""
-        if self.error is not None:
-            return self.error.symbol
-        return BAD_CHECKSUM if self.bad_checksums else None
-
-
-def scan_segment(
-    source: Source,
-    *,
-    verifies: bool = False,
-    sums: bool = True,
-    on_table: Callable[[BatchTable], None] | None = None,
-    is_last: bool = True,
-) -> SegmentScan:
-    """
-    Scan all batch headers of a segment.
-
-    Parameters
-    ----------
-    source : Source
-    verifies : bool, default False
-        Verify checksums.
-    sums : bool, default True
-        Fill the summary; otherwise only its number of batches.
-    on_table : callable, optional
-        Called with each table of batches.
-    is_last : bool, default True
-        Whether this is the last segment of its log. In other segments a torn tail is damage.
-    """
-    found = SegmentScan(bad_checksums=0 if verifies else None)
-    # Bytes that are not in memory should be verified before later ones replace them.
-    table_bytes = _TABLE_BYTES if verifies and not source.is_in_memory else None
-    walk = RangeWalk(source, 0, source.size, table_bytes)
-    for table in walk.tables(_ROWS):
-        if sums:
-            found.summary.add(table)
-        else:
-            found.summary.batches += len(table)
-        if on_table is not None:
-            on_table(table)
-        if verifies:
-            verdicts = verify_rows(source, table)
-            found.bad_checksums = (found.bad_checksums or 0) + int((~verdicts).sum())
-            if found.first_bad is None and not verdicts.all():
-                found.first_bad = table[~verdicts][0]
-    assert walk.end is not None
-    found.end, found.error = walk.end, walk.damage(is_last=is_last)
-    found.valid_bytes, found.trailing_bytes = walk.position, walk.trailing_bytes
-    found.next_offset = walk.next_offset
-    source.require_unshrunk()
-    return found
-
-
 def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
     """Scan a whole file and return its row."""
-    file = one.file
+    file, verifies = one.file, options.verifies
     names = {column.name for column in options.schema()}
+    sums = bool(names & _NEED_SUMMARY)
     indexes = None
     if names & {"index_state", "time_index_state"} and file.is_local:
         indexes = IndexStates.read(file.path, file.base_offset)
-    found = scan_segment(
-        source,
-        verifies=options.verifies,
-        sums=bool(names & _NEED_SUMMARY),
-        on_table=None if indexes is None else indexes.add,
-        is_last=one.is_last,
-    )
+    summary, bad_checksums, first_bad = BatchSummary(), 0, None
+    # Bytes that are not in memory should be verified before later ones replace them.
+    table_bytes = _TABLE_BYTES if verifies and not source.is_in_memory else None
+    walk = RangeWalk(source, 0, source.size, table_bytes)
+    for table in walk.tables(SCAN_ROWS):
+        if sums:
+            summary.add(table)
+        else:
+            summary.batches += len(table)
+        if indexes is not None:
+            indexes.add(table)
+        if verifies:
+            bad = table[~verify_rows(source, table)]
+            bad_checksums += len(bad)
+            first_bad = bad[0] if first_bad is None and len(bad) else first_bad
+    damage = walk.damage(is_last=one.is_last)
+    source.require_unshrunk()
     states = (UNKNOWN, UNKNOWN) if indexes is None else indexes.states(source)
-    overlap = _overlap(one, found)
+    status, error = _verdict(one, walk, damage, first_bad, bad_checksums)
     return file_values(file) | {
         "size": source.size,
         "modified": _modified(file),
-        **{name: getattr(found.summary, name) for name in _OF_SUMMARY},
-        "last_offset": None if found.next_offset is None else found.next_offset - 1,
-        "end": str(found.end),
-        "valid_bytes": found.valid_bytes,
-        "trailing_bytes": found.trailing_bytes,
-        "bad_checksums": found.bad_checksums,
+        **{name: getattr(summary, name) for name in _OF_SUMMARY},
+        "last_offset": None if walk.next_offset is None else walk.next_offset - 1,
+        "end": str(walk.end),
+        "valid_bytes": walk.position,
+        "trailing_bytes": walk.trailing_bytes,
+        "bad_checksums": bad_checksums if verifies else None,
         "index_state": states[0],
         "time_index_state": states[1],
-        "status": found.damage or (STATUS_OK if overlap is None else OFFSET_OVERLAP),
-        "error": _message(file, found) or overlap,
+        "status": status,
+        "error": error,
     }
+
+
+def _verdict(
+    one: ScanRange,
+    walk: RangeWalk,
+    damage: CorruptBatchError | None,
+    first_bad: np.void | None,
+    bad_checksums: int,
+) -> tuple[str, str | None]:
+    """Return the status of a segment, and what is wrong."""
+    if damage is not None:
+        return damage.symbol, str(damage)
+    if first_bad is not None:
+        return BAD_CHECKSUM, (
+            f"{one.file.path}: position {first_bad['position']}"
+            f" (base_offset {first_bad['base_offset']}):"
+            f" the first of {bad_checksums} wrong checksums [{BAD_CHECKSUM}]"
+        )
+    end = position_after(0, one.file.base_offset, walk.next_offset)
+    if one.next_base is None or end <= one.next_base:
+        return STATUS_OK, None
+    return OFFSET_OVERLAP, (
+        f"{one.file.path}: offsets {one.next_base} to {end - 1} may also be in the next segments:"
+        f" one of them is stale [{OFFSET_OVERLAP}]"
+    )
 
 
 def _modified(file: ListedSegment) -> int | None:
     """Return the time of modification in milliseconds since the epoch."""
     return None if file.modified_ns is None else file.modified_ns // 1_000_000
-
-
-def _message(file: ListedSegment, found: SegmentScan) -> str | None:
-    if found.error is not None:
-        return str(found.error)
-    if found.bad_checksums and found.first_bad is not None:
-        row = found.first_bad
-        return (
-            f"{file.path}: position {row['position']} (base_offset {row['base_offset']}):"
-            f" the first of {found.bad_checksums} wrong checksums [{BAD_CHECKSUM}]"
-        )
-    return None
-
-
-def _overlap(one: ScanRange, found: SegmentScan) -> str | None:
-    """Return a message if the segment contains offsets of the next ones."""
-    end = position_after(0, one.file.base_offset, found.next_offset)
-    if one.next_base is None or end <= one.next_base:
-        return None
-    return (
-        f"{one.file.path}: offsets {one.next_base} to {end - 1} may also be in the next segments:"
-        f" one of them is stale [{OFFSET_OVERLAP}]"
-    )
 
 
 def unreadable_row(file: ListedSegment, error: Exception) -> Row:
@@ -309,11 +237,5 @@ def segment_batches(
     rows: Iterator[Row], columns: Sequence[Field], max_rows: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield record batches of at most `max_rows` rows."""
-    kept: list[Row] = []
-    for row in rows:
-        kept.append(row)
-        if len(kept) == max_rows:
-            yield record_batch_of_rows(kept, columns)
-            kept = []
-    if kept:
+    while kept := list(islice(rows, max_rows)):
         yield record_batch_of_rows(kept, columns)

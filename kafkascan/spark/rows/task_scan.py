@@ -27,7 +27,6 @@ from kafkascan.spark.rows.batch_rows import (
     BAD_CHECKSUM,
     STATUS_OK,
     BatchRows,
-    PendingRows,
     column_lookup,
     file_values,
 )
@@ -228,10 +227,11 @@ def _scan_batches(
     files = concurrent_files(task, options)
     scanned = scan_ranges(task, options, _pending_rows, files, on_damage)
     for rows in _prefetched(scanned, options.prefetch):
-        yield rows.to_arrow()
+        yield rows()
 
 
-def _pending_rows(opened: OpenRange) -> Iterator[PendingRows]:
+def _pending_rows(opened: OpenRange) -> Iterator[Callable[[], pa.RecordBatch]]:
+    """Yield functions that build the rows of a range."""
     rows = BatchRows(opened.range.file, opened.options.schema())
     keeps_bad = opened.options.mode in (None, "PERMISSIVE")
     walk = opened.walk(_TABLE_BYTES if opened.options.verifies else None)
@@ -243,9 +243,9 @@ def _pending_rows(opened: OpenRange) -> Iterator[PendingRows]:
             else:
                 batches, verdicts = batches[verdicts], verdicts[verdicts]
         if len(batches):
-            yield PendingRows(rows, batches, verdicts)
+            yield partial(rows.build, batches, verdicts)
     for error in opened.damage.take_kept():
-        yield PendingRows(rows, error=error, trailing_bytes=walk.trailing_bytes)
+        yield partial(rows.build_damage, error, walk.trailing_bytes)
 
 
 def checked_batches(
