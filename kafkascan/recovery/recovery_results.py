@@ -14,7 +14,7 @@ from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.opened_logs import SegmentOverlap
 from kafkascan.recovery.loading.loaded_segment import LoadFinding, SegmentReport
 from kafkascan.recovery.loading.planned_files import Change
-from kafkascan.recovery.salvaging.segment_salvage import SegmentSalvage
+from kafkascan.recovery.salvaging.segment_salvage import LostRange, SegmentSalvage
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
 from kafkascan.tables.table import (
     NO_PROBLEMS,
@@ -327,7 +327,8 @@ class Salvage(AnyTable):
     is_marked_clean : bool
         Whether the copy of a data directory is marked as cleanly shut down.
     gaps : Problems
-        Offsets that are missing where no bytes are damaged, unless the log was compacted.
+        Offsets that are missing where no bytes are damaged, unless the log was compacted, and
+        segments that end with zeros although the log goes on.
     """
 
     schema: ClassVar[Schema] = SALVAGE_SCHEMA
@@ -345,8 +346,11 @@ class Salvage(AnyTable):
 
     @property
     def problems(self) -> Problems:
-        """Missing offsets, and why there is no copy of a log, or why a broker would not load it."""
-        return self.gaps + _problems_of(self.partitions)
+        """What is lost, doubtful or a copy, missing offsets, and why a log has no usable copy."""
+        found = [one for log in self.partitions for one in _range_problems(log)]
+        lost = {(one.path, one.position) for one in found if one.rows_missing}
+        gaps = [one for one in self.gaps if (one.path, one.position) not in lost]
+        return Problems(found) + _problems_of(self.partitions) + gaps
 
     def __len__(self) -> int:
         return sum(
@@ -412,6 +416,51 @@ class Salvage(AnyTable):
             )
         title = f"<Salvage {self.path}: {self.lost_bytes:,} bytes lost>"
         return few_lines(title, lines).split("\n")
+
+
+def _range_problems(log: PartitionSalvage) -> Iterator[Problem]:
+    """Yield what is wrong with the ranges of a log."""
+    topic, number = log.topic, log.partition
+    for overlap in log.overlaps:
+        path, reason = str(overlap.path), overlap.reason
+        yield Problem("OFFSET_OVERLAP", reason, path, Severity.ERROR, None, topic, number, False)
+    for segment in log.segments:
+        path = str(log.path if log.path.name == segment.name else log.path / segment.name)
+        for loss in segment.losses:
+            message = f"{loss.size} bytes lost, {_offsets(loss)}"
+            yield Problem(loss.symbol, message, path, Severity.ERROR, loss.position, topic, number)
+        for symbol, message, position in _uncertainties(segment):
+            yield Problem(symbol, message, path, Severity.WARNING, position, topic, number, False)
+
+
+def _offsets(loss: LostRange) -> str:
+    if loss.first_offset is None and loss.last_offset is None:
+        return "of unknown offsets"
+    first = "?" if loss.first_offset is None else loss.first_offset
+    return f"offsets {first} to {'?' if loss.last_offset is None else loss.last_offset}"
+
+
+def _uncertainties(segment: SegmentSalvage) -> Iterator[tuple[str, str, int]]:
+    """Yield symbol, message and position of what may not be that of the log."""
+    for piece in segment.pieces:
+        if piece.is_doubtful:
+            message = (
+                f"kept {piece.batches} batches that may be old data or the content of a damaged"
+                " record, or may have wrong headers"
+            )
+            yield "DOUBTFUL", message, piece.position
+    for copy in segment.duplicates:
+        offsets = f"offsets {copy.first_offset} to {copy.last_offset}"
+        what = (
+            f"a copy of the kept batch with {offsets}"
+            if copy.kept_in is None
+            else f"a range with {offsets}, which {copy.kept_in} keeps,"
+        )
+        yield "DUPLICATE", f"{what} is left out", copy.position
+    for one in segment.repairs:
+        if not one.is_certain:
+            message = f"{one.field} {one.new} instead of {one.old} is not certain"
+            yield "UNCERTAIN", message, one.position
 
 
 _COPY_REASON = "the batch is a copy of one that is kept"

@@ -116,11 +116,16 @@ def recover(
         results = run.each([*paths, server_properties or Path()][:1], work)
     for result in results:
         run.output.write_tables(RECOVERY_SCHEMA, [result])
-        run.print_problems(result.problems)
-        if any(one.error is not None for one in result.partitions):
-            run.raise_exit_code(EXIT_UNREADABLE)
+        _print_problems(run, result)
         for report in _recovery_reports(result, all_changes=all_changes):
             run.print_report(report)
+
+
+def _print_problems(run: Run, result: ks.recovery.Recovery | ks.recovery.Salvage) -> None:
+    """Print the problems of logs; any error of a log means that it has no result."""
+    run.print_problems(result.problems)
+    if any(one.error is not None for one in result.partitions):
+        run.raise_exit_code(EXIT_UNREADABLE)
 
 
 def _recovery_reports(
@@ -238,54 +243,7 @@ def salvage(
     for result in results:
         if report is not None:
             RowOutput("json", report).write_text(result.to_json())
-        for one in result.partitions:
-            run.print_report(_losses(one))
-        run.print_problems(result.gaps)
+        _print_problems(run, result)
         if result.is_marked_clean:
             run.print(f"{destination}: marked as shut down cleanly")
     run.output.write_tables(SALVAGE_SCHEMA, results)
-
-
-def _losses(one: ks.recovery.PartitionSalvage) -> FindingReport:
-    """Return the losses of a partition, and the error that prevented its copy."""
-    report = FindingReport()
-    for overlap in one.overlaps:
-        report.add(str(overlap))
-    for segment in one.segments:
-        path = one.path if one.path.name == segment.name else one.path / segment.name
-        for loss in segment.losses:
-            report.add(
-                f"{path}: position {loss.position}: {loss.size} bytes lost, {_offsets(loss)}"
-                f" [{loss.symbol}]"
-            )
-        for piece in segment.pieces:
-            if piece.is_doubtful:
-                report.add(
-                    f"{path}: position {piece.position}: kept {piece.batches} batches that may"
-                    " be old data or the content of a damaged record, or may have wrong headers"
-                    " [DOUBTFUL]"
-                )
-        for copy in segment.duplicates:
-            offsets = f"offsets {copy.first_offset} to {copy.last_offset}"
-            what = (
-                f"a copy of the kept batch with {offsets}"
-                if copy.kept_in is None
-                else f"a range with {offsets}, which {copy.kept_in} keeps,"
-            )
-            report.add(f"{path}: position {copy.position}: {what} is left out [DUPLICATE]")
-        for repair in segment.repairs:
-            if not repair.is_certain:
-                report.add(
-                    f"{path}: position {repair.position}: {repair.field} {repair.new} instead of"
-                    f" {repair.old} is not certain [UNCERTAIN]"
-                )
-    if one.error is not None:
-        report.add_unreadable(str(one.path), one.error)
-    return report
-
-
-def _offsets(loss: ks.recovery.LostRange) -> str:
-    if loss.first_offset is None and loss.last_offset is None:
-        return "of unknown offsets"
-    first = "?" if loss.first_offset is None else loss.first_offset
-    return f"offsets {first} to {'?' if loss.last_offset is None else loss.last_offset}"

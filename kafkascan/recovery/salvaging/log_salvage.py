@@ -28,7 +28,7 @@ from kafkascan.io.staged_folders import StagedFolder, stage_folder
 from kafkascan.io.stores.urls import Place, as_path, path_or_url
 from kafkascan.logs.data_dir_lock import as_data_dir, data_dirs_of, locked
 from kafkascan.logs.log_finding import find_log_dir
-from kafkascan.logs.log_problems import OFFSET_GAP
+from kafkascan.logs.log_problems import CUT_SEGMENT, OFFSET_GAP
 from kafkascan.logs.opened_logs import Log, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
@@ -176,7 +176,7 @@ def _missing_offsets(logs: Sequence[Log], threads: int) -> Problems:
     walk = LogWalk(logs, threads, ControlInspector)
     for _ in walk:
         pass
-    return Problems(one for one in walk.problems if one.symbol == OFFSET_GAP)
+    return Problems(one for one in walk.problems if one.symbol in (OFFSET_GAP, CUT_SEGMENT))
 
 
 # ---- the destination -------------------------------------------------------------------------

@@ -52,8 +52,15 @@ def test_duplicates_name_the_segment_that_keeps_them(tmp_path: Path) -> None:
     assert sorted(path.name for path in copy.glob("*.log")) == [f"{0:020}.log", f"{300:020}.log"]
     (first,) = one.segments[1].duplicates
     assert (first.first_offset, first.last_offset, first.kept_in) == (100, 199, f"{0:020}.log")
-    (row, _) = ks.salvage(tmp_path / "t-0").rows()
+    again = ks.salvage(tmp_path / "t-0")
+    (row, _) = again.rows()
     assert (row["outcome"], row["reason"]) == ("duplicate", f"{0:020}.log keeps these offsets")
+    assert again.is_complete
+    problem = next(one for one in again.problems if one.symbol == "DUPLICATE")
+    assert str(problem) == (
+        f"{tmp_path / 't-0' / f'{100:020}.log'}: position 0: a range with offsets 100 to 199, which"
+        f" {0:020}.log keeps, is left out [DUPLICATE]"
+    )
 
 
 def test_a_segment_that_is_kept_in_part_begins_at_its_first_batch(tmp_path: Path) -> None:
@@ -69,6 +76,28 @@ def damaged(data: bytes, batch: int) -> bytes:
     changed = bytearray(data)
     changed[int(ks.scan_batches(data).batches["position"][batch]) + 65] ^= 1
     return bytes(changed)
+
+
+def test_lost_batches_are_problems(tmp_path: Path) -> None:
+    log = damaged(segment("A", 0, 100), 3)
+    found = ks.salvage(write_segments(tmp_path / "t-0", {0: log}))
+    (row,) = found.rows()
+    (problem,) = found.problems
+    assert (problem.symbol, problem.position) == ("CHECKSUM_MISMATCH", row["position"])
+    assert problem.message == f"{row['size']} bytes lost, offsets 30 to 39"
+    assert (problem.topic, problem.partition, problem.rows_missing) == ("t", 0, True)
+
+
+def test_zeros_before_another_segment_are_a_problem(tmp_path: Path) -> None:
+    log = segment("A", 0, 100)
+    last = int(ks.scan_batches(log).batches["position"][-1])
+    segments = {0: log[:last] + bytes(len(log) - last), 100: segment("B", 100, 200)}
+    found = ks.salvage(write_segments(tmp_path / "t-0", segments))
+    assert found.lost_bytes == 0
+    assert [(one.symbol, one.position) for one in found.problems] == [("CUT_SEGMENT", last)]
+    torn = segments | {0: log[:last] + b"\1" * 40}
+    found = ks.salvage(write_segments(tmp_path / "u-0", torn))
+    assert [(one.symbol, one.position) for one in found.problems] == [("TORN_TAIL", last)]
 
 
 def test_damage_before_the_overlap(tmp_path: Path) -> None:

@@ -100,5 +100,5 @@ def test_remote_storage(tmp_path: Path) -> None:
 
 def _require_short(result: object) -> None:
     text = repr(result)
-    assert len(text.splitlines()) <= 32
+    assert len(text.splitlines()) <= 33  # title, 30 lines, a count of the others, a problem
     assert len(text) < 10_000
