@@ -31,7 +31,7 @@ from kafkascan.logs.log_finding import no_logs, open_log_dir, partition_dir
 from kafkascan.logs.metadata_log import METADATA_PARTITION
 from kafkascan.recovery.loading.log_loader import LoadSettings
 from kafkascan.recovery.log_jobs import LogJob, log_names, recover_logs, require_logs
-from kafkascan.recovery.partition_settings import PartitionSettings, read_metadata
+from kafkascan.recovery.partition_settings import PartitionSettings, first_set, read_metadata
 from kafkascan.recovery.recovery_results import PartitionRecovery, Recovery
 
 # Brokers load the metadata log separately, at every start and in full (KafkaRaftLog).
@@ -305,7 +305,15 @@ def recover(
     duplicates = find_duplicates(targets)
     metadata = read_metadata(_metadata_folders(targets, properties))
     settings = PartitionSettings(
-        _base_settings(producer_expiration_ms, properties, now_ms, verify=verify),
+        LoadSettings(
+            producer_expiration_ms=first_set(
+                producer_expiration_ms,
+                None if properties is None else properties.producer_expiration_ms,
+                PRODUCER_EXPIRATION_MS,
+            ),
+            now_ms=milliseconds_or_now(now_ms, "now_ms"),
+            verify=verify,
+        ),
         metadata,
         properties,
         recovery_point,
@@ -365,24 +373,6 @@ def _metadata_folders(targets: list[Target], properties: ServerProperties | None
         folders += [] if properties.metadata_dir is None else [properties.metadata_dir]
         folders += properties.log_dirs
     return list(dict.fromkeys(folders))
-
-
-def _base_settings(
-    producer_expiration_ms: int | None,
-    properties: ServerProperties | None,
-    now_ms: TimeLike | None,
-    *,
-    verify: bool,
-) -> LoadSettings:
-    if producer_expiration_ms is None and properties is not None:
-        producer_expiration_ms = properties.producer_expiration_ms
-    if producer_expiration_ms is None:
-        producer_expiration_ms = PRODUCER_EXPIRATION_MS
-    return LoadSettings(
-        producer_expiration_ms=producer_expiration_ms,
-        now_ms=milliseconds_or_now(now_ms, "now_ms"),
-        verify=verify,
-    )
 
 
 # ---- the mark of a clean shutdown -------------------------------------------------------------

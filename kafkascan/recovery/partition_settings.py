@@ -83,11 +83,11 @@ class PartitionSettings:
         is_guessed = is_tiered is None and _starts_before_segments(one, log_start)
         return replace(
             self.base,
-            recovery_point=_first(self.recovery_point, recovery_point),
-            log_start_offset=_first(self.log_start_offset, log_start, 0),
+            recovery_point=first_set(self.recovery_point, recovery_point),
+            log_start_offset=first_set(self.log_start_offset, log_start, 0),
             is_tiered=bool(is_tiered) or is_guessed,
             is_tiering_guessed=is_guessed,
-            interval_bytes=_first(
+            interval_bytes=first_set(
                 self.interval_bytes,
                 self.metadata.own_config(topic).interval_bytes,
                 self.broker_interval_bytes,
@@ -107,7 +107,7 @@ class PartitionSettings:
         return self.metadata.is_tiered(topic, is_compacted=self.properties.is_compacted)
 
 
-def _first(*values: int | None) -> int:
+def first_set(*values: int | None) -> int:
     """Return the first value that is set; the last one always is."""
     return next(value for value in values if value is not None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -147,8 +147,8 @@ def salvage(
 
     def copy_to(folder: Path | None) -> list[PartitionSalvage]:
         done: list[PartitionSalvage] = []
-        jobs = _copy_jobs(logs, folder, is_data_dir=is_data_dir)
-        for one in map_ordered(jobs, lambda job: (_copy_log(job, doubtful),), threads):
+        jobs = _copy_jobs(logs, folder, doubtful, is_data_dir=is_data_dir)
+        for one in map_ordered(jobs, lambda job: (job(),), threads):
             done.append(one)
             if on_progress is not None:
                 on_progress(one, len(done), len(logs))
@@ -162,7 +162,9 @@ def salvage(
         steps.enter_context(locked(*data_dirs_of(target), shared=True))
         staged = stage_folder(target)
         steps.callback(staged.discard)
-        folder = _work_folder(staged)
+        # `recover` locks this folder, or the one around it.
+        folder = staged.path.with_name("salvage") / staged.path.name
+        folder.mkdir(parents=True)
         done = copy_to(folder)
         if is_data_dir and logs:  # no broker starts without these files
             _copy_files(logs[0].partition.folder.parent, folder, _DATA_DIR_FILES)
@@ -180,13 +182,6 @@ def _missing_offsets(logs: Sequence[Log], threads: int) -> Problems:
 
 
 # ---- the destination -------------------------------------------------------------------------
-
-
-def _work_folder(staged: StagedFolder) -> Path:
-    """Create a folder beside a staged one. `recover` locks it, or the one around it."""
-    folder = staged.path.with_name("salvage") / staged.path.name
-    folder.mkdir(parents=True)
-    return folder
 
 
 def _publish(staged: StagedFolder, folder: Path, partitions: list[PartitionSalvage]) -> None:
@@ -233,46 +228,30 @@ def _set_aside(folder: Path, target: Path, name: Path) -> Path:
 # ---- copying logs -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _CopyJob:
-    """
-    A log to copy.
-
-    Attributes
-    ----------
-    log : Log
-    folder : Path or None
-        The folder to write; None if nothing is written.
-    is_duplicate : bool
-        Whether the copy of another log has the same folder.
-    """
-
-    log: Log
-    folder: Path | None
-    is_duplicate: bool
-
-
-def _copy_jobs(logs: list[Log], target: Path | None, *, is_data_dir: bool) -> list[_CopyJob]:
-    jobs, names = [], set[str]()
+def _copy_jobs(
+    logs: list[Log], target: Path | None, doubtful: Doubtful, *, is_data_dir: bool
+) -> list[Callable[[], PartitionSalvage]]:
+    jobs, names = list[Callable[[], PartitionSalvage]](), set[str]()
     for log in logs:
         name = log.partition.path.name
         folder = target / name if target is not None and is_data_dir else target
         # A tar may contain several data directories with logs of the same name.
-        jobs.append(_CopyJob(log, folder, is_duplicate=folder is not None and name in names))
+        is_duplicate = folder is not None and name in names
+        jobs.append(partial(_copy_log, log, folder, doubtful, is_duplicate=is_duplicate))
         names.add(name)
     return jobs
 
 
-def _copy_log(job: _CopyJob, doubtful: Doubtful) -> PartitionSalvage:
-    log, one, folder = job.log, job.log.partition, job.folder
+def _copy_log(
+    log: Log, folder: Path | None, doubtful: Doubtful, *, is_duplicate: bool
+) -> PartitionSalvage:
+    """Copy a log to a folder, if there is one; `is_duplicate` if it has the copy of another log."""
+    one, error = log.partition, log.error
+    if is_duplicate:
+        error = FileExistsError(f"{folder}: another log was copied to this directory")
+    if error is not None:
+        return PartitionSalvage(one.path, None, one.topic, one.partition, error=error)
     result = PartitionSalvage(one.path, folder, one.topic, one.partition)
-    if job.is_duplicate:
-        reason = "another log was copied to this directory"
-        result.destination, result.error = None, FileExistsError(f"{folder}: {reason}")
-        return result
-    if log.error is not None:
-        result.destination, result.error = None, log.error
-        return result
     live = {segment.file_name for segment in log.segments}
     result.left_out = [
         segment.file_name
@@ -285,25 +264,20 @@ def _copy_log(job: _CopyJob, doubtful: Doubtful) -> PartitionSalvage:
             snapshots = [name for name in one.folder.names() if name.endswith(".checkpoint")]
             _copy_files(one.folder, folder, [*_KEPT_FILES, *snapshots])
         bounds, result.overlaps = find_bounds(log)
-        for segment in _copy_segments(log, bounds, folder, doubtful):
-            result.segments.append(segment)
-            result.error = segment.error or result.error
+        for segment, bound in zip(log.segments, bounds, strict=True):
+            copied = (
+                covered(segment, bound)
+                if bound.is_covered
+                else _copy_segment(segment, bound, folder, doubtful)
+            )
+            result.segments.append(copied)
+            result.error = copied.error or result.error
         move_kept_elsewhere(result.segments)
     except Exception as error:  # an error of any kind must not affect other partitions
         result.error = error
     if result.error is not None and folder is not None:
         _incomplete(folder)
     return result
-
-
-def _copy_segments(
-    log: Log, bounds: list[SegmentBounds], folder: Path | None, doubtful: Doubtful
-) -> Iterator[SegmentSalvage]:
-    for segment, one in zip(log.segments, bounds, strict=True):
-        is_left_out = one.is_covered
-        yield (
-            covered(segment, one) if is_left_out else _copy_segment(segment, one, folder, doubtful)
-        )
 
 
 def _copy_segment(

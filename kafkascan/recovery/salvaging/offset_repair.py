@@ -78,6 +78,8 @@ class OffsetRepair:
         self._batches, self._dropped = batches, dropped
         self._lowest, self._highest = lowest, highest
         self._first, self._last = batches["base_offset"], last_offset(batches)
+        # Number of offsets that are missing before each row.
+        self._gaps = self._first - np.append(np.int64(lowest - 1), self._last[:-1]) - 1
         self._starts = batches["position"]
         self._stops = self._starts + size_in_bytes(batches)
         # Rows before which bytes are damaged: offsets in such gaps may be those of lost batches.
@@ -217,11 +219,9 @@ class OffsetRepair:
 
         They would end, or begin, with a gap, unless they are the last ones of the log.
         """
-        before = np.append(np.int64(self._lowest - 1), self._last[:-1])
-        gaps = self._first - before - 1
         if shift > 0:
-            return bool((gaps[:row] >= shift).any())
-        return len(self._first) - row <= _AT_END or bool((gaps[row + 1 :] >= -shift).any())
+            return bool((self._gaps[:row] >= shift).any())
+        return len(self._first) - row <= _AT_END or bool((self._gaps[row + 1 :] >= -shift).any())
 
     def _has_unexplained_gap(self, row: int) -> bool:
         """
@@ -229,8 +229,7 @@ class OffsetRepair:
 
         Compaction leaves such gaps; so does a change of all following offsets by as much.
         """
-        before = np.append(np.int64(self._lowest - 1), self._last[:-1])
-        is_gap = (self._first > before + 1) & ~self._has_bytes_before[:-1]
+        is_gap = (self._gaps > 0) & ~self._has_bytes_before[:-1]
         return bool(is_gap[:row].any())
 
     def _may_be_later(self, first: int) -> bool:
