@@ -137,4 +137,4 @@ def test_command_lines(group: int, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_many_command_lines(group: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _try(range(LINES + group, 8000, GROUPS), tmp_path, monkeypatch)
+    _try(range(LINES + group, 2500, GROUPS), tmp_path, monkeypatch)
