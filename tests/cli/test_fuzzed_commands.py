@@ -17,7 +17,7 @@ from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_UNREADABLE
 from tests.support.command_line import run
 from tests.support.paths import GOLDEN
 
-LINES, GROUPS = 240, 8
+LINES, GROUPS = 80, 4
 _DATA = GOLDEN / "kafka-4.4.0" / "data"
 _LOG = f"transactions-0/{5:020}"
 # What waits for an end that does not come, or starts Spark.

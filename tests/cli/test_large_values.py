@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +34,7 @@ sys.exit(code)
 """
 COMMANDS = [
     "records LOG",
-    *(f"records LOG --format {one}" for one in ("json", "jsonl", "csv")),
+    *(f"records LOG --format {one}" for one in ("jsonl", "csv")),
     "records LOG --format jsonl --value-as base64",
     "records LOG --output OUT.parquet",
     "records LOG --grep zzz",
@@ -62,8 +61,7 @@ def _write(path: Path, value: bytes) -> Path:
 def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A small log, and one of a large value that is no text."""
     folder = tmp_path_factory.mktemp("large")
-    block = random.Random(1).randbytes(1 << 16)
-    value = (block * (SIZE // len(block) + 1))[:SIZE]
+    value = (b"large, " * 200 + b"\xff\x00") * (SIZE // 1402)
     (folder / "small").mkdir()
     (folder / "large").mkdir()
     name = f"{0:020}.log"

@@ -185,7 +185,7 @@ def test_commands(partition: HealthyPartition, tmp_path: Path) -> None:
     (counted,) = rows("count", folder)
     (on_disk,) = rows("count", folder, "--all")
     assert (counted["start_offset"], on_disk["start_offset"]) == (start, 0)
-    (found,) = rows("index", "lookup", folder, "--timestamp", 0)
+    (found,) = rows("index", "lookup", folder, "--timestamp", "2000-01-01")
     assert found["offset"] == start
     saved = tmp_path / "saved.parquet"
     for options, batches in (((), 2 * len(rows("batches", folder))), (("--all",), 0)):
