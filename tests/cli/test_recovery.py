@@ -205,3 +205,10 @@ def test_lookup() -> None:
     assert "the log has no record at offset 99 or later" in missing.stderr
     assert run("index", "lookup", partition).returncode == 2
     assert run("index", "lookup", "/nowhere/0.log", "--offset", "1").returncode == 3
+
+
+def test_an_empty_file_of_properties_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").touch()
+    done = run("index", "show", tmp_path / "meta.properties")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"{tmp_path / 'meta.properties'}: the file has no properties\n"

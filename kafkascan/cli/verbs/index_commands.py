@@ -93,10 +93,13 @@ def show(run: Run, path: Path) -> None:
 
     def read(path: Path, report: FindingReport) -> dict[str, list[Any]] | None:
         try:
-            return _read_entries(path)
+            columns = _read_entries(path)
         except ValueError as error:
             report.add_unreadable(str(path), error)
             return None
+        if not columns:  # an ordinary sight after a power loss
+            report.add(f"{path}: the file has no properties")
+        return columns or None
 
     for columns in run.each([path], read):
         if columns is not None:
