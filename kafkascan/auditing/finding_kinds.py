@@ -213,7 +213,15 @@ FINDING_KINDS: dict[str, FindingKind] = {
         WARNING, "The file belongs to no segment. No action needed: a broker deletes it at startup."
     ),
     "LEFTOVER": FindingKind(
-        NOTE, "No action needed: a broker deletes it, or completes the replacement, at startup."
+        NOTE,
+        "At startup, a broker deletes its own files, or completes the replacement. It ignores the"
+        " others: a killed command replaces its file when it runs again, and backups stay until"
+        " you delete them.",
+    ),
+    "INTERRUPTED_REWRITE": FindingKind(
+        WARNING,
+        "Run the same command again, which completes the rewrite: until then, records that were to"
+        " be erased may still be there. A broker does not notice it.",
     ),
     "DROPPED_LOG": FindingKind(NOTE, "No action needed: a broker deletes this log at startup."),
     "FUTURE_LOG": FindingKind(

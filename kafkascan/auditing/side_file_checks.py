@@ -21,12 +21,13 @@ from kafkascan.broker_state.checkpoints import (
 from kafkascan.broker_state.index_checks import parse_index_file
 from kafkascan.broker_state.producer_snapshots import parse_producer_snapshot
 from kafkascan.broker_state.producer_state import ProducerState
+from kafkascan.format.file_names import INTERRUPTED_REWRITE, REWRITE_MARK
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.segment import SegmentFile
 
 _BESIDE_LOG = re.compile(r"(\d+)\.(index|timeindex|txnindex)")
 _SNAPSHOT = re.compile(r"(\d+)\.snapshot")
-_LEFTOVER = re.compile(r".+\.(deleted|cleaned|swap)|.+\.part|.+\.tmp|.+\.bak")
+_LEFTOVER = re.compile(r".+\.(deleted|cleaned|swap)|.+\.part|.+\.tmp|.+\.bak\d*")
 _COMPARED = ("producer_epoch", "last_sequence", "last_offset", "current_txn_first_offset")
 
 
@@ -34,6 +35,9 @@ def check_folder(log: Log, names: Collection[str], found: FoundInLog) -> None:
     """Check the names of the files in a partition's folder, and ``partition.metadata``."""
     partition = log.partition
     _check_leftovers(names, found)
+    for name in names:
+        if REWRITE_MARK.fullmatch(name):
+            found.add("INTERRUPTED_REWRITE", name, INTERRUPTED_REWRITE)
     logs = {name.removesuffix(".log") for name in names if name.endswith(".log")}
     for name in names:
         match = _BESIDE_LOG.fullmatch(name)
@@ -76,7 +80,9 @@ def _leftover(name: str, incomplete_from: str) -> str:
         return "of an incomplete output of the cleaner, which a broker deletes"
     if name.endswith(".deleted"):
         return "marked for deletion, which a broker completes"
-    return "that is not part of it"
+    if name.endswith(".part"):
+        return "that a killed command left, which a broker ignores"
+    return "that is a backup or a copy, which a broker ignores"
 
 
 class SnapshotCheck:

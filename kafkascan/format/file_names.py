@@ -21,6 +21,15 @@ _OF_BROKERS = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
+REWRITE_SUFFIX = ".rewriting"
+REWRITE_MARK = re.compile(rf"\..*{re.escape(REWRITE_SUFFIX)}")
+"""Matches the names of empty files beside logs that are being rewritten in place."""
+
+INTERRUPTED_REWRITE = (
+    "a rewrite in place (convert, restamp, scrub) did not end: some segments are new and others"
+    " old, such as those with records to erase, and side files may be missing"
+)
+
 INDEX_KINDS = ("index", "timeindex", "txnindex", "snapshot")
 
 

@@ -25,7 +25,12 @@ from kafkascan.broker_state.indexes import (
     write_index,
 )
 from kafkascan.format.errors import RewriteError, record_error
-from kafkascan.format.file_names import parse_segment_name, sibling_name
+from kafkascan.format.file_names import (
+    REWRITE_MARK,
+    REWRITE_SUFFIX,
+    parse_segment_name,
+    sibling_name,
+)
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.atomic_files import (
     AtomicFile,
@@ -59,9 +64,7 @@ _PARTITION_FILE = re.compile(
     rf"\d{{20}}\..+|{re.escape(LEADER_EPOCH_CHECKPOINT)}|{re.escape(PARTITION_METADATA)}"
 )
 # Brokers ignore such files.
-_SUFFIX = ".rewriting"
-_MARK = re.compile(rf"\..*{re.escape(_SUFFIX)}")
-_PARTITION_MARK = f".partition{_SUFFIX}"
+_PARTITION_MARK = f".partition{REWRITE_SUFFIX}"
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class _PendingRewrite:
         """Return whether an earlier rewrite of these logs did not end."""
         names = os.listdir(self.folder)
         if self.log is None:
-            return any(map(_MARK.fullmatch, names))
+            return any(map(REWRITE_MARK.fullmatch, names))
         return self._name in names or _PARTITION_MARK in names
 
     def begin(self) -> None:
@@ -97,13 +100,13 @@ class _PendingRewrite:
     def end(self) -> None:
         """Remove the mark, and for a partition those of single logs."""
         for name in os.listdir(self.folder):
-            if name == self._name or (self.log is None and _MARK.fullmatch(name)):
+            if name == self._name or (self.log is None and REWRITE_MARK.fullmatch(name)):
                 os.unlink(self.folder / name)
         sync_folder(self.folder)
 
     @property
     def _name(self) -> str:
-        return _PARTITION_MARK if self.log is None else f".{self.log}{_SUFFIX}"
+        return _PARTITION_MARK if self.log is None else f".{self.log}{REWRITE_SUFFIX}"
 
 
 @dataclass(frozen=True)

@@ -208,6 +208,10 @@ def leftover(partition: HealthyPartition) -> None:
     shutil.copy(partition.log(1), partition.log(1).with_suffix(".log.swap"))
 
 
+def interrupted_rewrite(partition: HealthyPartition) -> None:
+    (partition.folder / ".partition.rewriting").touch()
+
+
 def truncate(number: int) -> Damage:
     def damage(partition: HealthyPartition) -> None:
         log = partition.log(number)
@@ -278,4 +282,5 @@ DAMAGE: dict[str, tuple[Damage, str]] = {
         write_from_another_producer_in_transaction, "BAD_MARKER",
     ),
     "what a cleaner left": (leftover, "LEFTOVER"),
+    "a rewrite that did not end": (interrupted_rewrite, "INTERRUPTED_REWRITE"),
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from kafkascan.format.errors import (
     CorruptIndexError,
     CorruptLogError,
 )
+from kafkascan.format.file_names import INTERRUPTED_REWRITE, REWRITE_MARK
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, ScanEnd
 from kafkascan.io.folders import DiskFolder
@@ -343,6 +344,15 @@ def check_segments(
     return damage + [
         LoadFinding(one.symbol, one.severity, one.message, None, one.position, Path(one.path).name)
         for one in offset_problems(Log(partition, [], log_start), offsets)
+    ]
+
+
+def check_rewrite(names: Iterable[str]) -> list[LoadFinding]:
+    """Return a finding for each mark of a rewrite that did not end, among the names of files."""
+    return [
+        LoadFinding("INTERRUPTED_REWRITE", Severity.WARNING, INTERRUPTED_REWRITE, file=name)
+        for name in sorted(names)
+        if REWRITE_MARK.fullmatch(name)
     ]
 
 

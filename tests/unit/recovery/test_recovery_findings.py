@@ -132,6 +132,11 @@ def test_a_missing_segment(healthy: Path) -> None:
     assert done.problems["rows_missing"] == [True]
 
 
+def test_a_rewrite_that_did_not_end(healthy: Path) -> None:
+    (healthy / ".partition.rewriting").touch()
+    assert found(healthy) == [("INTERRUPTED_REWRITE", ".partition.rewriting")]
+
+
 def test_a_guess_about_remote_storage_is_a_note(healthy: Path) -> None:
     for path in healthy.glob(f"{min(healthy.glob('*.log')).stem}.*"):
         path.unlink()
