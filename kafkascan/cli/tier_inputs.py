@@ -17,6 +17,7 @@ from kafkascan.cli.shared_options import (
     option,
 )
 from kafkascan.format.errors import NoLogsError
+from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.logs.log_finding import find_log_dir
 from kafkascan.tiered.tier_listing import TieredLogs, open_tiered
 
@@ -76,7 +77,8 @@ class TierOptions:
         tier = self.find(path)
         if tier is None:
             if cluster is not None:
-                raise click.UsageError(f"--cluster is for remote storage, {path} is none")
+                place = shown_url(str(path))
+                raise click.UsageError(f"--cluster is for remote storage, {place} is none")
             return path
         report.add(describe_tier(path, tier), is_note=True)
         for line in _describe_topics(tier):

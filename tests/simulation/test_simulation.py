@@ -35,7 +35,7 @@ def test_faults(group: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_many_faults(group: int) -> None:
-    _try(range(SEEDS + group, 3000, GROUPS))
+    _try(range(SEEDS + group, 1000, GROUPS))
 
 
 @pytest.mark.parametrize("log", range(LOGS))
