@@ -164,7 +164,9 @@ def _check_files(whole: Run, files: Files) -> None:
         known = (whole.before.get(path), whole.after.get(path))
         require(data in known, f"{path} is neither the old nor the new file")
     for path in whole.before.keys() & whole.after.keys():
-        require(path in files or _is_missing_side_file(path, files), f"{path} is gone")
+        # A broker that starts gives a .swap file its name.
+        is_there = path in files or f"{path}.swap" in files
+        require(is_there or _is_missing_side_file(path, files), f"{path} is gone")
     if not (whole.verb.is_in_place and whole.verb.drops):
         _require_batches(whole, files)
     if whole.verb.rewrites:
