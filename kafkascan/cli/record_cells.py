@@ -62,17 +62,15 @@ def decode_items(items: list[bytes | None], decoder: str, *, in_cells: bool) -> 
     in_cells : bool
         Whether only the begin of a large item is shown.
     """
-    decode = DECODERS[decoder]
-    return [
-        None
-        if item is None
-        else decode(item)
-        if len(item) <= _LARGE
-        else decode(item[:_SHOWN])
-        if in_cells
-        else LargeText(partial(_pieces, item, decoder))
-        for item in items
-    ]
+    return [None if item is None else _decoded(item, decoder, in_cells) for item in items]
+
+
+def _decoded(item: bytes, decoder: str, in_cells: bool) -> Any:
+    if len(item) <= _LARGE:
+        return DECODERS[decoder](item)
+    if in_cells:
+        return DECODERS[decoder](item[:_SHOWN])
+    return LargeText(partial(_pieces, item, decoder))
 
 
 def _pieces(item: bytes, decoder: str) -> Iterator[str]:

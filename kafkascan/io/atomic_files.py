@@ -43,6 +43,7 @@ class AtomicFile:
     def __init__(self, path: Path, *, like: Path | None = None) -> None:
         self._like = like
         self._path = behind_link(path)
+        self._is_in_place = False
         self.stream: IO[bytes]
 
     def __enter__(self) -> Self:
@@ -99,21 +100,31 @@ class AtomicFile:
                 os.posix_fadvise(self.stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def sync(self) -> None:
-        """Make bytes, owner and mode durable, and close the file."""
+        """Make bytes, owner and mode durable."""
         self.stream.flush()
         os.fsync(self.stream.fileno())
+
+    def close(self) -> None:
+        """
+        Close the file before it is renamed, which ends its lock.
+
+        For those who write many files, and keep other processes from writing the same ones.
+        """
         self.stream.close()
 
     def put_in_place(self) -> None:
         """Rename the file to its path; sync the folder afterwards."""
         os.replace(self._temporary, self._path)
+        self._is_in_place = True
 
     def discard(self) -> None:
-        """Close the file, and remove it unless it was renamed."""
+        """Remove the file unless it was renamed, and close it."""
+        # In this order: once it is unlocked, or renamed, another process may have the name.
+        if not self._is_in_place:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._temporary)
         with contextlib.suppress(OSError):  # buffered bytes may not fit on a full disk
             self.stream.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._temporary)
 
 
 def _require_replaceable(path: Path) -> None:
@@ -153,6 +164,7 @@ def replace_files(
                 written[-1][1].start_sync()
             for _, file in written[start:]:
                 file.sync()
+                file.close()
         for path, file in written:
             before(path)
             file.put_in_place()
@@ -220,23 +232,24 @@ def _is_at(path: str, descriptor: int) -> bool:
         return False
 
 
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file or folder; return False if it is locked, or cannot be locked."""
+    return _lock(descriptor) is True
+
+
 def is_locked_by_another(descriptor: int) -> bool:
     """Lock an open file or folder where the file system has locks; True if another process did."""
+    return _lock(descriptor) is False
+
+
+def _lock(descriptor: int) -> bool | None:
+    """Return whether a file or folder could be locked; None if the file system has no locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
-    except OSError:
         return False
-    return False
-
-
-def try_lock(descriptor: int) -> bool:
-    """Lock an open file or folder; return False if it is locked, or cannot be locked."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return False
+        return None
     return True
 
 

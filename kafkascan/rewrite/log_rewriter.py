@@ -252,6 +252,7 @@ class LogRewriter(Generic[Report]):
                 opened.callback(file.discard)
                 if self._rewrite_segment(log, log, file, result).is_changed:
                     file.sync()
+                    file.close()
                     changed.append((log, file))
                 else:
                     file.discard()

@@ -20,8 +20,6 @@ from kafkascan.tables.table import Column, Table, as_list
 # A spreadsheet evaluates a cell that starts with one of these (OWASP, "CSV Injection").
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _ROWS_PER_GROUP = 1 << 16
-# Rows of this size get no dictionary and no statistics in Parquet, which copy them.
-_LARGE_ROW = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -95,13 +93,10 @@ class ParquetWriter(Writer):
         table = pyarrow.concat_tables(self._group)
         self._group, self._rows_of_group = [], 0
         if self._file is None:
-            is_small = table.nbytes < _LARGE_ROW * max(len(table), 1)
+            # Those of keys and values help no reader, and take copies of large ones.
+            counted = [one.name for one in table.schema if not pyarrow.types.is_binary(one.type)]
             self._file = pyarrow.parquet.ParquetWriter(
-                self._stream,
-                table.schema,
-                compression="zstd",
-                use_dictionary=is_small,
-                write_statistics=is_small,
+                self._stream, table.schema, compression="zstd", write_statistics=counted
             )
         self._file.write_table(table)
 

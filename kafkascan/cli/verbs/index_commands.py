@@ -185,8 +185,9 @@ def build(
 
     Without --write and --output nothing is written; the rows show whether the existing files
     are the same, differ or are missing. `kafkascan recover` does more: it also verifies
-    checksums, and builds .txnindex and .snapshot files. Only live .log files get indexes, and no
-    damaged one: a broker recovers a segment without indexes, and believes those that exist.
+    checksums, and builds .txnindex and .snapshot files. Only live .log files that end with a
+    complete batch get indexes: a broker recovers a segment without indexes, and believes those
+    that exist.
     """
     if write and output is not None:
         raise click.UsageError("--write and --output cannot be combined")
@@ -207,7 +208,8 @@ def build(
         }
         target = _target(one, write, output) if batches.end is ks.ScanEnd.CLEAN else None
         if (write or output is not None) and target is None:
-            report.add(f"{one.path}: no index is written for a damaged segment: recover it")
+            reason = "the segment does not end with a complete batch: recover the log"
+            report.add(f"{one.path}: no index is written, as {reason}")
         built = [
             one.labels | _built(one, kind, entries, target, report)
             for kind, entries in files.items()

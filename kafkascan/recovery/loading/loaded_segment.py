@@ -34,6 +34,7 @@ from kafkascan.logs.segment import segment_file
 from kafkascan.recovery.loading.offset_search import find_offset, framed_batches, is_batch_at
 from kafkascan.recovery.loading.planned_files import PlannedFiles
 from kafkascan.recovery.loading.segment_recovery import RecoveredSegment
+from kafkascan.tables.table import Problem
 
 _DIGITS = 20
 # Number of file names whose parsed offsets are cached: each name is parsed several times.
@@ -339,12 +340,18 @@ def check_segments(
     for segment in segments:
         segment.check_headers(verify=verify)
     damage = [one for segment in segments for one in segment.damage]
-    partition = partition_dir(Path(segments[0].path).parent)
+    folder = Path(segments[0].path).parent
     offsets = [segment.offsets() for segment in segments]
-    return damage + [
-        LoadFinding(one.symbol, one.severity, one.message, None, one.position, Path(one.path).name)
-        for one in offset_problems(Log(partition, [], log_start), offsets)
-    ]
+    problems = offset_problems(Log(partition_dir(folder), [], log_start), offsets)
+    return damage + [_finding_of(one, folder) for one in problems]
+
+
+def _finding_of(one: Problem, folder: Path) -> LoadFinding:
+    path, message = Path(one.path), one.message
+    if path.parent == folder:
+        return LoadFinding(one.symbol, one.severity, message, None, one.position, path.name)
+    # A checkpoint of the data directory, which might have said that the log was compacted.
+    return LoadFinding(one.symbol, one.severity, f"{path}: {message}", None, one.position)
 
 
 def check_rewrite(names: Iterable[str]) -> list[LoadFinding]:

@@ -146,6 +146,46 @@ def test_two_writers_of_a_file(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"one"]
 
 
+def test_a_writer_that_ends_leaves_the_file_of_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as a file is renamed, another process may have the name of the temporary one."""
+    path, later = tmp_path / "file", AtomicFile(tmp_path / "file")
+    sync = atomic_files.sync_folder
+
+    def begin_another(folder: Path) -> None:
+        monkeypatch.setattr(atomic_files, "sync_folder", sync)
+        later.__enter__().stream.write(b"later")
+
+    monkeypatch.setattr(atomic_files, "sync_folder", begin_another)
+    with AtomicFile(path) as file:
+        file.stream.write(b"first")
+    assert later.written == file.written
+    assert path.read_bytes() == b"first"
+    later.__exit__(None, None, None)
+    assert path.read_bytes() == b"later"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_complete_file_is_locked_until_it_is_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+
+    def meet_another(old: str, new: Path) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", replace)
+            with AtomicFile(tmp_path / "file") as other:
+                assert str(other.written) != old
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", meet_another)
+    with AtomicFile(tmp_path / "file") as file:
+        file.stream.write(b"first")
+    monkeypatch.undo()
+    assert (tmp_path / "file").read_bytes() == b"first"
+
+
 def test_a_pipe_or_a_folder_is_not_replaced(tmp_path: Path) -> None:
     """Renaming a file to the name of a device removes the device, if root does it."""
     os.mkfifo(tmp_path / "pipe")
