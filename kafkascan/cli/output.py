@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import click
 
 from kafkascan.cli.table_text import TableStyle, TableWriter
+from kafkascan.cli.terminal import stdout_for_values
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.tables.schema import Schema, Shown, require_pyarrow
 from kafkascan.tables.table import AnyTable, plain_columns
@@ -119,7 +120,8 @@ class RowOutput:
         if self.columns is not None:
             schema = schema.select(self.columns)
         if self.path is None:
-            writer = self._writer(schema, sys.stdout)
+            is_table = self.output_format == "table"  # its cells are printable
+            writer = self._writer(schema, sys.stdout if is_table else stdout_for_values())
             yield writer
             writer.close()
             return

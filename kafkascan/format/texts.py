@@ -11,6 +11,7 @@ from typing import Any
 from kafkascan._core.text_lines import java_text
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_MAYBE_UNPRINTABLE = re.compile(r"[^\n\t -~]")
 _MOST_LINES = 30
 
 
@@ -19,6 +20,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def printable_lines(text: str) -> str:
+    r"""Return lines of text with escaped control characters, but for tabs and the lines' ends."""
+    return _MAYBE_UNPRINTABLE.sub(lambda match: printable(match[0]), text)
 
 
 def escaped(text: str) -> str:

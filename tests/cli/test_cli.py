@@ -24,6 +24,7 @@ from kafkascan.io.page_cache import DropBehind
 from tests.support.cold_files import evict
 from tests.support.command_line import DATA, KILLED, LEGACY, rows, run, run_process
 from tests.support.permissions import folder_for_all
+from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0, Rig, batch_v2, message_v1
 from tests.support.waiting import HANG_SECONDS, cpu_seconds, wait_until
 
@@ -287,6 +288,37 @@ def test_no_progress_without_a_terminal(log: Path) -> None:
     assert run("verify", log).stderr == ""
 
 
+@pytest.mark.parametrize(
+    "command", [("records", "--format", "csv"), ("dump-log", "--print-data-log", "--files")]
+)
+def test_values_do_not_control_a_terminal(command: tuple[str, ...], tmp_path: Path) -> None:
+    """A pipe gets their bytes; a terminal gets no control sequence and no change of direction."""
+    value = "\x1b[31mred \x9b2J \u202eright to left\r\x07 ünïcode"
+    log = tmp_path / f"{0:020}.log"
+    log.write_bytes(batch_of([RecordV2(key=b"\xff", value=value.encode())]))
+    command_line = [sys.executable, "-m", "kafkascan", *command, str(log)]
+    piped = subprocess.run(command_line, capture_output=True, check=True).stdout
+    assert value.encode() in piped
+    main, follower = pty.openpty()
+    with subprocess.Popen(command_line, stdout=follower) as process:
+        os.close(follower)
+        shown = _all_of(main).decode()
+    assert process.returncode == 0
+    assert r"\x1b[31mred \x9b2J \u202eright to left\r\x07 ünïcode" in shown
+    assert shown.count("\n") == shown.count("\r\n") == piped.count(b"\n")
+
+
+def _all_of(terminal: int) -> bytes:
+    """Return what a terminal got, and close it."""
+    seen = b""
+    while True:
+        try:
+            seen += os.read(terminal, 65536)
+        except OSError:
+            os.close(terminal)
+            return seen
+
+
 @pytest.mark.parametrize("quiet", [(), ("--quiet",)])
 def test_progress_on_a_terminal(quiet: tuple[str, ...]) -> None:
     """Stderr is a terminal and shows the bar; stdout is a pipe and gets the rows."""
@@ -300,13 +332,7 @@ def test_progress_on_a_terminal(quiet: tuple[str, ...]) -> None:
         os.close(follower)
         assert process.stdout is not None
         stdout = process.stdout.read()
-        seen = b""
-        while True:
-            try:
-                seen += os.read(main, 65536)
-            except OSError:
-                break
-    os.close(main)
+        seen = _all_of(main)
     assert process.returncode == 0
     files = len(list(ks.open_log_dir(DATA).log_segments()))
     assert len(stdout.splitlines()) == files

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
+from kafkascan.cli.terminal import stdout_for_values
 from kafkascan.dump_log.dump_files import dump_files
 from kafkascan.dump_log.dump_options import (
     ITEM_DECODERS,
@@ -212,7 +213,8 @@ def _format(options: ParsedOptions) -> str:
 
 def _dump(files: list[str], options: DumpOptions, name: str) -> None:
     # Java writes UTF-8 and no carriage returns, whatever the terminal is.
-    output = sys.stdout.buffer
+    stdout = stdout_for_values()
+    output = stdout.buffer
     try:
         if name == "jsonl":
             from kafkascan.dump_log.json_dump import dump_as_json

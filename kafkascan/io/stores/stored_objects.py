@@ -11,10 +11,10 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 from kafkascan.format.errors import SourceReadError
@@ -34,6 +34,8 @@ _SHORTEST_SECRET = 6
 _LONGEST_REASON = 300
 # Bytes of a part of an upload.
 _PART = 1 << 23
+
+Answer = TypeVar("Answer")
 
 
 class ObjectInfo(NamedTuple):
@@ -143,9 +145,8 @@ def open_object(url: str, options: Mapping[str, object]) -> StoredObject:
 
     path = shown_url(url)
     root, key = _split_root(url)
-    with _named_errors(path, 0, options):
-        store = _connect(root, options)
-        info = _info_of(obstore.head(store, key), key)
+    store = _ask(lambda: _connect(root, options), path, options)
+    info = _ask(lambda: _info_of(obstore.head(store, key), key), path, options)
     return ObstoreObject(store, key, path, info, options)
 
 
@@ -154,8 +155,7 @@ def open_prefix(url: str, options: Mapping[str, object]) -> StoredPrefix:
     if not _is_for_obstore(url):
         return FsspecPrefix(url, options)
     root, key = _split_root(url)
-    with _named_errors(shown_url(url), 0, options):
-        store = _connect(root, options)
+    store = _ask(lambda: _connect(root, options), shown_url(url), options)
     return ObstorePrefix(store, key.strip("/"), shown_url(url).rstrip("/"), options)
 
 
@@ -202,24 +202,19 @@ class ObstoreObject:
 
     def read(self, position: int, size: int) -> bytes:
         """See `StoredObject.read`."""
+        data = _ask(lambda: self._read(position, size), self.path, self._options, position)
+        _require_complete(self.path, position, size, data)
+        return data
+
+    def _read(self, position: int, size: int) -> bytes:
         import obstore
-        from obstore.exceptions import PreconditionError
 
         conditions: GetOptions = {"range": (position, position + size)}
         if self._etag is not None and not self._etag.startswith("W/"):
             conditions["if_match"] = self._etag
-        with _named_errors(self.path, position, self._options):
-            try:
-                result = obstore.get(self._store, self._key, options=conditions)
-                self._require_same(result.meta, position)
-                data = bytes(result.bytes())
-            except PreconditionError:
-                raise _replaced(self.path, position) from None
-            except FileNotFoundError:
-                reason = "the object was deleted while it was read"
-                raise SourceReadError(self.path, position, reason) from None
-        _require_complete(self.path, position, size, data)
-        return data
+        result = obstore.get(self._store, self._key, options=conditions)
+        self._require_same(result.meta, position)
+        return bytes(result.bytes())
 
     def _require_same(self, meta: Mapping[str, Any], position: int) -> None:
         """Compare what the answer says about the object: some servers ignore conditions."""
@@ -246,15 +241,17 @@ class ObstorePrefix:
         """See `StoredPrefix.objects`."""
         import obstore
 
-        start = len(self._key) + 1 if self._key else 0
-        with _named_errors(self.path, 0, self._options):
+        start, prefix = len(self._key) + 1 if self._key else 0, self._key or None
+
+        def first() -> Iterator[Sequence[ObjectMeta]]:
             if recursive:
-                pages: Iterable[Sequence[ObjectMeta]] = obstore.list(self._store, self._key or None)
-            else:
-                pages = [obstore.list_with_delimiter(self._store, self._key or None)["objects"]]
-            for page in pages:
-                for meta in page:
-                    yield _info_of(meta, meta["path"][start:])
+                return iter(obstore.list(self._store, prefix))
+            return iter([obstore.list_with_delimiter(self._store, prefix)["objects"]])
+
+        pages = _ask(first, self.path, self._options)
+        while page := _ask(lambda: next(pages, ()), self.path, self._options):
+            for meta in page:
+                yield _info_of(meta, meta["path"][start:])
 
     def open(self, listed: ObjectInfo) -> StoredObject:
         """See `StoredPrefix.open`."""
@@ -265,17 +262,18 @@ class ObstorePrefix:
         """See `StoredPrefix.put`. A multipart upload is completed after its last part."""
         import obstore
 
-        with _named_errors(f"{self.path}/{key}", 0, self._options):
-            obstore.put(
-                self._store, self._full(key), Path(path), chunk_size=_PART, max_concurrency=2
-            )
+        def put() -> None:
+            full = self._full(key)
+            obstore.put(self._store, full, Path(path), chunk_size=_PART, max_concurrency=2)
+
+        _ask(put, f"{self.path}/{key}", self._options)
 
     def remove(self, key: str) -> None:
         """See `StoredPrefix.remove`."""
         import obstore
 
-        with _named_errors(f"{self.path}/{key}", 0, self._options):
-            obstore.delete(self._store, self._full(key))
+        target = self._full(key)
+        _ask(lambda: obstore.delete(self._store, target), f"{self.path}/{key}", self._options)
 
     def _full(self, key: str) -> str:
         return f"{self._key}/{key}" if self._key else key
@@ -298,9 +296,8 @@ class FsspecObject:
 
         self.path = shown_url(url)
         self._options = options
-        with _named_errors(self.path, 0, options):
-            self._fs, self._key = fsspec.url_to_fs(url, **options)
-            self.info = self._read_info()
+        self._fs, self._key = _ask(lambda: fsspec.url_to_fs(url, **options), self.path, options)
+        self.info = _ask(self._read_info, self.path, options)
         self.size = self.info.size
 
     def _read_info(self) -> ObjectInfo:
@@ -312,13 +309,13 @@ class FsspecObject:
 
     def read(self, position: int, size: int) -> bytes:
         """See `StoredObject.read`."""
-        with _named_errors(self.path, position, self._options), _connection_of(self._fs):
-            try:
-                data = bytes(self._fs.cat_file(self._key, start=position, end=position + size))
-                info = self._read_info()
-            except FileNotFoundError:
-                reason = "the object was deleted while it was read"
-                raise SourceReadError(self.path, position, reason) from None
+
+        def read() -> tuple[bytes, ObjectInfo]:
+            with _connection_of(self._fs):
+                data = self._fs.cat_file(self._key, start=position, end=position + size)
+                return bytes(data), self._read_info()
+
+        data, info = _ask(read, self.path, self._options, position)
         if info != self.info:
             raise _replaced(self.path, position)
         _require_complete(self.path, position, size, data)
@@ -351,19 +348,21 @@ class FsspecPrefix:
         self.path = shown_url(url).rstrip("/")
         self._url = url.rstrip("/")
         self._options = options
-        with _named_errors(self.path, 0, options):
-            self._fs, key = fsspec.url_to_fs(url, **options)
+        self._fs, key = _ask(lambda: fsspec.url_to_fs(url, **options), self.path, options)
         self._key = key.rstrip("/")
 
     def objects(self, *, recursive: bool = True) -> Iterator[ObjectInfo]:
         """See `StoredPrefix.objects`."""
-        depth = None if recursive else 1
-        with _named_errors(self.path, 0, self._options):
+
+        def find() -> Mapping[str, Mapping[str, Any]]:
             self._fs.invalidate_cache()  # fsspec caches instances, with their listings
             try:
-                found = self._fs.find(self._key, maxdepth=depth, detail=True)
+                found = self._fs.find(self._key, maxdepth=None if recursive else 1, detail=True)
             except FileNotFoundError:
-                return
+                return {}
+            return cast("Mapping[str, Mapping[str, Any]]", found)
+
+        found = _ask(find, self.path, self._options)
         for name, info in found.items():
             key = name[len(self._key) :].lstrip("/")
             if key:  # otherwise, the URL is that of an object
@@ -378,15 +377,18 @@ class FsspecPrefix:
         target = f"{self._key}/{key}"
         folder, _, name = target.rpartition("/")
         temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.part"
-        with _named_errors(f"{self.path}/{key}", 0, self._options):
+
+        def put() -> None:
             self._fs.makedirs(folder, exist_ok=True)
             self._fs.put_file(path, temporary)
             self._fs.mv(temporary, target)
 
+        _ask(put, f"{self.path}/{key}", self._options)
+
     def remove(self, key: str) -> None:
         """See `StoredPrefix.remove`."""
-        with _named_errors(f"{self.path}/{key}", 0, self._options):
-            self._fs.rm_file(f"{self._key}/{key}")
+        target = f"{self._key}/{key}"
+        _ask(lambda: self._fs.rm_file(target), f"{self.path}/{key}", self._options)
 
 
 def _fsspec_info(found: Mapping[str, Any], key: str) -> ObjectInfo:
@@ -421,28 +423,54 @@ def _connect(root: str, options: Mapping[str, Any]) -> Any:
     return HTTPStore.from_url(root, **{**options, "client_options": client})
 
 
-@contextmanager
-def _named_errors(path: str, position: int, options: Mapping[str, object]) -> Iterator[None]:
-    """Raise the errors of both libraries as ours, without secrets."""
+def _ask(
+    call: Callable[[], Answer],
+    path: str,
+    options: Mapping[str, object],
+    position: int | None = None,
+) -> Answer:
+    """
+    Return the answer of a store; raise the errors of both libraries as ours, without secrets.
+
+    Parameters
+    ----------
+    call : callable
+    path : str
+        Names the object in errors.
+    options : dict
+        Its texts are secrets.
+    position : int, optional
+        Where the object is read.
+    """
     try:
-        yield
-    except (SourceReadError, ImportError):
-        raise
-    except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, "no object exists at", path) from None
-    except (KeyboardInterrupt, SystemExit):
+        return call()
+    except (SourceReadError, ImportError, IsADirectoryError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # obstore's PanicException is no Exception
-        kind = type(error).__name__
-        reason = _without_secrets(str(error), options)
-        if kind in ("PermissionDeniedError", "UnauthenticatedError", "PermissionError"):
-            raise PermissionError(errno.EACCES, reason, path) from None
-        if kind in ("UnknownConfigurationKeyError", "TypeError", "ValueError", "PanicException"):
-            about = "storage_options: " if options else ""
-            raise ValueError(f"{path}: {about}{reason}") from None
-        if isinstance(error, IsADirectoryError):
-            raise
-        raise SourceReadError(path, position, f"the store failed: {reason}") from None
+        named = _named(error, path, options, position)
+    # Raised here, it has no context: the text of the library's error may contain secrets.
+    raise named
+
+
+def _named(
+    error: BaseException, path: str, options: Mapping[str, object], position: int | None
+) -> Exception:
+    kind, cause = type(error).__name__, error.__cause__
+    is_unreachable = isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError)
+    if isinstance(error, FileNotFoundError) and not is_unreachable:
+        if position is None:
+            return FileNotFoundError(errno.ENOENT, "no object exists at", path)
+        return SourceReadError(path, position, "the object was deleted while it was read")
+    if kind == "PreconditionError":
+        return _replaced(path, position or 0)
+    # fsspec has no object if a server cannot be reached; the cause says so.
+    reason = _without_secrets(str(cause or error), options)
+    if kind in ("PermissionDeniedError", "UnauthenticatedError", "PermissionError"):
+        return PermissionError(errno.EACCES, reason, path)
+    if kind in ("UnknownConfigurationKeyError", "TypeError", "ValueError", "PanicException"):
+        about = "storage_options: " if options else ""
+        return ValueError(f"{path}: {about}{reason}")
+    return SourceReadError(path, position or 0, f"the store failed: {reason}")
 
 
 def _without_secrets(text: str, options: Mapping[str, object]) -> str:

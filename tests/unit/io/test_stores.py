@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
+from kafkascan.format.errors import SourceReadError
 from kafkascan.io import ObjectUrl, Source
 from kafkascan.io.stores.stored_objects import shown_url
 from tests.spark.logs import plain_batch
@@ -140,6 +141,22 @@ def test_a_shown_url_has_no_password_and_no_signature() -> None:
     assert shown_url("abfss://container@account/a") == "abfss://container@account/a"
     assert shown_url("s3://user:pass@bucket/a?sig=secret") == "s3://bucket/a"
     assert shown_url("/a/b?c") == "/a/b?c"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:topsecret@127.0.0.1:1/a.log?sig=topsecret",
+        "abfs://user:topsecret@host/a.log",
+        "nope://user:topsecret@host/a.log?topsecret",
+    ],
+)
+def test_no_error_of_a_library_is_the_context_of_ours(url: str) -> None:
+    with pytest.raises((SourceReadError, ValueError)) as caught:
+        ks.scan_batches(url)
+    assert shown_url(url) in str(caught.value)
+    assert caught.value.__context__ is caught.value.__cause__ is None
+    assert "topsecret" not in f"{caught.value!r} {caught.value.args}"
 
 
 @pytest.mark.parametrize("source", ["/some/path", b"bytes", "file:///some/path"])
