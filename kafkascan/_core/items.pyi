@@ -11,6 +11,7 @@ def gather_into(
     out: Any,
     starts: Any,
 ) -> tuple[int, int]: ...
+def bytes_of_items(data: Any, starts: Any, is_null: Any) -> list[bytes | None]: ...
 def views_into(
     addresses: Any,
     sizes: Any,

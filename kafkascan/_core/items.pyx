@@ -1,5 +1,6 @@
 """Keys and values of records: gather their bytes, find their addresses, make views."""
 
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
@@ -166,6 +167,35 @@ def gather_into(
     if fault >= 0:
         return KS_SOURCE_FAULT, fault
     return (KS_ROW_MISMATCH if job.failed else KS_OK), 0
+
+
+def bytes_of_items(
+    const uint8_t[::1] data not None,
+    const Start[::1] starts not None,
+    const uint8_t[::1] is_null,
+):
+    """
+    Return gathered items as objects: a list of bytes, None for a null.
+
+    Parameters
+    ----------
+    data : buffer of bytes
+    starts : array of int32 or int64, shape (n + 1,)
+        The start of each item in `data`, and the end of the last one.
+    is_null : array of uint8, shape (n,), or None
+    """
+    cdef Py_ssize_t count = starts.shape[0] - 1, i
+    cdef int64_t first, last = starts[0]
+    cdef list found = [None] * count
+    if is_null is not None and is_null.shape[0] != count:
+        raise ValueError("columns differ in length")
+    for i in range(count):
+        first, last = last, starts[i + 1]
+        if not 0 <= first <= last <= data.shape[0]:
+            raise ValueError("an item is out of bounds")
+        if is_null is None or not is_null[i]:
+            found[i] = PyBytes_FromStringAndSize(<const char *>&data[0] + first, last - first)
+    return found
 
 
 cdef bint find_addresses(Gathering job, uintptr_t *out) noexcept nogil:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -172,19 +171,9 @@ class Gathered:
         """Return each item as bytes; None for a null."""
         items: list[bytes | None] = []
         for rows in _pieces(len(self)):
-            begin, end = self.starts[rows.start], self.starts[rows.stop]
-            data = self.data[begin:end].tobytes()
-            starts = (self.starts[rows.start : rows.stop + 1] - begin).tolist()
-            bounds = itertools.pairwise(starts)
-            if self.is_null is None:
-                items += [data[first:last] for first, last in bounds]
-            else:
-                items += [
-                    None if is_null else data[first:last]
-                    for (first, last), is_null in zip(
-                        bounds, self.is_null[rows].tolist(), strict=True
-                    )
-                ]
+            starts = self.starts[rows.start : rows.stop + 1]
+            is_null = None if self.is_null is None else self.is_null[rows].view(np.uint8)
+            items += _core.bytes_of_items(self.data, starts, is_null)
         return items
 
 

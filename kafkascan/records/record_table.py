@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from kafkascan.batches.columns import (
     as_datetime64,
     column,
     join_tables,
-    timestamp_type,
+    timestamp_type_of,
 )
 from kafkascan.batches.small_plots import plot_over_time
 from kafkascan.format.errors import STATUS, UnknownColumnError
@@ -267,6 +267,9 @@ RECORD_SCHEMA = Schema(
 RECORD_COLUMN_NAMES = RECORD_SCHEMA.names
 """Columns of records. Every column of the batch table can be requested as well."""
 
+# Records that are objects at a time, and about how many bytes of keys and values they have.
+_RECORDS_AT_ONCE, _BYTES_AT_ONCE = 1 << 12, 1 << 22
+
 # Stored columns that a requested column needs.
 _STORED = {
     "offset": ("offset",),
@@ -277,10 +280,10 @@ _STORED = {
     "sequence": ("offset",),
 }
 _MAX_SEQUENCE = 2**31 - 1
+_TIMESTAMP_TYPES = {int(one): one for one in TimestampType}
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """
     One record, its bytes copied.
 
@@ -431,7 +434,7 @@ class RecordTable(AnyTable):
             }
             return RecordTable(self.batches, self.names, columns, self._buffers, self._problems)
         try:
-            return self._record(range(len(self))[index])
+            at = range(len(self))[index]
         except TypeError:
             raise TypeError(
                 "an index must be an integer, a slice, a NumPy array or a column's name,"
@@ -439,32 +442,48 @@ class RecordTable(AnyTable):
             ) from None
         except IndexError:
             raise IndexError(f"index {index} is out of range for {len(self)} records") from None
+        return next(self[at : at + 1]._records())
 
     def __iter__(self) -> Iterator[Record]:
-        return map(self._record, range(len(self)))
+        return itertools.chain.from_iterable(part._records() for part in self._parts())
 
-    def _record(self, index: int) -> Record:
-        columns = self.columns
-        batch = int(columns["batch"][index])
-        rows = self.batches[batch : batch + 1]
-        one = self[index : index + 1]
-        return Record(
-            offset=int(columns["offset"][index]) if "offset" in columns else None,
-            timestamp=int(columns["timestamp"][index]) if "timestamp" in columns else None,
-            timestamp_type=TimestampType(int(timestamp_type(rows)[0])),
-            key=self._item("key", index) if "key" in self.names else None,
-            value=self._item("value", index) if "value" in self.names else None,
-            headers=one._header_lists()[0] if "headers" in self.names else [],
-            sequence=int(one._sequences()[0]) if "offset" in columns else None,
-            batch=batch,
-        )
+    def _parts(self) -> Iterator[RecordTable]:
+        """Yield slices whose records are objects at the same time."""
+        first = 0
+        while first < len(self):
+            stop = first + _RECORDS_AT_ONCE
+            sizes = [
+                self.columns[name][first:stop]
+                for name in ("key_size", "value_size")
+                if name in self.columns
+            ]
+            ends = np.cumsum(sum(sizes, np.zeros(1, np.int64)))
+            count = int(np.searchsorted(ends, _BYTES_AT_ONCE)) if sizes else _RECORDS_AT_ONCE
+            yield self[first : first + max(1, count)]
+            first += max(1, count)
 
-    def _item(self, name: str, index: int) -> bytes | None:
-        return self._buffers.bytes_of(
-            int(self.columns["batch"][index]),
-            int(self.columns[f"{name}_position"][index]),
-            int(self.columns[f"{name}_size"][index]),
+    def _records(self) -> Iterator[Record]:
+        batch = self.columns["batch"]
+        # Not by batch: this table can be a short one of very many batches.
+        types = timestamp_type_of(self.batches["attributes"][batch], self.batches["magic"][batch])
+        has_offsets = "offset" in self.columns
+        has_headers = "headers" in self.names and self.columns["headers_count"].any()
+        fields = zip(
+            self._listed("offset"),
+            self._listed("timestamp"),
+            map(_TIMESTAMP_TYPES.__getitem__, types.tolist()),
+            self.items("key") if "key" in self.names else itertools.repeat(None),
+            self.items("value") if "value" in self.names else itertools.repeat(None),
+            self._header_lists() if has_headers else iter(list, None),
+            self._sequences().tolist() if has_offsets else itertools.repeat(None),
+            batch.tolist(),
+            strict=False,
         )
+        return map(tuple.__new__, itertools.repeat(Record), fields)
+
+    def _listed(self, name: str) -> Iterable[int | None]:
+        found: list[int] | None = self.columns[name].tolist() if name in self.columns else None
+        return itertools.repeat(None) if found is None else found
 
     def _numbers(self, name: str) -> NDArray[Any]:
         """Return a column with one number per record."""
@@ -484,9 +503,9 @@ class RecordTable(AnyTable):
     def _sequences(self) -> NDArray[np.int32]:
         """Return sequence numbers as ``DefaultRecord.readFrom`` computes them, with wrap-around."""
         batch = self.columns["batch"]
-        if (self.batches["base_sequence"] < 0).all():
-            return np.full(len(batch), NO_SEQUENCE, np.int32)
         base = self.batches["base_sequence"][batch].astype(np.int64)
+        if (base < 0).all():
+            return np.full(len(batch), NO_SEQUENCE, np.int32)
         delta = self.columns["offset"] - self.batches["base_offset"][batch]
         wrapped = delta - (_MAX_SEQUENCE - base) - 1
         # Casting to int32 wraps as Java's int arithmetic does.
