@@ -81,7 +81,7 @@ class ChangeApplier:
         """Apply the next step; set `error` if it fails."""
         try:
             if self.writes_next:
-                replace_files(self.files_to_write(), before=self.back_up)
+                _write_files([self])
             else:
                 (change,) = self._steps[0]
                 if change.action is Action.SPLIT:
@@ -91,6 +91,10 @@ class ChangeApplier:
             self.finish_step()
         except OSError as error:
             self.error = error
+
+    def sync_folder(self) -> None:
+        """Make the names in the folder durable, those of up-to-date files, too."""
+        sync_folder(self._files.folder)
 
     def finish_step(self) -> None:
         """Record that the next step was applied."""
@@ -131,14 +135,21 @@ def _write_together(appliers: list[ChangeApplier]) -> None:
     if not appliers:
         return
     try:
-        files = (file for one in appliers for file in one.files_to_write())
-        replace_files(files, before=appliers[0].back_up)
+        _write_files(appliers)
     except OSError:
         for one in appliers:
             one.apply_step()
     else:
         for one in appliers:
             one.finish_step()
+
+
+def _write_files(appliers: list[ChangeApplier]) -> None:
+    """Write the files of the next step of several folders, and make them durable."""
+    files = (file for one in appliers for file in one.files_to_write())
+    replace_files(files, before=appliers[0].back_up)
+    for one in appliers:
+        one.sync_folder()
 
 
 def _apply(change: Change, folder: Path, *, backup: bool) -> None:
@@ -204,7 +215,8 @@ def _split(split: Split, files: PlannedFiles, *, backup: bool) -> None:
     parts = _write_parts(split, files)
     for name in reversed(parts):
         os.replace(folder / f"{name}.cleaned", folder / f"{name}.swap")
-    sync_folder(folder)
+        # A restart finishes a replacement by the first parts alone: the last ones come first.
+        sync_folder(folder)
     for name in split.replaced:
         if backup and os.path.lexists(folder / name):
             os.replace(folder / name, _free_name(folder / name))
