@@ -63,6 +63,29 @@ def test_the_error_of_a_batch_names_its_file(tmp_path: Path) -> None:
     assert error.startswith(f"{path}: position ")
 
 
+@pytest.mark.parametrize("view", ["batches", "segments"])
+def test_the_status_says_what_was_checked(tmp_path: Path, view: str) -> None:
+    path = segment_path(tmp_path, "topic")
+    path.write_bytes(damaged_log().flip(3, 70).log)
+    segment_path(tmp_path, "topic", base_offset=24).write_bytes(plain_batch(24))
+    given = {"path": str(tmp_path), "view": view}
+    crc_column = {"batches": "crc_is_valid", "segments": "bad_checksums"}[view]
+
+    def statuses(**options: str) -> list[str]:
+        return [row["status"] for row in rows(**given, **options)]
+
+    assert set(statuses()) == set(statuses(mode="FAILFAST")) == {"HEADERS_OK"}
+    assert set(statuses(columns="status", verify="false")) == {"HEADERS_OK"}
+    verified = statuses(verify="true")
+    assert verified == statuses(columns=f"status,{crc_column}")
+    assert verified.count("CHECKSUM_MISMATCH") == 1
+    assert set(verified) == {"OK", "CHECKSUM_MISMATCH"}
+    with pytest.raises(ValueError, match="CHECKSUM_MISMATCH"):
+        statuses(verify="true", mode="FAILFAST")
+    dropped = statuses(verify="true", mode="DROPMALFORMED")
+    assert dropped == [one for one in verified if one == "OK"]
+
+
 def states_by_checks(log: Path) -> dict[str, str]:
     """The states of a log's indexes according to `check_index`."""
     batches = ks.scan_batches(log).batches
@@ -110,7 +133,7 @@ def test_any_change_of_an_index(
     index.write_bytes(content)
     (row,) = rows(path=str(folder), view="segments")
     assert {column: row[column] for column in KINDS} == states_by_checks(Path(row["path"]))
-    assert row["status"] == "OK"
+    assert row["status"] == "HEADERS_OK"
 
 
 def test_unreadable_indexes(tmp_path: Path) -> None:
@@ -120,4 +143,4 @@ def test_unreadable_indexes(tmp_path: Path) -> None:
     os.mkfifo(log.with_suffix(".timeindex"))
     (row,) = rows(path=str(tmp_path), view="segments")
     assert (row["index_state"], row["time_index_state"]) == ("UNKNOWN", "UNKNOWN")
-    assert (row["status"], row["batches"]) == ("OK", 1)
+    assert (row["status"], row["batches"]) == ("HEADERS_OK", 1)

@@ -156,7 +156,7 @@ def test_tails_are_not_damage(tmp_path: Path) -> None:
     segments = rows(path=str(tmp_path), view="segments")
     assert [row["end"] for row in segments] == ["TORN_TAIL", "ZERO_TAIL"]
     assert [row["trailing_bytes"] for row in segments] == [40, 500]
-    assert {row["status"] for row in segments} == {"OK"}
+    assert {row["status"] for row in segments} == {"HEADERS_OK"}
 
 
 def test_a_torn_tail_inside_a_log_is_damage(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_torn_tail_inside_a_log_is_damage(tmp_path: Path) -> None:
         assert len(found) == 24 + 1 + 2
         assert sum(row["_corrupt_record"] is not None for row in found) == 1
     segments = rows(path=str(tmp_path), view="segments")
-    assert [row["status"] for row in segments] == ["TORN_TAIL", "OK"]
+    assert [row["status"] for row in segments] == ["TORN_TAIL", "HEADERS_OK"]
 
 
 def test_size_and_rows_of_batches_are_bounded(

@@ -288,8 +288,7 @@ class Options:
         """Whether checksums are verified."""
         if self.view == "records":
             return self.verify is not False
-        named = {column.name for column in self.schema()}
-        return bool(self.verify) or CRC_COLUMNS[self.view] in named
+        return bool(self.verify) or CRC_COLUMNS[self.view] in map(str.lower, self.columns)
 
     @property
     def task_bytes(self) -> int:

@@ -43,8 +43,8 @@ FILE_FIELDS = (
 """The columns that identify a file. Spark processes columns faster that are not nullable."""
 
 HEADERS = replace(RECORD_SCHEMA["headers"], nullable=True)
-STATUS = Field("status", "string", "OK, or the symbol of the damage", nullable=False,
-               shown=Shown.WIDE)  # fmt: skip
+STATUS = Field("status", "string", "OK if checksums are right, HEADERS_OK if only headers were"
+               " read, or the symbol of the damage", nullable=False, shown=Shown.WIDE)  # fmt: skip
 ERROR = Field("error", "string", "message about the damage", shown=Shown.BELOW)
 
 # The columns of Spark's own Kafka source, with its names and types.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.batches.columns import BatchTable, column
 from kafkascan.format.errors import CorruptBatchError, record_error
+from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.options.view_schemas import Row, arrow_schema
 from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.rows.arrow_columns import (
@@ -26,8 +27,13 @@ from kafkascan.tables.table import arrow_column
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STATUS_OK = "OK"
+STATUS_OK, HEADERS_OK = "OK", "HEADERS_OK"
 BAD_CHECKSUM = "CHECKSUM_MISMATCH"
+
+
+def intact_status(verifies: bool) -> str:
+    """Return the status of what is intact, by whether checksums are verified."""
+    return STATUS_OK if verifies else HEADERS_OK
 
 
 def file_values(file: ListedSegment) -> Row:
@@ -59,18 +65,18 @@ class BatchRows:
     Parameters
     ----------
     file : ListedSegment
-    columns : sequence of Field
+    options : Options
     """
 
-    def __init__(self, file: ListedSegment, columns: Sequence[Field]) -> None:
+    def __init__(self, file: ListedSegment, options: Options) -> None:
         self._path = file.path
         self._file_values = file_values(file)
-        self._columns = columns
-        self._schema = arrow_schema(columns)
-        constants = self._file_values | {"status": STATUS_OK, "error": None}
+        self._columns = options.schema()
+        self._schema = arrow_schema(self._columns)
+        constants = self._file_values | {"status": intact_status(options.verifies), "error": None}
         self._constants = {
             one.name: (constants[one.name], arrow_type(one.type, is_spark=True))
-            for one in columns
+            for one in self._columns
             if one.name in constants
         }
 

@@ -29,7 +29,7 @@ from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.planning.range_walk import RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange
 from kafkascan.spark.rows.arrow_columns import record_batch_of_rows
-from kafkascan.spark.rows.batch_rows import BAD_CHECKSUM, STATUS_OK, file_values
+from kafkascan.spark.rows.batch_rows import BAD_CHECKSUM, file_values, intact_status
 from kafkascan.spark.rows.damage_modes import OFFSET_OVERLAP
 from kafkascan.tables.schema import Field
 
@@ -177,7 +177,7 @@ def segment_row(one: ScanRange, source: Source, options: Options) -> Row:
         "bad_checksums": bad_checksums if verifies else None,
         "index_state": states[0],
         "time_index_state": states[1],
-        "status": status,
+        "status": status or intact_status(verifies),
         "error": error,
     }
 
@@ -188,8 +188,8 @@ def _verdict(
     damage: CorruptBatchError | None,
     first_bad: np.void | None,
     bad_checksums: int,
-) -> tuple[str, str | None]:
-    """Return the status of a segment, and what is wrong."""
+) -> tuple[str | None, str | None]:
+    """Return the symbol and the message of what is wrong with a segment."""
     if damage is not None:
         return damage.symbol, str(damage)
     if first_bad is not None:
@@ -200,7 +200,7 @@ def _verdict(
         )
     end = position_after(0, one.file.base_offset, walk.next_offset)
     if one.next_base is None or end <= one.next_base:
-        return STATUS_OK, None
+        return None, None
     return OFFSET_OVERLAP, (
         f"{one.file.path}: offsets {one.next_base} to {end - 1} may also be in the next segments:"
         f" one of them is stale [{OFFSET_OVERLAP}]"

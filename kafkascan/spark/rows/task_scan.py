@@ -25,7 +25,6 @@ from kafkascan.spark.planning.range_walk import IndexHints, RangeWalk
 from kafkascan.spark.planning.task_plan import ScanRange, ScanTask, concurrent_files, hints_of
 from kafkascan.spark.rows.batch_rows import (
     BAD_CHECKSUM,
-    STATUS_OK,
     BatchRows,
     column_lookup,
     file_values,
@@ -204,7 +203,7 @@ def _segment_rows(options: Options, one: ScanRange) -> Iterator[Row]:
         row = unreadable_row(one.file, error)
     if row is None:
         return
-    is_damaged = row["status"] not in (STATUS_OK, OFFSET_OVERLAP)
+    is_damaged = row["error"] is not None and row["status"] != OFFSET_OVERLAP
     if is_damaged and options.fails_fast:
         raise ValueError(row["error"])
     if is_damaged and options.mode == "DROPMALFORMED":
@@ -232,7 +231,7 @@ def _scan_batches(
 
 def _pending_rows(opened: OpenRange) -> Iterator[Callable[[], pa.RecordBatch]]:
     """Yield functions that build the rows of a range."""
-    rows = BatchRows(opened.range.file, opened.options.schema())
+    rows = BatchRows(opened.range.file, opened.options)
     keeps_bad = opened.options.mode in (None, "PERMISSIVE")
     walk = opened.walk(_TABLE_BYTES if opened.options.verifies else None)
     for batches, verdicts in checked_batches(opened, walk):
