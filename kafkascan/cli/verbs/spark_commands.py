@@ -143,9 +143,11 @@ def _run_job(run: Run, job: str, arguments: dict[str, Any]) -> None:
     try:
         from pyspark.errors import PySparkException
 
-        from kafkascan.spark import jobs
+        from kafkascan.spark import jobs, readers  # noqa: F401 - refuses versions of pyspark
     except ModuleNotFoundError as error:
         raise click.UsageError(f"{_INSTALL} ({error})") from None
+    except ImportError as error:
+        raise click.UsageError(str(error)) from None
     own = {name: one for name, one in arguments.items() if name not in _OF_ALL_JOBS}
     keywords = own | arguments["options"]
     try:
