@@ -51,3 +51,9 @@ def test_the_extra_installs_an_accepted_version() -> None:
     (oldest, (major, minor)) = PYSPARK
     wanted = f"pyspark>={oldest[0]}.{oldest[1]},<{major}.{minor + 1}"
     assert wanted in extras["optional-dependencies"]["spark"]
+
+
+def test_pyspark_supports_the_installed_pandas() -> None:
+    """It warns of a newer one, and warnings fail tests."""
+    utils = pytest.importorskip("pyspark.sql.pandas.utils")
+    utils.require_minimum_pandas_version()
