@@ -11,7 +11,6 @@ from hypothesis import given, settings, strategies as st
 import kafkascan as ks
 from kafkascan.spark.options.reader_options import Options
 from kafkascan.spark.planning.file_listing import list_files
-from kafkascan.spark.planning.task_plan import select_files
 from kafkascan.spark.rows.committed_views import committed_view
 from tests.spark.logs import (
     ABORT,
@@ -123,7 +122,7 @@ def test_damage_raises_in_every_mode(tmp_path: Path) -> None:
 def test_golden_transactions() -> None:
     """The golden log has commits, aborts and an open transaction."""
     options = Options.parse({"path": str(DATA), "topics": "transactions"})
-    log = select_files(list_files(options), options)
+    log = list_files(options)
     view = committed_view(tuple(log), options)
     found = zip(view.producer_ids, view.first_offsets, view.last_offsets, strict=True)
     written = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +67,37 @@ def test_a_selection_of_nothing(selection: dict[str, str]) -> None:
 def test_a_misspelt_topic_is_answered_with_the_topics() -> None:
     with pytest.raises(NoLogsError, match="the topics are __cluster_metadata, "):
         listed(path=str(DATA), topics="transaction")
+
+
+SELECTIONS = [
+    {"topics": "orders"},
+    {"topicPattern": "or.*"},
+    {"subscribePattern": "^ord"},
+    {"assign": '{"orders":[1]}'},
+    {"topics": "orders", "partitions": "1"},
+]
+
+
+@pytest.mark.parametrize("selection", SELECTIONS, ids=lambda one: "-".join(one))
+def test_folders_of_other_partitions_are_not_listed(
+    tmp_path: Path, selection: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for topic in ("orders", "other"):
+        segment_path(tmp_path, topic, 1).write_bytes(damaged_log().log)
+    expected = str(segment_path(tmp_path, "orders", 1))
+    looked_at: list[str] = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: looked_at.append(str(path)) or scandir(path))
+    assert listed(path=str(tmp_path), **selection) == [expected]
+    assert f"{tmp_path}/orders-1" in looked_at
+    assert f"{tmp_path}/other-1" not in looked_at
+
+
+def test_a_path_without_the_topic_is_no_mistake(tmp_path: Path) -> None:
+    for folder, topic in (("a", "orders"), ("b", "other")):
+        segment_path(tmp_path / folder, topic).write_bytes(damaged_log().log)
+    paths = [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert len(listed(paths=paths, topics="orders")) == 1
+    (tmp_path / "b" / "other-0" / f"{0:020d}.log").unlink()
+    with pytest.raises(NoLogsError, match="no live segments"):
+        listed(paths=paths, topics="orders")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeAlias
@@ -278,6 +279,29 @@ class Options:
             columns += find_columns(self.view, [CRC_COLUMNS[self.view]])
         return (*columns, *corrupt.values())
 
+    def selects(self, topic: str, partition: int) -> bool:
+        """Whether records of a partition are requested, as far as its name tells."""
+        return (
+            self._selects_topic(topic)
+            and (self.partitions is None or partition in self.partitions)
+            and (self.assign is None or (topic, partition) in self.assign)
+        )
+
+    def _selects_topic(self, topic: str) -> bool:
+        if self.topics is not None:
+            return topic in self.topics
+        if self.topic_pattern is not None:
+            return re.fullmatch(self.topic_pattern, topic) is not None
+        if self.subscribe_pattern is not None:
+            # Spark's Kafka source accepts a match anywhere in the name.
+            is_match = re.search(self.subscribe_pattern, topic) is not None
+            return is_match and topic not in _UNLISTED_TOPICS
+        return True
+
+    def of_all_partitions(self) -> Options:
+        """Return these options without those that select partitions."""
+        return self.replace(**dict.fromkeys([*_SELECTIONS, "partitions"]))
+
     @property
     def fails_fast(self) -> bool:
         """Whether damage fails the query."""
@@ -296,6 +320,11 @@ class Options:
         default = 1 << 27 if self.view == "records" else 1 << 30
         return default if self.max_partition_bytes is None else self.max_partition_bytes
 
+
+# Topics that a broker does not list, or marks as internal: subscribePattern does not select them.
+_UNLISTED_TOPICS = frozenset(
+    {"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"}
+)
 
 # Options of which only one may be given.
 _SELECTIONS = dict.fromkeys(("topics", "topic_pattern", "subscribe_pattern", "assign"), "topics")

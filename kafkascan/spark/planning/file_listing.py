@@ -114,10 +114,11 @@ class ListedSegment:
 
 def list_files(options: Options) -> list[ListedSegment]:
     """
-    List the segments that the options' paths select, ordered by log and base offset.
+    List the segments of the requested partitions, ordered by log and base offset.
 
     A folder selects its live segments, as a broker would load them. A path or glob of files
-    selects them whatever their names are. No file is opened.
+    selects them whatever their names are. No file is opened, and nothing is listed below folders
+    of other partitions.
 
     Raises
     ------
@@ -134,7 +135,7 @@ def list_files(options: Options) -> list[ListedSegment]:
     for path in options.paths:
         try:
             listed = list(_list_path(path, options, starts))
-            if not listed:
+            if not (listed or options.ignore_missing_files or _has_segments(path, options)):
                 raise NoLogsError(path, "no live segments")
         except FileNotFoundError:
             if not options.ignore_missing_files:
@@ -148,6 +149,12 @@ def list_files(options: Options) -> list[ListedSegment]:
             one for one in selected if fnmatch.fnmatchcase(os.path.basename(one.path), pattern)
         ]
     return sorted(selected, key=lambda one: (one.topic, one.partition, one.folder, one.base_offset))
+
+
+def _has_segments(path: str, options: Options) -> bool:
+    """Whether a path has live segments of any partition."""
+    found = _list_path(path, options.of_all_partitions(), lambda partition: 0)
+    return any(True for _ in found)
 
 
 def open_file(file: ListedSegment, options: Options, bulk_stop: int = 0) -> Source:
@@ -231,17 +238,18 @@ def _list_local(path: str, options: Options, starts: LogStarts) -> Iterator[List
             raise FileNotFoundError(errno.ENOENT, "no file matches", path)
     for one in named:
         if os.path.isdir(one):
-            yield from _list_folder(one, starts)
+            yield from _list_folder(one, options, starts)
         else:
             folder, status = partition_dir(os.path.dirname(one)), os.stat(one)
             name = parse_segment_name(os.path.basename(one))
-            found = _found(one, folder, name, status.st_size, status.st_mtime_ns)
-            yield _named(found, options)
+            if _is_selected(folder, options):
+                found = _found(one, folder, name, status.st_size, status.st_mtime_ns)
+                yield _named(found, options)
 
 
-def _list_folder(path: str, starts: LogStarts) -> Iterator[ListedSegment]:
+def _list_folder(path: str, options: Options, starts: LogStarts) -> Iterator[ListedSegment]:
     for partition in open_log_dir(path).partitions:
-        if partition.state is not None:
+        if partition.state is not None or not _is_selected(partition, options):
             continue
         log_start_offset = starts(partition)
         with os.scandir(partition.path) as entries:
@@ -257,6 +265,16 @@ def _list_folder(path: str, starts: LogStarts) -> Iterator[ListedSegment]:
                 yield _found(entry.path, partition, name, *times, log_start_offset)
 
 
+def _is_selected(place: PartitionDir, options: Options) -> bool:
+    return options.selects(*_place_of(place))
+
+
+def _place_of(place: PartitionDir) -> tuple[str, int]:
+    """Return the topic and partition of a folder, or the values for one without these."""
+    topic = NO_TOPIC if place.topic is None else place.topic
+    return topic, NO_PARTITION if place.partition is None else place.partition
+
+
 def _found(
     path: str,
     place: PartitionDir,
@@ -268,8 +286,7 @@ def _found(
     base_offset = None if name is None else name.base_offset
     return ListedSegment(
         path,
-        NO_TOPIC if place.topic is None else place.topic,
-        NO_PARTITION if place.partition is None else place.partition,
+        *_place_of(place),
         NO_BASE_OFFSET if base_offset is None else base_offset,
         size,
         modified_ns,
@@ -291,11 +308,15 @@ def _list_objects(url: ObjectUrl, options: Options, starts: LogStarts) -> Iterat
     if root is None:
         stored = open_object(url.url, url.storage_options)
         parent, _, name = stored.path.rpartition("/")
-        yield _named(_found_object(stored.info, name, partition_dir(parent)), options)
+        if _is_selected(partition_dir(parent), options):
+            yield _named(_found_object(stored.info, name, partition_dir(parent)), options)
         return
     below, named = [], []
     for folder in root.tree():
-        names, partition = folder.names(), partition_of(folder)
+        partition = partition_of(folder)
+        if not _is_selected(partition, options):
+            continue
+        names = folder.names()
         inner = folder.path.relative_to(root.path).parts
         for name in names:
             key = (*inner, name)
@@ -307,7 +328,7 @@ def _list_objects(url: ObjectUrl, options: Options, starts: LogStarts) -> Iterat
                 named.append(_named(found, options))
             elif _is_live(name) and partition.state is None:
                 below.append(replace(found, log_start_offset=starts(partition)))
-    if pattern and not named and not below:
+    if pattern and not named and not below and options == options.of_all_partitions():
         raise FileNotFoundError(errno.ENOENT, "no object exists at", url.url)
     yield from named or below
 
@@ -353,6 +374,8 @@ def _list_tier(place: Path | ObjectUrl, options: Options) -> Iterator[ListedSegm
     for one in tier.remote_segments:
         stored = one.log.stored if isinstance(one.log, ChunkedFile) else one.log
         assert isinstance(stored, PlainFile)
+        if not options.selects(one.topic, one.partition):
+            continue
         yield ListedSegment(
             path=f"{tier.path}/{stored.item.key}",
             topic=one.topic,

@@ -27,7 +27,6 @@ from kafkascan.spark.planning.task_plan import (
     list_selected,
     logs_of,
     plan,
-    select_files,
     served_files,
     start_of,
 )
@@ -56,7 +55,7 @@ def resolve_times(files: Sequence[ListedSegment], options: Options) -> Bounds:
     """
     if not (options.starts_at_times or options.ends_at_times):
         return {}
-    logs = logs_of(select_files(files, options))
+    logs = logs_of(files)
     with ThreadPoolExecutor(_THREADS) as pool:
         found = pool.map(lambda log: _bounds(log, options), logs.values())
         return dict(zip(logs, found, strict=True))

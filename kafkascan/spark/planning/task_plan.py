@@ -7,7 +7,6 @@ anywhere; the scan of a range finds its first batch (`RangeWalk`).
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -30,10 +29,6 @@ _SMALLEST_TASK = 1 << 25
 _OPEN_COST = 1 << 20
 # Minimum bytes of a range, also with a large minPartitions.
 _SMALLEST_RANGE = 1 << 16
-# Topics that a broker does not list, or marks as internal: subscribePattern does not select them.
-_UNLISTED_TOPICS = frozenset(
-    {"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"}
-)
 # Topics that a message names.
 _NAMED_TOPICS = 5
 
@@ -128,11 +123,10 @@ def plan(
     -------
     list of ScanTask
     """
-    wanted = select_files(files, options)
-    ranges = list(_cut(list(_bounded(wanted, options, times or {})), options))
+    ranges = list(_cut(list(_bounded(files, options, times or {})), options))
     tasks = [ScanTask(one) for one in _packed(ranges, options)]
     if options.isolation_level == "read_committed":
-        tasks = _with_logs(tasks, wanted, views or {})
+        tasks = _with_logs(tasks, files, views or {})
     return tasks
 
 
@@ -158,38 +152,15 @@ def list_selected(options: Options) -> list[ListedSegment]:
         If no file is of such a topic or partition and `ignore_missing_files` is false.
     As `list_files`.
     """
-    files = list_files(options)
-    selected = select_files(files, options)
+    selected = list_files(options)
     if not selected and not options.ignore_missing_files:
+        files = list_files(options.of_all_partitions())
         topics = sorted({file.topic for file in files if file.topic != NO_TOPIC})
         known = f"; the topics are {', '.join(topics[:_NAMED_TOPICS])}" if topics else ""
         known += f" and {len(topics) - _NAMED_TOPICS} more" if len(topics) > _NAMED_TOPICS else ""
         reason = f"no segments of the selected topics, partitions and files{known}"
         raise NoLogsError(", ".join(options.paths), reason)
     return selected
-
-
-def select_files(files: Iterable[ListedSegment], options: Options) -> list[ListedSegment]:
-    """Return the files of the requested topics and partitions."""
-    return [
-        file
-        for file in files
-        if _has_topic(file.topic, options)
-        and (options.partitions is None or file.partition in options.partitions)
-        and (options.assign is None or (file.topic, file.partition) in options.assign)
-    ]
-
-
-def _has_topic(topic: str, options: Options) -> bool:
-    if options.topics is not None:
-        return topic in options.topics
-    if options.topic_pattern is not None:
-        return re.fullmatch(options.topic_pattern, topic) is not None
-    if options.subscribe_pattern is not None:
-        # Spark's Kafka source accepts a match anywhere in the name.
-        is_match = re.search(options.subscribe_pattern, topic) is not None
-        return is_match and topic not in _UNLISTED_TOPICS
-    return True
 
 
 def logs_of(files: Iterable[ListedSegment]) -> dict[str, tuple[ListedSegment, ...]]:
@@ -345,7 +316,9 @@ def _packed(ranges: Sequence[ScanRange], options: Options) -> Iterator[tuple[Sca
         yield tuple(ranges[group])
 
 
-def _with_logs(tasks: list[ScanTask], files: list[ListedSegment], views: Views) -> list[ScanTask]:
+def _with_logs(
+    tasks: list[ScanTask], files: Sequence[ListedSegment], views: Views
+) -> list[ScanTask]:
     logs = logs_of(files)
     found = []
     for task in tasks:

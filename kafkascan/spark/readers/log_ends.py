@@ -30,7 +30,7 @@ from kafkascan.spark.planning.segment_ends import (
     read_once,
     warn_of_overlap,
 )
-from kafkascan.spark.planning.task_plan import logs_of, select_files, start_of
+from kafkascan.spark.planning.task_plan import logs_of, start_of
 from kafkascan.spark.rows.committed_views import CommittedViews
 from kafkascan.spark.rows.damage_modes import logger
 
@@ -96,8 +96,7 @@ class LogEnds:
         """
         found: dict[TopicPartition, tuple[ListedSegment, ...]] = {}
         files = list_files(self._options.replace(ignore_missing_files=True))
-        selected = select_files(files, self._options)
-        selected = read_once(selected, self._options, self._segment_ends, warn_of_overlap)
+        selected = read_once(files, self._options, self._segment_ends, warn_of_overlap)
         for folder, log in logs_of(selected).items():
             partition = (log[0].topic, log[0].partition)
             if log[0].partition == NO_PARTITION or log[0].base_offset == NO_BASE_OFFSET:
