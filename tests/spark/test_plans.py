@@ -9,6 +9,7 @@ import pytest
 
 from kafkascan.spark import jobs
 from kafkascan.spark.options.reader_options import Options
+from kafkascan.spark.options.view_schemas import arrow_schema
 from kafkascan.spark.planning.file_listing import ListedSegment
 from kafkascan.spark.planning.task_plan import ScanTask, plan
 from kafkascan.spark.readers import frames
@@ -127,3 +128,43 @@ def test_memory_of_a_plan() -> None:
     assert len(planned) == count
     assert size < 230 * count
     assert peak < 270 * count
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "warns"),
+    [
+        (1 << 30, {}, True),
+        (1 << 29, {}, False),
+        (1 << 30, {"columns": "topic,offset"}, False),
+        (1 << 30, {"where": "segment = 'x'"}, False),
+        (1 << 30, {"view": "batches"}, False),
+    ],
+)
+def test_a_large_read_of_all_columns_is_warned_of(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    size: int,
+    options: dict[str, str],
+    warns: bool,
+) -> None:
+    pandas_types = pytest.importorskip("pyspark.sql.pandas.types")
+    from kafkascan.spark.readers.data_source import KafkaScanSource
+
+    with segment_path(tmp_path, "topic").open("wb") as file:
+        file.truncate(size)
+    given = {"path": str(tmp_path)} | options
+    schema = pandas_types.from_arrow_schema(arrow_schema(Options.parse(given).schema()))
+    KafkaScanSource(given).reader(schema).partitions()
+    assert len(caplog.messages) == warns
+    assert all("option columns" in message for message in caplog.messages)
+
+
+def test_a_schema_names_columns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    types = pytest.importorskip("pyspark.sql.types")
+    from kafkascan.spark.readers.data_source import KafkaScanSource
+
+    with segment_path(tmp_path, "topic").open("wb") as file:
+        file.truncate(1 << 30)
+    offset = types.StructType([types.StructField("offset", types.LongType())])
+    KafkaScanSource({"path": str(tmp_path)}).reader(offset).partitions()
+    assert caplog.messages == []

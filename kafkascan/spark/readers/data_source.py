@@ -18,6 +18,7 @@ from kafkascan.spark.options.view_schemas import ddl
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.task_plan import ScanTask
 from kafkascan.spark.readers.stream_reader import ScanPartition, StreamReader, read_partition
+from kafkascan.spark.rows.damage_modes import logger
 from kafkascan.tables.schema import Field, spark_type
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+
+# Bytes of logs from which on it matters that unused columns are read: some seconds of a core.
+_LARGE_READ = 1 << 30
 
 # Properties of a table, which Spark passes with its options when it creates the table.
 _OF_TABLES = frozenset({"owner", "provider"})
@@ -74,7 +78,8 @@ class KafkaScanSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
-        return ScanReader(*_with_schema(self._options, schema))
+        names_columns = bool(self._options.columns) or len(schema) < len(self._options.schema())
+        return ScanReader(*_with_schema(self._options, schema), names_columns=names_columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a stream."""
@@ -93,21 +98,44 @@ def _with_schema(options: Options, schema: StructType) -> tuple[Options, tuple[F
     return options, tuple(columns)
 
 
+def _warn_of_columns(size: int) -> None:
+    """Log a warning if a read of all columns is large."""
+    if size >= _LARGE_READ:
+        logger.warning(
+            "this query reads all columns of %d MiB of logs, whatever it selects: name those that"
+            " it needs in the option columns, or use kafkascan.spark.records(columns=…); count"
+            " records by the view batches",
+            size >> 20,
+        )
+
+
 class ScanReader(DataSourceReader):
     """
     Plan a read on the driver and scan in tasks.
 
     It accepts no filters: in pyspark 4.1 to 4.3 a pushed filter stays with the source and changes
-    the results of other queries on it.
+    the results of other queries on it. Nor does Spark tell it which columns a query needs.
+
+    Parameters
+    ----------
+    options : Options
+    columns : sequence of Field
+    names_columns : bool, default True
+        Whether the user named the columns; otherwise, a large read of records logs a warning.
     """
 
-    def __init__(self, options: Options, columns: Sequence[Field]) -> None:
+    def __init__(
+        self, options: Options, columns: Sequence[Field], *, names_columns: bool = True
+    ) -> None:
         self._options = options
         self._columns = columns
+        self._warns = options.view == "records" and not names_columns
 
     def partitions(self) -> Sequence[InputPartition]:
         """List the files and plan tasks."""
         tasks = plan_read(self._options)
+        if self._warns:
+            _warn_of_columns(sum(one.stop - one.start for task in tasks for one in task.ranges))
         # Without a partition, Spark would call `read` with None.
         return [ScanPartition(task) for task in tasks or [ScanTask(())]]
 
