@@ -28,6 +28,7 @@ from kafkascan.logs.queries.segment_inputs import (
     SegmentInput,
     SegmentPaths,
     group_by_log,
+    rewrite_problems,
 )
 from kafkascan.tables.table import UNREADABLE, Problem, Problems
 
@@ -205,6 +206,8 @@ class Run:
             if is_given and one.size == 0 and why_not_a_log(one.path.name, b"") is None:
                 report.add(f"{one.path}: the file is empty, a log without batches", is_note=True)
         self.print_report(report)
+        listed = (one for one in found if one.path not in segments.paths)
+        self.print_problems(rewrite_problems(listed))
         self.output.check_against(one.path for one in found)
         return found
 

@@ -88,7 +88,7 @@ def _rows(table: AnyTable) -> tuple[object, bool]:
 
 
 def _iterated(path: Path) -> tuple[object, bool]:
-    tables = list(ks.iter_records(path, verify=True, on_corrupt="stop"))
+    tables = list(ks.iter_records(path / "orders-0", verify=True, on_corrupt="stop"))
     rows = [row for table in tables for row in table.rows()]
     return rows, any(len(table.problems) for table in tables)
 
@@ -142,12 +142,12 @@ FUNCTIONS: dict[str, Callable[[Path, Path], tuple[object, bool]]] = {
     "scan_log_dir": lambda path, _: _rows(ks.scan_log_dir(path)),
     "read_fingerprints": lambda path, _: _rows(ks.analysis.read_fingerprints(path)),
     "diff_logs": _diffed,
-    "read_records": lambda path, _: _rows(ks.read_records(path, verify=True)),
+    "read_records": lambda path, _: _rows(ks.read_records(path / "orders-0", verify=True)),
     "read_records on": lambda path, _: _rows(
-        ks.read_records(path, verify=True, on_corrupt="stop")
+        ks.read_records(path / "orders-0", verify=True, on_corrupt="stop")
     ),
     "read_committed": lambda path, _: _rows(
-        ks.read_records(path, verify=True, isolation="read_committed")
+        ks.read_records(path / "orders-0", verify=True, isolation="read_committed")
     ),
     "iter_records": lambda path, _: _iterated(path),
     "polars": lambda path, _: _queried(path),
@@ -402,3 +402,16 @@ def test_a_folder_that_cannot_be_read_is_never_silent(
     for known in (*FUNCTIONS, *COMMANDS):
         if known not in ONE_LOG:
             assert _asked(known, path, path).is_warned, known
+
+
+def test_a_rewrite_that_did_not_end_is_never_silent(tmp_path: Path) -> None:
+    """Records that were to be erased may still be there."""
+    intact, path = (_write(LOGS["records"], tmp_path / name) for name in ("intact", "marked"))
+    (path / "orders-0" / ".partition.rewriting").touch()
+    for known in (*FUNCTIONS, *COMMANDS):
+        assert not _asked(known, intact, intact).is_warned, known
+        assert _asked(known, path, intact).is_warned, known
+    for command in (["index", "check"], ["index", "build"], ["info", "--all"]):
+        done = run(*command, path)
+        assert done.returncode == 1, command
+        assert done.stderr.count("[INTERRUPTED_REWRITE]") == 1, done.stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -246,6 +246,14 @@ def group_by_log(inputs: Sequence[SegmentInput]) -> Iterator[list[SegmentInput]]
         last_base = one.base_offset if is_live else last_base
     if group:
         yield group
+
+
+def rewrite_problems(inputs: Iterable[SegmentInput]) -> Problems:
+    """Return the problem of each log whose rewrite in place did not end."""
+    problems = LogProblems()
+    for partition in {one.partition.path: one.partition for one in inputs}.values():
+        problems.add_rewrite(partition)
+    return problems.found
 
 
 class InputChecks:

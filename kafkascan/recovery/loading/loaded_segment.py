@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from kafkascan.format.errors import (
     CorruptIndexError,
     CorruptLogError,
 )
-from kafkascan.format.file_names import INTERRUPTED_REWRITE, REWRITE_MARK
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, ScanEnd
 from kafkascan.io.folders import DiskFolder
@@ -352,15 +351,6 @@ def _finding_of(one: Problem, folder: Path) -> LoadFinding:
         return LoadFinding(one.symbol, one.severity, message, None, one.position, path.name)
     # A checkpoint of the data directory, which might have said that the log was compacted.
     return LoadFinding(one.symbol, one.severity, f"{path}: {message}", None, one.position)
-
-
-def check_rewrite(names: Iterable[str]) -> list[LoadFinding]:
-    """Return a finding for each mark of a rewrite that did not end, among the names of files."""
-    return [
-        LoadFinding("INTERRUPTED_REWRITE", Severity.WARNING, INTERRUPTED_REWRITE, file=name)
-        for name in sorted(names)
-        if REWRITE_MARK.fullmatch(name)
-    ]
 
 
 def check_end(recovery_point: int, end: int) -> list[LoadFinding]:

@@ -31,7 +31,6 @@ from kafkascan.recovery.loading.loaded_segment import (
     LoadFinding,
     SegmentReport,
     check_end,
-    check_rewrite,
     check_segments,
     offset_of,
     overlapping,
@@ -152,7 +151,7 @@ def load_log(folder: Path, settings: LoadSettings) -> LoadedLog:
     producers.rebuild(loader.segments, log_start, end)
     _require_first_unstable(loader.segments, producers, log_start, end)
     findings = check_segments(loader.segments, log_start, verify=settings.verify)
-    findings += check_end(settings.recovery_point, end) + check_rewrite(files.names_on_disk())
+    findings += check_end(settings.recovery_point, end)
     reports = [segment.report() for segment in loader.segments]
     return LoadedLog(log_start, end, reports + loader.dropped, loader.epochs, findings, files)
 

@@ -178,7 +178,8 @@ def _missing_offsets(logs: Sequence[Log], threads: int) -> Problems:
     walk = LogWalk(logs, threads, ControlInspector)
     for _ in walk:
         pass
-    return Problems(one for one in walk.problems if one.symbol in (OFFSET_GAP, CUT_SEGMENT))
+    symbols = (OFFSET_GAP, CUT_SEGMENT, "INTERRUPTED_REWRITE")
+    return Problems(one for one in walk.problems if one.symbol in symbols)
 
 
 # ---- the destination -------------------------------------------------------------------------
