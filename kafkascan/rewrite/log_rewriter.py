@@ -16,7 +16,12 @@ from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import BatchScan, scan_batches
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.batches.walks import read_bytes
-from kafkascan.broker_state.checkpoints import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA
+from kafkascan.broker_state.checkpoints import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+)
 from kafkascan.broker_state.indexes import (
     DEFAULT_INTERVAL_BYTES,
     IndexEntries,
@@ -24,6 +29,7 @@ from kafkascan.broker_state.indexes import (
     require_interval_bytes,
     write_index,
 )
+from kafkascan.broker_state.offset_checkpoints import read_offsets
 from kafkascan.format.errors import RewriteError, record_error
 from kafkascan.format.file_names import (
     REWRITE_MARK,
@@ -241,6 +247,8 @@ class LogRewriter(Generic[Report]):
         with contextlib.ExitStack() as opened:
             for data_dir in _data_dirs(folder, logs):
                 opened.enter_context(locked(data_dir))
+                if is_folder:
+                    _require_readable_checkpoints(data_dir)
             opened.enter_context(locked_folder(folder))
             _require_no_cleaner_files(folder, ("swap", "cleaned"))
             if is_folder:
@@ -412,6 +420,12 @@ def _are_equal(source: Source, other: Path) -> bool:
 
 
 # ---- logs that cannot be rewritten without a loss --------------------------------------------
+
+
+def _require_readable_checkpoints(data_dir: Path) -> None:
+    """Raise what `recover` would raise of a data dir after the logs were replaced."""
+    for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT):
+        read_offsets(DiskFolder(data_dir), name)
 
 
 def _require_outside(folder: Path, target: Path) -> None:

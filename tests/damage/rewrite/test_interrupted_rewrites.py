@@ -96,3 +96,16 @@ def test_another_verb_completes_a_killed_one(tmp_path: Path) -> None:
         known = {"COMPLETED", "NOTHING_REMOVED", "CONVERTED", "LOG_END_MOVED"}
         assert {one.symbol for one in result.findings} <= known
     assert "COMPLETED" not in {one.symbol for one in result.findings}
+
+
+@pytest.mark.parametrize("name", ["recovery-point", "log-start"])
+@pytest.mark.parametrize("verb", _VERBS)
+def test_a_checkpoint_that_cannot_be_read_is_found_before_anything_is_replaced(
+    verb: str, name: str, tmp_path: Path
+) -> None:
+    folder = _copy("transactions-0", tmp_path)
+    (tmp_path / f"{name}-offset-checkpoint").write_text("nonsense\n")
+    before = contents(folder)
+    with pytest.raises(ks.format.CorruptCheckpointError):
+        _action(verb, folder)()
+    assert contents(folder) == before
