@@ -28,6 +28,7 @@ from kafkascan.auditing.side_file_checks import (
 )
 from kafkascan.batches.columns import BatchTable, next_offset
 from kafkascan.broker_state.checkpoints import LeaderEpoch
+from kafkascan.broker_state.index_checks import is_padded
 from kafkascan.broker_state.markers import ControlRows, TransactionState
 from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError
 from kafkascan.format.layout import ScanEnd
@@ -162,7 +163,9 @@ class LogAudit:
         if self._state is not None:
             self._follow(self._state, batches, control, flags)
         for end, checks in zip(chunk.ends, chunk.end_checks, strict=True):
-            self._note_end(end, self._offset_after(chunk, end.segment, before))
+            is_in_use = checks is not None and is_padded(one for _, one in checks.of_indexes)
+            offset = self._offset_after(chunk, end.segment, before)
+            self._note_end(end, offset, is_in_use=is_in_use)
             if checks is not None:
                 self._note_indexes(end.segment, checks)
         return is_bad
@@ -211,8 +214,8 @@ class LogAudit:
         end = before if row == 0 else int(next_offset(chunk.batches[row - 1 : row])[0])
         return max(end, self._bases[number] or 0)
 
-    def _note_end(self, end: SegmentEnd, next_offset: int) -> None:
-        """Add findings about the end of a segment."""
+    def _note_end(self, end: SegmentEnd, next_offset: int, *, is_in_use: bool) -> None:
+        """Add findings about the end of a segment, whose indexes are preallocated while in use."""
         name, is_last = self._names[end.segment], end.segment == len(self._names) - 1
         self._sizes[end.segment] = end.size
         position = end.valid_bytes
@@ -231,7 +234,8 @@ class LogAudit:
         elif end.end is ScanEnd.TORN_TAIL:
             self._found.add("CUT_SEGMENT", name, trailing, position=position)
         elif end.end is ScanEnd.ZERO_TAIL:
-            symbol = "ZERO_TAIL" if is_last else "CUT_SEGMENT"
+            of_last = "ZERO_TAIL" if position or is_in_use else "NO_BATCHES"
+            symbol = of_last if is_last else "CUT_SEGMENT"
             zeros = f"{end.trailing_bytes} zeros {place}"
             self._found.add(symbol, name, zeros, position=position)
 

@@ -167,6 +167,8 @@ class SegmentTail(Protocol):
 
 def _what_follows(tail: SegmentTail) -> str:
     kind = "zeros" if tail.end is ScanEnd.ZERO_TAIL else "bytes"
+    if not tail.valid_bytes:
+        return f"the file contains no complete batch, only {tail.trailing_bytes:,} {kind}"
     return f"{tail.trailing_bytes:,} {kind} follow the last complete batch"
 
 
@@ -367,7 +369,7 @@ class LogChecks:
             return False
         message = _what_follows(tail)
         # A broker preallocates files, and one that runs may be writing the last batch now.
-        is_note = tail.end is ScanEnd.ZERO_TAIL or (
+        is_note = (tail.end is ScanEnd.ZERO_TAIL and position > 0) or (
             segment.current_size() > position + tail.trailing_bytes
         )
         severity = Severity.NOTE if is_note else Severity.WARNING

@@ -135,3 +135,17 @@ def test_files_beside_the_log_are_one_finding(partition: HealthyPartition) -> No
     (found,) = ks.audit(partition.folder).findings
     assert (found.symbol, found.file, found.count) == ("LEFTOVER", None, 91)
     assert "90 marked for deletion, which a broker completes; 1 of a complete" in found.message
+
+
+@pytest.mark.parametrize("index", [None, 0, 4096])
+def test_a_log_of_zeros_alone(index: int | None, tmp_path: Path) -> None:
+    """Only a preallocated segment that a broker uses has no batch, and a preallocated index."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log").write_bytes(bytes(4096))
+    if index is not None:
+        (folder / f"{0:020}.index").write_bytes(bytes(index))
+    assert alarms(folder) == (set() if index else {"NO_BATCHES"})
+    (problem,) = ks.count_records(folder).problems
+    assert (problem.symbol, problem.severity) == ("ZERO_TAIL", ks.Severity.WARNING)
+    assert "contains no complete batch, only 4,096 zeros" in problem.message
