@@ -41,6 +41,7 @@ _SIDE_FILES = {
 _SIDE_FILE = re.compile(
     rf"(?:.*\.)?(?P<kind>{'|'.join(INDEX_KINDS)})(?:\.(?:deleted|cleaned|swap))?", re.DOTALL
 )
+_REDPANDA = re.compile(r"\d+-\d+-v\d+\.log(?:\.\d+)?")  # offset, term, version
 _LEAST_TEXT = 8  # bytes; fewer are not enough to call them a text
 
 
@@ -63,6 +64,8 @@ def why_not_a_log(name: str, head: bytes) -> str | None:
     side_file = _SIDE_FILE.fullmatch(name)
     if side_file is not None:
         return f"this is {_SIDE_FILES[side_file['kind']]}, not a log"
+    if _REDPANDA.fullmatch(name):
+        return "this is a segment of Redpanda, whose batches have another format than Kafka's"
     kind = _kind_of_content(head)
     return None if kind is None else f"the file begins as {kind} does, not with a batch"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kafkascan.format.errors import NoLogsError
+from kafkascan.format.file_kinds import why_not_a_log
 from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.archives import TarFolder, is_archive, open_archive
 from kafkascan.io.folders import DiskFolder, Folder, FolderTree
@@ -184,7 +185,18 @@ def no_logs(
     if others:
         reason = f"no live segments, only {others} files that a broker does not read as logs"
         return NoLogsError(str(path), reason)
-    return NoLogsError(str(path), "no logs here", _with_logs(root or DiskFolder(path)))
+    tree = root or DiskFolder(path)
+    return NoLogsError(str(path), _foreign_log(tree) or "no logs here", _with_logs(tree))
+
+
+def _foreign_log(folder: FolderTree) -> str | None:
+    """Return what a file is that another system than Kafka names as a log."""
+    try:
+        names = [name for name in folder.names() if ".log" in name]
+    except OSError:
+        return None
+    found = ((name, why_not_a_log(name, b"")) for name in names)
+    return next((f"{name}: {reason}" for name, reason in found if reason is not None), None)
 
 
 def _with_logs(root: FolderTree) -> tuple[str, ...]:

@@ -36,6 +36,18 @@ def test_the_kind_of_the_file_is_named_once(verb: list[str], tmp_path: Path) -> 
         assert result.stderr == f"{path}: position 0: {reason} [NOT_A_LOG]\n"
 
 
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_a_segment_of_redpanda_is_named(verb: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "0-1-v1.log"
+    path.write_bytes(bytes.fromhex("0df0ad8b65000000") + bytes(93))
+    reason = "this is a segment of Redpanda, whose batches have another format than Kafka's"
+    result = run(*verb, path)
+    assert (result.returncode, result.stderr) == (3, f"{path}: position 0: {reason} [NOT_A_LOG]\n")
+    result = run(*verb, tmp_path)
+    assert result.returncode == 3
+    assert f"{path.name}: {reason} [NO_LOGS]" in result.stderr
+
+
 def test_a_file_without_batches_is_described(tmp_path: Path) -> None:
     path = tmp_path / "orders.log"
     path.touch()
@@ -58,7 +70,7 @@ def test_an_audit_of_a_log_without_batches_knows_no_end(size: int, tmp_path: Pat
     path = tmp_path / "orders.log"
     path.write_bytes(bytes(size))
     result = run("audit", path)
-    assert result.returncode == 0
+    assert result.returncode == (1 if size else 0)  # NO_BATCHES
     assert "ENDS_EARLY" not in result.stdout
 
 
