@@ -134,6 +134,12 @@ FINDING_KINDS: dict[str, FindingKind] = {
         NOTE,
         "The file is preallocated. No action needed: a broker that is shut down cleanly trims it.",
     ),
+    "NO_BATCHES": FindingKind(
+        WARNING,
+        "A broker that recovers this log empties the file. If anything was written to it, restore"
+        " it from another replica: zeros alone are healthy only in a preallocated segment that is"
+        " in use, with preallocated indexes.",
+    ),
     "BAD_COUNT": FindingKind(ERROR, f"Consumers fail at this batch. {_REPLICA}."),
     "UNKNOWN_CODEC": FindingKind(
         ERROR, "No consumer can read this batch. Find the producer that wrote it."
@@ -214,9 +220,15 @@ FINDING_KINDS: dict[str, FindingKind] = {
     ),
     "LEFTOVER": FindingKind(
         NOTE,
-        "At startup, a broker deletes its own files, or completes the replacement. It ignores the"
-        " others: a killed command replaces its file when it runs again, and backups stay until"
-        " you delete them.",
+        "At startup, a broker deletes .deleted and .cleaned files, and puts .swap files in place"
+        " unless a .cleaned file remains from before. It ignores .part, .tmp and .bak files: a"
+        " killed command replaces its .part file when it runs again, a broker its .tmp file when"
+        " it writes the checkpoint again, and backups stay until you delete them.",
+    ),
+    "FOREIGN_NAME": FindingKind(
+        ERROR,
+        "A broker does not start with this name. Move it out of the data directory, or rename it."
+        " For lost+found: use a folder below the mount point as the data directory.",
     ),
     "INTERRUPTED_REWRITE": FindingKind(
         WARNING,

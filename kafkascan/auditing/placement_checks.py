@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, parse_meta_properties
 from kafkascan.format.errors import CorruptCheckpointError
-from kafkascan.io.folders import Folder
+from kafkascan.io.folders import DiskFolder, Folder
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_finding import find_log_dir
 
@@ -18,6 +19,21 @@ _STATES = {
     "stray": ("STRAY_LOG", "stray log"),
     "future": ("FUTURE_LOG", "log that is being moved here"),
 }
+# As ``LogManager.loadLogs`` and ``LocalLog.parseTopicPartitionName``.
+_FOLDER_OF_BROKERS = re.compile(
+    r".+-\d+(?:\.\S+-(?:delete|stray|future))?|remote-log-index-cache", re.DOTALL
+)
+
+
+def check_folders(log_dir: LogDir) -> Iterator[LogFinding]:
+    """Yield findings about folders in a data dir with which no broker starts."""
+    root = DiskFolder(log_dir.path)
+    if log_dir.is_partition or not os.path.exists(root.path / META_PROPERTIES):
+        return
+    for one in root.folders():
+        if not _FOLDER_OF_BROKERS.fullmatch(one.path.name):
+            message = "the folder in the data directory is not named as one of a partition"
+            yield FoundInLog(folder=one.path).add("FOREIGN_NAME", None, message)
 
 
 def check_states(partitions: Iterable[PartitionDir]) -> Iterator[LogFinding]:

@@ -27,6 +27,7 @@ from kafkascan.auditing.log_audit import AuditedLog, LogAudit, LogCheckpoints
 from kafkascan.auditing.placement_checks import (
     UnreadCheckpoints,
     check_duplicates,
+    check_folders,
     check_states,
 )
 from kafkascan.auditing.segment_checks import AuditInspector, read_indexes
@@ -199,6 +200,7 @@ def audit(
         in_cluster = check_cluster_records(tier.tier, cluster, limits.now_ms)
     elif isinstance(logs, LogDir) and tier is None:
         in_cluster = check_cluster(logs, opened)
+        placements += check_folders(logs)
     of_logs = itertools.chain(*by_log)
     of_tier = [] if tier is None else tier.findings()
     found = [*unread.findings, *of_tier, *placements, *in_cluster.findings, *of_logs]

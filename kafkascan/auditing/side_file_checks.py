@@ -28,6 +28,10 @@ from kafkascan.logs.segment import SegmentFile
 _BESIDE_LOG = re.compile(r"(\d+)\.(index|timeindex|txnindex)")
 _SNAPSHOT = re.compile(r"(\d+)\.snapshot")
 _LEFTOVER = re.compile(r".+\.(deleted|cleaned|swap)|.+\.part|.+\.tmp|.+\.bak\d*")
+# A broker reads an offset from these names (``LogFileUtils.offsetFromFileName``).
+_WITHOUT_OFFSET = re.compile(
+    r"(?!\d+\.).*\.(log|index|timeindex|txnindex|snapshot|cleaned|swap)", re.DOTALL
+)
 _COMPARED = ("producer_epoch", "last_sequence", "last_offset", "current_txn_first_offset")
 
 
@@ -38,6 +42,8 @@ def check_folder(log: Log, names: Collection[str], found: FoundInLog) -> None:
     for name in names:
         if REWRITE_MARK.fullmatch(name):
             found.add("INTERRUPTED_REWRITE", name, INTERRUPTED_REWRITE)
+        if _WITHOUT_OFFSET.fullmatch(name):
+            found.add("FOREIGN_NAME", name, "the file is named as one of a log, without an offset")
     logs = {name.removesuffix(".log") for name in names if name.endswith(".log")}
     for name in names:
         match = _BESIDE_LOG.fullmatch(name)

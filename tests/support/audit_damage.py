@@ -57,6 +57,14 @@ def append(number: int, data: bytes) -> Damage:
     return damage
 
 
+def only_zeros(partition: HealthyPartition) -> None:
+    partition.log(2).write_bytes(bytes(4096))
+
+
+def copy_beside(partition: HealthyPartition) -> None:
+    shutil.copy(partition.log(0), partition.folder / "backup.log")
+
+
 def remove_batch(partition: HealthyPartition) -> None:
     del partition.batches[1][1]
     partition.log(1).write_bytes(b"".join(partition.batches[1]))
@@ -237,6 +245,7 @@ DAMAGE: dict[str, tuple[Damage, str]] = {
     "a tail cut off": (truncate(2), "TORN_TAIL"),
     "a tail cut off in the middle": (truncate(1), "CUT_SEGMENT"),
     "zeros behind the log": (append(2, bytes(4096)), "ZERO_TAIL"),
+    "zeros in place of the last segment": (only_zeros, "NO_BATCHES"),
     "zeros behind a segment": (append(1, bytes(4096)), "CUT_SEGMENT"),
     "more records than offsets": (set_field("records_count", 9), "BAD_COUNT"),
     "a negative count": (set_field("records_count", -1), "BAD_COUNT"),
@@ -282,5 +291,6 @@ DAMAGE: dict[str, tuple[Damage, str]] = {
         write_from_another_producer_in_transaction, "BAD_MARKER",
     ),
     "what a cleaner left": (leftover, "LEFTOVER"),
+    "a copy with a name of its own": (copy_beside, "FOREIGN_NAME"),
     "a rewrite that did not end": (interrupted_rewrite, "INTERRUPTED_REWRITE"),
 }  # fmt: skip

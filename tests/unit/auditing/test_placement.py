@@ -100,3 +100,17 @@ def test_the_advice_about_an_index_names_copies_that_miss_it(partition: HealthyP
     (found,) = ks.audit(partition.folder).alarms
     assert found.symbol == "WRONG_POSITION"
     assert "rsync --checksum" in found.advice
+
+
+def test_folders_with_which_no_broker_starts(tmp_path: Path) -> None:
+    """tests/oracle/test_leftovers.py starts brokers with such names."""
+    folder = data_dir(tmp_path / "1", "orders-0")
+    loaded = ("orders-1", f"orders-2.{_UUID}-delete", "orders-3.short-delete")
+    for name in (*loaded, "remote-log-index-cache", "lost+found", ".hidden", "orders-0.bak", "-0"):
+        (folder / name).mkdir()
+    (folder / "notes.txt").touch()
+    found = [one for one in ks.audit(folder).findings if one.symbol == "FOREIGN_NAME"]
+    assert {Path(one.path).name for one in found} == {"lost+found", ".hidden", "orders-0.bak", "-0"}
+    assert {one.severity for one in found} == {ks.Severity.ERROR}
+    (folder / "meta.properties").unlink()  # a folder of a user, which may contain anything
+    assert "FOREIGN_NAME" not in symbols(folder)
