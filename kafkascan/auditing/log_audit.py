@@ -53,11 +53,14 @@ class LogCheckpoints(NamedTuple):
         Offset up to which the log was replicated.
     recovery_point : int
         Offset up to which the log was flushed.
+    log_start_offset : int
+        First offset of the log. If it is behind the end, a broker deletes all segments.
     """
 
     cleaned_up_to: int = 0
     high_watermark: int = 0
     recovery_point: int = 0
+    log_start_offset: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,6 +290,7 @@ class LogAudit:
         offset, what = max(
             (self._audited.checkpoints.high_watermark, "was replicated up to"),
             (self._audited.checkpoints.recovery_point, "was flushed up to"),
+            (self._audited.checkpoints.log_start_offset, "starts, by the checkpoint, at"),
             (state.snapshots.latest, "has a producer snapshot at"),
             (state.latest_epoch.start_offset, f"began epoch {state.latest_epoch.epoch} at"),
         )

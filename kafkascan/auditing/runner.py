@@ -37,6 +37,7 @@ from kafkascan.auditing.tiers.tier_audit import TierAudit
 from kafkascan.broker_state.checkpoints import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
@@ -248,7 +249,12 @@ def _partitions(logs: LogsLike) -> list[PartitionDir]:
 
 
 def _checkpoints_of(partition: PartitionDir, reader: CheckpointReader) -> LogCheckpoints:
-    names = CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+    names = (
+        CLEANER_CHECKPOINT,
+        HIGH_WATERMARK_CHECKPOINT,
+        RECOVERY_POINT_CHECKPOINT,
+        LOG_START_CHECKPOINT,
+    )
     return LogCheckpoints(*(reader.offset_of(partition, name) for name in names))
 
 
