@@ -238,7 +238,7 @@ class LogDir:
     @property
     def is_partition(self) -> bool:
         """Whether the path is the folder of a partition."""
-        return [one.path for one in self.partitions] == [self.path]
+        return len(self.partitions) == 1 and self.partitions[0].path == self.path
 
     def segments(self) -> Iterator[tuple[PartitionDir, SegmentFile]]:
         """Every segment of every partition, in order."""
@@ -254,8 +254,9 @@ class LogDir:
 
         The log of a partition whose folder is the path is selected even if it is being dropped.
         """
+        kinds = self.kinds(include)
         for partition in self.partitions:
-            for segment in select_segments(partition, self.kinds(include)):
+            for segment in select_segments(partition, kinds):
                 yield partition, segment
 
     def kinds(self, include: SegmentKinds) -> SegmentKinds:
