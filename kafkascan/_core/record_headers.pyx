@@ -8,17 +8,6 @@ from kafkascan._core.guard cimport job_fn, run_guarded
 from kafkascan._core.layout cimport KS_OK, KS_ROW_MISMATCH, KS_SOURCE_FAULT
 
 
-cdef extern from "varint.h" nogil:
-    const uint8_t *ks_read_varint(const uint8_t *p, const uint8_t *limit, int32_t *number)
-
-
-cdef struct Header:
-    const uint8_t *key
-    const uint8_t *value
-    int32_t key_size
-    int32_t value_size             # -1 for a null
-
-
 cdef struct HeaderJob:
     Buffers buffers
     const int32_t *buffer          # by batch
@@ -72,8 +61,6 @@ cdef bint find_record(HeaderJob *job) noexcept nogil:
 
 cdef inline int next_header(HeaderJob *job, Header *found) noexcept nogil:
     """Read the next header; return 1, 0 after the last one, -1 if it is out of bounds."""
-    cdef const uint8_t *p
-    cdef int32_t size = 0
     while job.left == 0:
         job.record += 1
         if job.record >= job.records:
@@ -81,15 +68,9 @@ cdef inline int next_header(HeaderJob *job, Header *found) noexcept nogil:
         job.left = job.count[job.record]
         if job.left < 0 or (job.left > 0 and not find_record(job)):
             return -1
-    p = ks_read_varint(job.at, job.limit, &size)
-    if p == NULL or size < 0 or size > job.limit - p:
+    job.at = read_header(job.at, job.limit, found)
+    if job.at == NULL:
         return -1
-    found.key, found.key_size = p, size
-    p = ks_read_varint(p + size, job.limit, &size)
-    if p == NULL or size > job.limit - p:
-        return -1
-    found.value, found.value_size = p, max(size, -1)
-    job.at = p + size if size > 0 else p
     job.left -= 1
     return 1
 

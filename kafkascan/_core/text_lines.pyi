@@ -6,11 +6,22 @@ NUMBER: int
 NAME: int
 TEXT: int
 HEX: int
+BASE64: int
 BIG_ENDIAN: int
-TEXTS: int
+READY: int
+MIXED: int
+HEADER_KEYS: int
+HEADERS: int
+
+PLAIN: int
+JSON: int
+JAVA_JSON: int
+CSV: int
 
 class LineForm:
-    def __init__(self, parts: Sequence[tuple[Any, ...]]) -> None: ...
+    def __init__(
+        self, parts: Sequence[tuple[Any, ...]], dialect: int = ..., end: bytes = ...
+    ) -> None: ...
 
 class LineWriter:
     end: int

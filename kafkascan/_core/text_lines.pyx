@@ -4,7 +4,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy
 
 from kafkascan._core.guard cimport run_guarded
-from kafkascan._core.layout cimport KS_OK, KS_OUTPUT_FULL, KS_SOURCE_FAULT
+from kafkascan._core.layout cimport KS_OK, KS_OUTPUT_FULL, KS_ROW_MISMATCH, KS_SOURCE_FAULT
+from kafkascan._core.record_headers cimport Header, read_header
 
 
 cdef extern from "java_text.h" nogil:
@@ -17,25 +18,57 @@ cdef extern from "java_text.h" nogil:
     uint8_t *ks_write_decimal(uint8_t *out, int64_t number)
 
 
+cdef extern from "quoted_text.h" nogil:
+    const int KS_JSON
+    const int KS_JAVA_JSON
+    const int KS_CSV
+    const int KS_JSON_IN_CSV
+    const int KS_NEEDS_QUOTES
+    const int KS_HAS_RETURN
+    void ks_copy_quoted(
+        const uint8_t **text, const uint8_t *limit, uint8_t **out, const uint8_t *room, int style
+    )
+    void ks_copy_base64(
+        const uint8_t **data, const uint8_t *limit, uint8_t **out, const uint8_t *room
+    )
+    int ks_csv_marks(const uint8_t *p, const uint8_t *limit)
+    bint ks_starts_formula(uint8_t byte)
+
+
 cpdef enum:
     # What a part of a line prints behind its literal.
     NOTHING = 0
     NUMBER = 1                     # of a column of numbers
     NAME = 2                       # one of some texts, by its number in a column
-    # Items; the literal is left out where one is null.
-    TEXT = 3                       # UTF-8, malformed sequences replaced as Java does
+    # Items. A null is `null` in JSON and an empty cell in CSV; in plain lines, not even the
+    # literal is written.
+    TEXT = 3                       # UTF-8
     HEX = 4                        # hexadecimal digits
-    BIG_ENDIAN = 5                 # the number that the bytes encode, of 4 or 8
-    # Several items for each line.
-    TEXTS = 6                      # with commas between them
+    BASE64 = 5
+    BIG_ENDIAN = 6                 # the number that the bytes encode, of 4 or 8
+    READY = 7                      # as it is: a number, or JSON
+    MIXED = 8                      # one of these kinds for each line
+    # The headers of a record.
+    HEADER_KEYS = 9
+    HEADERS = 10
+
+
+cpdef enum:
+    # How a line is written.
+    PLAIN = 0                      # malformed UTF-8 replaced as Java does
+    JSON = 1                       # in ASCII; a byte that is not UTF-8 becomes \\xff
+    JAVA_JSON = 2                  # in ASCII; malformed UTF-8 replaced as Java does
+    CSV = 3                        # a byte that is not UTF-8 becomes \xff
 
 
 cdef enum:
-    MAX_PARTS = 32
+    MAX_PARTS = 96
     MAX_FORMS = 8
-    # A literal or name fits, and a number behind it.
+    # A literal or name fits, and what is around it, and a number behind it.
     SMALLEST_ROOM = 256
     MAX_LITERAL = 200
+    # The first six bits of a `+` in base64.
+    BASE64_PLUS = 62
 
 
 cdef struct Part:
@@ -46,27 +79,53 @@ cdef struct Part:
     const uint8_t *names
     const int64_t *name_starts
     int64_t names_count
-    const uintptr_t *addresses
-    const int32_t *sizes
-    const int64_t *starts
+    const uint8_t *kinds           # of MIXED
+    const uintptr_t *addresses     # of items, or of the first header
+    const int32_t *sizes           # of items, or numbers of headers
+    const int64_t *rooms           # bytes in which headers must be
+    int header_kind                # of the values of headers
+
+
+cdef struct Form:
+    const Part *parts
+    int64_t count
+    int dialect
+    const uint8_t *end
+    int64_t end_size
+
+
+cdef enum Step:
+    # What is next of a header.
+    TO_BEGIN
+    TO_WRITE_KEY
+    TO_SEPARATE
+    TO_WRITE_VALUE
+    TO_END
+    NO_STEP
 
 
 cdef struct Writer:
     uint8_t *out
     const uint8_t *room            # end of `out`
-    const Part *parts[2][MAX_FORMS]
-    int64_t parts_count[2][MAX_FORMS]
+    Form forms[2][MAX_FORMS]
     const uint8_t *form[2]
     const int64_t *first_line      # by head
     int64_t heads
+    bint failed                    # whether headers are out of bounds
     # The place of a pause.
     int64_t head
     int64_t row
     int level                      # 0: the head's line, 1: a line that follows it
     int64_t part
     bint is_begun                  # whether the part's literal is written
-    int64_t item                   # of TEXTS
+    bint is_quoted                 # whether a quotation mark follows the part
     int64_t done                   # bytes of an item
+    int64_t item                   # headers that were begun
+    int step                       # of one header
+    Header header
+    const uint8_t *next_header
+    bint is_all_quoted             # each cell of the line
+    uint8_t marks[MAX_PARTS]       # of the cells of the line
 
 
 cdef inline bint has_room(const Writer *writer, int64_t size) noexcept nogil:
@@ -78,12 +137,12 @@ cdef inline void put(Writer *writer, const uint8_t *data, int64_t size) noexcept
     writer.out += size
 
 
-cdef bint put_text(Writer *writer, const uint8_t *data, int64_t size) noexcept nogil:
-    """Write the rest of a text; return False for a pause."""
-    cdef const uint8_t *p = data + writer.done
-    ks_copy_java_text(&p, data + size, &writer.out, writer.room)
-    writer.done = p - data
-    return writer.done == size
+cdef inline void put_byte(Writer *writer, uint8_t byte) noexcept nogil:
+    writer.out[0] = byte
+    writer.out += 1
+
+
+# ---- items -----------------------------------------------------------------------------------
 
 
 cdef bint put_hex(Writer *writer, const uint8_t *data, int64_t size) noexcept nogil:
@@ -98,6 +157,34 @@ cdef bint put_hex(Writer *writer, const uint8_t *data, int64_t size) noexcept no
     return True
 
 
+cdef bint put_ready(Writer *writer, const uint8_t *data, int64_t size) noexcept nogil:
+    cdef int64_t some = min(size - writer.done, writer.room - writer.out)
+    put(writer, data + writer.done, some)
+    writer.done += some
+    return writer.done == size
+
+
+cdef bint put_bytes(
+    Writer *writer, int kind, int dialect, int style, const uint8_t *data, int64_t size
+) noexcept nogil:
+    """Write the rest of an item; return False for a pause."""
+    cdef const uint8_t *p = data + writer.done
+    if size <= 0:
+        return True
+    if kind == HEX:
+        return put_hex(writer, data, size)
+    if kind == READY and dialect != CSV:
+        return put_ready(writer, data, size)
+    if kind == BASE64:
+        ks_copy_base64(&p, data + size, &writer.out, writer.room)
+    elif dialect == PLAIN:
+        ks_copy_java_text(&p, data + size, &writer.out, writer.room)
+    else:
+        ks_copy_quoted(&p, data + size, &writer.out, writer.room, style)
+    writer.done = p - data
+    return writer.done == size
+
+
 cdef void put_big_endian(Writer *writer, const uint8_t *data, int64_t size) noexcept nogil:
     cdef int64_t i, number = 0
     if size > 0 and data[0] & 0x80:
@@ -107,81 +194,238 @@ cdef void put_big_endian(Writer *writer, const uint8_t *data, int64_t size) noex
     writer.out = ks_write_decimal(writer.out, number)
 
 
-cdef bint put_item(Writer *writer, const Part *part, int64_t row) noexcept nogil:
-    cdef const uint8_t *data = <const uint8_t *>part.addresses[row]
-    cdef int64_t size = part.sizes[row]
-    if part.kind == HEX:
-        return put_hex(writer, data, size)
-    if part.kind == BIG_ENDIAN:
-        put_big_endian(writer, data, size)
-        return True
-    return put_text(writer, data, size)
+cdef inline int style_of(int dialect) noexcept nogil:
+    if dialect == CSV:
+        return KS_CSV
+    return KS_JSON if dialect == JSON else KS_JAVA_JSON
 
 
-cdef bint put_texts(Writer *writer, const Part *part, int64_t row) noexcept nogil:
-    cdef int64_t first = part.starts[row], count = part.starts[row + 1] - first
-    while writer.item < count:
-        if writer.done == 0 and writer.item > 0:
-            if not has_room(writer, KS_MAX_SEQUENCE):
-                return False
-            put(writer, b",", 1)
-        # An empty text, or one that is not begun, would get its comma again.
-        if not has_room(writer, KS_MAX_SEQUENCE) or not put_text(
-            writer,
-            <const uint8_t *>part.addresses[first + writer.item],
-            part.sizes[first + writer.item],
-        ):
-            if writer.done == 0 and writer.item > 0:
-                writer.out -= 1
-            return False
-        writer.item += 1
-        writer.done = 0
+# ---- headers ---------------------------------------------------------------------------------
+
+
+cdef void put_marked(Writer *writer, int dialect, const char *text) noexcept nogil:
+    """Write JSON, of which CSV doubles the quotation marks."""
+    cdef int64_t i = 0
+    while text[i]:
+        if text[i] == c'"' and dialect == CSV:
+            put_byte(writer, c'"')
+        put_byte(writer, text[i])
+        i += 1
+
+
+cdef bint begin_header(
+    Writer *writer, const Part *part, int dialect, int64_t row
+) noexcept nogil:
+    """Read the next header, and write what precedes its key."""
+    cdef const uint8_t *first = <const uint8_t *>part.addresses[row]
+    if writer.item == 0:
+        writer.next_header = first
+    writer.next_header = read_header(
+        writer.next_header, first + part.rooms[row], &writer.header
+    )
+    if writer.next_header == NULL:
+        writer.failed = True
+        return False
+    if writer.item > 0:
+        put_marked(writer, dialect, b"," if dialect == PLAIN else b", ")
+    if part.kind == HEADERS:
+        put_marked(writer, dialect, b'{"key": "')
+    elif dialect != PLAIN:
+        put_marked(writer, dialect, b'"')
+    writer.item += 1
+    writer.done = 0
     return True
 
 
-cdef bint put_part(Writer *writer, const Part *part, int64_t row) noexcept nogil:
+cdef bint put_header(Writer *writer, const Part *part, int dialect, int64_t row) noexcept nogil:
+    """Write a header, or the rest of one; return False for a pause."""
+    cdef const Header *header = &writer.header
+    cdef int style = KS_JSON_IN_CSV if dialect == CSV else style_of(dialect)
+    while writer.step != NO_STEP:
+        # A pause is between steps, or inside of a key or value.
+        if not has_room(writer, SMALLEST_ROOM):
+            return False
+        if writer.step == TO_BEGIN:
+            if not begin_header(writer, part, dialect, row):
+                return False
+        elif writer.step == TO_WRITE_KEY:
+            if not put_bytes(writer, TEXT, dialect, style, header.key, header.key_size):
+                return False
+        elif writer.step == TO_SEPARATE and part.kind == HEADERS:
+            put_marked(writer, dialect, b'", "value": ')
+            put_marked(writer, dialect, b"null" if header.value_size < 0 else b'"')
+            writer.done = 0
+        elif writer.step == TO_WRITE_VALUE and part.kind == HEADERS:
+            if not put_bytes(
+                writer, part.header_kind, dialect, style, header.value, header.value_size
+            ):
+                return False
+        elif writer.step == TO_END:
+            if dialect != PLAIN and (part.kind == HEADER_KEYS or header.value_size >= 0):
+                put_marked(writer, dialect, b'"')
+            if part.kind == HEADERS:
+                put_byte(writer, c"}")
+        writer.step += 1
+    return True
+
+
+cdef bint put_headers(Writer *writer, const Part *part, int dialect, int64_t row) noexcept nogil:
+    """Write the headers of a record, or the rest of them; return False for a pause."""
+    while writer.step != NO_STEP or writer.item < part.sizes[row]:
+        if writer.step == NO_STEP:
+            writer.step = TO_BEGIN
+        if not put_header(writer, part, dialect, row):
+            return False
+    if dialect == PLAIN or (dialect == CSV and part.sizes[row] <= 0):
+        return True
+    # The quotation mark that follows in CSV must fit, too: nothing is written twice.
+    if not has_room(writer, 2):
+        return False
+    put_byte(writer, c"]")
+    return True
+
+
+# ---- parts -----------------------------------------------------------------------------------
+
+
+cdef inline int kind_of(const Part *part, int64_t row) noexcept nogil:
+    return part.kinds[row] if part.kind == MIXED else part.kind
+
+
+cdef inline bint is_item(int kind) noexcept nogil:
+    return TEXT <= kind <= READY
+
+
+cdef void mark_cells(Writer *writer, const Form *form, int64_t row) noexcept nogil:
+    """Find what the cells of a line contain. As a reader may take a carriage return for the end
+    of a line, each cell of a line with one is quoted."""
+    cdef const Part *part
+    cdef const uint8_t *data
+    cdef int kind
+    cdef int64_t i
+    writer.is_all_quoted = False
+    for i in range(form.count):
+        part = form.parts + i
+        writer.marks[i] = 0
+        kind = kind_of(part, row)
+        if (kind == TEXT or kind == READY) and part.sizes[row] > 0:
+            data = <const uint8_t *>part.addresses[row]
+            writer.marks[i] = ks_csv_marks(data, data + part.sizes[row])
+            if writer.marks[i] & KS_HAS_RETURN:
+                writer.is_all_quoted = True
+
+
+cdef inline bint is_quoted_cell(
+    const Writer *writer, const Form *form, const Part *part, int kind, int64_t row
+) noexcept nogil:
+    if writer.is_all_quoted or writer.marks[writer.part] & KS_NEEDS_QUOTES:
+        return True
+    if kind == HEADERS:
+        return part.sizes[row] > 0 or form.count == 1
+    # An empty line would be no row.
+    return form.count == 1 and is_item(kind) and part.sizes[row] <= 0
+
+
+cdef inline bint is_formula(const Part *part, int kind, int64_t row) noexcept nogil:
+    """Whether a spreadsheet would evaluate a text."""
+    cdef uint8_t first
+    if (kind != TEXT and kind != BASE64) or part.sizes[row] <= 0:
+        return False
+    first = (<const uint8_t *>part.addresses[row])[0]
+    return ks_starts_formula(first) if kind == TEXT else first >> 2 == BASE64_PLUS
+
+
+cdef void begin_part(
+    Writer *writer, const Form *form, const Part *part, int kind, int64_t row
+) noexcept nogil:
+    """Write what precedes the value of a part."""
+    put(writer, part.literal, part.literal_size)
+    writer.is_quoted = False
+    if form.dialect == CSV:
+        writer.is_quoted = is_quoted_cell(writer, form, part, kind, row)
+    elif form.dialect != PLAIN and TEXT <= kind <= BASE64:
+        writer.is_quoted = part.sizes[row] >= 0
+    if writer.is_quoted:
+        put_byte(writer, c'"')
+    if form.dialect == CSV and is_formula(part, kind, row):
+        put_byte(writer, c"'")
+    if kind >= HEADER_KEYS and form.dialect != PLAIN:
+        if form.dialect != CSV or part.sizes[row] > 0:
+            put_byte(writer, c"[")
+    writer.is_begun = True
+    writer.item = 0
+    writer.step = NO_STEP
+    writer.done = 0
+
+
+cdef bint put_name(Writer *writer, const Part *part, int64_t row) noexcept nogil:
+    cdef int64_t name = part.numbers[row], size
+    if not 0 <= name < part.names_count:
+        return True
+    size = part.name_starts[name + 1] - part.name_starts[name]
+    if not has_room(writer, size + 1):
+        return False
+    put(writer, part.names + part.name_starts[name], size)
+    return True
+
+
+cdef bint put_value(
+    Writer *writer, const Form *form, const Part *part, int kind, int64_t row
+) noexcept nogil:
+    """Write the value of a part, or the rest of it; return False for a pause."""
+    cdef const uint8_t *data
+    if kind == NOTHING:
+        return True
+    if kind == NUMBER:
+        writer.out = ks_write_decimal(writer.out, part.numbers[row])
+        return True
+    if kind == NAME:
+        return put_name(writer, part, row)
+    if kind >= HEADER_KEYS:
+        return put_headers(writer, part, form.dialect, row)
+    if part.sizes[row] < 0:
+        if form.dialect != CSV:
+            put(writer, b"null", 4)
+        return True
+    data = <const uint8_t *>part.addresses[row]
+    if kind == BIG_ENDIAN:
+        put_big_endian(writer, data, part.sizes[row])
+        return True
+    return put_bytes(writer, kind, form.dialect, style_of(form.dialect), data, part.sizes[row])
+
+
+cdef bint put_part(Writer *writer, const Form *form, int64_t row) noexcept nogil:
     """Write a part of a line; return False for a pause."""
-    cdef int64_t name
-    if TEXT <= part.kind <= BIG_ENDIAN and part.sizes[row] < 0:
+    cdef const Part *part = form.parts + writer.part
+    cdef int kind = kind_of(part, row)
+    if form.dialect == PLAIN and is_item(kind) and part.sizes[row] < 0:
         return True
     if not writer.is_begun:
         if not has_room(writer, SMALLEST_ROOM):
             return False
-        put(writer, part.literal, part.literal_size)
-        writer.is_begun = True
-    if part.kind == NUMBER:
-        writer.out = ks_write_decimal(writer.out, part.numbers[row])
-    elif part.kind == NAME:
-        name = part.numbers[row]
-        if 0 <= name < part.names_count:
-            if not has_room(writer, part.name_starts[name + 1] - part.name_starts[name]):
-                return False
-            put(
-                writer, part.names + part.name_starts[name],
-                part.name_starts[name + 1] - part.name_starts[name],
-            )
-    elif part.kind == TEXTS:
-        return put_texts(writer, part, row)
-    elif part.kind != NOTHING:
-        return put_item(writer, part, row)
+        begin_part(writer, form, part, kind, row)
+    if not put_value(writer, form, part, kind, row):
+        return False
+    if writer.is_quoted:
+        if not has_room(writer, 1):
+            return False
+        put_byte(writer, c'"')
     return True
 
 
 cdef bint put_line(Writer *writer, int level, int64_t row) noexcept nogil:
     """Write a line, or the rest of one; return False for a pause."""
-    cdef uint8_t form = writer.form[level][row]
-    cdef const Part *parts = writer.parts[level][form]
-    cdef int64_t count = writer.parts_count[level][form]
-    while writer.part < count:
-        if not put_part(writer, parts + writer.part, row):
+    cdef const Form *form = &writer.forms[level][writer.form[level][row]]
+    if form.dialect == CSV and writer.part == 0 and not writer.is_begun:
+        mark_cells(writer, form, row)
+    while writer.part < form.count:
+        if not put_part(writer, form, row):
             return False
         writer.part += 1
         writer.is_begun = False
-        writer.item = 0
-        writer.done = 0
-    if not has_room(writer, 1):
+    if not has_room(writer, form.end_size):
         return False
-    put(writer, b"\n", 1)
+    put(writer, form.end, form.end_size)
     writer.part = 0
     return True
 
@@ -201,6 +445,9 @@ cdef void put_lines(void *context) noexcept nogil:
         writer.level = 0
 
 
+# ---- columns ---------------------------------------------------------------------------------
+
+
 cdef class LineForm:
     """
     The parts of a line.
@@ -210,17 +457,28 @@ cdef class LineForm:
     parts : sequence of tuples
         Each has a kind, a literal (bytes), and the columns of the kind: an array of int64 for
         NUMBER and NAME, for the latter also a tuple of bytes; addresses (uintp) and sizes (int32)
-        for TEXT, HEX and BIG_ENDIAN; for TEXTS also the first item of each line (int64).
+        for items, before them an array of uint8 for MIXED; for headers the addresses of the first
+        ones (uintp), their numbers (int32) and the sizes of the memory from there on (int64), for
+        HEADERS also the kind of their values.
+    dialect : int, default PLAIN
+        CSV has no BIG_ENDIAN and no HEADER_KEYS.
+    end : bytes, default a newline
+        Follows the last part.
     """
 
     cdef Part _parts[MAX_PARTS]
     cdef int64_t _count
+    cdef int _dialect
+    cdef bytes _end
     cdef int64_t _rows             # of the shortest column
     cdef list _owners
 
-    def __init__(self, parts):
-        if len(parts) > MAX_PARTS:
-            raise ValueError("a line has too many parts")
+    def __init__(self, parts, int dialect=PLAIN, bytes end not None=b"\n"):
+        if len(parts) > MAX_PARTS or len(end) > MAX_LITERAL:
+            raise ValueError("a line has too many parts, or a long end")
+        if not PLAIN <= dialect <= CSV:
+            raise ValueError("the dialect is unknown")
+        self._dialect, self._end = dialect, end
         self._owners = []
         self._count = 0
         self._rows = -1
@@ -236,7 +494,7 @@ cdef class LineForm:
 
     cdef int _add(self, Part *part, int kind, bytes literal, list columns) except -1:
         cdef const int64_t[::1] numbers
-        if not NOTHING <= kind <= TEXTS or len(literal) > MAX_LITERAL:
+        if not NOTHING <= kind <= HEADERS or len(literal) > MAX_LITERAL:
             raise ValueError("a part has an unknown kind, or a long literal")
         self._owners.append((literal, columns))
         part.kind = kind
@@ -247,6 +505,8 @@ cdef class LineForm:
             part.numbers = &numbers[0] if numbers.shape[0] else NULL
             if kind == NAME:
                 self._add_names(part, columns[1])
+        elif kind >= HEADER_KEYS:
+            self._add_headers(part, columns)
         elif kind != NOTHING:
             self._add_items(part, kind, columns)
         return 0
@@ -264,25 +524,36 @@ cdef class LineForm:
         return 0
 
     cdef int _add_items(self, Part *part, int kind, list columns) except -1:
+        cdef const uint8_t[::1] kinds
+        cdef int64_t i
+        if kind == MIXED:
+            kinds = columns.pop(0)
+            self._require_rows(kinds.shape[0])
+            for i in range(kinds.shape[0]):
+                if not is_item(kinds[i]):
+                    raise ValueError("an item has an unknown kind")
+            part.kinds = &kinds[0] if kinds.shape[0] else NULL
+            self._owners.append(kinds)
+        self._add_located(part, columns)
+        return 0
+
+    cdef int _add_located(self, Part *part, list columns) except -1:
         cdef const uintptr_t[::1] addresses = columns[0]
         cdef const int32_t[::1] sizes = columns[1]
-        cdef const int64_t[::1] starts
-        cdef int64_t i, items = sizes.shape[0]
-        if addresses.shape[0] != items:
-            raise ValueError("columns differ in length")
-        if kind == TEXTS:
-            starts = columns[2]
-            if starts.shape[0] == 0 or starts[0] < 0 or starts[starts.shape[0] - 1] > items:
-                raise ValueError("starts are out of range")
-            for i in range(starts.shape[0] - 1):
-                if starts[i] > starts[i + 1]:
-                    raise ValueError("starts do not ascend")
-            part.starts = &starts[0]
-            self._require_rows(starts.shape[0] - 1)
-        else:
-            self._require_rows(items)
-        part.addresses = &addresses[0] if items else NULL
-        part.sizes = &sizes[0] if items else NULL
+        self._require_rows(addresses.shape[0])
+        self._require_rows(sizes.shape[0])
+        part.addresses = &addresses[0] if addresses.shape[0] else NULL
+        part.sizes = &sizes[0] if sizes.shape[0] else NULL
+        return 0
+
+    cdef int _add_headers(self, Part *part, list columns) except -1:
+        cdef const int64_t[::1] rooms = columns[2]
+        self._add_located(part, columns)
+        self._require_rows(rooms.shape[0])
+        part.rooms = &rooms[0] if rooms.shape[0] else NULL
+        part.header_kind = columns[3] if part.kind == HEADERS else TEXT
+        if not TEXT <= part.header_kind <= BASE64:
+            raise ValueError("values of headers have an unknown kind")
         return 0
 
 
@@ -337,14 +608,16 @@ cdef class LineWriter:
 
     cdef int _add_forms(self, int level, tuple forms, const uint8_t[::1] numbers) except -1:
         cdef LineForm form
+        cdef Form *copy
         cdef int64_t i
         if len(forms) > MAX_FORMS:
             raise ValueError("there are too many forms")
         for i, form in enumerate(forms):
             if form._rows not in (-1, numbers.shape[0]):
                 raise ValueError("columns and lines differ in length")
-            self._writer.parts[level][i] = form._parts
-            self._writer.parts_count[level][i] = form._count
+            copy = &self._writer.forms[level][i]
+            copy.parts, copy.count, copy.dialect = form._parts, form._count, form._dialect
+            copy.end, copy.end_size = form._end, len(form._end)
         for i in range(numbers.shape[0]):
             if numbers[i] >= len(forms):
                 raise ValueError("the number of a form is out of range")
@@ -358,7 +631,7 @@ cdef class LineWriter:
         Returns
         -------
         status : int
-            KS_OUTPUT_FULL for a pause.
+            KS_OUTPUT_FULL for a pause; KS_ROW_MISMATCH if headers are out of bounds.
         fault : int
             Position of the byte that faulted, for KS_SOURCE_FAULT.
         """
@@ -376,6 +649,8 @@ cdef class LineWriter:
         if fault >= 0:
             return KS_SOURCE_FAULT, fault
         self.end = writer.out - &out[0]
+        if writer.failed:
+            return KS_ROW_MISMATCH, 0
         return (KS_OUTPUT_FULL if writer.head < writer.heads else KS_OK), 0
 
 

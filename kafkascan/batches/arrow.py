@@ -11,6 +11,7 @@ from kafkascan.batches.columns import TIMESTAMP_COLUMNS, BatchTable, as_datetime
 from kafkascan.format.layout import CompressionType, NamedCode, TimestampType
 from kafkascan.tables.schema import require_pyarrow
 from kafkascan.tables.table import Column, as_list, timestamp_column
+from kafkascan.tables.text_columns import Repeated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,9 +61,13 @@ def batch_column(batches: BatchTable, name: str, *, is_stream: bool = False) -> 
 def named_column(batches: BatchTable, name: str) -> Column:
     """Return the values of a batch column: those of codes by name, others as an array."""
     values = column(batches, name)
-    if name in NAMED_CODES:
-        return [NAMED_CODES[name][0].name_of(code) for code in values.tolist()]
-    return values
+    return list(named_codes(name, values)) if name in NAMED_CODES else values
+
+
+def named_codes(name: str, codes: NDArray[Any]) -> Repeated:
+    """Return the names of the codes of a column in `NAMED_CODES`."""
+    present, rows = np.unique(codes, return_inverse=True)
+    return Repeated([NAMED_CODES[name][0].name_of(int(code)) for code in present], rows)
 
 
 def display_column(batches: BatchTable, name: str) -> list[object]:

@@ -1,22 +1,21 @@
-"""Keys, values and headers of records as cells: text, hex, base64, JSON, or decoded messages."""
+"""Keys, values and headers of records as text, hex, base64, JSON, or decoded messages."""
 
 from __future__ import annotations
 
 import base64
-import codecs
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 import kafkascan as ks
+from kafkascan._core.text_lines import BASE64, HEX, TEXT
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.internal_topics.record_words import DECODED_TOPICS, describe_record
 from kafkascan.records.record_table import RecordTable
-from kafkascan.tables.writers import LargeText
+from kafkascan.tables.text_columns import PrintedHeaders, PrintedItems
 
 Decode = Callable[[bytes], Any]
 
@@ -44,52 +43,63 @@ DECODERS: dict[str, Decode] = {
 }
 
 
-# Items from this size on are written piece by piece. A multiple of 3, for base64.
-_LARGE = 3 << 18
-# Bytes of an item that a cell of a terminal shows at most, with 4 for a character.
-_SHOWN = 3 << 8
+# A JSON text of more bytes stays a text.
+_LARGEST_JSON = 3 << 18
+# What a cell of a terminal shows of an item at most, in bytes, with 4 for a character; a multiple
+# of 3, for base64. And the headers that it shows at most: each takes 24 characters.
+_SHOWN, _SHOWN_HEADERS = 3 << 8, 8
+_KINDS = {"text": TEXT, "hex": HEX, "base64": BASE64, "json": TEXT}
 
 
-def decode_items(items: list[bytes | None], decoder: str, *, in_cells: bool) -> list[Any]:
+def item_column(table: RecordTable, name: str, decoder: str) -> PrintedItems:
     """
-    Decode each item; None is a null and stays None.
+    Return keys or values as a writer of lines prints them.
 
     Parameters
     ----------
-    items : list of bytes or None
+    table : RecordTable
+    name : {"key", "value"}
     decoder : str
-        One of `DECODERS`. A JSON text of more than `_LARGE` bytes stays a text.
-    in_cells : bool
-        Whether only the begin of a large item is shown.
+        One of `DECODERS`. A JSON text of more than `_LARGEST_JSON` bytes stays a text.
     """
-    return [None if item is None else _decoded(item, decoder, in_cells) for item in items]
+    addresses, sizes = table.addresses(name)
+    column = PrintedItems(_KINDS[decoder], addresses, sizes, table)
+    if decoder == "json":
+        rows = np.flatnonzero((sizes >= 0) & (sizes <= _LARGEST_JSON))
+        for row, item in zip(rows.tolist(), table[rows].items(name), strict=True):
+            column[row] = _json(item or b"")
+    return column
 
 
-def _decoded(item: bytes, decoder: str, in_cells: bool) -> Any:
-    if len(item) <= _LARGE:
-        return DECODERS[decoder](item)
-    if in_cells:
-        return DECODERS[decoder](item[:_SHOWN])
-    return LargeText(partial(_pieces, item, decoder))
+def header_column(table: RecordTable, decoder: str) -> PrintedHeaders | list[Any]:
+    """Return headers as a writer of lines prints them; their keys are always UTF-8."""
+    if decoder == "json":
+        return [_headers(pairs, decoder) for pairs in table.to_numpy()["headers"]]
+    return PrintedHeaders(_KINDS[decoder], *table.header_places(), table)
 
 
-def _pieces(item: bytes, decoder: str) -> Iterator[str]:
-    # Bytes that are not UTF-8 become those texts that JSON and CSV contain of smaller items.
-    text = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-    for start in range(0, len(item), _LARGE):
-        part = item[start : start + _LARGE]
-        if decoder in ("hex", "base64"):
-            yield DECODERS[decoder](part)
-        else:
-            yield text.decode(part, final=start + _LARGE >= len(item))
+def shown_items(table: RecordTable, name: str, decoder: str) -> list[Any]:
+    """Return what a terminal shows of keys or values: the begin, but for JSON."""
+    decode = DECODERS[decoder]
+    items = table.begins(name, _SHOWN, whole=_whole(decoder))
+    return [None if item is None else decode(item) for item in items]
 
 
-def decode_headers(headers: list[tuple[bytes, bytes | None]], decoder: str) -> list[dict[str, Any]]:
-    """Decode headers; their keys are always UTF-8."""
+def shown_headers(table: RecordTable, decoder: str) -> list[Any]:
+    """Return what a terminal shows of headers."""
+    found = table.header_begins(_SHOWN_HEADERS, _SHOWN, whole=_whole(decoder))
+    return [_headers(pairs, decoder) for pairs in found]
+
+
+def _whole(decoder: str) -> int:
+    return _LARGEST_JSON if decoder == "json" else 0
+
+
+def _headers(pairs: list[tuple[bytes, bytes | None]], decoder: str) -> list[dict[str, Any]]:
     decode = DECODERS[decoder]
     return [
         {"key": _text(key), "value": None if value is None else decode(value)}
-        for key, value in headers
+        for key, value in pairs
     ]
 
 
@@ -141,7 +151,7 @@ class UndecodedRecords:
 def decode_messages(
     topic: str | None,
     table: RecordTable,
-    columns: dict[str, list[Any]],
+    columns: dict[str, Any],
     formats: dict[str, str],
     undecoded: UndecodedRecords,
 ) -> None:
@@ -163,11 +173,12 @@ def decode_messages(
             columns[name][index] = words[name]
 
 
-def decode_control_records(table: RecordTable, columns: dict[str, list[Any]]) -> None:
+def decode_control_records(table: RecordTable, columns: dict[str, Any]) -> None:
     """Replace key and value of control records by their type and message."""
-    numpy = table.to_numpy()
-    for index in np.flatnonzero(table["is_control"]).tolist():
-        kind, message = decode_control(numpy["key"][index], numpy["value"][index])
+    rows = np.flatnonzero(table["is_control"])
+    items = (table[rows].items(name) for name in ("key", "value"))
+    for row, key, value in zip(rows.tolist(), *items, strict=True):
+        kind, message = decode_control(key, value)
         for name, decoded in (("key", kind), ("value", message)):
             if name in columns:
-                columns[name][index] = decoded
+                columns[name][row] = decoded

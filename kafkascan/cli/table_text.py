@@ -19,8 +19,9 @@ from kafkascan.batches.columns import as_datetime64
 from kafkascan.format.texts import escaped, printable
 from kafkascan.format.times import age_text
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
-from kafkascan.tables.table import Column, as_list
-from kafkascan.tables.writers import Writer, plain_text
+from kafkascan.tables.table import as_list
+from kafkascan.tables.text_columns import ItemMemory, plain_text
+from kafkascan.tables.writers import Writer
 
 # Fields that a heading shows once, if all rows have the same.
 _PLACES = (TOPIC.name, PARTITION.name, SEGMENT.name)
@@ -81,7 +82,7 @@ class TableWriter(Writer):
         self._widths: list[int] = []
         self._is_begun = self._is_vertical = False
 
-    def write(self, columns: Mapping[str, Column]) -> None:
+    def write(self, columns: Mapping[str, Any], memory: ItemMemory | None = None) -> None:
         texts = {one.name: _cells(one, as_list(columns[one.name]), self._style)
                  for one in (*self._lifted, *self._fields)}  # fmt: skip
         below = {one.name: [printable(plain_text(value)) for value in as_list(columns[one.name])]

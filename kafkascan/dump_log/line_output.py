@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core.text_lines import LineWriter
 from kafkascan.dump_log.batch_lines import Lines
-from kafkascan.format.errors import STATUS
+from kafkascan.format.errors import STATUS, BatchTableError
 from kafkascan.io.sources import Source
 
 CHUNK_SIZE = 1 << 20
@@ -103,6 +103,9 @@ def chunks_of(
         status, fault = writer.fill(out, 0)
         if status == STATUS["SOURCE_FAULT"]:
             raise source.fault_error(fault)
+        if status == STATUS["ROW_MISMATCH"]:  # headers were valid when they were decoded
+            source.require_unshrunk()
+            raise BatchTableError(source.path, 0, status)
         yield TextChunk(out[: writer.end], offsets)
         offsets = None
 

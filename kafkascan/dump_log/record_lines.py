@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan._core.text_lines import NOTHING, TEXT, TEXTS, LineForm
+from kafkascan._core.text_lines import HEADER_KEYS, NOTHING, TEXT, LineForm
 from kafkascan.batches.columns import is_control
 from kafkascan.dump_log.batch_lines import (
     BOOLEANS,
@@ -33,6 +33,7 @@ from kafkascan.records.control import (
     decode_control_record,
 )
 from kafkascan.records.record_table import RecordTable
+from kafkascan.tables.text_columns import located
 
 UNDECODABLE = (SchemaError, UndecodableRecordError)
 """Errors of records that can be read, but not printed."""
@@ -137,12 +138,7 @@ def _decoded_items(
 def _texts(texts: list[str | None]) -> _Items:
     """Return texts as items; None is a null."""
     encoded = [None if one is None else one.encode("utf-8", "replace") for one in texts]
-    joined = np.frombuffer(b"".join(one for one in encoded if one), np.uint8)
-    sizes = np.array([-1 if one is None else len(one) for one in encoded], np.int32)
-    starts = np.zeros(len(texts), np.uintp)
-    np.cumsum(np.maximum(sizes[:-1], 0), out=starts[1:])
-    address = joined.__array_interface__["data"][0]
-    return _Items(TEXT, starts + np.uintp(address), sizes, joined)
+    return _Items(TEXT, *located(encoded))
 
 
 def _metadata(table: RecordTable) -> list[Part]:
@@ -159,8 +155,10 @@ def _metadata(table: RecordTable) -> list[Part]:
 def _header_keys(table: RecordTable) -> list[Part]:
     if not table.columns["headers_count"].any():
         return [(NOTHING, b" headerKeys: []")]
-    starts, (addresses, sizes), _ = table.header_addresses()
-    return [(TEXTS, b" headerKeys: [", addresses, sizes, starts, table), (NOTHING, b"]")]
+    return [
+        (HEADER_KEYS, b" headerKeys: [", *table.header_places(), table),
+        (NOTHING, b"]"),
+    ]
 
 
 # ---- messages of magic 0 and 1 ---------------------------------------------------------------

@@ -245,6 +245,20 @@ def _as_bytes(numbers: NDArray[Any]) -> NDArray[np.uint8]:
     return numbers.view(np.uint8).reshape(len(numbers), numbers.itemsize)
 
 
+def _clipped(sizes: NDArray[np.int32], most: int, whole: int) -> NDArray[np.int32]:
+    """Return sizes of at most so many bytes; those of items up to `whole` stay."""
+    return np.where(sizes > whole, np.minimum(sizes, np.int32(most)), sizes)
+
+
+def _pairs(
+    starts: Starts, keys: Gathered, values: Gathered
+) -> list[list[tuple[bytes, bytes | None]]]:
+    """Return the headers of each record."""
+    items = zip(keys.to_list(), values.to_list(), strict=True)
+    pairs = [(key or b"", value) for key, value in items]
+    return [pairs[first:last] for first, last in itertools.pairwise(starts.tolist())]
+
+
 DEFAULT_RECORD_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
 
 RECORD_SCHEMA = Schema(
@@ -524,7 +538,49 @@ class RecordTable(AnyTable):
         """
         return self.gathered(name).to_list()
 
-    def gathered(self, name: str) -> Gathered:
+    def begins(self, name: str, most: int, *, whole: int = 0) -> list[bytes | None]:
+        """
+        Return copies of the first bytes of keys or values.
+
+        Parameters
+        ----------
+        name : {"key", "value"}
+            A requested column.
+        most : int
+            Bytes of each item.
+        whole : int, default 0
+            Size up to which items are complete.
+        """
+        sizes = _clipped(self.columns[f"{name}_size"], most, whole)
+        return self.gathered(name, sizes).to_list()
+
+    def header_begins(
+        self, count: int, most: int, *, whole: int = 0
+    ) -> list[list[tuple[bytes, bytes | None]]]:
+        """
+        Return copies of the first bytes of the first headers of each record.
+
+        Parameters
+        ----------
+        count : int
+            Headers of a record.
+        most, whole
+            See `begins`.
+        """
+        counts = np.minimum(self.columns["headers_count"], np.int32(count))
+        starts, *located = self._headers(counts).locate()
+        batch = np.repeat(self.columns["batch"], np.diff(starts))
+        buffers = self._buffers
+        first = buffers.addresses[buffers.of_batch[batch]]
+        keys, values = (
+            buffers.gather(
+                batch, (addresses - first).astype(np.int64), _clipped(sizes, most, whole)
+            )
+            for addresses, sizes in located
+        )
+        return _pairs(starts, keys, values)
+
+    def gathered(self, name: str, sizes: NDArray[np.int32] | None = None) -> Gathered:
         """
         Return the keys or values, copied into one contiguous array.
 
@@ -532,13 +588,14 @@ class RecordTable(AnyTable):
         ----------
         name : {"key", "value"}
             A requested column.
+        sizes : ndarray of int32, optional
+            Bytes of each item; by default all of them.
         """
         columns = self.columns
         if f"{name}_position" not in columns:
             raise KeyError(f"{name!r} is not a requested column of keys or values")
-        return self._buffers.gather(
-            columns["batch"], columns[f"{name}_position"], columns[f"{name}_size"]
-        )
+        sizes = columns[f"{name}_size"] if sizes is None else sizes
+        return self._buffers.gather(columns["batch"], columns[f"{name}_position"], sizes)
 
     @property
     def buffers(self) -> Buffers:
@@ -579,17 +636,33 @@ class RecordTable(AnyTable):
         """
         return self._headers().locate()
 
-    def _headers(self) -> HeadersOfRecords:
+    def header_places(self) -> tuple[NDArray[np.uintp], NDArray[np.int32], NDArray[np.int64]]:
+        """
+        Return where the headers of each record are; addresses are valid while the table exists.
+
+        Returns
+        -------
+        addresses : ndarray of uintp, shape (n,)
+            Of the first header; 0 without headers.
+        counts : ndarray of int32, shape (n,)
+        rooms : ndarray of int64, shape (n,)
+            Bytes from there to the end of the buffer.
+        """
+        columns, buffers = self.columns, self._buffers
+        batch, position = columns["batch"], columns["headers_position"].copy()
+        counts = columns["headers_count"].copy()
+        addresses = buffers.addresses_of(batch, position, np.minimum(counts, np.int32(1)))
+        return addresses, counts, buffers.sizes[buffers.of_batch[batch]] - position
+
+    def _headers(self, counts: NDArray[np.int32] | None = None) -> HeadersOfRecords:
         columns = self.columns
+        counts = columns["headers_count"] if counts is None else counts
         return HeadersOfRecords(
-            self._buffers, columns["batch"], columns["headers_position"], columns["headers_count"]
+            self._buffers, columns["batch"], columns["headers_position"], counts
         )
 
     def _header_lists(self) -> list[list[tuple[bytes, bytes | None]]]:
-        starts, keys, values = self._headers().gather()
-        items = zip(keys.to_list(), values.to_list(), strict=True)
-        pairs = [(key or b"", value) for key, value in items]
-        return [pairs[first:last] for first, last in itertools.pairwise(starts.tolist())]
+        return _pairs(*self._headers().gather())
 
     def to_numpy(self) -> dict[str, NDArray[Any]]:
         """

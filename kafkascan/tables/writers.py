@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import csv
+import codecs
 import io
-import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from typing import IO, Any, TextIO
+from typing import IO, Any, BinaryIO, ClassVar, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kafkascan.format.texts import json_text, with_escaped_bytes
+from kafkascan._core.text_lines import CSV, JSON, LineForm, LineWriter
+from kafkascan.format.errors import STATUS
+from kafkascan.format.texts import json_text
 from kafkascan.tables.schema import Schema
-from kafkascan.tables.table import Column, Table, as_list
+from kafkascan.tables.table import Column, Table
+from kafkascan.tables.text_columns import ItemMemory, TextColumn, iso_times, part_of
 
-# A spreadsheet evaluates a cell that starts with one of these (OWASP, "CSV Injection").
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _ROWS_PER_GROUP = 1 << 16
-
-
-@dataclass(frozen=True)
-class LargeText:
-    """
-    A text of many megabytes, which JSON and CSV write piece by piece.
-
-    Attributes
-    ----------
-    pieces : callable
-        Returns an iterator over its pieces.
-    """
-
-    pieces: Callable[[], Iterator[str]]
+# Bytes of text that are written at once.
+_CHUNK_SIZE = 1 << 20
 
 
 class Writer:
@@ -51,15 +37,20 @@ class Writer:
         self.schema = schema
         self.out = out
 
-    def write(self, columns: Mapping[str, Column]) -> None:
-        """Write a chunk of rows, as columns of equal length."""
+    def write(self, columns: Mapping[str, TextColumn], memory: ItemMemory | None = None) -> None:
+        """
+        Write a chunk of rows.
+
+        Parameters
+        ----------
+        columns : mapping of str to columns of equal length
+        memory : ItemMemory, optional
+            What items are in, if they are in a map.
+        """
         raise NotImplementedError
 
     def close(self) -> None:
         """Write the end of the document."""
-
-    def _rows(self, columns: Mapping[str, Column]) -> list[tuple[Any, ...]]:
-        return list(zip(*(as_list(columns[name]) for name in self.schema.names), strict=True))
 
 
 class ParquetWriter(Writer):
@@ -76,8 +67,8 @@ class ParquetWriter(Writer):
         self._rows_of_group = 0
         self._file: Any = None
 
-    def write(self, columns: Mapping[str, Column]) -> None:
-        """Write a chunk of rows."""
+    def write(self, columns: Mapping[str, Any], memory: ItemMemory | None = None) -> None:
+        """Write a chunk of rows; see `Writer`."""
         self.write_table(Table(self.schema, columns).arrow_table())
 
     def write_table(self, table: Any) -> None:
@@ -109,7 +100,57 @@ class ParquetWriter(Writer):
         self._file.close()
 
 
-class CsvWriter(Writer):
+class _LineWriter(Writer):
+    """Writes a line of text for each row."""
+
+    dialect: ClassVar[int]
+    end: ClassVar[bytes] = b"\n"
+
+    def __init__(self, schema: Schema, out: TextIO) -> None:
+        super().__init__(schema, out)
+        self._put = _bytes_writer(out)
+        self._memory = np.empty(_CHUNK_SIZE, np.uint8)
+
+    def literals(self) -> Iterator[bytes]:
+        """Yield what precedes the value of each column."""
+        raise NotImplementedError
+
+    def put(self, text: NDArray[np.uint8]) -> None:
+        """Write lines, maybe without the end of the last one."""
+        self._put(text.data)
+
+    def write(self, columns: Mapping[str, TextColumn], memory: ItemMemory | None = None) -> None:
+        """Write a chunk of rows; see `Writer`."""
+        named = zip(self.schema.names, self.literals(), strict=True)
+        parts = [part_of(columns[name], literal, self.dialect) for name, literal in named]
+        count = len(columns[self.schema.names[0]])
+        form_of = np.zeros(count, np.uint8)
+        lines = LineWriter(
+            (LineForm(parts, self.dialect, self.end),), form_of,
+            (), form_of[:0], np.zeros(count + 1, np.int64),
+            form_of[:0] if memory is None else memory.source_bytes,
+        )  # fmt: skip
+        status = STATUS["OUTPUT_FULL"]
+        while status == STATUS["OUTPUT_FULL"]:
+            status, fault = lines.fill(self._memory, 0)
+            if memory is not None and status != STATUS["OUTPUT_FULL"]:
+                memory.require_done((status, fault))
+            if lines.end:
+                self.put(self._memory[: lines.end])
+
+
+def _bytes_writer(out: TextIO) -> Callable[[memoryview | bytes], object]:
+    """Return a function that writes UTF-8 to a stream, in the encoding of the stream."""
+    if isinstance(out, io.TextIOWrapper) and codecs.lookup(out.encoding).name == "utf-8":
+        out.flush()
+        if not out.line_buffering:
+            raw: BinaryIO = out.buffer
+            return raw.write
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    return lambda data: out.write(decoder.decode(data))
+
+
+class CsvWriter(_LineWriter):
     """
     Comma-separated values with a header line; times in milliseconds; a null is an empty field.
 
@@ -117,82 +158,48 @@ class CsvWriter(Writer):
     as a formula gets a leading apostrophe; numbers stay unchanged.
     """
 
+    dialect = CSV
+
     def __init__(self, schema: Schema, out: TextIO) -> None:
         super().__init__(schema, out)
-        self._csv = csv.writer(self.out, lineterminator="\n")
-        self._all_quoted = csv.writer(self.out, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        self._csv.writerow(schema.names)
+        self._put(",".join(schema.names).encode() + b"\n")
 
-    def write(self, columns: Mapping[str, Column]) -> None:
-        """Write a chunk of rows."""
-        plain = {name: [_csv_cell(value) for value in as_list(columns[name])]
-                 for name in self.schema.names}  # fmt: skip
-        for row in self._rows(plain):
-            if any(isinstance(cell, LargeText) for cell in row):
-                self._write_large(row)
-                continue
-            # The csv module does not quote a carriage return inside of a field.
-            has_return = any("\r" in cell for cell in row)
-            (self._all_quoted if has_return else self._csv).writerow(row)
-
-    def _write_large(self, row: Sequence[str | LargeText]) -> None:
-        for number, cell in enumerate(row):
-            self.out.write(',"' if number else '"')
-            pieces = cell.pieces() if isinstance(cell, LargeText) else iter((cell,))
-            first = next(pieces, "")
-            is_formula = isinstance(cell, LargeText) and first.startswith(_FORMULA_STARTS)
-            for piece in chain(("'",) if is_formula else (), (first,), pieces):
-                self.out.write(piece.replace('"', '""'))
-            self.out.write('"')
-        self.out.write("\n")
+    def literals(self) -> Iterator[bytes]:
+        """Yield what precedes the value of each column."""
+        for number in range(len(self.schema)):
+            yield b"," if number else b""
 
 
-class JsonLinesWriter(Writer):
+class JsonLinesWriter(_LineWriter):
     """One JSON object per line; times in milliseconds."""
 
-    def write(self, columns: Mapping[str, Column]) -> None:
-        """Write a chunk of rows."""
-        names = self.schema.names
-        for row in self._rows(columns):
-            # With its end, so that a reader of a pipe gets each line as soon as it is flushed.
-            _write_json(self.out, "", names, row, "\n")
+    dialect = JSON
+    begin: ClassVar[bytes] = b"{"
+    end = b"}\n"
+
+    def literals(self) -> Iterator[bytes]:
+        """Yield what precedes the value of each column."""
+        for number, name in enumerate(self.schema.names):
+            yield (b", " if number else self.begin) + json_text(name).encode() + b": "
 
 
-class JsonWriter(Writer):
+class JsonWriter(JsonLinesWriter):
     """One JSON array of objects, an object per line; times in milliseconds."""
 
-    prefix = "[\n"
+    begin = b",\n{"
+    end = b"}"
+    is_empty = True
 
-    def write(self, columns: Mapping[str, Column]) -> None:
-        """Write a chunk of rows."""
-        names = self.schema.names
-        for row in self._rows(columns):
-            _write_json(self.out, self.prefix, names, row, "")
-            self.prefix = ",\n"
+    def put(self, text: NDArray[np.uint8]) -> None:
+        """Write lines; the array begins where others have the comma of the one before."""
+        if self.is_empty:
+            text[0] = ord("[")
+            self.is_empty = False
+        super().put(text)
 
     def close(self) -> None:
         """Write what is left, and the end of the document."""
-        self.out.write("[]\n" if self.prefix == "[\n" else "\n]\n")
-
-
-def _write_json(
-    out: TextIO, before: str, names: Sequence[str], row: Sequence[Any], after: str
-) -> None:
-    """Write an object, and what precedes and follows it."""
-    if not any(isinstance(value, LargeText) for value in row):
-        out.write(before + json_text(dict(zip(names, row, strict=True))) + after)
-        return
-    out.write(before)
-    for number, (name, value) in enumerate(zip(names, row, strict=True)):
-        out.write(f"{', ' if number else '{'}{json_text(name)}: ")
-        if isinstance(value, LargeText):
-            out.write('"')
-            for piece in value.pieces():
-                out.write(json_text(piece)[1:-1])
-            out.write('"')
-        else:
-            out.write(json_text(value))
-    out.write("}" + after)
+        self._put(b"[]\n" if self.is_empty else b"\n]\n")
 
 
 class IsoTimes(Writer):
@@ -208,43 +215,15 @@ class IsoTimes(Writer):
         super().__init__(writer.schema, writer.out)
         self._writer = writer
 
-    def write(self, columns: Mapping[str, Column]) -> None:
-        """Write a chunk of rows."""
-        times = {one.name: _iso_times(columns[one.name]) for one in self.schema
+    def write(self, columns: Mapping[str, Any], memory: ItemMemory | None = None) -> None:
+        """Write a chunk of rows; see `Writer`."""
+        times = {one.name: iso_times(columns[one.name]) for one in self.schema
                  if one.type == "time"}  # fmt: skip
-        self._writer.write({**columns, **times})
+        self._writer.write({**columns, **times}, memory)
 
     def close(self) -> None:
         """Write what is left, and the end of the document."""
         self._writer.close()
-
-
-def _iso_times(milliseconds: Column) -> list[str | None]:
-    values = [None if one == -1 else one for one in as_list(milliseconds)]
-    times = np.array([one or 0 for one in values], "datetime64[ms]")
-    texts = np.datetime_as_string(times, timezone="UTC").tolist()
-    return [None if one is None else text for one, text in zip(values, texts, strict=True)]
-
-
-def _csv_cell(value: Any) -> str | LargeText:
-    if isinstance(value, LargeText):
-        return value
-    text = plain_text(value)
-    is_text = isinstance(value, (str, list, dict))
-    return f"'{text}" if is_text and text.startswith(_FORMULA_STARTS) else text
-
-
-def plain_text(value: Any) -> str:
-    """Return a value as text without quotes; a null and an empty list are empty."""
-    if value is None or (isinstance(value, (list, dict)) and not value):
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, Counter):
-        return ", ".join(f"{key} {count}" for key, count in value.items())
-    if isinstance(value, (list, dict)):
-        return with_escaped_bytes(json.dumps(value, ensure_ascii=False))
-    return with_escaped_bytes(str(value))
 
 
 TEXT_WRITERS: Mapping[str, type[Writer]] = {

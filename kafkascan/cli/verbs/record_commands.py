@@ -9,16 +9,18 @@ from typing import Any
 import click
 import numpy as np
 
-from kafkascan.batches.arrow import NAMED_CODES
+from kafkascan.batches.arrow import NAMED_CODES, named_codes
 from kafkascan.batches.columns import BATCH_SCHEMA
 from kafkascan.cli.record_cells import (
     DECODED_AS,
     DECODERS,
     UndecodedRecords,
     decode_control_records,
-    decode_headers,
-    decode_items,
     decode_messages,
+    header_column,
+    item_column,
+    shown_headers,
+    shown_items,
 )
 from kafkascan.cli.row_reading import find_rows, open_rows
 from kafkascan.cli.run import FindingReport, Run
@@ -47,7 +49,7 @@ from kafkascan.tables.schema import (
     arrow_type,
     require_pyarrow,
 )
-from kafkascan.tables.table import Column
+from kafkascan.tables.text_columns import Repeated, TextColumn
 from kafkascan.tables.writers import ParquetWriter
 
 # `batch` is an index into a table that users of the command line do not see.
@@ -59,7 +61,7 @@ LISTED_SCHEMA = (
 DEFAULT_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 # Limits of one chunk that is shown or exported: records, and bytes of keys, values and headers.
-_SHOWN_RECORDS, _SHOWN_BYTES = 1 << 10, 1 << 22
+_SHOWN_RECORDS, _SHOWN_BYTES = 1 << 13, 1 << 22
 _EXPORTED_RECORDS, _EXPORTED_BYTES = 1 << 16, 1 << 26
 # Memory that a header takes besides its bytes, approximately.
 _HEADER_COST = 64
@@ -181,7 +183,7 @@ def records(
                 columns = _to_columns(
                     one, table, query, formats, undecoded, in_cells=isinstance(writer, TableWriter)
                 )
-                writer.write(columns)
+                writer.write(columns, table.buffers)
     _report_undecoded(run, undecoded)
 
 
@@ -232,21 +234,20 @@ def _to_columns(
     undecoded: UndecodedRecords,
     *,
     in_cells: bool,
-) -> dict[str, Column]:
+) -> dict[str, TextColumn]:
     columns: dict[str, Any] = {}
-    numpy = table.to_numpy()
+    items, headers = (shown_items, shown_headers) if in_cells else (item_column, header_column)
     for name in query.columns:
         if name in one.labels:
-            columns[name] = [one.labels[name]] * len(table)
+            columns[name] = Repeated.once(one.labels[name], len(table))
         elif name in ("key", "value"):
-            items = numpy[name].tolist()
-            columns[name] = decode_items(items, formats[name], in_cells=in_cells)
+            columns[name] = items(table, name, formats[name])
         elif name == "headers":
-            columns[name] = [decode_headers(headers, formats["value"]) for headers in numpy[name]]
+            columns[name] = headers(table, formats["value"])
         elif name in NAMED_CODES:
-            columns[name] = [NAMED_CODES[name][0].name_of(code) for code in numpy[name].tolist()]
+            columns[name] = named_codes(name, table[name])
         else:
-            columns[name] = numpy[name].tolist()
+            columns[name] = table[name]
     if query.decodes:
         topic = undecoded.topic or one.partition.topic
         decode_messages(topic, table, columns, formats, undecoded)

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kafkascan as ks
-from kafkascan.batches.arrow import named_column
-from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.arrow import NAMED_CODES, named_codes
+from kafkascan.batches.columns import BatchTable, column
 from kafkascan.batches.rollup import ROLLUP_KEYS, ROLLUP_SCHEMA, TOTALS, BatchRollup, merge_rows
 from kafkascan.batches.scan import BatchIterator
 from kafkascan.batches.summary import SEGMENT_SCHEMA
@@ -32,6 +32,7 @@ from kafkascan.logs.queries.row_queries import BatchQuery, RowRange
 from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
 from kafkascan.tables.schema import Field, Shown
 from kafkascan.tables.table import Column
+from kafkascan.tables.text_columns import Repeated
 
 _INFO = SEGMENT_SCHEMA.select(
     (
@@ -194,11 +195,13 @@ def _to_columns(
     columns: dict[str, Column] = {}
     for name in names:
         if name in one.labels:
-            columns[name] = [one.labels[name]] * len(rows)
+            columns[name] = Repeated.once(one.labels[name], len(rows))
         elif name == CRC_FIELD.name:
             columns[name] = _verify_rows(run, one, rows)
+        elif name in NAMED_CODES:
+            columns[name] = named_codes(name, column(rows, name))
         else:
-            columns[name] = named_column(rows, name)
+            columns[name] = column(rows, name)
     return columns
 
 

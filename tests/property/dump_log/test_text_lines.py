@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import numpy as np
 from hypothesis import given, strategies as st
 
 from kafkascan._core import text_lines as core
+from tests.support.records import varint
 
 _NAMES = (b"false", b"true", b"")
 _PIECE = 512
@@ -44,6 +44,11 @@ def column(items: list[bytes | None]) -> tuple[object, ...]:
     return addresses, sizes, arrays
 
 
+def _header(key: bytes) -> bytes:
+    """Return an encoded header without a value."""
+    return varint(len(key)) + key + varint(-1)
+
+
 def expected_line(row: tuple) -> str:
     number, name, text, raw, big, texts, _ = row
     line = f"n: {number}"
@@ -59,15 +64,16 @@ def test_lines(rows: list[tuple], start: int) -> None:
     number, name, text, raw, big, texts, heads = (
         list(one) for one in (zip(*rows, strict=True) if rows else [[]] * 7)
     )
-    starts = np.cumsum([0, *map(len, texts)]).astype(np.int64)
-    several = column(list(itertools.chain.from_iterable(texts)))
+    # Headers with null values, behind each other; the memory of each reaches to the end.
+    places, sizes, kept = column([b"".join(map(_header, one)) for one in texts])
+    counts = np.array([len(one) for one in texts], np.int32)
     parts = [
         (core.NUMBER, b"n: ", np.array(number, np.int64)),
         (core.NAME, b" is: ", np.array(name, np.int64), _NAMES),
         (core.TEXT, b" text: ", *column(text)),
         (core.HEX, b" hex: ", *column(raw)),
         (core.BIG_ENDIAN, b" big: ", *column(big)),
-        (core.TEXTS, b" [", *several[:2], starts),
+        (core.HEADER_KEYS, b" [", places, counts, sizes.astype(np.int64), kept),
         (core.NOTHING, b"]"),
     ]
     # Each row belongs to a head, behind some heads without rows.
