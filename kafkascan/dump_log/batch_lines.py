@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan._core.text_lines import NAME, NUMBER, LineForm
+from kafkascan._core.text_lines import JAVA_JSON, NAME, NUMBER, LineForm
 from kafkascan.batches.columns import (
     BatchTable,
     compression_type,
@@ -28,9 +32,9 @@ from kafkascan.format.layout import (
 )
 from kafkascan.io.sources import Source
 
-_TIMESTAMP_TYPES = tuple(kind.display_name.encode() for kind in TimestampType)
-_CODECS = tuple(kind.display_name.encode() for kind in CompressionType)
-BOOLEANS = (b"false", b"true")
+_TIMESTAMP_TYPES = tuple(kind.display_name for kind in TimestampType)
+_CODECS = tuple(kind.display_name for kind in CompressionType)
+_TYPE, _TIME = "timestampType", "maxTimestamp"
 _MAGIC_V2 = 2
 # The checksum of a batch of magic 2 covers what follows it.
 _COVERED_FROM, _CRC_SIZE = 21, 4
@@ -50,13 +54,29 @@ def name_part(literal: bytes, values: NDArray[np.generic], names: tuple[bytes, .
     return NAME, literal, values.astype(np.int64), names
 
 
-def timestamp_type_part(batches: BatchTable, of_line: NDArray[np.int32] | None = None) -> Part:
-    """Return a part that prints the timestamp types of batches, or of each line's batch."""
+def timestamp_type_part(batches: BatchTable, of_line: NDArray[np.int32]) -> Part:
+    """Return a part that prints the timestamp type of each line's batch."""
     kinds = timestamp_type(batches) - min(TimestampType)
-    return name_part(b" ", kinds if of_line is None else kinds[of_line], _TIMESTAMP_TYPES)
+    return name_part(b" ", kinds[of_line], tuple(one.encode() for one in _TIMESTAMP_TYPES))
 
 
-def batch_lines(source: Source, batches: BatchTable, frame: Frame | None = None) -> Lines:
+class BatchField(NamedTuple):
+    """A property of batches: numbers, or one of some texts, booleans and optional numbers."""
+
+    name: str
+    values: NDArray[np.generic]
+    choices: tuple[object, ...] = ()
+
+    def part(self, literal: bytes, text: Callable[[Any], str]) -> Part:
+        """Return a part that prints the property; `text` returns that of a choice."""
+        if not self.choices:
+            return number_part(literal, self.values)
+        return name_part(literal, self.values, tuple(text(one).encode() for one in self.choices))
+
+
+def batch_lines(
+    source: Source, batches: BatchTable, frame: Frame | None = None, *, is_json: bool = False
+) -> Lines:
     """
     Return the lines of batches.
 
@@ -66,6 +86,8 @@ def batch_lines(source: Source, batches: BatchTable, frame: Frame | None = None)
     batches : array of BATCH_DTYPE, shape (n,)
     frame : Frame, optional
         Of a single batch that no scan accepts, see `framed_batches`.
+    is_json : bool, default False
+        Whether a line is a JSON object.
 
     Returns
     -------
@@ -74,18 +96,44 @@ def batch_lines(source: Source, batches: BatchTable, frame: Frame | None = None)
     magic = batches["magic"] if frame is None else np.array([frame.magic])
     valid = verify_rows(source, batches) if frame is None else np.array([_is_valid(source, frame)])
     common = [
-        number_part(b" position: ", batches["position"]),
-        timestamp_type_part(batches),
-        number_part(b": ", batches["max_timestamp"]),
-        number_part(b" size: ", size_in_bytes(batches)),
-        number_part(b" magic: ", magic),
-        name_part(b" compresscodec: ", compression_type(batches), _CODECS),
-        number_part(b" crc: ", batches["crc"]),
-        name_part(b" isvalid: ", valid, BOOLEANS),
+        BatchField("position", batches["position"]),
+        BatchField(_TYPE, timestamp_type(batches) - min(TimestampType), _TIMESTAMP_TYPES),
+        BatchField(_TIME, batches["max_timestamp"]),
+        BatchField("size", size_in_bytes(batches)),
+        BatchField("magic", magic),
+        BatchField("compresscodec", compression_type(batches), _CODECS),
+        BatchField("crc", batches["crc"]),
+        BatchField("isvalid", valid, (False, True)),
     ]
-    legacy = [number_part(b"offset: ", last_offset(batches))]
-    forms = LineForm(legacy + common), LineForm(_v2_parts(batches) + common)
+    legacy = [BatchField("offset", last_offset(batches))]
+    make = _json_form if is_json else _plain_form
+    forms = make(legacy + common), make(_v2_fields(batches) + common)
     return forms, (batches["magic"] >= _MAGIC_V2).astype(np.uint8)
+
+
+def _plain_form(fields: list[BatchField]) -> LineForm:
+    """Return a line of the tool: the type of the timestamp is also its name."""
+    literals = {_TYPE: " ", _TIME: ": ", fields[0].name: f"{fields[0].name}: "}
+    return LineForm(
+        [one.part(literals.get(one.name, f" {one.name}: ").encode(), _plain) for one in fields]
+    )
+
+
+def _json_form(fields: list[BatchField]) -> LineForm:
+    begins = ['{"kind": "batch", ', *[", "] * len(fields)]
+    named = zip(begins, fields, strict=False)
+    parts = [one.part(f'{begin}"{one.name}": '.encode(), json.dumps) for begin, one in named]
+    return LineForm(parts, JAVA_JSON, b"}\n")
+
+
+def _plain(choice: bool | int | str | None) -> str:
+    if isinstance(choice, bool):
+        return str(choice).lower()
+    return (
+        choice
+        if isinstance(choice, str)
+        else optional_long(NO_TIMESTAMP if choice is None else choice)
+    )
 
 
 def _is_valid(source: Source, frame: Frame) -> bool:
@@ -96,23 +144,23 @@ def _is_valid(source: Source, frame: Frame) -> bool:
     return crc_of_bytes(source, start, stop, _MAGIC_V2) == stored
 
 
-def _v2_parts(batches: BatchTable) -> list[Part]:
+def _v2_fields(batches: BatchTable) -> list[BatchField]:
     horizons = delete_horizon_ms(batches)
     # Few batches have one.
     found, horizon_of = np.unique(horizons, return_inverse=True)
-    texts = tuple(optional_long(one).encode() for one in found.tolist())
+    known = tuple(None if one == NO_TIMESTAMP else one for one in found.tolist())
     return [
-        number_part(b"baseOffset: ", batches["base_offset"]),
-        number_part(b" lastOffset: ", last_offset(batches)),
-        number_part(b" count: ", batches["records_count"]),
-        number_part(b" baseSequence: ", batches["base_sequence"]),
-        number_part(b" lastSequence: ", last_sequence(batches)),
-        number_part(b" producerId: ", batches["producer_id"]),
-        number_part(b" producerEpoch: ", batches["producer_epoch"]),
-        number_part(b" partitionLeaderEpoch: ", batches["partition_leader_epoch"]),
-        name_part(b" isTransactional: ", is_transactional(batches), BOOLEANS),
-        name_part(b" isControl: ", is_control(batches), BOOLEANS),
-        name_part(b" deleteHorizonMs: ", horizon_of, texts),
+        BatchField("baseOffset", batches["base_offset"]),
+        BatchField("lastOffset", last_offset(batches)),
+        BatchField("count", batches["records_count"]),
+        BatchField("baseSequence", batches["base_sequence"]),
+        BatchField("lastSequence", last_sequence(batches)),
+        BatchField("producerId", batches["producer_id"]),
+        BatchField("producerEpoch", batches["producer_epoch"]),
+        BatchField("partitionLeaderEpoch", batches["partition_leader_epoch"]),
+        BatchField("isTransactional", is_transactional(batches), (False, True)),
+        BatchField("isControl", is_control(batches), (False, True)),
+        BatchField("deleteHorizonMs", horizon_of, known),
     ]
 
 

@@ -25,12 +25,16 @@ _NO_LINES: Lines = ((), np.empty(0, np.uint8))
 
 
 def head_chunks(
-    source: Source, batches: BatchTable, frame: Frame | None, memory: ChunkMemory
+    source: Source,
+    batches: BatchTable,
+    frame: Frame | None,
+    options: DumpOptions,
+    memory: ChunkMemory,
 ) -> Iterator[TextChunk]:
     """Yield the lines of batches without records."""
     if not len(batches):
         return
-    heads = batch_lines(source, batches, frame)
+    heads = batch_lines(source, batches, frame, is_json=options.is_json)
     yield from chunks_of(source, heads, _NO_LINES, np.zeros(len(batches) + 1, np.int64), memory)
 
 
@@ -69,6 +73,7 @@ class BatchPrinter:
     def _lines(self, readable: ReadableBatches, lines: Lines) -> Iterator[TextChunk]:
         """Yield the lines of batches, each before those of its records."""
         first_line = np.concatenate([[0], readable.ends]).astype(np.int64)
-        heads = batch_lines(self.source, readable.batches, self.frame)
+        is_json = self.options.is_json
+        heads = batch_lines(self.source, readable.batches, self.frame, is_json=is_json)
         offsets = offsets_of(readable.records.columns["offset"])
         yield from chunks_of(readable.source, heads, lines, first_line, self.memory, offsets)

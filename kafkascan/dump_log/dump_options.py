@@ -103,6 +103,8 @@ class DumpOptions:
         Decodes the records of one of Kafka's own topics.
     key, value : ItemDecoder
         Decode keys and values, without `decode`.
+    is_json : bool
+        Whether a line is a JSON object with all metadata.
     """
 
     is_deep: bool = False
@@ -115,3 +117,4 @@ class DumpOptions:
     decode: RecordDecoder | None = None
     key: ItemDecoder = PRINT_TEXT
     value: ItemDecoder = PRINT_TEXT
+    is_json: bool = False

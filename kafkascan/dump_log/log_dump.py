@@ -96,6 +96,22 @@ def dump_log(path: Path, options: DumpOptions, gaps: OffsetGaps, output: LineOut
     OSError
     """
     output.add([title_of_log(path)])
+    left = dump_batches(path, options, gaps, output)
+    if left:
+        output.add([f"Found {left} invalid bytes at the end of {path.name}"])
+
+
+def dump_batches(path: Path, options: DumpOptions, gaps: OffsetGaps, output: LineOutput) -> int:
+    """
+    Write the batches of a log or snapshot, and their records.
+
+    See `dump_log`.
+
+    Returns
+    -------
+    int
+        Bytes behind the last batch.
+    """
     source = Source(path)  # closed with the last view of it
     walk = DumpedBatches(source, options)
     threads = 1 if are_small([walk.stop]) else min(require_threads(None), _MAX_THREADS)
@@ -106,8 +122,7 @@ def dump_log(path: Path, options: DumpOptions, gaps: OffsetGaps, output: LineOut
         memory.give_back(chunk)
         if chunk.offsets is not None:
             gaps.add(chunk.offsets)
-    if walk.left:
-        output.add([f"Found {walk.left} invalid bytes at the end of {path.name}"])
+    return walk.left
 
 
 class DumpJob(NamedTuple):
@@ -182,7 +197,7 @@ def _worker(
         if job.error is not None:
             raise job.error
         if not options.is_deep:
-            return head_chunks(source, job.batches, job.frame, memory)
+            return head_chunks(source, job.batches, job.frame, options, memory)
         return BatchPrinter(source, job.frame, options, memory).chunks(job.batches)
 
     return work

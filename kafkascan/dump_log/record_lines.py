@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan._core.text_lines import HEADER_KEYS, NOTHING, TEXT, LineForm
+from kafkascan._core.text_lines import HEADER_KEYS, JAVA_JSON, NOTHING, TEXT, LineForm
 from kafkascan.batches.columns import is_control
 from kafkascan.dump_log.batch_lines import (
-    BOOLEANS,
     Lines,
     Part,
     name_part,
@@ -65,6 +64,8 @@ def record_lines(table: RecordTable, options: DumpOptions) -> Lines:
     """
     is_of_control = is_control(table.batches)[table.columns["batch"]]
     key, value = _items(table, options, ~is_of_control) if options.prints_data else (None, None)
+    if options.is_json:
+        return _json_lines(table, is_of_control, key, value)
     if options.skips_metadata:
         return _lines_of_data(len(table), is_of_control, key, value)
     contents: list[Part] = []
@@ -75,11 +76,40 @@ def record_lines(table: RecordTable, options: DumpOptions) -> Lines:
     sequences = [number_part(b" sequence: ", table["sequence"]), *_header_keys(table)]
     forms = (
         LineForm([*metadata, *sequences, *contents]),
-        LineForm([*metadata, *sequences, *_control_texts(table, is_of_control)]),
+        LineForm([*metadata, *sequences, _texts(_control_texts(table, is_of_control)).part(b" ")]),
         LineForm([*metadata, *_checksums(table, is_legacy), *contents]),
     )
-    form_of = np.where(is_legacy, _LEGACY, np.where(is_of_control, _CONTROL, _V2))
-    return forms, form_of.astype(np.uint8)
+    return forms, _form_of(is_legacy, is_of_control)
+
+
+def _json_lines(
+    table: RecordTable, is_of_control: NDArray[np.bool_], key: _Items | None, value: _Items | None
+) -> Lines:
+    """Return lines of JSON."""
+    columns = table.columns
+    metadata = [
+        number_part(b'{"kind": "record", "offset": ', columns["offset"]),
+        number_part(b', "timestamp": ', columns["timestamp"]),
+        number_part(b', "keySize": ', _printed_sizes(table, "key")),
+        number_part(b', "valueSize": ', _printed_sizes(table, "value")),
+        number_part(b', "sequence": ', table["sequence"]),
+        (HEADER_KEYS, b', "headerKeys": ', *table.header_places(), table),
+    ]
+    contents: list[Part] = []
+    if key is not None and value is not None:
+        contents = [key.part(b', "key": '), value.part(b', "payload": ')]
+    is_legacy = (table.batches["magic"] < _MAGIC_V2)[columns["batch"]]
+    checksums = _checksums(table, is_legacy, (b', "isValid": ', b', "crc": '))
+    control = _texts(_control_texts(table, is_of_control)).part(b', "control": ')
+    forms = ([*metadata, *contents], [*metadata, control], [*metadata, *checksums, *contents])
+    return (
+        tuple(LineForm(parts, JAVA_JSON, b"}\n") for parts in forms),
+        _form_of(is_legacy, is_of_control),
+    )
+
+
+def _form_of(is_legacy: NDArray[np.bool_], is_of_control: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    return np.where(is_legacy, _LEGACY, np.where(is_of_control, _CONTROL, _V2)).astype(np.uint8)
 
 
 class _Items(NamedTuple):
@@ -147,8 +177,8 @@ def _metadata(table: RecordTable) -> list[Part]:
         number_part(b"| offset: ", columns["offset"]),
         timestamp_type_part(table.batches, columns["batch"]),
         number_part(b": ", columns["timestamp"]),
-        number_part(b" keySize: ", printed_sizes(table, "key")),
-        number_part(b" valueSize: ", printed_sizes(table, "value")),
+        number_part(b" keySize: ", _printed_sizes(table, "key")),
+        number_part(b" valueSize: ", _printed_sizes(table, "value")),
     ]
 
 
@@ -170,18 +200,22 @@ _CRC = struct.Struct(">I")
 _SIZE = 4
 
 
-def _checksums(table: RecordTable, is_legacy: NDArray[np.bool_]) -> list[Part]:
+def _checksums(
+    table: RecordTable,
+    is_legacy: NDArray[np.bool_],
+    literals: tuple[bytes, bytes] = (b" isValid: ", b" crc: "),
+) -> list[Part]:
     """Return the checksums of messages, also of those in compressed wrappers."""
     stored, computed = np.zeros((2, len(table)), np.int64)
     for row in np.flatnonzero(is_legacy).tolist():
-        stored[row], computed[row] = message_checksums(table, row)
+        stored[row], computed[row] = _message_checksums(table, row)
     return [
-        name_part(b" isValid: ", stored == computed, BOOLEANS),
-        number_part(b" crc: ", stored),
+        name_part(literals[0], stored == computed, (b"false", b"true")),
+        number_part(literals[1], stored),
     ]
 
 
-def printed_sizes(table: RecordTable, name: str) -> NDArray[np.int32]:
+def _printed_sizes(table: RecordTable, name: str) -> NDArray[np.int32]:
     """Return sizes of keys or values; of messages of magic 0 and 1, also negative ones."""
     sizes: NDArray[np.int32] = table.columns[f"{name}_size"]
     stored = np.flatnonzero((sizes < 0) & (table["magic"] < _MAGIC_V2))
@@ -196,7 +230,7 @@ def printed_sizes(table: RecordTable, name: str) -> NDArray[np.int32]:
     return sizes
 
 
-def message_checksums(table: RecordTable, row: int) -> tuple[int, int]:
+def _message_checksums(table: RecordTable, row: int) -> tuple[int, int]:
     """Return the stored and the computed checksum of a message of magic 0 or 1."""
     columns, buffers = table.columns, table.buffers
     batch = int(columns["batch"][row])
@@ -219,26 +253,25 @@ _NAMES = {
 }
 
 
-def _control_texts(table: RecordTable, is_of_control: NDArray[np.bool_]) -> list[Part]:
+def _control_texts(table: RecordTable, is_of_control: NDArray[np.bool_]) -> list[str | None]:
+    """Return what control records say; None for the others."""
     texts: list[str | None] = [None] * len(table)
     rows = np.flatnonzero(is_of_control)
-    if not len(rows):
-        return []
     controls = table[rows]
     items = zip(rows.tolist(), controls.items("key"), controls.items("value"), strict=True)
     for row, key, value in items:
-        texts[row] = control_text(key, value)
-    return [_texts(texts).part(b"")]
+        texts[row] = _control_text(key, value)
+    return texts
 
 
-def control_text(key: bytes | None, value: bytes | None) -> str:
+def _control_text(key: bytes | None, value: bytes | None) -> str:
     """Return what a control record says."""
     kind, code, _, fields = decode_control_record(key, value)
     if fields is None:
-        return f" controlType: {ControlRecordType.UNKNOWN.name}({code})"
+        return f"controlType: {ControlRecordType.UNKNOWN.name}({code})"
     if kind in _MARKERS:
-        return f" endTxnMarker: {kind.name} coordinatorEpoch: {fields['coordinator_epoch']}"
-    return f" {_NAMES[kind]} {_json_text(control_schema(kind), fields)}"
+        return f"endTxnMarker: {kind.name} coordinatorEpoch: {fields['coordinator_epoch']}"
+    return f"{_NAMES[kind]} {_json_text(control_schema(kind), fields)}"
 
 
 def _json_text(schema: MessageSchema, fields: dict[str, Any]) -> str:
