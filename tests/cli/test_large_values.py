@@ -37,6 +37,7 @@ COMMANDS = [
     "records LOG --output OUT.parquet",
     "records LOG --grep zzz",
     "dump-log --print-data-log --files LOG",
+    "dump-log --print-data-log --format jsonl --files LOG",
     "batches LOG",
     "info LOG",
     "verify LOG",
@@ -48,30 +49,48 @@ COMMANDS = [
 ]
 
 
-def _write(path: Path, value: bytes) -> Path:
+COMMANDS_ON_HEADERS = [
+    *(f"records LOG --format {one}" for one in ("table", "jsonl", "json", "csv")),
+    "records LOG --output OUT.parquet",
+    "dump-log --print-data-log --files LOG",
+    "dump-log --print-data-log --format jsonl --files LOG",
+]
+
+
+def _write(path: Path, value: bytes, headers: list[tuple[str, bytes | None]] | None = None) -> Path:
     builder = ks.BatchBuilder(compression_type="zstd")
-    builder.append(1_714_000_000_000, b"key", value)
+    builder.append(1_714_000_000_000, b"key", value, headers or [])
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(builder.build())
     return path
 
 
 @pytest.fixture(scope="session")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A small log, and one of a large value that is no text."""
-    folder = tmp_path_factory.mktemp("large")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A small log, one of a large value that is no text, and two of large headers."""
+    folder, name = tmp_path_factory.mktemp("large"), f"{0:020}.log"
     value = (b"large, " * 200 + b"\xff\x00") * (SIZE // 1402)
-    (folder / "small").mkdir()
-    (folder / "large").mkdir()
-    name = f"{0:020}.log"
-    return _write(folder / "small" / name, b"v"), _write(folder / "large" / name, value)
+    many: list[tuple[str, bytes | None]] = [("trace-id", b"\xff0123456789"), ("null", None)]
+    return {
+        "small": _write(folder / "small" / name, b"v"),
+        "value": _write(folder / "value" / name, value),
+        "header": _write(folder / "header" / name, b"v", [("key", value)]),
+        "headers": _write(folder / "headers" / name, b"v", many * (SIZE // 28)),
+    }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.skipif(IS_SANITIZED, reason="sanitizers reserve memory")
-@pytest.mark.parametrize("command", COMMANDS)
-def test_memory(command: str, logs: tuple[Path, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "large"),
+    [
+        *((command, "value") for command in COMMANDS),
+        *((command, large) for command in COMMANDS_ON_HEADERS for large in ("header", "headers")),
+    ],
+)
+def test_memory(command: str, large: str, logs: dict[str, Path], tmp_path: Path) -> None:
     words = [one.replace("OUT", str(tmp_path / "out")) for one in command.split()]
-    arguments = [*map(str, logs), str(_ROOM + 2 * SIZE), *words]
+    arguments = [str(logs["small"]), str(logs[large]), str(_ROOM + 2 * SIZE), *words]
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, *arguments],
         capture_output=True, text=True, timeout=HANG_SECONDS, check=False,
