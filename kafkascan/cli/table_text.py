@@ -19,8 +19,8 @@ from kafkascan.batches.columns import as_datetime64
 from kafkascan.format.texts import escaped, printable
 from kafkascan.format.times import age_text
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
-from kafkascan.tables.table import as_list
-from kafkascan.tables.text_columns import ItemMemory, plain_text
+from kafkascan.tables.table import Column, as_list
+from kafkascan.tables.text_columns import ItemMemory, Repeated, plain_text
 from kafkascan.tables.writers import Writer
 
 # Fields that a heading shows once, if all rows have the same.
@@ -83,7 +83,7 @@ class TableWriter(Writer):
         self._is_begun = self._is_vertical = False
 
     def write(self, columns: Mapping[str, Any], memory: ItemMemory | None = None) -> None:
-        texts = {one.name: _cells(one, as_list(columns[one.name]), self._style)
+        texts = {one.name: _column_cells(one, columns[one.name], self._style)
                  for one in (*self._lifted, *self._fields)}  # fmt: skip
         below = {one.name: [printable(plain_text(value)) for value in as_list(columns[one.name])]
                  for one in self._below}  # fmt: skip
@@ -251,6 +251,12 @@ def _shortened(text: str, width: int) -> str:
     return f"{text[: ends // 2]}…{text[len(text) - (ends - ends // 2) :]}"
 
 
+def _column_cells(one: Field, column: Column, style: TableStyle) -> list[str]:
+    if isinstance(column, Repeated):
+        return list(column.mapped(lambda values: _cells(one, values, style)))
+    return _cells(one, as_list(column), style)
+
+
 def _cells(one: Field, values: Sequence[Any], style: TableStyle) -> list[str]:
     if one.type == "time":
         known = [-1 if value is None else value for value in values]
@@ -265,6 +271,8 @@ def _cells(one: Field, values: Sequence[Any], style: TableStyle) -> list[str]:
 def _cell(value: Any) -> str:
     if isinstance(value, str) and value in _QUOTED:
         return json.dumps(value)
+    if type(value) is int:
+        return str(value)
     # Other values become JSON, which has its own escapes.
     if isinstance(value, str):
         text = escaped(value[: _MAX_CELL + 1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -147,6 +147,10 @@ class Repeated(Sequence[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         return map(self._values.__getitem__, self._rows.tolist())
+
+    def mapped(self, convert: Callable[[Sequence[Any]], Sequence[Any]]) -> Repeated:
+        """Return the column of converted values."""
+        return Repeated(convert(self._values), self._rows)
 
     def part(self, literal: bytes, dialect: int) -> Part:
         """Return what a line prints of the column behind a literal."""

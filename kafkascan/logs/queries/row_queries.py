@@ -262,10 +262,16 @@ class RecordQuery:
             candidates = np.flatnonzero(mask)
             mask[candidates] = [key == self.key for key in table[candidates].items("key")]
         if self.pattern is not None:
-            search, candidates = self.pattern.search, np.flatnonzero(mask)
-            found = table[candidates]
-            mask[candidates] = [
-                any(item is not None and search(item) for item in items)
-                for items in zip(found.items("key"), found.items("value"), strict=True)
-            ]
+            candidates = np.flatnonzero(mask)
+            mask[candidates] = _have_match(self.pattern, table[candidates])
         return table if mask.all() else table[mask]
+
+
+def _have_match(pattern: re.Pattern[bytes], table: RecordTable) -> NDArray[np.bool_]:
+    """Return whether the key or the value of each record contains a match."""
+    found = np.zeros(len(table), np.bool_)
+    for name in ("key", "value"):
+        rest = np.flatnonzero(~found)
+        items = table[rest].items(name)
+        found[rest] = [item is not None and pattern.search(item) is not None for item in items]
+    return found
