@@ -213,7 +213,7 @@ def test_any_thread_may_collect_an_iterator(run: Callable[..., Any]) -> None:
     gc.freeze()  # the many collections inspect the objects of this test only
     gc.set_threshold(5, 10, 10)
     try:
-        for _ in range(200):
+        for _ in range(60):
             holder: Any = Holder()
             holder.results = run(range(16), lambda job: ((job, n) for n in range(100)), 4)
             holder.itself = holder
