@@ -171,7 +171,8 @@ def part_of(column: TextColumn, literal: bytes, dialect: int) -> Part:
     if isinstance(column, np.ndarray) and np.can_cast(column.dtype, np.int64):
         if column.dtype == bool:
             return Repeated((False, True), column.astype(np.intp)).part(literal, dialect)
-        return NUMBER, literal, np.ascontiguousarray(column, np.int64)
+        # A field of one packed row is contiguous, but not aligned.
+        return NUMBER, literal, np.require(column, np.int64, ["C", "A"])
     return MIXED, literal, *_cells(as_list(column), dialect)
 
 
