@@ -17,44 +17,10 @@ from kafkascan.spark import recommended_conf
 from kafkascan.spark.options.manifests import MANIFESTS
 from kafkascan.tables.schema import Shown
 from tests.spark.logs import DATA, damaged_log, segment_path
+from tests.spark.shared_session import Builder, Session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-class Builder:
-    """Stands in for ``SparkSession.builder``; records its calls."""
-
-    def __init__(self, session: Any) -> None:
-        self._session = session
-        self.conf: dict[str, str] = {}
-
-    def appName(self, name: str) -> Builder:  # noqa: N802 - Spark's name
-        return self.config("spark.app.name", name)
-
-    def master(self, url: str) -> Builder:
-        return self.config("spark.master", url)
-
-    def config(self, name: str, value: str) -> Builder:
-        self.conf[name] = value
-        return self
-
-    def getOrCreate(self) -> Any:  # noqa: N802 - Spark's name
-        return self._session
-
-
-class Session:
-    """The shared session, protected from being stopped."""
-
-    def __init__(self, session: SparkSession) -> None:
-        self._session = session
-        self.is_stopped = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._session, name)
-
-    def stop(self) -> None:
-        self.is_stopped = True
 
 
 def test_a_local_master(

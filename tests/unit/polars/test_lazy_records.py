@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -62,11 +63,10 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     return done
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    """A partition of 20 segments of 100 batches of 10 records, one record each millisecond."""
-    folder = tmp_path / "orders-3"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def written_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20 segments of 100 batches of 10 records, one record each millisecond."""
+    folder = tmp_path_factory.mktemp("segments")
     for first in range(0, 20_000, 1_000):
         batches = []
         for base in range(first, first + 1_000, 10):
@@ -82,6 +82,11 @@ def log(tmp_path: Path) -> Path:
             )
         (folder / f"{first:020}.log").write_bytes(b"".join(batches))
     return folder
+
+
+@pytest.fixture
+def log(written_log: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(written_log, tmp_path / "orders-3"))
 
 
 def write_indexes(log: Path, interval_bytes: int = 1024) -> None:
