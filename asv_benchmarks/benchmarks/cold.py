@@ -83,6 +83,21 @@ def read_once(path: Path) -> None:
             pass
 
 
+def cache_in_pages(path: Path, pages: str) -> None:
+    """Bring a file into the page cache in pages of 4 KiB, or in larger ones if the system can."""
+    content, copy = path.read_bytes(), path.with_suffix(".part")
+    with open(copy, "wb") as file:  # what is written at once lies in large pages
+        file.write(content)
+        os.fsync(file.fileno())
+    copy.replace(path)
+    if pages == "small":
+        with open(path, "rb", buffering=0) as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+            for position in range(0, len(content), mmap.PAGESIZE):
+                os.pread(file.fileno(), 1, position)
+
+
 def cost_of(segment: ColdSegment, function: Callable[[], object]) -> Cost:
     """Call a function with a cold segment."""
     gc.collect()

@@ -22,6 +22,7 @@ def _library() -> ctypes.CDLL:
         subprocess.run(command, check=True)
         library = ctypes.CDLL(str(path))
     library.plain_walk.restype = ctypes.c_int64
+    library.read_walk.restype = ctypes.c_int64
     library.touch.restype = ctypes.c_uint64
     library.read_pages.restype = ctypes.c_int64
     return library
@@ -34,6 +35,11 @@ def plain_walk(data: np.ndarray, rows: np.ndarray) -> int:
         ctypes.c_int64(data.size),
         ctypes.c_void_p(rows.ctypes.data),
     )
+
+
+def read_walk(path: Path, rows: np.ndarray) -> int:
+    """Read headers of a file one after the other in C, into `rows`; give their number."""
+    return _library().read_walk(str(path).encode(), ctypes.c_void_p(rows.ctypes.data))
 
 
 def read_headers(

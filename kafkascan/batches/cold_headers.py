@@ -1,14 +1,21 @@
-"""Read batch headers of files that are not in the page cache, without the bytes between them.
+"""Read batch headers of files one by one, where a map is slower.
 
-A map, and any read with the system's read-ahead, fetches everything between headers. Here each
-header is read by itself, and many are requested ahead: at positions from the ``.index`` file, or
-by following several chains of batches whose starts are guessed. Both are hints. Rows are read by
-a plain walk from batch to batch, so that they are the same with any hints.
+Of a file that is not in the page cache, a map, and any read with the system's read-ahead, fetches
+everything between headers. Here each header is read by itself, and many are requested ahead: at
+positions from the ``.index`` file, or by following several chains of batches whose starts are
+guessed. Both are hints. Rows are read by a plain walk from batch to batch, so that they are the
+same with any hints.
+
+Of a cached file, a new map of it costs a page fault each few headers, which may take longer than a
+read of each.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import sys
+import time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,6 +124,66 @@ def starts_of(entries: NDArray[np.void]) -> NDArray[np.int64]:
     positions = positions[: np.count_nonzero(positions) + 1]
     is_ascending = bool((positions[1:] > positions[:-1]).all())
     return positions if is_ascending else np.unique(positions)
+
+
+# Cached headers that are taken at a time to measure a way, how often, and the share of the time for
+# measuring the other one again. The first calls take longer: the caches of the CPU are cold.
+_TRIED, _TRIALS, _TRIED_SHARE = 8, 3, 1 / 32
+# Time of a header in a map up to which reads are not tried, with that of a call: no read is faster.
+_LEAST_NS = 1_000
+
+
+class CachedHeaders:
+    """
+    Chooses by their time whether cached headers are taken from a map or read one by one.
+
+    A fault of a map of pages of 4 KiB takes several times as long as a read; where the pages are
+    large, or are mapped already, a map is faster.
+
+    Parameters
+    ----------
+    source : Source
+
+    Attributes
+    ----------
+    are_read : bool
+        Whether to read the next headers with `scan`.
+    rows : int
+        Most headers to take before `note` is called.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._now_ns, self._other_ns = math.inf, 0.0  # of a header; 0 if unknown
+        self._calls_left = _TRIALS
+        self.are_read = False
+        self.rows = _TRIED
+
+    def scan(self, position: int, stop: int, rows: BatchTable) -> tuple[int, int, int]:
+        """Fill rows with headers; return status, number of rows and position."""
+        with self._source.borrowed_descriptor() as descriptor:
+            file = LogFile(descriptor, self._source.file_start, self._source.size)
+            return file.scan_into(position, stop, rows)
+
+    def note(self, batches: int, began_ns: int) -> None:
+        """Take the number of batches that were walked over since a time of `perf_counter_ns`."""
+        if batches < _TRIED:
+            return
+        now_ns = min(self._now_ns, (time.perf_counter_ns() - began_ns) / batches)
+        self._now_ns, self._calls_left = now_ns, self._calls_left - 1
+        if self._calls_left > 0:
+            return
+        self._now_ns, self._calls_left = math.inf, 1
+        if not self.are_read and now_ns <= _LEAST_NS:
+            self._other_ns, self.rows = 0.0, sys.maxsize
+        elif self._other_ns > 0:
+            ratio = now_ns / self._other_ns
+            self.are_read ^= ratio > 1
+            self._other_ns = 0.0
+            self.rows = int(_TRIED * _TRIALS / _TRIED_SHARE * max(ratio, 1 / ratio))
+        else:
+            self._other_ns, self.are_read = now_ns, not self.are_read
+            self._calls_left, self.rows = _TRIALS, _TRIED
 
 
 # Bytes below which a piece is read as if it were cached: a few requests fetch all of it.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import time
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import batches as _core, guard as _guard
-from kafkascan.batches.cold_headers import ColdHeaders, StoredHeaders, known_starts
+from kafkascan.batches.cold_headers import CachedHeaders, ColdHeaders, StoredHeaders, known_starts
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.errors import (
     STATUS,
@@ -96,6 +97,7 @@ class BatchWalk:
         self.error: CorruptBatchError | None = None
         self.window = window
         self._cold = ColdHeaders(source)
+        self._cached = CachedHeaders(source)
         self._stored = StoredHeaders(source)
         self._content_of = source.ahead if reads_content else None
         self._bytes_of_table = _FIRST_BYTES
@@ -151,23 +153,37 @@ class BatchWalk:
         """Scan the next bytes; return status, number of rows and position, as `scan_into` does."""
         if self._cold.is_for(self.position, self.stop):
             return self._cold.scan(self.position, self.stop, rows)
-        is_in_memory = self.source.is_in_memory
-        if is_in_memory and not self._index_is_read:
+        stop = min(self.stop, self.position + piece)
+        if not self.source.is_in_memory:
+            if self._content_of is None:
+                self._stored.request(self.position, self.stop)
+            return self._scan_window(self.position, self.window, stop, rows)
+        if not self._index_is_read:
             self._index_starts, self._index_is_read = self._read_index_starts(), True
-        if not is_in_memory and self._content_of is None:
-            self._stored.request(self.position, self.stop)
-        start, size = (0, self.source.size) if is_in_memory else (self.position, self.window)
-        # The system's read-ahead follows one walk through a cold map, not several.
-        in_chains = is_in_memory and not self._cold.is_cold
+        if self._cold.is_cold or not self.source.has_file:
+            return self._scan_window(0, self.source.size, stop, rows)
+        rows, began_ns = rows[: self._cached.rows], time.perf_counter_ns()
+        if self._cached.are_read:
+            found = self._cached.scan(self.position, stop, rows)
+        else:
+            found = self._scan_window(0, self.source.size, stop, rows)
+        self._cached.note(found[1], began_ns)
+        return found
+
+    def _scan_window(
+        self, start: int, size: int, stop: int, rows: BatchTable
+    ) -> tuple[int, int, int]:
+        is_in_memory = self.source.is_in_memory
         with self.source.window(start, size) as window:
             return _core.scan_into(
                 window,
                 start,
                 self.source.size,
                 self.position,
-                min(self.stop, self.position + piece),
+                stop,
                 rows,
-                in_chains=in_chains,
+                # The system's read-ahead follows one walk through a cold map, not several.
+                in_chains=is_in_memory and not self._cold.is_cold,
                 known_starts=self._index_starts,
                 keeps_gil=not is_in_memory and len(window) <= _SMALL_WINDOW,
             )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import time
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 import kafkascan as ks
 from kafkascan._core.cold_reads import LogFile
 from kafkascan.batches import cold_headers, walks
+from kafkascan.batches.cold_headers import CachedHeaders
 from kafkascan.batches.walks import BatchWalk, collect
 from tests.support.cold_files import bytes_read, evict
 from tests.support.segments import batch_v2
@@ -75,6 +78,47 @@ def test_a_cached_file_is_read_as_before(tmp_path: Path, monkeypatch: pytest.Mon
     path.read_bytes()
     monkeypatch.setattr(cold_headers, "open_selective", lambda source: pytest.fail("is cached"))
     assert len(ks.scan_batches(path)) == COUNT
+
+
+def test_any_choice_between_a_map_and_reads_gives_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_log(tmp_path, with_index=False)
+    expected = ks.scan_batches(path).batches.tobytes()
+    monkeypatch.setattr(cold_headers, "_TRIED", 3)
+    original, taken = CachedHeaders.note, set()
+    for seed in range(20):
+        # The time of a header by chance, so that choices are.
+        times = random.Random(seed).choices((100, 1_000, 5_000), k=COUNT)
+
+        def note(
+            self: CachedHeaders, batches: int, began_ns: int, times: list[int] = times
+        ) -> None:
+            taken.add(self.are_read)
+            original(self, batches, time.perf_counter_ns() - times.pop() * batches)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(CachedHeaders, "note", note)
+            assert ks.scan_batches(path).batches.tobytes() == expected
+    assert taken == {False, True}
+
+
+def test_headers_are_taken_in_the_faster_way(tmp_path: Path) -> None:
+    """`ns` is the time of a header in a map, and of a read."""
+    path = write_log(tmp_path, with_index=False)
+
+    def reads_of(map_ns: int, read_ns: int) -> str:
+        with ks.Source(path) as source:
+            ways, found = CachedHeaders(source), ""
+            for _ in range(11):
+                found += "Mr"[ways.are_read] if ways.rows == cold_headers._TRIED else "-"
+                ns, batches = read_ns if ways.are_read else map_ns, min(ways.rows, 100_000)
+                ways.note(batches, time.perf_counter_ns() - ns * batches)
+            return found
+
+    assert reads_of(100, 1_200) == "MMM--------", "no read is as fast: none is tried"
+    assert reads_of(5_000, 700) == "MMMrrr-MMM-"
+    assert reads_of(1_300, 1_500) == "MMMrrr-rrr-"
 
 
 def test_a_file_that_cannot_be_opened_again(
