@@ -31,8 +31,9 @@ from kafkascan.tables.table import Problems
 
 Rows = TypeVar("Rows")
 
-# Records of a table: few are decoded needlessly if only the first ones are wanted.
-_RECORDS = 8192
+# Records of a table: larger ones are printed faster, and more records are decoded needlessly if only
+# the first ones are wanted.
+_RECORDS = 1 << 15
 
 
 class RowRange(NamedTuple):
