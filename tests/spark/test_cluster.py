@@ -44,6 +44,8 @@ from tests.spark.logs import (  # noqa: E402
 from tests.spark.remote_driver import DRIVER, ROOT, RemoteDriver, running_driver  # noqa: E402
 from tests.support.waiting import wait_until  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 CONF = LOCAL | {
     "spark.executor.memory": "500m",
     "spark.executor.cores": "1",
@@ -163,7 +165,6 @@ def test_py_files(driver: RemoteDriver) -> None:
     assert counts == {"HEADERS": len(rows(path=str(DATA / "headers-0")))}
 
 
-@pytest.mark.slow
 def test_two_attempts_of_one_task(cluster: Cluster, driver: RemoteDriver, tmp_path: Path) -> None:
     """Speculation: rows are returned once, and the files of both attempts exist once."""
     if len(set(cluster.hosts)) < 2:
@@ -193,7 +194,6 @@ def export_and_kill(driver: RemoteDriver, folder: Path, kill: Callable[[], None]
     require_export(folder / "out", driver.receive())
 
 
-@pytest.mark.slow
 def test_a_killed_driver(cluster: Cluster, driver: RemoteDriver, tmp_path: Path) -> None:
     """Another driver resumes: it keeps what is finished, and the output is the same."""
     out = tmp_path / "out"
@@ -227,7 +227,6 @@ def test_a_killed_executor(cluster: Cluster, driver: RemoteDriver, tmp_path: Pat
     export_and_kill(driver, tmp_path, kill)
 
 
-@pytest.mark.slow
 def test_a_killed_worker(cluster: Cluster, driver: RemoteDriver, tmp_path: Path) -> None:
     """The process that starts executors. Later tests have one worker."""
     export_and_kill(driver, tmp_path, lambda: cluster.kill_worker(1))

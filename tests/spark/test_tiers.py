@@ -48,7 +48,7 @@ def make_tier(folder: Path, kind: str) -> dict[str, str]:
         return options
     is_encrypted = kind == "both"
     cipher = new_cipher(folder.with_name("private.pem")) if is_encrypted else None
-    stored = AivenTier(folder, "tier/", 700, kind != "plain", cipher)
+    stored = AivenTier(folder, "tier/", 2_000, kind != "plain", cipher)
     for name in NAMES:
         stored.put_partition(DATA / name)
     if is_encrypted:

@@ -108,7 +108,7 @@ def predicates(draw: st.DrawFn) -> tuple[int, pl.Expr]:
     return data_dir, draw(expression)
 
 
-@examples(1000)
+@examples(500)
 @given(predicates(), st.sampled_from(["in-memory", "streaming"]))
 def test_filters_give_the_rows_of_an_eager_read(case: tuple[int, pl.Expr], engine: str) -> None:
     data_dir, predicate = case

@@ -74,7 +74,7 @@ def tier_copy(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("is_compressed", [False, True])
 def test_chunked_segments_in_a_bucket(tmp_path: Path, is_compressed: bool) -> None:
     pytest.importorskip("obstore")
-    stored = AivenTier(tmp_path / "tier", "", 700, is_compressed)
+    stored = AivenTier(tmp_path / "tier", "", 2_000, is_compressed)
     stored.put_partition(DATA / "small-segments-0")
     with s3_server(f"restore-{is_compressed}") as server:
         url = server.put_folder(tmp_path / "tier", "tier")

@@ -113,7 +113,7 @@ def test_files_and_records_are_the_local_ones(
 def test_a_tier_in_a_bucket(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
     pytest.importorskip("obstore")
     cipher = request.getfixturevalue("cipher") if kind == "both" else None
-    stored = AivenTier(tmp_path, "tier/", 700, kind == "both", cipher)
+    stored = AivenTier(tmp_path, "tier/", 2_000, kind == "both", cipher)
     for name in NAMES:
         if kind == "local":
             put_local(tmp_path, DATA / name)
