@@ -8,7 +8,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,7 +149,12 @@ class AnyTable(ABC):
             text = f"{self.schema.name}: rows are missing, see .problems: {first}"
             warnings.warn(text, IncompleteTableWarning, stacklevel=3)
 
-    def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    def to_pandas(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        dtype_backend: Literal["pyarrow"] | None = None,
+    ) -> pd.DataFrame:
         """
         Return the table as a `pandas.DataFrame`, with the types of `to_arrow`.
 
@@ -157,6 +162,9 @@ class AnyTable(ABC):
         ----------
         columns : sequence of str, optional
             See `to_arrow`.
+        dtype_backend : {"pyarrow"}, optional
+            As in pandas: ``"pyarrow"`` keeps Arrow's columns (`pandas.ArrowDtype`), without a
+            Python object per value.
 
         Returns
         -------
@@ -164,15 +172,21 @@ class AnyTable(ABC):
             A column of integers with nulls has one of pandas' nullable types, such as ``Int64``:
             doubles do not have all integers.
         """
+        if dtype_backend not in (None, "pyarrow"):
+            raise ValueError(f"dtype_backend must be 'pyarrow' or None, not {dtype_backend!r}")
         pandas = require_module("pandas", extra="pandas")
         self._warn_if_incomplete()
         table = self.arrow_table(columns)
+        frame: pd.DataFrame
+        if dtype_backend == "pyarrow":
+            frame = table.to_pandas(types_mapper=pandas.ArrowDtype)
+            return frame
         # In pieces, because pyarrow makes Python objects without handling signals.
         frames = [
             table.slice(at, _PANDAS_ROWS).to_pandas()
             for at in range(0, max(1, table.num_rows), _PANDAS_ROWS)
         ]
-        frame: pd.DataFrame = frames[0]
+        frame = frames[0]
         if len(frames) > 1:
             frame = pandas.concat(frames, ignore_index=True)
         for name, kind in zip(table.column_names, table.schema.types, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import kafkascan as ks
@@ -61,3 +62,27 @@ def test_a_notebook_shows_the_first_rows_of_a_log_dir() -> None:
     assert table.ends is ends  # a display is not an iteration
     assert table.to_pandas(["topic"]).columns.tolist() == ["topic"]
     assert table.to_polars().height == table.to_arrow().num_rows
+
+
+def test_pandas_with_arrow_columns_has_equal_values() -> None:
+    logs = sorted(DATA.rglob("*.log"))
+    tables = [ks.scan_log_dir(DATA), ks.count_records(DATA), *map(ks.read_records, logs)]
+    for table in tables:
+        frame, other = table.to_pandas(dtype_backend="pyarrow"), table.to_pandas()
+        assert {type(kind) for kind in frame.dtypes} == {pd.ArrowDtype}
+        assert frame.columns.tolist() == other.columns.tolist()
+        for name in frame:
+            found, expected = ([_plain(one) for one in it[name]] for it in (frame, other))
+            assert found == expected, name
+
+
+def _plain(value: object) -> object:
+    """Return None for every null of pandas, and a list for an array."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return None if value is pd.NA or value is pd.NaT or value != value else value
+
+
+def test_pandas_with_an_unknown_backend_is_refused() -> None:
+    with pytest.raises(ValueError, match="dtype_backend must be 'pyarrow' or None, not 'numpy'"):
+        ks.scan_batches(b"").to_pandas(dtype_backend="numpy")  # type: ignore[arg-type]
