@@ -290,9 +290,8 @@ def scan_batches(
 
 def _resynced(source: Source, start: int, stop: int, threads: int) -> BatchScan:
     scan = scan_with_resync(source, start, stop, threads)
-    damaged = [gap.as_damaged() for gap in scan.gaps]
-    tables = scan.batches, damaged, scan.dropped, scan.copies
-    kept = kept_ranges(source, start, *tables) if damaged else []
+    tables = scan.batches, scan.damaged, scan.dropped, scan.copies
+    kept = kept_ranges(source, start, *tables) if scan.damaged else []
     return BatchScan(
         batches=scan.batches,
         end=scan.end,

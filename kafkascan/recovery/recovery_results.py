@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -370,9 +370,9 @@ class Salvage(AnyTable):
             for segment in partition.segments:
                 here = log | {"segment": segment.name}
                 for loss in segment.losses:
-                    yield _ROW | here | {"outcome": "lost"} | asdict(loss)
+                    yield _ROW | here | {"outcome": "lost"} | vars(loss)
                 for copy in segment.duplicates:
-                    found = asdict(copy)
+                    found = dict(vars(copy))
                     keeper = found.pop("kept_in")
                     reason = _COPY_REASON if keeper is None else f"{keeper} keeps these offsets"
                     yield _ROW | here | {
@@ -487,7 +487,7 @@ def _segment_dict(segment: SegmentSalvage) -> dict[str, Any]:
         "end": None if segment.end is None else segment.end.name,
         "error": None if segment.error is None else str(segment.error),
         "lost_bytes": segment.lost_bytes,
-        **{name: [asdict(one) for one in getattr(segment, name)] for name in _LISTS},
+        **{name: [dict(vars(one)) for one in getattr(segment, name)] for name in _LISTS},
     }
 
 

@@ -59,10 +59,6 @@ class Gap:
     def __str__(self) -> str:
         return f"{self.error}; {self.size} bytes are skipped"
 
-    def as_damaged(self) -> DamagedRange:
-        """Return the range of bytes."""
-        return DamagedRange(self.position, self.position + self.size, self.error)
-
 
 def gaps_between(batches: BatchTable, damaged: list[DamagedRange]) -> list[Gap]:
     """Return the gaps of a log from its batches and damaged ranges, both sorted by position."""

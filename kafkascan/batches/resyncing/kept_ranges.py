@@ -91,29 +91,37 @@ def kept_ranges(
     if is_contested is not None:
         is_odd |= is_contested
     is_head = np.append(True, (starts[1:] != stops[:-1]) | (is_odd[1:] != is_odd[:-1]))
-    bounds = [*np.flatnonzero(is_head[: len(batches)]).tolist(), len(batches)]
+    heads = np.flatnonzero(is_head[: len(batches)])
+    bounds = np.append(heads, len(batches))
+    values = zip(
+        itertools.pairwise(bounds.tolist()),
+        starts[heads].tolist(),
+        stops[bounds[1:] - 1].tolist(),
+        batches["base_offset"][heads].tolist(),
+        ends[bounds[1:] - 1].tolist(),
+        is_odd[heads].tolist(),
+        strict=True,
+    )
     evidence = _Evidence(source, batches, damaged)
-    is_confirmed, found = True, []
-    for head, following in itertools.pairwise(bounds):
-        position, end = int(starts[head]), int(stops[following - 1])
-        if position != (int(stops[head - 1]) if head else start):
+    is_confirmed, found, previous = True, [], start
+    for (head, following), position, end, first, last, is_contradicted in values:
+        if position != previous:
             is_confirmed = evidence.confirms(head, following)
-        is_doubtful = not is_confirmed or bool(is_odd[head])
+        is_doubtful = not is_confirmed or is_contradicted
         evidence.is_sure[head:following] = not is_doubtful
-        first, last = int(batches["base_offset"][head]), int(ends[following - 1])
-        size = end - position
+        size, previous = end - position, end
         found.append(KeptRange(position, size, following - head, first, last, is_doubtful))
     return found
 
 
 def are_doubtful(batches: BatchTable, kept: list[KeptRange]) -> NDArray[np.bool_]:
     """Return which batches are in doubtful ranges."""
-    is_doubtful = np.zeros(len(batches), np.bool_)
-    starts = batches["position"]
-    for one in kept:
-        if one.is_doubtful:
-            first, stop = np.searchsorted(starts, [one.position, one.position + one.size])
-            is_doubtful[first:stop] = True
+    ranges = [(one.position, one.position + one.size) for one in kept if one.is_doubtful]
+    bounds = np.searchsorted(batches["position"], np.array(ranges, np.int64).reshape(-1, 2))
+    changes = np.zeros(len(batches) + 1, np.int64)
+    np.add.at(changes, bounds[:, 0], 1)
+    np.add.at(changes, bounds[:, 1], -1)
+    is_doubtful: NDArray[np.bool_] = np.cumsum(changes)[:-1] > 0
     return is_doubtful
 
 
@@ -228,33 +236,36 @@ class _Evidence:
         self._source, self._batches = source, batches
         self._damaged_before = {one.stop: one for one in damaged}
         is_noise = [one.error.symbol != "OFFSETS_NOT_ASCENDING" for one in damaged]
-        self._noise_starts = np.array([one.start for one in damaged], np.int64)[is_noise]
+        noise_starts = np.array([one.start for one in damaged], np.int64)[is_noise]
+        self._ends = np.append(0, batches["position"] + size_in_bytes(batches))
+        noise_before = np.searchsorted(noise_starts, batches["position"])
+        has_noise = noise_before != np.searchsorted(noise_starts, self._ends[:-1])
+        self._continues = ~has_noise
+        self._continues[:1] = False
+        self._continues[1:] &= last_offset(batches)[:-1] + 1 == batches["base_offset"][1:]
+        self._sequences_before = np.append(0, np.cumsum(batches["producer_id"] > NO_PRODUCER_ID))
         self.is_sure = np.zeros(len(batches), np.bool_)
 
     def confirms(self, start: int, stop: int) -> bool:
         """Return whether offsets, a header or sequences show that a range belongs to the log."""
         batches, searched = self._batches, max(0, start - _SEARCHED)
         is_after_sure = start == 0 or bool(self.is_sure[start - 1])
-        if not (is_after_sure or self._have_sequences(start, stop)):
-            return False
-        sure = searched + np.flatnonzero(self.is_sure[searched:start])[-NEIGHBOURS:]
-        inside = batches[start : min(stop, start + NEIGHBOURS)]
-        before = batches[max(0, start - 1) : start]
-        # A history that was truncated has such sequences, too, but a lower leader epoch.
-        if _continues_sequences(batches[sure], inside) and not _falls(before, inside):
-            return True
-        if not is_after_sure:
-            return False
-        is_next = bool((last_offset(before) + 1 == inside["base_offset"][0]).any())
-        end = int((before["position"] + size_in_bytes(before)).max(initial=0))
-        position = int(inside["position"][0])
-        has_noise = bool(np.diff(np.searchsorted(self._noise_starts, [end, position]))[0])
-        return (is_next and not has_noise) or self._is_announced(position, end)
+        if self._have_sequences(start, stop):
+            sure = searched + np.flatnonzero(self.is_sure[searched:start])[-NEIGHBOURS:]
+            inside = batches[start : min(stop, start + NEIGHBOURS)]
+            before = batches[max(0, start - 1) : start]
+            # A history that was truncated has such sequences, too, but a lower leader epoch.
+            if _continues_sequences(batches[sure], inside) and not _falls(before, inside):
+                return True
+        return is_after_sure and (
+            bool(self._continues[start])
+            or self._is_announced(int(batches["position"][start]), int(self._ends[start]))
+        )
 
     def _have_sequences(self, start: int, stop: int) -> bool:
         """Return whether one of the first batches of a range is of an idempotent producer."""
-        producers = self._batches["producer_id"][start : min(stop, start + NEIGHBOURS)]
-        return bool((producers > NO_PRODUCER_ID).any())
+        stop = min(stop, start + NEIGHBOURS)
+        return bool(self._sequences_before[start] < self._sequences_before[stop])
 
     def _is_announced(self, position: int, end: int) -> bool:
         """
@@ -268,6 +279,8 @@ class _Evidence:
             return False
         if one.error.symbol == "OFFSETS_NOT_ASCENDING" and (end == 0 or one.start != end):
             return False
+        if one.is_framed:
+            return True
         row = header_at(self._source, one.start)
         return bool(len(row)) and one.start + int(size_in_bytes(row)[0]) == position
 

@@ -192,8 +192,8 @@ class ResyncScan:
         Other batches with valid checksums, whose offsets contradict these.
     copies : ndarray of BATCH_DTYPE
         Copies of these batches, with the same leader epoch, at other positions.
-    gaps : list of Gap
-        The gaps and the batches tile ``[start, position)``.
+    damaged : list of DamagedRange
+        The damaged ranges and the batches tile ``[start, position)``.
     position : int
         Position after the last batch.
     end : ScanEnd
@@ -207,11 +207,16 @@ class ResyncScan:
     batches: BatchTable
     dropped: BatchTable
     copies: BatchTable
-    gaps: list[Gap]
+    damaged: list[DamagedRange]
     position: int
     end: ScanEnd
     error: CorruptBatchError | None
     is_exhaustive: bool
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """The damaged ranges with the offsets around them."""
+        return gaps_between(self.batches, self.damaged)
 
 
 def scan_with_resync(
@@ -271,7 +276,7 @@ def scan_with_resync(
         batches=batches,
         dropped=dropped,
         copies=copies,
-        gaps=gaps_between(batches, damaged),
+        damaged=damaged,
         position=walk.position,
         end=walk.end,
         error=walk.error,
@@ -333,8 +338,16 @@ class _ResyncWalk:
         table, walk = collect_in_parts(self._source, self.position, limit, self._threads)
         assert walk.end is not None
         run = _Run(table, limit, walk.position, walk.end, walk.error)
-        bad = self._first_bad(run)
-        self.tables.append(table[:bad])
+        wrong = self._bad_rows(run)
+        alone = wrong[: self._count_framed(table, wrong)]
+        bad = int(wrong[len(alone)]) if len(alone) < len(wrong) else len(table)
+        self.tables.append(np.delete(table[:bad], alone) if len(alone) else table[:bad])
+        for row in alone.tolist():
+            self.position = int(table["position"][row])
+            self._skip_to(
+                int(table["position"][row + 1]), self._checksum_error(table[row]), is_framed=True
+            )
+            self._last_damage = self.position
         if bad < len(table):
             self.position = int(table["position"][bad])
             self._skip_batches(run, table[bad:])
@@ -359,14 +372,11 @@ class _ResyncWalk:
 
     # ---- finding damage ---------------------------------------------------------------------
 
-    def _first_bad(self, run: _Run) -> int:
-        """Return the first row whose checksum is wrong, among the rows that are verified."""
+    def _bad_rows(self, run: _Run) -> NDArray[np.intp]:
+        """Return the rows whose checksum is wrong, among the rows that are verified."""
         table = run.batches
-        if self._verify:
-            wrong = np.flatnonzero(~self._verified(table, run.limit))
-            return int(wrong[0]) if len(wrong) else len(table)
-        if not len(table):
-            return 0
+        if self._verify or not len(table):
+            return np.flatnonzero(~self._verified(table, run.limit))
         # No batch follows the last one that would confirm its length.
         suspects = np.array([len(table) - 1])
         if screen(table) & OFFSETS:
@@ -376,8 +386,24 @@ class _ResyncWalk:
             falls = gaps[starts[gaps] < ends[gaps]]
             if len(falls):
                 suspects = np.unique(np.append(suspects, falls + 1))
-        wrong = suspects[~self._verified(table.take(suspects), run.limit)]
-        return int(wrong[0]) if len(wrong) else len(table)
+        wrong: NDArray[np.intp] = suspects[~self._verified(table.take(suspects), run.limit)]
+        return wrong
+
+    def _count_framed(self, table: BatchTable, wrong: NDArray[np.intp]) -> int:
+        """
+        Return how many of the first damaged rows are between two valid ones that touch them.
+
+        Their offsets leave none for batches that a wrong length covers (`_skip_framed`).
+        """
+        rows = wrong[wrong < len(table) - 1]
+        if not self._verify or not len(rows):
+            return 0
+        first, last = table["base_offset"], last_offset(table)
+        are = (np.diff(rows, prepend=-1) > 1) & (np.diff(wrong, append=-1)[: len(rows)] != 1)
+        are &= (last[rows - 1] < first[rows]) & (self._lowest <= first[rows])
+        are &= (first[rows] <= last[rows]) & (last[rows] < self._highest)
+        are &= last[rows] == first[rows + 1] - 1
+        return len(rows) if are.all() else int(are.argmin())
 
     def _verified(self, table: BatchTable, limit: int) -> NDArray[np.bool_]:
         """
@@ -387,6 +413,8 @@ class _ResyncWalk:
         lengths. Their checksums come from the sums of the search, at the cost of one pass.
         """
         count = len(table)
+        if not count:
+            return np.zeros(0, np.bool_)
         if self._last_damage >= 0:
             count = int(np.searchsorted(table["position"] + size_in_bytes(table), limit, "right"))
         if count <= _DAMAGED_IN_A_ROW:  # not worth a thread

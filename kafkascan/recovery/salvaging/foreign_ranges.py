@@ -40,12 +40,12 @@ def without_foreign(log: RepairedLog, source: Source, *, doubtful: Doubtful) -> 
     is_kept = np.ones(len(log.batches), np.bool_)
     prefix = valid_prefix_count(log.batches, 0)  # Kafka's recovery keeps these
     ranges = ranges_of(log, source)
-    is_sure = ~are_doubtful(log.batches, ranges)
+    sure = np.flatnonzero(~are_doubtful(log.batches, ranges))
     stop = 0
     for one in ranges:
         start, stop = stop, stop + one.batches
         is_dropped = one.is_doubtful and start >= prefix
-        if is_dropped and (doubtful == "drop" or _is_foreign(log.batches, is_sure, start, stop)):
+        if is_dropped and (doubtful == "drop" or _is_foreign(log.batches, sure, start, stop)):
             is_kept[start:stop] = False
             error = record_error("NESTED", source.path, log.batches[start])
             foreign.append(DamagedRange(one.position, one.position + one.size, error))
@@ -128,9 +128,8 @@ def selected_again(
     return _without_orphans(selected, source)
 
 
-def _is_foreign(batches: BatchTable, is_sure: NDArray[np.bool_], start: int, stop: int) -> bool:
+def _is_foreign(batches: BatchTable, sure: NDArray[np.intp], start: int, stop: int) -> bool:
     """Return whether leader epochs or sequences show that a range does not belong to the log."""
-    sure = np.flatnonzero(is_sure)
     row = int(np.searchsorted(sure, start))
     inside = batches[start:stop]
     before = batches[sure[max(0, row - NEIGHBOURS) : row]]

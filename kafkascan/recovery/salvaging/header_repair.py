@@ -169,7 +169,7 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
 
 def _damaged_ranges(source: Source, scan: ResyncScan) -> list[DamagedRange]:
     """Return all bytes of a scan that are no batches and no zero tail."""
-    damaged = [gap.as_damaged() for gap in scan.gaps]
+    damaged = list(scan.damaged)
     if scan.end in (ScanEnd.TORN_TAIL, ScanEnd.CORRUPT):
         error = scan.error or torn_error(source, scan.position)
         damaged.append(DamagedRange(scan.position, source.size, error))
@@ -186,7 +186,8 @@ def misplaced(source: Source, row: np.void) -> DamagedRange:
 def _split_by_lengths(source: Source, damaged: DamagedRange) -> Iterator[DamagedRange]:
     """Split a damaged range at the batch ends that its length fields claim."""
     start = damaged.start
-    for _ in range(_MOST_JOINED if damaged.error.symbol in _FRAMED_SYMBOLS else 0):
+    may_have_more = damaged.error.symbol in _FRAMED_SYMBOLS and not damaged.is_framed
+    for _ in range(_MOST_JOINED if may_have_more else 0):
         header = read_bytes(source, start, BATCH_HEADER_SIZE)
         row = row_of_header(header, start, max(damaged.stop - start, len(header)))
         size = int(size_in_bytes(row).sum())
@@ -194,7 +195,7 @@ def _split_by_lengths(source: Source, damaged: DamagedRange) -> Iterator[Damaged
             break
         yield DamagedRange(start, start + size, damaged.error)
         start += size
-    yield DamagedRange(start, damaged.stop, damaged.error)
+    yield DamagedRange(start, damaged.stop, damaged.error, damaged.is_framed)
 
 
 def _adjacent(damaged: list[DamagedRange]) -> list[list[DamagedRange]]:
@@ -267,14 +268,12 @@ def are_as_stored(source: Source, batches: BatchTable) -> NDArray[np.bool_]:
 
 def _field_repairs(source: Source, row: np.void) -> Iterator[FieldRepair]:
     """Yield the fields in which a repaired row differs from the bytes of the source."""
-    position = int(row["position"])
-    stored = read_bytes(source, position, _BEFORE_CRC.itemsize)
-    repaired = _uncovered_bytes(row) + stored[len(_uncovered_bytes(row)) :]
-    old, new = (np.frombuffer(data, _BEFORE_CRC)[0] for data in (stored, repaired))
-    for name in _UNCOVERED:
-        if old[name] != new[name]:
-            values = int(old[name]), int(new[name])
-            yield FieldRepair(position, int(row["base_offset"]), name, *values)
+    position, names = int(row["position"]), _UNCOVERED if row["magic"] >= 2 else _UNCOVERED[:2]
+    stored = np.frombuffer(read_bytes(source, position, _BEFORE_CRC.itemsize), _BEFORE_CRC)
+    for name, old in zip(names, stored[0].item(), strict=False):
+        new = int(row[name])
+        if old != new:
+            yield FieldRepair(position, int(row["base_offset"]), name, old, new)
 
 
 def _uncovered_bytes(row: np.void) -> bytes:
