@@ -413,14 +413,14 @@ class _ResyncWalk:
         lengths. Their checksums come from the sums of the search, at the cost of one pass.
         """
         count = len(table)
-        if not count:
-            return np.zeros(0, np.bool_)
         if self._last_damage >= 0:
             count = int(np.searchsorted(table["position"] + size_in_bytes(table), limit, "right"))
         if count <= _DAMAGED_IN_A_ROW:  # not worth a thread
             near = verify_rows(self._source, table[:count])
         else:
             near = verify_crcs(self._source, table[:count], threads=self._threads)
+        if count == len(table):
+            return near
         far = [self.search.has_valid_crc(int(at)) for at in table["position"][count:]]
         return np.append(near, np.array(far, np.bool_))
 

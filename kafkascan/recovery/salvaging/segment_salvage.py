@@ -201,8 +201,11 @@ def salvage_segment(
         if selected is None:
             break
         log = without_foreign(selected, source, doubtful=doubtful)
-    log = repair_epochs(log, known_epochs, are_doubtful(log.batches, ranges_of(log, source)))
-    kept = ranges_of(log, source, have_contested_epochs(log))
+    kept, before = ranges_of(log, source), log
+    log = repair_epochs(log, known_epochs, are_doubtful(log.batches, kept))
+    is_contested = have_contested_epochs(log)
+    if log is not before or is_contested.any():
+        kept = ranges_of(log, source, is_contested)
     log = with_doubts(log, are_doubtful(log.batches, kept))
     counts = log.batches["records_count"]
     result = SegmentSalvage(
