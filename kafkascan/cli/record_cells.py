@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,14 @@ import numpy as np
 import kafkascan as ks
 from kafkascan._core.text_lines import BASE64, HEX, TEXT
 from kafkascan.format.schemas.message_decoder import SchemaError
-from kafkascan.internal_topics.record_words import DECODED_TOPICS, describe_record
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.text_columns import PrintedHeaders, PrintedItems
 
 Decode = Callable[[bytes], Any]
 
 
-def _text(data: bytes) -> str:
-    # The output escapes bytes that are not UTF-8, in a way that text cannot imitate.
-    return data.decode("utf-8", "surrogateescape")
+# The output escapes bytes that are not UTF-8, in a way that text cannot imitate.
+_text: Callable[[bytes], str] = methodcaller("decode", "utf-8", "surrogateescape")
 
 
 def _json(data: bytes) -> Any:
@@ -88,7 +87,7 @@ def shown_items(table: RecordTable, name: str, decoder: str) -> list[Any]:
 def shown_headers(table: RecordTable, decoder: str) -> list[Any]:
     """Return what a terminal shows of headers."""
     found = table.header_begins(_SHOWN_HEADERS, _SHOWN, whole=_whole(decoder))
-    return [_headers(pairs, decoder) for pairs in found]
+    return [_headers(pairs, decoder) if pairs else [] for pairs in found]
 
 
 def _whole(decoder: str) -> int:
@@ -156,8 +155,10 @@ def decode_messages(
     undecoded: UndecodedRecords,
 ) -> None:
     """Replace keys and values of Kafka's own topics that are shown as text by their messages."""
-    if topic not in DECODED_TOPICS:
+    if topic is None or topic not in DECODED_AS.values():
         return
+    from kafkascan.internal_topics.record_words import describe_record  # with all schemas
+
     shown = [name for name in ("key", "value") if name in columns and formats[name] == "text"]
     if not shown:
         return

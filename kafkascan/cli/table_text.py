@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Any, TextIO
 
 import click
@@ -85,21 +85,25 @@ class TableWriter(Writer):
     def write(self, columns: Mapping[str, Any], memory: ItemMemory | None = None) -> None:
         texts = {one.name: _column_cells(one, columns[one.name], self._style)
                  for one in (*self._lifted, *self._fields)}  # fmt: skip
-        below = {one.name: [printable(plain_text(value)) for value in as_list(columns[one.name])]
-                 for one in self._below}  # fmt: skip
+        below = [[printable(plain_text(value)) for value in as_list(columns[one.name])]
+                 for one in self._below]  # fmt: skip
         count = len(next(iter(texts.values())))
         if not count:
             return
         if not self._is_begun:
             self._begin(texts)
-        for row in range(count):
-            self._write_heading(tuple(texts[one.name][row] for one in self._lifted))
-            cells = [texts[one.name][row] for one in self._fields]
-            if self._is_vertical:
-                self._write_vertical(cells)
-            else:
-                self._write_line(cells)
-            self._write_below({name: values[row] for name, values in below.items()})
+        shown = [texts[one.name] for one in self._fields]
+        if self._is_vertical:
+            lines = [self._vertical(cells) for cells in _rows(shown, count)]
+        else:
+            lines = self._lines(shown, count)
+        if below:
+            added = map(self._lines_below, _rows(below, count))
+            lines = [line + more for line, more in zip(lines, added, strict=True)]
+        rest = iter(lines)
+        for place, same in groupby(_rows([texts[one.name] for one in self._lifted], count)):
+            self._write_heading(place)
+            self.out.write("".join(line for _, line in zip(same, rest, strict=False)))
 
     def close(self) -> None:
         if not self._is_begun:
@@ -115,7 +119,7 @@ class TableWriter(Writer):
             places = (one for one in self._fields if one.name in _PLACES)
             self._lifted = tuple(takewhile(lambda one: len(set(texts[one.name])) == 1, places))
             self._fields = tuple(one for one in self._fields if one not in self._lifted)
-        needed = {name: max(map(cell_len, cells), default=0) for name, cells in texts.items()}
+        needed = {name: max(_widths(cells), default=0) for name, cells in texts.items()}
         for fields, is_stacked in self._layouts():
             self._fields = fields
             names = [_stacked(one.name, needed[one.name] if is_stacked else None)
@@ -165,7 +169,7 @@ class TableWriter(Writer):
     def _write_header(self) -> None:
         for line in range(-max(map(len, self._header), default=1), 0):
             words = [words[line] if len(words) >= -line else "" for words in self._header]
-            self._write_line(words)
+            self.out.writelines(self._lines([[word] for word in words], 1))
 
     def _write_heading(self, values: tuple[str, ...]) -> None:
         if not self._lifted or values == self._heading:
@@ -179,36 +183,42 @@ class TableWriter(Writer):
             self._write_header()
         self._heading = values
 
-    def _write_line(self, cells: Sequence[str]) -> None:
-        padded = []
-        for one, cell, width in zip(self._fields, cells, self._widths, strict=True):
-            # Later rows may be longer than the first ones: numbers are never cut.
-            is_cut = self._style.width is not None and _may_be_cut(one)
-            text = _shortened(cell, width) if is_cut else cell
-            gap = " " * (width - cell_len(text))
-            text = gap + text if one.is_number else text + gap
-            padded.append(self._coloured(one, cell, text))
-        self.out.write(_GAP.join(padded).rstrip() + "\n")
+    def _lines(self, columns: Sequence[Sequence[str]], count: int) -> list[str]:
+        padded = list(map(self._padded, self._fields, columns, self._widths))
+        return [_GAP.join(cells).rstrip() + "\n" for cells in _rows(padded, count)]
 
-    def _write_vertical(self, cells: Sequence[str]) -> None:
+    def _padded(self, one: Field, cells: Sequence[str], width: int) -> Sequence[str]:
+        """Return the cells of a column as they stand in a line."""
+        texts = cells
+        # Later rows may be longer than the first ones: numbers are never cut.
+        if self._style.width is not None and _may_be_cut(one):
+            texts = [_shortened(cell, width) for cell in cells]
+        gaps = [" " * (width - taken) for taken in _widths(texts)]
+        texts = list(map(str.__add__, *((gaps, texts) if one.is_number else (texts, gaps))))
+        if not (self._style.has_colours and one.alarms):
+            return texts
+        return [self._coloured(one, cell, text) for cell, text in zip(cells, texts, strict=True)]
+
+    def _vertical(self, cells: Sequence[str]) -> str:
         label = max(len(one.name) for one in self._fields)
         room = max((self._style.width or _DETAILS_WIDTH) - label - len(_GAP), _MIN_CELL)
+        lines = []
         for one, cell in zip(self._fields, cells, strict=True):
             text = cell if one.unit == "command" else _shortened(cell, room)
-            self.out.write(f"{one.name.ljust(label)}{_GAP}{self._coloured(one, cell, text)}\n")
-        self.out.write("\n")
+            lines.append(f"{one.name.ljust(label)}{_GAP}{self._coloured(one, cell, text)}\n")
+        return "".join([*lines, "\n"])
 
     def _coloured(self, one: Field, cell: str, text: str) -> str:
         colour = one.alarms.get(cell) if self._style.has_colours else None
         return click.style(text, fg=colour) if colour else text
 
-    def _write_below(self, texts: Mapping[str, str]) -> None:
-        for one in self._below:
-            text = texts[one.name]
+    def _lines_below(self, texts: Sequence[str]) -> str:
+        found = []
+        for one, text in zip(self._below, texts, strict=True):
             if not text:
                 continue
             if one.unit == "command":  # to be copied: never broken
-                self.out.write(f"{_INDENT}{text}\n")
+                found.append(f"{_INDENT}{text}\n")
                 continue
             label = "" if one is self._below[0] else f"{one.name}: "
             lines = textwrap.wrap(
@@ -219,7 +229,19 @@ class TableWriter(Writer):
                 break_long_words=False,
                 break_on_hyphens=False,
             )
-            self.out.write("".join(f"{line}\n" for line in lines).replace(_SOLID, " "))
+            found += [f"{line}\n".replace(_SOLID, " ") for line in lines]
+        return "".join(found)
+
+
+def _rows(columns: Sequence[Sequence[str]], count: int) -> Iterable[tuple[str, ...]]:
+    return zip(*columns, strict=True) if columns else [()] * count
+
+
+def _widths(texts: Sequence[str]) -> Iterable[int]:
+    """Return how many characters of a terminal each text takes."""
+    # Those outside of ASCII may take two, but the one that stands for what was cut.
+    is_plain = "".join(texts).replace("…", "").isascii()
+    return map(len if is_plain else cell_len, texts)
 
 
 def _of_rank(schema: Schema, rank: Shown) -> tuple[Field, ...]:
@@ -245,7 +267,7 @@ def _stacked(name: str, width: int | None) -> list[str]:
 
 def _shortened(text: str, width: int) -> str:
     """Return a text of at most `width` characters, cut in its middle."""
-    if cell_len(text) <= width:
+    if (len(text) if text.isascii() else cell_len(text)) <= width:
         return text
     ends = max(width - 1 - (cell_len(text) - len(text)), 1)  # a wide character takes two cells
     return f"{text[: ends // 2]}…{text[len(text) - (ends - ends // 2) :]}"
@@ -260,15 +282,23 @@ def _column_cells(one: Field, column: Column, style: TableStyle) -> list[str]:
 def _cells(one: Field, values: Sequence[Any], style: TableStyle) -> list[str]:
     if one.type == "time":
         known = [-1 if value is None else value for value in values]
-        times = as_datetime64(np.array(known, np.int64))
-        return [_NULL if np.isnat(time) else f"{time}Z" for time in times]
+        times = np.datetime_as_string(as_datetime64(np.array(known, np.int64)))
+        return [_NULL if time == "NaT" else f"{time}Z" for time in times.tolist()]
     short = None if style.is_exact else _SHORT_FORMS.get(one.unit)
     if short is None:
-        return [_cell(value) for value in values]
+        if set(map(type, values)) == {int}:
+            return list(map(str, values))
+        # Most texts are their cells: `_cell` takes longer than all else.
+        return [value if type(value) is str
+                and len(_QUOTED[-1]) < len(value) <= _MAX_CELL
+                and value.isprintable() and "\\" not in value
+                else _cell(value) for value in values]  # fmt: skip
     return [_cell(value if value is None else short(value)) for value in values]
 
 
 def _cell(value: Any) -> str:
+    if value is None or value == []:
+        return _NULL
     if isinstance(value, str) and value in _QUOTED:
         return json.dumps(value)
     if type(value) is int:

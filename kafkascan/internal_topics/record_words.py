@@ -21,9 +21,6 @@ _FRAMED: Mapping[str, Mapping[int, MessageSchema]] = {
     "__remote_log_metadata": REMOTE_LOG_RECORDS,
 }
 
-DECODED_TOPICS = frozenset({*COORDINATOR_RECORDS, *_FRAMED})
-"""Topics whose records `describe_record` decodes."""
-
 
 def describe_record(
     topic: str, key: bytes | None, value: bytes | None
@@ -34,7 +31,7 @@ def describe_record(
     Parameters
     ----------
     topic : str
-        One of `DECODED_TOPICS`.
+        One of `COORDINATOR_RECORDS` or `_FRAMED`.
     key, value : bytes or None
 
     Returns
