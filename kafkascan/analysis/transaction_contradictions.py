@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kafkascan.analysis.transactions import Transactions
 from kafkascan.format.arguments import require_type
 from kafkascan.internal_topics.transaction_states import ONGOING, TransactionStates
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
 from kafkascan.tables.table import Table
+
+if TYPE_CHECKING:
+    from kafkascan.analysis.transactions import Transactions
 
 CONTRADICTION_SCHEMA = Schema(
     "contradictions",
@@ -63,6 +65,8 @@ def find_contradictions(states: TransactionStates, transactions: Transactions) -
     ``kafka-transactions find-hanging`` reports open transactions with one of the first three, once
     they are older than the longest transaction timeout. No marker will end such a transaction.
     """
+    from kafkascan.analysis.transactions import Transactions
+
     require_type(TransactionStates, states=states)
     require_type(Transactions, transactions=transactions)
     by_producer = owners(states)

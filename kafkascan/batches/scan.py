@@ -25,7 +25,6 @@ from kafkascan.batches.columns import (
 )
 from kafkascan.batches.resyncing.gaps import Gap
 from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, kept_ranges
-from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.batches.small_plots import plot_over_time
 from kafkascan.batches.summary import summarize
 from kafkascan.batches.walks import BatchWalk, collect_in_parts
@@ -289,6 +288,8 @@ def scan_batches(
 
 
 def _resynced(source: Source, start: int, stop: int, threads: int) -> BatchScan:
+    from kafkascan.batches.resyncing.resync import scan_with_resync  # after damage only
+
     scan = scan_with_resync(source, start, stop, threads)
     tables = scan.batches, scan.damaged, scan.dropped, scan.copies
     kept = kept_ranges(source, start, *tables) if scan.damaged else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 
 import numpy as np
@@ -73,6 +72,8 @@ def plot_amounts(title: str, amounts: Mapping[str, int]) -> str:
     str
         An ``<svg>`` element; empty, if there are fewer than two amounts.
     """
+    import html
+
     if len(amounts) < 2:
         return ""
     ordered = sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
@@ -100,6 +101,8 @@ def _shortened(name: str) -> str:
 
 def _figure(label: str, height: int, shapes: str) -> str:
     """Return shapes in the colour of the text, so that they are visible in dark notebooks."""
+    import html
+
     text = html.escape(printable(label))
     return (
         f'<figure style="margin: 0"><figcaption>{text}</figcaption>'

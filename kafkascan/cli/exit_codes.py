@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Callable
 
 EXIT_CLEAN, EXIT_FINDINGS, EXIT_USAGE, EXIT_UNREADABLE = 0, 1, 2, 3
@@ -38,6 +37,8 @@ def _report(error: Exception) -> int:
         return _failed("not enough memory", EXIT_UNREADABLE)
     if isinstance(error, (ValueError, ImportError)):  # of arguments, and of extras
         return _failed(str(error), EXIT_USAGE)
+    import traceback
+
     traceback.print_exception(error)
     return _failed("this is a bug: please report it, with the lines above", EXIT_BUG)
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from kafkascan.cli.following import follow, require_followable
 from kafkascan.cli.run import FindingReport, Run, scan, scan_to_read
 from kafkascan.io.sources import Source
 from kafkascan.logs.queries.index_seek import RowAnchor
@@ -53,6 +52,8 @@ def find_rows(
         raise click.UsageError("--around cannot be combined with --limit, --tail and --follow")
     read, by_index = partial(_read, run, query=query), query.selects_all
     if is_followed:
+        from kafkascan.cli.following import require_followable
+
         require_followable(run.output, inputs)
         found = _follow(run, inputs, query, tail)
     elif around is not None:
@@ -96,6 +97,8 @@ def _follow(
     tail: int | None,
 ) -> FoundRows[Any]:
     """Yield the rows, of which `tail` may select the last ones, and those that are appended."""
+    from kafkascan.cli.following import follow
+
     is_committed = isinstance(query, RecordQuery) and query.isolation == "read_committed"
     if isinstance(query, RecordQuery):  # a follower withholds batches by itself
         query = replace(query, isolation="read_uncommitted")

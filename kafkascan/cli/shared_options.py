@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import os
@@ -106,6 +105,8 @@ class NameList(click.ParamType):  # type: ignore[type-arg]  # subscripted from c
         names = tuple(dict.fromkeys(value.split(","))) if isinstance(value, str) else value
         for one in names:
             if one not in self.known:
+                import difflib  # for a wrong name only
+
                 close = difflib.get_close_matches(one, self.known, 1)
                 hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(self.known)}"
                 self.fail(f"there is no column {one!r}; {hint}", param, context)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
@@ -21,6 +20,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     str
         Such as ``; did you mean 'value'?``; empty if no known name is similar.
     """
+    import difflib  # for a wrong name only
+
     lowered = {one.lower(): one for one in known}
     found = difflib.get_close_matches(name.lower(), lowered, n=1)
     return f"; did you mean {lowered[found[0]]!r}?" if found else ""

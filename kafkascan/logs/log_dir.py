@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from kafkascan.batches.columns import next_offset
 from kafkascan.batches.scan import scan_batches
@@ -22,7 +23,11 @@ from kafkascan.format.file_names import SegmentName, parse_segment_name
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import few_lines
 from kafkascan.io.folders import Folder
+from kafkascan.io.sources import SourceLike
 from kafkascan.logs.segment import SegmentFile
+
+LogLike: TypeAlias = "SourceLike | PartitionDir"
+"""A source, a partition directory, or the path of one."""
 
 # Offsets are below this; file names may contain larger numbers.
 _OFFSETS = 1 << 63

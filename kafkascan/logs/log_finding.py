@@ -12,7 +12,6 @@ from typing import Protocol
 from kafkascan.format.errors import NoLogsError
 from kafkascan.format.file_kinds import why_not_a_log
 from kafkascan.format.file_names import parse_segment_name
-from kafkascan.io.archives import TarFolder, is_archive, open_archive
 from kafkascan.io.folders import DiskFolder, Folder, FolderTree
 from kafkascan.io.stores.store_folders import UrlFolder, list_folder
 from kafkascan.io.stores.stored_objects import is_web_url, open_object, shown_url
@@ -109,8 +108,7 @@ def find_log_dir(path: Place, /) -> LogDir | None:
         return None if listed is None else _tree_of(listed)
     if place.is_dir():
         return _tree_of(DiskFolder(place))
-    is_segment = parse_segment_name(place.name) is not None
-    return None if is_segment or not is_archive(place) else _open_archive(place)
+    return _open_archive(place) if parse_segment_name(place.name) is None else None
 
 
 def find_partition(path: Place, /) -> PartitionDir | None:
@@ -225,7 +223,11 @@ def _has_logs(folder: FolderTree) -> bool:
         return False
 
 
-def _open_archive(path: Path) -> LogDir:
+def _open_archive(path: Path) -> LogDir | None:
+    from kafkascan.io.archives import TarFolder, is_archive, open_archive
+
+    if not is_archive(path):
+        return None
     archive = open_archive(path)
     found = [partition_of(TarFolder(archive, name), name) for name in archive.folders]
     partitions = [one for one in found if one.topic is not None or one.segments]

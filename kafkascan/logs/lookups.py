@@ -25,12 +25,11 @@ from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url
 from kafkascan.logs.log_chunks import first_reaching
-from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_dir import LogLike, PartitionDir
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import cut_segment_error
 from kafkascan.logs.opened_logs import open_partition
 from kafkascan.logs.queries.index_seek import read_entries
-from kafkascan.logs.read_committed import LogLike
 from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile, segment_at
 from kafkascan.tables.schema import Field, Schema

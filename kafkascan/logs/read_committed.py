@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +18,15 @@ from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_rows
 from kafkascan.broker_state.producer_state import COMPLETED_TRANSACTION, ProducerState
 from kafkascan.format.errors import CorruptBatchError, KafkaScanError, detached, record_error
-from kafkascan.io.sources import Source, SourceLike
+from kafkascan.io.sources import Source
 from kafkascan.io.stores.urls import ObjectUrl
 from kafkascan.logs.log_chunks import rows_from
-from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_dir import LogLike, PartitionDir
 from kafkascan.logs.log_finding import find_partition
 from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
 from kafkascan.logs.opened_logs import OffsetCursor, open_logs
 from kafkascan.records.read_options import OnCorruptLog
 from kafkascan.tables.table import NO_PROBLEMS, Problems
-
-LogLike: TypeAlias = "SourceLike | PartitionDir"
-"""A source, a partition directory, or the path of one."""
 
 NO_OPEN_TRANSACTION = 2**63 - 1
 """The last stable offset of a `CommittedView` without open transactions."""

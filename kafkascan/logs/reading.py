@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.arguments import require_not_negative
@@ -13,11 +13,10 @@ from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.store_folders import UrlFolder
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url
-from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_dir import LogLike, PartitionDir
 from kafkascan.logs.log_finding import find_partition, partition_of
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import open_partition
-from kafkascan.logs.read_committed import CommittedView, LogLike, read_committed_view
 from kafkascan.logs.segment import SegmentFile, segment_at
 from kafkascan.logs.walking.log_reading import (
     collecting,
@@ -36,6 +35,9 @@ from kafkascan.records.read_options import (
     Visible,
 )
 from kafkascan.records.record_table import RecordTable
+
+if TYPE_CHECKING:
+    from kafkascan.logs.read_committed import CommittedView
 
 Isolation: TypeAlias = Literal["read_uncommitted", "read_committed"]
 
@@ -266,6 +268,8 @@ def visible_batches(
         )
     if isolation == "read_uncommitted":
         return None, source
+    from kafkascan.logs.read_committed import read_committed_view
+
     if transactions is None and isinstance(source, PartitionDir):
         transactions = read_committed_view(source, on_corrupt=on_corrupt)
     if transactions is None:

@@ -26,10 +26,10 @@ from kafkascan.batches.columns import (
 from kafkascan.format.layout import TimestampType
 from kafkascan.format.suggestions import suggestion
 from kafkascan.io.folders import SingleFileFolder
+from kafkascan.logs.log_dir import LogLike
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.queries.index_seek import ends_before
-from kafkascan.logs.read_committed import LogLike
 from kafkascan.logs.reading import Isolation, visible_batches
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_reading import iter_log, last_table

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.format.findings import Severity
 from kafkascan.format.texts import few_lines, json_text
 from kafkascan.logs.log_problems import OFFSET_GAP
 from kafkascan.logs.opened_logs import SegmentOverlap
-from kafkascan.recovery.loading.loaded_segment import LoadFinding, SegmentReport
 from kafkascan.recovery.loading.planned_files import Change
-from kafkascan.recovery.salvaging.segment_salvage import LostRange, SegmentSalvage
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
 from kafkascan.tables.table import (
     NO_PROBLEMS,
@@ -25,6 +23,10 @@ from kafkascan.tables.table import (
     plain_rows,
     problem_of,
 )
+
+if TYPE_CHECKING:
+    from kafkascan.recovery.loading.loaded_segment import LoadFinding, SegmentReport
+    from kafkascan.recovery.salvaging.segment_salvage import LostRange, SegmentSalvage
 
 
 @dataclass

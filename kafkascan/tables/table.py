@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 import warnings
 from abc import ABC, abstractmethod
@@ -237,6 +236,8 @@ class AnyTable(ABC):
 
     def _repr_html_(self) -> str:
         """Return the summary, a plot and the first rows for a notebook."""
+        import html  # notebooks only: its list of entities is large
+
         summary = html.escape(repr(self))
         return f"<div><pre>{summary}</pre>{self._plot()}{html_table(self, HEAD_ROWS)}</div>"
 
@@ -318,6 +319,8 @@ def _pairs(counts: Mapping[Any, int]) -> list[tuple[str, int]]:
 
 def html_table(table: AnyTable, rows: int) -> str:
     """Return the first rows of a table as HTML."""
+    import html
+
     head = table._head(rows)
     names = "".join(f"<th>{html.escape(name)}</th>" for name in head)
     body = "".join(
@@ -329,6 +332,8 @@ def html_table(table: AnyTable, rows: int) -> str:
 
 
 def _html_cell(value: object) -> str:
+    import html
+
     if value is None:
         return ""
     if isinstance(value, (bytes, str)):

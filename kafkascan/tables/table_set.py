@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -68,6 +67,8 @@ class TableSet:
 
     def _repr_html_(self) -> str:
         """Return the summary, and the first rows of each table that has any, for a notebook."""
+        import html
+
         parts = [
             f"<h4>{html.escape(name)}</h4>{html_table(table, HEAD_ROWS)}"
             for name, table in self.tables.items()

@@ -19,12 +19,44 @@ try:
     main(sys.argv[1:])
 except SystemExit:
     pass
-print("numpy" in sys.modules, file=sys.stderr)
+print(*sys.modules, file=sys.stderr)
 """
+
+
+# What no command needs that reads a log and prints its rows; a notebook, a store, a terminal's
+# progress, a wrong name, an archive or damage does.
+UNNEEDED = {
+    "pyarrow", "pandas", "polars", "pyspark", "matplotlib", "jinja2", "rich.console",
+    "rich.progress", "tempfile",
+    "asyncio", "email", "http", "importlib.metadata", "concurrent.futures", "logging",
+    "html", "difflib", "kafkascan.io.archives", "kafkascan.cli.following",
+    "kafkascan.batches.resyncing.resync",
+}  # fmt: skip
+LOGS = {
+    "transactions-0": (
+        "info",
+        "batches",
+        "verify",
+        "records",
+        "count",
+        "txns",
+        "producers",
+        "audit",
+    ),
+    "__consumer_offsets-0": ("groups",),
+    "__transaction_state-0": ("txn-state",),
+    "__cluster_metadata-0": ("metadata",),
+}
 
 
 def started(*arguments: object, **environment: str) -> tuple[str, bool]:
     """Return the output of a command, and whether it has loaded NumPy."""
+    output, modules = loaded(*arguments, **environment)
+    return output, "numpy" in modules
+
+
+def loaded(*arguments: object, **environment: str) -> tuple[str, set[str]]:
+    """Return the output of a command, and the modules that it has loaded."""
     run = subprocess.run(
         [sys.executable, "-c", _LOADED, *map(str, arguments)],
         env={**os.environ, **environment},
@@ -33,7 +65,7 @@ def started(*arguments: object, **environment: str) -> tuple[str, bool]:
         check=True,
         timeout=HANG_SECONDS,
     )
-    return run.stdout, run.stderr.splitlines()[-1] == "True"
+    return run.stdout, set(run.stderr.splitlines()[-1].split())
 
 
 def completed(words: str) -> tuple[str, bool]:
@@ -58,3 +90,12 @@ def test_completion_of_commands_loads_no_numpy() -> None:
 
 def test_a_command_that_reads_a_file_loads_numpy() -> None:
     assert started("count", DATA / "transactions-0")[1]
+
+
+@pytest.mark.parametrize(
+    ("verb", "log"), [(verb, log) for log, verbs in LOGS.items() for verb in verbs]
+)
+def test_a_command_loads_only_what_it_needs(verb: str, log: str) -> None:
+    output, modules = loaded(verb, DATA / log)
+    assert output
+    assert not modules & UNNEEDED

@@ -7,11 +7,14 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 from kafkascan.io.stores.stored_objects import StoredObject
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 REQUESTS_AT_ONCE = 192
 """Requests of a process that are in flight at the same time; others wait."""
@@ -33,6 +36,8 @@ class RequestThreads:
 
     def start(self, request: Callable[[], bytes]) -> Future[bytes]:
         """Start a request; its result, or error, is that of the future."""
+        from concurrent.futures import Future
+
         future: Future[bytes] = Future()
         self._jobs.put((future, request))
         with self._lock:

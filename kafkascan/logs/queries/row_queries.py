@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, last_offset
 from kafkascan.io.sources import Source
+from kafkascan.logs.log_dir import LogLike
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.queries.index_seek import RowAnchor
 from kafkascan.logs.queries.segment_inputs import SEGMENT_FIELDS, SegmentInput
-from kafkascan.logs.read_committed import LogLike
 from kafkascan.logs.reading import Isolation, iter_records, visible_batches
 from kafkascan.logs.selected_records import (
     Comparison,
