@@ -195,7 +195,7 @@ class BatchWalk:
         A guess is cheaper than reading an index, but the headers of magic 0 and 1 have too few
         fields for it.
         """
-        if not self.source.is_file:
+        if not self.source.is_file or self.source.size <= LARGE_WINDOW:
             return None
         header = read_bytes(self.source, self.start, HEADER_SIZE_UP_TO_MAGIC)
         is_legacy = len(header) == HEADER_SIZE_UP_TO_MAGIC and header[-1] < 2

@@ -202,8 +202,8 @@ class Run:
         report = FindingReport()
         found = segments.find(report.add_unreadable)
         for one in found:
-            is_given = one.path in segments.paths and one.path.is_file()
-            if is_given and one.size == 0 and why_not_a_log(one.path.name, b"") is None:
+            is_given = one.size == 0 and one.path in segments.paths and one.path.is_file()
+            if is_given and why_not_a_log(one.path.name, b"") is None:
                 report.add(f"{one.path}: the file is empty, a log without batches", is_note=True)
         self.print_report(report)
         listed = (one for one in found if one.path not in segments.paths)

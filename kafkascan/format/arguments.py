@@ -25,7 +25,8 @@ def require_integers(**numbers: object) -> None:
         If an argument needs more than 64 bits.
     """
     for name, number in numbers.items():
-        if not isinstance(number, SupportsIndex):
+        # `int` first: an isinstance check of a protocol takes longer than a small file.
+        if not isinstance(number, (int, SupportsIndex)):
             raise TypeError(f"{name} must be an integer, not {type(number).__name__}")
         if not -_LARGEST - 1 <= operator.index(number) <= _LARGEST:
             raise ValueError(f"{name} {number} needs more than 64 bits")

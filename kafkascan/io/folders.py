@@ -116,7 +116,7 @@ class DiskFolder:
     def names(self) -> list[str]:
         """Return the names of the files in it, sorted; links to folders count as files."""
         with os.scandir(self.path) as entries:
-            return sorted(one.name for one in entries if not one.is_dir(follow_symlinks=False))
+            return sorted([one.name for one in entries if not one.is_dir(follow_symlinks=False)])
 
     def folders(self) -> list[DiskFolder]:
         """

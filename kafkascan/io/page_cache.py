@@ -50,7 +50,8 @@ def _uncached_ranges(source: Source) -> list[tuple[int, int]]:
         file = LogFile(descriptor, source.file_start, source.size)
         # Counting the pages of a cached file takes milliseconds for each GiB.
         samples = range(0, source.size, max(_SAMPLE, source.size // _SAMPLES))
-        if all(file.count_cached(position, _SAMPLE) != 0 for position in samples):
+        is_large = source.size > _HEAD
+        if is_large and all(file.count_cached(position, _SAMPLE) != 0 for position in samples):
             return []
         # The first bytes were read to find out what the file is.
         bounds = sorted({_HEAD, *range(0, source.size, _PIECE), source.size})

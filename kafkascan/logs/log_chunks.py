@@ -155,6 +155,9 @@ def group_segments(
     indices = range(first, len(segments) if stop is None else stop)
     for _, found in itertools.groupby(indices, lambda index: segments[index][0]):
         of_one = list(found)
+        if len(of_one) == 1:
+            yield range(of_one[0], of_one[0] + 1)
+            continue
         sizes = [segments[index][1].current_size() for index in of_one]
         for group in group_by_bytes(sizes, _BYTES_PER_JOB, most=_SEGMENTS_PER_JOB, exceed=True):
             yield range(of_one[0] + group.start, of_one[0] + group.stop)

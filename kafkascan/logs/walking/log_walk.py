@@ -285,7 +285,8 @@ class LogWalk(Generic[Screened, EndChecks]):
             if current.start.row < len(chunk):
                 started = current.log
             if before is not None:
-                yield replace(before, is_last=before.log != current.log)
+                is_last = before.log != current.log
+                yield before if is_last else replace(before, is_last=False)
             before = current
         checks.finish()
         if before is not None:
