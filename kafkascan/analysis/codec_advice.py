@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ DEFAULT_CHOICES = (
 _LARGEST = 1 << 24
 _MOST_GROUPS = 10_000
 _SMALLEST_SPEED_TIME = 1e-9
+_OF_CHOSEN = ("position", "batch_length", "attributes")
 
 
 @dataclass(frozen=True)
@@ -337,7 +339,8 @@ def _speed(codec: Compression, size: int, seconds: float) -> float | None:
     return size / max(seconds, _SMALLEST_SPEED_TIME) / 1e6
 
 
-_Chosen: TypeAlias = "tuple[int, np.void]"  # number of the segment, and the row of the batch
+# Number of the segment; position, length and attributes of the batch.
+_Chosen: TypeAlias = "tuple[int, int, int, int]"
 
 
 class _Sampler:
@@ -395,18 +398,16 @@ def _payloads(
     group: SampledGroup, chosen: list[_Chosen], segments: Segments, problems: LogProblems
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the stored size and the decompressed records of each batch that can be read."""
-    ordered = sorted(chosen, key=lambda one: (one[0], int(one[1]["position"])))
-    for number, of_segment in itertools.groupby(ordered, key=lambda one: one[0]):
+    for number, of_segment in itertools.groupby(sorted(chosen), key=operator.itemgetter(0)):
         partition, segment = segments[number]
         try:
             with borrowed_source(segment.folder.source(segment.file_name)) as source:
-                for _, row in of_segment:
-                    size = int(row["batch_length"]) + LOG_OVERHEAD
-                    position = int(row["position"])
+                for _, position, length, attributes in of_segment:
+                    size = length + LOG_OVERHEAD
                     start = position + BATCH_HEADER_SIZE
                     try:
                         data = read_bytes(source, start, size - BATCH_HEADER_SIZE)
-                        yield size, _decompressed(int(row["attributes"]) & COMPRESSION_MASK, data)
+                        yield size, _decompressed(attributes & COMPRESSION_MASK, data)
                     except (CodecError, KafkaScanError) as error:
                         group.unreadable += 1
                         message = f"a sampled batch cannot be decompressed: {error}"
@@ -443,7 +444,8 @@ class _Reservoir:
         draws = random.random(len(batches))
         fits = np.flatnonzero((sizes > BATCH_HEADER_SIZE) & (sizes <= _LARGEST))
         best = fits[np.argsort(draws[fits])[: self._size]]
-        chosen = [*self.chosen, *((segment, batches[row].copy()) for row in best.tolist())]
+        fields = (batches[name][best].tolist() for name in _OF_CHOSEN)
+        chosen = [*self.chosen, *zip(itertools.repeat(segment), *fields)]
         draws = np.append(self._draws, draws[best])
         order = np.argsort(draws, kind="stable")[: self._size]
         self.chosen = [chosen[place] for place in order.tolist()]
