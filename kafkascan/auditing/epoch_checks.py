@@ -179,7 +179,10 @@ class EpochChecks:
             return
         if flags & (EPOCHS | OFFSETS | FORMATS) or not self._continues(batches):
             self._check(batches, segment)
-        elif self._last is not None:
+            return
+        if self._last is None and batches["partition_leader_epoch"][0] >= 0:
+            self._last = _run_at(batches, segment, 0)
+        if self._last is not None:
             self._last.batches += len(batches)
 
     def _continues(self, batches: BatchTable) -> bool:
@@ -188,7 +191,7 @@ class EpochChecks:
         epoch = int(first["partition_leader_epoch"])
         if epoch < 0:
             return True
-        if self._last is None or epoch != self._last.epoch:
+        if epoch < self._settled or (self._last is not None and epoch != self._last.epoch):
             return False
         offsets = int(first["base_offset"]), int(last["base_offset"])
         return self._file is None or self._file.has_epoch_of(*offsets, epoch)

@@ -63,7 +63,7 @@ def check_duplicates(partitions: Iterable[PartitionDir]) -> Iterator[LogFinding]
         if brokers[data_dir.path] is None or one.topic is None or one.state in ("delete", "stray"):
             continue
         other = first.setdefault((brokers[data_dir.path], one.topic, one.partition, one.state), one)
-        if os.path.realpath(other.path) != os.path.realpath(one.path):
+        if other is not one and os.path.realpath(other.path) != os.path.realpath(one.path):
             message = f"the same broker has this log in {other.path}"
             yield FoundInLog.of(one).add("DUPLICATE_LOG", None, message)
 

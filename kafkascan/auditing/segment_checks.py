@@ -120,7 +120,7 @@ def read_indexes(segment: SegmentFile, names: Collection[str]) -> SegmentIndexes
             data = segment.folder.read(name)
             if data is None:
                 continue
-            entries, odd = parse_index_file(data, segment.path.with_name(name))
+            entries, odd = parse_index_file(data, segment.folder.path / name)
             indexes.entries[kind] = entries
         except CorruptIndexError as error:
             odd = [Finding(error.symbol, Severity.ERROR, error.reason, None, error.position)]

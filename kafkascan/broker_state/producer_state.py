@@ -145,7 +145,7 @@ class ProducerState:
         self._table = _producer_table(
             max(len(known), _MIN_CAPACITY),
             known,
-            _open_spans(known) if records_transactions else None,
+            (_open_spans(known) if len(known) else _NO_SPANS) if records_transactions else None,
             None if expiration_ms is None else np.repeat(_UNORDERED, len(known)),
             self._cursor,
         )
@@ -309,7 +309,7 @@ class ProducerState:
 
     def open_spans(self) -> NDArray[np.void]:
         """Return the content of the open transactions, by first offset; if it is recorded."""
-        if self._table.spans is None:
+        if self._table.spans is None or not self._table.count:
             return _NO_SPANS
         spans = self._table.spans[: self._table.count]
         rows = np.flatnonzero(spans["state"] == TransactionState.OPEN)

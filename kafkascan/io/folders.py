@@ -107,7 +107,7 @@ class DiskFolder:
     @property
     def parent(self) -> DiskFolder:
         """The parent folder."""
-        return DiskFolder(Path(os.path.abspath(self.path)).parent)
+        return DiskFolder(os.path.dirname(os.path.abspath(self.path)))
 
     def folder(self, name: str) -> DiskFolder:
         """Return a folder in it, whether or not it exists."""

@@ -122,7 +122,7 @@ class SegmentFile:
         names = {kind: sibling_name(self.file_name, kind) for kind in INDEX_KINDS}
         present = set(self.folder.names())
         return {
-            kind: self.path.with_name(name)
+            kind: self.folder.path / name
             for kind, name in names.items()
             if name is not None and name in present
         }
@@ -137,7 +137,7 @@ class SegmentFile:
         """
         name = sibling_name(self.file_name, kind)
         data = None if name is None else self.folder.read(name)
-        return None if name is None or data is None else (self.path.with_name(name), data)
+        return None if name is None or data is None else (self.folder.path / name, data)
 
     def close(self) -> None:
         """Close the source, if the segment is open; see `Source.close`."""
