@@ -35,6 +35,8 @@ from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field, Schema, Sh
 # Findings of the same kind of error in one index, which are listed one by one.
 _MOST_LISTED = 1000
 
+# What `IndexScreen` finds right in one pass needs no masks.
+_SCREENED = {OFFSET_INDEX_ENTRY: "index", TIME_INDEX_ENTRY: "timeindex"}
 _NO_BYTES = np.empty(0, np.uint8)
 
 _INDEX_FIELDS = (
@@ -128,6 +130,13 @@ def check_index_file(
     if base_offset is None:
         digits = path.name.partition(".")[0]
         base_offset = int(digits) if digits.isdigit() else _first_offset(batches)
+    kind = _SCREENED.get(entries.dtype)
+    if kind is not None and batches.flags.c_contiguous:
+        screen = IndexScreen({kind: entries}, base_offset)
+        screen.add(batches)
+        known = screen.findings(kind)
+        if known is not None:
+            return findings + known
     found = check_entries(entries, batches, base_offset)
     return findings + (found.without_stale() if is_padded(findings) else found).findings()
 
