@@ -126,11 +126,13 @@ def starts_of(entries: NDArray[np.void]) -> NDArray[np.int64]:
     return positions if is_ascending else np.unique(positions)
 
 
-# Cached headers that are taken at a time to measure a way, how often, and the share of the time for
-# measuring the other one again. The first calls take longer: the caches of the CPU are cold.
-_TRIED, _TRIALS, _TRIED_SHARE = 8, 3, 1 / 32
-# Time of a header in a map up to which reads are not tried, with that of a call: no read is faster.
-_LEAST_NS = 1_000
+# Cached headers of the first call that measures a way. The caches of the CPU are cold then, so that
+# calls of twice as many follow, until a header takes more than this share of its time before.
+_MEASURED, _FINAL_SHARE = 8, 0.75
+# Headers after which the other way is measured again, times the ratio of their times, up to a most.
+_KEPT, _MOST_RATIO = 2_048, 4
+# Time of a header in a map up to which reads are not tried: few system calls are faster.
+_LEAST_NS = 500
 
 
 class CachedHeaders:
@@ -154,10 +156,10 @@ class CachedHeaders:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._now_ns, self._other_ns = math.inf, 0.0  # of a header; 0 if unknown
-        self._calls_left = _TRIALS
+        self._other_ns = 0.0  # of a header in the other way; 0 if unknown
+        self._before_ns = math.inf  # of a header in the last call; 0 if this is not measuring
         self.are_read = False
-        self.rows = _TRIED
+        self.rows = _MEASURED
 
     def scan(self, position: int, stop: int, rows: BatchTable) -> tuple[int, int, int]:
         """Fill rows with headers; return status, number of rows and position."""
@@ -167,23 +169,21 @@ class CachedHeaders:
 
     def note(self, batches: int, began_ns: int) -> None:
         """Take the number of batches that were walked over since a time of `perf_counter_ns`."""
-        if batches < _TRIED:
+        if batches < _MEASURED:
             return
-        now_ns = min(self._now_ns, (time.perf_counter_ns() - began_ns) / batches)
-        self._now_ns, self._calls_left = now_ns, self._calls_left - 1
-        if self._calls_left > 0:
-            return
-        self._now_ns, self._calls_left = math.inf, 1
-        if not self.are_read and now_ns <= _LEAST_NS:
-            self._other_ns, self.rows = 0.0, sys.maxsize
+        ns = (time.perf_counter_ns() - began_ns) / batches
+        if not self.are_read and ns <= _LEAST_NS:
+            self._other_ns, self._before_ns, self.rows = 0.0, 0.0, sys.maxsize
+        elif ns < _FINAL_SHARE * self._before_ns:
+            self._before_ns, self.rows = ns, 2 * self.rows
         elif self._other_ns > 0:
-            ratio = now_ns / self._other_ns
+            ratio = ns / self._other_ns
             self.are_read ^= ratio > 1
-            self._other_ns = 0.0
-            self.rows = int(_TRIED * _TRIALS / _TRIED_SHARE * max(ratio, 1 / ratio))
+            self._other_ns, self._before_ns = 0.0, 0.0
+            self.rows = int(_KEPT * min(max(ratio, 1 / ratio), _MOST_RATIO))
         else:
-            self._other_ns, self.are_read = now_ns, not self.are_read
-            self._calls_left, self.rows = _TRIALS, _TRIED
+            self._other_ns, self._before_ns = ns, math.inf
+            self.are_read, self.rows = not self.are_read, _MEASURED
 
 
 # Bytes below which a piece is read as if it were cached: a few requests fetch all of it.

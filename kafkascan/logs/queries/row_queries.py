@@ -31,8 +31,8 @@ from kafkascan.tables.table import Problems
 
 Rows = TypeVar("Rows")
 
-# Records of a table: larger ones are printed faster, and more records are decoded needlessly if only
-# the first ones are wanted.
+# Records of a table: larger ones are printed faster, but if only the first records are wanted, more
+# are decoded needlessly.
 _RECORDS = 1 << 15
 
 

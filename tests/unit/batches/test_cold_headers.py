@@ -85,7 +85,8 @@ def test_any_choice_between_a_map_and_reads_gives_the_same_rows(
 ) -> None:
     path = write_log(tmp_path, with_index=False)
     expected = ks.scan_batches(path).batches.tobytes()
-    monkeypatch.setattr(cold_headers, "_TRIED", 3)
+    monkeypatch.setattr(cold_headers, "_MEASURED", 3)
+    monkeypatch.setattr(cold_headers, "_KEPT", 10)
     original, taken = CachedHeaders.note, set()
     for seed in range(20):
         # The time of a header by chance, so that choices are.
@@ -104,21 +105,24 @@ def test_any_choice_between_a_map_and_reads_gives_the_same_rows(
 
 
 def test_headers_are_taken_in_the_faster_way(tmp_path: Path) -> None:
-    """`ns` is the time of a header in a map, and of a read."""
+    """A call takes `call_ns` besides the time of its headers: in a map, and by reads."""
     path = write_log(tmp_path, with_index=False)
 
-    def reads_of(map_ns: int, read_ns: int) -> str:
+    def ways_of(map_ns: int, read_ns: int, call_ns: int = 0) -> str:
         with ks.Source(path) as source:
             ways, found = CachedHeaders(source), ""
-            for _ in range(11):
-                found += "Mr"[ways.are_read] if ways.rows == cold_headers._TRIED else "-"
-                ns, batches = read_ns if ways.are_read else map_ns, min(ways.rows, 100_000)
-                ways.note(batches, time.perf_counter_ns() - ns * batches)
+            for _ in range(12):
+                found += "Mr"[ways.are_read] if ways.rows <= 128 else "mR"[ways.are_read]
+                batches = min(ways.rows, 100_000)
+                ns = call_ns + batches * (read_ns if ways.are_read else map_ns)
+                ways.note(batches, time.perf_counter_ns() - ns)
             return found
 
-    assert reads_of(100, 1_200) == "MMM--------", "no read is as fast: none is tried"
-    assert reads_of(5_000, 700) == "MMMrrr-MMM-"
-    assert reads_of(1_300, 1_500) == "MMMrrr-rrr-"
+    # Capital letters: the map is measured, and reads are kept.
+    assert ways_of(100, 700) == "Mmmmmmmmmmmm", "no read is as fast: none is tried"
+    assert ways_of(5_000, 700) == "MMrrRMMRMMRM"
+    assert ways_of(1_300, 2_000) == "MMrrmrrmrrmr"
+    assert ways_of(2_000, 1_200, call_ns=10_000) == "MMrrrRMMRMMR"
 
 
 def test_a_file_that_cannot_be_opened_again(
