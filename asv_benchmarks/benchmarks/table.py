@@ -139,7 +139,7 @@ def first_touch(batch_size: int, pages: str) -> None:
             "scan_batches": lambda: ks.scan_batches(path, threads=1),
         }
     )
-    title = f"scan headers, opened anew, cached in {pages} pages: {count:,} batches"
+    title = f"scan headers, opened for each scan, cached in {pages} pages: {count:,} batches"
     show(f"{title}, {_sizes(batch_size, True)}", seconds, "ns/batch", count, READS)
 
 

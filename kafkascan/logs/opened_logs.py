@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -13,12 +13,12 @@ from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.errors import detached
-from kafkascan.format.file_names import REWRITE_MARK, parse_segment_name
+from kafkascan.format.file_names import parse_segment_name
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url, as_path, is_url
 from kafkascan.logs.log_chunks import position_after
-from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, segments_among
+from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, select_segments
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_dir
 from kafkascan.logs.segment import SegmentFile, segment_file
 
@@ -42,15 +42,12 @@ class Log:
         segments some time after ``DeleteRecords``, and never part of one.
     error : OSError or None
         Why the folder could not be listed; there are no segments then.
-    rewrite_marks : list of str
-        Names of the marks in the folder of rewrites in place that did not end.
     """
 
     partition: PartitionDir
     segments: list[SegmentFile]
     start_offset: int = 0
     error: OSError | None = None
-    rewrite_marks: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -141,8 +138,8 @@ def live_logs(log_dir: LogDir, log_start_offset: int | None = None) -> list[Log]
         start, first = log_start_offset, log.segments[:1]
         if start is None and first:
             start = checkpoints.offset_of(log.partition, LOG_START_CHECKPOINT)
-        start = max(start or 0, (first[0].base_offset or 0) if first else 0)
-        found.append(Log(log.partition, log.segments, start, log.error, log.rewrite_marks))
+        base_offset = (first[0].base_offset or 0) if first else 0
+        found.append(replace(log, start_offset=max(start or 0, base_offset)))
     return found
 
 
@@ -150,12 +147,8 @@ def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[Log]:
     """Return the logs with segments of some kinds, and those whose folders cannot be listed."""
     found, kinds = [], log_dir.kinds(include)
     for one in log_dir.partitions:
-        if not (one.is_log or SegmentKinds.DROPPED_LOGS in kinds):
-            continue
         try:
-            names = one.folder.names()
-            marks = list(filter(REWRITE_MARK.fullmatch, names))
-            log = Log(one, segments_among(one.folder, names, kinds), rewrite_marks=marks)
+            log = Log(one, select_segments(one, kinds))
         except OSError as error:
             log = Log(one, [], error=detached(error))
         if log.segments or log.error is not None:

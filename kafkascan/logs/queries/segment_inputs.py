@@ -80,7 +80,7 @@ class SegmentInput:
 
     Attributes
     ----------
-    log : Log
+    partition : PartitionDir
     segment : SegmentFile
     start_offset : int
         The log start offset: batches that end before it are not read, nor records before it.
@@ -93,7 +93,7 @@ class SegmentInput:
         Byte position of the first batch to read.
     """
 
-    log: Log
+    partition: PartitionDir
     segment: SegmentFile
     start_offset: int
     is_served: bool
@@ -101,11 +101,6 @@ class SegmentInput:
     memory_map: bool
     drop_cache: bool | None
     start_position: int = 0
-
-    @property
-    def partition(self) -> PartitionDir:
-        """The partition whose folder contains it."""
-        return self.log.partition
 
     @property
     def path(self) -> Path:
@@ -213,7 +208,7 @@ class SegmentPaths:
                         continue
                     found.append(
                         SegmentInput(
-                            log, segment, start, is_served, size,
+                            log.partition, segment, start, is_served, size,
                             self.memory_map, self.drop_cache,
                         )
                     )  # fmt: skip
@@ -256,8 +251,8 @@ def group_by_log(inputs: Sequence[SegmentInput]) -> Iterator[list[SegmentInput]]
 def rewrite_problems(inputs: Iterable[SegmentInput]) -> Problems:
     """Return the problem of each log whose rewrite in place did not end."""
     problems = LogProblems()
-    for log in {id(one.log): one.log for one in inputs}.values():
-        problems.add_rewrite(log)
+    for partition in {one.partition.path: one.partition for one in inputs}.values():
+        problems.add_rewrite(partition)
     return problems.found
 
 
@@ -281,8 +276,7 @@ class InputChecks:
         self._problems.add_overlaps(one.partition, overlaps)
         if one.is_served:  # files that are given one by one may be any selection
             if self._checks is None:
-                log = Log(one.partition, [], one.start_offset, None, one.log.rewrite_marks)
-                self._checks = LogChecks(log, self._problems)
+                self._checks = LogChecks(Log(one.partition, [], one.start_offset), self._problems)
             if one.start_position:
                 offsets.first = None
             self._checks.add_offsets(offsets)

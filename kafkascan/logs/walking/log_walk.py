@@ -285,8 +285,7 @@ class LogWalk(Generic[Screened, EndChecks]):
             if current.start.row < len(chunk):
                 started = current.log
             if before is not None:
-                is_last = before.log != current.log
-                yield before if is_last else replace(before, is_last=False)
+                yield replace(before, is_last=before.log != current.log)
             before = current
         checks.finish()
         if before is not None:
