@@ -369,14 +369,10 @@ cdef struct Search:
 
 cdef void search(void *context) noexcept nogil:
     cdef Search *search = <Search *>context
-    search.found = guess_start(
-        &search.walk, search.walk.position, search.limit, search.last_offset
-    )
+    search.found = guess_start(&search.walk, search.walk.position, search.limit, search.last_offset)
 
 
-def guess(
-    const uint8_t[::1] source not None, int64_t position, int64_t limit, int64_t last_offset
-):
+def guess(const uint8_t[::1] source not None, int64_t position, int64_t limit, int64_t last_offset):
     """
     Find a plausible start of a batch of magic 2.
 

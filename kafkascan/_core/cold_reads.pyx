@@ -17,9 +17,7 @@ cdef extern from "cold_reads.h" nogil:
         int descriptor
         int64_t start
         int64_t size
-    int64_t ks_read_at(
-        const ks_log_file *file, int64_t position, uint8_t *out, int64_t size
-    )
+    int64_t ks_read_at(const ks_log_file *file, int64_t position, uint8_t *out, int64_t size)
     void ks_request(const ks_log_file *file, int64_t position, int64_t size)
     void ks_request_batch(const ks_log_file *file, const ks_batch_row *row)
     int ks_is_cached(const ks_log_file *file, int64_t position)

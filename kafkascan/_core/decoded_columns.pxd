@@ -51,9 +51,7 @@ cdef inline int32_t *ints(object column, int64_t capacity) except? NULL:
     return &view[0] if capacity else NULL
 
 
-cdef inline int take_columns(
-    dict columns, int64_t capacity, ks_record_columns *found
-) except -1:
+cdef inline int take_columns(dict columns, int64_t capacity, ks_record_columns *found) except -1:
     """Set the addresses of the columns in a dict, which must have room for so many records."""
     found.batch = ints(columns["batch"], capacity)
     found.offset = longs(columns.get("offset"), capacity)

@@ -29,9 +29,7 @@ cdef extern from "write_batch.h" nogil:
         uint8_t *p, const uint8_t *limit, const ks_records *records, int64_t first, int64_t last,
         const ks_batch_row *batch, ks_crc_fn crc32
     )
-    void ks_seal_batch(
-        uint8_t *start, const uint8_t *end, ks_batch_row *batch, ks_crc_fn crc32c
-    )
+    void ks_seal_batch(uint8_t *start, const uint8_t *end, ks_batch_row *batch, ks_crc_fn crc32c)
     void ks_seal_wrapper(
         uint8_t *start, const uint8_t *end, const ks_batch_row *batch, ks_crc_fn crc32
     )

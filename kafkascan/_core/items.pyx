@@ -30,9 +30,7 @@ cdef struct Gathering:
     bint failed
 
 
-cdef inline const uint8_t *item_bytes(
-    const Gathering *job, int64_t i, int64_t size
-) noexcept nogil:
+cdef inline const uint8_t *item_bytes(const Gathering *job, int64_t i, int64_t size) noexcept nogil:
     """Address of an item of a size, which the caller has read once: columns may change."""
     cdef int64_t batch = job.batch[i]
     if batch < 0 or batch >= job.batches:

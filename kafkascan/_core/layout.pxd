@@ -1,8 +1,6 @@
 """Declarations of the C headers for Cython."""
 
-from libc.stdint cimport (
-    int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-)
+from libc.stdint cimport (int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t)
 
 
 cdef extern from "kafka_status.h" nogil:
@@ -102,14 +100,10 @@ cdef extern from "kafka_layout.h" nogil:
 cdef extern from "batch_row.h" nogil:
     int ks_frame_batch(const uint8_t *p, int64_t left, int64_t *size)
     int64_t ks_header_size(int8_t magic)
-    bint ks_is_plausible_batch(
-        const uint8_t *p, int64_t left, int64_t *last_offset, int64_t *size
-    )
+    bint ks_is_plausible_batch(const uint8_t *p, int64_t left, int64_t *last_offset, int64_t *size)
     bint ks_is_row_of(const uint8_t *p, int64_t available, const ks_batch_row *row)
     void ks_prefetch_ahead(const uint8_t *p, int64_t size)
-    void ks_read_batch_row(
-        const uint8_t *p, int64_t available, int64_t position, ks_batch_row *row
-    )
+    void ks_read_batch_row(const uint8_t *p, int64_t available, int64_t position, ks_batch_row *row)
 
 
 cdef extern from *:

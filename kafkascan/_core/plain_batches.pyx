@@ -67,9 +67,7 @@ def count_plain_records(const ks_batch_row[::1] rows not None, int64_t source_si
     return count
 
 
-cdef int64_t count_records(
-    const ks_batch_row *rows, int64_t n, int64_t source_size
-) noexcept nogil:
+cdef int64_t count_records(const ks_batch_row *rows, int64_t n, int64_t source_size) noexcept nogil:
     cdef int64_t i, count = 0, size = 0
     for i in range(n):
         if not is_plain(&rows[i]):

@@ -222,9 +222,7 @@ cdef int decode_batch(Decoding *job, int64_t batch) noexcept nogil:
     cdef int64_t first = job.first_record[batch]
     cdef int64_t count = job.first_record[batch + 1] - first
     cdef ks_payload payload
-    payload.start = bytes_at(
-        &job.buffers, job.buffer[batch], job.position[batch], job.size[batch]
-    )
+    payload.start = bytes_at(&job.buffers, job.buffer[batch], job.position[batch], job.size[batch])
     # Bounds of the writes to columns, which do not depend on the row.
     if payload.start == NULL or count < 0 or first < 0 or first > job.capacity - count:
         return KS_ROW_OUT_OF_BOUNDS

@@ -213,16 +213,12 @@ cdef void put_marked(Writer *writer, int dialect, const char *text) noexcept nog
         i += 1
 
 
-cdef bint begin_header(
-    Writer *writer, const Part *part, int dialect, int64_t row
-) noexcept nogil:
+cdef bint begin_header(Writer *writer, const Part *part, int dialect, int64_t row) noexcept nogil:
     """Read the next header, and write what precedes its key."""
     cdef const uint8_t *first = <const uint8_t *>part.addresses[row]
     if writer.item == 0:
         writer.next_header = first
-    writer.next_header = read_header(
-        writer.next_header, first + part.rooms[row], &writer.header
-    )
+    writer.next_header = read_header(writer.next_header, first + part.rooms[row], &writer.header)
     if writer.next_header == NULL:
         writer.failed = True
         return False

@@ -283,9 +283,7 @@ cdef class Unpacker:
             total += count
         return total
 
-    cdef int64_t _unpack_block(
-        self, const ks_block *block, bint is_lz4, uint8_t *to
-    ) except -1:
+    cdef int64_t _unpack_block(self, const ks_block *block, bint is_lz4, uint8_t *to) except -1:
         """Decompress a block of LZ4 or snappy; return its size, or 0 if its checksum is wrong."""
         cdef int64_t count
         if block.checksum != NULL:
