@@ -90,7 +90,9 @@ def copies(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) ->
     found: list[Path] = []
 
     def copy(name: str) -> None:
-        found.append(Path(shutil.copytree(broker.data_dir, root / "copies" / name)))
+        folder = root / "copies" / name
+        wait_until("a copy", partial(_is_copied, broker.data_dir, folder))
+        found.append(folder)
 
     with KafkaBroker(root, class_paths, _CONFIG) as broker:
         with JavaClients(class_paths.broker, broker.bootstrap_servers, root / "clients") as java:
@@ -111,6 +113,16 @@ def copies(class_paths: ClassPaths, tmp_path_factory: pytest.TempPathFactory) ->
         broker.stop()
         copy("stopped")
     return found
+
+
+def _is_copied(data_dir: Path, folder: Path) -> bool:
+    """Copy a data dir, unless its broker renames or deletes one of the files meanwhile."""
+    try:
+        shutil.copytree(data_dir, folder)
+    except shutil.Error:
+        shutil.rmtree(folder)
+        return False
+    return True
 
 
 def _is_cleaned(stage: Stage, before: int) -> bool:
