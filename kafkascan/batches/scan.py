@@ -288,7 +288,7 @@ def scan_batches(
 
 
 def _resynced(source: Source, start: int, stop: int, threads: int) -> BatchScan:
-    from kafkascan.batches.resyncing.resync import scan_with_resync  # after damage only
+    from kafkascan.batches.resyncing.resync import scan_with_resync  # with "resync" only
 
     scan = scan_with_resync(source, start, stop, threads)
     tables = scan.batches, scan.damaged, scan.dropped, scan.copies

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import batches as _core, guard as _guard
-from kafkascan.batches.cold_headers import CachedHeaders, ColdHeaders, StoredHeaders, known_starts
 from kafkascan.batches.columns import BatchTable
+from kafkascan.batches.header_reads import CachedHeaders, ColdHeaders, StoredHeaders, known_starts
 from kafkascan.format.errors import (
     STATUS,
     CorruptBatchError,
@@ -167,7 +167,7 @@ class BatchWalk:
             found = self._cached.scan(self.position, stop, rows)
         else:
             found = self._scan_window(0, self.source.size, stop, rows)
-        self._cached.note(found[1], began_ns)
+        self._cached.note(found[1], time.perf_counter_ns() - began_ns)
         return found
 
     def _scan_window(

@@ -10,7 +10,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan._core.cold_reads import LogFile
-from kafkascan.batches import cold_headers
+from kafkascan.batches import header_reads
 
 # Small enough for each way of reading headers to be used in small logs.
 EAGER = {
@@ -31,7 +31,7 @@ def treat_as_cold(patch: pytest.MonkeyPatch, **constants: float) -> None:
     """Let walks over any file read it as one that is not cached, with small constants."""
     patch.setattr(ks.Source, "is_cached", lambda self, *piece: not self.has_file)
     for name, value in (EAGER | constants).items():
-        patch.setattr(cold_headers, name, value)
+        patch.setattr(header_reads, name, value)
 
 
 def evict(path: Path) -> None:

@@ -22,9 +22,9 @@ PRELUDE = """
     path = sys.argv[1]
 
     def treat_files_as_cold():
-        from kafkascan.batches import cold_headers
+        from kafkascan.batches import header_reads
         ks.Source.is_cached = lambda *piece: False
-        cold_headers._SMALLEST_PIECE = cold_headers._LARGE_GUESSED_BATCH = 0
+        header_reads._SMALLEST_PIECE = header_reads._LARGE_GUESSED_BATCH = 0
 
     def outcome(operation):
         try:

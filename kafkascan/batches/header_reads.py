@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 import os
 import sys
-import time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,11 +166,11 @@ class CachedHeaders:
             file = LogFile(descriptor, self._source.file_start, self._source.size)
             return file.scan_into(position, stop, rows)
 
-    def note(self, batches: int, began_ns: int) -> None:
-        """Take the number of batches that were walked over since a time of `perf_counter_ns`."""
+    def note(self, batches: int, taken_ns: int) -> None:
+        """Take the number of headers that were taken, and the time of it in nanoseconds."""
         if batches < _MEASURED:
             return
-        ns = (time.perf_counter_ns() - began_ns) / batches
+        ns = taken_ns / batches
         if not self.are_read and ns <= _LEAST_NS:
             self._other_ns, self._before_ns, self.rows = 0.0, 0.0, sys.maxsize
         elif ns < _FINAL_SHARE * self._before_ns:
