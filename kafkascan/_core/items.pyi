@@ -1,4 +1,7 @@
+from collections.abc import Iterator
 from typing import Any
+
+from kafkascan.format.layout import TimestampType
 
 def measure_items(size: Any) -> tuple[int, int]: ...
 def gather_into(
@@ -11,7 +14,53 @@ def gather_into(
     out: Any,
     starts: Any,
 ) -> tuple[int, int]: ...
-def bytes_of_items(data: Any, starts: Any, is_null: Any) -> list[bytes | None]: ...
+
+class GatheredItems:
+    def __init__(self, data: Any, starts: Any, is_null: Any) -> None: ...
+    def __len__(self) -> int: ...
+    def to_list(self) -> list[bytes | None]: ...
+
+class Record:
+    offset: int | None
+    timestamp: int | None
+    timestamp_type: TimestampType
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[bytes, bytes | None]]
+    sequence: int | None
+    batch: int
+
+    def __init__(
+        self,
+        offset: int | None,
+        timestamp: int | None,
+        timestamp_type: TimestampType,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[tuple[bytes, bytes | None]],
+        sequence: int | None,
+        batch: int,
+    ) -> None: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Any: ...
+    def _asdict(self) -> dict[str, Any]: ...
+
+class RecordRows(Iterator[Record]):
+    def __init__(
+        self,
+        batch: Any,
+        timestamp_type: Any,
+        types: tuple[TimestampType, ...],
+        offset: Any,
+        sequence: Any,
+        timestamp: Any,
+        key: GatheredItems | None,
+        value: GatheredItems | None,
+        headers: list[list[tuple[bytes, bytes | None]]] | None,
+    ) -> None: ...
+    def __next__(self) -> Record: ...
+
 def views_into(
     addresses: Any,
     sizes: Any,

@@ -1,7 +1,8 @@
-"""Keys and values of records: gather their bytes, find their addresses, make views."""
+"""Keys and values of records: gather their bytes, find their addresses, make views and rows."""
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uintptr_t
+from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uintptr_t
 from libc.string cimport memcpy, memset
 
 from kafkascan._core.buffers cimport Buffers, bytes_at
@@ -167,33 +168,218 @@ def gather_into(
     return (KS_ROW_MISMATCH if job.failed else KS_OK), 0
 
 
-def bytes_of_items(
-    const uint8_t[::1] data not None,
-    const Start[::1] starts not None,
-    const uint8_t[::1] is_null,
-):
+@cython.final
+cdef class GatheredItems:
     """
-    Return gathered items as objects: a list of bytes, None for a null.
+    Gathered keys or values as objects: bytes, None for a null.
 
     Parameters
     ----------
     data : buffer of bytes
-    starts : array of int32 or int64, shape (n + 1,)
+    starts : array of int64, shape (n + 1,)
         The start of each item in `data`, and the end of the last one.
     is_null : array of uint8, shape (n,), or None
     """
-    cdef Py_ssize_t count = starts.shape[0] - 1, i
-    cdef int64_t first, last = starts[0]
-    cdef list found = [None] * count
-    if is_null is not None and is_null.shape[0] != count:
-        raise ValueError("columns differ in length")
-    for i in range(count):
-        first, last = last, starts[i + 1]
-        if not 0 <= first <= last <= data.shape[0]:
+
+    cdef const uint8_t[::1] data, is_null
+    cdef const int64_t[::1] starts
+
+    def __cinit__(
+        self,
+        const uint8_t[::1] data not None,
+        const int64_t[::1] starts not None,
+        const uint8_t[::1] is_null,
+    ):
+        if is_null is not None and is_null.shape[0] != starts.shape[0] - 1:
+            raise ValueError("columns differ in length")
+        self.data, self.starts, self.is_null = data, starts, is_null
+
+    def __len__(self):
+        return self.starts.shape[0] - 1
+
+    def to_list(self):
+        """Return all items."""
+        return [self.item(i) for i in range(self.starts.shape[0] - 1)]
+
+    cdef inline object item(self, Py_ssize_t i):
+        cdef int64_t first = self.starts[i], last = self.starts[i + 1]
+        if self.is_null is not None and self.is_null[i]:
+            return None
+        if not 0 <= first <= last <= self.data.shape[0]:
             raise ValueError("an item is out of bounds")
-        if is_null is None or not is_null[i]:
-            found[i] = PyBytes_FromStringAndSize(<const char *>&data[0] + first, last - first)
-    return found
+        return PyBytes_FromStringAndSize(<const char *>&self.data[0] + first, last - first)
+
+
+# Without the garbage collector, which would visit thousands of records again and again: only a
+# caller that puts a record into a list of headers makes a reference cycle.
+@cython.no_gc
+@cython.freelist(64)
+cdef class Record:
+    """
+    One record, its bytes copied. It can be unpacked and compared as a tuple of its fields.
+
+    Attributes
+    ----------
+    offset : int or None
+    timestamp : int or None
+        Milliseconds since the epoch; -1 if the record has none.
+    timestamp_type : TimestampType
+    key, value : bytes or None
+        None for a null.
+    headers : list of (bytes, bytes or None)
+        In order, including duplicate keys. Kafka reads the keys as UTF-8.
+    sequence : int or None
+        The producer's sequence number; -1 if there is none.
+    batch : int
+        Row of `RecordTable.batches`.
+
+    Fields whose column was not requested are None (`headers` is an empty list). `offset` and
+    `sequence` are set if one of them was requested.
+    """
+
+    _fields = __match_args__ = (
+        "offset", "timestamp", "timestamp_type", "key", "value", "headers", "sequence", "batch",
+    )
+    # Numbers become objects when they are read.
+    cdef int64_t _offset, _timestamp
+    cdef int32_t _sequence
+    cdef bint _has_offset, _has_timestamp
+    cdef readonly int32_t batch
+    cdef readonly object timestamp_type, key, value
+    cdef list _headers
+
+    def __init__(
+        self, offset, timestamp, timestamp_type, key, value, list headers, sequence, int32_t batch
+    ):
+        self._has_offset, self._has_timestamp = offset is not None, timestamp is not None
+        self._offset, self._sequence = (offset, sequence) if self._has_offset else (0, 0)
+        self._timestamp = timestamp if self._has_timestamp else 0
+        self.timestamp_type, self.key, self.value = timestamp_type, key, value
+        self._headers, self.batch = headers, batch
+
+    @property
+    def offset(self):
+        return self._offset if self._has_offset else None
+
+    @property
+    def timestamp(self):
+        return self._timestamp if self._has_timestamp else None
+
+    @property
+    def headers(self):
+        if self._headers is None:
+            self._headers = []
+        return self._headers
+
+    @property
+    def sequence(self):
+        return self._sequence if self._has_offset else None
+
+    def __iter__(self):
+        return iter(self._values())
+
+    def __len__(self):
+        return len(self._fields)
+
+    def __getitem__(self, index):
+        return self._values()[index]
+
+    def __eq__(self, other):
+        if isinstance(other, Record):
+            other = (<Record>other)._values()
+        return self._values() == other if isinstance(other, tuple) else NotImplemented
+
+    def __repr__(self):
+        fields = (f"{name}={value!r}" for name, value in self._asdict().items())
+        return f"Record({', '.join(fields)})"
+
+    def __reduce__(self):
+        return Record, self._values()
+
+    def _asdict(self):
+        return dict(zip(self._fields, self._values()))
+
+    cdef tuple _values(self):
+        return (
+            self.offset, self.timestamp, self.timestamp_type, self.key, self.value, self.headers,
+            self.sequence, self.batch,
+        )
+
+
+@cython.final
+cdef class RecordRows:
+    """
+    Iterator over the records of columns of one length; a column that was not requested is None.
+
+    Parameters
+    ----------
+    batch : array of int32
+    timestamp_type : array of int8
+    types : tuple of three
+        The objects of the timestamp types -1, 0 and 1.
+    offset, timestamp : array of int64, or None
+    sequence : array of int32, or None
+        Exists if there are offsets.
+    key, value : GatheredItems, or None
+    headers : list, or None
+    """
+
+    cdef Py_ssize_t next_row
+    cdef const int32_t[::1] batch, sequence
+    cdef const int8_t[::1] timestamp_type
+    cdef const int64_t[::1] offset, timestamp
+    cdef tuple types
+    cdef list headers
+    cdef GatheredItems key, value
+
+    def __cinit__(
+        self,
+        const int32_t[::1] batch not None,
+        const int8_t[::1] timestamp_type not None,
+        tuple types not None,
+        const int64_t[::1] offset,
+        const int32_t[::1] sequence,
+        const int64_t[::1] timestamp,
+        GatheredItems key,
+        GatheredItems value,
+        list headers,
+    ):
+        for column in (timestamp_type, offset, sequence, timestamp, key, value, headers):
+            if column is not None and len(column) != batch.shape[0]:
+                raise ValueError("columns differ in length")
+        if (offset is None) != (sequence is None) or len(types) != 3:
+            raise ValueError("offsets need sequence numbers, and there are three timestamp types")
+        self.batch, self.timestamp_type, self.types = batch, timestamp_type, types
+        self.offset, self.sequence, self.timestamp = offset, sequence, timestamp
+        self.key, self.value, self.headers = key, value, headers
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef Py_ssize_t i = self.next_row
+        cdef int8_t timestamp_type
+        cdef Record record
+        if i >= self.batch.shape[0]:
+            raise StopIteration
+        timestamp_type = self.timestamp_type[i]
+        if not -1 <= timestamp_type <= 1:
+            raise ValueError("a timestamp type is out of range")
+        record = Record.__new__(Record)
+        record.batch, record.timestamp_type = self.batch[i], self.types[timestamp_type + 1]
+        if self.offset is not None:
+            record._has_offset = True
+            record._offset, record._sequence = self.offset[i], self.sequence[i]
+        if self.timestamp is not None:
+            record._has_timestamp, record._timestamp = True, self.timestamp[i]
+        if self.key is not None:
+            record.key = self.key.item(i)
+        if self.value is not None:
+            record.value = self.value.item(i)
+        if self.headers is not None:
+            record._headers = self.headers[i]
+        self.next_row += 1
+        return record
 
 
 cdef bint find_addresses(Gathering job, uintptr_t *out) noexcept nogil:

@@ -167,13 +167,18 @@ class Gathered:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
+    def objects(self) -> _core.GatheredItems:
+        """Return what makes each item bytes, or None for a null."""
+        is_null = None if self.is_null is None else self.is_null.view(np.uint8)
+        return _core.GatheredItems(self.data, self.starts.astype(np.int64, copy=False), is_null)
+
     def to_list(self) -> list[bytes | None]:
         """Return each item as bytes; None for a null."""
         items: list[bytes | None] = []
         for rows in _pieces(len(self)):
-            starts = self.starts[rows.start : rows.stop + 1]
-            is_null = None if self.is_null is None else self.is_null[rows].view(np.uint8)
-            items += _core.bytes_of_items(self.data, starts, is_null)
+            is_null = None if self.is_null is None else self.is_null[rows]
+            piece = Gathered(self.data, self.starts[rows.start : rows.stop + 1], is_null)
+            items += piece.objects().to_list()
         return items
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import items as _core
+from kafkascan._core.items import Record as Record
 from kafkascan._core.record_headers import HeaderWalk
 from kafkascan.batches.arrow import (
     NAMED_CODES,
@@ -294,40 +295,7 @@ _STORED = {
     "sequence": ("offset",),
 }
 _MAX_SEQUENCE = 2**31 - 1
-_TIMESTAMP_TYPES = {int(one): one for one in TimestampType}
-
-
-class Record(NamedTuple):
-    """
-    One record, its bytes copied.
-
-    Attributes
-    ----------
-    offset : int or None
-    timestamp : int or None
-        Milliseconds since the epoch; -1 if the record has none.
-    timestamp_type : TimestampType
-    key, value : bytes or None
-        None for a null.
-    headers : list of (bytes, bytes or None)
-        In order, including duplicate keys. Kafka reads the keys as UTF-8.
-    sequence : int or None
-        The producer's sequence number; -1 if there is none.
-    batch : int
-        Row of `RecordTable.batches`.
-
-    Fields whose column was not requested are None (`headers` is an empty list). `offset` and
-    `sequence` are set if one of them was requested.
-    """
-
-    offset: int | None
-    timestamp: int | None
-    timestamp_type: TimestampType
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[bytes, bytes | None]]
-    sequence: int | None
-    batch: int
+_TIMESTAMP_TYPES = tuple(TimestampType)
 
 
 def stored_columns(names: Sequence[str]) -> tuple[str, ...]:
@@ -480,24 +448,18 @@ class RecordTable(AnyTable):
         batch = self.columns["batch"]
         # Not by batch: this table can be a short one of very many batches.
         types = timestamp_type_of(self.batches["attributes"][batch], self.batches["magic"][batch])
-        has_offsets = "offset" in self.columns
         has_headers = "headers" in self.names and self.columns["headers_count"].any()
-        fields = zip(
-            self._listed("offset"),
-            self._listed("timestamp"),
-            map(_TIMESTAMP_TYPES.__getitem__, types.tolist()),
-            self.items("key") if "key" in self.names else itertools.repeat(None),
-            self.items("value") if "value" in self.names else itertools.repeat(None),
-            self._header_lists() if has_headers else iter(list, None),
-            self._sequences().tolist() if has_offsets else itertools.repeat(None),
-            batch.tolist(),
-            strict=False,
+        return _core.RecordRows(
+            batch,
+            types,
+            _TIMESTAMP_TYPES,
+            self.columns.get("offset"),
+            self._sequences() if "offset" in self.columns else None,
+            self.columns.get("timestamp"),
+            self.gathered("key").objects() if "key" in self.names else None,
+            self.gathered("value").objects() if "value" in self.names else None,
+            self._header_lists() if has_headers else None,
         )
-        return map(tuple.__new__, itertools.repeat(Record), fields)
-
-    def _listed(self, name: str) -> Iterable[int | None]:
-        found: list[int] | None = self.columns[name].tolist() if name in self.columns else None
-        return itertools.repeat(None) if found is None else found
 
     def _numbers(self, name: str) -> NDArray[Any]:
         """Return a column with one number per record."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gzip
+import pickle
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +17,9 @@ import pyarrow as pa
 import pytest
 
 import kafkascan as ks
+from kafkascan._core.items import GatheredItems, RecordRows
 from kafkascan._core.record_headers import HeaderWalk
-from kafkascan.records.record_table import HeadersOfRecords
+from kafkascan.records.record_table import HeadersOfRecords, Record
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import T0, batch_v2, message_v0, message_v1
 from tests.support.warm_process import run_warm
@@ -413,3 +415,62 @@ for read in (lambda: ks.read_records(source, batches), table.to_arrow,
 """
     result = run_warm(script)
     assert result.stdout.split() == ["SourceReadError"] * 4, result.stderr
+
+
+def test_a_record_is_like_a_tuple_of_its_fields() -> None:
+    table = ks.read_records(
+        batch_of(
+            [RecordV2(b"k", None, [(b"h", None)]), RecordV2(None, b"v", offset_delta=1)],
+            base_offset=7,
+        )
+    )
+    first, second = table
+    create_time = ks.TimestampType.CREATE_TIME
+    assert first == (7, T0, create_time, b"k", None, [(b"h", None)], -1, 0)
+    assert tuple(second) == (8, T0, create_time, None, b"v", [], -1, 0)
+    assert first == table[0] != second
+    assert first != [*first]
+    assert [*first][:2] == [first[0], first[1]] == [first.offset, first.timestamp]
+    assert dict(zip(first._fields, first, strict=True)) == first._asdict()
+    assert pickle.loads(pickle.dumps(first)) == first == Record(*first) == Record(**first._asdict())
+    assert repr(second).startswith(f"Record(offset=8, timestamp={T0}, timestamp_type=")
+    second.headers.append((b"a", b"b"))
+    assert second.headers == [(b"a", b"b")]
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(first)
+    (only,) = ks.read_records(batch_of([RecordV2(b"k")]), columns=["key"])
+    assert only == (None, None, create_time, b"k", None, [], None, 0)
+
+
+def test_rows_of_columns_that_differ_are_refused() -> None:
+    batch, number, kind = np.zeros(2, np.int32), np.zeros(2, np.int64), np.zeros(2, np.int8)
+    starts, types = np.array([0, 1, 2]), tuple(ks.TimestampType)
+
+    def rows(**changed: Any) -> RecordRows:
+        columns = {
+            "batch": batch, "timestamp_type": kind, "types": types, "offset": number,
+            "sequence": batch, "timestamp": number, "key": GatheredItems(b"ab", starts, None),
+            "value": None, "headers": None,
+        }  # fmt: skip
+        return RecordRows(**(columns | changed))
+
+    assert [one.key for one in rows()] == [b"a", b"b"]
+    for changed in (
+        {"timestamp": number[:1]},
+        {"key": GatheredItems(b"ab", starts[:2], None)},
+        {"headers": []},
+        {"sequence": None},
+        {"types": types[:1]},
+    ):
+        with pytest.raises(ValueError, match=r"differ in length|three timestamp types"):
+            rows(**changed)
+    for changed in (
+        {"timestamp_type": kind + 2},
+        {"key": GatheredItems(b"a", starts, None)},
+        {"key": GatheredItems(b"ab", starts[::-1].copy(), None)},
+    ):
+        with pytest.raises(ValueError, match="out of"):
+            list(rows(**changed))
+    with pytest.raises(ValueError, match="differ in length"):
+        GatheredItems(b"ab", starts, np.zeros(1, np.uint8))
+    assert list(RecordRows.__new__(RecordRows, batch[:0], kind[:0], types, *[None] * 6)) == []
