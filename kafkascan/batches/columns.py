@@ -47,12 +47,13 @@ def require_batch_table(batches: Any) -> BatchTable:
         If it is not a one-dimensional array of `BATCH_DTYPE`.
     """
     if not isinstance(batches, np.ndarray) or batches.dtype != BATCH_DTYPE or batches.ndim != 1:
-        described = (
-            f"{batches.ndim}-dimensional array of {batches.dtype}"
-            if isinstance(batches, np.ndarray)
-            else type(batches).__name__
-        )
-        raise TypeError(f"expected a one-dimensional array of BATCH_DTYPE, got {described}")
+        described, hint = type(batches).__name__, ""
+        if isinstance(batches, np.ndarray):
+            described = f"{batches.ndim}-dimensional array of {batches.dtype}"
+            hint = "; for a mask, pass scan.batches[mask]" if batches.dtype == np.bool_ else ""
+        elif hasattr(batches, "batches"):
+            hint = "; pass its .batches"
+        raise TypeError(f"expected a one-dimensional array of BATCH_DTYPE, got {described}{hint}")
     return np.ascontiguousarray(batches)
 
 

@@ -282,7 +282,7 @@ RECORD_SCHEMA = Schema(
 RECORD_COLUMN_NAMES = RECORD_SCHEMA.names
 """Columns of records. Every column of the batch table can be requested as well."""
 
-# Records that are objects at a time, and about how many bytes of keys and values they have.
+# Records whose keys and values are gathered at a time, and about how many bytes these have.
 _RECORDS_AT_ONCE, _BYTES_AT_ONCE = 1 << 12, 1 << 22
 
 # Stored columns that a requested column needs.
@@ -296,6 +296,7 @@ _STORED = {
 }
 _MAX_SEQUENCE = 2**31 - 1
 _TIMESTAMP_TYPES = tuple(TimestampType)
+Sequence.register(Record)  # pandas takes the names of fields from sequences that have them
 
 
 def stored_columns(names: Sequence[str]) -> tuple[str, ...]:
@@ -328,7 +329,8 @@ class RecordTable(AnyTable):
     buffer is the source itself, and bytes are copied only by conversions, so the source must
     stay open while the table is in use. pyarrow, Polars and DuckDB accept the object directly,
     through Arrow's stream capsule. ``table[i]`` is a `Record`. ``table[a:b]``, and ``table[mask]``
-    with a NumPy mask or array of indices, are tables.
+    with a NumPy mask or array of indices, are tables. ``table["offset"]`` is an array of numbers;
+    ``table["key"]`` one of objects, copies of the keys, as of `to_numpy`.
 
     Attributes
     ----------
@@ -407,10 +409,10 @@ class RecordTable(AnyTable):
         self, index: int | slice | NDArray[Any] | str
     ) -> Record | RecordTable | NDArray[Any]:
         if isinstance(index, str):
-            return self._numbers(index)
+            return self._as_numpy(index)
         if isinstance(index, (slice, np.ndarray)):
-            if isinstance(index, np.ndarray) and index.ndim != 1:
-                raise IndexError("an index array must have one dimension")
+            if isinstance(index, np.ndarray):
+                self._require_fitting(index)
             columns = {
                 name: np.ascontiguousarray(values[index]) for name, values in self.columns.items()
             }
@@ -426,11 +428,20 @@ class RecordTable(AnyTable):
             raise IndexError(f"index {index} is out of range for {len(self)} records") from None
         return next(self[at : at + 1]._records())
 
+    def _require_fitting(self, index: NDArray[Any]) -> None:
+        if index.ndim != 1:
+            raise IndexError("an index array must have one dimension")
+        if index.dtype == np.bool_ and len(index) != len(self):
+            raise IndexError(
+                f"a mask of {len(index)} values does not fit {len(self)} records; to select by"
+                " batch, read the records of scan.batches[mask]"
+            )
+
     def __iter__(self) -> Iterator[Record]:
         return itertools.chain.from_iterable(part._records() for part in self._parts())
 
     def _parts(self) -> Iterator[RecordTable]:
-        """Yield slices whose records are objects at the same time."""
+        """Yield slices whose keys and values are gathered at the same time."""
         first = 0
         while first < len(self):
             stop = first + _RECORDS_AT_ONCE
@@ -471,10 +482,8 @@ class RecordTable(AnyTable):
             values = column(self.batches, name)
             taken: NDArray[Any] = values[self.columns["batch"]]
             return taken
-        if name in DEFAULT_RECORD_COLUMNS or name == "sequence":
-            raise KeyError(f"{name!r} is not a numeric column of this table; see to_numpy()")
-        stored_columns([name])  # raises, with a suggestion
-        raise KeyError(name)
+        stored_columns([name])  # raises for an unknown name, with a suggestion
+        raise KeyError(f"{name!r} was not requested: this table has {', '.join(self.names)}")
 
     def _sequences(self) -> NDArray[np.int32]:
         """Return sequence numbers as ``DefaultRecord.readFrom`` computes them, with wrap-around."""
@@ -639,7 +648,7 @@ class RecordTable(AnyTable):
         return {name: self._as_numpy(name) for name in self.names}
 
     def _as_numpy(self, name: str) -> NDArray[Any]:
-        if name not in ("key", "value", "headers"):
+        if name not in self.names or name not in ("key", "value", "headers"):
             return self._numbers(name)
         items = self._header_lists() if name == "headers" else self.gathered(name).to_list()
         objects = np.empty(len(items), object)

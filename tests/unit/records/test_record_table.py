@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pandas
 import polars
 import pyarrow as pa
 import pytest
@@ -417,6 +418,29 @@ for read in (lambda: ks.read_records(source, batches), table.to_arrow,
     assert result.stdout.split() == ["SourceReadError"] * 4, result.stderr
 
 
+def test_a_column_by_its_name() -> None:
+    table = ks.read_records(batch_of([RecordV2(b"k", None, [(b"h", b"1")]), RecordV2(None)]))
+    assert table["key"].tolist() == [b"k", None]
+    assert table["value"].tolist() == [None, b"value"]
+    assert table["headers"].tolist() == [[(b"h", b"1")], []]
+    assert table["sequence"].tolist() == [-1, -1]
+    with pytest.raises(KeyError, match="'value' was not requested: this table has key, offset"):
+        ks.read_records(batch_of([RecordV2()]), columns=["key", "offset"])["value"]
+    with pytest.raises(ks.format.UnknownColumnError, match="did you mean 'value'"):
+        table["vlaue"]
+
+
+def test_masks_that_do_not_fit() -> None:
+    log = batch_of([RecordV2(), RecordV2(offset_delta=1)])
+    scan, table = ks.scan_batches(log), ks.read_records(log)
+    with pytest.raises(IndexError, match=r"1 values does not fit 2 records.*scan.batches\[mask\]"):
+        table[np.ones(1, bool)]
+    with pytest.raises(TypeError, match=r"array of bool; for a mask, pass scan.batches\[mask\]"):
+        ks.read_records(log, np.ones(1, bool))
+    with pytest.raises(TypeError, match=r"got BatchScan; pass its \.batches"):
+        ks.verify_crcs(log, scan)
+
+
 def test_a_record_is_like_a_tuple_of_its_fields() -> None:
     table = ks.read_records(
         batch_of(
@@ -434,6 +458,7 @@ def test_a_record_is_like_a_tuple_of_its_fields() -> None:
     assert dict(zip(first._fields, first, strict=True)) == first._asdict()
     assert pickle.loads(pickle.dumps(first)) == first == Record(*first) == Record(**first._asdict())
     assert repr(second).startswith(f"Record(offset=8, timestamp={T0}, timestamp_type=")
+    assert tuple(pandas.DataFrame([first, second]).columns) == first._fields
     second.headers.append((b"a", b"b"))
     assert second.headers == [(b"a", b"b")]
     with pytest.raises(TypeError, match="unhashable"):
