@@ -18,6 +18,9 @@ JSON: int
 JAVA_JSON: int
 CSV: int
 
+MAX_PARTS: int
+MAX_LITERAL: int
+
 class LineForm:
     def __init__(
         self, parts: Sequence[tuple[Any, ...]], dialect: int = ..., end: bytes = ...

@@ -61,12 +61,15 @@ cpdef enum:
     CSV = 3                        # a byte that is not UTF-8 becomes \xff
 
 
-cdef enum:
+cpdef enum:
     MAX_PARTS = 96
+    MAX_LITERAL = 200
+
+
+cdef enum:
     MAX_FORMS = 8
     # A literal or name fits, and what is around it, and a number behind it.
     SMALLEST_ROOM = 256
-    MAX_LITERAL = 200
     # The first six bits of a `+` in base64.
     BASE64_PLUS = 62
 

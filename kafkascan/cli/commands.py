@@ -82,8 +82,9 @@ def cli() -> None:
     segments that a broker would load. With --all, commands about files (info, verify, batches,
     records, index check) read every segment file.
 
-    Rows go to stdout, findings to stderr. Exit codes: 0 no findings; 1 findings, such as
-    damage or a torn tail; 2 wrong usage; 3 unreadable input, or nothing there to read; 70 a bug.
+    `kafkascan help COMMAND` explains a command. Rows go to stdout, findings to stderr. Exit
+    codes: 0 no findings; 1 findings, such as damage or a torn tail; 2 wrong usage; 3 unreadable
+    input, or nothing there to read; 70 a bug.
     """
 
 
@@ -93,6 +94,8 @@ def invoke(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int | None:
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     try:
         code: int | None = cli.main(arguments, prog_name="kafkascan", standalone_mode=False)
     except click.ClickException as error:

@@ -6,7 +6,7 @@ import io
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,8 @@ from kafkascan.tables.writers import (
     TEXT_WRITERS,
     IsoTimes,
     ParquetWriter,
+    SortedRows,
+    SortOrder,
     Writer,
     as_columns,
 )
@@ -58,7 +60,7 @@ class RowOutput:
     Attributes
     ----------
     output_format : str
-        One of `FORMATS`, or ``"parquet"``.
+        One of `FORMATS`, ``"parquet"``, or another name with `make_writer`.
     path : Path or None
         A file, which is replaced atomically; None is stdout.
     columns : tuple of str or None
@@ -69,6 +71,10 @@ class RowOutput:
         Whether a table shows sizes, durations and file names in full.
     is_iso : bool
         Whether times are written in ISO 8601 where they are milliseconds otherwise.
+    sort : SortOrder or None
+        A column of the rows by which they are sorted.
+    make_writer : callable or None
+        Takes a schema and a stream of text, and returns the writer of another format.
     """
 
     output_format: str
@@ -77,6 +83,8 @@ class RowOutput:
     is_wide: bool = False
     is_exact: bool = False
     is_iso: bool = False
+    sort: SortOrder | None = None
+    make_writer: Callable[[Schema, TextIO], Writer] | None = None
 
     def with_last(self, name: str) -> RowOutput:
         """Return the output with a column after those that were chosen, if any were."""
@@ -91,8 +99,11 @@ class RowOutput:
         Raises
         ------
         click.UsageError
-            If it is Parquet without a file or without pyarrow.
+            If it is Parquet without a file or without pyarrow, or is sorted by a column that is
+            not written.
         """
+        if self.columns is not None:
+            self.check_sort(self.columns)
         if self.output_format == "parquet":
             if self.path is None:
                 raise click.UsageError("parquet needs --output FILE")
@@ -100,6 +111,17 @@ class RowOutput:
                 require_pyarrow()
             except ImportError as error:
                 raise click.UsageError(str(error)) from None
+
+    def check_sort(self, names: Sequence[str]) -> None:
+        """
+        Check that rows of these columns can be sorted.
+
+        Raises
+        ------
+        click.UsageError
+        """
+        if self.sort is not None and self.sort.column not in names:
+            raise click.UsageError(f"--sort {self.sort.column}: the rows do not have this column")
 
     def check_against(self, inputs: Iterable[Path]) -> None:
         """
@@ -115,19 +137,21 @@ class RowOutput:
             raise click.UsageError(f"{self.path}: the output file is also an input")
 
     @contextmanager
-    def open(self, schema: Schema) -> Iterator[Writer]:
-        """Open a writer of rows; its schema has the columns to write."""
+    def open(self, schema: Schema, footer: str = "") -> Iterator[Writer]:
+        """Open a writer of rows, and of a text below; its schema has the columns to write."""
         if self.columns is not None:
             schema = schema.select(self.columns)
+        self.check_sort(schema.names)
         if self.path is None:
             is_table = self.output_format == "table"  # its cells are printable
             writer = self._writer(schema, sys.stdout if is_table else stdout_for_values())
             yield writer
             writer.close()
+            writer.out.write(footer)
             return
         with AtomicFile(self.path) as file:
             if self.output_format == "parquet":
-                parquet = ParquetWriter(schema, file.stream)
+                parquet = ParquetWriter(schema, file.stream, self.sort)
                 yield parquet
                 parquet.close()
                 return
@@ -135,10 +159,17 @@ class RowOutput:
             writer = self._writer(schema, out)
             yield writer
             writer.close()
+            out.write(footer)
             out.flush()
             out.detach()
 
     def _writer(self, schema: Schema, out: TextIO) -> Writer:
+        writer = self._unsorted_writer(schema, out)
+        return writer if self.sort is None else SortedRows(schema, writer, self.sort)
+
+    def _unsorted_writer(self, schema: Schema, out: TextIO) -> Writer:
+        if self.make_writer is not None:
+            return self.make_writer(schema, out)
         if self.output_format != "table":
             writer = TEXT_WRITERS[self.output_format](schema, out)
             return IsoTimes(writer) if self.is_iso else writer
@@ -160,9 +191,20 @@ class RowOutput:
         with AtomicFile(self.path) as file:
             file.stream.write(text.encode("utf-8", "backslashreplace"))
 
-    def write_rows(self, schema: Schema, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write rows, which have a value for every column, as one table."""
-        with self.open(schema) as writer:
+    def write_rows(
+        self, schema: Schema, rows: Sequence[Mapping[str, Any]], *, footer: str = ""
+    ) -> None:
+        """
+        Write rows, which have a value for every column, as one table.
+
+        Parameters
+        ----------
+        schema : Schema
+        rows : sequence of mappings
+        footer : str, optional
+            A line below a table for people.
+        """
+        with self.open(schema, footer if self.output_format == "table" else "") as writer:
             writer.write(as_columns(rows, writer.schema.names))
 
     def write_tables(self, schema: Schema, tables: Sequence[AnyTable]) -> None:

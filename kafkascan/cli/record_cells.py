@@ -1,21 +1,44 @@
-"""Keys, values and headers of records as text, hex, base64, JSON, or decoded messages."""
+"""Keys, values and headers of records as text, hex, base64, JSON, messages, or by a template."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import methodcaller
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 import kafkascan as ks
-from kafkascan._core.text_lines import BASE64, HEX, TEXT
+from kafkascan._core.text_lines import (
+    BASE64,
+    HEX,
+    MAX_LITERAL,
+    MAX_PARTS,
+    NOTHING,
+    PLAIN,
+    READY,
+    TEXT,
+    LineForm,
+)
 from kafkascan.format.schemas.message_decoder import SchemaError
 from kafkascan.records.record_table import RecordTable
-from kafkascan.tables.text_columns import PrintedHeaders, PrintedItems
+from kafkascan.tables.schema import Schema
+from kafkascan.tables.text_columns import (
+    ItemMemory,
+    Part,
+    PrintedHeaders,
+    PrintedItems,
+    TextColumn,
+    located,
+    part_of,
+)
+from kafkascan.tables.writers import LinesWriter
 
 Decode = Callable[[bytes], Any]
 
@@ -47,7 +70,7 @@ _LARGEST_JSON = 3 << 18
 # What a cell of a terminal shows of an item at most, in bytes, with 4 for a character; a multiple
 # of 3, for base64. And the headers that it shows at most: each takes 24 characters.
 _SHOWN, _SHOWN_HEADERS = 3 << 8, 8
-_KINDS = {"text": TEXT, "hex": HEX, "base64": BASE64, "json": TEXT}
+_KINDS = {"text": TEXT, "hex": HEX, "base64": BASE64, "json": TEXT, "raw": READY}
 
 
 def item_column(table: RecordTable, name: str, decoder: str) -> PrintedItems:
@@ -59,7 +82,8 @@ def item_column(table: RecordTable, name: str, decoder: str) -> PrintedItems:
     table : RecordTable
     name : {"key", "value"}
     decoder : str
-        One of `DECODERS`. A JSON text of more than `_LARGEST_JSON` bytes stays a text.
+        One of `DECODERS`, or ``"raw"`` for bytes in a line of a template. A JSON text of more than
+        `_LARGEST_JSON` bytes stays a text.
     """
     addresses, sizes = table.addresses(name)
     column = PrintedItems(_KINDS[decoder], addresses, sizes, table)
@@ -100,6 +124,132 @@ def _headers(pairs: list[tuple[bytes, bytes | None]], decoder: str) -> list[dict
         {"key": _text(key), "value": None if value is None else decode(value)}
         for key, value in pairs
     ]
+
+
+# ---- templates -------------------------------------------------------------------------------
+
+_TEMPLATE_COLUMNS = {
+    "t": "topic", "p": "partition", "o": "offset", "T": "timestamp", "k": "key", "K": "key",
+    "s": "value", "S": "value", "R": "value", "h": "headers",
+}  # fmt: skip
+_TEMPLATE_TOKEN = re.compile(r"%(.?)|\\(x[0-9A-Fa-f]{2}|.?)", re.DOTALL)
+_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
+
+
+@dataclass(frozen=True)
+class RecordTemplate:
+    """
+    What is printed of a record: the format strings of kcat.
+
+    Attributes
+    ----------
+    parts : tuple of (bytes, str)
+        A text, and the letter of the field that follows it.
+    end : bytes
+        The text after the last field.
+    """
+
+    parts: tuple[tuple[bytes, str], ...]
+    end: bytes
+
+    @classmethod
+    def parse(cls, text: str) -> RecordTemplate:
+        """
+        Return the template of a format string.
+
+        Raises
+        ------
+        ValueError
+            If it has an unknown letter or escape, no field, or too many fields or text.
+        """
+        parts, literal, at = [], b"", 0
+        for token in _TEMPLATE_TOKEN.finditer(text):
+            literal += os.fsencode(text[at : token.start()])
+            at, letter, escape = token.end(), token[1], token[2]
+            if letter in _TEMPLATE_COLUMNS:
+                parts.append((literal, letter))
+                literal = b""
+            elif letter == "%":
+                literal += b"%"
+            elif escape in _ESCAPES:
+                literal += _ESCAPES[escape]
+            elif escape and escape[0] == "x" and len(escape) == 3:
+                literal += bytes.fromhex(escape[1:])
+            else:
+                known = ", ".join(f"%{one}" for one in _TEMPLATE_COLUMNS)
+                raise ValueError(
+                    f"{token[0]!r} is unknown; known: {known}, %%, \\n, \\r, \\t, \\xFF"
+                )
+        literal += os.fsencode(text[at:])
+        if not parts:
+            raise ValueError("it has no field, such as %s for the value")
+        texts = [one for one, _ in parts] + [literal]
+        if 2 * len(parts) > MAX_PARTS or max(map(len, texts)) > MAX_LITERAL:
+            raise ValueError(
+                f"it has more than {MAX_PARTS // 2} fields, or more than {MAX_LITERAL} bytes of"
+                " text between two fields"
+            )
+        return cls(tuple(parts), literal)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are printed."""
+        return tuple(dict.fromkeys(_TEMPLATE_COLUMNS[letter] for _, letter in self.parts))
+
+
+class TemplateWriter(LinesWriter):
+    """
+    Writes each record by a template; a null is empty, and has the length -1.
+
+    Parameters
+    ----------
+    schema, out
+        See `Writer`.
+    template : RecordTemplate
+    """
+
+    dialect = PLAIN
+
+    def __init__(self, schema: Schema, out: TextIO, template: RecordTemplate) -> None:
+        super().__init__(schema, out)
+        self._template = template
+
+    @staticmethod
+    def bytes_writer(out: TextIO) -> Callable[[memoryview | bytes], object]:
+        """Return a function that writes bytes as they are."""
+        out.flush()
+        write: Callable[[memoryview | bytes], object] = out.buffer.write
+        return write
+
+    def write(self, columns: Mapping[str, TextColumn], memory: ItemMemory | None = None) -> None:
+        """Write a chunk of rows; see `Writer`."""
+        parts: list[Part] = []
+        for literal, letter in self._template.parts:
+            column = _template_column(letter, columns[_TEMPLATE_COLUMNS[letter]])
+            parts += [(NOTHING, literal), part_of(column, b"", PLAIN)]
+        count = len(columns[self.schema.names[0]])
+        self.print_lines(LineForm(parts, PLAIN, self._template.end), count, memory)
+
+
+def _template_column(letter: str, column: Any) -> TextColumn:
+    """Return what a template prints of a column of records."""
+    if letter == "R":
+        return _raw_items([size.to_bytes(4, "big", signed=True) for size in column.sizes.tolist()])
+    if letter in ("K", "S"):
+        sizes: NDArray[np.int32] = column.sizes
+        return sizes
+    if letter == "h":
+        return _raw_items([b",".join(_header_text(*one) for one in pairs) for pairs in column])
+    found: TextColumn = column
+    return found
+
+
+def _header_text(key: bytes, value: bytes | None) -> bytes:
+    return key + b"=" + (b"NULL" if value is None else value)
+
+
+def _raw_items(items: list[bytes]) -> PrintedItems:
+    return PrintedItems(READY, *located(items))
 
 
 def decode_control(key: bytes | None, value: bytes | None) -> tuple[str, Any]:

@@ -28,6 +28,7 @@ from kafkascan.logs.queries.row_queries import RowRange
 from kafkascan.logs.queries.segment_inputs import ALL_PARTITIONS, PartitionFilter, SegmentPaths
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import AnyTable
+from kafkascan.tables.writers import SortOrder
 
 _AGO = re.compile(r"-(?P<count>[0-9]{1,9})(?P<unit>[smhd])")
 _THIS_CENTURY = range(946_684_800_000, 4_102_444_800_000)
@@ -111,6 +112,20 @@ class NameList(click.ParamType):  # type: ignore[type-arg]  # subscripted from c
                 hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(self.known)}"
                 self.fail(f"there is no column {one!r}; {hint}", param, context)
         return tuple(names)
+
+
+class SortColumn(click.ParamType):  # type: ignore[type-arg]  # as `NameList`
+    """A column, or one after a minus sign: then the largest value comes first."""
+
+    name = "column"
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self.known = NameList(known)
+
+    def convert(self, value: Any, param: Any, context: Any) -> SortOrder:
+        """Return the order; an unknown column is an error."""
+        (column,) = self.known.convert((value.removeprefix("-"),), param, context)
+        return SortOrder(column, value.startswith("-"))
 
 
 class OffsetOrTime(click.ParamType):  # type: ignore[type-arg]  # as `InputPath`
@@ -239,10 +254,10 @@ KEEP_CACHE = option("--keep-cache",
                     " is dropped.")  # fmt: skip
 
 
-_TOPIC = option("--topic TOPIC", "topics", multiple=True,
+_TOPIC = option("-t --topic TOPIC", "topics", multiple=True,
                 help="Read only the partitions of TOPIC in directories and archives; may be given"
                 " several times.")  # fmt: skip
-_PARTITION = option("--partition N", "partitions", type=NATURAL, multiple=True,
+_PARTITION = option("-p --partition N", "partitions", type=NATURAL, multiple=True,
                     help="Read only the partitions with the number N; may be given several"
                     " times.")  # fmt: skip
 
@@ -310,6 +325,7 @@ def with_run(
     to_file: bool = False,
     rows: str = "rows",
     is_narrow: bool = False,
+    sorts: Sequence[str] | None = None,
     quiet: str = "Show no progress on a terminal.",
 ) -> Decorator:
     """
@@ -325,6 +341,8 @@ def with_run(
         What the help text calls the rows.
     is_narrow : bool, default False
         Whether a table has fewer columns than there are, also without `columns`.
+    sorts : sequence of str, optional
+        The columns by which --sort sorts; by default all of `columns`.
     quiet : str
         What --quiet does. Findings and the exit code stay.
     """
@@ -333,7 +351,8 @@ def with_run(
         option("--format", "output_format", type=formats,
                show_default="the extension of --output, or table" if to_file else "table",
                help=f"Output format of the {rows}. In csv, text that a spreadsheet would evaluate"
-               " as a formula gets a leading apostrophe.")
+               " as a formula gets a leading apostrophe."),
+        option("--json", "output_format", flag_value="json", help="Short for --format json."),
     ]  # fmt: skip
     if to_file:
         options.append(
@@ -349,6 +368,12 @@ def with_run(
                    help="Columns to write, separated by commas, or `all`. Known columns:"
                    f" {', '.join(columns.names)}.")
         )  # fmt: skip
+        sorts = columns.names if sorts is None else sorts
+    if sorts:
+        options.append(
+            option("--sort [-]COLUMN", "sort", type=SortColumn(sorts),
+                   help="Sort the rows by COLUMN; after a minus sign, the largest come first.")
+        )  # fmt: skip
     if is_narrow or columns is not None:
         options.append(_WIDE)
     options += [_EXACT, _ISO, option("--quiet", "is_quiet", help=quiet)]
@@ -363,13 +388,14 @@ def with_run(
             output_file: Path | None = None,
             shown: tuple[str, ...] | None = None,
             wide: bool = False,
+            sort: SortOrder | None = None,
             **arguments: Any,
         ) -> None:
             chosen = output_format or format_by_extension(output_file)
             if chosen not in formats:
                 known = ", ".join(formats)
                 raise click.UsageError(f"{output_file}: the rows are written as {known}")
-            target = RowOutput(chosen, output_file, shown, wide, exact, iso)
+            target = RowOutput(chosen, output_file, shown, wide, exact, iso, sort)
             target.check()
             run = Run(target, is_quiet=is_quiet)
             command(run=run, **arguments)
@@ -492,7 +518,7 @@ def with_row_options(rows: str, column: str, before: str, after: str) -> Decorat
                    help=f"Skip {rows} with a {column} before TIME."),
             option("--to-time TIME", type=Time(),
                    help=f"Skip {rows} with a {column} of TIME or later."),
-            option("--limit N", type=NATURAL, help=f"Show at most N {rows}."),
+            option("-c --limit N", type=NATURAL, help=f"Show at most N {rows}."),
             option("--tail N", type=NATURAL,
                    help=f"Show the last N {rows}. Without conditions, only the end of the last log"
                    " is read."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any, BinaryIO, ClassVar, TextIO
+from typing import IO, Any, BinaryIO, ClassVar, NamedTuple, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from kafkascan._core.text_lines import CSV, JSON, LineForm, LineWriter
 from kafkascan.format.errors import STATUS
 from kafkascan.format.texts import json_text
 from kafkascan.tables.schema import Schema
-from kafkascan.tables.table import Column, Table
+from kafkascan.tables.table import Column, Table, as_list
 from kafkascan.tables.text_columns import ItemMemory, TextColumn, iso_times, part_of
 
 _ROWS_PER_GROUP = 1 << 16
@@ -53,16 +53,62 @@ class Writer:
         """Write the end of the document."""
 
 
+class SortOrder(NamedTuple):
+    """The column by which rows are sorted; nulls come last."""
+
+    column: str
+    is_descending: bool
+
+
+class SortedRows(Writer):
+    """
+    Keeps all rows, and writes them with another writer when they are sorted.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the rows.
+    writer : Writer
+    sort : SortOrder
+    """
+
+    def __init__(self, schema: Schema, writer: Writer, sort: SortOrder) -> None:
+        super().__init__(schema, writer.out)
+        self._writer, self._sort = writer, sort
+        self._columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+
+    def write(self, columns: Mapping[str, Any], memory: ItemMemory | None = None) -> None:
+        """Keep a chunk of rows; see `Writer`."""
+        for name, values in self._columns.items():
+            values += as_list(columns[name])
+
+    def close(self) -> None:
+        """Write the rows, and the end of the document."""
+        keys = self._columns[self._sort.column]
+        present = [row for row, key in enumerate(keys) if key is not None]
+        present.sort(key=lambda row: _sort_key(keys[row]), reverse=self._sort.is_descending)
+        order = [*present, *(row for row, key in enumerate(keys) if key is None)]
+        self._writer.write(
+            {name: [values[row] for row in order] for name, values in self._columns.items()}
+        )
+        self._writer.close()
+
+
+def _sort_key(value: Any) -> Any:
+    return value if isinstance(value, (int, float, str)) else json_text(value)
+
+
 class ParquetWriter(Writer):
     """
     A Parquet file, with row groups of at least `_ROWS_PER_GROUP` rows, but for the last one.
 
-    Types are those of the schema.
+    Types are those of the schema. Rows that are sorted are one row group.
     """
 
-    def __init__(self, schema: Schema, stream: IO[bytes]) -> None:
+    def __init__(self, schema: Schema, stream: IO[bytes], sort: SortOrder | None = None) -> None:
         super().__init__(schema, io.StringIO())
         self._stream = stream
+        self._sort = sort
         self._group: list[Any] = []
         self._rows_of_group = 0
         self._file: Any = None
@@ -75,13 +121,16 @@ class ParquetWriter(Writer):
         """Write a `pyarrow.Table` of the same columns."""
         self._group.append(table)
         self._rows_of_group += len(table)
-        if self._rows_of_group >= _ROWS_PER_GROUP:
+        if self._rows_of_group >= _ROWS_PER_GROUP and self._sort is None:
             self._write_group()
 
     def _write_group(self) -> None:
         import pyarrow.parquet
 
         table = pyarrow.concat_tables(self._group)
+        if self._sort is not None:
+            order = "descending" if self._sort.is_descending else "ascending"
+            table = table.sort_by([(self._sort.column, order)])
         self._group, self._rows_of_group = [], 0
         if self._file is None:
             # Those of keys and values help no reader, and take copies of large ones.
@@ -100,7 +149,7 @@ class ParquetWriter(Writer):
         self._file.close()
 
 
-class _LineWriter(Writer):
+class LinesWriter(Writer):
     """Writes a line of text for each row."""
 
     dialect: ClassVar[int]
@@ -108,8 +157,19 @@ class _LineWriter(Writer):
 
     def __init__(self, schema: Schema, out: TextIO) -> None:
         super().__init__(schema, out)
-        self._put = _bytes_writer(out)
+        self._put = self.bytes_writer(out)
         self._memory = np.empty(_CHUNK_SIZE, np.uint8)
+
+    @staticmethod
+    def bytes_writer(out: TextIO) -> Callable[[memoryview | bytes], object]:
+        """Return a function that writes UTF-8 to a stream, in the encoding of the stream."""
+        if isinstance(out, io.TextIOWrapper) and codecs.lookup(out.encoding).name == "utf-8":
+            out.flush()
+            if not out.line_buffering:
+                raw: BinaryIO = out.buffer
+                return raw.write
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        return lambda data: out.write(decoder.decode(data))
 
     def literals(self) -> Iterator[bytes]:
         """Yield what precedes the value of each column."""
@@ -124,9 +184,13 @@ class _LineWriter(Writer):
         named = zip(self.schema.names, self.literals(), strict=True)
         parts = [part_of(columns[name], literal, self.dialect) for name, literal in named]
         count = len(columns[self.schema.names[0]])
+        self.print_lines(LineForm(parts, self.dialect, self.end), count, memory)
+
+    def print_lines(self, form: LineForm, count: int, memory: ItemMemory | None) -> None:
+        """Write a number of lines of a form."""
         form_of = np.zeros(count, np.uint8)
         lines = LineWriter(
-            (LineForm(parts, self.dialect, self.end),), form_of,
+            (form,), form_of,
             (), form_of[:0], np.zeros(count + 1, np.int64),
             form_of[:0] if memory is None else memory.source_bytes,
         )  # fmt: skip
@@ -139,18 +203,7 @@ class _LineWriter(Writer):
                 self.put(self._memory[: lines.end])
 
 
-def _bytes_writer(out: TextIO) -> Callable[[memoryview | bytes], object]:
-    """Return a function that writes UTF-8 to a stream, in the encoding of the stream."""
-    if isinstance(out, io.TextIOWrapper) and codecs.lookup(out.encoding).name == "utf-8":
-        out.flush()
-        if not out.line_buffering:
-            raw: BinaryIO = out.buffer
-            return raw.write
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    return lambda data: out.write(decoder.decode(data))
-
-
-class CsvWriter(_LineWriter):
+class CsvWriter(LinesWriter):
     """
     Comma-separated values with a header line; times in milliseconds; a null is an empty field.
 
@@ -170,7 +223,7 @@ class CsvWriter(_LineWriter):
             yield b"," if number else b""
 
 
-class JsonLinesWriter(_LineWriter):
+class JsonLinesWriter(LinesWriter):
     """One JSON object per line; times in milliseconds."""
 
     dialect = JSON

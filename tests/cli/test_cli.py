@@ -212,6 +212,11 @@ def test_help_and_version() -> None:
     assert ks.__version__ in run_process("--version").stdout
 
 
+@pytest.mark.parametrize("command", [["info"], ["index", "check"], ["dump-log"], []])
+def test_help_as_a_command(command: list[str]) -> None:
+    assert run("help", *command).stdout == run(*command, "--help").stdout != ""
+
+
 def test_the_list_of_commands_shows_the_first_line_of_each_help() -> None:
     listed = run("--help").stdout
     for verb in VERBS.values():

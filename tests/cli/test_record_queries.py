@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import kafkascan as ks
 from tests.support.command_line import DATA, rows, run
 from tests.support.internal_topics import TopicLog
 from tests.support.records import RecordV2, batch_of
+from tests.support.segments import T0
 
 
 def test_topics() -> None:
@@ -147,3 +150,95 @@ def test_a_number_that_may_be_seconds_is_refused(text: str, said: str) -> None:
         assert done.returncode == 2
         assert said in done.stderr
     assert "-7d" in run("records", "--help").stdout
+
+
+# ---- templates, as of kcat -------------------------------------------------------------------
+
+
+@pytest.fixture
+def records_log(tmp_path: Path) -> Path:
+    path = tmp_path / "orders-3" / f"{0:020}.log"
+    path.parent.mkdir()
+    records = [
+        RecordV2(b"k\xff", b"a\n\0b", [(b"trace", b"abc"), (b"n", None)]),
+        RecordV2(None, b"", [], offset_delta=1),
+        RecordV2(b"", None, [(b"trace", b"x")], offset_delta=2, timestamp_delta=5),
+    ]
+    path.write_bytes(batch_of(records, base_offset=0))
+    return path
+
+
+def _printed(*arguments: object) -> bytes:
+    command = [sys.executable, "-m", "kafkascan", "records", *map(str, arguments)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+
+
+def test_a_template(records_log: Path) -> None:
+    template = r"%t [%p] at %o (%T): %K:%k %S:%s %R %h%%\x7c\t\n"
+    times = [T0, T0, T0 + 5]
+    assert _printed(records_log, "-f", template) == b"".join(
+        b"orders [3] at %d (%d): %s%%|\t\n" % (offset, times[offset], text)
+        for offset, text in enumerate(
+            (
+                b"2:k\xff 4:a\n\0b \0\0\0\4 trace=abc,n=NULL",
+                b"-1: 0: \0\0\0\0 ",
+                b"0: -1: \xff\xff\xff\xff trace=x",
+            )
+        )
+    )
+    assert _printed(records_log, "-f", "%o", "-c", 2) == b"01"
+    assert _printed(records_log, "-f", r"%s\n", "--value-as", "hex") == b"610a0062\n\n\n"
+    assert _printed(records_log, "-K", "%:") == b"k\xff%:a\n\0b\n%:\n%:\n"
+    file = records_log.with_name("lines")
+    _printed(records_log, "-f", r"%k|", "--output", file)
+    assert file.read_bytes() == b"k\xff|||"
+
+
+def test_a_template_of_a_file_without_a_topic(records_log: Path) -> None:
+    file = records_log.parents[1] / "copy.log"
+    shutil.copy(records_log, file)
+    assert _printed(file, "-f", r"%t[%p]%o\n") == b"[]0\n[]1\n[]2\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("-f", "text"), "it has no field"),
+        (("-f", "%q"), "'%q' is unknown; known: %t"),
+        (("-f", "%s%"), "'%' is unknown"),
+        (("-f", r"%s\q"), r"'\\q' is unknown"),
+        (("-f", r"%s\x1"), r"'\\x' is unknown"),
+        (("-f", "%s" * 49), "more than 48 fields"),
+        (("-f", "%s" + "-" * 201), "more than 200 bytes"),
+        (("-K", "-" * 201), "more than 200 bytes"),
+        (("-f", "%s", "-K", ":"), "cannot be combined"),
+        (("-f", "%s", "--format", "csv"), "cannot be combined"),
+        (("-f", "%s", "--columns", "offset"), "cannot be combined"),
+    ],
+)
+def test_templates_that_are_refused(
+    arguments: tuple[str, ...], reason: str, records_log: Path
+) -> None:
+    done = run("records", records_log, *arguments)
+    assert done.returncode == 2
+    assert reason in done.stderr
+
+
+def test_a_template_of_many_long_records(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020}.log"
+    values = [bytes([65 + number % 26]) * (number * 37) for number in range(1000)]
+    path.write_bytes(ks.build_batches(value=values, compression_type="lz4"))
+    assert _printed(path, "-f", r"%s\n") == b"".join(value + b"\n" for value in values)
+
+
+def test_headers(records_log: Path) -> None:
+    for arguments, offsets in (
+        (("trace",), [0, 2]),
+        (("trace=abc",), [0]),
+        (("trace=abc", "n"), [0]),
+        (("n=",), []),
+        (("other",), []),
+    ):
+        options = [part for one in arguments for part in ("--header", one)]
+        found = rows("records", records_log, *options, "--columns", "offset")
+        assert [row["offset"] for row in found] == offsets

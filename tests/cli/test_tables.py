@@ -236,3 +236,47 @@ def test_info_by_properties(tmp_path: Path) -> None:
     for wrong in (("--by", "colour"), ("--by", "codec", "--columns", "size")):
         assert run("info", DATA, *wrong).returncode == 2
     assert run("info", DATA, "--output", tmp_path / "info.parquet").returncode == 0
+
+
+# ---- sorted rows, totals ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", ["size", "-size", "topic", "-codecs", "first_timestamp"])
+def test_sorted_rows(column: str, tmp_path: Path) -> None:
+    name, is_descending = column.removeprefix("-"), column.startswith("-")
+    found = [row[name] for row in rows("info", DATA, "--sort", column)]
+    known = [one for one in found if one is not None]
+    key = json.dumps if name == "codecs" else lambda one: one
+    assert known == sorted(known, key=key, reverse=is_descending)
+    assert found == known + [None] * (len(found) - len(known))
+    if name != "codecs":
+        run("info", DATA, "--sort", column, "--output", tmp_path / "rows.parquet")
+        written = pq.read_table(tmp_path / "rows.parquet")
+        unsorted = rows("info", DATA)
+        assert len(written) == len(unsorted)
+        if name == "size":
+            assert written["size"].to_pylist() == found
+
+
+def test_sorting_by_what_is_not_there() -> None:
+    done = run("info", DATA, "--sort", "siz")
+    assert (done.returncode, "did you mean 'size'" in done.stderr) == (2, True)
+    for options in (("--columns", "topic"), ("--by", "topic", "--sort", "-segment")):
+        done = run("info", DATA, "--sort", "size" if "--by" not in options else "end", *options)
+        assert done.returncode == 2
+        assert "the rows do not have this column" in done.stderr
+    assert run("info", DATA, "--by", "topic", "--sort", "-records").returncode == 0
+
+
+def test_json_is_short_for_format_json() -> None:
+    assert run("info", DATA, "--json").stdout == run("info", DATA, "--format", "json").stdout
+
+
+def test_totals_below_a_table() -> None:
+    found = rows("info", DATA)
+    last = run("info", DATA).stdout.splitlines()[-1]
+    records = sum(row["records"] for row in found)
+    counted = "at least " if any(row["uncounted_batches"] for row in found) else ""
+    assert last.startswith(f"{len(found)} files, ")
+    assert last.endswith(f" batches, {counted}{records:,} records")
+    assert "files" not in run("info", TRANSACTIONS / f"{5:020}.log").stdout.splitlines()[-1]

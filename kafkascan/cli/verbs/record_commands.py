@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
@@ -11,9 +13,12 @@ import numpy as np
 
 from kafkascan.batches.arrow import NAMED_CODES, named_codes
 from kafkascan.batches.columns import BATCH_SCHEMA
+from kafkascan.cli.output import RowOutput
 from kafkascan.cli.record_cells import (
     DECODED_AS,
     DECODERS,
+    RecordTemplate,
+    TemplateWriter,
     UndecodedRecords,
     decode_control_records,
     decode_messages,
@@ -99,6 +104,30 @@ class BytesPattern(click.ParamType):  # type: ignore[type-arg]  # as `NameList`
             self.fail(f"not a regular expression: {error}", param, context)
 
 
+class Template(click.ParamType):  # type: ignore[type-arg]  # as `NameList`
+    """A format string of kcat."""
+
+    name = "template"
+
+    def convert(self, value: Any, param: Any, context: Any) -> RecordTemplate:
+        """Return the parsed string."""
+        try:
+            return RecordTemplate.parse(value)
+        except ValueError as error:
+            self.fail(f"not a template: {error}", param, context)
+
+
+class HeaderCondition(click.ParamType):  # type: ignore[type-arg]  # as `NameList`
+    """A header that records have: its key, and maybe its value."""
+
+    name = "header"
+
+    def convert(self, value: Any, param: Any, context: Any) -> tuple[bytes, bytes | None]:
+        """Return the key, and the value or None."""
+        key, sign, wanted = value.partition("=")
+        return os.fsencode(key), os.fsencode(wanted) if sign else None
+
+
 def _decoding_option(item: str) -> Decorator:
     return option(f"--{item}-as", type=tuple(DECODERS), default="text",
                   help=f"Show {item}s as UTF-8 text, hex, base64 or JSON. As text, a byte that is"
@@ -107,11 +136,26 @@ def _decoding_option(item: str) -> Decorator:
 
 @click.command()
 @with_segments
-@with_run(LISTED_SCHEMA, to_file=True, rows="records")
+@with_run(LISTED_SCHEMA, to_file=True, rows="records", sorts=())
+@option(
+    "-f --template TEMPLATE",
+    type=Template(),
+    help="Print each record by TEMPLATE, as kcat does, in which %t stands for the topic, %p for"
+    " the partition, %o for the offset, %T for the timestamp, %k for the key, %K for its"
+    " length (-1 for a null), %s for the value, %S for its length, %R for its length in 4"
+    " bytes, %h for the headers; \\n, \\t, \\r and \\xFF for bytes.",
+)
+@option(
+    "-K --key-delimiter TEXT",
+    help="Print lines of key, TEXT and value: a short form of -f '%kTEXT%s\\n'.",
+)
 @_decoding_option("key")
 @_decoding_option("value")
 @with_row_options("records", "timestamp", "before OFFSET", "from OFFSET on")
 @option("--key TEXT", help="Show only records with this key (UTF-8).")
+@option("--header KEY[=VALUE]", "headers", type=HeaderCondition(), multiple=True,
+        help="Show only records with such a header; if it is given several times, with all of"
+        " them.")  # fmt: skip
 @option("--grep REGEX", "pattern", type=BytesPattern(),
         help="Show only records whose key or value contains a match of REGEX (bytes, as in"
         " Python).")  # fmt: skip
@@ -135,10 +179,13 @@ def _decoding_option(item: str) -> Decorator:
 def records(
     run: Run,
     segments: SegmentPaths,
+    template: RecordTemplate | None,
+    key_delimiter: str | None,
     key_as: str,
     value_as: str,
     limits: RowRange,
     key: str | None,
+    headers: tuple[tuple[bytes, bytes | None], ...],
     pattern: re.Pattern[bytes] | None,
     isolation: Isolation,
     decode: str,
@@ -155,17 +202,26 @@ def records(
     --follow shows the selected records, then those that a broker appends, until Ctrl-C. With
     --isolation read_committed, it follows the last stable offset.
     """
+    if key_delimiter is not None:
+        if template is not None:
+            raise click.UsageError("--template and --key-delimiter cannot be combined")
+        template = RecordTemplate.parse(f"%k{key_delimiter.replace('%', '%%')}%s\\n")
+    formats = {"key": key_as, "value": value_as}
+    if template is not None:
+        run.output = _templated(run.output, template)
+        formats = {name: "raw" if kind == "text" else kind for name, kind in formats.items()}
     inputs = run.find_segments(segments)
     query = RecordQuery(
         columns=run.output.columns or DEFAULT_COLUMNS,
         limits=limits,
         key=None if key is None else os.fsencode(key),
+        headers=headers,
         pattern=pattern,
         control=control,
         isolation=isolation,
         verify=verify,
         max_decompressed_size=max_decompressed_size,
-        decodes=decode != "none" and run.output.output_format != "parquet",
+        decodes=decode != "none" and run.output.output_format not in ("parquet", "template"),
     )
     found = find_rows(run, inputs, query, **options)
     shows_none = 0 in (options["limit"], options["tail"])
@@ -179,12 +235,19 @@ def records(
                 writer.write_table(_arrow_table(one, table, schema))
         else:
             for one, table in _chunks(found, _SHOWN_RECORDS, _SHOWN_BYTES):
-                formats = {"key": key_as, "value": value_as}
                 columns = _to_columns(
                     one, table, query, formats, undecoded, in_cells=isinstance(writer, TableWriter)
                 )
                 writer.write(columns, table.buffers)
     _report_undecoded(run, undecoded)
+
+
+def _templated(output: RowOutput, template: RecordTemplate) -> RowOutput:
+    """Return an output that prints records by a template."""
+    if output.output_format != "table" or output.columns is not None or output.is_wide:
+        raise click.UsageError("a template cannot be combined with --format, --columns or --wide")
+    writer = partial(TemplateWriter, template=template)
+    return replace(output, output_format="template", columns=template.columns, make_writer=writer)
 
 
 def _reporting_none(run: Run, found: FoundRows[RecordTable], key: str) -> FoundRows[RecordTable]:
@@ -242,6 +305,8 @@ def _to_columns(
             columns[name] = Repeated.once(one.labels[name], len(table))
         elif name in ("key", "value"):
             columns[name] = items(table, name, formats[name])
+        elif name == "headers" and "raw" in formats.values():
+            columns[name] = table["headers"]
         elif name == "headers":
             columns[name] = headers(table, formats["value"])
         elif name in NAMED_CODES:

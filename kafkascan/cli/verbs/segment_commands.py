@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import click
 import numpy as np
 from numpy.typing import NDArray
+from rich.filesize import decimal
 
 import kafkascan as ks
 from kafkascan.batches.arrow import NAMED_CODES, named_codes
@@ -59,6 +60,7 @@ DEFAULT_BATCH_SCHEMA = LOG_BATCH_SCHEMA.select(
     "is_transactional", "is_control",
     )
 )  # fmt: skip
+_SUMMED = ("size", "batches", "records", "uncounted_batches")
 ROLLUP_NAMES = ("topic", "partition", "segment", *ROLLUP_KEYS)
 
 
@@ -67,7 +69,7 @@ ROLLUP_NAMES = ("topic", "partition", "segment", *ROLLUP_KEYS)
 
 @click.command()
 @with_segments
-@with_run(INFO_SCHEMA, to_file=True)
+@with_run(INFO_SCHEMA, to_file=True, sorts=(*INFO_SCHEMA.names, *ROLLUP_SCHEMA.names))
 @THREADS
 @option("--by NAMES", type=NameList(ROLLUP_NAMES),
         help="Show totals by these properties instead, separated by commas:"
@@ -96,13 +98,22 @@ def info(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, .
         return one.labels | vars(summary) | _ending(source, headers)
 
     rows = run.map(run.find_segments(segments), summarize, threads)
-    run.output.write_rows(INFO_SCHEMA, rows)
+    run.output.write_rows(INFO_SCHEMA, rows, footer=_totals(rows) if len(rows) > 1 else "")
+
+
+def _totals(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return a line with the totals of files."""
+    size, batches, records, unknown = (sum(row[name] for row in rows) for name in _SUMMED)
+    counted = f"{'at least ' if unknown else ''}{records:,} records"
+    return f"{len(rows):,} files, {decimal(size)}, {batches:,} batches, {counted}\n"
 
 
 def _roll_up(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, ...]) -> None:
     """Write the totals of batches by properties of batches and segments."""
     if run.output.columns is not None:
         raise click.UsageError("--by and --columns cannot be combined")
+    schema = ROLLUP_SCHEMA.select((*by, *TOTALS, "share"))
+    run.output.check_sort(schema.names)
 
     def total(one: SegmentInput, source: ks.Source, report: FindingReport) -> list[dict[str, Any]]:
         rollup = BatchRollup([name for name in by if name in ROLLUP_KEYS])
@@ -111,7 +122,6 @@ def _roll_up(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[st
         return [one.labels | row for row in rollup.rows()]
 
     rows = itertools.chain.from_iterable(run.map(run.find_segments(segments), total, threads))
-    schema = ROLLUP_SCHEMA.select((*by, *TOTALS, "share"))
     run.output.write_rows(schema, merge_rows(list(rows), by))
 
 
@@ -164,7 +174,7 @@ def _add_bad_checksums(
 
 @click.command()
 @with_segments
-@with_run(_KNOWN, rows="batches", to_file=True)
+@with_run(_KNOWN, rows="batches", to_file=True, sorts=())
 @with_row_options("batches", "max_timestamp",
                   "that end before OFFSET", "that start at OFFSET or after it")  # fmt: skip
 @option("--verify",

@@ -163,6 +163,8 @@ class RecordQuery:
         The columns to return; those of `SEGMENT_FIELDS` are not read.
     limits : RowRange
     key : bytes, optional
+    headers : tuple of (bytes, bytes or None)
+        Keys of headers that records have, each with its value or with any.
     pattern : re.Pattern of bytes, optional
         Searched in keys and values.
     control, isolation, verify, max_decompressed_size
@@ -174,6 +176,7 @@ class RecordQuery:
     columns: tuple[str, ...]
     limits: RowRange
     key: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...]
     pattern: re.Pattern[bytes] | None
     control: Control
     isolation: Isolation
@@ -188,6 +191,7 @@ class RecordQuery:
         return (
             not self.limits.is_limited
             and self.key is None
+            and not self.headers
             and self.pattern is None
             and self.isolation == "read_uncommitted"
             and self.control != "only"
@@ -204,6 +208,8 @@ class RecordQuery:
         labels = {one.name for one in SEGMENT_FIELDS}
         shown = [name for name in self.columns if name not in labels]
         needed = ["offset", "timestamp", *(["key"] if self.key is not None else [])]
+        if self.headers:
+            needed.append("headers")
         # A control record is decoded from both.
         if self.control != "skip" or self.pattern is not None or self.decodes:
             needed += ["key", "value"]
@@ -262,10 +268,19 @@ class RecordQuery:
             mask &= table["key_size"] == len(self.key)
             candidates = np.flatnonzero(mask)
             mask[candidates] = [key == self.key for key in table[candidates].items("key")]
+        for header in self.headers:
+            mask &= table["headers_count"] > 0
+            candidates = np.flatnonzero(mask)
+            mask[candidates] = [_has(pairs, *header) for pairs in table[candidates]["headers"]]
         if self.pattern is not None:
             candidates = np.flatnonzero(mask)
             mask[candidates] = _have_match(self.pattern, table[candidates])
         return table if mask.all() else table[mask]
+
+
+def _has(pairs: list[tuple[bytes, bytes | None]], key: bytes, value: bytes | None) -> bool:
+    """Return whether headers have a key, with a value if one is given."""
+    return any(name == key and value in (None, found) for name, found in pairs)
 
 
 def _have_match(pattern: re.Pattern[bytes], table: RecordTable) -> NDArray[np.bool_]:
