@@ -1,0 +1,144 @@
+"""The command `sql`: queries of DuckDB over logs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import kafkascan as ks
+from kafkascan.cli.run import FindingReport, Run
+from kafkascan.cli.shared_options import PATH, declare, extend_help, option, usage_errors, with_run
+from kafkascan.tables.schema import Field, Schema, require_module, require_pyarrow
+from kafkascan.tables.table import NO_PROBLEMS, IncompleteTableWarning
+from kafkascan.tables.writers import ParquetWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Rows of a result at a time.
+_ROWS = 1 << 14
+_TABLES_HELP = """
+\b
+Tables, of which a query reads only those that it names:
+  records       the records of `kafkascan records`, with the columns of their batches
+  batches       the batches of `kafkascan batches`
+  transactions  those of `kafkascan txns --state all`
+  producers     those of `kafkascan producers`
+  counts        those of `kafkascan count`
+  findings      those of `kafkascan audit`
+"""
+
+
+def _records(path: Path) -> Any:
+    names = ("topic", "partition", *ks.records.RECORD_COLUMN_NAMES, *ks.batches.COLUMN_NAMES)
+    columns = [name for name in dict.fromkeys(names) if name != "batch"]
+    return ks.polars.scan_records(path, columns=columns, on_corrupt="stop")
+
+
+_TABLES: Mapping[str, Callable[[Path], Any]] = {
+    "records": _records,
+    "batches": lambda path: ks.scan_log_dir(path),
+    "transactions": lambda path: ks.read_transactions(path),
+    "producers": lambda path: ks.read_producers(path),
+    "counts": lambda path: ks.count_records(path),
+    "findings": lambda path: ks.audit(path),
+}
+
+
+def _with_tables(command: Callable[..., Any]) -> Callable[..., Any]:
+    extend_help(command, _TABLES_HELP)
+    return declare(command, click.argument("query"), PATH)
+
+
+@click.command()
+@_with_tables
+@with_run(to_file=True)
+@option("--describe", help="Show the columns of the result and their types instead of its rows.")
+def sql(run: Run, query: str, path: Path, describe: bool) -> None:
+    r"""Query records, batches and other tables with SQL (DuckDB).
+
+    Conditions on topic, partition, offset, timestamp and columns of batches leave out the
+    partitions, segments and batches that cannot meet them, and only the columns of the query are
+    decoded. Keys and values are BLOBs: decode(value) is their text, decode(value)->>'$.name' a
+    field of JSON. Bytes that are not UTF-8 are shown as \xff.
+
+    PATH is a data directory, a partition directory, a tar archive of directories, a segment file,
+    or a URL of one. Exit code 1: a part of the logs was not read.
+    """
+    with usage_errors():
+        duckdb = require_module("duckdb", extra="sql")
+        require_module("polars", extra="sql")
+
+    def work(one: Path, report: FindingReport) -> None:
+        with duckdb.connect() as connection, _reported_warnings(report):
+            connection.execute("SET TimeZone = 'UTC'")
+            try:
+                wanted = connection.get_table_names(query)
+                tables = {name: _TABLES[name](one) for name in _TABLES if name in wanted}
+                for name, table in tables.items():
+                    connection.register(name, table)
+                _write(run, connection.sql(f"DESCRIBE {query}" if describe else query))
+            except duckdb.Error as error:
+                raise click.UsageError(str(error)) from None
+            for table in tables.values():
+                report.add_problems(getattr(table, "problems", NO_PROBLEMS))
+
+    run.each([path], work)
+
+
+@contextmanager
+def _reported_warnings(report: FindingReport) -> Iterator[None]:
+    """Report the warnings of a lazy frame, which has no list of problems."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", IncompleteTableWarning)
+        yield
+    for message in dict.fromkeys(str(one.message) for one in caught):
+        report.add(message.replace(", see .problems", ""))
+
+
+def _write(run: Run, relation: Any) -> None:
+    """Write the rows of a result, chunk by chunk; a statement may have none."""
+    if relation is None:
+        return
+    pa, reader = require_pyarrow(), relation.to_arrow_reader(_ROWS)
+    schema = Schema("rows", tuple(_field(one) for one in reader.schema))
+    with run.output.open(schema) as writer:
+        for batch in reader:
+            if isinstance(writer, ParquetWriter):
+                writer.write_table(pa.Table.from_batches([batch]))
+            else:
+                writer.write({name: _values(batch.column(name)) for name in schema.names})
+
+
+def _field(one: pa.Field) -> Field:
+    if str(one.type).startswith("timestamp"):
+        return Field(one.name, "time")
+    is_number = str(one.type).startswith(("int", "uint", "decimal"))
+    return Field(one.name, "int64" if is_number else str(one.type))
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return what is written of the values of a column."""
+    kind = str(column.type)
+    if kind.startswith("timestamp"):
+        times = column.cast("timestamp[ms]", safe=False).cast("int64")
+        return [-1 if time is None else time for time in times.to_pylist()]
+    return [_plain(value) for value in column.to_pylist()]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, (int, float, str, type(None))):
+        return value
+    is_whole = value.__class__.__name__ == "Decimal" and value == int(value)
+    return int(value) if is_whole else str(value)

@@ -1,0 +1,131 @@
+"""`kafkascan sql`: tables, what is read of them, results, damage, wrong queries."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import kafkascan as ks
+from tests.support.command_line import DATA, rows, run
+from tests.support.records import RecordV2, batch_of
+from tests.support.segments import T0
+
+COUNTS = {
+    "records": ["records", DATA],
+    "batches": ["batches", DATA],
+    "transactions": ["txns", DATA, "--state", "all"],
+    "producers": ["producers", DATA],
+    "counts": ["count", DATA],
+    "findings": ["audit", DATA],
+}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    folder = tmp_path / "orders-3"
+    folder.mkdir()
+    records = [
+        RecordV2(b"k", b'{"id": 7}', [(b"h", b"1")]),
+        RecordV2(None, b"\xff", offset_delta=1, timestamp_delta=5),
+    ]
+    (folder / f"{0:020}.log").write_bytes(batch_of(records, base_offset=0))
+    return folder
+
+
+@pytest.mark.parametrize("table", COUNTS)
+def test_tables_are_those_of_the_commands(table: str) -> None:
+    done = run(*COUNTS[table], "--format", "jsonl")
+    (found,) = rows("sql", f"SELECT count(*) AS n FROM {table}", DATA)
+    assert found["n"] == len(done.stdout.splitlines())
+
+
+def test_rows(log: Path) -> None:
+    query = 'SELECT topic, partition, "offset", timestamp, key, value, headers FROM records'
+    assert rows("sql", query, log) == [
+        {"topic": "orders", "partition": 3, "offset": 0, "timestamp": T0, "key": "k",
+         "value": '{"id": 7}', "headers": [{"key": "h", "value": "1"}]},
+        {"topic": "orders", "partition": 3, "offset": 1, "timestamp": T0 + 5, "key": None,
+         "value": "\\xff", "headers": []},
+    ]  # fmt: skip
+    query = "SELECT decode(value)->>'$.id' AS id FROM records WHERE \"offset\" = 0"
+    assert rows("sql", query, log) == [{"id": "7"}]
+    assert run("sql", query, log).stdout.split() == ["id", "7"]
+
+
+def test_values_of_other_types(log: Path) -> None:
+    query = (
+        "SELECT sum(size_in_bytes) AS total, 1.5::DECIMAL(5, 2) AS d, DATE '2020-01-02' AS day,"
+        " NULL::TIMESTAMP AS never, true AS yes, {'a': ['b'::BLOB]} AS nested FROM batches"
+    )
+    (found,) = rows("sql", query, log)
+    assert found == {
+        "total": (log / f"{0:020}.log").stat().st_size, "d": "1.50", "day": "2020-01-02",
+        "never": -1, "yes": True, "nested": {"a": ["b"]},
+    }  # fmt: skip
+
+
+def test_a_file_of_results(log: Path, tmp_path: Path) -> None:
+    query = 'SELECT "offset", key FROM records ORDER BY ALL DESC'
+    assert run("sql", query, log, "--output", tmp_path / "r.parquet").returncode == 0
+    written = pq.read_table(tmp_path / "r.parquet")
+    assert written.to_pydict() == {"offset": [1, 0], "key": [None, b"k"]}
+    assert written.schema.field("key").type == pa.binary()
+
+
+def test_the_columns_of_a_result(log: Path) -> None:
+    found = rows("sql", "SELECT key, base_offset FROM records", log, "--describe")
+    assert [(one["column_name"], one["column_type"]) for one in found] == [
+        ("key", "BLOB"),
+        ("base_offset", "BIGINT"),
+    ]
+
+
+def test_damage_is_reported(tmp_path: Path) -> None:
+    log = tmp_path / "headers-0"
+    shutil.copytree(DATA / "headers-0", log)
+    path = next(log.glob("*.log"))
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+    done = run("sql", "SELECT count(*) AS n FROM records", log)
+    assert done.returncode == 1
+    assert "rows are missing" in done.stderr
+    assert "CHECKSUM_MISMATCH" in done.stderr
+    # The headers are intact.
+    assert rows("sql", "SELECT count(*) AS n FROM batches", log) == [{"n": 3}]
+    path.write_bytes(data[:-1])
+    done = run("sql", "SELECT count(*) AS n FROM batches", log)
+    assert (done.returncode, "TORN_TAIL" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("SELEC 1", "Parser Error"),
+        ("SELECT * FROM nothing", "nothing does not exist"),
+        ("SELECT bytes FROM batches", "bytes"),
+        ("", "statement"),
+    ],
+)
+def test_wrong_queries(query: str, reason: str, log: Path) -> None:
+    done = run("sql", query, log)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert reason in done.stderr
+
+
+def test_nothing_to_read(tmp_path: Path) -> None:
+    assert run("sql", "SELECT 1 FROM counts", tmp_path).returncode == 3
+    assert run("sql", "SELECT 1 FROM counts", tmp_path / "none").returncode == 3
+
+
+def test_only_named_tables_are_read(monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("read")
+
+    for name in ("audit", "read_transactions", "scan_log_dir"):
+        monkeypatch.setattr(ks, name, refuse, raising=False)
+    assert rows("sql", "SELECT count(*) AS n FROM records", log) == [{"n": 2}]
