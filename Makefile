@@ -157,8 +157,9 @@ picture: $(VENV)/.compiled $(VENV)/.dev
 # What a release consists of, in dist/: the source archive, and a wheel built from it that names
 # the oldest glibc it runs on. Linux only; .github/workflows/wheels.yml builds the others.
 MAX_WHEEL_BYTES = 2500000
-wheel: $(WHEEL_VENV)/.tools
-	rm -rf dist build/wheel
+wheel: $(WHEEL_VENV)/.tools $(VENV)/.compiled $(VENV)/.dev
+	rm -rf dist build/wheel docs/man
+	$(BIN)/python docs/man_pages.py docs/man
 	$(WHEEL_VENV)/bin/python -m build --outdir build/wheel
 	PATH="$(abspath $(WHEEL_VENV))/bin:$$PATH" auditwheel repair --wheel-dir dist build/wheel/*.whl
 	mv build/wheel/*.tar.gz dist/

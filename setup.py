@@ -113,6 +113,7 @@ class CountingBuild(build_ext):
 
 
 ROOT = Path(__file__).parent
+MAN_PAGES = sorted((ROOT / "docs" / "man").glob("*.1"))
 # An image or a link to a file of the repository: ![label](docs/batches.svg), [label](docs/api.md).
 FILE_LINK = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)\s]+)\)")
 
@@ -180,6 +181,8 @@ if __name__ == "__main__":
                 "freethreading_compatible": True,
             },
         ),
+        # `make wheel` writes them; other builds have none.
+        data_files=[("share/man/man1", [f"docs/man/{one.name}" for one in MAN_PAGES])],
         cmdclass={"build_ext": CountingBuild},
         **page_options(),
         options={"build_ext": {"parallel": processes}},

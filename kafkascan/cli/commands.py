@@ -27,6 +27,7 @@ class VerbGroup(click.Group):
         module = importlib.import_module(f"kafkascan.cli.verbs.{verb.module}")
         command = getattr(module, verb.attribute)
         assert isinstance(command, click.Command)
+        command.short_help = verb.summary
         # \b keeps click from joining the lines.
         lines = [f"  kafkascan {example}" for example in verb.examples]
         command.epilog = "\n".join(["\b", "Examples:", *lines])

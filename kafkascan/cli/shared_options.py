@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import click
 import numpy as np
+from click.shell_completion import CompletionItem
 from click.types import IntParamType
 
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES
@@ -99,6 +100,14 @@ class NameList(click.ParamType):  # type: ignore[type-arg]  # subscripted from c
     def __init__(self, known: Sequence[str]) -> None:
         self.known = known
 
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete the last name of a list."""
+        before, comma, last = incomplete.rpartition(",")
+        names = (one for one in self.known if one.startswith(last))
+        return [CompletionItem(f"{before}{comma}{one}") for one in names]
+
     def convert(self, value: Any, param: Any, context: Any) -> tuple[str, ...]:
         """Return the names; an unknown one is an error."""
         if value == "all":
@@ -120,7 +129,13 @@ class SortColumn(click.ParamType):  # type: ignore[type-arg]  # as `NameList`
     name = "column"
 
     def __init__(self, known: Sequence[str]) -> None:
-        self.known = NameList(known)
+        self.known = NameList(tuple(dict.fromkeys(known)))
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete the name of a column."""
+        return self.known.shell_complete(ctx, param, incomplete)
 
     def convert(self, value: Any, param: Any, context: Any) -> SortOrder:
         """Return the order; an unknown column is an error."""
@@ -154,6 +169,12 @@ class InputPath(click.ParamType):  # type: ignore[type-arg]  # subscripted from 
             self.fail("the path is empty", param, context)
         place = path_or_url(value)
         return place if isinstance(place, Path) else UrlPath(place.url)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Let the shell complete files and folders."""
+        return [CompletionItem(incomplete, type="file")]
 
 
 class DiskPath(InputPath):

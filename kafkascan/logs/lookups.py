@@ -32,14 +32,15 @@ from kafkascan.logs.opened_logs import open_partition
 from kafkascan.logs.queries.index_seek import read_entries
 from kafkascan.logs.reading import iter_records
 from kafkascan.logs.segment import SegmentFile, segment_at
-from kafkascan.tables.schema import Field, Schema
+from kafkascan.tables.schema import Field, Schema, Shown
 
 _ROWS_AT_ONCE = 4096
 # After a position from an index, few batches are read.
 _ROWS_AFTER_INDEX = 64
 
 
-_PATH = Field("path", "string", "path of the segment", "path", nullable=False)
+_PATH = Field("path", "string", "path of the segment", "command", nullable=False,
+              shown=Shown.BELOW)  # fmt: skip
 _POSITION = Field("position", "int64", "byte position of the batch", nullable=False)
 
 BATCH_LOCATION_SCHEMA = Schema(

@@ -88,6 +88,18 @@ def test_completion_of_commands_loads_no_numpy() -> None:
     assert output.splitlines() == [f"plain,{name}" for name in VERBS]
 
 
+def test_completion_of_paths_and_columns() -> None:
+    def words(text: str) -> list[str]:
+        variables = {"COMP_WORDS": text, "COMP_CWORD": str(len(text.split()) - 1)}
+        output, _ = started(_KAFKASCAN_COMPLETE="bash_complete", **variables)
+        return output.splitlines()
+
+    assert words("kafkascan info /tm") == ["file,/tm"]
+    assert words("kafkascan info --output x") == ["file,x"]
+    assert words("kafkascan info --columns topic,siz") == ["plain,topic,size"]
+    assert words("kafkascan info --sort siz") == ["plain,size"]
+
+
 def test_a_command_that_reads_a_file_loads_numpy() -> None:
     assert started("count", DATA / "transactions-0")[1]
 

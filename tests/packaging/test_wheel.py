@@ -35,6 +35,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     clone = tmp_path_factory.mktemp("clone") / "kafkascan"
     leave_out = shutil.ignore_patterns(".*", "build", "dist", "target", "*.so", "__pycache__")
     shutil.copytree(ROOT, clone, ignore=leave_out)  # a build writes beside its sources
+    pages = [sys.executable, ROOT / "docs" / "man_pages.py", clone / "docs" / "man"]
+    subprocess.run(pages, check=True)
     return build("sdist", clone, tmp_path_factory.mktemp("sdist"))
 
 
@@ -90,9 +92,10 @@ def test_the_wheel_holds_the_package_and_its_types_only(wheel: Path) -> None:
     compiled = {Path(name).name.split(".")[0] for name in names if name.endswith(".so")}
     assert compiled == MODULES
     assert not [name for name in names if name.endswith((".pyx", ".pxd", ".c", ".h"))]
-    assert {name.split("/")[0] for name in names if ".dist-info" not in name} == {
-        "kafkascan", "pyspark_kafkascan",
-    }  # fmt: skip
+    installed = {name.split(".data/data/")[-1] for name in names if ".data/data/" in name}
+    assert {f"share/man/man1/kafkascan{verb}.1" for verb in ("", "-audit", "-sql")} <= installed
+    others = {name for name in names if ".dist-info" not in name and ".data/data/" not in name}
+    assert {name.split("/")[0] for name in others} == {"kafkascan", "pyspark_kafkascan"}
 
 
 @pytest.mark.slow
