@@ -20,10 +20,21 @@ NOTE, WARNING, ERROR = Severity.NOTE, Severity.WARNING, Severity.ERROR
 
 
 class FindingKind(NamedTuple):
-    """Severity of a kind of finding, and its advice: what it causes and what to do."""
+    """
+    A kind of finding.
+
+    Attributes
+    ----------
+    severity : Severity
+    advice : str
+        What it causes, and what to do.
+    otherwise : str
+        For the documentation: another severity, and its condition.
+    """
 
     severity: Severity
     advice: str
+    otherwise: str = ""
 
 
 _REPLICA = "Restore the log from another replica"
@@ -35,6 +46,26 @@ _CUT = (
     "A broker that recovers this log deletes everything after this position."
     f" {_REPLICA}, or save the intact batches with `kafkascan salvage`."
 )
+
+_INDEX_MISMATCH = FindingKind(
+    ERROR,
+    f"{_REBUILD} In a copy, the index may be older than its log: if compaction gives a segment an"
+    " index of the same size and time, rsync and git do not copy it again (use rsync --checksum).",
+)
+INDEX_KINDS = dict.fromkeys(
+    (
+        "BAD_TXN_INDEX_VERSION",
+        "ODD_INDEX_SIZE",
+        "OFFSET_NOT_IN_LOG",
+        "OUT_OF_ORDER",
+        "PRODUCER_MISMATCH",
+        "TIMESTAMP_MISMATCH",
+        "TOO_LARGE",
+        "WRONG_POSITION",
+    ),
+    _INDEX_MISMATCH,
+)
+"""Kinds of errors of `check_index`, which `FINDING_KINDS` contains."""
 
 TIER_KINDS: dict[str, FindingKind] = {
     "NOT_UPLOADED": FindingKind(
@@ -73,6 +104,7 @@ TIER_KINDS: dict[str, FindingKind] = {
         ERROR,
         "A broker finds segments by these values: consumers get other offsets, or retention"
         " deletes at the wrong time. Check whether the objects belong together.",
+        "warning if only the latest timestamp differs",
     ),
     "TIER_GAP": FindingKind(
         ERROR,
@@ -124,6 +156,7 @@ FINDING_KINDS: dict[str, FindingKind] = {
         WARNING,
         "The last batch is incomplete. A broker removes it when it recovers the log;"
         " if this is a backup, copy the file again.",
+        "note if the file grows during the audit",
     ),
     "CUT_SEGMENT": FindingKind(
         ERROR,
@@ -156,6 +189,7 @@ FINDING_KINDS: dict[str, FindingKind] = {
         NOTE,
         "Consumers and followers may stop at this batch."
         " Raise fetch.max.bytes and replica.fetch.max.bytes above its size.",
+        "warning above `--max-message-bytes`",
     ),
     "OLD_FORMAT": FindingKind(
         NOTE,
@@ -165,7 +199,10 @@ FINDING_KINDS: dict[str, FindingKind] = {
     # ---- offsets and epochs ----
     "ENDS_EARLY": FindingKind(ERROR, f"The end of the log is lost. {_REPLICA}."),
     "OFFSET_GAP": FindingKind(
-        WARNING, "Records may have been lost. Compare this log with another replica."
+        WARNING,
+        "Records may have been lost, unless the topic is compacted: compaction leaves such gaps."
+        " Compare this log with another replica.",
+        "note if the log was compacted",
     ),
     "OFFSET_OVERLAP": FindingKind(
         ERROR,
@@ -266,6 +303,7 @@ FINDING_KINDS: dict[str, FindingKind] = {
         "Records that the group has read are missing: the end of the log is lost, or the replica is"
         " behind. Compare this log with another replica; the group's next fetch resets its offset.",
     ),
+    **INDEX_KINDS,
     "TXN_INDEX_MISMATCH": FindingKind(ERROR, _REBUILD),
     "BAD_SNAPSHOT": FindingKind(ERROR, _REBUILD),
     "SNAPSHOT_MISMATCH": FindingKind(ERROR, _REBUILD),
@@ -295,12 +333,13 @@ FINDING_KINDS: dict[str, FindingKind] = {
     "HANGING_TRANSACTION": FindingKind(
         WARNING,
         "read_committed consumers and compaction stop at the transaction's first offset. If no"
-        " transaction coordinator knows the transaction, abort it with this command.",
+        " coordinator knows the transaction, abort it with `kafka-transactions.sh abort`.",
     ),
     "FORGOTTEN_TRANSACTION": FindingKind(
         WARNING,
         "No marker will end the transaction: read_committed consumers and compaction stop at its"
-        " first offset. Abort it with kafka-transactions.sh abort.",
+        " first offset. Abort it with `kafka-transactions.sh abort`.",
+        "note if it has not been idle for `--timeout-ms`",
     ),
     "OPEN_TRANSACTION": FindingKind(
         NOTE,
@@ -319,15 +358,12 @@ FINDING_KINDS: dict[str, FindingKind] = {
     "COMPACTION": FindingKind(NOTE, "No action needed."),
     **TIER_KINDS,
 }
-_INDEX_MISMATCH = FindingKind(
-    ERROR,
-    f"{_REBUILD} In a copy, the index may be older than its log: if compaction gives a segment an"
-    " index of the same size and time, rsync and git do not copy it again (use rsync --checksum).",
-)
+COMPACTED_GAP = FindingKind(NOTE, "No action needed: compaction leaves such gaps.")
+"""An OFFSET_GAP in a log that was compacted."""
 
 
 def finding_kind(symbol: str) -> FindingKind:
-    """Return the kind of a symbol; symbols that are not listed are those of `check_index`."""
+    """Return the kind of a symbol; symbols that are not listed are errors of an index."""
     return FINDING_KINDS.get(symbol, _INDEX_MISMATCH)
 
 

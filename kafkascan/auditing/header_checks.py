@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.analysis.transactions import TRANSACTION_TIMEOUT_MS
-from kafkascan.auditing.finding_kinds import NOTE, FoundInLog
+from kafkascan.auditing.finding_kinds import COMPACTED_GAP, FoundInLog
 from kafkascan.batches import screening
 from kafkascan.batches.columns import (
     BatchTable,
@@ -397,7 +397,8 @@ class HeaderChecks:
         if is_compacted:
             for one in found.of_kind("OFFSET_GAP"):
                 message = f"{one.message}; the log is compacted"
-                found.change(one, severity=NOTE, message=message)
+                severity, advice, _ = COMPACTED_GAP
+                found.change(one, severity=severity, message=message, advice=advice)
         for file, latest in self.latest.items():
             days = (latest - self.limits.now_ms) / 86_400_000
             latest_time = as_datetime64(np.array([latest]))[0]

@@ -201,7 +201,8 @@ def api_reference() -> str:
 def findings_page() -> str:
     """Return the page about the kinds of findings, in the order of their definition."""
     rows = (
-        f"| `{symbol}` | {kind.severity} | {kind.advice} |\n"
+        f"| `{symbol}` | {'; '.join(filter(None, (kind.severity, kind.otherwise)))}"
+        f" | {kind.advice} |\n"
         for symbol, kind in FINDING_KINDS.items()
     )
     return _FINDINGS_HEAD + "".join(rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import kafkascan as ks
-from kafkascan.auditing.finding_kinds import FINDING_KINDS, TIER_KINDS
+from kafkascan.auditing.finding_kinds import FINDING_KINDS, INDEX_KINDS, TIER_KINDS
 from tests.support.audit_damage import DAMAGE, set_field
 from tests.support.audits import alarms, symbols
 from tests.support.partitions import HealthyPartition
@@ -47,7 +47,8 @@ def test_every_finding_kind_is_tested() -> None:
         "FORGOTTEN_TRANSACTION",
     }  # fmt: skip
     of_tiers = set(TIER_KINDS)  # tests/unit/auditing/test_tier_audits.py
-    assert set(FINDING_KINDS) <= tested | elsewhere | of_tiers
+    of_indexes = set(INDEX_KINDS)  # tests of `check_index`
+    assert set(FINDING_KINDS) <= tested | elsewhere | of_tiers | of_indexes
 
 
 def test_the_other_finding_kinds(tmp_path: Path, partition: HealthyPartition) -> None:
