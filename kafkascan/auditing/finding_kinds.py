@@ -38,18 +38,23 @@ class FindingKind(NamedTuple):
 
 
 _REPLICA = "Restore the log from another replica"
+_RECOVER = "`kafkascan recover --write --recovery-point 0`"
 _REBUILD = (
-    "Readers that trust this file get wrong results. Stop the broker and run"
-    " `kafkascan recover --write`, or delete the file: a broker rebuilds it."
+    "Readers that trust this file get wrong results."
+    f" Stop the broker and run {_RECOVER}, which rebuilds it"
 )
 _CUT = (
     "A broker that recovers this log deletes everything after this position."
     f" {_REPLICA}, or save the intact batches with `kafkascan salvage`."
 )
 
+_INDEX = (
+    f"{_REBUILD}; or delete the .index file of the segment: without it, a broker rebuilds all"
+    " indexes of the segment at startup."
+)
 _INDEX_MISMATCH = FindingKind(
     ERROR,
-    f"{_REBUILD} In a copy, the index may be older than its log: if compaction gives a segment an"
+    f"{_INDEX} In a copy, the index may be older than its log: if compaction gives a segment an"
     " index of the same size and time, rsync and git do not copy it again (use rsync --checksum).",
 )
 INDEX_KINDS = dict.fromkeys(
@@ -223,16 +228,19 @@ FINDING_KINDS: dict[str, FindingKind] = {
     ),
     "EPOCH_MISMATCH": FindingKind(
         ERROR,
-        "Followers may truncate at wrong offsets."
-        " Delete leader-epoch-checkpoint: a recovery rebuilds it.",
+        "Followers may truncate at wrong offsets. Stop the broker, delete leader-epoch-checkpoint"
+        f" and run {_RECOVER}, which rebuilds it.",
     ),
     "EPOCHS_BEHIND": FindingKind(
         WARNING,
-        "Followers may truncate at wrong offsets. A recovery of all segments rebuilds the file;"
-        " otherwise copy it from another replica.",
+        f"Followers may truncate at wrong offsets. Stop the broker and run {_RECOVER}, which"
+        " completes the file; or copy it from another replica.",
     ),
     "BAD_CHECKPOINT": FindingKind(
-        ERROR, "A broker does not start with this file. Delete it: a recovery rebuilds it."
+        ERROR,
+        "A broker does not start with this file. Delete leader-epoch-checkpoint and run"
+        f" {_RECOVER}, which rebuilds it. Copy partition.metadata from another replica: a broker"
+        " takes a log without it for stray.",
     ),
     # ---- times ----
     "FUTURE_TIMESTAMP": FindingKind(
@@ -251,7 +259,12 @@ FINDING_KINDS: dict[str, FindingKind] = {
         f" {_REPLICA}, or rewrite it with `kafkascan convert`.",
     ),
     # ---- side files ----
-    "MISSING_INDEX": FindingKind(NOTE, "No action needed: a broker rebuilds it at startup."),
+    "MISSING_INDEX": FindingKind(
+        NOTE,
+        "No action needed if .index is missing: a broker rebuilds all indexes of the segment at"
+        " startup. If only .timeindex is missing, a broker starts an empty one, and retention and"
+        " lookups by time use the time of the file: delete .index, too.",
+    ),
     "ORPHAN": FindingKind(
         WARNING, "The file belongs to no segment. No action needed: a broker deletes it at startup."
     ),
@@ -304,9 +317,9 @@ FINDING_KINDS: dict[str, FindingKind] = {
         " behind. Compare this log with another replica; the group's next fetch resets its offset.",
     ),
     **INDEX_KINDS,
-    "TXN_INDEX_MISMATCH": FindingKind(ERROR, _REBUILD),
-    "BAD_SNAPSHOT": FindingKind(ERROR, _REBUILD),
-    "SNAPSHOT_MISMATCH": FindingKind(ERROR, _REBUILD),
+    "TXN_INDEX_MISMATCH": FindingKind(ERROR, _INDEX),
+    "BAD_SNAPSHOT": FindingKind(ERROR, f"{_REBUILD}."),
+    "SNAPSHOT_MISMATCH": FindingKind(ERROR, f"{_REBUILD}."),
     "PADDED": FindingKind(
         NOTE,
         "The file is preallocated. No action needed: a broker that is shut down cleanly trims it.",
