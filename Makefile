@@ -145,7 +145,7 @@ arm: $(VENV)/.compiled $(VENV)/.dev
 
 # The pages of docs/ as a site, in build/docs; every warning is an error.
 docs: $(VENV)/.compiled $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-serve: $(VENV)/.compiled $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import os
 import pkgutil
 import re
@@ -40,9 +41,11 @@ LAYERS = [
 ]
 _API_HEAD = """# Python API
 
-`import kafkascan as ks`: these are the names that most programs need, by the sub-package that
-defines them. The sub-packages have more. Everything is imported when it is first used.
+`import kafkascan as ks`: the tables list the names that most programs need (`ks.scan_batches`), by
+the sub-package that defines them. Below each table are the other names of the sub-package
+(`ks.batches.column`). Everything is imported when it is first used.
 """
+_NOT_IN_API = ("_core", "cli", "dump_log")  # no public names
 _COLUMNS_HEAD = """# Columns
 
 Every table of kafkascan, by the sub-package that returns it. A table has these columns, under these
@@ -184,18 +187,49 @@ def _write_damaged_log(folder: Path) -> None:
     (folder / Path(_LOG).name).write_bytes(data)
 
 
-def api_reference() -> str:
-    """Return the page about the public names, by sub-package."""
-    rooms = defaultdict(list)
-    for name in sorted(set(kafkascan.__all__) - {"__version__"}):
-        module = str(getattr(getattr(kafkascan, name), "__module__", None))
-        is_ours = module.startswith("kafkascan.") and not module.startswith("kafkascan._core")
-        rooms[module.split(".")[1] if is_ours else "format"].append(name)
-    rooms["polars"] = [f"polars.{name}" for name in kafkascan.polars.__all__]
-    parts = [_API_HEAD]
-    for room, names in sorted(rooms.items()):
-        parts += [f"\n## {room}\n", *(f"\n::: kafkascan.{name}\n" for name in names)]
-    return "".join(parts)
+def public_names() -> dict[str, list[str]]:
+    """Return the public names of each sub-package; of several that have one, the lowest's."""
+    rooms: dict[str, list[str]] = {}
+    seen: set[str] = set()
+    for room in LAYERS:
+        if room not in _NOT_IN_API:
+            names = set(importlib.import_module(f"kafkascan.{room}").__all__) - seen
+            rooms[room] = sorted(names, key=lambda name: (name not in kafkascan.__all__, name))
+            seen |= names
+    return dict(sorted(rooms.items()))
+
+
+def api_pages() -> dict[Path, str]:
+    """Return the API reference: an overview, and a page for each sub-package."""
+    overview, pages, with_columns = [_API_HEAD], {}, schemas_by_room()
+    for room, names in public_names().items():
+        what = _summary(importlib.import_module(f"kafkascan.{room}"))
+        links = ["[all sub-packages](../api.md)"]
+        if room in with_columns:
+            links.append(f"[columns of its tables](../columns.md#{room})")
+        head = f"# kafkascan.{room}\n\n{what} See also: {', '.join(links)}.\n"
+        entries = (f"\n::: kafkascan.{room}.{name}\n" for name in names)
+        pages[API.parent / "api" / f"{room}.md"] = "".join([head, *entries])
+        overview += [f"\n## [{room}](api/{room}.md)\n\n{what}\n\n", _overview_of(room, names)]
+    return {API: "".join(overview), **pages}
+
+
+def _overview_of(room: str, names: list[str]) -> str:
+    """Return the names of a sub-package, with links to their descriptions."""
+    link = {name: f"[`{name}`](api/{room}.md#kafkascan.{room}.{name})" for name in names}
+    first = [name for name in names if name in kafkascan.__all__]
+    others = ", ".join(link[name] for name in names if name not in first)
+    rows = [f"| {link[name]} | {_summary(getattr(kafkascan, name))} |\n" for name in first]
+    table = ["| in `ks` | |\n|---|---|\n", *rows, "\n"] if first else []
+    return "".join([*table, f"In `ks.{room}`: {others}.\n" if others else ""])
+
+
+def _summary(value: object) -> str:
+    """Return the first sentence of a docstring."""
+    if not callable(value) and not inspect.ismodule(value):
+        return "A constant."
+    first, *_ = (inspect.getdoc(value) or "").partition("\n\n")
+    return re.split(r"(?<=\.)\s", " ".join(first.split()))[0]
 
 
 def findings_page() -> str:
@@ -237,7 +271,7 @@ def columns_page() -> str:
     """Return the page about the columns of all tables."""
     parts = [_COLUMNS_HEAD]
     for room, schemas in schemas_by_room().items():
-        parts.append(f"\n## {room}\n")
+        parts.append(f"\n## {room}\n\nSee [kafkascan.{room}](api/{room}.md).\n")
         for name, schema in sorted(schemas.items()):
             parts.append(f"\n### {name}\n\n{_COLUMNS_TABLE}")
             for one in schema:
@@ -269,7 +303,9 @@ def main() -> None:
     """Update all documents."""
     for document in DOCUMENTS:
         document.write_text(updated(document.read_text()))
-    API.write_text(api_reference())
+    for page, text in api_pages().items():
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(text)
     FINDINGS.write_text(findings_page())
     COLUMNS.write_text(columns_page())
 
