@@ -1,3 +1,4 @@
+# `make help` lists the targets: those with a comment after ##.
 # Every target creates what it needs in $(VENV); nothing is installed outside of this folder.
 # PYTHON= names another interpreter (run `make clean` when you change it), JOBS= the number
 # of processes that run tests.
@@ -21,15 +22,18 @@ GOLDEN = tests/golden
 export PYTHONPYCACHEPREFIX = $(abspath $(VENV))/pycache
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: docs docs-serve picture wheel demo test test-slow test-newest test-oldest lint bench bench-spark bench-store asan coverage fuzz mutants arm oracle golden clean
+.PHONY: help docs docs-serve picture wheel demo test test-slow test-newest test-oldest lint bench bench-spark bench-store asan coverage fuzz mutants arm oracle golden clean
 
-demo: $(VENV)/.compiled $(VENV)/.demo
+demo: $(VENV)/.compiled $(VENV)/.demo ## Compile, and scan and verify the golden files (the default)
 	@echo "Running examples/demo.py"
 	@$(BIN)/python examples/demo.py $(GOLDEN)
 
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
 # TESTS= names folders, EXTRAS= the extras to install.
 TESTS ?=
-test: $(VENV)/.compiled $(VENV)/.dev
+test: $(VENV)/.compiled $(VENV)/.dev ## Run the tests in parallel; TESTS="tests/cli tests/house" runs some
 	$(PYTEST) -n $(JOBS) --ignore=tests/oracle $(TESTS)
 
 # The tests without Spark, in a copy of the working tree with an environment of its own: on the
@@ -37,6 +41,8 @@ test: $(VENV)/.compiled $(VENV)/.dev
 # Python with the oldest releases that pyproject.toml allows, build tools included.
 test-newest: RELEASES = highest
 test-oldest: RELEASES = lowest-direct
+test-newest: ## Run the tests without Spark on the newest Python here, with the newest releases
+test-oldest: ## The same on the oldest Python, with the oldest releases
 MOST_TESTS = unit golden native property damage cli house
 # CPython from Maven Central: on this platform, newer than the Python of most distributions.
 CPYTHON = build/cpython/org/bytedeco/cpython/linux-x86_64
@@ -61,11 +67,11 @@ test-newest test-oldest: test-%:
 		TESTS="$(MOST_TESTS:%=tests/%)"
 
 # What takes too long for `make test`, and the properties with all of their examples.
-test-slow: $(VENV)/.compiled $(VENV)/.dev
+test-slow: $(VENV)/.compiled $(VENV)/.dev ## Run what takes longer: the wheel, a kill at every step, properties with all examples
 	$(PYTEST) -n $(JOBS) --ignore=tests/oracle -m slow
 	KAFKASCAN_EXAMPLES=all $(PYTEST) -n $(JOBS) tests/property
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev ## Run ruff, cython-lint, clang-format, mypy and import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint kafkascan
@@ -75,28 +81,28 @@ lint: $(VENV)/.dev
 	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
 
 # Kafka itself: starts real brokers. Needs Java 17 and Maven.
-oracle: $(VENV)/.compiled $(VENV)/.dev
+oracle: $(VENV)/.compiled $(VENV)/.dev ## Compare with real Kafka brokers (Java 17, Maven)
 	$(PYTEST) -m oracle tests/oracle
 
 # Rewrites tests/golden with real brokers. Review the difference before you commit it.
-golden: $(VENV)/.compiled $(VENV)/.dev
+golden: $(VENV)/.compiled $(VENV)/.dev ## Write tests/golden again with real brokers
 	$(BIN)/python -m tests.oracle.golden
 
-bench: $(VENV)/.compiled $(VENV)/.bench
+bench: $(VENV)/.compiled $(VENV)/.bench ## Compare with other readers
 	cd asv_benchmarks && PYTHONPATH=. ../$(BIN)/python -m benchmarks.table
 
 # Spark: each way into it beside its own ceiling. Needs Java 17 or newer; for the broker, Maven.
-bench-spark: $(VENV)/.compiled $(VENV)/.bench
+bench-spark: $(VENV)/.compiled $(VENV)/.bench ## Compare each Spark API with its upper bound (Java 17)
 	cd asv_benchmarks && PYTHONPATH=.:.. ../$(BIN)/python -m benchmarks.spark_table
 
 # Objects in a store, beside downloads of them. The store is a server on this machine.
-bench-store: $(VENV)/.compiled $(VENV)/.bench
+bench-store: $(VENV)/.compiled $(VENV)/.bench ## Compare logs in a store with downloads of them
 	cd asv_benchmarks && PYTHONPATH=. ../$(BIN)/python -m benchmarks.store_table
 
 # AddressSanitizer and UndefinedBehaviorSanitizer over the native, damage and property
 # tests. They run in a folder of their own, with a build of their own.
 ASAN = build/asan
-asan: $(VENV)/.dev
+asan: $(VENV)/.dev ## Run AddressSanitizer and UBSan over native, damage and property tests
 	rm -rf $(ASAN) && mkdir -p $(ASAN)
 	@echo "Compiling $(words $(MODULES)) modules with sanitizers"
 	@KAFKASCAN_SANITIZE=1 $(BIN)/python setup.py -q build --build-base $(ASAN)/base --build-lib $(ASAN)/run
@@ -113,7 +119,7 @@ asan: $(VENV)/.dev
 COVERAGE = build/coverage
 COVERED_TESTS = $(addprefix tests/,unit native damage property golden cli)
 coverage: export COVERAGE_FILE = $(abspath $(COVERAGE))/python
-coverage: $(VENV)/.dev
+coverage: $(VENV)/.dev ## Report the lines and branches that tests execute
 	rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)/html
 	@echo "Compiling $(words $(MODULES)) modules with gcov"
 	@KAFKASCAN_COVERAGE=1 $(BIN)/python setup.py -q build --build-base $(COVERAGE)/base --build-lib $(COVERAGE)/run
@@ -129,35 +135,35 @@ coverage: $(VENV)/.dev
 
 # Fuzzes the C loops for FUZZ_S seconds each, with libFuzzer if a clang has it.
 FUZZ_S ?= 60
-fuzz: $(VENV)/.compiled $(VENV)/.dev
+fuzz: $(VENV)/.compiled $(VENV)/.dev ## Fuzz the C loops, FUZZ_S=60 seconds each
 	$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_S)
 
 # Changes a random line of the code, MUTANTS times, and counts the changes that no test notices.
 MUTANTS ?= 300
 SEED ?= 1
-mutants: $(VENV)/.compiled $(VENV)/.dev
+mutants: $(VENV)/.compiled $(VENV)/.dev ## Change MUTANTS=300 random lines, and print the changes that no test notices
 	$(BIN)/python -m tests.mutants.run --count $(MUTANTS) --seed $(SEED)
 
 # ARM, cross-compiled and emulated: the C kernels, then ARM_TESTS of the package (may be empty).
 ARM_TESTS ?= tests/unit tests/native tests/damage
-arm: $(VENV)/.compiled $(VENV)/.dev
+arm: $(VENV)/.compiled $(VENV)/.dev ## Test on emulated ARM CPUs: the C kernels, then ARM_TESTS
 	$(BIN)/python -m tests.arm.run --tests $(ARM_TESTS)
 
-# The pages of docs/ as a site, in build/docs; every warning is an error.
-docs: $(VENV)/.compiled $(VENV)/.docs
+# The pages of docs/ as a site, in build/docs. KAFKASCAN_DOCS_URL= is the address at which it will be served.
+docs: $(VENV)/.compiled $(VENV)/.docs ## Build the documentation in build/docs; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-docs-serve: $(VENV)/.compiled $(VENV)/.docs
+docs-serve: $(VENV)/.compiled $(VENV)/.docs ## Serve the documentation, and build it again when a page changes
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 # The picture in README.md.
-picture: $(VENV)/.compiled $(VENV)/.dev
+picture: $(VENV)/.compiled $(VENV)/.dev ## Draw the picture of README.md again
 	$(BIN)/python examples/plots.py $(GOLDEN) docs/batches.svg
 
 # What a release consists of, in dist/: the source archive, and a wheel built from it that names
 # the oldest glibc it runs on. Linux only; .github/workflows/wheels.yml builds the others.
 MAX_WHEEL_BYTES = 2500000
-wheel: $(WHEEL_VENV)/.tools $(VENV)/.compiled $(VENV)/.dev
+wheel: $(WHEEL_VENV)/.tools $(VENV)/.compiled $(VENV)/.dev ## Build the source archive and an audited wheel in dist/
 	rm -rf dist build/wheel docs/man
 	$(BIN)/python docs/man_pages.py docs/man
 	$(WHEEL_VENV)/bin/python -m build --outdir build/wheel
@@ -168,7 +174,7 @@ wheel: $(WHEEL_VENV)/.tools $(VENV)/.compiled $(VENV)/.dev
 	@test -z "$$(find dist -name '*.whl' -size +$(MAX_WHEEL_BYTES)c)" || \
 		{ echo "The wheel is larger than $(MAX_WHEEL_BYTES) bytes"; exit 1; }
 
-clean:
+clean: ## Delete the environment and everything that was built
 	rm -rf $(VENV) $(WHEEL_VENV) build dist *.egg-info
 	rm -rf .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .hypothesis
 	rm -f kafkascan/_core/*.so
