@@ -13,10 +13,11 @@ _DOCS = Path(__file__).parent
 _COLUMNS = set(re.findall(r"^\| `(\w+)` \|", (_DOCS / "columns.md").read_text(), re.M))
 _CODE = re.compile(r"<code>(\w+)</code>")
 _IDENTIFIERS = {
-    name: f"kafkascan.{room}.{name}"
+    path.rpartition(".")[2]: path
     for page in _DOCS.glob("api/*.md")
-    for room, name in re.findall(r"^::: kafkascan\.(\w+)\.(\w+)$", page.read_text(), re.M)
-    if room != "spark" and name not in {*_COLUMNS, "column"}  # words that mean something else, too
+    for path in re.findall(r"^::: (\S+)$", page.read_text(), re.M)
+    # Not words that mean something else, too.
+    if page.stem != "spark" and path.rpartition(".")[2] not in {*_COLUMNS, "column"}
 }
 
 

@@ -44,8 +44,28 @@ _API_HEAD = """# Python API
 `import kafkascan as ks`: the tables list the names that most programs need (`ks.scan_batches`), by
 the sub-package that defines them. Below each table are the other names of the sub-package
 (`ks.batches.column`). Everything is imported when it is first used.
+
+Types of arguments, in signatures:
+
+| type | what a caller gives |
+|---|---|
+| `SourceLike` | a log: a path, an URL, bytes, bytearray, memoryview, mmap, an array of bytes, a `FileRange`, an `ObjectUrl`, a `Source`, a `SegmentFile`, or an object that reads at positions |
+| `LogLike` | a `SourceLike`, a `PartitionDir`, or the path or URL of a partition directory |
+| `LogsLike` | a `SourceLike`, a `PartitionDir`, a `LogDir`, or the path or URL of a data directory, a partition directory or a tar archive of one |
+| `LogDirLike` | a `LogDir`, or the path or URL of a directory or a tar archive |
+| `Place` | a path, an URL or an `ObjectUrl` |
+| `BatchTable` | an array of `BATCH_DTYPE`, such as `scan.batches` |
+| `IndexEntries` | an array of `OFFSET_INDEX_ENTRY`, `TIME_INDEX_ENTRY` or `TRANSACTION_INDEX_ENTRY` |
+| `TimeLike` | milliseconds since the epoch, a text in ISO 8601 (UTC without a zone), a `datetime`, a `numpy.datetime64` or a pandas `Timestamp` |
+| `AsOf` | an offset, a mapping of partitions to offsets, or a `TimeLike` that is not an integer |
+| `RecordFilter` | a function of a `RecordTable` that returns a mask of the records to keep |
 """
 _NOT_IN_API = ("_core", "cli", "dump_log")  # no public names
+# What public functions return or describe, and no package exports.
+_NAMED_BY_OTHERS = {
+    "tiered": ["tier_listing.TopicSize"],
+    "write": ["batch_planning.BatchFields", "batch_builder.RecordsInfo"],
+}
 _COLUMNS_HEAD = """# Columns
 
 Every table of kafkascan, by the sub-package that returns it. A table has these columns, under these
@@ -208,7 +228,8 @@ def api_pages() -> dict[Path, str]:
         if room in with_columns:
             links.append(f"[columns of its tables](../columns.md#{room})")
         head = f"# kafkascan.{room}\n\n{what} See also: {', '.join(links)}.\n"
-        entries = (f"\n::: kafkascan.{room}.{name}\n" for name in names)
+        described = [*names, *_NAMED_BY_OTHERS.get(room, [])]
+        entries = (f"\n::: kafkascan.{room}.{name}\n" for name in described)
         pages[API.parent / "api" / f"{room}.md"] = "".join([head, *entries])
         overview += [f"\n## [{room}](api/{room}.md)\n\n{what}\n\n", _overview_of(room, names)]
     return {API: "".join(overview), **pages}
