@@ -49,17 +49,33 @@ Types of arguments, in signatures:
 
 | type | what a caller gives |
 |---|---|
-| `SourceLike` | a log: a path, an URL, bytes, bytearray, memoryview, mmap, an array of bytes, a `FileRange`, an `ObjectUrl`, a `Source`, a `SegmentFile`, or an object that reads at positions |
-| `LogLike` | a `SourceLike`, a `PartitionDir`, or the path or URL of a partition directory |
-| `LogsLike` | a `SourceLike`, a `PartitionDir`, a `LogDir`, or the path or URL of a data directory, a partition directory or a tar archive of one |
-| `LogDirLike` | a `LogDir`, or the path or URL of a directory or a tar archive |
-| `Place` | a path, an URL or an `ObjectUrl` |
-| `BatchTable` | an array of `BATCH_DTYPE`, such as `scan.batches` |
-| `IndexEntries` | an array of `OFFSET_INDEX_ENTRY`, `TIME_INDEX_ENTRY` or `TRANSACTION_INDEX_ENTRY` |
-| `TimeLike` | milliseconds since the epoch, a text in ISO 8601 (UTC without a zone), a `datetime`, a `numpy.datetime64` or a pandas `Timestamp` |
-| `AsOf` | an offset, a mapping of partitions to offsets, or a `TimeLike` that is not an integer |
-| `RecordFilter` | a function of a `RecordTable` that returns a mask of the records to keep |
 """
+_ARGUMENTS = {
+    "SourceLike": (
+        "a log: a path, a URL, bytes, bytearray, memoryview, mmap, an array of bytes, a "
+        "`FileRange`, an `ObjectUrl`, a `Source`, a `SegmentFile`, or an object that reads at "
+        "positions"
+    ),
+    "LogLike": "a `SourceLike`, a `PartitionDir`, or the path or URL of a partition directory",
+    "LogsLike": (
+        "a `SourceLike`, a `PartitionDir`, a `LogDir`, or the path or URL of a data "
+        "directory, a partition directory or a tar archive of one"
+    ),
+    "LogDirLike": "a `LogDir`, or the path or URL of a directory or a tar archive",
+    "Place": "a path, a URL or an `ObjectUrl`",
+    "BatchTable": "an array of `BATCH_DTYPE`, such as `scan.batches`",
+    "IndexEntries": (
+        "an array of `OFFSET_INDEX_ENTRY`, `TIME_INDEX_ENTRY` or `TRANSACTION_INDEX_ENTRY`"
+    ),
+    "TimeLike": (
+        "milliseconds since the epoch, a text in ISO 8601 (UTC without a zone), a `datetime`, "
+        "a `numpy.datetime64` or a pandas `Timestamp`"
+    ),
+    "AsOf": (
+        "an offset, a mapping of partitions to offsets, or a `TimeLike` that is not an integer"
+    ),
+    "RecordFilter": "a function of a `RecordTable` that returns a mask of the records to keep",
+}
 _NOT_IN_API = ("_core", "cli", "dump_log")  # no public names
 # What public functions return or describe, and no package exports.
 _NAMED_BY_OTHERS = {
@@ -221,7 +237,8 @@ def public_names() -> dict[str, list[str]]:
 
 def api_pages() -> dict[Path, str]:
     """Return the API reference: an overview, and a page for each sub-package."""
-    overview, pages, with_columns = [_API_HEAD], {}, schemas_by_room()
+    arguments = (f"| `{name}` | {what} |\n" for name, what in _ARGUMENTS.items())
+    overview, pages, with_columns = [_API_HEAD, *arguments], {}, schemas_by_room()
     for room, names in public_names().items():
         what = _summary(importlib.import_module(f"kafkascan.{room}"))
         links = ["[all sub-packages](../api.md)"]
