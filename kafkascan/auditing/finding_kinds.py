@@ -192,14 +192,15 @@ FINDING_KINDS: dict[str, FindingKind] = {
     ),
     "OVERSIZED_BATCH": FindingKind(
         NOTE,
-        "Consumers and followers may stop at this batch."
-        " Raise fetch.max.bytes and replica.fetch.max.bytes above its size.",
+        "Consumers and followers read it, whatever their fetch sizes are, but a topic with this"
+        " limit does not accept it again, as from a mirror. Raise max.message.bytes there.",
         "warning above `--max-message-bytes`",
     ),
     "OLD_FORMAT": FindingKind(
         NOTE,
-        "Newer clients and brokers no longer read this format. Rewrite the log with"
-        " `kafkascan convert`, or mirror the topic, before you upgrade.",
+        "No action needed: Kafka reads this format, but since 4.0 does not write or convert it."
+        " Its records have no headers, its batches no leader epochs and no producers. Rewrite the"
+        " log with `kafkascan convert` if a client does not read it.",
     ),
     # ---- offsets and epochs ----
     "ENDS_EARLY": FindingKind(ERROR, f"The end of the log is lost. {_REPLICA}."),
