@@ -257,7 +257,7 @@ FINDING_KINDS: dict[str, FindingKind] = {
     "MAX_TIMESTAMP_MISMATCH": FindingKind(
         ERROR,
         "Lookups by timestamp miss records, and time-based retention deletes at the wrong time."
-        f" {_REPLICA}, or rewrite it with `kafkascan convert`.",
+        f" {_REPLICA}.",
     ),
     # ---- side files ----
     "MISSING_INDEX": FindingKind(

@@ -34,7 +34,7 @@ from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.times import age_text
 from kafkascan.logs.log_chunks import InspectedChunk, LogChunk, SegmentEnd
-from kafkascan.logs.log_problems import OFFSET_GAP
+from kafkascan.logs.log_problems import COMPACTED_TOPICS, OFFSET_GAP
 from kafkascan.logs.metadata_log import TopicConfig
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.walking.log_walk import InspectedSlice
@@ -268,7 +268,12 @@ class LogAudit:
         is_compacted = (
             bool(self._audited.checkpoints.cleaned_up_to) or self._headers.cleaned_batches > 0
         )
-        self._headers.finish(self._found, self._names, self._sizes, is_compacted=is_compacted)
+        self._headers.finish(
+            self._found,
+            self._names,
+            self._sizes,
+            is_compacted=is_compacted or self._log.partition.topic in COMPACTED_TOPICS,
+        )
         if not self._found.of_kind(OFFSET_GAP):  # batches of old formats do not show all
             for one in (one for one in problems if one.symbol == OFFSET_GAP):
                 name = Path(one.path).name

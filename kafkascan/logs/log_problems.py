@@ -29,7 +29,7 @@ CUT_SEGMENT, OFFSET_GAP = "CUT_SEGMENT", "OFFSET_GAP"
 """Symbols of an `IncompleteLogError`."""
 
 # Kafka creates them with cleanup.policy=compact. Its other topics delete from the start only.
-_COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+COMPACTED_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 _MAGIC_V2 = 2
 _GREATEST = 2**63 - 1
 
@@ -115,7 +115,7 @@ class LogProblems:
     def is_cleaned(self, partition: PartitionDir) -> bool:
         """Return whether its data dir, or Kafka itself, says that a log is compacted."""
         return (
-            partition.topic in _COMPACTED_TOPICS
+            partition.topic in COMPACTED_TOPICS
             or self._checkpoints.offset_of(partition, CLEANER_CHECKPOINT) > 0
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import kafkascan as ks
@@ -42,6 +44,21 @@ def test_compaction_is_no_damage(partition: HealthyPartition) -> None:
     advice = {one.symbol: one.advice for one in found.findings}
     assert advice.keys() >= {"COMPACTION", "OFFSET_GAP"}
     assert advice["OFFSET_GAP"].startswith("No action needed")
+
+
+def test_gaps_of_kafkas_compacted_topics_are_notes(tmp_path: Path) -> None:
+    log = [ks.build_batches(key=["a"], value=[b"1"], offset=[offset]) for offset in (0, 5)]
+    severities = {}
+    for topic in ("__consumer_offsets", "orders"):
+        with ks.SegmentWriter(tmp_path / f"{topic}-0") as writer:
+            for batches in log:
+                writer.append(batches)
+        (gap,) = ks.audit(tmp_path / f"{topic}-0").findings
+        severities[topic] = gap.symbol, str(gap.severity)
+    assert severities == {
+        "__consumer_offsets": ("OFFSET_GAP", "note"),
+        "orders": ("OFFSET_GAP", "warning"),
+    }
 
 
 def test_a_torn_tail_of_a_growing_log_is_a_note(
