@@ -1,11 +1,13 @@
-"""One pass over batch rows that flags which properties need a closer check."""
+"""One pass over batch rows that flags which properties need a closer check, or adds them up."""
 
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from kafkascan._core.layout cimport (
+    KS_COMPRESSION_MASK,
     KS_CONTROL_BIT,
     KS_DELETE_HORIZON_BIT,
     KS_LOG_OVERHEAD,
+    KS_TIMESTAMP_TYPE_BIT,
     KS_TRANSACTIONAL_BIT,
     ks_batch_row,
 )
@@ -114,3 +116,61 @@ def screen(
     if attributes & KS_CONTROL_BIT:
         flags |= CONTROL_
     return flags
+
+
+cdef packed struct Totals:
+    int64_t records
+    int64_t uncounted_batches
+    int64_t transactional_batches
+    int64_t control_batches
+    int64_t timed_batches
+    int64_t first_timestamp
+    int64_t max_timestamp
+    int64_t[8] codecs
+    int64_t[8] codec_sizes
+    int64_t[256] magics
+
+TOTAL_COUNT = sizeof(Totals) // sizeof(int64_t)
+
+
+def add_up(const ks_batch_row[::1] rows not None, int64_t[::1] out not None):
+    """
+    Write totals of rows.
+
+    Parameters
+    ----------
+    rows : contiguous array of BATCH_DTYPE
+    out : writable contiguous array of int64, shape (TOTAL_COUNT,)
+        Records, uncounted, transactional and control batches; batches with a timestamp, their
+        first and latest one; batches and bytes by codec; batches by the byte of their magic.
+    """
+    if out.shape[0] != TOTAL_COUNT:
+        raise ValueError("out has another size")
+    cdef const ks_batch_row *row
+    cdef Totals *totals = <Totals *>&out[0]
+    cdef int64_t i, first
+    cdef int code
+    out[:] = 0
+    totals.first_timestamp, totals.max_timestamp = INT64_MAX, INT64_MIN
+    with nogil:
+        for i in range(rows.shape[0]):
+            row = &rows[i]
+            totals.records += row.records_count if row.records_count > 0 else 0
+            totals.uncounted_batches += row.records_count < 0 and row.magic < 2
+            totals.magics[<uint8_t>row.magic] += 1
+            code = row.attributes & KS_COMPRESSION_MASK
+            totals.codecs[code] += 1
+            totals.codec_sizes[code] += <int64_t>row.batch_length + KS_LOG_OVERHEAD
+            first = row.max_timestamp
+            if row.magic == 2:
+                totals.transactional_batches += row.attributes & KS_TRANSACTIONAL_BIT != 0
+                totals.control_batches += row.attributes & KS_CONTROL_BIT != 0
+                if (
+                    not row.attributes & (KS_TIMESTAMP_TYPE_BIT | KS_DELETE_HORIZON_BIT)
+                    and row.base_timestamp != -1
+                ):
+                    first = row.base_timestamp
+            if row.max_timestamp != -1:
+                totals.timed_batches += 1
+                totals.first_timestamp = min(totals.first_timestamp, first)
+                totals.max_timestamp = max(totals.max_timestamp, row.max_timestamp)

@@ -8,16 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import (
-    BatchTable,
-    compression_type,
-    first_timestamp,
-    is_control,
-    is_transactional,
-    last_offset,
-    size_in_bytes,
-)
-from kafkascan.format.layout import NO_TIMESTAMP, CompressionType
+from kafkascan._core import screening as _core
+from kafkascan.batches.columns import BatchTable, last_offset
+from kafkascan.format.layout import CompressionType
 from kafkascan.tables.schema import COUNTS_BY_NAME, PARTITION, SEGMENT, TOPIC, Field, Schema, Shown
 
 SEGMENT_SCHEMA = Schema(
@@ -105,39 +98,28 @@ class BatchSummary:
         """Add the next batches of the log."""
         if not len(batches):
             return
-        counts = batches["records_count"]
         if self.batches == 0 and not is_uncounted(batches[:1])[0]:
             self.first_offset = int(batches["base_offset"][0])
         self.batches += len(batches)
-        self.records += int(counts.sum(dtype=np.int64, where=counts > 0))
-        self.uncounted_batches += int(is_uncounted(batches).sum())
         self.last_offset = int(last_offset(batches[-1:])[0])
-        self._add_timestamps(batches)
-        self._add_codecs(batches)
-        magics, counts = np.unique(batches["magic"], return_counts=True)
-        self.magics.update(dict(zip(magics.tolist(), counts.tolist(), strict=True)))
-        self.transactional_batches += int(is_transactional(batches).sum())
-        self.control_batches += int(is_control(batches).sum())
-
-    def _add_codecs(self, batches: BatchTable) -> None:
-        codes = compression_type(batches)
-        counts = np.bincount(codes)
-        # As float64, which is exact up to 8 PiB.
-        sizes = np.bincount(codes, size_in_bytes(batches))
-        for code in np.flatnonzero(counts).tolist():
-            name = CompressionType.name_of(code)
-            self.codecs[name] += int(counts[code])
-            self.codec_sizes[name] += int(sizes[code])
-
-    def _add_timestamps(self, batches: BatchTable) -> None:
-        has_time = batches["max_timestamp"] != NO_TIMESTAMP
-        if not has_time.any():
-            return
-        low = int(first_timestamp(batches)[has_time].min())
-        high = int(batches["max_timestamp"][has_time].max())
-        known = self.first_timestamp, self.max_timestamp
-        self.first_timestamp = low if known[0] is None else min(low, known[0])
-        self.max_timestamp = high if known[1] is None else max(high, known[1])
+        _core.add_up(np.ascontiguousarray(batches), totals := np.empty(_core.TOTAL_COUNT, np.int64))
+        records, uncounted, transactional, control, timed, low, high = totals[:7].tolist()
+        self.records += records
+        self.uncounted_batches += uncounted
+        self.transactional_batches += transactional
+        self.control_batches += control
+        if timed:
+            known = self.first_timestamp, self.max_timestamp
+            self.first_timestamp = low if known[0] is None else min(low, known[0])
+            self.max_timestamp = high if known[1] is None else max(high, known[1])
+        for code, (count, size) in enumerate(totals[7:23].reshape(2, 8).T.tolist()):
+            if count:
+                name = CompressionType.name_of(code)
+                self.codecs[name] += count
+                self.codec_sizes[name] += size
+        magics = totals[23:]
+        for magic in np.flatnonzero(magics).astype(np.int8).tolist():
+            self.magics[magic] += int(magics[magic])
 
 
 def summarize(batches: BatchTable) -> BatchSummary:
