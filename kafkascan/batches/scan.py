@@ -427,11 +427,16 @@ def iter_batches(
         return BatchIterator(walk, rows, raises=raises, resources=resources.pop_all())
 
 
-def iter_batches_to_read(
-    source: Source, *, rows: int = 65_536, start: int = 0, on_corrupt: OnCorrupt = "raise"
+def iter_open_batches(
+    source: Source,
+    *,
+    rows: int = 65_536,
+    start: int = 0,
+    on_corrupt: OnCorrupt = "raise",
+    reads_content: bool = False,
 ) -> BatchIterator:
-    """Like `iter_batches`, for a caller that reads the batches of each table before the next."""
-    walk = BatchWalk(source, start, source.size, reads_content=True)
+    """Like `iter_batches`; `reads_content` is as in `BatchWalk`."""
+    walk = BatchWalk(source, start, source.size, reads_content=reads_content)
     return BatchIterator(walk, rows, raises=on_corrupt == "raise", resources=ExitStack())
 
 

@@ -160,7 +160,8 @@ class BatchWalk:
             return self._scan_window(self.position, self.window, stop, rows)
         if not self._index_is_read:
             self._index_starts, self._index_is_read = self._read_index_starts(), True
-        if self._cold.is_cold or not self.source.has_file:
+        is_small = self.source.size <= LARGE_WINDOW  # a measurement would take longer
+        if self._cold.is_cold or not self.source.has_file or is_small:
             return self._scan_window(0, self.source.size, stop, rows)
         rows, began_ns = rows[: self._cached.rows], time.perf_counter_ns()
         if self._cached.are_read:

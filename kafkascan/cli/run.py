@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kafkascan.batches.columns import BatchTable
-from kafkascan.batches.scan import BatchIterator, iter_batches, iter_batches_to_read
+from kafkascan.batches.scan import BatchIterator, iter_open_batches
 from kafkascan.cli.exit_codes import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from kafkascan.cli.output import RowOutput
 from kafkascan.format.errors import KafkaScanError, NotALogError
@@ -19,7 +19,7 @@ from kafkascan.format.file_kinds import why_not_a_log
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.format.texts import printable
-from kafkascan.io.concurrency import map_ordered
+from kafkascan.io.concurrency import are_small, map_ordered
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.logs.log_problems import SegmentOffsets
@@ -43,7 +43,7 @@ _MAX_FINDINGS = 1000
 READ_ERRORS = (OSError, KafkaScanError)
 
 Result = TypeVar("Result")
-SegmentWork: TypeAlias = "Callable[[SegmentInput, Source, FindingReport], Result]"
+SegmentWork: TypeAlias = "Callable[[SegmentInput, FindingReport], Result]"
 
 
 def _message_of(name: str, error: object) -> str:
@@ -152,12 +152,13 @@ class FindingReport:
 
 def scan(source: Source, start: int = 0) -> BatchIterator:
     """Return a scan of batch headers that stops at damage; see `FindingReport.tables`."""
-    return iter_batches(source, rows=_ROWS, start=start, on_corrupt="stop")
+    return iter_open_batches(source, rows=_ROWS, start=start, on_corrupt="stop")
 
 
 def scan_to_read(source: Source, start: int = 0) -> BatchIterator:
     """Like `scan`, if the batches of each table are read before the next one."""
-    return iter_batches_to_read(source, rows=_ROWS, start=start, on_corrupt="stop")
+    options: dict[str, Any] = {"rows": _ROWS, "on_corrupt": "stop"}
+    return iter_open_batches(source, start=start, reads_content=True, **options)
 
 
 def describe_tail(headers: BatchIterator) -> str:
@@ -206,8 +207,7 @@ class Run:
             if is_given and why_not_a_log(one.path.name, b"") is None:
                 report.add(f"{one.path}: the file is empty, a log without batches", is_note=True)
         self.print_report(report)
-        listed = (one for one in found if one.path not in segments.paths)
-        self.print_problems(rewrite_problems(listed))
+        self.print_problems(rewrite_problems(found))
         self.output.check_against(one.path for one in found)
         return found
 
@@ -228,8 +228,9 @@ class Run:
         ----------
         inputs : sequence of SegmentInput
         work : callable
-            Takes an input, its source and a report.
+            Takes an input and a report.
         threads : int, optional
+            By default one for small files on disk, else one per CPU.
         checks_offsets : bool, default True
             Whether what is wrong with the offsets of logs is a finding.
 
@@ -239,7 +240,10 @@ class Run:
             The results, in the order of the inputs. Inputs that cannot be read have none.
         """
         results: list[Result] = []
-        with self.progress("bytes", sum(one.size for one in inputs)):
+        sizes = [one.size for one in inputs]
+        if threads is None and are_small(sizes) and all(one.is_on_disk for one in inputs):
+            threads = 1
+        with self.progress("bytes", sum(sizes)):
             done = map_ordered(inputs, lambda one: (self._work_on(one, work),), threads)
             offsets = []
             for number, (one, (found, report)) in enumerate(zip(inputs, done, strict=True), 1):
@@ -319,8 +323,7 @@ class Run:
     ) -> tuple[list[Result], FindingReport]:
         report = FindingReport(self._advance, SegmentOffsets(one.segment))
         try:
-            with one.open() as source:
-                return [work(one, source, report)], report
+            return [work(one, report)], report
         except READ_ERRORS as error:
             report.add_unreadable(str(one.path), error)
             return [], report

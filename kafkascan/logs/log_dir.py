@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -199,14 +199,21 @@ def select_segments(
     """
     if not partition.is_log and SegmentKinds.DROPPED_LOGS not in include:
         return []
+    return segments_among(partition.folder, partition.folder.names(), include)
+
+
+def segments_among(
+    folder: Folder, names: Iterable[str], include: SegmentKinds
+) -> list[SegmentFile]:
+    """Return the segments of some kinds among the names of the files in a folder, in log order."""
     found = []
-    for name in partition.folder.names():
+    for name in names:
         parsed = parse_segment_name(name)
         if parsed is not None and _kind_of(parsed) in include:
             base_offset = -1 if parsed.base_offset is None else parsed.base_offset
             found.append((parsed.kind != "log", base_offset, name, parsed))
     found.sort(key=lambda one: one[:3])
-    return [SegmentFile(name, parsed, partition.folder) for *_, name, parsed in found]
+    return [SegmentFile(name, parsed, folder) for *_, name, parsed in found]
 
 
 def _kind_of(name: SegmentName) -> SegmentKinds:

@@ -16,7 +16,7 @@ from kafkascan.batches.screening import screen
 from kafkascan.broker_state.checkpoints import CLEANER_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptLogError
-from kafkascan.format.file_names import INTERRUPTED_REWRITE, REWRITE_MARK
+from kafkascan.format.file_names import INTERRUPTED_REWRITE
 from kafkascan.format.findings import Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_chunks import position_after
@@ -75,15 +75,11 @@ class LogProblems:
                 partition, "OFFSET_OVERLAP", one.reason, one.path, severity=Severity.ERROR
             )
 
-    def add_rewrite(self, partition: PartitionDir) -> None:
+    def add_rewrite(self, log: Log) -> None:
         """Add the marks of rewrites in place that did not end."""
-        try:
-            names = partition.folder.names()
-        except OSError:  # nothing is known of files beside those that are read
-            return
-        for name in filter(REWRITE_MARK.fullmatch, names):
-            path = partition.folder.path / name
-            self.add_guess(partition, "INTERRUPTED_REWRITE", INTERRUPTED_REWRITE, path)
+        for name in log.rewrite_marks:
+            path = log.partition.folder.path / name
+            self.add_guess(log.partition, "INTERRUPTED_REWRITE", INTERRUPTED_REWRITE, path)
 
     def add_guess(
         self,
@@ -283,7 +279,7 @@ class LogChecks:
     _gaps: list[tuple[SegmentFile, str, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.problems.add_rewrite(self.log.partition)
+        self.problems.add_rewrite(self.log)
 
     def add(self, offsets: SegmentOffsets, tail: SegmentTail) -> None:
         """Add a segment that was read to its end, or to its damage."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import bisect
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -13,12 +14,12 @@ from kafkascan.broker_state.checkpoints import LOG_START_CHECKPOINT
 from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.errors import detached
-from kafkascan.format.file_names import parse_segment_name
+from kafkascan.format.file_names import REWRITE_MARK, parse_segment_name
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import HasSource, Source, SourceLike, borrowed_source
 from kafkascan.io.stores.urls import ObjectUrl, as_object_url, as_path, is_url
 from kafkascan.logs.log_chunks import position_after
-from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, select_segments
+from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds, segments_among
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_dir
 from kafkascan.logs.segment import SegmentFile, segment_file
 
@@ -42,12 +43,15 @@ class Log:
         segments some time after ``DeleteRecords``, and never part of one.
     error : OSError or None
         Why the folder could not be listed; there are no segments then.
+    rewrite_marks : list of str
+        Names of the marks in the folder of rewrites in place that did not end.
     """
 
     partition: PartitionDir
     segments: list[SegmentFile]
     start_offset: int = 0
     error: OSError | None = None
+    rewrite_marks: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -147,13 +151,30 @@ def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[Log]:
     """Return the logs with segments of some kinds, and those whose folders cannot be listed."""
     found, kinds = [], log_dir.kinds(include)
     for one in log_dir.partitions:
+        if not (one.is_log or SegmentKinds.DROPPED_LOGS in kinds):
+            continue
         try:
-            log = Log(one, select_segments(one, kinds))
+            names = one.folder.names()
+            segments = segments_among(one.folder, names, kinds)
+            log = Log(one, segments, rewrite_marks=_rewrite_marks(names))
         except OSError as error:
             log = Log(one, [], error=detached(error))
         if log.segments or log.error is not None:
             found.append(log)
     return found
+
+
+def log_without_segments(partition: PartitionDir, start_offset: int) -> Log:
+    """Return the log of a caller that has read the segments itself."""
+    try:
+        names = partition.folder.names()
+    except OSError:  # nothing is known of files beside those that were read
+        names = []
+    return Log(partition, [], start_offset, rewrite_marks=_rewrite_marks(names))
+
+
+def _rewrite_marks(names: Iterable[str]) -> list[str]:
+    return list(filter(REWRITE_MARK.fullmatch, names))
 
 
 def _one_file(source: SourceLike, damaged: bool) -> Log:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kafkascan._core import plain_batches as _plain, records as _core
 from kafkascan.batches.columns import BatchTable, require_batch_table, size_in_bytes
-from kafkascan.batches.scan import iter_batches, iter_batches_to_read, scan_batches
+from kafkascan.batches.scan import iter_open_batches, scan_batches
 from kafkascan.batches.scattered_batches import request_rows, requested_parts
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.batches.walks import read_bytes
@@ -173,8 +173,8 @@ def _selects_few(options: ReadOptions) -> bool:
 
 
 def _header_tables(source: Source, options: ReadOptions) -> Iterator[BatchTable]:
-    begin = iter_batches if _selects_few(options) else iter_batches_to_read
-    headers = begin(source, on_corrupt=options.on_corrupt)
+    reads_content = not _selects_few(options)
+    headers = iter_open_batches(source, on_corrupt=options.on_corrupt, reads_content=reads_content)
     for table in headers:
         options.on_headers(table)
         yield table

@@ -17,7 +17,7 @@ from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.log_problems import SegmentOffsets, offset_problems
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import log_without_segments
 from kafkascan.rewrite.conversion import ConversionReport
 from kafkascan.rewrite.filtering import FilterReport
 from kafkascan.tables.schema import Field, Schema, Shown
@@ -221,11 +221,11 @@ def log_end_findings(path: Path, old: BatchTable, new: BatchTable, shift: int) -
 def offset_findings(result: LogRewrite[Report]) -> list[Finding]:
     """Report offsets of a partition that several segments have, or that none has."""
     partition = partition_dir(result.path)
-    log = Log(partition, [], CheckpointReader().offset_of(partition, LOG_START_CHECKPOINT))
+    log_start = CheckpointReader().offset_of(partition, LOG_START_CHECKPOINT)
     offsets = [one.offsets for one in result.segments]
     return [
         Finding(one.symbol, one.severity, f"{one.path}: {one.message}", None, one.position)
-        for one in offset_problems(log, offsets)
+        for one in offset_problems(log_without_segments(partition, log_start), offsets)
     ]
 
 

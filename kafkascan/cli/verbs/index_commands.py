@@ -31,7 +31,6 @@ from kafkascan.cli.shared_options import (
 )
 from kafkascan.format.file_names import sibling_name
 from kafkascan.io.atomic_files import AtomicFile, sync_folder
-from kafkascan.io.folders import DiskFolder
 from kafkascan.logs.lookups import BATCH_LOCATION_SCHEMA, RECORD_LOCATION_SCHEMA
 from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
 from kafkascan.tables.schema import Field, Schema
@@ -131,7 +130,7 @@ def check(run: Run, segments: SegmentPaths) -> None:
     segment without index files has no rows.
     """
 
-    def check_all(one: SegmentInput, _: ks.Source, report: FindingReport) -> list[dict[str, Any]]:
+    def check_all(one: SegmentInput, report: FindingReport) -> list[dict[str, Any]]:
         # A broker appends to the log first: the log must be opened after its indexes were read.
         found = (one.segment.read_sibling(kind) for kind in _CHECKED)
         indexes = [index for index in found if index is not None]
@@ -192,14 +191,13 @@ def build(
     if write and output is not None:
         raise click.UsageError("--write and --output cannot be combined")
 
-    def build_both(
-        one: SegmentInput, source: ks.Source, report: FindingReport
-    ) -> list[dict[str, Any]]:
+    def build_both(one: SegmentInput, report: FindingReport) -> list[dict[str, Any]]:
         name = ks.format.parse_segment_name(one.path.name)
         if name is None or name.kind != "log" or name.base_offset is None:
             return []
-        batches = scan(source)
-        table = join_tables(list(report.tables(source, batches)))
+        with one.open() as source:
+            batches = scan(source)
+            table = join_tables(list(report.tables(source, batches)))
         options = {"base_offset": name.base_offset, "interval_bytes": interval_bytes}
         # In this order: a broker takes the index as the sign that both are complete.
         files = {
@@ -217,14 +215,10 @@ def build(
         return built[::-1]
 
     inputs = run.find_segments(segments.from_first_offset())
-    if write and (elsewhere := [one for one in inputs if not _is_on_disk(one)]):
+    if write and (elsewhere := [one for one in inputs if not one.is_on_disk]):
         raise click.UsageError(f"--write: {elsewhere[0].path} is not on a disk; use --output")
     found = run.map(inputs, build_both, checks_offsets=False)
     run.output.write_rows(INDEX_BUILD_SCHEMA, [row for rows in found for row in rows])
-
-
-def _is_on_disk(one: SegmentInput) -> bool:
-    return isinstance(one.segment.folder, DiskFolder)
 
 
 def _target(one: SegmentInput, write: bool, output: Path | None) -> Path | None:
@@ -253,7 +247,7 @@ def _built(
         verdict = "same" if existing[1] == data else "differs"
     if folder is not None and (folder != one.path.parent or verdict != "same"):
         like = one.path if existing is None else existing[0]
-        with AtomicFile(folder / name, like=like if _is_on_disk(one) else None) as file:
+        with AtomicFile(folder / name, like=like if one.is_on_disk else None) as file:
             file.stream.write(data)
         verdict = "written"
     elif verdict != "same":

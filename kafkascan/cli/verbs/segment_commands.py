@@ -90,11 +90,12 @@ def info(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, .
         _roll_up(run, segments, threads, by)
         return
 
-    def summarize(one: SegmentInput, source: ks.Source, report: FindingReport) -> dict[str, Any]:
+    def summarize(one: SegmentInput, report: FindingReport) -> dict[str, Any]:
         summary = ks.batches.BatchSummary()
-        headers = scan(source)
-        for table in report.tables(source, headers):
-            summary.add(table)
+        with one.open() as source:
+            headers = scan(source)
+            for table in report.tables(source, headers):
+                summary.add(table)
         return one.labels | vars(summary) | _ending(source, headers)
 
     rows = run.map(run.find_segments(segments), summarize, threads)
@@ -115,10 +116,11 @@ def _roll_up(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[st
     schema = ROLLUP_SCHEMA.select((*by, *TOTALS, "share"))
     run.output.check_sort(schema.names)
 
-    def total(one: SegmentInput, source: ks.Source, report: FindingReport) -> list[dict[str, Any]]:
+    def total(one: SegmentInput, report: FindingReport) -> list[dict[str, Any]]:
         rollup = BatchRollup([name for name in by if name in ROLLUP_KEYS])
-        for table in report.tables(source, scan(source)):
-            rollup.add(table)
+        with one.open() as source:
+            for table in report.tables(source, scan(source)):
+                rollup.add(table)
         return [one.labels | row for row in rollup.rows()]
 
     rows = itertools.chain.from_iterable(run.map(run.find_segments(segments), total, threads))
@@ -136,14 +138,15 @@ def verify(run: Run, segments: SegmentPaths, threads: int | None) -> None:
     file ends. Each wrong checksum is also a line on stderr.
     """
 
-    def count_bad(one: SegmentInput, source: ks.Source, report: FindingReport) -> dict[str, Any]:
+    def count_bad(one: SegmentInput, report: FindingReport) -> dict[str, Any]:
         counts = {"batches": 0, "bad_checksums": 0}
-        headers = scan_to_read(source)
-        for table in report.tables(source, headers):
-            are_valid = ks.verify_crcs(source, table, threads=1)
-            _add_bad_checksums(report, source.path, table, are_valid)
-            counts["batches"] += len(table)
-            counts["bad_checksums"] += len(table) - int(are_valid.sum())
+        with one.open() as source:
+            headers = scan_to_read(source)
+            for table in report.tables(source, headers):
+                are_valid = ks.verify_crcs(source, table, threads=1)
+                _add_bad_checksums(report, source.path, table, are_valid)
+                counts["batches"] += len(table)
+                counts["bad_checksums"] += len(table) - int(are_valid.sum())
         return one.labels | counts | _ending(source, headers)
 
     rows = run.map(run.find_segments(segments), count_bad, threads)
@@ -218,9 +221,10 @@ def _to_columns(
 def _verify_rows(run: Run, one: SegmentInput, rows: BatchTable) -> list[bool | None]:
     """Return a verdict per row; None if the file can no longer be read."""
 
-    def verify(one: SegmentInput, source: ks.Source, report: FindingReport) -> NDArray[np.bool_]:
-        are_valid = ks.verify_crcs(source, rows)
-        _add_bad_checksums(report, source.path, rows, are_valid)
+    def verify(one: SegmentInput, report: FindingReport) -> NDArray[np.bool_]:
+        with one.open() as source:
+            are_valid = ks.verify_crcs(source, rows)
+            _add_bad_checksums(report, source.path, rows, are_valid)
         return are_valid
 
     are_valid = run.work_on(one, verify)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kafkascan.format.errors import NoLogsError
+from kafkascan.io.folders import DiskFolder
 from kafkascan.io.page_cache import DropBehind
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
@@ -80,7 +81,7 @@ class SegmentInput:
 
     Attributes
     ----------
-    partition : PartitionDir
+    log : Log
     segment : SegmentFile
     start_offset : int
         The log start offset: batches that end before it are not read, nor records before it.
@@ -93,7 +94,7 @@ class SegmentInput:
         Byte position of the first batch to read.
     """
 
-    partition: PartitionDir
+    log: Log
     segment: SegmentFile
     start_offset: int
     is_served: bool
@@ -101,6 +102,16 @@ class SegmentInput:
     memory_map: bool
     drop_cache: bool | None
     start_position: int = 0
+
+    @property
+    def partition(self) -> PartitionDir:
+        """The partition whose folder contains it."""
+        return self.log.partition
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether it is a file of the system."""
+        return isinstance(self.segment.folder, DiskFolder)
 
     @property
     def path(self) -> Path:
@@ -208,7 +219,7 @@ class SegmentPaths:
                         continue
                     found.append(
                         SegmentInput(
-                            log.partition, segment, start, is_served, size,
+                            log, segment, start, is_served, size,
                             self.memory_map, self.drop_cache,
                         )
                     )  # fmt: skip
@@ -251,8 +262,8 @@ def group_by_log(inputs: Sequence[SegmentInput]) -> Iterator[list[SegmentInput]]
 def rewrite_problems(inputs: Iterable[SegmentInput]) -> Problems:
     """Return the problem of each log whose rewrite in place did not end."""
     problems = LogProblems()
-    for partition in {one.partition.path: one.partition for one in inputs}.values():
-        problems.add_rewrite(partition)
+    for log in {id(one.log): one.log for one in inputs}.values():
+        problems.add_rewrite(log)
     return problems.found
 
 
@@ -275,7 +286,7 @@ class InputChecks:
         overlaps = self._cursor.add(one.segment, offsets.end_offset)
         self._problems.add_overlaps(one.partition, overlaps)
         if one.is_served:  # files that are given one by one may be any selection
-            if self._checks is None:
+            if self._checks is None:  # `rewrite_problems` has the marks of rewrites
                 self._checks = LogChecks(Log(one.partition, [], one.start_offset), self._problems)
             if one.start_position:
                 offsets.first = None

@@ -28,7 +28,7 @@ from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.log_problems import SegmentOffsets, offset_problems
-from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.opened_logs import log_without_segments
 from kafkascan.logs.segment import segment_file
 from kafkascan.recovery.loading.offset_search import find_offset, framed_batches, is_batch_at
 from kafkascan.recovery.loading.planned_files import PlannedFiles
@@ -341,7 +341,7 @@ def check_segments(
     damage = [one for segment in segments for one in segment.damage]
     folder = Path(segments[0].path).parent
     offsets = [segment.offsets() for segment in segments]
-    problems = offset_problems(Log(partition_dir(folder), [], log_start), offsets)
+    problems = offset_problems(log_without_segments(partition_dir(folder), log_start), offsets)
     return damage + [_finding_of(one, folder) for one in problems]
 
 
