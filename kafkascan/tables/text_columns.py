@@ -189,6 +189,8 @@ def _cells(
 def _json_cell(value: Any) -> Cell:
     if value is None:
         return READY, None
+    if type(value) is int:  # most cells
+        return READY, str(value).encode()
     if type(value) is str:
         try:
             return TEXT, value.encode()
