@@ -116,7 +116,7 @@ class TransactionFollower:
         if known_rows:
             last = batches[known_rows - 1 : known_rows]
             self.end_offset = max(self.end_offset, int(next_offset(last)[0]))
-        return self._numbered(join_rows(ended, TRANSACTION))
+        return self._numbered(ended[0] if len(ended) == 1 else join_rows(ended, TRANSACTION))
 
     def _apply(
         self, batches: BatchTable, control: ControlRows, flags: int

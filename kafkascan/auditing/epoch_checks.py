@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -105,9 +106,10 @@ def read_epoch_file(
         entries = partition.leader_epochs
         if entries is None and not any(name.endswith(_SIDE_FILES) for name in names):
             return None
-        epochs = np.array([one.epoch for one in entries or ()], np.int64)
-        starts = np.array([one.start_offset for one in entries or ()], np.int64)
-        if (np.diff(epochs) > 0).all() and (np.diff(starts) > 0).all():
+        pairs = itertools.pairwise(entries or ())
+        if all(a.epoch < b.epoch and a.start_offset < b.start_offset for a, b in pairs):
+            epochs = np.array([one.epoch for one in entries or ()], np.int64)
+            starts = np.array([one.start_offset for one in entries or ()], np.int64)
             return EpochFile(epochs, starts, is_missing=entries is None)
         message = "epochs and their start offsets do not ascend"
         found.add("EPOCH_MISMATCH", LEADER_EPOCH_CHECKPOINT, message)

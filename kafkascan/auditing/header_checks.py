@@ -186,7 +186,7 @@ class HeaderChecks:
     empty_batches: int = 0
     latest: dict[int, int] = field(default_factory=dict)
     _expected_offset: int = -1  # -1 if it is not known
-    _epoch: int = -1
+    _epoch: int | None = None
     _last_segment: int = -1  # with batches
     _reached: int = -1  # the highest end of the segments before that one
 
@@ -224,8 +224,8 @@ class HeaderChecks:
         if self.next_offset < 0:  # a log begins at the offset in the name of its first file
             named, stored = int(self.base_offsets[0]), int(batches["base_offset"][0])
             self._expected_offset = min(named, stored)
-        reached = self._reached_before(batches, segment, starts, is_bad)
-        flags |= self._screen_starts(batches, starts, reached)
+        of_starts, reached = self._screen_starts(batches, segment, starts, is_bad)
+        flags |= of_starts
         found = [*self._check_offsets(batches, segment, flags, starts, reached, is_bad)]
         self._expected_offset = self.next_offset = int(next_offset(batches[-1:])[0])
         self._epoch = int(batches["partition_leader_epoch"][-1])
@@ -248,40 +248,47 @@ class HeaderChecks:
                 found += check(batches, segment)
         return flags, found
 
-    def _reached_before(
+    def _screen_starts(
         self,
         batches: BatchTable,
         segment: NDArray[np.int32],
         starts: list[int],
         is_bad: NDArray[np.bool_] | None,
-    ) -> NDArray[np.int64]:
-        """Return the highest end of all earlier segments at each start; -1 inside a segment."""
-        before = [row - 1 for row in starts[1:]]
-        ends = np.append(self._expected_offset, next_offset(batches.take(before)))
-        if is_bad is not None:
-            ends[1:][is_bad[before]] = -1
-        earlier = np.append(self._last_segment, segment[before])
-        is_first = segment[starts] != earlier
-        # No checksum covers offsets: one that no segment could contain says nothing of its end.
-        ends[~is_first | (ends - self.base_offsets[earlier] > _MOST_OFFSETS)] = -1
-        reached = np.maximum.accumulate(np.append(self._reached, ends))[1:]
-        self._reached = int(reached[-1])
-        return np.where(is_first, reached, -1)
+    ) -> tuple[int, list[int]]:
+        """
+        Check the boundaries before screened tables.
 
-    def _screen_starts(
-        self, batches: BatchTable, starts: list[int], reached: NDArray[np.int64]
-    ) -> int:
-        """Return the flags for the boundaries between screened tables."""
-        heads, before = batches.take(starts), batches.take([row - 1 for row in starts[1:]])
-        expected = np.append(self._expected_offset, next_offset(before))
-        expected = np.where(expected < 0, -1, np.maximum(expected, reached))
-        epochs = np.append(self._epoch, before["partition_leader_epoch"])
-        flags = 0
-        if ((heads["base_offset"] != expected) & (expected >= 0)).any():
-            flags |= screening.OFFSETS
-        if (heads["partition_leader_epoch"] != epochs).any():
-            flags |= screening.EPOCHS
-        return flags
+        Returns
+        -------
+        flags : int
+        reached : list of int
+            The highest end of all earlier segments at each start; -1 inside a segment.
+        """
+        rows = [row - 1 for row in starts[1:]]
+        heads, before = batches.take(starts), batches.take(rows)
+        flags, reached = 0, []
+        # Numbers, no arrays: most tables are the only one of their log.
+        for head, head_epoch, number, end, epoch, earlier, is_end_bad in zip(
+            heads["base_offset"].tolist(),
+            heads["partition_leader_epoch"].tolist(),
+            segment[starts].tolist(),
+            [self._expected_offset, *next_offset(before).tolist()],
+            [self._epoch, *before["partition_leader_epoch"].tolist()],
+            [self._last_segment, *segment[rows].tolist()],
+            [False, *([False] * len(rows) if is_bad is None else is_bad[rows].tolist())],
+            strict=True,
+        ):
+            is_first = number != earlier
+            # No checksum covers offsets: one that no segment could contain says nothing of its end.
+            is_possible = end - int(self.base_offsets[earlier]) <= _MOST_OFFSETS
+            if is_first and is_possible and not is_end_bad:
+                self._reached = max(self._reached, end)
+            reached.append(self._reached if is_first else -1)
+            if end >= 0 and head != max(end, reached[-1]):
+                flags |= screening.OFFSETS
+            if epoch is not None and head_epoch != epoch:
+                flags |= screening.EPOCHS
+        return flags, reached
 
     def _check_offsets(
         self,
@@ -289,7 +296,7 @@ class HeaderChecks:
         segment: NDArray[np.int32],
         flags: int,
         starts: list[int],
-        reached: NDArray[np.int64],
+        reached: list[int],
         is_bad: NDArray[np.bool_] | None,
     ) -> Iterator[HeaderFindings]:
         if flags & screening.OFFSETS or is_bad is not None:
@@ -306,7 +313,7 @@ class HeaderChecks:
         batches: BatchTable,
         segment: NDArray[np.int32],
         starts: list[int],
-        reached: NDArray[np.int64],
+        reached: list[int],
         is_bad: NDArray[np.bool_] | None,
     ) -> Iterator[HeaderFindings]:
         bases = batches["base_offset"].astype(np.int64)

@@ -343,6 +343,8 @@ class LogAudit:
 
     def _note_producers(self, follower: TransactionFollower) -> None:
         orders = follower.state.orders()
+        if not len(orders):
+            return
         for symbol, column, first, verb in (
             ("SEQUENCE_GAP", "sequence_gaps", "first_gap", "skips sequence numbers"),
             ("DUPLICATE_SEQUENCE", "duplicates", "first_duplicate", "repeats sequence numbers"),

@@ -25,9 +25,10 @@ from kafkascan.format.file_names import INTERRUPTED_REWRITE, REWRITE_MARK
 from kafkascan.logs.opened_logs import Log
 from kafkascan.logs.segment import SegmentFile
 
-_BESIDE_LOG = re.compile(r"(\d+)\.(index|timeindex|txnindex)")
+_OF_LOG = re.compile(r"(\d+)\.(log|index|timeindex|txnindex|snapshot)")
 _SNAPSHOT = re.compile(r"(\d+)\.snapshot")
 _LEFTOVER = re.compile(r".+\.(deleted|cleaned|swap)|.+\.part|.+\.tmp|.+\.bak\d*")
+_INDEXES = ("index", "timeindex", "txnindex")
 # A broker reads an offset from these names (``LogFileUtils.offsetFromFileName``).
 _WITHOUT_OFFSET = re.compile(
     r"(?!\d+\.).*\.(log|index|timeindex|txnindex|snapshot|cleaned|swap)", re.DOTALL
@@ -38,16 +39,17 @@ _COMPARED = ("producer_epoch", "last_sequence", "last_offset", "current_txn_firs
 def check_folder(log: Log, names: Collection[str], found: FoundInLog) -> None:
     """Check the names of the files in a partition's folder, and ``partition.metadata``."""
     partition = log.partition
-    _check_leftovers(names, found)
-    for name in names:
+    matches = {name: _OF_LOG.fullmatch(name) for name in names}
+    others = [name for name, match in matches.items() if match is None]
+    _check_leftovers(others, found)
+    for name in others:
         if REWRITE_MARK.fullmatch(name):
             found.add("INTERRUPTED_REWRITE", name, INTERRUPTED_REWRITE)
         if _WITHOUT_OFFSET.fullmatch(name):
             found.add("FOREIGN_NAME", name, "the file is named as one of a log, without an offset")
     logs = {name.removesuffix(".log") for name in names if name.endswith(".log")}
-    for name in names:
-        match = _BESIDE_LOG.fullmatch(name)
-        if match is not None and match[1] not in logs:
+    for name, match in matches.items():
+        if match is not None and match[2] in _INDEXES and match[1] not in logs:
             found.add("ORPHAN", name, f"{match[1]}.log is missing")
     for base in sorted(logs):
         for kind in ("index", "timeindex"):
@@ -163,7 +165,7 @@ class SnapshotCheck:
 
     def _compare(self, offset: int, name: str, state: ProducerState | None) -> None:
         stored = self._read(name)
-        if stored is None or state is None:
+        if stored is None or state is None or not len(stored):
             return
         known, stored = _by_producer(state.entries()), _by_producer(stored)
         row = np.searchsorted(known["producer_id"], stored["producer_id"])

@@ -405,14 +405,13 @@ def clean_shutdown_file(shutdown: CleanShutdown) -> bytes:
 
 def _iter_lines(data: bytes, path: str) -> Iterator[str]:
     """Yield lines as Java's ``BufferedReader`` does: they end with LF, CR or CRLF."""
-    _require_text(data, path)
-    for line in io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"):
+    for line in io.StringIO(_text_of(data, path), newline=None):
         yield line.removesuffix("\n")
 
 
-def _require_text(data: bytes, path: str) -> None:
+def _text_of(data: bytes, path: str) -> str:
     try:
-        data.decode()
+        return data.decode()
     except UnicodeDecodeError as error:
         reason = "the file is not text"
         raise CorruptCheckpointError(path, error.start, None, reason, "BAD_CHECKPOINT") from error

@@ -18,6 +18,7 @@ from kafkascan.cli.shared_options import (
 )
 from kafkascan.format.errors import NoLogsError
 from kafkascan.io.stores.stored_objects import shown_url
+from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import find_log_dir
 from kafkascan.tiered.tier_listing import TieredLogs, open_tiered
 
@@ -57,10 +58,14 @@ class TierOptions:
         ------
         As `open_tiered`.
         """
+        found = self._logs_at(path)
+        return found if isinstance(found, TieredLogs) else None
+
+    def _logs_at(self, path: Path) -> LogDir | None:
         if self.is_given:
             return self.open(path)
         try:
-            find_log_dir(path)
+            return find_log_dir(path)
         except NoLogsError as error:
             try:
                 tier = self.open(path)
@@ -70,16 +75,15 @@ class TierOptions:
             if tier.layout == "pinterest":
                 raise  # data directories below the path, which the error names
             return tier
-        return None
 
-    def logs_at(self, path: Path, report: FindingReport, cluster: Path | None) -> Path | TieredLogs:
-        """Return what `find` finds, and note it; or else the path, for which no cluster counts."""
-        tier = self.find(path)
-        if tier is None:
+    def logs_at(self, path: Path, report: FindingReport, cluster: Path | None) -> Path | LogDir:
+        """Return remote storage, and note it; or else logs for which no cluster counts."""
+        tier = self._logs_at(path)
+        if not isinstance(tier, TieredLogs):
             if cluster is not None:
                 place = shown_url(str(path))
                 raise click.UsageError(f"--cluster is for remote storage, {place} is none")
-            return path
+            return tier or path
         report.add(describe_tier(path, tier), is_note=True)
         for line in _describe_topics(tier):
             report.add(f"{path}: {line}", is_note=True)

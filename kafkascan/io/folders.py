@@ -103,11 +103,14 @@ class DiskFolder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._prefix = os.path.join(os.fspath(path), "")
+        self._parent: DiskFolder | None = None
 
     @property
     def parent(self) -> DiskFolder:
         """The parent folder."""
-        return DiskFolder(os.path.dirname(os.path.abspath(self.path)))
+        if self._parent is None:
+            self._parent = DiskFolder(os.path.dirname(os.path.abspath(self.path)))
+        return self._parent
 
     def folder(self, name: str) -> DiskFolder:
         """Return a folder in it, whether or not it exists."""

@@ -40,8 +40,10 @@ from kafkascan.cli.shared_options import (
     with_run,
 )
 from kafkascan.cli.tier_inputs import CLUSTER, TierOptions, with_tier
+from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.queries.segment_inputs import PartitionFilter
 from kafkascan.tables.table import AnyTable
+from kafkascan.tiered.tier_listing import TieredLogs
 
 # Findings of a kind in the table of an audit: a kind that many files have does not hide the others.
 _LISTED = 10
@@ -92,7 +94,8 @@ def audit(
 
     def work(path: Path, report: FindingReport) -> ks.auditing.Audit:
         logs: Any = tier_options.logs_at(path, report, options["cluster"])
-        logs = wanted.select(logs) if isinstance(logs, Path) else logs
+        if isinstance(logs, LogDir) and not isinstance(logs, TieredLogs):
+            logs = wanted.partitions(logs)
         found = ks.audit(logs, on_progress=run.show_progress, **options)
         for message in found.unchecked:
             report.add(f"{path}: {message}", is_note=True)
