@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -334,23 +334,47 @@ def read_producers(
     """
     require_integers(sample=sample, expiration_ms=expiration_ms)
     require_not_negative(sample=sample, expiration_ms=expiration_ms)
-    opened = open_logs(logs, log_start_offset)
-    counters: dict[int, ProducerCounter] = {}
-    done: list[tuple[int, NDArray[np.void]]] = []
-    sampler = CompressionSample(sample)
-    walk = LogWalk(opened, threads, ControlInspector)
+    walk = LogWalk(open_logs(logs, log_start_offset), threads, ControlInspector)
+    counter = CensusCounter(sample, expiration_ms)
     for log_slice in walk:
-        counter = counters.setdefault(log_slice.log, ProducerCounter(expiration_ms))
+        counter.add(log_slice)
+    return counter.census(walk)
+
+
+class CensusCounter:
+    """
+    Counts the batches of each producer of logs, slice by slice of a `LogWalk`.
+
+    Parameters
+    ----------
+    sample, expiration_ms : int
+        See `read_producers`.
+    """
+
+    def __init__(self, sample: int = 0, expiration_ms: int = PRODUCER_EXPIRATION_MS) -> None:
+        self._expiration_ms = expiration_ms
+        self._sampler = CompressionSample(sample)
+        self._counters: dict[int, ProducerCounter] = {}
+        self._done: list[tuple[int, NDArray[np.void]]] = []
+
+    def add(self, log_slice: LogSlice) -> None:
+        """Count the next batches."""
+        number = log_slice.log
+        counter = self._counters.get(number)
+        if counter is None:
+            counter = self._counters[number] = ProducerCounter(self._expiration_ms)
         counter.add(log_slice.served_batches, log_slice.served_control)
-        sampler.add(log_slice)
+        self._sampler.add(log_slice)
         if log_slice.is_last:
-            done.append((log_slice.log, counters.pop(log_slice.log).counts()))
-    counts = join_rows([found for _, found in done], PRODUCER_COUNTS)
-    log = np.repeat(
-        np.array([number for number, _ in done], np.int32), [len(found) for _, found in done]
-    )
-    ratios, sampled = sampler.ratios(walk.segments, log, counts)
-    return ProducerCensus(opened, log, counts, ratios, sampled, walk.problems)
+            self._done.append((number, self._counters.pop(number).counts()))
+
+    def census(self, walk: LogWalk[Any, Any]) -> ProducerCensus:
+        """Return the producers of the logs of a walk that has ended."""
+        counts = join_rows([found for _, found in self._done], PRODUCER_COUNTS)
+        numbers = np.array([number for number, _ in self._done], np.int32)
+        log = np.repeat(numbers, [len(found) for _, found in self._done])
+        ratios, sampled = self._sampler.ratios(walk.segments, log, counts)
+        return ProducerCensus(walk.logs, log, counts, ratios, sampled, walk.problems)
 
 
 class ProducerCounter:

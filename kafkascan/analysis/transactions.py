@@ -22,7 +22,7 @@ from kafkascan.format.layout import TRANSACTION_INDEX_ENTRY
 from kafkascan.format.times import TimeLike, milliseconds_or_now, to_milliseconds
 from kafkascan.logs.data_dir_lock import LogClocks
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
-from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
+from kafkascan.logs.walking.log_walk import ControlInspector, LogSlice, LogWalk
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems
 
@@ -296,32 +296,68 @@ def read_transactions(
     of whose batches are gone.
     """
     require_not_negative(timeout_ms=timeout_ms)
-    opened = open_logs(logs, log_start_offset)
-    clocks = LogClocks(None if now_ms is None else to_milliseconds(now_ms, "now_ms"))
-    times = [clocks.time_of(log.partition) for log in opened]
-    is_latest_write = np.array([time is None for time in times], np.bool_)
-    now = np.array([milliseconds_or_now() if time is None else time for time in times], np.int64)
-    followers: dict[int, TransactionFollower] = {}
-    found: list[NDArray[np.void]] = []
-    stable, ends = np.full(len(opened), -1, np.int64), np.full(len(opened), -1, np.int64)
-    walk = LogWalk(opened, threads, ControlInspector)
+    given_ms = None if now_ms is None else to_milliseconds(now_ms, "now_ms")
+    walk = LogWalk(open_logs(logs, log_start_offset), threads, ControlInspector)
+    collector = TransactionCollector(walk, given_ms)
     for log_slice in walk:
+        collector.add(log_slice)
+    return collector.transactions(timeout_ms)
+
+
+class TransactionCollector:
+    """
+    Collects the transactions of logs, slice by slice of a walk, which receives the errors.
+
+    Parameters
+    ----------
+    walk : LogWalk
+    now_ms : int, optional
+        See `read_transactions`.
+    """
+
+    def __init__(self, walk: LogWalk[Any, Any], now_ms: int | None = None) -> None:
+        clocks = LogClocks(now_ms)
+        times = [clocks.time_of(log.partition) for log in walk.logs]
+        self._walk = walk
+        self._is_latest_write = np.array([time is None for time in times], np.bool_)
+        now = milliseconds_or_now()
+        self._now = np.array([now if time is None else time for time in times], np.int64)
+        self._followers: dict[int, TransactionFollower] = {}
+        self._found: list[NDArray[np.void]] = []
+        self._stable = np.full(len(times), -1, np.int64)
+        self._ends = np.full(len(times), -1, np.int64)
+
+    def add(self, log_slice: LogSlice) -> None:
+        """Add the next batches."""
         number = log_slice.log
-        follower = followers.get(number)
+        log, follower = self._walk.logs[number], self._followers.get(number)
         if follower is None:
-            follower = followers[number] = follower_of(opened[number], number)
+            follower = self._followers[number] = follower_of(log, number)
         ended = follower.add(log_slice)
-        found.append(ended[ended["marker_offset"] >= opened[number].start_offset])
+        if len(ended):
+            self._found.append(ended[ended["marker_offset"] >= log.start_offset])
         if log_slice.is_last:
-            found.append(follower.open_ones())
-            stable[number], ends[number] = follower.last_stable_offset, follower.end_offset
-            if is_latest_write[number]:
-                now[number] = follower.latest_write_ms(int(now[number]))
-            if follower.error is not None:
-                walk.add_error(number, follower.error)
-                stable[number] = ends[number] = -1
-            del followers[number]
-    spans = join_rows(found, TRANSACTION)
-    return Transactions(
-        opened, spans, stable, ends, now, is_latest_write, timeout_ms, walk.problems
-    )
+            self._end(number, self._followers.pop(number))
+
+    def _end(self, number: int, follower: TransactionFollower) -> None:
+        self._found.append(follower.open_ones())
+        if self._is_latest_write[number]:
+            self._now[number] = follower.latest_write_ms(int(self._now[number]))
+        if follower.error is not None:
+            self._walk.add_error(number, follower.error)
+            return
+        self._stable[number] = follower.last_stable_offset
+        self._ends[number] = follower.end_offset
+
+    def transactions(self, timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> Transactions:
+        """Return the transactions, after the end of the walk."""
+        return Transactions(
+            self._walk.logs,
+            join_rows(self._found, TRANSACTION),
+            self._stable,
+            self._ends,
+            self._now,
+            self._is_latest_write,
+            timeout_ms,
+            self._walk.problems,
+        )

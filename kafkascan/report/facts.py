@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,10 +13,9 @@ from kafkascan.batches.columns import BatchTable, compression_type, is_control, 
 from kafkascan.batches.summary import BatchSummary
 from kafkascan.format.layout import CompressionType
 from kafkascan.format.times import milliseconds_or_now
-from kafkascan.logs.log_chunks import LogChunk
-from kafkascan.logs.log_problems import LogProblems
-from kafkascan.logs.opened_logs import LogsLike, open_logs
-from kafkascan.logs.walking.served_chunks import read_chunks, read_segments
+from kafkascan.logs.log_chunks import SegmentEnd
+from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.walking.log_walk import LogSlice
 
 _MAX_BINS = 400
 _MAX_POINTS = 1500
@@ -114,12 +114,31 @@ class LogFacts:
     summary: BatchSummary = field(default_factory=BatchSummary)
     timeline: Timeline = field(default_factory=Timeline)
     damage: list[str] = field(default_factory=list)
+    deleted_segments: int = 0  # all of whose offsets are before the log start offset
+
+    @classmethod
+    def of(cls, log: Log) -> LogFacts:
+        """Return the statistics of a log that is not read yet."""
+        served = len(log.served_segments)
+        one = cls(log.name, log.partition.topic or log.name, served)
+        one.deleted_segments = len(log.segments) - served
+        return one
+
+    def add_ends(self, ends: Sequence[SegmentEnd]) -> None:
+        """Add the next segments."""
+        for end in ends:
+            if self.deleted_segments:
+                self.deleted_segments -= 1
+                continue
+            self.size += end.size
+            if end.error is not None:
+                self.damage.append(str(end.error))
 
 
 @dataclass
 class Facts:
     """
-    Statistics of all logs.
+    Statistics of all logs, which are added slice by slice of a `LogWalk`.
 
     Attributes
     ----------
@@ -133,9 +152,31 @@ class Facts:
     """
 
     logs: list[LogFacts]
-    times: dict[str, TimeBins]
-    sizes: dict[str, NDArray[np.int64]]
+    times: dict[str, TimeBins] = field(default_factory=lambda: defaultdict(TimeBins))
+    sizes: dict[str, NDArray[np.int64]] = field(default_factory=lambda: defaultdict(_no_sizes))
     implausible_times: int = 0
+
+    @classmethod
+    def of(cls, logs: Sequence[Log]) -> Facts:
+        """Return the statistics of logs that are not read yet."""
+        return cls([LogFacts.of(log) for log in logs])
+
+    def add(self, log_slice: LogSlice) -> None:
+        """Add the next batches of a log that are not deleted."""
+        log, batches = self.logs[log_slice.log], log_slice.served_batches
+        log.add_ends(log_slice.chunk.ends)
+        if not len(batches):
+            return
+        log.summary.add(batches)
+        log.timeline.add(batches)
+        sizes, codecs = size_in_bytes(batches), compression_type(batches)
+        plausible = are_plausible(batches["max_timestamp"])
+        self.implausible_times += int((~plausible).sum())
+        self.times[log.topic].add(batches["max_timestamp"][plausible], sizes[plausible])
+        bins = np.minimum(2 * np.log2(np.maximum(sizes, 1)), _SIZE_BINS - 1).astype(np.int64)
+        for codec in np.unique(codecs).tolist():
+            name, rows = CompressionType.name_of(codec), codecs == codec
+            self.sizes[name] += np.bincount(bins[rows], minlength=_SIZE_BINS)
 
     @property
     def size(self) -> int:
@@ -151,55 +192,8 @@ class Facts:
         return result
 
 
-def gather(
-    logs: LogsLike, threads: int | None = None, log_start_offset: int | None = None
-) -> Facts:
-    """
-    Read the batch headers of logs, and return their statistics.
-
-    Parameters
-    ----------
-    logs : LogsLike
-    threads : int, optional
-        Number of threads; by default one per CPU.
-    log_start_offset : int, optional
-        First offset of each log; by default, as a broker has it.
-    """
-    opened = open_logs(logs, log_start_offset)
-    facts = [
-        LogFacts(log.name, log.partition.topic or log.name, len(log.served_segments))
-        for log in opened
-    ]
-    log_of = [number for number, log in enumerate(opened) for _ in log.served_segments]
-    result = Facts(facts, defaultdict(TimeBins), defaultdict(_no_sizes))
-    segments, unused = read_segments(opened), LogProblems()  # an audit reports problems
-    for chunk in read_chunks(opened, segments, unused, threads):
-        last = chunk.ends[-1].segment if chunk.ends else int(chunk.segment[-1])
-        log = facts[log_of[last]]
-        _add(result, log, chunk)
-    return result
-
-
 def _no_sizes() -> NDArray[np.int64]:
     return np.zeros(_SIZE_BINS, np.int64)
-
-
-def _add(facts: Facts, log: LogFacts, chunk: LogChunk) -> None:
-    log.damage += [str(end.error) for end in chunk.ends if end.error is not None]
-    log.size += sum(end.size for end in chunk.ends)
-    batches = chunk.batches
-    if not len(batches):
-        return
-    log.summary.add(batches)
-    log.timeline.add(batches)
-    sizes, codecs = size_in_bytes(batches), compression_type(batches)
-    plausible = are_plausible(batches["max_timestamp"])
-    facts.implausible_times += int((~plausible).sum())
-    facts.times[log.topic].add(batches["max_timestamp"][plausible], sizes[plausible])
-    bins = np.minimum(2 * np.log2(np.maximum(sizes, 1)), _SIZE_BINS - 1).astype(np.int64)
-    for codec in np.unique(codecs).tolist():
-        name, rows = CompressionType.name_of(codec), codecs == codec
-        facts.sizes[name] += np.bincount(bins[rows], minlength=_SIZE_BINS)
 
 
 def largest(counts: dict[str, int], most: int) -> list[tuple[str, int]]:

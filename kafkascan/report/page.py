@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kafkascan.analysis.codec_advice import advise
-from kafkascan.analysis.producer_census import read_producers
-from kafkascan.analysis.transactions import read_transactions
+from kafkascan.analysis.producer_census import CensusCounter
+from kafkascan.analysis.transactions import TransactionCollector
 from kafkascan.auditing.finding_kinds import Audit, LogFinding
 from kafkascan.auditing.runner import audit
 from kafkascan.format.findings import WORST_FIRST
@@ -22,8 +22,9 @@ from kafkascan.format.times import milliseconds_or_now
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.stores.urls import ObjectUrl
 from kafkascan.logs.log_finding import find_log_dir
-from kafkascan.logs.opened_logs import LogsLike
-from kafkascan.report.facts import Facts, gather
+from kafkascan.logs.opened_logs import LogsLike, open_logs
+from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
+from kafkascan.report.facts import Facts
 from kafkascan.report.plots import draw, human_size
 from kafkascan.report.tables import MAX_ROWS, page_tables, record_count, state_tables, time_text
 from kafkascan.tables.table import plain_columns
@@ -110,15 +111,19 @@ def build_report(
     template = _template()
     if isinstance(logs, (str, os.PathLike, ObjectUrl)):
         logs = find_log_dir(logs) or logs  # listed once
-    facts = gather(logs, threads, log_start_offset)
+    walk = LogWalk(open_logs(logs, log_start_offset), threads, ControlInspector)
+    facts, counter, collector = Facts.of(walk.logs), CensusCounter(), TransactionCollector(walk)
+    for log_slice in walk:
+        facts.add(log_slice)
+        counter.add(log_slice)
+        collector.add(log_slice)
     found = audit(logs, verify=verify, threads=threads)
-    census = read_producers(logs, log_start_offset=log_start_offset, threads=threads)
-    transactions = read_transactions(logs, log_start_offset=log_start_offset, threads=threads)
+    transactions = collector.transactions()
     advised = None
     if advice:
         advised = advise(logs, log_start_offset=log_start_offset, threads=threads)
     name = printable(title if title is not None else _path_of(logs))
-    columns = plain_columns(census)
+    columns = plain_columns(counter.census(walk))
     page = _page_of(name, facts, found, columns)
     tables = [*page_tables(facts, columns, transactions, advised), *state_tables(logs, facts)]
     return Report(template.render(page, tables=tables), found)

@@ -219,6 +219,7 @@ class LogWalk(Generic[Screened, EndChecks]):
 
     Attributes
     ----------
+    logs : list of Log
     segments : list of (PartitionDir, SegmentFile)
         Of all logs, in order.
     """
@@ -233,7 +234,7 @@ class LogWalk(Generic[Screened, EndChecks]):
         keep_cache: bool = True,
     ) -> None:
         self.segments = [(log.partition, segment) for log in logs for segment in log.segments]
-        self._logs = logs
+        self.logs = list(logs)
         self._log_of = [number for number, log in enumerate(logs) for _ in log.segments]
         self._firsts = [0, *itertools.accumulate(len(log.segments) for log in logs)]
         self._threads = threads_for(self.segments, threads)
@@ -254,12 +255,12 @@ class LogWalk(Generic[Screened, EndChecks]):
     def add_error(self, log: int, error: Exception | None) -> None:
         """Add the error after which a caller does not know the state of a log."""
         if error is not None:
-            partition = self._logs[log].partition
+            partition = self.logs[log].partition
             self._problems.add_error(partition, partition.path, error)
 
     def add_guess(self, log: int, symbol: str, message: str, severity: Severity) -> None:
         """Add what makes the answer about a log a guess."""
-        partition = self._logs[log].partition
+        partition = self.logs[log].partition
         self._problems.add_guess(partition, symbol, message, partition.path, severity=severity)
 
     def __iter__(self) -> Iterator[InspectedSlice[Screened, EndChecks]]:
@@ -277,7 +278,7 @@ class LogWalk(Generic[Screened, EndChecks]):
         chunks = ordered_chunks(self.segments, jobs, read, self._threads, once=self._once)
         before: InspectedSlice[Screened, EndChecks] | None = None
         started = -1  # the last log whose start offset was reached
-        checks = ChunkChecks(self._logs, self.segments, self._problems)
+        checks = ChunkChecks(self.logs, self.segments, self._problems)
         for chunk, overlaps in chunks:
             checks.add(chunk, overlaps)
             current = self._slice(chunk, started)
@@ -298,7 +299,7 @@ class LogWalk(Generic[Screened, EndChecks]):
     ) -> InspectedSlice[Screened, EndChecks]:
         last = chunk.ends[-1].segment if chunk.ends else int(chunk.segment[-1])
         number = self._log_of[last]
-        is_whole = number == started or not self._logs[number].has_deleted_offsets
+        is_whole = number == started or not self.logs[number].has_deleted_offsets
         return InspectedSlice(
             log=number,
             chunk=chunk,
@@ -311,7 +312,7 @@ class LogWalk(Generic[Screened, EndChecks]):
 
     def _delete_before_start(self, number: int, chunk: LogChunk) -> SliceStart:
         """Find the log's start offset in a chunk, and correct the counts of earlier records."""
-        batches, start_offset = chunk.batches, self._logs[number].start_offset
+        batches, start_offset = chunk.batches, self.logs[number].start_offset
         row = first_reaching(batches, start_offset)
         batches["records_count"][:row] = 0
         if row == len(batches):

@@ -11,12 +11,23 @@ import numpy as np
 import pytest
 
 import kafkascan as ks
-from kafkascan.report.facts import TimeBins, Timeline, gather
+from kafkascan.logs.opened_logs import open_logs
+from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
+from kafkascan.report.facts import Facts, TimeBins, Timeline
 from kafkascan.report.plots import human_size
 from tests.support.paths import GOLDEN
 from tests.support.segments import batch_v2
 
 DATA = GOLDEN / "kafka-4.4.0" / "data"
+
+
+def gather(path: Path) -> Facts:
+    """Return the statistics of all logs."""
+    walk = LogWalk(open_logs(path), None, ControlInspector)
+    facts = Facts.of(walk.logs)
+    for log_slice in walk:
+        facts.add(log_slice)
+    return facts
 
 
 class Tags(html.parser.HTMLParser):
