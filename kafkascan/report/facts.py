@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, compression_type, is_control, size_in_bytes
 from kafkascan.batches.summary import BatchSummary
-from kafkascan.format.layout import CompressionType
+from kafkascan.format.layout import COMPRESSION_MASK, CompressionType
 from kafkascan.format.times import milliseconds_or_now
 from kafkascan.logs.log_chunks import SegmentEnd
 from kafkascan.logs.opened_logs import Log
@@ -20,6 +20,7 @@ from kafkascan.logs.walking.log_walk import LogSlice
 _MAX_BINS = 400
 _MAX_POINTS = 1500
 _SIZE_BINS = 64
+_SIZES = (COMPRESSION_MASK + 1) * _SIZE_BINS
 
 
 # Plausible timestamps lie between the year 2000 and one year from now.
@@ -48,17 +49,19 @@ class TimeBins:
     def __init__(self) -> None:
         self.width = 1
         self.sizes: Counter[int] = Counter()
+        self._low, self._high = 1 << 63, -(1 << 63)  # of all times
 
     def add(self, times: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
         """Add batches by their latest timestamp."""
         if not len(times):
             return
         low, high = int(times.min()), int(times.max())
-        if self.sizes:
-            low = min(low, min(self.sizes) * self.width)
-            high = max(high, (max(self.sizes) + 1) * self.width - 1)
-        while high // self.width - low // self.width >= _MAX_BINS:
+        self._low, self._high = min(self._low, low), max(self._high, high)
+        while self._high // self.width - self._low // self.width >= _MAX_BINS:
             self._double()
+        if low // self.width == high // self.width:
+            self.sizes[low // self.width] += int(sizes.sum())
+            return
         bins, bin_of = np.unique(times // self.width, return_inverse=True)
         sums = np.bincount(bin_of, sizes)
         for number, size in zip(bins.tolist(), sums.tolist(), strict=True):
@@ -91,13 +94,14 @@ class Timeline:
 
         A marker has the time of its coordinator, between records with the times of a producer.
         """
-        batches = batches[~is_control(batches)]
+        rows = np.flatnonzero(~is_control(batches))
         first = -self._seen % self._every
-        self._seen += len(batches)
-        sampled = batches[first :: self._every]
-        sampled = sampled[are_plausible(sampled["max_timestamp"])]
-        self.offsets += sampled["base_offset"].tolist()
-        self.times += sampled["max_timestamp"].tolist()
+        self._seen += len(rows)
+        sampled = rows[first :: self._every]
+        times = batches["max_timestamp"][sampled]
+        is_shown = are_plausible(times)
+        self.offsets += batches["base_offset"][sampled[is_shown]].tolist()
+        self.times += times[is_shown].tolist()
         while len(self.offsets) > _MAX_POINTS:
             self.offsets, self.times = self.offsets[::2], self.times[::2]
             self._every *= 2
@@ -145,15 +149,15 @@ class Facts:
     logs : list of LogFacts
     times : dict of str to TimeBins
         By topic.
-    sizes : dict of str to ndarray of int64, shape (64,)
-        By codec: the number of batches with a size from 2**(n/2) to 2**((n+1)/2) bytes.
+    size_counts : ndarray of int64, shape (512,)
+        Numbers of batches: `sizes`, by the codes of the codecs.
     implausible_times : int
         Number of batches without a timestamp, or with an implausible one.
     """
 
     logs: list[LogFacts]
     times: dict[str, TimeBins] = field(default_factory=lambda: defaultdict(TimeBins))
-    sizes: dict[str, NDArray[np.int64]] = field(default_factory=lambda: defaultdict(_no_sizes))
+    size_counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(_SIZES, np.int64))
     implausible_times: int = 0
 
     @classmethod
@@ -169,14 +173,21 @@ class Facts:
             return
         log.summary.add(batches)
         log.timeline.add(batches)
-        sizes, codecs = size_in_bytes(batches), compression_type(batches)
-        plausible = are_plausible(batches["max_timestamp"])
-        self.implausible_times += int((~plausible).sum())
-        self.times[log.topic].add(batches["max_timestamp"][plausible], sizes[plausible])
+        times, sizes = batches["max_timestamp"], size_in_bytes(batches)
+        plausible, plausible_sizes = are_plausible(times), sizes
+        if not plausible.all():
+            self.implausible_times += int((~plausible).sum())
+            times, plausible_sizes = times[plausible], sizes[plausible]
+        self.times[log.topic].add(times, plausible_sizes)
         bins = np.minimum(2 * np.log2(np.maximum(sizes, 1)), _SIZE_BINS - 1).astype(np.int64)
-        for codec in np.unique(codecs).tolist():
-            name, rows = CompressionType.name_of(codec), codecs == codec
-            self.sizes[name] += np.bincount(bins[rows], minlength=_SIZE_BINS)
+        bins += _SIZE_BINS * compression_type(batches).astype(np.int64)
+        self.size_counts += np.bincount(bins, minlength=_SIZES)
+
+    @property
+    def sizes(self) -> dict[str, NDArray[np.int64]]:
+        """By codec, the number of batches of a size from 2**(n/2) to 2**((n+1)/2) bytes."""
+        by_code = enumerate(self.size_counts.reshape(-1, _SIZE_BINS))
+        return {CompressionType.name_of(code): one for code, one in by_code if one.any()}
 
     @property
     def size(self) -> int:
@@ -190,10 +201,6 @@ class Facts:
             if log.summary.batches:
                 result[log.topic] += log.summary.codec_sizes
         return result
-
-
-def _no_sizes() -> NDArray[np.int64]:
-    return np.zeros(_SIZE_BINS, np.int64)
 
 
 def largest(counts: dict[str, int], most: int) -> list[tuple[str, int]]:

@@ -219,8 +219,8 @@ def _time_axis(axis: Any) -> None:
 
 
 def _batch_sizes(facts: Facts) -> Callable[[Any], object] | None:
-    found = {name: facts.sizes[name] for name in _codec_order(facts.sizes)}
-    found = {name: count for name, count in found.items() if count.any()}
+    sizes = facts.sizes
+    found = {name: sizes[name] for name in _codec_order(sizes)}
     if not found:
         return None
     used = np.flatnonzero(np.sum(list(found.values()), axis=0))
