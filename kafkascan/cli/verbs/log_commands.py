@@ -302,7 +302,8 @@ def _truncation(one: ks.analysis.PartitionDiff) -> str:
            help="Codec to try; may be given several times."),
     option("--by", type=("topic", "producer"), default="topic",
            help="Sample batches per topic or per producer."),
-    option("--sample N", type=POSITIVE, default=100,
+    option("--sample N", type=POSITIVE,
+           show_default="100; fewer of more than 50: 5000 in all, but 3 of each",
            help="Number of batches to sample per topic or producer."),
     option("--seed", type=Integer(), default=0, help="Seed of the random selection of batches."),
 )  # fmt: skip

@@ -149,6 +149,27 @@ def test_by_producer_and_the_same_sample_again() -> None:
     assert by_topic.to_arrow().num_rows == len(by_topic.groups)
 
 
+def test_many_groups_have_smaller_samples(tmp_path: Path) -> None:
+    """The first batches of the sample are the same, and the note is none for the exit code."""
+    for topic in range(51):
+        folder = tmp_path / f"topic-{topic}-0"
+        folder.mkdir()
+        batches = (batch_v2(b"p" * row, base_offset=row, records_count=1) for row in range(110))
+        (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+    found = ks.advise(tmp_path, choices=["none"])
+    assert {group.trials[0].batches for group in found.groups} == {98}
+    assert found.problems.to_columns()["symbol"] == ["SMALL_SAMPLE"]
+    assert "98 batches of each topic are sampled, of which there are 51" in str(
+        next(iter(found.problems))
+    )
+    given = ks.advise(tmp_path, choices=["none"], sample=98)
+    assert given.to_columns() == found.to_columns()
+    assert given.is_complete
+    assert not given.problems
+    fewer = ks.advise(tmp_path / "topic-0-0", choices=["none"])
+    assert fewer.groups[0].trials[0].batches == 100
+
+
 def test_unreadable_batches_are_counted() -> None:
     log = batch_v2(b"nonsense", attributes=2) + batch_v2(b"nonsense", base_offset=1, attributes=7)
     (group,) = ks.advise(log).groups
