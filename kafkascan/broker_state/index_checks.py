@@ -116,17 +116,21 @@ def check_index(
     batches = require_batch_table(batches)
     if not isinstance(index, np.ndarray):
         path = as_path(index)
-        return check_index_file(read_regular(path), path, batches, base_offset)
+        parsed = parse_index_file(read_regular(path), path)
+        return check_parsed_index(parsed, path, batches, base_offset)
     if base_offset is None:
         base_offset = _first_offset(batches)
     return check_entries(index, batches, base_offset).findings()
 
 
-def check_index_file(
-    data: bytes, path: Path, batches: BatchTable, base_offset: int | None = None
+def check_parsed_index(
+    parsed: tuple[IndexEntries, list[Finding]],
+    path: Path,
+    batches: BatchTable,
+    base_offset: int | None = None,
 ) -> list[Finding]:
-    """Compare the bytes of an index file of this name with batches; as `check_index`."""
-    entries, findings = parse_index_file(data, path)
+    """Compare what `parse_index_file` returns of a file with batches; as `check_index`."""
+    entries, findings = parsed
     if base_offset is None:
         digits = path.name.partition(".")[0]
         base_offset = int(digits) if digits.isdigit() else _first_offset(batches)

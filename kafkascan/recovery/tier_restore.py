@@ -21,7 +21,7 @@ from kafkascan.broker_state.checkpoints import (
     PartitionMetadata,
     partition_metadata_file,
 )
-from kafkascan.broker_state.index_checks import check_index_file
+from kafkascan.broker_state.index_checks import check_parsed_index, parse_index_file
 from kafkascan.format.errors import CorruptLogError, NoLogsError, record_error
 from kafkascan.format.file_names import sibling_name
 from kafkascan.format.findings import Severity
@@ -410,7 +410,7 @@ def _verified_batches(copy: FileRange) -> BatchTable:
 
 def _is_right(data: bytes, path: Path, batches: BatchTable) -> bool:
     try:
-        findings = check_index_file(data, path, batches)
+        findings = check_parsed_index(parse_index_file(data, path), path, batches)
     except CorruptLogError:
         return False
     return all(one.severity is Severity.NOTE for one in findings)

@@ -15,7 +15,7 @@ from kafkascan.batches.columns import join_tables
 from kafkascan.broker_state.index_checks import (
     INDEX_BUILD_SCHEMA,
     INDEX_CHECK_SCHEMA,
-    check_index_file,
+    check_parsed_index,
     parse_index_file,
 )
 from kafkascan.cli.run import READ_ERRORS, FindingReport, Run, scan
@@ -150,8 +150,9 @@ def _checked(
     counts = dict.fromkeys(ks.Severity, 0)
     entries = None
     try:
-        findings = check_index_file(data, path, batches)
-        entries = len(parse_index_file(data, path)[0])
+        parsed = parse_index_file(data, path)
+        findings = check_parsed_index(parsed, path, batches)
+        entries = len(parsed[0])
     except READ_ERRORS as error:
         report.add_unreadable(str(path), error)
         findings = []
