@@ -54,7 +54,7 @@ Ask
     remote-segments /var/lib/kafka --output remote.parquet
   sql (sql_commands): Query records, batches and other tables with SQL (DuckDB).
     sql "SELECT topic, sum(size_in_bytes) FROM batches GROUP BY ALL" /var/lib/kafka
-    sql "SELECT max(timestamp) FROM records WHERE decode(key) LIKE 'key-1%'" /var/lib/kafka
+    sql "SELECT max(timestamp) FROM records WHERE utf8(key) LIKE 'key-1%'" /var/lib/kafka
 Check
   verify (segment_commands): Verify the checksum of every batch in segment files.
     verify /var/lib/kafka

@@ -51,9 +51,11 @@ def test_rows(log: Path) -> None:
         {"topic": "orders", "partition": 3, "offset": 1, "timestamp": T0 + 5, "key": None,
          "value": "\\xff", "headers": []},
     ]  # fmt: skip
-    query = "SELECT decode(value)->>'$.id' AS id FROM records WHERE \"offset\" = 0"
+    query = "SELECT utf8(value)->>'$.id' AS id FROM records WHERE \"offset\" = 0"
     assert rows("sql", query, log) == [{"id": "7"}]
     assert run("sql", query, log).stdout.split() == ["id", "7"]
+    query = 'SELECT utf8(value) AS text FROM records WHERE "offset" = 1'
+    assert rows("sql", query, log) == [{"text": "?"}]
 
 
 def test_values_of_other_types(log: Path) -> None:

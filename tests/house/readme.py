@@ -11,6 +11,7 @@ import inspect
 import os
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -131,6 +132,8 @@ _EXAMPLES = {
     "share-state": f"{_TIERED} --format jsonl --columns group,topic,partition,start_offset",
     "metadata": f"{_DATA} --format jsonl --show features",
     "remote-segments": f"{_TIERED} --format jsonl --columns topic,start_offset,state",
+    "sql": f"'SELECT topic, max(timestamp) AS latest FROM records GROUP BY ALL'"
+    f" {_DATA}/idempotent-0 --format jsonl",
     "verify": f"{_LOG} --format jsonl --columns batches,bad_checksums,end",
     "audit": f"--alarms --now 2026-11-22 {_DATA}/transactions-0 --format jsonl"
     " --columns severity,symbol,offset",
@@ -209,7 +212,7 @@ def line_of_output(verb: str) -> str:
         return _PAGES[verb]
     with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(ROOT):
         _write_damaged_log(Path(scratch) / "damaged-0")
-        words = _EXAMPLES[verb].split()
+        words = shlex.split(_EXAMPLES[verb])
         done = run(verb, *(word.replace("SCRATCH", scratch) for word in words))
     *_, line = (done.stdout or done.stderr).replace(f"{scratch}/", "").splitlines()
     return f"`{line}`"

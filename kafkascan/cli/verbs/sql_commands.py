@@ -64,8 +64,8 @@ def sql(run: Run, query: str, path: Path, describe: bool) -> None:
 
     Conditions on topic, partition, offset, timestamp and columns of batches leave out the
     partitions, segments and batches that cannot meet them, and only the columns of the query are
-    decoded. Keys and values are BLOBs: decode(value) is their text, decode(value)->>'$.name' a
-    field of JSON. Bytes that are not UTF-8 are shown as \xff.
+    decoded. Keys and values are BLOBs: utf8(value) is their text, utf8(value)->>'$.name' a field
+    of JSON. Bytes that are not UTF-8 are shown as \xff.
 
     PATH is a data directory, a partition directory, a tar archive of directories, a segment file,
     or a URL of one. Exit code 1: a part of the logs was not read.
@@ -77,6 +77,7 @@ def sql(run: Run, query: str, path: Path, describe: bool) -> None:
     def work(one: Path, report: FindingReport) -> None:
         with duckdb.connect() as connection, _reported_warnings(report):
             connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("CREATE MACRO utf8(bytes) AS decode(bytes, 'replace')")
             try:
                 wanted = connection.get_table_names(query)
                 tables = {name: _TABLES[name](one) for name in _TABLES if name in wanted}
