@@ -67,6 +67,16 @@ class TimeBins:
         for number, size in zip(bins.tolist(), sums.tolist(), strict=True):
             self.sizes[number] += int(size)
 
+    @property
+    def earliest(self) -> int:
+        """The earliest time; there is one if `sizes` is not empty."""
+        return self._low
+
+    @property
+    def latest(self) -> int:
+        """The latest time."""
+        return self._high
+
     def widen_to(self, width: int) -> None:
         """Widen the bins to at least this many milliseconds."""
         while self.width < width:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +17,18 @@ from kafkascan.analysis.producer_census import CensusCounter
 from kafkascan.analysis.transactions import TransactionCollector
 from kafkascan.auditing.finding_kinds import Audit, LogFinding
 from kafkascan.auditing.runner import audit
+from kafkascan.broker_state.checkpoints import CLEAN_SHUTDOWN_FILE, META_PROPERTIES
+from kafkascan.format.errors import KafkaScanError
 from kafkascan.format.findings import WORST_FIRST
 from kafkascan.format.texts import printable
 from kafkascan.format.times import milliseconds_or_now
 from kafkascan.io.atomic_files import AtomicFile
 from kafkascan.io.stores.urls import ObjectUrl
+from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import find_log_dir
 from kafkascan.logs.opened_logs import LogsLike, open_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
+from kafkascan.recovery.crash_recovery import recover
 from kafkascan.report.facts import Facts
 from kafkascan.report.plots import draw, human_size
 from kafkascan.report.tables import MAX_ROWS, page_tables, record_count, state_tables, time_text
@@ -124,7 +129,8 @@ def build_report(
         advised = advise(logs, log_start_offset=log_start_offset, threads=threads)
     name = printable(title if title is not None else _path_of(logs))
     columns = plain_columns(counter.census(walk))
-    page = _page_of(name, facts, found, columns)
+    shutdown = _shutdown(logs, threads, verify=verify)
+    page = _page_of(name, facts, found, columns, shutdown)
     tables = [*page_tables(facts, columns, transactions, advised), *state_tables(logs, facts)]
     return Report(template.render(page, tables=tables), found)
 
@@ -134,13 +140,15 @@ def _page_of(
     facts: Facts,
     found: Audit,
     producers: dict[str, list[Any]],
+    shutdown: dict[str, str],
 ) -> dict[str, Any]:
     """Return the variables of the template, without its tables."""
     listed = _listed(found.findings)
     return {
         "title": title,
         "written": f"read at {time_text(milliseconds_or_now())} UTC",
-        "tiles": _tiles(facts, found, producers),
+        "shutdown": shutdown,
+        "tiles": _tiles(facts, found, producers, "good" if shutdown["kind"] == "good" else ""),
         "difference": _difference(facts, found),
         "findings": [_finding(one) for one in listed],
         "more_findings": _more_of_each_kind(found.findings, listed),
@@ -175,14 +183,52 @@ def _plots(facts: Facts, producers: dict[str, list[Any]]) -> list[dict[str, Any]
     ]
 
 
+# ---- how the broker ended --------------------------------------------------------------------
+
+
+def _shutdown(logs: LogsLike, threads: int | None, *, verify: bool) -> dict[str, str]:
+    """Return how a broker left its data directory, and the command that shows what it would do."""
+    path = logs.path if isinstance(logs, LogDir) and not logs.is_partition else None
+    if not isinstance(path, Path) or not (path / META_PROPERTIES).is_file():
+        return {"kind": "good", "text": "", "command": ""}
+    if (path / CLEAN_SHUTDOWN_FILE).is_file():
+        text = "A broker shut down cleanly: the next one loads these logs without recovery."
+        return {"kind": "good", "text": text, "command": ""}
+    text = "Not shut down cleanly, or copied from a running broker."
+    if verify:
+        text = f"{text} {_recovery_text(path, threads)}"
+    command = shlex.join(["kafkascan", "recover", printable(str(path))])
+    return {"kind": "warning", "text": text, "command": command}
+
+
+def _recovery_text(path: Path, threads: int | None) -> str:
+    """Return what a broker would do to logs when it starts."""
+    try:
+        planned = recover(path, threads=threads)
+    except (KafkaScanError, OSError) as error:
+        return f"What a broker would recover is not known: {printable(str(error))}"
+    changes = sum(len(one.changes) for one in planned.partitions)
+    failed = sum(one.error is not None for one in planned.partitions)
+    text = (
+        f"A broker would discard {planned.truncated_bytes:,} bytes and make {changes:,} changes"
+        " when it starts."
+    )
+    return f"{text} {failed:,} logs cannot be loaded." if failed else text
+
+
 # ---- summary and findings --------------------------------------------------------------------
 
 
-def _tiles(facts: Facts, found: Audit, producers: dict[str, list[Any]]) -> list[dict[str, str]]:
+def _tiles(
+    facts: Facts, found: Audit, producers: dict[str, list[Any]], calm: str
+) -> list[dict[str, str]]:
+    """Return the totals; `calm` is how it looks that there are no warnings."""
     summaries = [log.summary for log in facts.logs]
-    first = [one.first_timestamp for one in summaries if one.first_timestamp is not None]
-    last = [one.max_timestamp for one in summaries if one.max_timestamp is not None]
-    times = f"{time_text(min(first))} to {time_text(max(last))}" if first else "none"
+    bins = [one for one in facts.times.values() if one.sizes]
+    times = "none"
+    if bins:
+        first, last = min(one.earliest for one in bins), max(one.latest for one in bins)
+        times = f"{time_text(first)} to {time_text(last)}"
     alarms = len(found.alarms)
     worst = min((one.severity for one in found.alarms), key=WORST_FIRST.index, default=None)
     return [
@@ -193,7 +239,7 @@ def _tiles(facts: Facts, found: Audit, producers: dict[str, list[Any]]) -> list[
         _tile("Records", record_count(facts.logs)),
         _tile("Producer ids", f"{len({one for one in producers['producer_id'] if one >= 0}):,}"),
         _tile("Latest timestamps of batches", times, "small"),
-        _tile("Warnings and errors", f"{alarms:,}", str(worst) if worst else "good"),
+        _tile("Warnings and errors", f"{alarms:,}", str(worst) if worst else calm),
     ]
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkascan.format.texts import printable
 from kafkascan.report.facts import Facts, largest
@@ -52,6 +53,10 @@ _CODECS = {"none": "", "gzip": "////", "snappy": "....", "lz4": "\\\\\\\\", "zst
 # Bars whose lengths differ more than this get a logarithmic axis.
 _MANY_DECADES = 1000
 _MAX_SERIES = len(_SERIES) - 1
+# A run of empty bins is cut out of a plot over time if it is this part of the bins or more, and so
+# many; what marks it is so wide. Dates below the plot.
+_GAP, _SHORTEST_GAP, _CUT, _TICKS = 0.25, 8, 0.06, 4
+_DAY = 86_400_000
 
 
 def draw(facts: Facts, producers: dict[str, list[Any]]) -> list[tuple[str, str, str]]:
@@ -72,7 +77,7 @@ def draw(facts: Facts, producers: dict[str, list[Any]]) -> list[tuple[str, str, 
     plots: list[tuple[str, str, Callable[[Any], object] | None]] = [
         (
             "Bytes over time",
-            f"By the max_timestamp of each batch.{_left_out(facts)}",
+            f"By the max_timestamp of each batch, in UTC; long gaps are cut out.{_left_out(facts)}",
             _over_time(facts),
         ),
         ("Batch sizes", "Number of batches by size and codec.", _batch_sizes(facts)),
@@ -163,21 +168,62 @@ def _over_time(facts: Facts) -> Callable[[Any], object] | None:
     if rest:
         shown.append((f"{len(rest)} others", np.sum(rest, axis=0)))
 
+    parts = _parts(np.flatnonzero(np.sum([count for _, count in shown], axis=0)))
+
     def paint(axes: Any) -> None:
-        times = _dates(np.arange(first, last + 2) * width)
         bottom = np.zeros(last - first + 1)
         for color, (name, count) in zip(_SERIES, shown, strict=False):
-            # A border keeps a bin visible that is narrower than a pixel.
-            axes.stairs(bottom + count, times, baseline=bottom, fill=True, facecolor=color,
-                        edgecolor=color, linewidth=0.5, label=_short(name))  # fmt: skip
+            for place, (begin, end) in parts.items():
+                bins = slice(begin, end + 1)
+                edges = place + np.arange(end - begin + 2)
+                # A border keeps a bin visible that is narrower than a pixel.
+                axes.stairs((bottom + count)[bins], edges, baseline=bottom[bins], fill=True,
+                            facecolor=color, edgecolor=color, linewidth=0.5,
+                            label=None if place else _short(name))  # fmt: skip
             bottom += count
-        axes.set_xlim(times[0], times[-1])
+        _cut_time_axis(axes, parts, lambda number: (first + number) * width)
         axes.set_ylim(0)
         _bytes_axis(axes.yaxis)
-        _time_axis(axes.xaxis)
         _legend(axes, len(shown))
 
     return paint
+
+
+def _parts(used: NDArray[np.intp]) -> dict[float, tuple[int, int]]:
+    """Return the bins between long gaps, each from the first to the last, by their place."""
+    cuts = np.flatnonzero(np.diff(used) > max(_SHORTEST_GAP, _GAP * (used[-1] - used[0])))
+    begins, ends = np.append(used[0], used[cuts + 1]), np.append(used[cuts], used[-1])
+    sizes = ends - begins + 1
+    places = np.append(0, np.cumsum(sizes + _CUT * sizes.sum())[:-1])
+    bounds = zip(begins.tolist(), ends.tolist(), strict=True)
+    return dict(zip(places.tolist(), bounds, strict=True))
+
+
+def _cut_time_axis(
+    axes: Any, parts: dict[float, tuple[int, int]], time_of: Callable[[int], int]
+) -> None:
+    """Label the times of the parts, and mark the gaps between them."""
+    ticks: dict[float, str] = {}
+    last, total = 0.0, sum(end - begin + 1 for begin, end in parts.values())
+    for place, (begin, end) in parts.items():
+        size = end - begin + 1
+        if place:
+            axes.axvline((last + place) / 2, color=_FAINT, linestyle=(0, (2, 2)), linewidth=1.5)
+        count = max(1, round(_TICKS * size / total))
+        for number in range(count):
+            at = begin + size * number // count
+            ticks[place + at - begin] = _time_text(time_of(at), time_of(end + 1) - time_of(begin))
+        last = place + size
+    axes.set_xlim(0, last)
+    axes.set_xticks(list(ticks), list(ticks.values()), ha="left" if len(parts) > 1 else "center")
+
+
+def _time_text(milliseconds: int, span: int) -> str:
+    """Return a time as precisely as a span of milliseconds needs it."""
+    text = str(np.datetime64(milliseconds, "ms"))
+    if span > 3 * _DAY:
+        return text[:10]
+    return f"{text[:10]}\n{text[11:16] if span > 10 * 60_000 else text[11:19]}"
 
 
 def _timelines(facts: Facts) -> Callable[[Any], object] | None:
@@ -233,7 +279,7 @@ def _batch_sizes(facts: Facts) -> Callable[[Any], object] | None:
             axes.stairs(bottom + count[bins], edges, baseline=bottom, fill=True, label=name,
                         **_codec_style(name))  # fmt: skip
             bottom += count[bins]
-        axes.set_xscale("log", base=2)
+        axes.set_xscale("log")
         axes.set_ylim(0)
         axes.set_ylabel("batches")
         _bytes_axis(axes.xaxis)
@@ -293,7 +339,7 @@ def _producers(columns: dict[str, list[Any]]) -> Callable[[Any], object] | None:
         axes.barh(np.arange(len(shown)), values, color=_SERIES[0], height=0.7)
         smallest = max(1, min(values))
         if max(values) > _MANY_DECADES * smallest:
-            axes.set_xscale("log", base=2)
+            axes.set_xscale("log")
             axes.set_xlim(smallest / 2)
             axes.set_xlabel("bytes, logarithmic")
         _bars(axes, [name for name, _ in shown])
@@ -327,7 +373,7 @@ def _batching(columns: dict[str, list[Any]]) -> Callable[[Any], object] | None:
             s=12 + 120 * part, color=_SERIES[0], alpha=0.6, linewidths=0.5, edgecolors=_PAPER,
         )  # fmt: skip
         axes.set_xscale("log")
-        axes.set_yscale("log", base=2)
+        axes.set_yscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
         axes.set_xlabel("records per batch")
         axes.set_ylabel("bytes per batch")
@@ -350,21 +396,25 @@ def _bars(axes: Any, names: list[str]) -> None:
 
 
 def _bytes_axis(axis: Any) -> None:
-    from matplotlib.ticker import FuncFormatter, MultipleLocator
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-    if axis.get_scale() == "linear":  # powers of two make round tick labels
-        longest = max(1.0, axis.get_view_interval()[1])
-        axis.set_major_locator(MultipleLocator(2.0 ** np.ceil(np.log2(longest / 6))))
+    if axis.get_scale() == "linear":
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    else:
+        decades = np.log10(axis.get_view_interval())
+        few = decades[1] - decades[0] < 2
+        axis.set_major_locator(LogLocator(10, subs=(1, 2, 5) if few else (1,)))
+        axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: human_size(value)))
 
 
 def human_size(size: float) -> str:
-    """Return a size in bytes with a binary unit."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(size) < 1024 or unit == "TiB":
+    """Return a size in bytes with a decimal unit, as tables of commands show it."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(size) < 1000 or unit == "TB":
             break
-        size /= 1024
-    return f"{size:.0f} {unit}" if size >= 10 or size == int(size) else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:,.0f} {unit}" if unit == "B" or size == int(size) else f"{size:,.1f} {unit}"
 
 
 def _legend(axes: Any, count: int) -> None:

@@ -154,7 +154,10 @@ _EXAMPLES = {
     " --format jsonl --columns topic,kind,location",
 }
 # These print nothing to the terminal, or need Java.
-_PAGES = {"report": "an HTML page", "spark": "[Spark](docs/spark.md)"}
+_PAGES = {
+    "report": "an HTML page; needs `kafkascan[report]` (matplotlib)",
+    "spark": "[Spark](docs/spark.md)",
+}
 
 
 def blocks(document: Path) -> list[tuple[str, str]]:

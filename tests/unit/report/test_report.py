@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -14,7 +15,8 @@ import kafkascan as ks
 from kafkascan.logs.opened_logs import open_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
 from kafkascan.report.facts import Facts, TimeBins, Timeline
-from kafkascan.report.plots import human_size
+from kafkascan.report.plots import _parts, human_size
+from tests.support.command_line import KILLED
 from tests.support.paths import GOLDEN
 from tests.support.segments import batch_v2
 
@@ -215,7 +217,7 @@ def test_facts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 40, "5 TiB")]
+    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1536, "1.5 kB"), (5 * 10**12, "5 TB")]
 )
 def test_sizes(size: int, text: str) -> None:
     assert human_size(size) == text
@@ -276,3 +278,37 @@ def test_totals_are_those_of_the_audit_or_the_page_says_why_not(run: str) -> Non
     assert is_same == (run == "kafka-2.8.2")
     explained = f"{report.audit.segments:,} files with {report.audit.batches:,} batches"
     assert (explained in report.html) != is_same
+
+
+def test_the_page_begins_with_how_the_broker_ended(tmp_path: Path) -> None:
+    killed = tmp_path / "a b"
+    shutil.copytree(KILLED, killed)
+    page = ks.build_report(killed).html
+    assert "A broker would discard 62,741 bytes and make 7 changes when it starts." in page
+    assert f"kafkascan recover &#39;{killed}&#39;" in page
+    assert page.index("Not shut down cleanly") < page.index("Warnings and errors")
+    assert 'class="good"' not in page
+    headers_only = ks.build_report(killed, verify=False).html
+    assert "Not shut down cleanly" in headers_only
+    assert "would discard" not in headers_only
+    (killed / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    page = ks.build_report(killed).html
+    assert "A broker shut down cleanly" in page
+    assert 'class="good"' in page
+    assert "shut down cleanly" not in ks.build_report(DATA / "headers-0").html
+
+
+def test_implausible_times_are_not_in_the_summary() -> None:
+    page = ks.build_report(DATA).html
+    (tile,) = re.findall(r"Latest timestamps of batches</dt><dd[^>]*>([^<]*)<", page)
+    assert tile.startswith("2024-04-24")
+    assert "5138" not in tile
+
+
+def test_long_gaps_are_cut_out() -> None:
+    assert _parts(np.array([3])) == {0: (3, 3)}
+    found = _parts(np.array([0, 5, 9, 60, 99]))
+    assert list(found.values()) == [(0, 9), (60, 60), (99, 99)]
+    assert list(found) == pytest.approx([0, 10.72, 12.44])
+    assert _parts(np.array([0, 24, 48, 72, 99])) == {0: (0, 99)}
+    assert _parts(np.array([0, 7])) == {0: (0, 7)}
