@@ -82,7 +82,7 @@ lint: $(VENV)/.dev ## Run ruff, cython-lint, clang-format, mypy and import-linte
 
 # Kafka itself: starts real brokers. Needs Java 17 and Maven.
 oracle: $(VENV)/.compiled $(VENV)/.dev ## Compare with real Kafka brokers (Java 17, Maven)
-	$(PYTEST) -m oracle tests/oracle
+	$(PYTEST) -m oracle -n $(JOBS) --dist loadfile tests/oracle
 
 # Rewrites tests/golden with real brokers. Review the difference before you commit it.
 golden: $(VENV)/.compiled $(VENV)/.dev ## Write tests/golden again with real brokers

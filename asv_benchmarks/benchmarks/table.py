@@ -41,6 +41,7 @@ from . import (
     records,
     salvage,
     sweep,
+    usage,
     yardsticks,
 )
 from .restamping import Restamp
@@ -448,6 +449,7 @@ def main() -> None:
     search()
     for size in (1_024, 16_384, 1 << 20):
         kernels(size)
+    usage.main([])
     sweep.show(sweep.sweep())
     # 100 GB and 100,000 segments take hours: python -m benchmarks.growth
     growth.main(["--gigabytes", "1", "10", "--segments", "100", "10000"])

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -36,10 +36,13 @@ DAMAGE = ("records", "length", "magic", "zeros")
 def show(title: str, seconds: dict[str, float], unit: str, amount: float) -> None:
     """Print the figures of a group, and each as a ratio to the first one."""
     print(f"\n{title}", flush=True)
-    factor = {"ns": 1e9, "us": 1e6, "ms": 1e3}[unit[:2]]
     first = next(iter(seconds.values()))
     for name, value in seconds.items():
-        print(f"  {name:44}{value / amount * factor:12.2f} {unit:15}{value / first:8.2f} x")
+        if unit == "GB/s":
+            figure = amount / value / 1e9
+        else:
+            figure = value / amount * {"ns": 1e9, "us": 1e6, "ms": 1e3}[unit[:2]]
+        print(f"  {name:44}{figure:12.2f} {unit:15}{value / first:8.2f} x")
 
 
 def cpu_medians(jobs: dict[str, Job], rounds: int = _ROUNDS) -> dict[str, float]:
@@ -297,6 +300,20 @@ def many_files(count: int) -> None:
         show("a folder of segments of one record", cpu_medians(jobs), "us/segment", 1_000)
 
 
+def first_sums() -> None:
+    """Checksums of a cached file that is opened for them."""
+    path = corpora.segment(16_061, varied=True)
+    for pages in ("small", "large"):
+        cold.cache_in_pages(path, pages)
+        batches = ks.scan_batches(path).batches
+        jobs: dict[str, Job] = {
+            "read the file once": lambda: cold.read_once(path),
+            "verify_crcs(path)": lambda batches=batches: ks.verify_crcs(path, batches, threads=1),
+        }
+        title = f"checksums of a file in {pages} pages, opened for them"
+        show(title, cpu_medians(jobs), "GB/s", path.stat().st_size)
+
+
 def cold_records() -> None:
     """Records of a file that is not in the page cache."""
     for codec in ("none", "lz4", "zstd"):
@@ -324,12 +341,12 @@ def cold_records() -> None:
         show(f"records of a cold file, {codec}, wall time", seconds, "ns/record", count)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the figures of all jobs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=3_000)
     parser.add_argument("--megabytes", type=int, default=16, help="of damaged logs")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     corpora.FOLDER.mkdir(exist_ok=True)
     rows()
     frames()
@@ -338,6 +355,7 @@ def main() -> None:
     many_files(given.partitions)
     salvage(given.megabytes)
     starts()
+    first_sums()
     cold_records()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -30,9 +31,11 @@ class ClassPaths:
 
 
 def build() -> ClassPaths:
-    """Build all Maven projects. A missing tool fails the run."""
-    for project in _PROJECTS:
-        package(_HERE / project)
+    """Build all Maven projects, one process at a time. A missing tool fails the run."""
+    with open(__file__, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        for project in _PROJECTS:
+            package(_HERE / project)
     return ClassPaths(
         broker=f"{_target('java')}/oracle.jar:{_target('java')}/lib/*",
         dump=f"{_target('java-dump')}/oracle-dump.jar:{_target('java-dump')}/lib/*",
