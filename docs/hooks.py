@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: public names in the API reference are links to their descriptions."""
+"""Hooks of mkdocs: names in the API reference are links, and types read as in the docstrings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 _DOCS = Path(__file__).parent
 _COLUMNS = set(re.findall(r"^\| `(\w+)` \|", (_DOCS / "columns.md").read_text(), re.M))
+# "path, bytes-like or Source" is read as a tuple and a difference.
+_TUPLE = re.compile(r"\(<code>\((.+?)\)</code>")
 _CODE = re.compile(r"<code>(\w+)</code>")
 _IDENTIFIERS = {
     path.rpartition(".")[2]: path
@@ -22,8 +24,11 @@ _IDENTIFIERS = {
 
 
 def on_page_content(html: str, page: Page, **_: object) -> str:
-    """Link the names of a page of the API reference."""
-    return _CODE.sub(_linked, html) if page.file.src_uri.startswith("api/") else html
+    """Link the names of a page of the API reference, and show its types as they are written."""
+    if not page.file.src_uri.startswith("api/"):
+        return html
+    types = _TUPLE.sub(r"(<code>\1</code>", html).replace(" - like", "-like")
+    return _CODE.sub(_linked, types)
 
 
 def _linked(match: re.Match[str]) -> str:
