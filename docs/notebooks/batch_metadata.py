@@ -12,9 +12,9 @@
 # # Batch headers in pandas and Polars
 #
 # A scan reads one row for each record batch of a segment: offsets, times, sizes, codec, producer.
-# No record is decompressed, so a scan of terabytes takes minutes. This notebook runs when these
-# pages are built, on segments that real brokers wrote (`tests/golden` in the repository). Put a
-# data directory of yours in their place.
+# No record is read or decompressed. This notebook runs when these pages are built, on segments
+# that real brokers wrote (`tests/golden` in the repository). Put a data directory of yours in their
+# place.
 
 # %%
 from pathlib import Path

@@ -51,8 +51,8 @@ duckdb.sql(
 # %% [markdown]
 # ## Gaps between batches
 #
-# Where does a log's next batch not begin at the offset after the last one? Compaction and aborted
-# transactions leave gaps; in other topics they deserve a look.
+# Where does a log's next batch not begin at the offset after the last one? Compaction leaves gaps;
+# in other topics, records are missing.
 
 # %%
 headers = ks.scan_log_dir(data_dir).to_arrow()
