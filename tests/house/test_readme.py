@@ -91,6 +91,13 @@ def test_readme_is_short_and_lists_all_commands() -> None:
     assert table_of_commands() in text
 
 
+def test_make_help_lists_all_targets() -> None:
+    text = (ROOT / "Makefile").read_text()
+    targets = re.search(r"^\.PHONY: (.*)$", text, re.M)
+    assert targets is not None
+    assert set(targets[1].split()) == set(re.findall(r"^([a-z-]+):.*## ", text, re.M))
+
+
 def test_links_exist() -> None:
     found = [
         (document, link) for document in DOCUMENTS for link in LINK.findall(document.read_text())
