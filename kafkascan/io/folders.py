@@ -101,7 +101,7 @@ class DiskFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = path if isinstance(path, Path) else Path(path)
         self._prefix = os.path.join(os.fspath(path), "")
         self._parent: DiskFolder | None = None
 

@@ -156,7 +156,7 @@ def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[Log]:
         try:
             names = one.folder.names()
             segments = segments_among(one.folder, names, kinds)
-            log = Log(one, segments, rewrite_marks=_rewrite_marks(names))
+            log = Log(one, segments, rewrite_marks=rewrite_marks(names))
         except OSError as error:
             log = Log(one, [], error=detached(error))
         if log.segments or log.error is not None:
@@ -164,16 +164,8 @@ def list_logs(log_dir: LogDir, include: SegmentKinds) -> list[Log]:
     return found
 
 
-def log_without_segments(partition: PartitionDir, start_offset: int) -> Log:
-    """Return the log of a caller that has read the segments itself."""
-    try:
-        names = partition.folder.names()
-    except OSError:  # nothing is known of files beside those that were read
-        names = []
-    return Log(partition, [], start_offset, rewrite_marks=_rewrite_marks(names))
-
-
-def _rewrite_marks(names: Iterable[str]) -> list[str]:
+def rewrite_marks(names: Iterable[str]) -> list[str]:
+    """Return the names of files that mark a rewrite in place which did not end."""
     return list(filter(REWRITE_MARK.fullmatch, names))
 
 

@@ -167,6 +167,8 @@ def _loaded_by_broker(partitions: list[PartitionDir]) -> list[PartitionDir]:
 # Number of partitions whose files are written together: one wait for the disk makes them all
 # durable.
 _PARTITIONS_TOGETHER = 16
+# Of as many partitions of a group, the segments of one are asked for their sizes.
+_SAMPLED = 4
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 OnProgress = Callable[[PartitionRecovery, int, int], object]
@@ -425,14 +427,16 @@ def _for_groups(
     """Work on groups of partitions on several threads; return the results in order."""
     size = max(1, min(_PARTITIONS_TOGETHER, len(jobs) // threads))
     groups = [jobs[first : first + size] for first in range(0, len(jobs), size)]
+    is_small = [_has_small_segments(group) for group in groups]
     one_at_a_time = threading.Lock()
 
-    def work_on(group: list[LogJob]) -> list[PartitionRecovery]:
-        with one_at_a_time if _has_small_segments(group) else contextlib.nullcontext():
-            return work(group)
+    def work_on(number: int) -> list[PartitionRecovery]:
+        with one_at_a_time if is_small[number] else contextlib.nullcontext():
+            return work(groups[number])
 
     results: list[PartitionRecovery] = []
-    for result in map_ordered(groups, work_on, threads):
+    threads = 1 if all(is_small) else threads
+    for result in map_ordered(range(len(groups)), work_on, threads):
         results.append(result)
         if on_progress is not None:
             on_progress(result, len(results), len(jobs))
@@ -442,8 +446,8 @@ def _for_groups(
 def _has_small_segments(jobs: list[LogJob]) -> bool:
     """Return whether segments are so small that the interpreter bounds the work on them."""
     sizes = []
-    for job in jobs:
+    for job in jobs[::_SAMPLED]:
         # Loading the partition reports errors.
-        with contextlib.suppress(OSError), os.scandir(job.partition.path) as entries:
-            sizes += [entry.stat().st_size for entry in entries if entry.name.endswith(".log")]
+        with contextlib.suppress(OSError):
+            sizes += [os.path.getsize(os.path.join(job.partition.path, one)) for one in job.logs]
     return are_small(sizes)

@@ -17,7 +17,7 @@ from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import ScanEnd
 from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.log_problems import SegmentOffsets, offset_problems
-from kafkascan.logs.opened_logs import log_without_segments
+from kafkascan.logs.opened_logs import Log, rewrite_marks
 from kafkascan.rewrite.conversion import ConversionReport
 from kafkascan.rewrite.filtering import FilterReport
 from kafkascan.tables.schema import Field, Schema, Shown
@@ -222,10 +222,15 @@ def offset_findings(result: LogRewrite[Report]) -> list[Finding]:
     """Report offsets of a partition that several segments have, or that none has."""
     partition = partition_dir(result.path)
     log_start = CheckpointReader().offset_of(partition, LOG_START_CHECKPOINT)
+    try:
+        marks = rewrite_marks(partition.folder.names())
+    except OSError:  # nothing is known of files beside those that were rewritten
+        marks = []
+    log = Log(partition, [], log_start, rewrite_marks=marks)
     offsets = [one.offsets for one in result.segments]
     return [
         Finding(one.symbol, one.severity, f"{one.path}: {one.message}", None, one.position)
-        for one in offset_problems(log_without_segments(partition, log_start), offsets)
+        for one in offset_problems(log, offsets)
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, next_offset
 from kafkascan.batches.scan import scan_batches
+from kafkascan.batches.screening import FORMATS, OFFSETS, screen
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.broker_state.indexes import floor_entry
 from kafkascan.format.errors import (
@@ -24,11 +25,10 @@ from kafkascan.format.errors import (
 )
 from kafkascan.format.findings import Finding, Severity
 from kafkascan.format.layout import OFFSET_INDEX_ENTRY, ScanEnd
-from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
-from kafkascan.logs.log_finding import partition_dir
+from kafkascan.logs.log_finding import partition_of
 from kafkascan.logs.log_problems import SegmentOffsets, offset_problems
-from kafkascan.logs.opened_logs import log_without_segments
+from kafkascan.logs.opened_logs import Log, rewrite_marks
 from kafkascan.logs.segment import segment_file
 from kafkascan.recovery.loading.offset_search import find_offset, framed_batches, is_batch_at
 from kafkascan.recovery.loading.planned_files import PlannedFiles
@@ -156,14 +156,23 @@ class LoadedSegment:
         self.is_emptied = recovered.is_emptied
         self.valid_bytes = recovered.valid_bytes
         self.reason = recovered.reason
-        self._next_offset = None
-        self._set_batches(recovered.batches)
+        flags = self._set_batches(recovered.batches)
+        self._next_offset = None if self.is_emptied else self._plain_end(recovered.batches, flags)
 
-    def _set_batches(self, batches: BatchTable) -> None:
-        folder = DiskFolder(self._files.folder)
-        self._offsets = SegmentOffsets(segment_file(Path(self._files.path(self.name)), folder))
-        self._offsets.add(batches)
+    def _set_batches(self, batches: BatchTable) -> int:
+        """Set what is reported of the batches, and return their flags; see `screen`."""
+        flags = screen(batches)
+        self._offsets = SegmentOffsets(segment_file(Path(self.name), self._files.disk_folder))
+        self._offsets.add(batches, flags)
         self._batch_count = len(batches)
+        return flags
+
+    def _plain_end(self, batches: BatchTable, flags: int) -> int | None:
+        """Return what the lookup of the next offset finds by a rebuilt index, if that is plain."""
+        if not len(batches) or flags & (OFFSETS | FORMATS):
+            return None
+        is_below = batches["base_offset"][0] < self.base_offset
+        return None if is_below else int(next_offset(batches[-1:])[0])
 
     def offsets_error(self) -> CorruptLogError:
         """Return the error of a segment whose offsets do not ascend."""
@@ -188,12 +197,12 @@ class LoadedSegment:
     def _find_next_offset(self) -> int:
         entries = self._index_entries()
         last = self.base_offset + (int(entries["relative_offset"][-1]) if len(entries) else 0)
-        position = self.find(last)
-        if position is None:
-            return self.base_offset
         end = self.base_offset
-        for batches in self._framed(position, self.valid_bytes):
-            end = int(next_offset(batches[-1:])[0])
+        with self._open_up_to(self.valid_bytes) as source:
+            position = self._find_in(source, entries, last)
+            if position is not None:
+                for batches in framed_batches(source, position, rows=_ROWS_AT_ONCE):
+                    end = int(next_offset(batches[-1:])[0])
         return end
 
     def find(self, offset: int) -> int | None:
@@ -208,17 +217,20 @@ class LoadedSegment:
             If Kafka's lookup fails, so that it does not load the log.
         """
         entries = self._index_entries()
+        with self._open_up_to(self.valid_bytes) as source:
+            return self._find_in(source, entries, offset)
+
+    def _find_in(self, source: Source, entries: NDArray[np.void], offset: int) -> int | None:
         row = floor_entry(entries, "relative_offset", offset - self.base_offset)
         start = 0 if row < 0 else int(entries["position"][row])
-        with self._open_up_to(self.valid_bytes) as source:
-            try:
-                if start >= 0:
-                    return find_offset(source, start, offset)
-                target = "a negative position"
-            except CorruptBatchError:
-                if is_batch_at(source, start):
-                    raise
-                target = f"position {start}, where no batch starts"
+        try:
+            if start >= 0:
+                return find_offset(source, start, offset)
+            target = "a negative position"
+        except CorruptBatchError:
+            if is_batch_at(source, start):
+                raise
+            target = f"position {start}, where no batch starts"
         reason = (
             f"the entry for offset {offset} points to {target}."
             " Delete the index; the broker rebuilds it at startup"
@@ -278,7 +290,8 @@ class LoadedSegment:
         """Return the offsets of its batches."""
         self.check_headers(verify=False)
         assert self._offsets is not None
-        return replace(self._offsets, is_whole=not self.damage)
+        self._offsets.is_whole = not self.damage
+        return self._offsets
 
     def report(self, dropped_because: str | None = None) -> SegmentReport:
         """Return the report of the segment; a reason marks it as dropped."""
@@ -322,13 +335,15 @@ def offset_of(name: str) -> int | None:
 
 
 def check_segments(
-    segments: list[LoadedSegment], log_start: int, *, verify: bool
+    files: PlannedFiles, segments: list[LoadedSegment], log_start: int, *, verify: bool
 ) -> list[LoadFinding]:
     """
     Return the damage in segments that are not recovered, and what is wrong with their offsets.
 
     Parameters
     ----------
+    files : PlannedFiles
+        Of the log.
     segments : list of LoadedSegment
         The segments of the log, in order.
     log_start : int
@@ -339,10 +354,10 @@ def check_segments(
     for segment in segments:
         segment.check_headers(verify=verify)
     damage = [one for segment in segments for one in segment.damage]
-    folder = Path(segments[0].path).parent
     offsets = [segment.offsets() for segment in segments]
-    problems = offset_problems(log_without_segments(partition_dir(folder), log_start), offsets)
-    return damage + [_finding_of(one, folder) for one in problems]
+    marks = rewrite_marks(sorted(files.names_on_disk()))
+    log = Log(partition_of(files.disk_folder), [], log_start, rewrite_marks=marks)
+    return damage + [_finding_of(one, files.folder) for one in offset_problems(log, offsets)]
 
 
 def _finding_of(one: Problem, folder: Path) -> LoadFinding:

@@ -150,7 +150,7 @@ def load_log(folder: Path, settings: LoadSettings) -> LoadedLog:
     producers = loader.producers()
     producers.rebuild(loader.segments, log_start, end)
     _require_first_unstable(loader.segments, producers, log_start, end)
-    findings = check_segments(loader.segments, log_start, verify=settings.verify)
+    findings = check_segments(files, loader.segments, log_start, verify=settings.verify)
     findings += check_end(settings.recovery_point, end)
     reports = [segment.report() for segment in loader.segments]
     return LoadedLog(log_start, end, reports + loader.dropped, loader.epochs, findings, files)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, compression_type, last_offset
-from kafkascan.batches.scan import iter_batches
+from kafkascan.batches.scan import iter_open_batches
 from kafkascan.format.errors import STATUS, CorruptBatchError, NotALogError, corrupt_batch_error
 from kafkascan.format.layout import (
     BATCH_DTYPE,
@@ -72,7 +72,7 @@ def framed_batches(source: Source, start: int, *, rows: int = _FEW_ROWS) -> Iter
         At a batch_length that is too small.
     """
     while source.size - start > HEADER_SIZE_UP_TO_MAGIC:
-        tables = iter_batches(source, rows=rows, start=start, on_corrupt="stop")
+        tables = iter_open_batches(source, rows=rows, start=start, on_corrupt="stop")
         yield from tables
         if isinstance(tables.error, NotALogError):
             raise tables.error

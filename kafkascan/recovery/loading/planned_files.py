@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kafkascan.io.atomic_files import holds, read_up_to
+from kafkascan.io.folders import DiskFolder
 from kafkascan.io.source_protocols import FileRange
 
 
@@ -167,10 +168,17 @@ class PlannedFiles:
     Parameters
     ----------
     folder : Path
+
+    Attributes
+    ----------
+    folder : Path
+    disk_folder : DiskFolder
+        The same.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.disk_folder = DiskFolder(folder)
         self._prefix = os.path.join(folder, "")
         # File sizes are read on demand: a stat of every file takes as long as the recovery.
         with os.scandir(folder) as entries:

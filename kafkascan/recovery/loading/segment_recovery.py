@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, last_offset, next_offset
 from kafkascan.batches.scan import scan_batches
-from kafkascan.batches.verify import verify_crcs
+from kafkascan.batches.verify import verify_rows
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.broker_state.indexes import IndexEntries, build_indexes, require_interval_bytes
 from kafkascan.broker_state.leader_epochs import build_leader_epochs
@@ -172,7 +172,8 @@ def _require_ascending(source: Source, aborted: NDArray[np.void]) -> None:
 def _intact_batches(source: Source) -> tuple[BatchTable, str | None]:
     """Return the batches before the first damaged one, and what is wrong with that one."""
     scan = scan_batches(source, on_corrupt="stop")
-    verdicts = verify_crcs(source, scan.batches, threads=1)
+    verdicts = verify_rows(source, scan.batches)
+    source.require_unshrunk()
     if not verdicts.all():
         wrong = int(verdicts.argmin())
         error = record_error("CHECKSUM_MISMATCH", source.path, scan.batches[wrong])
