@@ -54,7 +54,7 @@ from kafkascan.logs.log_dir import LogDir, PartitionDir, SegmentKinds
 from kafkascan.logs.log_finding import find_log_dir, no_logs, partition_of
 from kafkascan.logs.log_table import LogDirLike
 from kafkascan.logs.metadata_log import METADATA_PARTITION, TopicConfig, read_metadata_log
-from kafkascan.logs.opened_logs import Log, LogsLike, list_logs, live_logs, open_logs
+from kafkascan.logs.opened_logs import Log, LogsLike, list_logs, open_logs
 from kafkascan.logs.segment import SegmentFile
 from kafkascan.logs.walking.log_walk import LogWalk
 from kafkascan.tiered.tier_listing import TieredLogs
@@ -221,7 +221,7 @@ def _audited_logs(
     partitions = _partitions(logs)
     # Checkpoints are read before segments are listed: a broker may write both meanwhile.
     known = {one: _checkpoints_of(one, reader) for one in partitions}
-    opened = live_logs(logs, 0) if isinstance(logs, LogDir) else open_logs(logs, 0)
+    opened, snapshots = _opened(logs)
     configs = _topic_configs(partitions)
     audited = [
         AuditedLog(
@@ -232,14 +232,27 @@ def _audited_logs(
         )
         for log in opened
     ]
-    if isinstance(logs, LogDir):
-        audited += [
-            AuditedLog(Log(log.partition, [one]), LogCheckpoints(), TopicConfig(), is_snapshot=True)
-            for log in list_logs(logs, SegmentKinds.KRAFT_SNAPSHOTS | SegmentKinds.DROPPED_LOGS)
-            for one in log.segments
-        ]
-        return logs.path, audited
-    return opened[0].partition.path, audited
+    audited += [
+        AuditedLog(one, LogCheckpoints(), TopicConfig(), is_snapshot=True) for one in snapshots
+    ]
+    return logs.path if isinstance(logs, LogDir) else opened[0].partition.path, audited
+
+
+def _opened(logs: LogsLike) -> tuple[list[Log], list[Log]]:
+    """Return the logs that a broker would load, from their first offset on, and KRaft snapshots."""
+    if not isinstance(logs, LogDir):
+        return open_logs(logs, 0), []
+    opened, snapshots = [], []
+    both = SegmentKinds.LOG | SegmentKinds.KRAFT_SNAPSHOTS | SegmentKinds.DROPPED_LOGS
+    for one in list_logs(logs, both):
+        segments = [segment for segment in one.segments if segment.name.is_live]
+        is_loaded = one.partition.is_log or logs.is_partition
+        if is_loaded and (segments or one.error is not None):
+            start = (segments[0].base_offset or 0) if segments else 0
+            opened.append(Log(one.partition, segments, start, one.error))
+        others = (segment for segment in one.segments if not segment.name.is_live)
+        snapshots += [Log(one.partition, [segment]) for segment in others]
+    return opened, snapshots
 
 
 def _partitions(logs: LogsLike) -> list[PartitionDir]:

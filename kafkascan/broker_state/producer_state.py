@@ -140,18 +140,29 @@ class ProducerState:
         records_transactions: bool = False,
         expiration_ms: int | None = None,
     ) -> None:
-        known = _NO_PRODUCERS if entries is None else _last_of_each(entries)
+        known = _NO_PRODUCERS if entries is None else entries
         self._cursor = None if expiration_ms is None else _core.LogCursor(expiration_ms)
-        self._table = _producer_table(
+        self._records_transactions = records_transactions
+        # Most logs have no producers, and need no table.
+        self._made = self._table_of(_last_of_each(known)) if len(known) else None
+
+    def _table_of(self, known: NDArray[np.void]) -> _core.ProducerTable:
+        return _producer_table(
             max(len(known), _MIN_CAPACITY),
             known,
-            (_open_spans(known) if len(known) else _NO_SPANS) if records_transactions else None,
-            None if expiration_ms is None else np.repeat(_UNORDERED, len(known)),
+            _open_spans(known) if self._records_transactions else None,
+            None if self._cursor is None else np.repeat(_UNORDERED, len(known)),
             self._cursor,
         )
 
+    @property
+    def _table(self) -> _core.ProducerTable:
+        if self._made is None:
+            self._made = self._table_of(_NO_PRODUCERS)
+        return self._made
+
     def __len__(self) -> int:
-        return self._table.count
+        return 0 if self._made is None else self._made.count
 
     @property
     def checks_order(self) -> bool:
@@ -161,7 +172,7 @@ class ProducerState:
     def _grow(self, capacity: int) -> None:
         """Move the producers to a table with more room."""
         table, count = self._table, self._table.count
-        self._table = _producer_table(
+        self._made = _producer_table(
             capacity,
             table.entries[:count],
             None if table.spans is None else table.spans[:count],
@@ -292,24 +303,26 @@ class ProducerState:
         ndarray of PRODUCER_ENTRY
             In the order of a snapshot: that of the broker's ``HashMap``.
         """
+        if not len(self):
+            return _NO_PRODUCERS
         known = self._entries()
-        return known.take(java_hash_order(known["producer_id"])) if len(known) else _NO_PRODUCERS
+        return known.take(java_hash_order(known["producer_id"]))
 
     def open_transactions(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the producers that have open transactions, and the first offsets of these."""
-        known = self._entries()
+        known = self._entries() if len(self) else _NO_PRODUCERS
         first = known["current_txn_first_offset"]
         rows = np.flatnonzero(first >= 0)
         return known["producer_id"][rows], first[rows]
 
     def first_open_offset(self) -> int | None:
         """Return the first offset of the earliest open transaction; None if none is open."""
-        offset = self._table.first_open_offset()
+        offset = self._table.first_open_offset() if len(self) else -1
         return None if offset < 0 else offset
 
     def open_spans(self) -> NDArray[np.void]:
         """Return the content of the open transactions, by first offset; if it is recorded."""
-        if self._table.spans is None or not self._table.count:
+        if not len(self) or self._table.spans is None:
             return _NO_SPANS
         spans = self._table.spans[: self._table.count]
         rows = np.flatnonzero(spans["state"] == TransactionState.OPEN)
@@ -319,7 +332,7 @@ class ProducerState:
 
     def orders(self) -> NDArray[np.void]:
         """Return the PRODUCER_ORDER of each producer with batches in the log, if it is checked."""
-        if self._table.orders is None:
+        if not len(self) or self._table.orders is None:
             return np.empty(0, PRODUCER_ORDER)
         found = self._table.orders[: self._table.count]
         return found[found["producer_id"] >= 0]

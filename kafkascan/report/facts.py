@@ -98,9 +98,9 @@ class Timeline:
         self._every = 1
         self._seen = 0
 
-    def add(self, batches: BatchTable) -> None:
+    def add(self, batches: BatchTable, is_plausible: NDArray[np.bool_]) -> None:
         """
-        Add batches that follow those added before.
+        Add batches that follow those added before, and which of them have plausible times.
 
         A marker has the time of its coordinator, between records with the times of a producer.
         """
@@ -108,10 +108,9 @@ class Timeline:
         first = -self._seen % self._every
         self._seen += len(rows)
         sampled = rows[first :: self._every]
-        times = batches["max_timestamp"][sampled]
-        is_shown = are_plausible(times)
-        self.offsets += batches["base_offset"][sampled[is_shown]].tolist()
-        self.times += times[is_shown].tolist()
+        shown = sampled[is_plausible[sampled]]
+        self.offsets += batches["base_offset"][shown].tolist()
+        self.times += batches["max_timestamp"][shown].tolist()
         while len(self.offsets) > _MAX_POINTS:
             self.offsets, self.times = self.offsets[::2], self.times[::2]
             self._every *= 2
@@ -182,9 +181,9 @@ class Facts:
         if not len(batches):
             return
         log.summary.add(batches)
-        log.timeline.add(batches)
         times, sizes = batches["max_timestamp"], size_in_bytes(batches)
         plausible, plausible_sizes = are_plausible(times), sizes
+        log.timeline.add(batches, plausible)
         if not plausible.all():
             self.implausible_times += int((~plausible).sum())
             times, plausible_sizes = times[plausible], sizes[plausible]

@@ -10,7 +10,7 @@ import functools
 import itertools
 import operator
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -109,7 +109,7 @@ class SliceStart:
 _AT_FIRST_ROW = SliceStart()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class LogSlice:
     """
     Consecutive batches of a log, after those of the previous slice.
@@ -166,7 +166,7 @@ class LogSlice:
         return next((error for error in errors if error is not None), None)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class InspectedSlice(LogSlice, Generic[Screened, EndChecks]):
     """A slice with the results of a `SegmentInspector`, which are in `chunk`."""
 
@@ -286,7 +286,8 @@ class LogWalk(Generic[Screened, EndChecks]):
             if current.start.row < len(chunk):
                 started = current.log
             if before is not None:
-                yield replace(before, is_last=before.log != current.log)
+                before.is_last = before.log != current.log
+                yield before
             before = current
         checks.finish()
         if before is not None:

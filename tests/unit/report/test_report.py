@@ -14,7 +14,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.logs.opened_logs import open_logs
 from kafkascan.logs.walking.log_walk import ControlInspector, LogWalk
-from kafkascan.report.facts import Facts, TimeBins, Timeline
+from kafkascan.report.facts import Facts, TimeBins, Timeline, are_plausible
 from kafkascan.report.plots import _parts, human_size
 from tests.support.command_line import KILLED
 from tests.support.paths import GOLDEN
@@ -203,7 +203,8 @@ def test_a_timeline_is_bounded_and_evenly_spaced() -> None:
     batches = ks.scan_batches(log).batches
     timeline = Timeline()
     for start in range(0, 9000, 777):
-        timeline.add(batches[start : start + 777])
+        part = batches[start : start + 777]
+        timeline.add(part, are_plausible(part["max_timestamp"]))
     assert 500 < len(timeline.offsets) <= 1500
     assert len(set(np.diff(timeline.offsets).tolist())) == 1
 
