@@ -62,6 +62,7 @@ C_HEADERS = [
     "csrc/crc_ranges.h",
     "csrc/crc_streams.h",
     "csrc/crc_x86.h",
+    "csrc/damaged_ranges.h",
     "csrc/fault_guard.h",
     "csrc/java_text.h",
     "csrc/kafka_layout.h",

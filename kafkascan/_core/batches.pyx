@@ -360,6 +360,35 @@ def scan_into(
     return walk.status, walk.count, walk.position
 
 
+def rows_of_headers(
+    const uint8_t[:, ::1] headers not None,
+    const int64_t[::1] left not None,
+    ks_batch_row[::1] rows not None,
+    uint8_t[::1] are_framed not None,
+):
+    """
+    Read headers into rows, all but their positions.
+
+    Parameters
+    ----------
+    headers : contiguous array of bytes, shape (n, 61)
+    left : array of int64, shape (n,)
+        Bytes from each header to the end of those that its batch may have.
+    rows : writable contiguous array of BATCH_DTYPE, shape (n,)
+    are_framed : writable array of bytes, shape (n,)
+        Set to 1 where the header frames a batch, else 0.
+    """
+    cdef int64_t i, size = 0, n = headers.shape[0]
+    if headers.shape[1] != KS_BATCH_HEADER_SIZE or not (
+        n == left.shape[0] == rows.shape[0] == are_framed.shape[0]
+    ):
+        raise ValueError("the arrays differ in length")
+    for i in range(n):
+        are_framed[i] = ks_frame_batch(&headers[i, 0], left[i], &size) == KS_OK
+        if are_framed[i]:
+            ks_read_batch_row(&headers[i, 0], KS_BATCH_HEADER_SIZE, 0, &rows[i])
+
+
 cdef struct Search:
     Walk walk
     int64_t limit

@@ -157,6 +157,55 @@ cdef tuple run_kernel(ks_crc_fn kernel, data, uint32_t value):
     return job.value, fault
 
 
+cdef struct Ranges:
+    ks_crc_fn kernel
+    const uint8_t *data
+    const int64_t *starts
+    const int64_t *stops
+    uint32_t *sums
+    int64_t count
+
+
+cdef void sum_all(void *context) noexcept nogil:
+    cdef Ranges *job = <Ranges *>context
+    cdef int64_t i
+    for i in range(job.count):
+        job.sums[i] = job.kernel(0, job.data + job.starts[i], job.stops[i] - job.starts[i])
+
+
+def sum_ranges(
+    const uint8_t[::1] data not None,
+    const int64_t[::1] starts not None,
+    const int64_t[::1] stops not None,
+    uint32_t[::1] sums not None,
+    bint is_legacy,
+):
+    """
+    Write the checksum of each of these ranges of the data: CRC-32, or CRC-32C if not legacy.
+
+    Returns
+    -------
+    int
+        Offset into the data of a byte that could not be read, or -1.
+    """
+    cdef Ranges job
+    cdef int64_t i, fault
+    job.count = starts.shape[0]
+    if not (stops.shape[0] == sums.shape[0] == job.count):
+        raise ValueError("the arrays differ in length")
+    for i in range(job.count):
+        if not 0 <= starts[i] <= stops[i] <= data.shape[0]:
+            raise ValueError("a range exceeds the data")
+    if not job.count or not data.shape[0]:
+        sums[:] = 0
+        return -1
+    job.kernel = crc32_kernel if is_legacy else crc32c_kernel
+    job.data, job.starts, job.stops, job.sums = &data[0], &starts[0], &stops[0], &sums[0]
+    with nogil:
+        fault = run_guarded(sum_all, &job, job.data, data.shape[0])
+    return fault
+
+
 cdef struct Batch:
     const uint8_t *data
     int64_t size

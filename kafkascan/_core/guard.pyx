@@ -85,6 +85,58 @@ cdef int64_t copy_to(uint8_t *out, const uint8_t[::1] data):
     return fault
 
 
+cdef struct Pieces:
+    const uint8_t *data
+    uint8_t *out
+    const int64_t *starts
+    const int64_t *sizes
+    const int64_t *places
+    int64_t count
+
+
+cdef void copy_all(void *context) noexcept nogil:
+    cdef Pieces *job = <Pieces *>context
+    cdef int64_t i
+    for i in range(job.count):
+        memcpy(job.out + job.places[i], job.data + job.starts[i], job.sizes[i])
+
+
+def copy_pieces(
+    uint8_t[::1] out not None,
+    const uint8_t[::1] data not None,
+    const int64_t[::1] starts not None,
+    const int64_t[::1] sizes not None,
+    const int64_t[::1] places not None,
+):
+    """
+    Copy pieces of bytes that may be mapped to places in a buffer.
+
+    Returns
+    -------
+    status : int
+    fault : int
+        Offset into `data` of the byte that faulted.
+    """
+    cdef Pieces job
+    cdef int64_t i, fault
+    job.count = starts.shape[0]
+    if sizes.shape[0] != job.count or places.shape[0] != job.count:
+        raise ValueError("the arrays differ in length")
+    for i in range(job.count):
+        if not (0 <= sizes[i] and 0 <= starts[i] <= data.shape[0] - sizes[i]
+                and 0 <= places[i] <= out.shape[0] - sizes[i]):
+            raise ValueError("a piece exceeds the data or the buffer")
+    if data.shape[0] == 0 or out.shape[0] == 0 or job.count == 0:
+        return KS_OK, 0
+    job.data, job.out = &data[0], &out[0]
+    job.starts, job.sizes, job.places = &starts[0], &sizes[0], &places[0]
+    with nogil:
+        fault = run_guarded(copy_all, &job, job.data, data.shape[0])
+    if fault >= 0:
+        return KS_SOURCE_FAULT, fault
+    return KS_OK, 0
+
+
 cdef struct ZeroSearch:
     const uint8_t *data
     size_t size

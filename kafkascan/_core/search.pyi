@@ -15,6 +15,20 @@ class Searcher:
         highest: int,
         any_header: bool = False,
     ) -> tuple[int, int]: ...
+    def skip_damage(
+        self,
+        source: Any,
+        position: int,
+        last_damage: int,
+        stop: int,
+        lowest: int,
+        highest: int,
+        verifies_all: bool,
+        least_reach: int,
+        most_reach: int,
+        rows: Any,
+        ranges: Any,
+    ) -> tuple[int, int, int, int, int]: ...
 
 def sums_for(size: int) -> int: ...
 def crc_of_range(

@@ -1,13 +1,13 @@
 """Search for valid batches in damaged bytes, and selection of ascending offset ranges."""
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kafkascan._core.checksums cimport crc32_kernel, crc32c_kernel, ks_crc_fn
 from kafkascan._core.guard cimport run_guarded
-from kafkascan._core.layout cimport KS_SOURCE_FAULT
+from kafkascan._core.layout cimport KS_OK, KS_SOURCE_FAULT, ks_batch_row
 
 
-cdef extern from "batch_search.h" nogil:
+cdef extern from "damaged_ranges.h" nogil:
     const int KS_SUM_STEP
     const uint32_t KS_CASTAGNOLI_REVERSED
     const uint32_t KS_IEEE_REVERSED
@@ -31,6 +31,29 @@ cdef extern from "batch_search.h" nogil:
         int any_header
         ks_crc_sums crc32c
         ks_crc_sums crc32
+    ctypedef packed struct ks_damaged_range:
+        int64_t start
+        int64_t stop
+        int64_t base_offset
+        int32_t batch_length
+        int8_t magic
+        uint8_t status
+        uint8_t is_framed
+    ctypedef struct ks_skipping:
+        ks_search search
+        int64_t stop
+        int64_t least_reach
+        int64_t most_reach
+        int verifies_all
+        int64_t position
+        int64_t last_damage
+        ks_batch_row *rows
+        int64_t row_count
+        int64_t row_capacity
+        ks_damaged_range *ranges
+        int64_t range_count
+        int64_t range_capacity
+    void ks_skip_runs(ks_skipping *skipping)
     void ks_fill_shifts(ks_crc_shifts *shifts, uint32_t polynomial)
     int ks_find_batch(ks_search *search)
     uint32_t ks_crc_of_range(ks_crc_sums *sums, int64_t first, int64_t last)
@@ -52,6 +75,10 @@ cdef struct Job:
 cdef void run_search(void *context) noexcept nogil:
     cdef Job *job = <Job *>context
     job.status = ks_find_batch(&job.search)
+
+
+cdef void skip_runs(void *context) noexcept nogil:
+    ks_skip_runs(<ks_skipping *>context)
 
 
 cdef class Searcher:
@@ -114,35 +141,113 @@ cdef class Searcher:
             For KS_SOURCE_FAULT, the position of the byte that faulted.
         """
         cdef Job job
-        cdef int64_t fault, size = window.shape[0]
-        cdef const uint8_t *data = &window[0] if size else NULL
-        if not (
-            0 <= window_start <= position <= window_start + size <= source_size
-            and limit <= source_size
-            and sums_for(size) <= min(self.sums.shape[0], self.legacy_sums.shape[0])
-        ):
-            raise ValueError("window, positions and sums are inconsistent")
-        job.search = self.search
-        if window_start != self.window_start:
-            job.search.crc32c.count = job.search.crc32.count = 0
-        job.search.data = job.search.crc32c.data = job.search.crc32.data = data
-        job.search.crc32c.sums = &self.sums[0]
-        job.search.crc32.sums = &self.legacy_sums[0]
-        job.search.size = size
-        job.search.size_after = source_size - window_start - size
+        cdef int64_t fault
+        self._open(&job.search, window, window_start, source_size)
+        if not window_start <= position <= window_start + window.shape[0] or limit > source_size:
+            raise ValueError("positions exceed the window or the source")
         job.search.position = position - window_start
         job.search.limit = limit - window_start
         job.search.lowest = lowest
         job.search.highest = highest
         job.search.any_header = any_header
         with nogil:
-            fault = run_guarded(run_search, &job, data, size)
-        if fault >= 0:
-            self.window_start = -1
+            fault = run_guarded(run_search, &job, job.search.data, job.search.size)
+        if self._close(&job.search, window_start, fault):
             return KS_SOURCE_FAULT, window_start + fault
-        self.search = job.search
-        self.window_start = window_start
         return job.status, window_start + job.search.position
+
+    def skip_damage(
+        self,
+        const uint8_t[::1] source not None,
+        int64_t position,
+        int64_t last_damage,
+        int64_t stop,
+        int64_t lowest,
+        int64_t highest,
+        bint verifies_all,
+        int64_t least_reach,
+        int64_t most_reach,
+        ks_batch_row[::1] rows not None,
+        ks_damaged_range[::1] ranges not None,
+    ):
+        """
+        Skip damaged ranges whose extent is clear, from a position on.
+
+        Parameters
+        ----------
+        source : buffer of bytes
+            All bytes of the source.
+        position, last_damage, stop : int
+            Batches that start before the stop are valid; damage before the position ended at
+            `last_damage`.
+        lowest, highest : int
+            Range of their offsets, inclusive.
+        verifies_all : bool
+            Verify all checksums, not only those beside damage and gaps in the offsets.
+        least_reach, most_reach : int
+            Bytes for which headers are trusted after damage.
+        rows : writable contiguous array of BATCH_DTYPE
+        ranges : writable contiguous array of DAMAGED_DTYPE
+
+        Returns
+        -------
+        status : int
+            KS_OK or KS_SOURCE_FAULT.
+        row_count, range_count : int
+            Number of rows and ranges written.
+        position, last_damage : int
+            Positions after them, and after the last damage; or of the byte that faulted.
+        """
+        cdef ks_skipping job
+        cdef int64_t fault
+        self._open(&job.search, source, 0, source.shape[0])
+        if not (0 <= last_damage <= position <= source.shape[0] and stop <= source.shape[0]):
+            raise ValueError("positions exceed the source")
+        job.search.lowest = lowest
+        job.search.highest = highest
+        job.search.any_header = False
+        job.position, job.last_damage = position, last_damage
+        job.stop = stop
+        job.verifies_all = verifies_all
+        job.least_reach = max(least_reach, 0)
+        job.most_reach = max(most_reach, 0)
+        job.rows, job.row_count, job.row_capacity = NULL, 0, rows.shape[0]
+        job.ranges, job.range_count, job.range_capacity = NULL, 0, ranges.shape[0]
+        if job.row_capacity:
+            job.rows = &rows[0]
+        if job.range_capacity:
+            job.ranges = &ranges[0]
+        with nogil:
+            fault = run_guarded(skip_runs, &job, job.search.data, job.search.size)
+        if self._close(&job.search, 0, fault):
+            return KS_SOURCE_FAULT, 0, 0, fault, 0
+        return KS_OK, job.row_count, job.range_count, job.position, job.last_damage
+
+    cdef _open(
+        self, ks_search *search, const uint8_t[::1] window, int64_t window_start,
+        int64_t source_size,
+    ):
+        """Begin a search in a window, with the sums of the last one if it is the same."""
+        cdef int64_t size = window.shape[0]
+        if not (
+            0 <= window_start <= window_start + size <= source_size
+            and sums_for(size) <= min(self.sums.shape[0], self.legacy_sums.shape[0])
+        ):
+            raise ValueError("window, positions and sums are inconsistent")
+        search[0] = self.search
+        if window_start != self.window_start:
+            search.crc32c.count = search.crc32.count = 0
+        search.data = search.crc32c.data = search.crc32.data = &window[0] if size else NULL
+        search.crc32c.sums = &self.sums[0]
+        search.crc32.sums = &self.legacy_sums[0]
+        search.size = size
+        search.size_after = source_size - window_start - size
+
+    cdef bint _close(self, const ks_search *search, int64_t window_start, int64_t fault):
+        """End it; return whether a byte faulted."""
+        self.search = search[0]
+        self.window_start = -1 if fault >= 0 else window_start
+        return fault >= 0
 
 
 def sums_for(int64_t size):

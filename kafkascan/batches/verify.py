@@ -156,6 +156,21 @@ def _verify_large_batch(source: Source, position: int) -> bool:
     return crc_of_bytes(source, position + CRC_STARTS[magic], stop, magic) == int(header["crc"])
 
 
+def crcs_of_ranges(
+    source: Source, starts: NDArray[np.int64], stops: NDArray[np.int64], magic: int
+) -> NDArray[np.uint32]:
+    """Return `crc_of_bytes` of each range."""
+    if not source.is_in_memory:
+        ranges = zip(starts.tolist(), stops.tolist(), strict=True)
+        return np.array([crc_of_bytes(source, *one, magic) for one in ranges], np.uint32)
+    crcs = np.empty(len(starts), np.uint32)
+    with source.window(0, source.size) as window:
+        fault = _core.sum_ranges(window, starts, stops, crcs, magic != 2)
+    if fault >= 0:
+        raise source.fault_error(fault)
+    return crcs
+
+
 def crc_of_bytes(source: Source, position: int, stop: int, magic: int) -> int:
     """Return the checksum of a range of bytes, as a magic defines it, read window by window."""
     checksum = _core.crc32c if magic == 2 else _core.crc32

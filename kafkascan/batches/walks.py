@@ -26,6 +26,7 @@ from kafkascan.format.errors import (
 from kafkascan.format.file_kinds import HEAD_SIZE, why_not_a_log
 from kafkascan.format.layout import (
     BATCH_DTYPE,
+    BATCH_HEADER_SIZE,
     HEADER_SIZE_UP_TO_MAGIC,
     ScanEnd,
 )
@@ -280,6 +281,60 @@ def read_into(source: Source, position: int, out: NDArray[np.uint8]) -> None:
         status, fault = _guard.copy_into(out, window)
     if status == STATUS["SOURCE_FAULT"]:
         raise source.fault_error(position + fault)
+
+
+def read_pieces(
+    source: Source,
+    starts: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    out: NDArray[np.uint8],
+    places: NDArray[np.int64],
+) -> None:
+    """Copy pieces of a source, in any order, to places in a buffer; see `read_bytes`."""
+    stops, row = starts + sizes, 0
+    while row < len(starts):
+        begin, end, count = 0, source.size, len(starts) - row
+        if not source.is_in_memory:
+            begin = int(starts[row])
+            is_near = (starts[row:] >= begin) & (stops[row:] <= begin + LARGE_WINDOW)
+            count = max(1, count if is_near.all() else int(is_near.argmin()))
+            end = int(stops[row : row + count].max())
+        part = slice(row, row + count)
+        with source.window(begin, end - begin) as window:
+            status, fault = _guard.copy_pieces(
+                out, window, starts[part] - begin, sizes[part], places[part]
+            )
+        if status == STATUS["SOURCE_FAULT"]:
+            raise source.fault_error(begin + fault)
+        row += count
+
+
+def read_headers(source: Source, positions: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Return the bytes at positions that a batch header would have, with zeros after the end."""
+    headers = np.zeros((len(positions), BATCH_HEADER_SIZE), np.uint8)
+    sizes = np.clip(source.size - positions, 0, BATCH_HEADER_SIZE)
+    places = BATCH_HEADER_SIZE * np.arange(len(positions))
+    read_pieces(source, np.minimum(positions, source.size), sizes, headers.reshape(-1), places)
+    return headers
+
+
+def rows_of_headers(
+    headers: NDArray[np.uint8], positions: NDArray[np.int64], left: NDArray[np.int64]
+) -> tuple[BatchTable, NDArray[np.bool_]]:
+    """
+    Return a row for each batch header, and which of them may frame a batch.
+
+    Parameters
+    ----------
+    headers : array of bytes, shape (n, 61)
+    positions : array of int64, shape (n,)
+    left : array of int64, shape (n,)
+        Most bytes that each batch may have.
+    """
+    rows, are_framed = np.zeros(len(headers), BATCH_DTYPE), np.zeros(len(headers), np.uint8)
+    _core.rows_of_headers(headers, np.ascontiguousarray(left, np.int64), rows, are_framed)
+    rows["position"] = positions
+    return rows, are_framed.view(np.bool_)
 
 
 def is_all_zero(source: Source, position: int) -> bool:

@@ -401,14 +401,19 @@ def corrupt_batch_error(status: int, path: str, position: int, header: bytes) ->
     base_offset = int.from_bytes(header[:length_at], "big", signed=True)
     length = int.from_bytes(header[length_at : length_at + 4], "big", signed=True)
     magic = int.from_bytes(header[magic_at : magic_at + 1], "big", signed=True)
+    kind = UnsupportedMagicError if status == STATUS["BAD_MAGIC"] else CorruptBatchError
+    return kind(path, position, base_offset, frame_reason(status, length, magic), SYMBOLS[status])
+
+
+def frame_reason(status: int, length: int, magic: int) -> str:
+    """Return what is wrong with a batch header, by its length and magic byte."""
     if status == STATUS["BAD_MAGIC"]:
-        return UnsupportedMagicError(
-            path, position, base_offset, f"magic {magic} is not 0, 1 or 2", SYMBOLS[status]
-        )
+        return f"magic {magic} is not 0, 1 or 2"
+    if status != STATUS["BAD_LENGTH"]:
+        return SENTENCES[status]
     known_magic = 0 <= magic < len(_layout.min_lengths)
     minimum = _layout.min_lengths[magic] if known_magic else _layout.min_lengths[0]
-    reason = f"batch_length {length} is below {minimum}"
-    return CorruptBatchError(path, position, base_offset, reason, SYMBOLS[status])
+    return f"batch_length {length} is below {minimum}"
 
 
 def detached(error: Error) -> Error:

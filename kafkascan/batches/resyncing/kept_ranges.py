@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
-from kafkascan.batches.resyncing.gaps import DamagedRange
-from kafkascan.batches.walks import read_bytes, row_of_header
-from kafkascan.format.layout import BATCH_HEADER_SIZE, NO_PRODUCER_ID, NO_SEQUENCE
+from kafkascan.batches.resyncing.gaps import DamagedRanges
+from kafkascan.batches.walks import read_headers, rows_of_headers
+from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source
 
 NEIGHBOURS = 64
@@ -60,7 +60,7 @@ def kept_ranges(
     source: Source,
     start: int,
     batches: BatchTable,
-    damaged: list[DamagedRange],
+    damaged: DamagedRanges,
     dropped: BatchTable,
     copies: BatchTable,
     is_contested: NDArray[np.bool_] | None = None,
@@ -75,7 +75,7 @@ def kept_ranges(
         Position at which the log begins.
     batches : ndarray of BATCH_DTYPE, shape (n,)
         Sorted by position, with ascending offsets.
-    damaged : list of DamagedRange
+    damaged : DamagedRanges
     dropped : ndarray of BATCH_DTYPE
         Batches with valid checksums that are not kept, because their offsets contradict kept
         ones; sorted by position, without copies of kept batches.
@@ -93,25 +93,14 @@ def kept_ranges(
     is_head = np.append(True, (starts[1:] != stops[:-1]) | (is_odd[1:] != is_odd[:-1]))
     heads = np.flatnonzero(is_head[: len(batches)])
     bounds = np.append(heads, len(batches))
-    values = zip(
-        itertools.pairwise(bounds.tolist()),
-        starts[heads].tolist(),
-        stops[bounds[1:] - 1].tolist(),
-        batches["base_offset"][heads].tolist(),
-        ends[bounds[1:] - 1].tolist(),
-        is_odd[heads].tolist(),
-        strict=True,
-    )
-    evidence = _Evidence(source, batches, damaged)
-    is_confirmed, found, previous = True, [], start
-    for (head, following), position, end, first, last, is_contradicted in values:
-        if position != previous:
-            is_confirmed = evidence.confirms(head, following)
-        is_doubtful = not is_confirmed or is_contradicted
-        evidence.is_sure[head:following] = not is_doubtful
-        size, previous = end - position, end
-        found.append(KeptRange(position, size, following - head, first, last, is_doubtful))
-    return found
+    first, position, end = batches["base_offset"][heads], starts[heads], stops[bounds[1:] - 1]
+    is_new = position != np.append(start, end)[: len(heads)]
+    is_clear = _are_continued(batches, damaged)[heads]
+    is_clear |= is_new & _are_announced(source, batches, damaged, heads)
+    is_doubtful = _doubtful(batches, bounds.tolist(), is_new, is_clear, is_odd[heads])
+    columns = position, end - position, np.diff(bounds), first, ends[bounds[1:] - 1]
+    values = zip(*(one.tolist() for one in columns), is_doubtful, strict=True)
+    return [KeptRange(*one) for one in values]
 
 
 def are_doubtful(batches: BatchTable, kept: list[KeptRange]) -> NDArray[np.bool_]:
@@ -222,84 +211,125 @@ def _has_odd_end(batches: BatchTable) -> bool:
     )
 
 
-class _Evidence:
+def _are_continued(batches: BatchTable, damaged: DamagedRanges) -> NDArray[np.bool_]:
+    """Return which batches continue the offsets of the one before, without noise in between."""
+    noise = damaged.rows["position"][~damaged.have("OFFSETS_NOT_ASCENDING")]
+    ends = _ends_before(batches)
+    are: NDArray[np.bool_] = np.searchsorted(noise, batches["position"]) == np.searchsorted(
+        noise, ends
+    )
+    are[:1] = False
+    are[1:] &= last_offset(batches)[:-1] + 1 == batches["base_offset"][1:]
+    return are
+
+
+def _are_announced(
+    source: Source, batches: BatchTable, damaged: DamagedRanges, heads: NDArray[np.intp]
+) -> NDArray[np.bool_]:
     """
-    Evidence that ranges belong to the log.
+    Return before which rows the header of a damaged batch claims to end where they start.
 
-    Attributes
-    ----------
-    is_sure : ndarray of bool, shape (n,)
-        Batches in ranges that do.
+    A batch of another log proves nothing, nor does a valid one that is not kept, unless it is the
+    only one since the batch before.
     """
+    rows = damaged.rows[np.argsort(damaged.rows["stop"], kind="stable")]
+    position = batches["position"][heads]
+    before = np.searchsorted(rows["stop"], position, "right") - 1
+    has_damage = np.flatnonzero(before >= 0)
+    has_damage = has_damage[rows["stop"][before[has_damage]] == position[has_damage]]
+    one = replace(damaged, rows=rows[before[has_damage]])
+    end = _ends_before(batches)[heads[has_damage]]
+    start = one.rows["position"]
+    may_be = ~one.have("NESTED")
+    may_be &= ~one.have("OFFSETS_NOT_ASCENDING") | ((end != 0) & (start == end))
+    are_framed = one.rows["is_framed"] != 0
+    open_ = np.flatnonzero(may_be & ~are_framed)
+    headers, are_plausible = headers_at(source, start[open_])
+    claims = are_plausible & (start[open_] + size_in_bytes(headers) == one.rows["stop"][open_])
+    are_framed[open_] = claims
+    announced = np.zeros(len(heads), np.bool_)
+    announced[has_damage] = may_be & are_framed
+    return announced
 
-    def __init__(self, source: Source, batches: BatchTable, damaged: list[DamagedRange]) -> None:
-        self._source, self._batches = source, batches
-        self._damaged_before = {one.stop: one for one in damaged}
-        is_noise = [one.error.symbol != "OFFSETS_NOT_ASCENDING" for one in damaged]
-        noise_starts = np.array([one.start for one in damaged], np.int64)[is_noise]
-        self._ends = np.append(0, batches["position"] + size_in_bytes(batches))
-        noise_before = np.searchsorted(noise_starts, batches["position"])
-        has_noise = noise_before != np.searchsorted(noise_starts, self._ends[:-1])
-        self._continues = ~has_noise
-        self._continues[:1] = False
-        self._continues[1:] &= last_offset(batches)[:-1] + 1 == batches["base_offset"][1:]
-        self._sequences_before = np.append(0, np.cumsum(batches["producer_id"] > NO_PRODUCER_ID))
-        self.is_sure = np.zeros(len(batches), np.bool_)
 
-    def confirms(self, start: int, stop: int) -> bool:
-        """Return whether offsets, a header or sequences show that a range belongs to the log."""
-        batches, searched = self._batches, max(0, start - _SEARCHED)
-        is_after_sure = start == 0 or bool(self.is_sure[start - 1])
-        if self._have_sequences(start, stop):
-            sure = searched + np.flatnonzero(self.is_sure[searched:start])[-NEIGHBOURS:]
-            inside = batches[start : min(stop, start + NEIGHBOURS)]
-            before = batches[max(0, start - 1) : start]
+def _ends_before(batches: BatchTable) -> NDArray[np.int64]:
+    """Return where the batch before each one ends; 0 before the first."""
+    ends: NDArray[np.int64] = np.append(0, batches["position"] + size_in_bytes(batches))
+    return ends[:-1]
+
+
+def _doubtful(
+    batches: BatchTable,
+    bounds: list[int],
+    is_new: NDArray[np.bool_],
+    is_clear: NDArray[np.bool_],
+    is_odd: NDArray[np.bool_],
+) -> list[bool]:
+    """
+    Return which ranges are doubtful.
+
+    One that does not touch the range before belongs to the log if that does, and offsets or a
+    header show that it follows, or if sequences do.
+    """
+    sequences, found = _Sequences(batches), list[bool]()
+    is_confirmed = is_sure = True
+    columns = (one.tolist() for one in (is_new, is_clear, is_odd))
+    for (start, stop), new, clear, odd in zip(itertools.pairwise(bounds), *columns, strict=True):
+        if new:
+            is_confirmed = (is_sure and clear) or sequences.confirm(start, stop)
+        is_sure = is_confirmed and not odd
+        found.append(not is_sure)
+        if is_sure:
+            sequences.add(start, stop)
+    return found
+
+
+class _Sequences:
+    """Sequences of the last batches that belong to the log."""
+
+    def __init__(self, batches: BatchTable) -> None:
+        self._batches = batches
+        self._has_any = bool((batches["producer_id"] > NO_PRODUCER_ID).any())
+        self._columns = batches[["producer_id", "producer_epoch", "base_sequence", "base_offset"]]
+        self._count = 0
+        # Of the last batch of each producer: the row, the number of batches before it, and what
+        # it has in the two columns.
+        self._last = dict[tuple[int, int], tuple[int, int, int, int]]()
+
+    def add(self, start: int, stop: int) -> None:
+        """Add a range that belongs to the log."""
+        if not self._has_any:
+            return
+        first = max(start, stop - NEIGHBOURS)
+        for row, one in enumerate(self._columns[first:stop].tolist(), first):
+            producer, epoch, sequence, offset = one
+            if sequence > NO_SEQUENCE:
+                self._last[producer, epoch] = row, self._count + row - start, sequence, offset
+        self._count += stop - start
+
+    def confirm(self, start: int, stop: int) -> bool:
+        """Return whether a producer's first sequence in a range can follow its last one before."""
+        if not self._has_any:
+            return False
+        inside = self._columns[start : min(stop, start + NEIGHBOURS)]
+        for producer, epoch, sequence, offset in inside.tolist():
+            last = self._last.get((producer, epoch))
+            if producer <= NO_PRODUCER_ID or sequence <= NO_SEQUENCE or last is None:
+                continue
+            row, number, last_sequence, last_offset_ = last
+            if row < start - _SEARCHED or self._count - number > NEIGHBOURS:
+                continue
+            offsets, records = offset - last_offset_, sequence - last_sequence
+            is_next = 0 < records <= offsets <= _MOST_PRODUCERS * records
             # A history that was truncated has such sequences, too, but a lower leader epoch.
-            if _continues_sequences(batches[sure], inside) and not _falls(before, inside):
-                return True
-        return is_after_sure and (
-            bool(self._continues[start])
-            or self._is_announced(int(batches["position"][start]), int(self._ends[start]))
-        )
+            return is_next and not self._falls(start)
+        return False
 
-    def _have_sequences(self, start: int, stop: int) -> bool:
-        """Return whether one of the first batches of a range is of an idempotent producer."""
-        stop = min(stop, start + NEIGHBOURS)
-        return bool(self._sequences_before[start] < self._sequences_before[stop])
-
-    def _is_announced(self, position: int, end: int) -> bool:
-        """
-        Return whether the header of the damaged batch before a range claims to end where it starts.
-
-        A batch of another log proves nothing, nor does a valid one that is not kept, unless it is
-        the only one since `end`, the end of the range before; 0 if there is none.
-        """
-        one = self._damaged_before.get(position)
-        if one is None or one.error.symbol == "NESTED":
-            return False
-        if one.error.symbol == "OFFSETS_NOT_ASCENDING" and (end == 0 or one.start != end):
-            return False
-        if one.is_framed:
-            return True
-        row = header_at(self._source, one.start)
-        return bool(len(row)) and one.start + int(size_in_bytes(row)[0]) == position
-
-
-def _continues_sequences(before: BatchTable, inside: BatchTable) -> bool:
-    """Return whether a producer's first sequence in a range can follow its last one before it."""
-    for one in inside[inside["producer_id"] > NO_PRODUCER_ID]:
-        mine = of_same_producer(before, one)
-        if len(mine) and int(one["base_sequence"]) > NO_SEQUENCE:
-            offsets = int(one["base_offset"]) - int(mine["base_offset"][-1])
-            records = int(one["base_sequence"]) - int(mine["base_sequence"][-1])
-            return 0 < records <= offsets <= _MOST_PRODUCERS * records
-    return False
-
-
-def _falls(before: BatchTable, inside: BatchTable) -> bool:
-    """Return whether the leader epoch of the first batch in a range is below that before it."""
-    last, first = (one["partition_leader_epoch"][one["magic"] == 2] for one in (before, inside[:1]))
-    return bool((first < last).any()) if len(first) and len(last) else False
+    def _falls(self, row: int) -> bool:
+        """Return whether the leader epoch of a batch is below that of the batch before it."""
+        pair = self._batches[max(0, row - 1) : row + 1]
+        epochs = pair["partition_leader_epoch"]
+        return len(pair) == 2 and bool((pair["magic"] == 2).all()) and bool(epochs[1] < epochs[0])
 
 
 def of_same_producer(batches: BatchTable, one: np.void) -> BatchTable:
@@ -311,7 +341,9 @@ def of_same_producer(batches: BatchTable, one: np.void) -> BatchTable:
     return found
 
 
-def header_at(source: Source, position: int) -> BatchTable:
-    """Return the row of a plausible header, regardless of its length and checksum."""
-    header = read_bytes(source, position, BATCH_HEADER_SIZE)
-    return row_of_header(header, position, max(source.size - position, len(header)))
+def headers_at(
+    source: Source, positions: NDArray[np.int64]
+) -> tuple[BatchTable, NDArray[np.bool_]]:
+    """Return rows of headers, regardless of checksums, and which of them are plausible."""
+    left = source.size - positions
+    return rows_of_headers(read_headers(source, positions), positions, left)

@@ -16,15 +16,19 @@ import kafkascan.format.checksums  # noqa: F401 - chooses the kernel
 from kafkascan._core import search as _core
 from kafkascan.batches.columns import (
     BatchTable,
+    join_rows,
     join_tables,
     last_offset,
     next_offset,
     size_in_bytes,
 )
 from kafkascan.batches.resyncing.gaps import (
-    DamagedRange,
+    DAMAGED_DTYPE,
+    DamagedRanges,
     Gap,
     are_joined,
+    damaged_batches,
+    damaged_range,
     gaps_between,
 )
 from kafkascan.batches.resyncing.offset_chains import are_ascending, select_in_order
@@ -32,7 +36,7 @@ from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET, SEGMENT_
 from kafkascan.batches.screening import OFFSETS, screen
 from kafkascan.batches.verify import verify_crcs, verify_rows
 from kafkascan.batches.walks import BatchWalk, collect_in_parts, is_all_zero, read_bytes
-from kafkascan.format.errors import SENTENCES, STATUS, CorruptBatchError, record_error
+from kafkascan.format.errors import STATUS, CorruptBatchError, NotALogError
 from kafkascan.format.layout import BATCH_DTYPE, HEADER_SIZE_UP_TO_MAGIC, ScanEnd
 from kafkascan.io.sources import Source
 
@@ -63,6 +67,7 @@ class BatchSearch:
         self._window: memoryview | None = None
         self._window_start = 0
         self._budget = _READ_AGAIN * source.size
+        self._rows, self._ranges = np.empty(0, BATCH_DTYPE), np.empty(0, DAMAGED_DTYPE)
         self.is_exhaustive = True
 
     def find(
@@ -121,21 +126,54 @@ class BatchSearch:
             raise ValueError(f"no valid batch starts at position {position}")
         return position, first
 
-    def _find_in_window(
-        self, position: int, stop: int, lowest: int, highest: int, any_header: bool
-    ) -> tuple[int, int]:
-        size = self._source.size
+    def skip_damage(
+        self, position: int, last_damage: int, stop: int, lowest: int, highest: int, *, verify: bool
+    ) -> tuple[BatchTable, NDArray[np.void], int, int]:
+        """
+        Skip damaged ranges whose extent is clear, from a position on; see damaged_ranges.h.
+
+        Returns
+        -------
+        batches : ndarray of BATCH_DTYPE
+        damaged : ndarray of DAMAGED_DTYPE
+            Empty if the first damage is left to the caller, or the source is not in memory.
+        position, last_damage : int
+            Positions after them, and after the last damage.
+        """
+        if not self._source.is_in_memory:
+            return self._rows, self._ranges, position, last_damage
+        if not len(self._rows):
+            self._rows = np.empty(_SKIPPED_AT_ONCE, BATCH_DTYPE)
+            self._ranges = np.empty(_SKIPPED_AT_ONCE, DAMAGED_DTYPE)
+        with self._source.window(0, self._source.size) as window:
+            status, batches, ranges, position, last_damage = self._opened_searcher().skip_damage(
+                window, position, last_damage, stop, lowest, highest, verify,
+                _FIRST_REACH, _VERIFIED_AT_ONCE, self._rows, self._ranges,
+            )  # fmt: skip
+        if status == STATUS["SOURCE_FAULT"]:
+            raise self._source.fault_error(position)
+        self._source.require_unshrunk()
+        return self._rows[:batches].copy(), self._ranges[:ranges].copy(), position, last_damage
+
+    def _opened_searcher(self) -> _core.Searcher:
         if self._searcher is None:
+            size = self._source.size
             count = _core.sums_for(size if self._source.is_in_memory else min(size, _WINDOW))
             sums = np.empty((2, count), np.uint32)
             self._searcher = _core.Searcher(sums[0], sums[1])
+        return self._searcher
+
+    def _find_in_window(
+        self, position: int, stop: int, lowest: int, highest: int, any_header: bool
+    ) -> tuple[int, int]:
+        size, searcher = self._source.size, self._opened_searcher()
         # Skip zeros that the file does not store; a batch may start in their last bytes.
         hole_end = self._source.skip_hole(position)
         position = max(position, hole_end - HEADER_SIZE_UP_TO_MAGIC)
         if position >= stop:
             return STATUS["AT_STOP"], stop
         self._require_window(position)
-        return self._searcher.find(
+        return searcher.find(
             self._window, self._window_start, size, position, stop, lowest, highest, any_header
         )
 
@@ -176,6 +214,9 @@ _FIRST_REACH = 1 << 16
 _VERIFIED_AT_ONCE = 1 << 27
 # Damaged batches in a row whose lengths are trusted if a valid batch follows.
 _DAMAGED_IN_A_ROW = 8
+# Batches and damaged ranges that are skipped before signals are handled.
+_SKIPPED_AT_ONCE = 1 << 14
+_CHECKSUM = "CHECKSUM_MISMATCH"
 # No batch ends within so many zeros twice.
 _ZEROS = 16
 
@@ -192,7 +233,7 @@ class ResyncScan:
         Other batches with valid checksums, whose offsets contradict these.
     copies : ndarray of BATCH_DTYPE
         Copies of these batches, with the same leader epoch, at other positions.
-    damaged : list of DamagedRange
+    damaged : DamagedRanges
         The damaged ranges and the batches tile ``[start, position)``.
     position : int
         Position after the last batch.
@@ -207,7 +248,7 @@ class ResyncScan:
     batches: BatchTable
     dropped: BatchTable
     copies: BatchTable
-    damaged: list[DamagedRange]
+    damaged: DamagedRanges
     position: int
     end: ScanEnd
     error: CorruptBatchError | None
@@ -260,14 +301,14 @@ def scan_with_resync(
         walk.advance()
     batches = walk.tables[0] if len(walk.tables) == 1 else join_tables(walk.tables)
     walk.tables.clear()  # kept until the end, they would cost fresh pages in the next scan
-    damaged, dropped, copies = walk.damaged, batches[:0], batches[:0]
+    damaged = DamagedRanges(source.path, join_rows(walk.damaged, DAMAGED_DTYPE), walk.not_a_log)
+    dropped, copies = batches[:0], batches[:0]
     is_within = (batches["base_offset"] >= lowest) & (last_offset(batches) <= highest)
     if (walk.has_damage() or verify) and not (is_within.all() and are_ascending(batches)):
         is_valid = is_within if verify else is_within & verify_rows(source, batches)
         is_joined = are_joined(start, batches, damaged)
         keep = is_within & select_in_order(batches, is_valid, is_joined, start, lowest)
-        damaged += [_out_of_order(source, batches, row) for row in np.flatnonzero(~keep).tolist()]
-        damaged.sort(key=lambda one: one.start)
+        damaged = damaged.joined([damaged_batches(batches[~keep], "OFFSETS_NOT_ASCENDING")])
         kept, dropped = batches[is_valid & keep], batches[is_valid & ~keep]
         is_copy = are_copies(dropped, kept, ("partition_leader_epoch",))
         copies, dropped = dropped[is_copy], dropped[~is_copy]
@@ -325,7 +366,8 @@ class _ResyncWalk:
         self._verify, self._lowest, self._highest = verify, lowest, highest
         self.search = BatchSearch(source)
         self.tables: list[BatchTable] = []
-        self.damaged: list[DamagedRange] = []
+        self.damaged: list[NDArray[np.void]] = []
+        self.not_a_log: NotALogError | None = None
         self.position = position
         self.end: ScanEnd | None = None
         self.error: CorruptBatchError | None = None
@@ -334,6 +376,8 @@ class _ResyncWalk:
 
     def advance(self) -> None:
         """Scan up to the next damage, and skip it."""
+        if self.position == self._last_damage:
+            self._skip_clear_damage()
         limit = min(self._stop, self.position + self._reach())
         table, walk = collect_in_parts(self._source, self.position, limit, self._threads)
         assert walk.end is not None
@@ -342,12 +386,9 @@ class _ResyncWalk:
         alone = wrong[: self._count_framed(table, wrong)]
         bad = int(wrong[len(alone)]) if len(alone) < len(wrong) else len(table)
         self.tables.append(np.delete(table[:bad], alone) if len(alone) else table[:bad])
-        for row in alone.tolist():
-            self.position = int(table["position"][row])
-            self._skip_to(
-                int(table["position"][row + 1]), self._checksum_error(table[row]), is_framed=True
-            )
-            self._last_damage = self.position
+        if len(alone):
+            self.damaged.append(damaged_batches(table[alone], _CHECKSUM, is_framed=True))
+            self._last_damage = int(table["position"][alone[-1] + 1])
         if bad < len(table):
             self.position = int(table["position"][bad])
             self._skip_batches(run, table[bad:])
@@ -359,6 +400,18 @@ class _ResyncWalk:
             self._last_damage = self.position
         elif run.position >= self._stop:
             self.end = ScanEnd.CLEAN
+
+    def _skip_clear_damage(self) -> None:
+        """Skip damage that a compiled loop decides, as the rest of this class would."""
+        while not self._is_searched:
+            batches, damaged, self.position, self._last_damage = self.search.skip_damage(
+                self.position, self._last_damage, self._stop, self._lowest, self._highest,
+                verify=self._verify,
+            )  # fmt: skip
+            if not len(damaged):
+                return
+            self.tables.append(batches)
+            self.damaged.append(damaged)
 
     def has_damage(self) -> bool:
         return self._last_damage >= 0
@@ -464,7 +517,7 @@ class _ResyncWalk:
             one = damaged[row : row + 1]
             found = self._find_covered(_stop_of(one), lowest, highest_here)
             if found is not None:
-                self._skip_to(found, self._checksum_error(one[0]))
+                self._skip_to(found, _CHECKSUM)
                 return
             self._skip_rows(one, is_framed=True)
         if self.position >= self._stop:
@@ -521,38 +574,36 @@ class _ResyncWalk:
         """Skip to the next valid batch: a length may be wrong, so no batch end is trusted."""
         found = self._find_any()
         if found is not None:
-            self._skip_to(found, self._checksum_error(table[0]))
+            self._skip_to(found, _CHECKSUM)
         else:
             self._skip_rows(table, is_framed=False)
             self._set_end(run)
 
     def _skip_bytes(self, run: _Run) -> None:
         """Skip bytes that are no batch."""
+        if isinstance(run.error, NotALogError):
+            self.not_a_log = run.error
         found = None if run.end is ScanEnd.ZERO_TAIL else self._find_any()
         if found is None:
             self._set_end(run)
         else:
-            self._skip_to(found, run.error or torn_error(self._source, self.position))
+            self._skip_to(found, run.error or "TORN_TAIL")
 
     def _skip_rows(self, table: BatchTable, *, is_framed: bool) -> None:
         if not self._verify:
             self.tables.append(table)
             self.position = _stop_of(table)
             return
-        for row in range(len(table)):
-            one = table[row : row + 1]
-            self._skip_to(_stop_of(one), self._checksum_error(one[0]), is_framed=is_framed)
+        self.damaged.append(damaged_batches(table, _CHECKSUM, is_framed=is_framed))
+        self.position = _stop_of(table)
 
-    def _skip_to(self, stop: int, error: CorruptBatchError, *, is_framed: bool = False) -> None:
-        self.damaged.append(DamagedRange(self.position, stop, error, is_framed))
+    def _skip_to(self, stop: int, error: CorruptBatchError | str) -> None:
+        self.damaged.append(damaged_range(self._source, self.position, stop, error))
         self.position = stop
 
     def _set_end(self, run: _Run) -> None:
         if run.end is not ScanEnd.CLEAN or self.position >= self._stop:
             self.end, self.error = run.end, run.error
-
-    def _checksum_error(self, row: np.void) -> CorruptBatchError:
-        return record_error("CHECKSUM_MISMATCH", self._source.path, row)
 
     def _last_offset(self) -> int:
         for table in reversed(self.tables):
@@ -564,19 +615,5 @@ class _ResyncWalk:
 # ---- rows ----------------------------------------------------------------------------
 
 
-def _out_of_order(source: Source, batches: BatchTable, row: int) -> DamagedRange:
-    one = batches[row : row + 1]
-    error = record_error("OFFSETS_NOT_ASCENDING", source.path, one[0])
-    return DamagedRange(int(one["position"][0]), _stop_of(one), error)
-
-
 def _stop_of(batches: BatchTable) -> int:
     return int(batches["position"][-1]) + int(size_in_bytes(batches[-1:])[0])
-
-
-def torn_error(source: Source, position: int) -> CorruptBatchError:
-    """Return the error of an incomplete batch at a position."""
-    header = read_bytes(source, position, HEADER_SIZE_UP_TO_MAGIC)
-    base_offset = int.from_bytes(header[:8], "big", signed=True) if len(header) >= 8 else None
-    reason = SENTENCES[STATUS["TORN_TAIL"]]
-    return CorruptBatchError(source.path, position, base_offset, reason, "TORN_TAIL")

@@ -8,26 +8,24 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_tables, last_offset
-from kafkascan.batches.resyncing.gaps import DamagedRange
+from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
+from kafkascan.batches.resyncing.gaps import damaged_batches
 from kafkascan.batches.resyncing.kept_ranges import (
     NEIGHBOURS,
     KeptRange as KeptRange,
-    are_doubtful,
-    header_at,
+    headers_at,
     kept_ranges,
     of_same_producer,
 )
 from kafkascan.batches.resyncing.offset_chains import are_between, heaviest_ascending
 from kafkascan.batches.resyncing.offset_evidence import are_copies, valid_prefix_count
-from kafkascan.format.errors import record_error
 from kafkascan.format.layout import NO_PRODUCER_ID, NO_SEQUENCE
 from kafkascan.io.sources import Source
 from kafkascan.recovery.salvaging.header_repair import (
     CLEARLY_MORE,
+    OUT_OF_ORDER,
     RepairedLog,
     are_as_stored,
-    misplaced,
     sorted_by_position,
 )
 
@@ -36,23 +34,25 @@ Doubtful: TypeAlias = Literal["keep", "drop"]
 
 def without_foreign(log: RepairedLog, source: Source, *, doubtful: Doubtful) -> RepairedLog:
     """Count ranges that do not belong to the log as damaged."""
-    foreign = list[DamagedRange]()
-    is_kept = np.ones(len(log.batches), np.bool_)
     prefix = valid_prefix_count(log.batches, 0)  # Kafka's recovery keeps these
     ranges = ranges_of(log, source)
-    sure = np.flatnonzero(~are_doubtful(log.batches, ranges))
-    stop = 0
-    for one in ranges:
-        start, stop = stop, stop + one.batches
-        is_dropped = one.is_doubtful and start >= prefix
-        if is_dropped and (doubtful == "drop" or _is_foreign(log.batches, sure, start, stop)):
-            is_kept[start:stop] = False
-            error = record_error("NESTED", source.path, log.batches[start])
-            foreign.append(DamagedRange(one.position, one.position + one.size, error))
-    if not foreign:
+    are_odd = np.array([one.is_doubtful for one in ranges], np.bool_)
+    stops = np.cumsum([one.batches for one in ranges], dtype=np.int64)
+    starts = np.append(0, stops)[:-1]
+    is_dropped = are_odd & (starts >= prefix)
+    if doubtful == "keep":
+        sure = np.flatnonzero(np.repeat(~are_odd, stops - starts))
+        is_dropped[is_dropped] = _are_foreign(
+            log.batches, sure, starts[is_dropped], stops[is_dropped]
+        )
+    if not is_dropped.any():
         return log
+    is_kept = np.repeat(~is_dropped, stops - starts)
     dropped = set(log.batches["position"][~is_kept].tolist())
-    damaged = sorted([*log.damaged, *foreign], key=lambda one: one.start)
+    foreign = damaged_batches(log.batches[starts[is_dropped]], "NESTED")
+    last = log.batches[stops[is_dropped] - 1]
+    foreign["stop"] = last["position"] + size_in_bytes(last)
+    damaged = log.damaged.joined([foreign])
     repairs = [one for one in log.repairs if one.position not in dropped]
     others = log.batches[~is_kept]
     others = sorted_by_position(join_tables([log.foreign, others[are_as_stored(source, others)]]))
@@ -69,10 +69,12 @@ def ranges_of(
     copies = log.copies[are_as_stored(source, log.copies)]
     # What an uncertain repair changed may be right, and its neighbours wrong.
     guesses = [one for one in log.repairs if not one.is_certain and one.field == "base_offset"]
-    stored = [header_at(source, one.position) for one in guesses]
+    stored, are_plausible = headers_at(
+        source, np.array([one.position for one in guesses], np.int64)
+    )
     # Batches that only foreign ones contradicted were restored; either may be the log's.
     foreign = log.foreign[~are_copies(log.foreign, log.batches)]
-    dropped = sorted_by_position(join_tables([log.dropped, foreign, *stored]))
+    dropped = sorted_by_position(join_tables([log.dropped, foreign, stored[are_plausible]]))
     return kept_ranges(source, 0, log.batches, log.damaged, dropped, copies, is_contested)
 
 
@@ -80,11 +82,10 @@ def _without_orphans(log: RepairedLog, source: Source) -> RepairedLog:
     """Count copies of batches that are no longer kept as dropped."""
     is_copy = are_copies(log.copies, log.batches)
     orphans = log.copies[~is_copy]
-    damaged = [*log.damaged, *(misplaced(source, row) for row in orphans)]
     dropped = join_tables([log.dropped, orphans[are_as_stored(source, orphans)]])
     return replace(
         log,
-        damaged=sorted(damaged, key=lambda one: one.start),
+        damaged=log.damaged.joined([damaged_batches(orphans, OUT_OF_ORDER)]),
         copies=log.copies[is_copy],
         dropped=sorted_by_position(dropped),
     )
@@ -114,13 +115,13 @@ def selected_again(
         return None
     batches, rest = join_tables([log.batches[:prefix], others[fits]]), others[~fits]
     is_copy = are_copies(rest, batches)
-    moved, kept = set(others["position"].tolist()), set(batches["position"].tolist())
-    damaged = [one for one in log.damaged if one.start not in moved]
-    damaged += [misplaced(source, row) for row in rest[~is_copy]]
+    kept = set(batches["position"].tolist())
+    stays = ~np.isin(log.damaged.rows["position"], others["position"])
+    damaged = log.damaged.of(log.damaged.rows[stays])
     selected = replace(
         log,
         batches=batches,
-        damaged=sorted(damaged, key=lambda one: one.start),
+        damaged=damaged.joined([damaged_batches(rest[~is_copy], OUT_OF_ORDER)]),
         repairs=[one for one in log.repairs if one.position in kept],
         copies=sorted_by_position(join_tables([rest[is_copy], log.copies[~is_stored]])),
         dropped=rest[~is_copy & are_as_stored(source, rest)],
@@ -128,29 +129,59 @@ def selected_again(
     return _without_orphans(selected, source)
 
 
-def _is_foreign(batches: BatchTable, sure: NDArray[np.intp], start: int, stop: int) -> bool:
-    """Return whether leader epochs or sequences show that a range does not belong to the log."""
-    row = int(np.searchsorted(sure, start))
-    inside = batches[start:stop]
-    before = batches[sure[max(0, row - NEIGHBOURS) : row]]
-    after = batches[sure[row : row + NEIGHBOURS]]
-    return _has_other_epochs(inside, before, after) or _has_other_sequences(inside, before, after)
-
-
-def _has_other_epochs(inside: BatchTable, before: BatchTable, after: BatchTable) -> bool:
-    """Return whether all leader epochs of a range are below or above those of its neighbours."""
-
-    def epochs(table: BatchTable) -> NDArray[np.int32]:
-        found: NDArray[np.int32] = table["partition_leader_epoch"][table["magic"] == 2]
-        return found
-
-    mine, low, high = epochs(inside), epochs(before), epochs(after)
-    if not len(mine):
-        return False
+def _are_foreign(
+    batches: BatchTable,
+    sure: NDArray[np.intp],
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+) -> NDArray[np.bool_]:
+    """Return which ranges leader epochs or sequences show not to belong to the log."""
+    place, are_foreign = np.searchsorted(sure, starts), np.zeros(len(starts), np.bool_)
+    first, last = np.maximum(0, place - NEIGHBOURS), np.minimum(len(sure), place + NEIGHBOURS)
+    around = batches.take(sure)
+    mine, low, high = (
+        _Epochs(batches, starts, stops),
+        _Epochs(around, first, place),
+        _Epochs(around, place, last),
+    )
     # The epochs of few batches may be the damaged ones.
-    is_below = len(low) >= CLEARLY_MORE and int(mine.max()) < int(low.min())
-    is_above = len(high) >= CLEARLY_MORE and int(mine.min()) > int(high.max())
-    return bool(is_below or is_above)
+    are_foreign |= (low.counts >= CLEARLY_MORE) & (mine.highest < low.lowest)
+    are_foreign |= (high.counts >= CLEARLY_MORE) & (mine.lowest > high.highest)
+    are_foreign &= mine.counts > 0
+    has_producer = (batches["producer_id"] > NO_PRODUCER_ID) & (
+        batches["base_sequence"] > NO_SEQUENCE
+    )
+    producers = np.append(0, np.cumsum(has_producer))
+    for row in np.flatnonzero(~are_foreign & (producers[starts] < producers[stops])).tolist():
+        are_foreign[row] = _has_other_sequences(
+            batches[starts[row] : stops[row]],
+            around[first[row] : place[row]],
+            around[place[row] : last[row]],
+        )
+    return are_foreign
+
+
+class _Epochs:
+    """
+    Leader epochs in ranges of batches, without those of messages of magic 0 and 1.
+
+    Attributes
+    ----------
+    counts, lowest, highest : ndarray of int64, shape (n,)
+        The last two are of no meaning where there are none.
+    """
+
+    def __init__(
+        self, batches: BatchTable, starts: NDArray[np.int64], stops: NDArray[np.int64]
+    ) -> None:
+        before = np.append(0, np.cumsum(batches["magic"] == 2))
+        epochs = batches["partition_leader_epoch"][batches["magic"] == 2].astype(np.int64)
+        bounds = np.stack([before[starts], before[stops]], axis=1)
+        self.counts = bounds[:, 1] - bounds[:, 0]
+        # For each pair of bounds and what is between two pairs; an end needs a value, too.
+        epochs = np.append(epochs, 0)
+        self.lowest = np.minimum.reduceat(epochs, bounds.reshape(-1))[::2]
+        self.highest = np.maximum.reduceat(epochs, bounds.reshape(-1))[::2]
 
 
 def _has_other_sequences(inside: BatchTable, before: BatchTable, after: BatchTable) -> bool:
@@ -158,8 +189,6 @@ def _has_other_sequences(inside: BatchTable, before: BatchTable, after: BatchTab
     is_of_producer = (inside["producer_id"] > NO_PRODUCER_ID) & (
         inside["base_sequence"] > NO_SEQUENCE
     )
-    if not is_of_producer.any():
-        return False
     one = inside[is_of_producer][0]
     last = of_same_producer(before, one)
     following = of_same_producer(after, one)

@@ -8,21 +8,25 @@ neighbouring batches.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_tables, size_in_bytes
-from kafkascan.batches.resyncing.gaps import DamagedRange
+from kafkascan.batches.columns import BatchTable, join_rows, join_tables, size_in_bytes
+from kafkascan.batches.resyncing.gaps import (
+    DAMAGED_DTYPE,
+    UNCOVERED,
+    UNCOVERED_FIELDS,
+    DamagedRanges,
+    damaged_batches,
+    damaged_range,
+)
 from kafkascan.batches.resyncing.offset_chains import fitting
 from kafkascan.batches.resyncing.offset_evidence import are_copies
-from kafkascan.batches.resyncing.resync import ResyncScan, torn_error
-from kafkascan.batches.verify import crc_of_bytes
-from kafkascan.batches.walks import read_bytes, row_of_header
-from kafkascan.format.errors import record_error
+from kafkascan.batches.resyncing.resync import ResyncScan
+from kafkascan.batches.verify import crcs_of_ranges
+from kafkascan.batches.walks import read_headers, rows_of_headers
 from kafkascan.format.layout import (
     BATCH_DTYPE,
     BATCH_HEADER,
@@ -31,7 +35,6 @@ from kafkascan.format.layout import (
     CRC_STARTS,
     DELETE_HORIZON_BIT,
     LOG_OVERHEAD,
-    MAGIC_POSITION,
     ScanEnd,
 )
 from kafkascan.io.sources import Source
@@ -42,12 +45,9 @@ CLEARLY_MORE = 4
 
 # Maximum number of adjacent damaged ranges that are tried as one batch.
 _MOST_JOINED = 8
-_FRAMED_SYMBOLS = ("CHECKSUM_MISMATCH",)
-_OUT_OF_ORDER = "OFFSETS_NOT_ASCENDING"
+OUT_OF_ORDER = "OFFSETS_NOT_ASCENDING"
 _ATTRIBUTES_END = 2 * DELETE_HORIZON_BIT  # above all attributes that Kafka sets
-_UNCOVERED = ("base_offset", "batch_length", "partition_leader_epoch", "magic")
 _FROM_NEIGHBOURS = ("base_offset", "partition_leader_epoch")
-_BEFORE_CRC = np.dtype([(name, BATCH_HEADER[name]) for name in _UNCOVERED])
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,7 @@ class RepairedLog:
     ----------
     batches : ndarray of BATCH_DTYPE
         Sorted by position, with ascending offsets and repaired fields.
-    damaged : list of DamagedRange
-        Sorted by position.
+    damaged : DamagedRanges
     repairs : list of FieldRepair
         Sorted by position.
     copies : ndarray of BATCH_DTYPE
@@ -105,7 +104,7 @@ class RepairedLog:
     """
 
     batches: BatchTable
-    damaged: list[DamagedRange]
+    damaged: DamagedRanges
     repairs: list[FieldRepair]
     copies: BatchTable = field(default_factory=_no_batches)
     dropped: BatchTable = field(default_factory=_no_batches)
@@ -115,7 +114,15 @@ class RepairedLog:
         """Return the new first bytes of repaired batches, by position."""
         positions = sorted({one.position for one in self.repairs})
         rows = self.batches[np.searchsorted(self.batches["position"], positions)]
-        return {int(row["position"]): _uncovered_bytes(row) for row in rows}
+        fields = np.empty(len(rows), UNCOVERED)
+        for name in UNCOVERED_FIELDS:
+            fields[name] = rows[name]
+        data, size = fields.tobytes(), UNCOVERED.itemsize
+        sizes = np.where(rows["magic"] >= 2, size, LOG_OVERHEAD).tolist()
+        return {
+            position: data[row * size : row * size + sizes[row]]
+            for row, position in enumerate(positions)
+        }
 
 
 def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) -> RepairedLog:
@@ -137,119 +144,103 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
         do not belong to the log.
     """
     batches, damaged = scan.batches, _damaged_ranges(source, scan)
-    framed = [part for one in damaged for part in _split_by_lengths(source, one)]
-    matched = [_match_checksums(source, group) for group in _adjacent(framed)]
-    unmatched = [one for _, rest in matched for one in rest]
-    rows = [row for found, _ in matched for row in found]
-    if not rows:
+    found, unmatched = _match_checksums(source, _split_by_lengths(source, damaged))
+    if not len(found):
         return RepairedLog(batches, unmatched, [])
-    out_of_order = {one.start for one in damaged if one.error.symbol == _OUT_OF_ORDER}
-    found = join_tables(rows)
-    fits = ~np.isin(found["position"], list(out_of_order))
+    fits = ~np.isin(found["position"], damaged.rows["position"][damaged.have(OUT_OF_ORDER)])
     fits[fits] = fitting(batches, found[fits], lowest, highest)
     batches, dropped = sorted_by_position(join_tables([batches, found[fits]])), found[~fits]
     is_copy = are_copies(dropped, batches)
     placement = OffsetRepair(batches, dropped[~is_copy], unmatched, lowest, highest).place()
     batches = sorted_by_position(join_tables([batches, placement.batches]))
-    changed = np.isin(batches["position"], found["position"])
-    repairs = [
-        replace(repair, is_certain=repair.field != "base_offset" or placement.is_certain(row))
-        for row in batches[changed]
-        for repair in _field_repairs(source, row)
-    ]
-    out_of_place = [misplaced(source, row) for row in placement.dropped]
+    changed = batches[np.isin(batches["position"], found["position"])]
+    repairs = _field_repairs(source, changed, placement.are_certain(changed))
     return RepairedLog(
         batches=batches,
-        damaged=sorted([*unmatched, *out_of_place], key=lambda one: one.start),
-        repairs=sorted(repairs, key=lambda one: one.position),
+        damaged=unmatched.joined([damaged_batches(placement.dropped, OUT_OF_ORDER)]),
+        repairs=repairs,
         copies=dropped[is_copy],
         dropped=placement.dropped[are_as_stored(source, placement.dropped)],
     )
 
 
-def _damaged_ranges(source: Source, scan: ResyncScan) -> list[DamagedRange]:
+def _damaged_ranges(source: Source, scan: ResyncScan) -> DamagedRanges:
     """Return all bytes of a scan that are no batches and no zero tail."""
-    damaged = list(scan.damaged)
-    if scan.end in (ScanEnd.TORN_TAIL, ScanEnd.CORRUPT):
-        error = scan.error or torn_error(source, scan.position)
-        damaged.append(DamagedRange(scan.position, source.size, error))
-    return sorted(damaged, key=lambda one: one.start)
+    if scan.end not in (ScanEnd.TORN_TAIL, ScanEnd.CORRUPT):
+        return scan.damaged
+    error = scan.error or "TORN_TAIL"
+    return scan.damaged.joined([damaged_range(source, scan.position, source.size, error)])
 
 
-def misplaced(source: Source, row: np.void) -> DamagedRange:
-    """Return the range of a batch whose offsets contradict the log."""
-    start = int(row["position"])
-    error = record_error(_OUT_OF_ORDER, source.path, row)
-    return DamagedRange(start, start + LOG_OVERHEAD + int(row["batch_length"]), error)
-
-
-def _split_by_lengths(source: Source, damaged: DamagedRange) -> Iterator[DamagedRange]:
-    """Split a damaged range at the batch ends that its length fields claim."""
-    start = damaged.start
-    may_have_more = damaged.error.symbol in _FRAMED_SYMBOLS and not damaged.is_framed
-    for _ in range(_MOST_JOINED if may_have_more else 0):
-        header = read_bytes(source, start, BATCH_HEADER_SIZE)
-        row = row_of_header(header, start, max(damaged.stop - start, len(header)))
-        size = int(size_in_bytes(row).sum())
-        if not 0 < size < damaged.stop - start:
+def _split_by_lengths(source: Source, damaged: DamagedRanges) -> DamagedRanges:
+    """Split damaged ranges at the batch ends that their length fields claim."""
+    may_have_more = damaged.have("CHECKSUM_MISMATCH") & (damaged.rows["is_framed"] == 0)
+    parts, rest = [damaged.rows[~may_have_more]], damaged.rows[may_have_more]
+    for _ in range(_MOST_JOINED):
+        starts, sizes = rest["position"], rest["stop"] - rest["position"]
+        headers = read_headers(source, starts)
+        in_source = np.minimum(source.size - starts, BATCH_HEADER_SIZE)
+        rows, has_size = rows_of_headers(headers, starts, np.maximum(sizes, in_source))
+        stops = starts + size_in_bytes(rows)
+        has_size &= stops < rest["stop"]
+        parts.append(rest[~has_size])
+        rest, stops = rest[has_size], stops[has_size]
+        if not len(rest):
             break
-        yield DamagedRange(start, start + size, damaged.error)
-        start += size
-    yield DamagedRange(start, damaged.stop, damaged.error, damaged.is_framed)
-
-
-def _adjacent(damaged: list[DamagedRange]) -> list[list[DamagedRange]]:
-    """Group damaged ranges that touch each other."""
-    groups = [damaged[:1]] if damaged else []
-    for previous, one in itertools.pairwise(damaged):
-        if previous.stop == one.start:
-            groups[-1].append(one)
-        else:
-            groups.append([one])
-    return groups
+        parts.append(rest.copy())
+        parts[-1]["stop"] = rest["position"] = stops
+    return damaged.of(join_rows([*parts, rest], DAMAGED_DTYPE))
 
 
 # ---- length and magic byte: the checksum shows where a batch ends -----------------------------
 
 
-def _match_checksums(
-    source: Source, group: list[DamagedRange]
-) -> tuple[list[BatchTable], list[DamagedRange]]:
-    """Return the batches whose checksums match whole damaged ranges, and the other ranges."""
-    rows, unmatched, first = [], [], 0
-    while first < len(group):
-        for last in range(min(first + _MOST_JOINED, len(group)) - 1, first - 1, -1):
-            row = _matching_batch(source, group[first].start, group[last].stop)
-            if row is not None:
-                rows.append(row)
-                first = last
-                break
+def _match_checksums(source: Source, damaged: DamagedRanges) -> tuple[BatchTable, DamagedRanges]:
+    """
+    Return the batches whose checksums match whole damaged ranges, and the other ranges.
+
+    Several ranges that touch each other may be one batch; the most of them are tried first.
+    """
+    starts, stops = damaged.rows["position"], damaged.rows["stop"]
+    count = len(damaged)
+    group = np.cumsum(np.append(False, starts[1:] != stops[:-1])[:count])
+    found = np.empty(count, BATCH_DTYPE)
+    most = np.full(count, -1)
+    for more in range(min(_MOST_JOINED, count)):
+        first = np.flatnonzero(group[: count - more] == group[more:])
+        if not len(first):
+            break
+        rows, are_batches = _matching_batches(source, starts[first], stops[first + more])
+        found[first[are_batches]] = rows[are_batches]
+        most[first[are_batches]] = more
+    firsts, is_rest, stop = [], np.ones(count, np.bool_), 0
+    for row in np.flatnonzero(most >= 0).tolist():
+        if row >= stop:  # else the batch before covers it
+            stop = row + int(most[row]) + 1
+            firsts.append(row)
+            is_rest[row:stop] = False
+    return found[firsts], replace(damaged, rows=damaged.rows[is_rest])
+
+
+def _matching_batches(
+    source: Source, starts: NDArray[np.int64], stops: NDArray[np.int64]
+) -> tuple[BatchTable, NDArray[np.bool_]]:
+    """Return rows of batches that fill ranges exactly, and which of them have a valid checksum."""
+    sizes, headers = stops - starts, read_headers(source, starts)
+    stored, magics = headers.view(BATCH_HEADER)[:, 0], np.full(len(starts), -1, np.int8)
+    for magic in (2, 1, 0):
+        may_be = (magics < 0) & (sizes > CRC_STARTS[magic]) & (sizes - LOG_OVERHEAD < 1 << 31)
+        if magic == 2:
+            may_be &= stored["attributes"].astype(np.uint16) < _ATTRIBUTES_END
         else:
-            unmatched.append(group[first])
-        first += 1
-    return rows, unmatched
-
-
-def _matching_batch(source: Source, start: int, stop: int) -> BatchTable | None:
-    """Return the row of a batch that fills a range exactly, if its checksum matches."""
-    size = stop - start
-    header = read_bytes(source, start, BATCH_HEADER_SIZE)
-    if len(header) <= MAGIC_POSITION + 1 or size - LOG_OVERHEAD >= 1 << 31:
-        return None
-    stored_magic = header[MAGIC_POSITION]
-    for magic in (2, stored_magic) if stored_magic in (0, 1) else (2,):
-        crc_at, covered = CRC_POSITIONS[magic], CRC_STARTS[magic]
-        attributes = int.from_bytes(header[covered : covered + 2])
-        if size <= covered or (magic == 2 and attributes >= _ATTRIBUTES_END):
-            continue
-        stored_crc = int.from_bytes(header[crc_at : crc_at + 4])
-        if crc_of_bytes(source, start + covered, stop, magic) == stored_crc:
-            repaired = bytearray(header)
-            repaired[LOG_OVERHEAD - 4 : LOG_OVERHEAD] = (size - LOG_OVERHEAD).to_bytes(4)
-            repaired[MAGIC_POSITION] = magic
-            row = row_of_header(bytes(repaired[:size]), start, size)
-            return row if len(row) else None
-    return None
+            may_be &= stored["magic"] == magic
+        tried, at = np.flatnonzero(may_be), CRC_POSITIONS[magic]
+        crcs = crcs_of_ranges(source, starts[tried] + CRC_STARTS[magic], stops[tried], magic)
+        stored_crcs = np.ascontiguousarray(headers[tried, at : at + 4]).view(">u4")[:, 0]
+        magics[tried[crcs == stored_crcs]] = magic
+    stored["batch_length"], stored["magic"] = sizes - LOG_OVERHEAD, magics
+    rows, are_framed = rows_of_headers(headers, starts, sizes)
+    return rows, are_framed & (magics >= 0)
 
 
 # ---- rows ------------------------------------------------------------------------------------
@@ -263,26 +254,39 @@ def sorted_by_position(batches: BatchTable) -> BatchTable:
 
 def are_as_stored(source: Source, batches: BatchTable) -> NDArray[np.bool_]:
     """Return which rows have no repaired field."""
-    return np.array([not any(_field_repairs(source, row)) for row in batches], np.bool_)
+    old, new = _uncovered_fields(source, batches)
+    are: NDArray[np.bool_] = (old == new).all(axis=1)
+    return are
 
 
-def _field_repairs(source: Source, row: np.void) -> Iterator[FieldRepair]:
-    """Yield the fields in which a repaired row differs from the bytes of the source."""
-    position, names = int(row["position"]), _UNCOVERED if row["magic"] >= 2 else _UNCOVERED[:2]
-    stored = np.frombuffer(read_bytes(source, position, _BEFORE_CRC.itemsize), _BEFORE_CRC)
-    for name, old in zip(names, stored[0].item(), strict=False):
-        new = int(row[name])
-        if old != new:
-            yield FieldRepair(position, int(row["base_offset"]), name, old, new)
+def _field_repairs(
+    source: Source, batches: BatchTable, are_certain: NDArray[np.bool_]
+) -> list[FieldRepair]:
+    """Return the fields in which repaired rows, in order, differ from the bytes of the source."""
+    old, new = _uncovered_fields(source, batches)
+    rows, fields = np.nonzero(old != new)
+    is_certain = are_certain[rows] | (fields != UNCOVERED_FIELDS.index("base_offset"))
+    columns = (batches["position"][rows], batches["base_offset"][rows], fields, old[rows, fields],
+               new[rows, fields], is_certain)  # fmt: skip
+    values = zip(*(one.tolist() for one in columns), strict=True)
+    return [
+        FieldRepair(position, base_offset, UNCOVERED_FIELDS[field], *rest)
+        for position, base_offset, field, *rest in values
+    ]
 
 
-def _uncovered_bytes(row: np.void) -> bytes:
-    """Return the first bytes of a batch, up to those that its checksum covers."""
-    fields = np.empty(1, _BEFORE_CRC)
-    for name in _UNCOVERED:
-        fields[name] = row[name]
-    data = fields.tobytes()
-    return data if row["magic"] >= 2 else data[:LOG_OVERHEAD]
+def _uncovered_fields(
+    source: Source, batches: BatchTable
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the fields that no checksum covers, shape (n, 4): as they are stored, and in rows."""
+    stored = read_headers(source, batches["position"]).view(BATCH_HEADER)[:, 0]
+    old, new = (
+        np.stack([table[name].astype(np.int64) for name in UNCOVERED_FIELDS], axis=1)
+        for table in (stored, batches)
+    )
+    # In older messages, these bytes are others.
+    old[:, 2:] = np.where((batches["magic"] >= 2)[:, None], old[:, 2:], new[:, 2:])
+    return old, new
 
 
 def with_doubts(log: RepairedLog, is_doubtful: NDArray[np.bool_]) -> RepairedLog:

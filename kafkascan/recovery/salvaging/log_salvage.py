@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kafkascan.batches.columns import size_in_bytes
+from kafkascan.batches.columns import BatchTable, size_in_bytes
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
-from kafkascan.batches.walks import read_bytes
+from kafkascan.batches.walks import read_pieces
 from kafkascan.broker_state.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -334,23 +336,29 @@ def _copy_files(source: Folder, destination: Path, names: Iterable[str]) -> None
                 file.stream.write(data)
 
 
-def _repaired_bytes(source: Source, log: RepairedLog) -> Iterator[bytes]:
-    """Yield the bytes of a repaired log, joining adjacent batches."""
-    starts = log.batches["position"]
-    stops = starts + size_in_bytes(log.batches)
-    patches = log.patches()
-    is_head = np.append(True, starts[1:] != stops[:-1]) if len(starts) else np.empty(0, bool)
-    is_head |= np.isin(starts, list(patches))
-    heads = np.append(np.flatnonzero(is_head), len(starts))
-    for head, following in zip(heads[:-1].tolist(), heads[1:].tolist(), strict=True):
-        position, stop = int(starts[head]), int(stops[following - 1])
-        patch = patches.get(position, b"")
-        yield patch
-        position += len(patch)
-        while position < stop:
-            size = min(_COPY_BYTES, stop - position)
-            yield read_bytes(source, position, size)
-            position += size
+def _repaired_bytes(source: Source, log: RepairedLog) -> Iterator[memoryview]:
+    """Yield the bytes of a repaired log, some MiB at a time."""
+    starts, sizes, patches = *_pieces(log.batches), log.patches()
+    chunks = np.flatnonzero(np.diff(np.cumsum(sizes) // _COPY_BYTES, prepend=-1)).tolist()
+    for first, stop in itertools.pairwise([*chunks, len(starts)]):
+        part = slice(first, stop)
+        places = np.cumsum(sizes[part]) - sizes[part]
+        data = np.empty(int(sizes[part].sum()), np.uint8)
+        read_pieces(source, starts[part], sizes[part], data, places)
+        for position, place in zip(starts[part].tolist(), places.tolist(), strict=True):
+            if position in patches:
+                patch = patches[position]
+                data.data[place : place + len(patch)] = patch
+        yield data.data
+
+
+def _pieces(batches: BatchTable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return position and size of what is copied at once: batches, or parts of large ones."""
+    sizes = size_in_bytes(batches)
+    counts = -(-sizes // _COPY_BYTES)
+    before = _COPY_BYTES * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
+    left = np.repeat(sizes, counts) - before
+    return np.repeat(batches["position"], counts) + before, np.minimum(left, _COPY_BYTES)
 
 
 def _require_empty(folder: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
-from kafkascan.batches.resyncing.gaps import DamagedRange
+from kafkascan.batches.resyncing.gaps import DamagedRanges
 from kafkascan.batches.resyncing.offset_evidence import differ_in_one_bit
 
 # Batches at the end of a log whose offsets show whether the log has gaps.
@@ -45,10 +45,10 @@ class Placement:
     dropped: BatchTable
     certain: frozenset[int]
 
-    def is_certain(self, row: np.void) -> bool:
-        """Return whether the base offset of a batch is its stored one, or certain."""
-        position = int(row["position"])
-        return position in self.certain or position not in self.batches["position"]
+    def are_certain(self, batches: BatchTable) -> NDArray[np.bool_]:
+        """Return which batches have their stored base offset, or a certain one."""
+        are: NDArray[np.bool_] = ~np.isin(batches["position"], self.batches["position"])
+        return are | np.isin(batches["position"], list(self.certain))
 
 
 class OffsetRepair:
@@ -61,7 +61,7 @@ class OffsetRepair:
         The batches of the log, sorted, with ascending offsets.
     dropped : ndarray of BATCH_DTYPE
         Other batches with valid checksums, sorted; none is a copy of a batch of the log.
-    damaged : list of DamagedRange
+    damaged : DamagedRanges
         Bytes that are in neither.
     lowest, highest : int
         Range of the offsets that the segment may contain, inclusive.
@@ -71,7 +71,7 @@ class OffsetRepair:
         self,
         batches: BatchTable,
         dropped: BatchTable,
-        damaged: list[DamagedRange],
+        damaged: DamagedRanges,
         lowest: int,
         highest: int,
     ) -> None:
@@ -83,7 +83,7 @@ class OffsetRepair:
         self._starts = batches["position"]
         self._stops = self._starts + size_in_bytes(batches)
         # Rows before which bytes are damaged: offsets in such gaps may be those of lost batches.
-        rows = np.searchsorted(self._starts, [one.start for one in damaged])
+        rows = np.searchsorted(self._starts, damaged.rows["position"])
         self._is_damaged_before = np.zeros(len(batches) + 1, np.bool_)
         self._is_damaged_before[rows] = True
         # Of two copies, at least one is not where it was written.

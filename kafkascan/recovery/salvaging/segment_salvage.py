@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kafkascan.batches.columns import last_offset, size_in_bytes
-from kafkascan.batches.resyncing.gaps import DamagedRange
-from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, header_at
+from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
+from kafkascan.batches.resyncing.gaps import NOT_A_LOG, known_values
+from kafkascan.batches.resyncing.kept_ranges import KeptRange, are_doubtful, headers_at
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.resyncing.resync import scan_with_resync
 from kafkascan.batches.walks import read_bytes
+from kafkascan.format.errors import STATUS
 from kafkascan.format.layout import ScanEnd
 from kafkascan.io.sources import Source
 from kafkascan.recovery.salvaging.epoch_repair import have_contested_epochs, repair_epochs
@@ -30,7 +31,7 @@ from kafkascan.recovery.salvaging.header_repair import (
 )
 
 # Damage after which the bytes are not a header.
-_NO_HEADER = ("BAD_LENGTH", "BAD_MAGIC", "NOT_A_LOG")
+_NO_HEADER = [NOT_A_LOG, STATUS["BAD_LENGTH"], STATUS["BAD_MAGIC"]]
 _PAGE = 512
 _MOST_OFFSETS = (1 << 31) - 1
 _READ_AT_ONCE = 1 << 22
@@ -218,7 +219,7 @@ def salvage_segment(
         end=scan.end,
         pieces=kept,
         losses=_lost_ranges(source, log, base_offset, known_end),
-        duplicates=[_duplicate(row) for row in log.copies],
+        duplicates=_duplicates(log.copies),
         repairs=log.repairs,
     )
     return result, log
@@ -230,49 +231,44 @@ def salvage_segment(
 def _lost_ranges(
     source: Source, log: RepairedLog, base_offset: int | None, known_end: int | None
 ) -> list[LostRange]:
-    ends = last_offset(log.batches)
-    following = np.searchsorted(log.batches["position"], [one.start for one in log.damaged])
-    found = []
-    for damaged, row in zip(log.damaged, following.tolist(), strict=True):
-        first = int(ends[row - 1]) + 1 if row > 0 else base_offset
-        last = known_end
-        if row < len(ends):
-            batch = log.batches[row]
-            is_first_known = batch["magic"] == 2 or batch["records_count"] >= 0
-            last = int(batch["base_offset"]) - int(is_first_known)
-        if first is not None and last is not None and last < first:
-            first = last = None
-        found.append(_lost_range(source, damaged, first, last))
-    return found
-
-
-def _duplicate(row: np.void) -> DuplicateRange:
-    one = row.reshape(1)
-    return DuplicateRange(
-        int(row["position"]),
-        int(size_in_bytes(one)[0]),
-        int(row["base_offset"]),
-        int(last_offset(one)[0]),
+    starts, stops = log.damaged.rows["position"], log.damaged.rows["stop"]
+    batches, ends = log.batches, last_offset(log.batches).tolist()
+    is_first_known = (batches["magic"] == 2) | (batches["records_count"] >= 0)
+    following = np.searchsorted(batches["position"], starts)
+    first_of = [base_offset, *(one + 1 for one in ends)]
+    last_of = [*(batches["base_offset"] - is_first_known).tolist(), known_end]
+    bounds = [_no_empty(first_of[row], last_of[row]) for row in following.tolist()]
+    headers, is_header = headers_at(source, starts)
+    is_header &= ~np.isin(log.damaged.rows["status"], _NO_HEADER)
+    claims = zip(
+        known_values(headers["base_offset"], is_header),
+        known_values(last_offset(headers), is_header),
+        known_values(headers["records_count"], is_header),
+        strict=True,
     )
+    zero_bytes = np.zeros(len(starts), np.int64)
+    for row in np.flatnonzero(-(-starts // _PAGE) * _PAGE + _PAGE <= stops).tolist():
+        zero_bytes[row] = _zero_bytes(source, int(starts[row]), int(stops[row]))
+    places = np.stack([starts, stops - starts, zero_bytes], axis=1).tolist()
+    causes = log.damaged.symbols_and_reasons()
+    return [
+        LostRange(position, size, *cause, *bound, *claimed, zeros)
+        for (position, size, zeros), cause, bound, claimed in zip(
+            places, causes, bounds, claims, strict=True
+        )
+    ]
 
 
-def _lost_range(
-    source: Source, damaged: DamagedRange, first: int | None, last: int | None
-) -> LostRange:
-    row = header_at(source, damaged.start)
-    is_header = len(row) > 0 and damaged.error.symbol not in _NO_HEADER
-    return LostRange(
-        position=damaged.start,
-        size=damaged.stop - damaged.start,
-        symbol=damaged.error.symbol,
-        reason=damaged.error.reason,
-        first_offset=first,
-        last_offset=last,
-        claimed_first_offset=int(row["base_offset"][0]) if is_header else None,
-        claimed_last_offset=int(last_offset(row)[0]) if is_header else None,
-        claimed_records=int(row["records_count"][0]) if is_header else None,
-        zero_bytes=_zero_bytes(source, damaged.start, damaged.stop),
-    )
+def _no_empty(first: int | None, last: int | None) -> tuple[int | None, int | None]:
+    """Return the bounds of a range of offsets; None for one that is empty."""
+    is_empty = first is not None and last is not None and last < first
+    return (None, None) if is_empty else (first, last)
+
+
+def _duplicates(copies: BatchTable) -> list[DuplicateRange]:
+    columns = copies["position"], size_in_bytes(copies), copies["base_offset"], last_offset(copies)
+    values = zip(*(one.tolist() for one in columns), strict=True)
+    return [DuplicateRange(*one) for one in values]
 
 
 def _zero_bytes(source: Source, start: int, stop: int) -> int:

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 import kafkascan as ks
 from kafkascan.batches.columns import BatchTable, last_offset
-from kafkascan.batches.resyncing.gaps import DamagedRange
+from kafkascan.batches.resyncing.gaps import DamagedRanges, damaged_batches
 from kafkascan.batches.resyncing.kept_ranges import kept_ranges
 from kafkascan.batches.resyncing.offset_evidence import are_copies
-from kafkascan.format.errors import CorruptBatchError
 
 SIZE = 100
 
@@ -119,8 +118,7 @@ def after_copies(copies: list[Row], log: list[Row]) -> set[int]:
 
 
 def doubtful_rows(batches: BatchTable, dropped: BatchTable, copies: BatchTable) -> set[int]:
-    error = CorruptBatchError("log", 0, None, "out of order", "OFFSETS_NOT_ASCENDING")
-    noise = [DamagedRange(int(at), int(at) + SIZE, error) for at in dropped["position"]]
+    noise = DamagedRanges("log", damaged_batches(dropped, "OFFSETS_NOT_ASCENDING"))
     empty = batches.copy()  # without bytes between batches, only rivals make one doubtful
     empty["position"] = np.arange(len(batches)) * SIZE
     # Those at a place are between the first bytes of the batch after it and the batch before.

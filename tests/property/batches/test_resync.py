@@ -127,7 +127,7 @@ def test_fields_that_no_checksum_covers_are_repaired(
     first = struct.unpack_from(">q", parts[0])[0]
     scan = scan_with_resync(source, 0, source.size, verify=True, lowest=first)
     repaired = repair_epochs(repair_headers(source, scan, first, HIGHEST))
-    assert repaired.damaged == []
+    assert not len(repaired.damaged)
     assert len(repaired.batches) == count
     whole = bytearray(b"".join(log))
     for position, patch in repaired.patches().items():
