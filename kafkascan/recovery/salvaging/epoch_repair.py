@@ -14,6 +14,7 @@ from kafkascan.batches.resyncing.offset_evidence import are_copies
 from kafkascan.format.layout import NO_PARTITION_LEADER_EPOCH
 from kafkascan.recovery.salvaging.header_repair import CLEARLY_MORE, FieldRepair, RepairedLog
 
+_BITS = 0xFFFFFFFF
 # Epochs of later leaders are greater by less than this.
 _LATER_EPOCHS = 64
 
@@ -56,36 +57,53 @@ def repair_epochs(
     trusted = np.flatnonzero(is_trusted)
     if not is_damaged.any() or not len(trusted):
         return log
-    batches, repairs = log.batches.copy(), log.repairs.copy()
-    uncertain = {one.position for one in log.repairs if not one.is_certain}
-    is_enclosed = _are_enclosed(batches)
-    for row in np.flatnonzero(is_damaged).tolist():
-        following = int(np.searchsorted(trusted, row))
-        neighbours = (following - 1, following)
-        around = {int(epochs[trusted[i]]) for i in neighbours if 0 <= i < len(trusted)}
+    damaged = np.flatnonzero(is_damaged)
+    following = np.searchsorted(trusted, damaged)
+    before = epochs[trusted[np.maximum(following - 1, 0)]]
+    after = epochs[trusted[np.minimum(following, len(trusted) - 1)]]
+    old, is_last = epochs[damaged], following == len(trusted)
+    new = _nearest(old, before, after, known_epochs)
+    is_flipped = _bits_between(old, new) == 1
+    # It may be the next leader's, and what follows may be of an older history.
+    is_later = is_possible[damaged] & (old > new) & (old - new < _LATER_EPOCHS)
+    # Several batches in a row rather are of another log.
+    beside = np.append(is_damaged, False)
+    is_alone = ~(beside[damaged - 1] | beside[damaged + 1])
+    # Nothing after the last one shows whether it or the others are wrong.
+    is_guess = is_last & (~is_flipped | np.isin(old, epochs[trusted]))
+    # The checkpoint has it, and lacks those of the others.
+    is_known = (len(known) > 0) & is_possible[damaged] & ~np.isin(new, known)
+    is_determined = (before == after) & (following > 0) & ~is_last
+    uncertain = np.array([one.position for one in log.repairs if not one.is_certain], np.int64)
+    is_certain = is_determined & is_flipped & _are_enclosed(log.batches)[rows[damaged]]
+    is_certain &= ~np.isin(log.batches["position"][rows[damaged]], uncertain)
+    repaired = np.flatnonzero(is_alone & ~(is_later | is_guess | is_known))
+    batches, name = log.batches.copy(), "partition_leader_epoch"
+    here = rows[damaged[repaired]]
+    batches[name][here] = new[repaired]
+    columns = (batches["position"][here], batches["base_offset"][here], old[repaired],
+               new[repaired], is_certain[repaired])  # fmt: skip
+    repairs = [
+        FieldRepair(position, base_offset, name, *rest)
+        for position, base_offset, *rest in zip(*(one.tolist() for one in columns), strict=True)
+    ]
+    repairs = sorted([*log.repairs, *repairs], key=lambda one: one.position)
+    return replace(log, batches=batches, repairs=repairs)
+
+
+def _nearest(
+    old: NDArray[np.int64],
+    before: NDArray[np.int64],
+    after: NDArray[np.int64],
+    known_epochs: Collection[int],
+) -> NDArray[np.int64]:
+    """Return the epochs with the fewest other bits, of those around and known ones in between."""
+    new = before.copy()
+    for row in np.flatnonzero(before != after).tolist():
+        around = {int(before[row]), int(after[row])}
         around |= {one for one in known_epochs if min(around) < one < max(around)}
-        batch, old = batches[rows[row]], int(epochs[row])
-        new = min(around, key=lambda epoch: _bits_between(old, epoch))
-        is_last, is_flipped = following == len(trusted), _bits_between(old, new) == 1
-        # It may be the next leader's, and what follows may be of an older history.
-        is_later = is_possible[row] and 0 < old - new < _LATER_EPOCHS
-        # Several batches in a row rather are of another log.
-        is_alone = not (is_damaged[row - 1 : row].any() or is_damaged[row + 1 : row + 2].any())
-        # Nothing after the last one shows whether it or the others are wrong.
-        is_guess = is_last and (not is_flipped or old in epochs[trusted])
-        # The checkpoint has it, and lacks those of the others.
-        is_known = len(known) > 0 and is_possible[row] and new not in known
-        if is_later or not is_alone or is_guess or is_known:
-            continue
-        position, base_offset = int(batch["position"]), int(batch["base_offset"])
-        is_determined = len(around) == 1 and 0 < following and not is_last
-        is_certain = (
-            is_determined and is_flipped and is_enclosed[rows[row]] and position not in uncertain
-        )
-        name = "partition_leader_epoch"
-        repairs.append(FieldRepair(position, base_offset, name, old, new, is_certain))
-        batches[name][rows[row]] = new
-    return replace(log, batches=batches, repairs=sorted(repairs, key=lambda one: one.position))
+        new[row] = min(around, key=lambda epoch: ((int(old[row]) ^ epoch) & _BITS).bit_count())
+    return new
 
 
 def have_contested_epochs(log: RepairedLog) -> NDArray[np.bool_]:
@@ -107,9 +125,11 @@ def _are_enclosed(batches: BatchTable) -> NDArray[np.bool_]:
     return enclosed
 
 
-def _bits_between(one: int, other: int) -> int:
-    """Return the number of bits in which two epochs differ."""
-    return ((one ^ other) & 0xFFFFFFFF).bit_count()
+def _bits_between(some: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of bits in which epochs differ."""
+    changed = np.unpackbits(((some ^ others) & _BITS).view(np.uint8).reshape(-1, 8), axis=1)
+    bits: NDArray[np.int64] = changed.sum(axis=1, dtype=np.int64)
+    return bits
 
 
 def _trusted(epochs: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:

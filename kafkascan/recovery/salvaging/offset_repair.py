@@ -8,16 +8,13 @@ the log can have.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_tables, last_offset, size_in_bytes
+from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
 from kafkascan.batches.resyncing.gaps import DamagedRanges
-from kafkascan.batches.resyncing.offset_evidence import differ_in_one_bit
 
 # Batches at the end of a log whose offsets show whether the log has gaps.
 _AT_END = 8
@@ -37,18 +34,18 @@ class Placement:
     batches : ndarray of BATCH_DTYPE
         With their new base offsets.
     dropped : ndarray of BATCH_DTYPE
-    certain : frozenset of int
+    certain : ndarray of int64
         Positions of the batches whose new base offset is certain.
     """
 
     batches: BatchTable
     dropped: BatchTable
-    certain: frozenset[int]
+    certain: NDArray[np.int64]
 
     def are_certain(self, batches: BatchTable) -> NDArray[np.bool_]:
         """Return which batches have their stored base offset, or a certain one."""
         are: NDArray[np.bool_] = ~np.isin(batches["position"], self.batches["position"])
-        return are | np.isin(batches["position"], list(self.certain))
+        return are | np.isin(batches["position"], self.certain)
 
 
 class OffsetRepair:
@@ -90,250 +87,319 @@ class OffsetRepair:
         names = ["base_offset", "batch_length", "crc"]
         _, batch_of, counts = np.unique(dropped[names], return_inverse=True, return_counts=True)
         self._repeated = dropped["position"][counts[batch_of] > 1]
-        self._contents = _contents(batches)
         # There may also be copies, and batches without a place.
         self._has_bytes_before = self._is_damaged_before.copy()
         self._has_bytes_before[:-1] |= self._starts != np.append(0, self._stops)[:-1]
+        # Rows that continue the one before in bytes and in offsets.
+        self._follows = np.zeros(len(batches) + 1, np.bool_)
+        self._follows[1:-1] = (self._first[1:] == self._last[:-1] + 1) & (
+            self._starts[1:] == self._stops[:-1]
+        )
+        self._end = int(self._last[-1:].max(initial=-1))
 
     def place(self) -> Placement:
         """Return the batches that have offsets in the log, and the others."""
-        placed, certain, kept = [], set[int](), np.zeros(len(self._dropped), np.bool_)
-        for rows in self._groups():
-            group = self._dropped[rows]
-            fitted = self._fitted(group)
-            if fitted is None:
-                continue
-            placed.append(fitted)
-            kept[rows] = True
-            is_certain = [
-                self._is_certain(*pair)
-                for pair in zip(group, fitted["base_offset"].tolist(), strict=True)
-            ]
-            if all(is_certain):
-                certain.update(group["position"].tolist())
+        heads, sizes, row_of = self._groups()
+        group_of = np.repeat(np.arange(len(heads)), sizes)
+        starts = np.cumsum(sizes) - sizes  # of the groups among their batches
+        members = np.arange(len(group_of)) + (heads - starts)[group_of]
+        batches, rows = self._dropped[members], row_of[group_of]
+        counts = batches["last_offset_delta"].astype(np.int64) + 1
+        before = np.cumsum(counts) - counts
+        low = np.append(np.int64(self._lowest - 1), self._last)[row_of] + 1
+        offsets = (low - before[starts])[group_of] + before
+        have_place = ((batches["magic"] == 2) | (batches["records_count"] >= 0)) & (counts >= 1)
+        have_place &= ~self._may_be_intact(batches, rows, offsets)
+        have_place &= ~np.isin(batches["position"], self._repeated)
+        high = low + np.add.reduceat(counts, starts)
+        is_placed = np.logical_and.reduceat(have_place, starts) & ~self._are_claimed(
+            low, high, heads, sizes
+        )
+        is_placed &= ~self._have_wrong_times(batches, starts, row_of)
+        is_placed &= self._are_filled(low, high, row_of) | self._are_end(
+            batches, starts, low, row_of
+        )
+        kept = np.zeros(len(self._dropped), np.bool_)
+        kept[members] = is_placed[group_of]
+        are_certain = np.logical_and.reduceat(self._are_certain(batches, rows, offsets), starts)
         if not kept.all():  # the batches that contradict those without a place may be wrong
-            certain.clear()
-        batches = join_tables(placed) if placed else self._dropped[:0]
-        return Placement(batches, self._dropped[~kept], frozenset(certain))
+            are_certain[:] = False
+        is_kept = is_placed[group_of]
+        certain = batches["position"][is_kept & are_certain[group_of]]
+        batches["base_offset"] = offsets
+        return Placement(batches[is_kept], self._dropped[~kept], certain)
 
-    def _groups(self) -> Iterator[slice]:
-        """Yield consecutive batches that fill the bytes between two batches of the log."""
-        following = np.searchsorted(self._starts, self._dropped["position"])
-        bounds = [*np.flatnonzero(np.diff(following, prepend=-1)).tolist(), len(following)]
-        sizes = size_in_bytes(self._dropped)
-        for start, stop in itertools.pairwise(bounds):
-            row = int(following[start])
-            begin = int(self._stops[row - 1]) if row else 0
-            is_filled = (
-                int(self._dropped["position"][start]) == begin
-                and not (self._is_damaged_before[row])
-            )
-            if row < len(self._starts):
-                is_filled &= int(sizes[start:stop].sum()) == int(self._starts[row]) - begin
-            if is_filled:
-                yield slice(start, stop)
-
-    def _fitted(self, group: BatchTable) -> BatchTable | None:
-        """Return a group with the only offsets that it can have; None if there are none."""
-        row = int(np.searchsorted(self._starts, group["position"][0]))
-        low = int(self._last[row - 1]) + 1 if row else self._lowest
-        counts = group["last_offset_delta"].astype(np.int64) + 1
-        if not ((group["magic"] == 2) | (group["records_count"] >= 0)).all() or counts.min() < 1:
-            return None
-        offsets = low + np.cumsum(counts) - counts
-        is_last = row == len(self._first)
-        end = self._highest + 1 if is_last else int(self._first[row])
-        is_possible = int(counts.sum()) == end - low or (is_last and self._is_end(group, low))
-        is_moved = [
-            self._may_be_intact(*pair) for pair in zip(group, offsets.tolist(), strict=True)
-        ]
-        is_taken = self._is_claimed(group, low, int(offsets[-1] + counts[-1]))
-        is_taken |= bool(np.isin(group["position"], self._repeated).any())
-        if not is_possible or any(is_moved) or is_taken or self._has_wrong_times(group, row):
-            return None
-        fitted = group.copy()
-        fitted["base_offset"] = offsets
-        return fitted
-
-    def _is_end(self, group: BatchTable, low: int) -> bool:
+    def _groups(self) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.intp]]:
         """
-        Return whether a group is one batch at the end of the log, with one flipped bit.
+        Return consecutive batches that fill the bytes between two batches of the log.
+
+        Returns
+        -------
+        heads : ndarray of int, shape (n,)
+            First of each group.
+        sizes : ndarray of int, shape (n,)
+            Number of batches.
+        row_of : ndarray of int, shape (n,)
+            Row that follows each.
+        """
+        following = np.searchsorted(self._starts, self._dropped["position"])
+        heads = np.flatnonzero(np.diff(following, prepend=-1))
+        row_of = following[heads]
+        begin = np.append(0, self._stops)[row_of]
+        is_filled = (self._dropped["position"][heads] == begin) & ~self._is_damaged_before[row_of]
+        room = np.append(self._starts, 0)[row_of] - begin
+        is_last = row_of == len(self._starts)
+        is_filled &= is_last | (np.add.reduceat(size_in_bytes(self._dropped), heads) == room)
+        sizes = np.diff(heads, append=len(following))
+        return heads[is_filled], sizes[is_filled], row_of[is_filled]
+
+    def _are_filled(
+        self, low: NDArray[np.int64], high: NDArray[np.int64], row_of: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        """Return which groups have exactly the offsets between their neighbours."""
+        room = np.append(self._first - 1, np.int64(self._highest))[row_of] - low
+        are: NDArray[np.bool_] = high - low - 1 == room
+        return are
+
+    def _are_end(
+        self,
+        batches: BatchTable,
+        starts: NDArray[np.int64],
+        low: NDArray[np.int64],
+        row_of: NDArray[np.intp],
+    ) -> NDArray[np.bool_]:
+        """
+        Return which groups are one batch at the end of the log, with one flipped bit.
 
         There, the last batches have to follow each other without gaps.
         """
-        first = int(group["base_offset"][0])
-        is_flipped = differ_in_one_bit(first, low)
-        is_dense = bool((self._first[1:][-_AT_END:] == self._last[:-1][-_AT_END:] + 1).all())
-        contradicting = len(self._last) - int(np.searchsorted(self._last, first))
-        return (
-            len(group) == 1
-            and is_flipped
-            and is_dense
-            and len(self._first) > 2
-            and contradicting >= 2
-        )
+        first = batches["base_offset"][starts]
+        are = _differ_in_bit(first, low)
+        are &= np.diff(starts, append=len(batches)) == 1
+        are &= (row_of == len(self._first)) & (len(self._first) > 2)
+        are &= bool((self._first[1:][-_AT_END:] == self._last[:-1][-_AT_END:] + 1).all())
+        are &= len(self._last) - np.searchsorted(self._last, first) >= 2
+        return are
 
-    def _may_be_intact(self, batch: np.void, offset: int) -> bool:
+    def _may_be_intact(
+        self, batches: BatchTable, rows: NDArray[np.intp], offsets: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
         """
-        Return whether a batch may be intact, and its neighbours are wrong or it was moved here.
+        Return which batches may be intact, and their neighbours are wrong or they were moved here.
 
-        Its offsets are possible if damaged bytes are where it would have to be, or if the only
-        batch that contradicts it may be the damaged one.
+        The offsets of a batch are possible if damaged bytes are where it would have to be, or if
+        the only batch that contradicts it may be the damaged one.
         """
-        first, last = _offsets(batch)
-        if first == offset:
-            return False
-        if first < self._lowest or last > self._highest or last < first:
-            return False
-        row = int(np.searchsorted(self._starts, batch["position"]))
-        low = int(np.searchsorted(self._last, first))
-        high = int(np.searchsorted(self._first, last, "right"))
-        contradicting = [*range(low, row), *range(row, high)]
-        is_flipped = differ_in_one_bit(first, offset)
-        fits = is_flipped and self._has_fitting_epoch(batch)
-        if not contradicting or (self._may_be_later(first) and not fits):
-            return True
-        if not (is_flipped or self._has_fitting_epoch(batch)):
-            return True  # two fields would be wrong; rather it is of another history
-        if len(contradicting) == 1 and not (
-            self._is_dense_around(row) and self._has_no_room(contradicting[0], first, last, row)
-        ):
-            return True
-        is_free = low == high
-        if is_free and low < len(self._first):
-            return True  # it may have been moved here from a gap in the offsets
-        is_twin = not is_free and self._first[low] == first and self._last[low] == last
-        if is_twin and not is_flipped:
-            return True  # it may have been moved here, and the one of its offsets is damaged
-        if not is_free and self._is_damaged_between(row, low):
-            return True  # the one of its offsets may be of another log
-        if not is_flipped and self._may_be_shifted(row, offset - first):
-            return True
-        if is_flipped and low == len(self._first):
-            return False  # too far after the log's end for an offset that it lost there
-        return is_free and (bool(self._has_bytes_before[low]) or len(self._dropped) > 1)
+        first, last, count = batches["base_offset"], last_offset(batches), len(self._first)
+        low, high = np.searchsorted(self._last, first), np.searchsorted(self._first, last, "right")
+        contradicting = np.maximum(rows - low, 0) + np.maximum(high - rows, 0)
+        rival = np.where(low < rows, low, rows)
+        are_flipped, fit = _differ_in_bit(first, offsets), self._have_fitting_epoch(batches, rows)
+        are_free, is_at_end = low == high, low == count
+        at = np.minimum(low, max(count - 1, 0))
+        are_twins = np.zeros(len(batches), np.bool_)
+        if count:
+            are_twins = ~are_free & (self._first[at] == first) & (self._last[at] == last)
+        # The first of these that is true decides.
+        decisions = [
+            (first == offsets, False),
+            ((first < self._lowest) | (last > self._highest) | (last < first), False),
+            (contradicting == 0, True),
+            (self._may_be_later(first) & ~(are_flipped & fit), True),
+            # Two fields would be wrong; rather it is of another history.
+            (~(are_flipped | fit), True),
+            ((contradicting == 1) & ~(
+                self._are_dense_around(rows) & self._have_no_room(rival, first, last, rows)
+            ), True),
+            # It may have been moved here from a gap in the offsets.
+            (are_free & ~is_at_end, True),
+            # It may have been moved here, and the one of its offsets is damaged.
+            (are_twins & ~are_flipped, True),
+            # The one of its offsets may be of another log.
+            (~are_free & self._are_damaged_between(rows, low), True),
+            (~are_flipped & self._may_be_shifted(rows, offsets - first), True),
+            # Too far after the log's end for an offset that it lost there.
+            (are_flipped & is_at_end, False),
+            (are_free & (self._has_bytes_before[low] | (len(self._dropped) > 1)), True),
+        ]  # fmt: skip
+        conditions, verdicts = zip(*decisions, strict=True)
+        may_be: NDArray[np.bool_] = np.select(conditions, verdicts, False)
+        return may_be
 
-    def _may_be_shifted(self, row: int, shift: int) -> bool:
+    def _may_be_shifted(
+        self, rows: NDArray[np.intp], shifts: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
         """
-        Return whether the batches before or from `row` on may be those with wrong offsets.
+        Return whether the batches before or from rows on may be those with wrong offsets.
 
         They would end, or begin, with a gap, unless they are the last ones of the log.
         """
-        if shift > 0:
-            return bool((self._gaps[:row] >= shift).any())
-        return len(self._first) - row <= _AT_END or bool((self._gaps[row + 1 :] >= -shift).any())
+        none = np.iinfo(np.int64).min
+        largest_before = np.append(none, np.maximum.accumulate(self._gaps))[rows]
+        largest_after = np.maximum.accumulate(np.append([none, none], self._gaps[::-1]))[::-1]
+        may_be: NDArray[np.bool_] = np.where(
+            shifts > 0,
+            largest_before >= shifts,
+            (len(self._first) - rows <= _AT_END) | (largest_after[rows + 1] >= -shifts),
+        )
+        return may_be
 
-    def _has_unexplained_gap(self, row: int) -> bool:
+    def _have_unexplained_gap(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """
-        Return whether offsets before a row have a gap between two batches that touch each other.
+        Return whether offsets before rows have a gap between two batches that touch each other.
 
         Compaction leaves such gaps; so does a change of all following offsets by as much.
         """
         is_gap = (self._gaps > 0) & ~self._has_bytes_before[:-1]
-        return bool(is_gap[:row].any())
+        have: NDArray[np.bool_] = np.append(0, np.cumsum(is_gap))[rows] > 0
+        return have
 
-    def _may_be_later(self, first: int) -> bool:
-        """Return whether the lost end of the log may have had an offset."""
-        return 0 < first - int(self._last[-1:].max(initial=-1)) < _LOST_OFFSETS
+    def _may_be_later(self, first: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which offsets the lost end of the log may have had."""
+        may_be: NDArray[np.bool_] = (first > self._end) & (first - _LOST_OFFSETS < self._end)
+        return may_be
 
-    def _has_fitting_epoch(self, batch: np.void) -> bool:
-        """Return whether the leader epoch of a batch is between those of its new neighbours."""
-        row = int(np.searchsorted(self._starts, batch["position"]))
-        epochs = self._batches["partition_leader_epoch"][max(0, row - 1) : row + 1].tolist()
-        epochs.insert(row > 0, int(batch["partition_leader_epoch"]))
-        return bool(epochs == sorted(epochs))
+    def _have_fitting_epoch(self, batches: BatchTable, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return which leader epochs are between those of the new neighbours."""
+        ends = np.iinfo(np.int32)
+        epochs = np.concatenate(
+            [[ends.min], self._batches["partition_leader_epoch"], [ends.max]], dtype=np.int32
+        )
+        mine = batches["partition_leader_epoch"]
+        have: NDArray[np.bool_] = (epochs[rows] <= mine) & (mine <= epochs[rows + 1])
+        return have
 
-    def _is_damaged_between(self, row: int, other: int) -> bool:
-        """Return whether bytes are damaged between the place before a row and another row."""
-        between = slice(row + 1, other + 1) if other >= row else slice(other + 1, row)
-        return bool(self._is_damaged_before[between].any())
+    def _are_damaged_between(
+        self, rows: NDArray[np.intp], others: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        """Return whether bytes are damaged between the place before rows and other rows."""
+        before = np.append(0, np.cumsum(self._is_damaged_before))
+        start, stop = np.minimum(rows, others) + 1, np.where(others >= rows, others + 1, rows)
+        are: NDArray[np.bool_] = before[np.maximum(start, stop)] > before[start]
+        return are
 
-    def _is_dense_around(self, row: int) -> bool:
+    def _are_dense_around(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """
-        Return whether the batches before and from `row` on follow each other without gaps.
+        Return whether the batches before and from rows on follow each other without gaps.
 
         A run of batches whose offsets are all wrong by as much would begin or end with a gap.
         """
-        start, stop = max(0, row - _AT_END), min(len(self._first), row + _AT_END)
-        is_start = start > 0 or row > _AT_END or bool(self._first[0] == self._lowest)
-        inner = [one for one in range(start + 1, stop) if one != row]
-        return is_start and row + 1 < stop and all(map(self._follows, inner))
+        count = len(self._first)
+        start, stop = np.maximum(rows - _AT_END, 0), np.minimum(rows + _AT_END, count)
+        breaks = np.append(0, np.cumsum(~self._follows))
+        inner = breaks[np.maximum(stop, start + 1)] - breaks[start + 1]
+        inner -= (rows > start) & (rows < stop) & ~self._follows[rows]
+        is_start = (start > 0) | bool((self._first[:1] == self._lowest).any())
+        are: NDArray[np.bool_] = is_start & (rows + 1 < stop) & (inner == 0)
+        return are
 
-    def _has_no_room(self, rival: int, first: int, last: int, row: int) -> bool:
-        """Return whether a batch that contradicts these offsets could not have had others."""
-        size = int(self._last[rival]) - int(self._first[rival]) + 1
-        if rival < row:
-            low = int(self._last[rival - 1]) + 1 if rival else self._lowest
-            return first - low < size
-        high = int(self._first[rival + 1]) if rival + 1 < len(self._first) else self._highest
-        return high - last <= size
+    def _have_no_room(
+        self,
+        rivals: NDArray[np.intp],
+        first: NDArray[np.int64],
+        last: NDArray[np.int64],
+        rows: NDArray[np.intp],
+    ) -> NDArray[np.bool_]:
+        """Return whether batches that contradict these offsets could not have had others."""
+        ends = np.append(np.int64(self._lowest - 1), self._last)
+        starts = np.append(self._first, np.int64(self._highest))
+        sizes = ends[1:] - self._first + 1
+        rivals = np.minimum(rivals, max(len(sizes) - 1, 0))
+        if not len(sizes):
+            return np.zeros(len(rows), np.bool_)
+        have_none: NDArray[np.bool_] = np.where(
+            rivals < rows,
+            first - ends[rivals] - 1 < sizes[rivals],
+            starts[rivals + 1] - last <= sizes[rivals],
+        )
+        return have_none
 
-    def _is_claimed(self, group: BatchTable, low: int, high: int) -> bool:
-        """Return whether a batch elsewhere, which has no place, has offsets in ``[low, high)``."""
+    def _are_claimed(
+        self,
+        low: NDArray[np.int64],
+        high: NDArray[np.int64],
+        heads: NDArray[np.intp],
+        sizes: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        """Return whether batches elsewhere, without a place, have offsets in ``[low, high)``."""
         first, last = self._dropped["base_offset"], last_offset(self._dropped)
-        is_other = ~np.isin(self._dropped["position"], group["position"])
-        return bool((is_other & (first < high) & (last >= low)).any())
+        is_odd = last < first
+        group_of = np.repeat(np.arange(len(heads)), sizes)
+        here = np.arange(len(group_of)) + (heads - (np.cumsum(sizes) - sizes))[group_of]
+        mine = (first[here] < high[group_of]) & (last[here] >= low[group_of]) & ~is_odd[here]
+        claims = np.searchsorted(np.sort(first[~is_odd]), high)
+        claims -= np.searchsorted(np.sort(last[~is_odd]), low)
+        claims -= np.bincount(group_of, mine, len(heads)).astype(np.int64)
+        # Those that end before they begin: the greatest end of those with a lower first offset.
+        order = np.argsort(first[is_odd])
+        ends = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(last[is_odd][order]))
+        odd_end = ends[np.searchsorted(first[is_odd][order], high)]
+        are: NDArray[np.bool_] = (claims > 0) | (odd_end >= low)
+        return are
 
-    def _is_certain(self, batch: np.void, offset: int) -> bool:
-        """Return whether the neighbours are sure, and one flipped bit explains the offset."""
-        stored = int(batch["base_offset"])
-        row = int(np.searchsorted(self._starts, batch["position"]))
-        is_zeroed = stored == 0  # zeros over any value look like a flipped bit of some
-        is_flipped = differ_in_one_bit(stored, offset) and not is_zeroed
-        is_known = is_flipped and not self._may_be_later(stored) and self._are_sure(row)
-        is_known = is_known and not self._has_unexplained_gap(row)
-        return stored == offset or (is_known and not self._may_be_moved(batch, offset))
+    def _are_certain(
+        self, batches: BatchTable, rows: NDArray[np.intp], offsets: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Return where the neighbours are sure, and one flipped bit explains the offset."""
+        stored = batches["base_offset"]
+        # Zeros over any value look like a flipped bit of some.
+        are: NDArray[np.bool_] = _differ_in_bit(stored, offsets)
+        are &= (stored != 0) & ~self._may_be_later(stored)
+        are &= self._are_sure(rows) & ~self._have_unexplained_gap(rows)
+        are &= ~self._may_be_moved(batches, offsets)
+        are |= stored == offsets
+        return are
 
-    def _may_be_moved(self, batch: np.void, offset: int) -> bool:
+    def _may_be_moved(self, batches: BatchTable, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """
         Return whether the log has the same bytes, or a batch with the stored base offset.
 
         The second may be the damaged one if the times of both do not show their order.
         """
-        if (self._contents == _contents(batch.reshape(1))).any():
-            return True
-        row = int(np.searchsorted(self._first, batch["base_offset"]))
-        twin = self._batches[row : row + 1]
-        if not len(twin) or twin["base_offset"][0] != batch["base_offset"]:
-            return False
-        if sum(twin[name][0] == batch[name] for name in _SIMILAR) >= len(_SIMILAR) - 1:
-            return True
-        is_later = int(batch["max_timestamp"]) - int(twin["max_timestamp"][0])
-        return is_later * (offset - int(batch["base_offset"])) <= 0
-
-    def _are_sure(self, row: int) -> bool:
-        """
-        Return whether the two batches before `row` follow each other in bytes and offsets, and the
-        two from it on: one with a wrong offset would not.
-        """
-        if not self._follows(row + 1):
-            return False
-        if row >= 2:
-            return self._follows(row - 1)
-        return row == 0 or bool(self._first[0] == self._lowest)
-
-    def _follows(self, row: int) -> bool:
-        """Return whether there is a row that continues the one before it."""
-        return (
-            row < len(self._first)
-            and bool(self._first[row] == self._last[row - 1] + 1)
-            and bool(self._starts[row] == self._stops[row - 1])
+        may_be: NDArray[np.bool_] = np.isin(_contents(batches), _contents(self._batches))
+        first = batches["base_offset"]
+        row = np.searchsorted(self._first, first)
+        has_twin = np.flatnonzero(row < len(self._first))
+        has_twin = has_twin[self._first[row[has_twin]] == first[has_twin]]
+        one, twin = batches[has_twin], self._batches[row[has_twin]]
+        equal = sum((one[name] == twin[name]).astype(np.int64) for name in _SIMILAR)
+        is_later, is_earlier = (
+            compare(one["max_timestamp"], twin["max_timestamp"])
+            for compare in (np.greater, np.less)
         )
+        is_before = first[has_twin] < offsets[has_twin]
+        is_in_order = np.where(is_before, is_later, is_earlier)
+        may_be[has_twin] |= (equal >= len(_SIMILAR) - 1) | ~is_in_order
+        return may_be
 
-    def _has_wrong_times(self, group: BatchTable, row: int) -> bool:
-        """Return whether a group at the end of the log was written before the batches before it."""
-        if row < len(self._first):
-            return False
-        before = self._batches["max_timestamp"][row - 1 : row]
-        return bool(len(before)) and int(group["max_timestamp"].min()) < int(before[0])
+    def _are_sure(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """
+        Return whether the two batches before rows follow each other in bytes and offsets, and the
+        two from them on: one with a wrong offset would not.
+        """
+        is_start = (rows == 0) | bool((self._first[:1] == self._lowest).any())
+        before = np.where(rows >= 2, self._follows[np.maximum(rows - 1, 0)], is_start)
+        are: NDArray[np.bool_] = before & np.append(self._follows, False)[rows + 1]
+        return are
+
+    def _have_wrong_times(
+        self, batches: BatchTable, starts: NDArray[np.int64], row_of: NDArray[np.intp]
+    ) -> NDArray[np.bool_]:
+        """Return which groups at the end of the log were written before the batches before it."""
+        written = np.append(self._batches["max_timestamp"], 0)[row_of - 1]
+        earliest = np.minimum.reduceat(batches["max_timestamp"], starts)
+        have: NDArray[np.bool_] = (row_of == len(self._first)) & (row_of > 0) & (earliest < written)
+        return have
+
+
+def _differ_in_bit(values: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return where one flipped bit explains the difference of two values."""
+    changed = (values ^ others).view(np.uint64)
+    differ: NDArray[np.bool_] = (changed != 0) & (changed & (changed - np.uint64(1)) == 0)
+    return differ
 
 
 def _contents(batches: BatchTable) -> NDArray[np.int64]:
     """Return a number per batch that is equal where lengths and checksums are."""
     contents: NDArray[np.int64] = batches["crc"].astype(np.int64) << 32 | batches["batch_length"]
     return contents
-
-
-def _offsets(batch: np.void) -> tuple[int, int]:
-    first = int(batch["base_offset"])
-    return first, first + int(batch["last_offset_delta"])
