@@ -1,7 +1,7 @@
 /* Walk on from one damaged range to the next, as long as each has an extent that is clear.
  *
  * A run is what a walk frames after damage, up to bytes that are no batch or to its limit. Its
- * damaged ranges are batches with wrong checksums between two valid ones that their offsets join,
+ * damaged ranges are batches with wrong checksums, whose offsets fit between those of valid ones,
  * and bytes up to the next valid batch. Anything else ends the loop before its run, and is decided
  * in Python (kafkascan/batches/resyncing/resync.py), which decides the same for these, too.
  */
@@ -10,8 +10,9 @@
 
 #include "batch_search.h"
 
-/* The bytes that are looked at for zeros, and for the next batch, before it is left to Python. */
-enum { KS_NEAR = 1 << 16 };
+/* The bytes that are looked at for zeros, and for the next batch, before it is left to Python; and
+ * the batches with wrong checksums whose lengths are trusted if a valid one follows. */
+enum { KS_NEAR = 1 << 16, KS_DAMAGED_IN_A_ROW = 8 };
 
 /* A row of DAMAGED_DTYPE; packed, so that it has no holes. */
 #pragma pack(push, 1)
@@ -53,14 +54,6 @@ static inline int ks_is_valid(ks_skipping *skipping, int64_t position, int64_t s
     return ks_has_valid_crc(&skipping->search, position, stop - position);
 }
 
-/* Whether the offsets of a batch leave none for others between it and its neighbours. */
-static inline int ks_is_joined(const ks_skipping *skipping, const ks_batch_row *row) {
-    int64_t last = ks_last_offset(row);
-    return ks_last_offset(row - 1) < row->base_offset && row->base_offset <= last &&
-           skipping->search.lowest <= row->base_offset && last < skipping->search.highest &&
-           ks_next_offset(row) == row[1].base_offset;
-}
-
 static inline void ks_add_range(ks_skipping *skipping, int64_t start, int64_t stop, int status) {
     const uint8_t *p = skipping->search.data + start;
     ks_damaged_range *range = &skipping->ranges[skipping->range_count++];
@@ -74,36 +67,6 @@ static inline void ks_add_range(ks_skipping *skipping, int64_t start, int64_t st
     skipping->last_damage = stop;
 }
 
-/* Adds the row of the batch that stops at a position. Verified are all, or those beside offsets
- * that do not continue; 0 if one is wrong, and neither at the end of the rows nor joined to its
- * neighbours. `wrong` is the first of those at the end that are, or the number of rows. */
-static inline int ks_check_row(ks_skipping *skipping, int64_t first, int64_t stop, int64_t *wrong) {
-    int64_t row = skipping->row_count++;
-    ks_batch_row *last = &skipping->rows[row];
-    if (!skipping->verifies_all) {
-        int64_t expected = row > first ? ks_next_offset(last - 1) : last->base_offset;
-        *wrong = row + 1;
-        return last->base_offset == expected ||
-               (ks_is_valid(skipping, last[-1].position, last->position) &&
-                (last->base_offset > expected || ks_is_valid(skipping, last->position, stop)));
-    }
-    int is_valid = ks_is_valid(skipping, last->position, stop);
-    if (*wrong == row) *wrong += is_valid;
-    if (!is_valid || *wrong > row) return 1;
-    if (*wrong != row - 1 || *wrong == first || !ks_is_joined(skipping, last - 1)) return 0;
-    ks_add_range(skipping, last[-1].position, last->position, KS_CHECKSUM_MISMATCH);
-    skipping->ranges[skipping->range_count - 1].is_framed = 1;
-    last[-1] = *last;
-    *wrong = --skipping->row_count;
-    return 1;
-}
-
-static inline int ks_are_zero(const uint8_t *p, int64_t size) {
-    for (int64_t i = 0; i < size; i++)
-        if (p[i] != 0) return 0;
-    return 1;
-}
-
 /* Skips to the next valid batch after a position, if it is near. */
 static inline int ks_skip_to_batch(ks_skipping *skipping, int64_t position, int status) {
     ks_search *search = &skipping->search;
@@ -114,6 +77,94 @@ static inline int ks_skip_to_batch(ks_skipping *skipping, int64_t position, int 
     if (ks_find_batch(search) != KS_OK) return 0;
     ks_add_range(skipping, position, search->position, status);
     skipping->position = search->position;
+    return 1;
+}
+
+/* Whether batches with wrong checksums have offsets that ascend between those of two rows. */
+static inline int ks_are_between(const ks_skipping *skipping, int64_t first, int64_t next) {
+    const ks_batch_row *rows = skipping->rows;
+    if (first == 0 || rows[next].base_offset > skipping->search.highest) return 0;
+    for (int64_t row = first; row < next; row++) {
+        if (rows[row].base_offset <= ks_last_offset(&rows[row - 1])) return 0;
+        if (rows[row].base_offset > ks_last_offset(&rows[row])) return 0;
+    }
+    return rows[first].base_offset >= skipping->search.lowest &&
+           ks_last_offset(&rows[next - 1]) < rows[next].base_offset;
+}
+
+/* Skips batches with wrong checksums up to a valid row, or to a batch that one of them covers: its
+ * offsets are those that they leave. */
+static inline int ks_skip_framed(ks_skipping *skipping, int64_t first, int64_t next) {
+    const ks_batch_row *rows = skipping->rows;
+    ks_search search = skipping->search;
+    if (!ks_are_between(skipping, first, next)) return 0;
+    if (skipping->range_capacity - skipping->range_count < next - first) return 0;
+    for (int64_t row = first; row < next; row++) {
+        int64_t start = rows[row].position, stop = rows[row + 1].position;
+        search.position = start + 1;
+        search.limit = stop;
+        search.lowest = ks_next_offset(&rows[row]);
+        search.highest = rows[row + 1].base_offset - 1;
+        if (search.lowest <= search.highest) {
+            if (stop - start > KS_NEAR) return 0;
+            int status = ks_find_batch(&search);
+            skipping->search.crc32c = search.crc32c; /* their sums */
+            skipping->search.crc32 = search.crc32;
+            if (status == KS_OK) stop = search.position;
+        }
+        ks_add_range(skipping, start, stop, KS_CHECKSUM_MISMATCH);
+        skipping->position = stop;
+        if (stop < rows[row + 1].position) break;
+        skipping->ranges[skipping->range_count - 1].is_framed = 1;
+    }
+    skipping->row_count = first;
+    return 1;
+}
+
+/* Whether a batch with a wrong checksum between two rows of its run leaves no offset to others;
+ * the run goes on after it. */
+static inline int ks_is_joined(const ks_skipping *skipping, int64_t first, int64_t row) {
+    const ks_batch_row *rows = skipping->rows;
+    return row > first && ks_are_between(skipping, row, row + 1) &&
+           ks_next_offset(&rows[row]) == rows[row + 1].base_offset;
+}
+
+enum { KS_LEFT_TO_PYTHON, KS_SKIPPED, KS_GOES_ON };
+
+/* Adds the row of the batch that stops at a position. Verified are all, or those beside offsets
+ * that do not continue. `wrong` is the first row of those at the end with wrong checksums, or the
+ * number of rows. */
+static inline int ks_check_row(ks_skipping *skipping, int64_t first, int64_t stop, int64_t *wrong) {
+    int64_t row = skipping->row_count++;
+    ks_batch_row *last = &skipping->rows[row];
+    if (!skipping->verifies_all) {
+        int64_t expected = row > first ? ks_next_offset(last - 1) : last->base_offset;
+        *wrong = row + 1;
+        if (last->base_offset == expected) return KS_GOES_ON;
+        if (!ks_is_valid(skipping, last[-1].position, last->position)) return KS_LEFT_TO_PYTHON;
+        return last->base_offset > expected || ks_is_valid(skipping, last->position, stop)
+                   ? KS_GOES_ON
+                   : KS_LEFT_TO_PYTHON;
+    }
+    int is_valid = ks_is_valid(skipping, last->position, stop);
+    if (*wrong == row) *wrong += is_valid;
+    if (!is_valid || *wrong > row) return KS_GOES_ON;
+    if (row - *wrong > KS_DAMAGED_IN_A_ROW) {
+        skipping->row_count = *wrong;
+        return ks_skip_to_batch(skipping, skipping->rows[*wrong].position, KS_CHECKSUM_MISMATCH);
+    }
+    if (row - *wrong > 1 || !ks_is_joined(skipping, first, *wrong))
+        return ks_skip_framed(skipping, *wrong, row);
+    ks_add_range(skipping, last[-1].position, last->position, KS_CHECKSUM_MISMATCH);
+    skipping->ranges[skipping->range_count - 1].is_framed = 1;
+    last[-1] = *last;
+    *wrong = --skipping->row_count;
+    return KS_GOES_ON;
+}
+
+static inline int ks_are_zero(const uint8_t *p, int64_t size) {
+    for (int64_t i = 0; i < size; i++)
+        if (p[i] != 0) return 0;
     return 1;
 }
 
@@ -135,7 +186,8 @@ static inline int ks_skip_run(ks_skipping *skipping) {
         ks_read_batch_row(data + position, source_size - position, position,
                           &skipping->rows[skipping->row_count]);
         position += size;
-        if (!ks_check_row(skipping, first, position, &wrong)) return 0;
+        int verdict = ks_check_row(skipping, first, position, &wrong);
+        if (verdict != KS_GOES_ON) return verdict == KS_SKIPPED;
         status = KS_AT_STOP;
     }
     int64_t rows = skipping->row_count;
