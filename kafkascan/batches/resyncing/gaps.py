@@ -86,8 +86,8 @@ class DamagedRanges:
 
     def symbols_and_reasons(self) -> list[tuple[str, str]]:
         """Return what is wrong at the start of each range."""
-        names = ["status", "batch_length", "magic"]
-        found = [_symbol_and_reason(*one) for one in self.rows[names].tolist()]
+        columns = (self.rows[name].tolist() for name in ("status", "batch_length", "magic"))
+        found = list(map(_symbol_and_reason, *columns))
         if self.not_a_log is not None and len(found) and self.rows["status"][0] == NOT_A_LOG:
             found[0] = self.not_a_log.symbol, self.not_a_log.reason
         return found

@@ -99,17 +99,17 @@ def kept_ranges(
     is_clear |= is_new & _are_announced(source, batches, damaged, heads)
     is_doubtful = _doubtful(batches, bounds.tolist(), is_new, is_clear, is_odd[heads])
     columns = position, end - position, np.diff(bounds), first, ends[bounds[1:] - 1]
-    values = zip(*(one.tolist() for one in columns), is_doubtful, strict=True)
-    return [KeptRange(*one) for one in values]
+    return list(map(KeptRange, *(one.tolist() for one in columns), is_doubtful))
 
 
 def are_doubtful(batches: BatchTable, kept: list[KeptRange]) -> NDArray[np.bool_]:
     """Return which batches are in doubtful ranges."""
-    ranges = [(one.position, one.position + one.size) for one in kept if one.is_doubtful]
-    bounds = np.searchsorted(batches["position"], np.array(ranges, np.int64).reshape(-1, 2))
+    doubtful = [one for one in kept if one.is_doubtful]
+    starts = np.array([one.position for one in doubtful], np.int64)
+    stops = starts + np.array([one.size for one in doubtful], np.int64)
     changes = np.zeros(len(batches) + 1, np.int64)
-    np.add.at(changes, bounds[:, 0], 1)
-    np.add.at(changes, bounds[:, 1], -1)
+    np.add.at(changes, np.searchsorted(batches["position"], starts), 1)
+    np.add.at(changes, np.searchsorted(batches["position"], stops), -1)
     is_doubtful: NDArray[np.bool_] = np.cumsum(changes)[:-1] > 0
     return is_doubtful
 
@@ -330,15 +330,6 @@ class _Sequences:
         pair = self._batches[max(0, row - 1) : row + 1]
         epochs = pair["partition_leader_epoch"]
         return len(pair) == 2 and bool((pair["magic"] == 2).all()) and bool(epochs[1] < epochs[0])
-
-
-def of_same_producer(batches: BatchTable, one: np.void) -> BatchTable:
-    """Return the batches with sequences of the producer of a batch."""
-    is_same = batches["producer_id"] == one["producer_id"]
-    is_same &= batches["producer_epoch"] == one["producer_epoch"]
-    is_same &= batches["base_sequence"] > NO_SEQUENCE
-    found: BatchTable = batches[is_same]
-    return found
 
 
 def headers_at(

@@ -43,6 +43,15 @@ def are_copies(
     return is_copy
 
 
+def by_content(batches: BatchTable) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return the order by base offset, length and checksum, and which rows are no copies there."""
+    columns = [batches[name] for name in _COPY_COLUMNS]
+    order = np.lexsort(columns[::-1])
+    is_next = np.ones(len(batches), np.bool_)
+    is_next[1:] = np.any([one[order[1:]] != one[order[:-1]] for one in columns], axis=0)
+    return order, is_next
+
+
 def prefix_count(batches: BatchTable) -> int:
     """Return the number of batches before the first one whose offset does not ascend."""
     first, last = batches["base_offset"], last_offset(batches)
@@ -77,7 +86,8 @@ def are_far(batches: BatchTable) -> NDArray[np.bool_]:
     Copies do not count. Of two sets of the same size, none is far.
     """
     first = batches["base_offset"].astype(np.float64)
-    distinct = np.sort(np.unique(batches[_COPY_COLUMNS])["base_offset"])
+    order, is_next = by_content(batches)
+    distinct = batches["base_offset"][order[is_next]]
     far = np.ones(len(batches), np.bool_)
     for middle in (distinct[(len(distinct) - 1) // 2], distinct[len(distinct) // 2]):
         far &= np.abs(first - middle) >= SEGMENT_OFFSETS

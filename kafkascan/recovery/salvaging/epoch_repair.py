@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -83,10 +84,8 @@ def repair_epochs(
     batches[name][here] = new[repaired]
     columns = (batches["position"][here], batches["base_offset"][here], old[repaired],
                new[repaired], is_certain[repaired])  # fmt: skip
-    repairs = [
-        FieldRepair(position, base_offset, name, *rest)
-        for position, base_offset, *rest in zip(*(one.tolist() for one in columns), strict=True)
-    ]
+    position, base_offset, *values = (one.tolist() for one in columns)
+    repairs = list(map(FieldRepair, position, base_offset, itertools.repeat(name), *values))
     repairs = sorted([*log.repairs, *repairs], key=lambda one: one.position)
     return replace(log, batches=batches, repairs=repairs)
 

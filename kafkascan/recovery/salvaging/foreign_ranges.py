@@ -15,7 +15,6 @@ from kafkascan.batches.resyncing.kept_ranges import (
     KeptRange as KeptRange,
     headers_at,
     kept_ranges,
-    of_same_producer,
 )
 from kafkascan.batches.resyncing.offset_chains import are_between, heaviest_ascending
 from kafkascan.batches.resyncing.offset_evidence import are_copies, valid_prefix_count
@@ -32,8 +31,10 @@ from kafkascan.recovery.salvaging.header_repair import (
 Doubtful: TypeAlias = Literal["keep", "drop"]
 
 
-def without_foreign(log: RepairedLog, source: Source, *, doubtful: Doubtful) -> RepairedLog:
-    """Count ranges that do not belong to the log as damaged."""
+def without_foreign(
+    log: RepairedLog, source: Source, *, doubtful: Doubtful
+) -> tuple[RepairedLog, list[KeptRange]]:
+    """Count ranges that do not belong to the log as damaged; return the others, too."""
     prefix = valid_prefix_count(log.batches, 0)  # Kafka's recovery keeps these
     ranges = ranges_of(log, source)
     are_odd = np.array([one.is_doubtful for one in ranges], np.bool_)
@@ -46,7 +47,7 @@ def without_foreign(log: RepairedLog, source: Source, *, doubtful: Doubtful) -> 
             log.batches, sure, starts[is_dropped], stops[is_dropped]
         )
     if not is_dropped.any():
-        return log
+        return log, ranges
     is_kept = np.repeat(~is_dropped, stops - starts)
     dropped = set(log.batches["position"][~is_kept].tolist())
     foreign = damaged_batches(log.batches[starts[is_dropped]], "NESTED")
@@ -59,7 +60,8 @@ def without_foreign(log: RepairedLog, source: Source, *, doubtful: Doubtful) -> 
     log = replace(
         log, batches=log.batches[is_kept], damaged=damaged, repairs=repairs, foreign=others
     )
-    return _without_orphans(log, source)
+    log = _without_orphans(log, source)
+    return log, ranges_of(log, source)
 
 
 def ranges_of(
@@ -148,17 +150,7 @@ def _are_foreign(
     are_foreign |= (low.counts >= CLEARLY_MORE) & (mine.highest < low.lowest)
     are_foreign |= (high.counts >= CLEARLY_MORE) & (mine.lowest > high.highest)
     are_foreign &= mine.counts > 0
-    has_producer = (batches["producer_id"] > NO_PRODUCER_ID) & (
-        batches["base_sequence"] > NO_SEQUENCE
-    )
-    producers = np.append(0, np.cumsum(has_producer))
-    for row in np.flatnonzero(~are_foreign & (producers[starts] < producers[stops])).tolist():
-        are_foreign[row] = _has_other_sequences(
-            batches[starts[row] : stops[row]],
-            around[first[row] : place[row]],
-            around[place[row] : last[row]],
-        )
-    return are_foreign
+    return are_foreign | _have_other_sequences(batches, around, starts, stops, (first, place, last))
 
 
 class _Epochs:
@@ -184,18 +176,73 @@ class _Epochs:
         self.highest = np.maximum.reduceat(epochs, bounds.reshape(-1))[::2]
 
 
-def _has_other_sequences(inside: BatchTable, before: BatchTable, after: BatchTable) -> bool:
-    """Return whether most sequences of a producer are not between those of its other batches."""
-    is_of_producer = (inside["producer_id"] > NO_PRODUCER_ID) & (
-        inside["base_sequence"] > NO_SEQUENCE
+def _have_other_sequences(
+    batches: BatchTable,
+    around: BatchTable,
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+    bounds: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+) -> NDArray[np.bool_]:
+    """
+    Return which ranges have a producer of whose sequences most are not between its other ones.
+
+    `bounds` are the first row of `around` that counts, the first after each range, and the last.
+    """
+    have, sequences = np.zeros(len(starts), np.bool_), batches["base_sequence"]
+    of_producers = np.flatnonzero(
+        (batches["producer_id"] > NO_PRODUCER_ID) & (sequences > NO_SEQUENCE)
     )
-    one = inside[is_of_producer][0]
-    last = of_same_producer(before, one)
-    following = of_same_producer(after, one)
-    if not (len(last) and len(following)):
-        return False
-    low, high = int(last["base_sequence"][-1]), int(following["base_sequence"][0])
-    mine = of_same_producer(inside, one)["base_sequence"]
-    is_other = (mine <= low) | (mine >= high)
+    one = np.append(of_producers, len(batches))[np.searchsorted(of_producers, starts)]
+    checked = np.flatnonzero(one < stops)
+    one, (first, place, last) = one[checked], (bound[checked] for bound in bounds)
+    inside, range_of = _rows_in(starts[checked], stops[checked])
+    is_around = np.zeros(len(around) + 1, np.int64)
+    np.add.at(is_around, first, 1)
+    np.add.at(is_around, last, -1)
+    others = np.flatnonzero(np.cumsum(is_around))
+    others = others[around["base_sequence"][others] > NO_SEQUENCE]
+    inside, range_of = (found[sequences[inside] > NO_SEQUENCE] for found in (inside, range_of))
+    if not len(others):
+        return have
+    producer, mine, theirs = _producers(
+        batches.take(one), batches.take(inside), around.take(others)
+    )
+    # Sorted by producer and row, so that the rows of one beside a place are beside a number.
+    count = len(around) + 1
+    others = np.sort(theirs * count + others)
+    after = np.searchsorted(others, producer * count + place)
+    before, after = np.append(-1, others)[after], np.append(others, -1)[after]
+    has_both = (
+        (before >= producer * count + first) & (after >= 0) & (after < producer * count + last)
+    )
+    low, high = (
+        around["base_sequence"][np.where(has_both, at % count, 0)] for at in (before, after)
+    )
+    is_mine = mine == producer[range_of]
+    is_other = (sequences[inside] <= low[range_of]) | (sequences[inside] >= high[range_of])
+    number = np.bincount(range_of, is_mine, len(checked))
+    number_of_others = np.bincount(range_of, is_mine & is_other, len(checked))
     # One of several may be the damaged one.
-    return low < high and 2 * int(is_other.sum()) > len(mine)
+    have[checked] = has_both & (low < high) & (2 * number_of_others > number)
+    return have
+
+
+def _rows_in(
+    starts: NDArray[np.int64], stops: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    """Return the rows in ranges, and the range of each."""
+    sizes = stops - starts
+    range_of = np.repeat(np.arange(len(sizes)), sizes)
+    return np.arange(len(range_of)) + (starts - np.cumsum(sizes) + sizes)[range_of], range_of
+
+
+def _producers(*tables: BatchTable) -> list[NDArray[np.int64]]:
+    """Return a number for each row of tables that is equal where the producer and epoch are."""
+    ids, epochs = (
+        np.concatenate([one[name] for one in tables]) for name in ("producer_id", "producer_epoch")
+    )
+    order = np.lexsort([epochs, ids])
+    numbers = np.zeros(len(ids), np.int64)
+    is_next = (np.diff(ids[order]) != 0) | (np.diff(epochs[order]) != 0)
+    numbers[order[1:]] = np.cumsum(is_next)
+    return np.split(numbers, np.cumsum([len(one) for one in tables[:-1]]))

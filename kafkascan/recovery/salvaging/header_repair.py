@@ -268,11 +268,9 @@ def _field_repairs(
     is_certain = are_certain[rows] | (fields != UNCOVERED_FIELDS.index("base_offset"))
     columns = (batches["position"][rows], batches["base_offset"][rows], fields, old[rows, fields],
                new[rows, fields], is_certain)  # fmt: skip
-    values = zip(*(one.tolist() for one in columns), strict=True)
-    return [
-        FieldRepair(position, base_offset, UNCOVERED_FIELDS[field], *rest)
-        for position, base_offset, field, *rest in values
-    ]
+    position, base_offset, field, *values = (one.tolist() for one in columns)
+    names = map(UNCOVERED_FIELDS.__getitem__, field)
+    return list(map(FieldRepair, position, base_offset, names, *values))
 
 
 def _uncovered_fields(

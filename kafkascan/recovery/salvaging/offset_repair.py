@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, last_offset, size_in_bytes
 from kafkascan.batches.resyncing.gaps import DamagedRanges
+from kafkascan.batches.resyncing.offset_evidence import by_content
 
 # Batches at the end of a log whose offsets show whether the log has gaps.
 _AT_END = 8
@@ -84,9 +85,8 @@ class OffsetRepair:
         self._is_damaged_before = np.zeros(len(batches) + 1, np.bool_)
         self._is_damaged_before[rows] = True
         # Of two copies, at least one is not where it was written.
-        names = ["base_offset", "batch_length", "crc"]
-        _, batch_of, counts = np.unique(dropped[names], return_inverse=True, return_counts=True)
-        self._repeated = dropped["position"][counts[batch_of] > 1]
+        order, is_next = by_content(dropped)
+        self._repeated = dropped["position"][order[~(is_next & np.append(is_next[1:], True))]]
         # There may also be copies, and batches without a place.
         self._has_bytes_before = self._is_damaged_before.copy()
         self._has_bytes_before[:-1] |= self._starts != np.append(0, self._stops)[:-1]

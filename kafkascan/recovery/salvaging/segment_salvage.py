@@ -196,13 +196,13 @@ def salvage_segment(
         source, 0, source.size, threads, verify=True, lowest=lowest, highest=highest
     )
     log = repair_headers(source, scan, lowest, highest)
-    log = without_foreign(log, source, doubtful=doubtful)
+    log, kept = without_foreign(log, source, doubtful=doubtful)
     for _ in range(_MOST_SELECTIONS):  # foreign batches may have outweighed those of the log
         selected = selected_again(log, source, lowest, highest)
         if selected is None:
             break
-        log = without_foreign(selected, source, doubtful=doubtful)
-    kept, before = ranges_of(log, source), log
+        log, kept = without_foreign(selected, source, doubtful=doubtful)
+    before = log
     log = repair_epochs(log, known_epochs, are_doubtful(log.batches, kept))
     is_contested = have_contested_epochs(log)
     if log is not before or is_contested.any():
@@ -237,38 +237,36 @@ def _lost_ranges(
     following = np.searchsorted(batches["position"], starts)
     first_of = [base_offset, *(one + 1 for one in ends)]
     last_of = [*(batches["base_offset"] - is_first_known).tolist(), known_end]
-    bounds = [_no_empty(first_of[row], last_of[row]) for row in following.tolist()]
+    firsts = [first_of[row] for row in following.tolist()]
+    lasts = [last_of[row] for row in following.tolist()]
+    for row, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
+        if first is not None and last is not None and last < first:
+            firsts[row] = lasts[row] = None
     headers, is_header = headers_at(source, starts)
     is_header &= ~np.isin(log.damaged.rows["status"], _NO_HEADER)
-    claims = zip(
-        known_values(headers["base_offset"], is_header),
-        known_values(last_offset(headers), is_header),
-        known_values(headers["records_count"], is_header),
-        strict=True,
-    )
+    claims = headers["base_offset"], last_offset(headers), headers["records_count"]
     zero_bytes = np.zeros(len(starts), np.int64)
     for row in np.flatnonzero(-(-starts // _PAGE) * _PAGE + _PAGE <= stops).tolist():
         zero_bytes[row] = _zero_bytes(source, int(starts[row]), int(stops[row]))
-    places = np.stack([starts, stops - starts, zero_bytes], axis=1).tolist()
     causes = log.damaged.symbols_and_reasons()
-    return [
-        LostRange(position, size, *cause, *bound, *claimed, zeros)
-        for (position, size, zeros), cause, bound, claimed in zip(
-            places, causes, bounds, claims, strict=True
+    return list(
+        map(
+            LostRange,
+            starts.tolist(),
+            (stops - starts).tolist(),
+            (symbol for symbol, _ in causes),
+            (reason for _, reason in causes),
+            firsts,
+            lasts,
+            *(known_values(one, is_header) for one in claims),
+            zero_bytes.tolist(),
         )
-    ]
-
-
-def _no_empty(first: int | None, last: int | None) -> tuple[int | None, int | None]:
-    """Return the bounds of a range of offsets; None for one that is empty."""
-    is_empty = first is not None and last is not None and last < first
-    return (None, None) if is_empty else (first, last)
+    )
 
 
 def _duplicates(copies: BatchTable) -> list[DuplicateRange]:
     columns = copies["position"], size_in_bytes(copies), copies["base_offset"], last_offset(copies)
-    values = zip(*(one.tolist() for one in columns), strict=True)
-    return [DuplicateRange(*one) for one in values]
+    return list(map(DuplicateRange, *(one.tolist() for one in columns)))
 
 
 def _zero_bytes(source: Source, start: int, stop: int) -> int:
