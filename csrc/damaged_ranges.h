@@ -193,7 +193,7 @@ static inline int ks_skip_run(ks_skipping *skipping) {
     int64_t rows = skipping->row_count;
     if (!skipping->verifies_all && rows > first &&
         !ks_is_valid(skipping, skipping->rows[rows - 1].position, position))
-        return 0;
+        wrong = rows - 1; /* nothing after it confirms its length */
     if (status == KS_AT_STOP) {
         if (position == source_size) return 0;
         if (wrong == rows) {

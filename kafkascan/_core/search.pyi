@@ -1,6 +1,7 @@
 from typing import Any
 
 SUM_STEP: int
+DAMAGED_IN_A_ROW: int
 
 class Searcher:
     def __init__(self, sums: Any, legacy_sums: Any) -> None: ...

@@ -9,6 +9,7 @@ from kafkascan._core.layout cimport KS_OK, KS_SOURCE_FAULT, ks_batch_row
 
 cdef extern from "damaged_ranges.h" nogil:
     const int KS_SUM_STEP
+    const int KS_DAMAGED_IN_A_ROW
     const uint32_t KS_CASTAGNOLI_REVERSED
     const uint32_t KS_IEEE_REVERSED
     ctypedef struct ks_crc_shifts:
@@ -65,6 +66,7 @@ ks_fill_shifts(&castagnoli_shifts, KS_CASTAGNOLI_REVERSED)
 ks_fill_shifts(&ieee_shifts, KS_IEEE_REVERSED)
 
 SUM_STEP = KS_SUM_STEP
+DAMAGED_IN_A_ROW = KS_DAMAGED_IN_A_ROW
 
 
 cdef struct Job:

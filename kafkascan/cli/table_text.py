@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby, takewhile
 from typing import Any, TextIO
 
@@ -221,16 +222,22 @@ class TableWriter(Writer):
                 found.append(f"{_INDENT}{text}\n")
                 continue
             label = "" if one is self._below[0] else f"{one.name}: "
-            lines = textwrap.wrap(
-                _CODE.sub(lambda code: code[0].replace(" ", _SOLID), label + text),
-                max(self._style.width or _DETAILS_WIDTH, 2 * _MIN_CELL),
-                initial_indent=_INDENT,
-                subsequent_indent=_INDENT,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            found += [f"{line}\n".replace(_SOLID, " ") for line in lines]
+            width = max(self._style.width or _DETAILS_WIDTH, 2 * _MIN_CELL)
+            found.append(_wrapped(label + text, width))
         return "".join(found)
+
+
+@lru_cache(1024)  # many rows have the same reason
+def _wrapped(text: str, width: int) -> str:
+    lines = textwrap.wrap(
+        _CODE.sub(lambda code: code[0].replace(" ", _SOLID), text),
+        width,
+        initial_indent=_INDENT,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "".join(f"{line}\n".replace(_SOLID, " ") for line in lines)
 
 
 def _rows(columns: Sequence[Sequence[str]], count: int) -> Iterable[tuple[str, ...]]:

@@ -213,7 +213,7 @@ class BatchSearch:
 _FIRST_REACH = 1 << 16
 _VERIFIED_AT_ONCE = 1 << 27
 # Damaged batches in a row whose lengths are trusted if a valid batch follows.
-_DAMAGED_IN_A_ROW = 8
+_DAMAGED_IN_A_ROW = _core.DAMAGED_IN_A_ROW
 # Batches and damaged ranges that are skipped before signals are handled.
 _SKIPPED_AT_ONCE = 1 << 14
 _CHECKSUM = "CHECKSUM_MISMATCH"
