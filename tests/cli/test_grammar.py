@@ -39,6 +39,7 @@ _WITHOUT = {
         "report": "it writes a page",
         "index show": "the columns depend on the kind of file",
         "index lookup": "the columns depend on what is looked for",
+        "sql": "the query names the columns",
     },
     "--quiet": {
         "dump-log": "it shows no progress, as the tool",
@@ -49,6 +50,7 @@ _WITHOUT = {
         "report": "it writes a page",
         "index show": "it shows all columns",
         "index lookup": "it shows all columns",
+        "sql": "it shows all columns",
     },
     "--exact": {
         "dump-log": "its lines are those of the tool",

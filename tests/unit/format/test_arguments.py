@@ -20,7 +20,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "future_ms": lambda odd: ks.check_batches(BATCHES, future_ms=odd),
     "earliest_ms": lambda odd: ks.audit(LOG, earliest_ms=odd),
     "offset": lambda odd: ks.lookup_offset(LOG, odd),
-    "sample": lambda odd: ks.advise(LOG, sample=odd),
+    "sample": lambda odd: ks.read_producers(LOG, sample=odd),
     "base_offset": lambda odd: ks.build_offset_index(BATCHES, base_offset=odd),
     "interval_bytes": lambda odd: ks.build_offset_index(BATCHES, base_offset=0, interval_bytes=odd),
     "start": lambda odd: ks.scan_batches(LOG, start=odd),
