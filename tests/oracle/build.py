@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -31,11 +32,9 @@ class ClassPaths:
 
 
 def build() -> ClassPaths:
-    """Build all Maven projects, one process at a time. A missing tool fails the run."""
-    with open(__file__, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        for project in _PROJECTS:
-            package(_HERE / project)
+    """Build all Maven projects. A missing tool fails the run."""
+    for project in _PROJECTS:
+        package(_HERE / project)
     return ClassPaths(
         broker=f"{_target('java')}/oracle.jar:{_target('java')}/lib/*",
         dump=f"{_target('java-dump')}/oracle-dump.jar:{_target('java-dump')}/lib/*",
@@ -58,7 +57,16 @@ def _target(project: str) -> Path:
 
 
 def package(project: Path) -> None:
-    """Build one Maven project."""
+    """Build one Maven project, once in a run of several processes, which use its files."""
+    run, stamp = os.environ.get("PYTEST_XDIST_TESTRUNUID", ""), project / "target" / "built-for"
+    with open(project / "pom.xml", "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not run or not stamp.exists() or stamp.read_text() != run:
+            _package(project)
+            stamp.write_text(run)
+
+
+def _package(project: Path) -> None:
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             raise RuntimeError(
