@@ -98,6 +98,17 @@ def test_every_field_of_a_header(field: str, row: int, tmp_path: Path) -> None:
         assert (loss.first_offset, loss.last_offset) == (first, after - 1)
 
 
+def test_a_leader_epoch_beside_damage_is_repaired_without_certainty(tmp_path: Path) -> None:
+    log = written()
+    parts = [bytearray(part) for part in log.batches]
+    parts[20][V2_FIELDS["partition_leader_epoch"][0] + 3] ^= 0x40
+    parts[21][-1] ^= 1
+    data, segment = salvaged(tmp_path, log, b"".join(parts))
+    assert data == b"".join(log.batches[:21] + log.batches[22:])
+    (repair,) = segment.repairs
+    assert (repair.field, repair.is_certain) == ("partition_leader_epoch", False)
+
+
 @pytest.mark.parametrize("uncovered", [*itertools.combinations(UNCOVERED[:2] + UNCOVERED[3:], 2)])
 def test_several_fields_of_one_header(uncovered: tuple[str, str], tmp_path: Path) -> None:
     log = written()
