@@ -170,19 +170,20 @@ def gaps_between(batches: BatchTable, damaged: DamagedRanges) -> list[Gap]:
     """Return the gaps of a log from its batches and damaged ranges, both sorted by position."""
     starts, stops = damaged.rows["position"], damaged.rows["stop"]
     following = np.searchsorted(batches["position"], starts)
-    lasts = [None, *last_offset(batches).tolist()]
     has_first = (batches["magic"] == 2) | (batches["records_count"] >= 0)
-    firsts = [*known_values(batches["base_offset"], has_first), None]
-    return [
-        Gap(position, size, lasts[row], firsts[row], error)
-        for position, size, row, error in zip(
+    return list(
+        map(
+            Gap,
             starts.tolist(),
             (stops - starts).tolist(),
-            following.tolist(),
+            known_values(np.append(0, last_offset(batches))[following], following > 0),
+            known_values(
+                np.append(batches["base_offset"], 0)[following],
+                np.append(has_first, False)[following],
+            ),
             damaged.errors(),
-            strict=True,
         )
-    ]
+    )
 
 
 def known_values(values: NDArray[np.integer], are_known: NDArray[np.bool_]) -> list[int | None]:

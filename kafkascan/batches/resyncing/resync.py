@@ -372,12 +372,15 @@ class _ResyncWalk:
         self.end: ScanEnd | None = None
         self.error: CorruptBatchError | None = None
         self._last_damage = -1
+        self._began = position  # of the last advance
         self._is_searched = False  # no valid batch follows
 
     def advance(self) -> None:
         """Scan up to the next damage, and skip it."""
-        if self.position == self._last_damage:
+        is_near = self.position - self._began < _FIRST_REACH
+        if is_near and self.position == self._last_damage:  # the next one may be as near
             self._skip_clear_damage()
+        self._began = self.position
         limit = min(self._stop, self.position + self._reach())
         table, walk = collect_in_parts(self._source, self.position, limit, self._threads)
         assert walk.end is not None

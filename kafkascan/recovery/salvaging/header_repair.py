@@ -153,7 +153,7 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
     is_copy = are_copies(dropped, batches)
     placement = OffsetRepair(batches, dropped[~is_copy], unmatched, lowest, highest).place()
     batches = sorted_by_position(join_tables([batches, placement.batches]))
-    changed = batches[np.isin(batches["position"], found["position"])]
+    changed = _rows_at(batches, found["position"])
     repairs = _field_repairs(source, changed, placement.are_certain(changed))
     return RepairedLog(
         batches=batches,
@@ -250,6 +250,14 @@ def sorted_by_position(batches: BatchTable) -> BatchTable:
     """Return batches in the order of the file."""
     result: BatchTable = batches[np.argsort(batches["position"], kind="stable")]
     return result
+
+
+def _rows_at(batches: BatchTable, positions: NDArray[np.int64]) -> BatchTable:
+    """Return the batches at positions, in the order of the file."""
+    positions = np.sort(positions)
+    rows = np.searchsorted(batches["position"], positions)
+    found: BatchTable = batches[rows[np.append(batches["position"], -1)[rows] == positions]]
+    return found
 
 
 def are_as_stored(source: Source, batches: BatchTable) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import itertools
 import os
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BatchTable, size_in_bytes
+from kafkascan.batches.resyncing.gaps import UNCOVERED
 from kafkascan.batches.resyncing.offset_evidence import HIGHEST_OFFSET
 from kafkascan.batches.walks import read_pieces
 from kafkascan.broker_state.checkpoints import (
@@ -339,26 +341,36 @@ def _copy_files(source: Folder, destination: Path, names: Iterable[str]) -> None
 def _repaired_bytes(source: Source, log: RepairedLog) -> Iterator[memoryview]:
     """Yield the bytes of a repaired log, some MiB at a time."""
     starts, sizes, patches = *_pieces(log.batches), log.patches()
+    patched = list(patches)
     chunks = np.flatnonzero(np.diff(np.cumsum(sizes) // _COPY_BYTES, prepend=-1)).tolist()
     for first, stop in itertools.pairwise([*chunks, len(starts)]):
         part = slice(first, stop)
         places = np.cumsum(sizes[part]) - sizes[part]
         data = np.empty(int(sizes[part].sum()), np.uint8)
         read_pieces(source, starts[part], sizes[part], data, places)
-        for position, place in zip(starts[part].tolist(), places.tolist(), strict=True):
-            if position in patches:
-                patch = patches[position]
-                data.data[place : place + len(patch)] = patch
+        for start, place, size in zip(
+            starts[part].tolist(), places.tolist(), sizes[part].tolist(), strict=True
+        ):
+            # One may begin in the piece before.
+            row = bisect.bisect_left(patched, start - UNCOVERED.itemsize)
+            while row < len(patched) and patched[row] < start + size:
+                patch, before = patches[patched[row]], max(0, start - patched[row])
+                at = place + patched[row] + before - start
+                kept = patch[before : start + size - patched[row]]
+                data.data[at : at + len(kept)] = kept
+                row += 1
         yield data.data
 
 
 def _pieces(batches: BatchTable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return position and size of what is copied at once: batches, or parts of large ones."""
-    sizes = size_in_bytes(batches)
-    counts = -(-sizes // _COPY_BYTES)
-    before = _COPY_BYTES * (np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts))
-    left = np.repeat(sizes, counts) - before
-    return np.repeat(batches["position"], counts) + before, np.minimum(left, _COPY_BYTES)
+    """Return position and size of what is copied at once: adjacent batches, or parts of them."""
+    starts, stops = batches["position"], batches["position"] + size_in_bytes(batches)
+    heads = np.flatnonzero(np.append(True, starts[1:] != stops[:-1])[: len(batches)])
+    starts, stops = starts[heads], stops[np.append(heads, len(batches))[1:] - 1]
+    counts = -(-(stops - starts) // _COPY_BYTES)
+    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    positions = np.repeat(starts, counts) + _COPY_BYTES * number
+    return positions, np.minimum(np.repeat(stops, counts) - positions, _COPY_BYTES)
 
 
 def _require_empty(folder: Path) -> None:

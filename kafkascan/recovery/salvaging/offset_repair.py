@@ -100,6 +100,8 @@ class OffsetRepair:
     def place(self) -> Placement:
         """Return the batches that have offsets in the log, and the others."""
         heads, sizes, row_of = self._groups()
+        if not len(heads):
+            return Placement(self._dropped[:0], self._dropped, np.empty(0, np.int64))
         group_of = np.repeat(np.arange(len(heads)), sizes)
         starts = np.cumsum(sizes) - sizes  # of the groups among their batches
         members = np.arange(len(group_of)) + (heads - starts)[group_of]

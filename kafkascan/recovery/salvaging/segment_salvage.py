@@ -232,16 +232,17 @@ def _lost_ranges(
     source: Source, log: RepairedLog, base_offset: int | None, known_end: int | None
 ) -> list[LostRange]:
     starts, stops = log.damaged.rows["position"], log.damaged.rows["stop"]
-    batches, ends = log.batches, last_offset(log.batches).tolist()
+    batches = log.batches
     is_first_known = (batches["magic"] == 2) | (batches["records_count"] >= 0)
     following = np.searchsorted(batches["position"], starts)
-    first_of = [base_offset, *(one + 1 for one in ends)]
-    last_of = [*(batches["base_offset"] - is_first_known).tolist(), known_end]
-    firsts = [first_of[row] for row in following.tolist()]
-    lasts = [last_of[row] for row in following.tolist()]
-    for row, (first, last) in enumerate(zip(firsts, lasts, strict=True)):
-        if first is not None and last is not None and last < first:
-            firsts[row] = lasts[row] = None
+    before = np.append(0, last_offset(batches))[following].tolist()
+    after = np.append(batches["base_offset"] - is_first_known, 0)[following].tolist()
+    firsts, lasts = list[int | None](), list[int | None]()
+    for row, end, start in zip(following.tolist(), before, after, strict=True):
+        first, last = end + 1 if row else base_offset, start if row < len(batches) else known_end
+        is_empty = first is not None and last is not None and last < first
+        firsts.append(None if is_empty else first)
+        lasts.append(None if is_empty else last)
     headers, is_header = headers_at(source, starts)
     is_header &= ~np.isin(log.damaged.rows["status"], _NO_HEADER)
     claims = headers["base_offset"], last_offset(headers), headers["records_count"]
