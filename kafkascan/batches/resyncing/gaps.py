@@ -82,7 +82,7 @@ class DamagedRanges:
 
     def of(self, rows: NDArray[np.void]) -> DamagedRanges:
         """Return other ranges of the same source, sorted by position."""
-        return replace(self, rows=rows[np.argsort(rows["position"], kind="stable")])
+        return replace(self, rows=rows.take(np.argsort(rows["position"], kind="stable")))
 
     def symbols_and_reasons(self) -> list[tuple[str, str]]:
         """Return what is wrong at the start of each range."""

@@ -157,7 +157,7 @@ def _are_in_order(
     """Return which copies are in order with all dropped batches between the same two batches."""
     table = join_tables([dropped, copies])
     order = np.argsort(table["position"], kind="stable")
-    table, is_copy = table[order], (np.arange(len(table)) >= len(dropped))[order]
+    table, is_copy = table.take(order), (np.arange(len(table)) >= len(dropped))[order]
     first, last = table["base_offset"], last_offset(table)
     # Ranks, so that a place and an offset are one number, which ascends with the position.
     offsets = np.unique(np.append(first, last))
@@ -232,12 +232,12 @@ def _are_announced(
     A batch of another log proves nothing, nor does a valid one that is not kept, unless it is the
     only one since the batch before.
     """
-    rows = damaged.rows[np.argsort(damaged.rows["stop"], kind="stable")]
+    rows = damaged.rows.take(np.argsort(damaged.rows["stop"], kind="stable"))
     position = batches["position"][heads]
     before = np.searchsorted(rows["stop"], position, "right") - 1
     has_damage = np.flatnonzero(before >= 0)
     has_damage = has_damage[rows["stop"][before[has_damage]] == position[has_damage]]
-    one = replace(damaged, rows=rows[before[has_damage]])
+    one = replace(damaged, rows=rows.take(before[has_damage]))
     end = _ends_before(batches)[heads[has_damage]]
     start = one.rows["position"]
     may_be = ~one.have("NESTED")

@@ -250,7 +250,7 @@ def select_in_order(
     is_selected = select_ascending(batches.take(valid), is_joined, start, lowest)
     keep[valid[~is_selected]] = False
     damaged = np.flatnonzero(~is_valid)
-    keep[damaged] = are_between(batches[keep], batches[damaged], 0, HIGHEST_OFFSET)
+    keep[damaged] = are_between(batches.compress(keep), batches.take(damaged), 0, HIGHEST_OFFSET)
     return keep
 
 

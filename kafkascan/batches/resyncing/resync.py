@@ -308,11 +308,13 @@ def scan_with_resync(
         is_valid = is_within if verify else is_within & verify_rows(source, batches)
         is_joined = are_joined(start, batches, damaged)
         keep = is_within & select_in_order(batches, is_valid, is_joined, start, lowest)
-        damaged = damaged.joined([damaged_batches(batches[~keep], "OFFSETS_NOT_ASCENDING")])
-        kept, dropped = batches[is_valid & keep], batches[is_valid & ~keep]
+        damaged = damaged.joined(
+            [damaged_batches(batches.compress(~keep), "OFFSETS_NOT_ASCENDING")]
+        )
+        kept, dropped = (batches.compress(is_valid & one) for one in (keep, ~keep))
         is_copy = are_copies(dropped, kept, ("partition_leader_epoch",))
-        copies, dropped = dropped[is_copy], dropped[~is_copy]
-        batches = batches[keep]
+        copies, dropped = dropped.compress(is_copy), dropped.compress(~is_copy)
+        batches = batches.compress(keep)
     return ResyncScan(
         batches=batches,
         dropped=dropped,

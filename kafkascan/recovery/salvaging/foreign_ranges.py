@@ -55,10 +55,10 @@ def without_foreign(
     foreign["stop"] = last["position"] + size_in_bytes(last)
     damaged = log.damaged.joined([foreign])
     repairs = [one for one in log.repairs if one.position not in dropped]
-    others = log.batches[~is_kept]
+    others = log.batches.compress(~is_kept)
     others = sorted_by_position(join_tables([log.foreign, others[are_as_stored(source, others)]]))
     log = replace(
-        log, batches=log.batches[is_kept], damaged=damaged, repairs=repairs, foreign=others
+        log, batches=log.batches.compress(is_kept), damaged=damaged, repairs=repairs, foreign=others
     )
     log = _without_orphans(log, source)
     return log, ranges_of(log, source)

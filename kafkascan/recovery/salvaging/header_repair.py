@@ -148,10 +148,13 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
     if not len(found):
         return RepairedLog(batches, unmatched, [])
     fits = ~np.isin(found["position"], damaged.rows["position"][damaged.have(OUT_OF_ORDER)])
-    fits[fits] = fitting(batches, found[fits], lowest, highest)
-    batches, dropped = sorted_by_position(join_tables([batches, found[fits]])), found[~fits]
+    fits[fits] = fitting(batches, found.compress(fits), lowest, highest)
+    batches, dropped = join_tables([batches, found.compress(fits)]), found.compress(~fits)
+    batches = sorted_by_position(batches)
     is_copy = are_copies(dropped, batches)
-    placement = OffsetRepair(batches, dropped[~is_copy], unmatched, lowest, highest).place()
+    placement = OffsetRepair(
+        batches, dropped.compress(~is_copy), unmatched, lowest, highest
+    ).place()
     batches = sorted_by_position(join_tables([batches, placement.batches]))
     changed = _rows_at(batches, found["position"])
     repairs = _field_repairs(source, changed, placement.are_certain(changed))
@@ -159,8 +162,8 @@ def repair_headers(source: Source, scan: ResyncScan, lowest: int, highest: int) 
         batches=batches,
         damaged=unmatched.joined([damaged_batches(placement.dropped, OUT_OF_ORDER)]),
         repairs=repairs,
-        copies=dropped[is_copy],
-        dropped=placement.dropped[are_as_stored(source, placement.dropped)],
+        copies=dropped.compress(is_copy),
+        dropped=placement.dropped.compress(are_as_stored(source, placement.dropped)),
     )
 
 
@@ -219,7 +222,7 @@ def _match_checksums(source: Source, damaged: DamagedRanges) -> tuple[BatchTable
             stop = row + int(most[row]) + 1
             firsts.append(row)
             is_rest[row:stop] = False
-    return found[firsts], replace(damaged, rows=damaged.rows[is_rest])
+    return found.take(firsts), replace(damaged, rows=damaged.rows.compress(is_rest))
 
 
 def _matching_batches(
@@ -248,7 +251,7 @@ def _matching_batches(
 
 def sorted_by_position(batches: BatchTable) -> BatchTable:
     """Return batches in the order of the file."""
-    result: BatchTable = batches[np.argsort(batches["position"], kind="stable")]
+    result: BatchTable = batches.take(np.argsort(batches["position"], kind="stable"))
     return result
 
 
@@ -256,7 +259,7 @@ def _rows_at(batches: BatchTable, positions: NDArray[np.int64]) -> BatchTable:
     """Return the batches at positions, in the order of the file."""
     positions = np.sort(positions)
     rows = np.searchsorted(batches["position"], positions)
-    found: BatchTable = batches[rows[np.append(batches["position"], -1)[rows] == positions]]
+    found: BatchTable = batches.take(rows[np.append(batches["position"], -1)[rows] == positions])
     return found
 
 

@@ -105,7 +105,7 @@ class OffsetRepair:
         group_of = np.repeat(np.arange(len(heads)), sizes)
         starts = np.cumsum(sizes) - sizes  # of the groups among their batches
         members = np.arange(len(group_of)) + (heads - starts)[group_of]
-        batches, rows = self._dropped[members], row_of[group_of]
+        batches, rows = self._dropped.take(members), row_of[group_of]
         counts = batches["last_offset_delta"].astype(np.int64) + 1
         before = np.cumsum(counts) - counts
         low = np.append(np.int64(self._lowest - 1), self._last)[row_of] + 1
@@ -129,7 +129,7 @@ class OffsetRepair:
         is_kept = is_placed[group_of]
         certain = batches["position"][is_kept & are_certain[group_of]]
         batches["base_offset"] = offsets
-        return Placement(batches[is_kept], self._dropped[~kept], certain)
+        return Placement(batches.compress(is_kept), self._dropped.compress(~kept), certain)
 
     def _groups(self) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.intp]]:
         """
@@ -363,7 +363,7 @@ class OffsetRepair:
         row = np.searchsorted(self._first, first)
         has_twin = np.flatnonzero(row < len(self._first))
         has_twin = has_twin[self._first[row[has_twin]] == first[has_twin]]
-        one, twin = batches[has_twin], self._batches[row[has_twin]]
+        one, twin = batches.take(has_twin), self._batches.take(row[has_twin])
         equal = sum((one[name] == twin[name]).astype(np.int64) for name in _SIMILAR)
         is_later, is_earlier = (
             compare(one["max_timestamp"], twin["max_timestamp"])
