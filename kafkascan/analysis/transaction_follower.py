@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, as_datetime64, join_rows, next_offset
+from kafkascan.batches.columns import BatchTable, as_datetime64, join_rows, offset_after
 from kafkascan.batches.screening import COUNTS, OFFSETS, PRODUCERS
 from kafkascan.broker_state.markers import TRANSACTION, ControlRows
 from kafkascan.broker_state.producer_state import ProducerState
@@ -114,8 +114,7 @@ class TransactionFollower:
             if inspect is not None:
                 inspect(None if self.error is not None else self.state)
         if known_rows:
-            last = batches[known_rows - 1 : known_rows]
-            self.end_offset = max(self.end_offset, int(next_offset(last)[0]))
+            self.end_offset = max(self.end_offset, offset_after(batches[:known_rows]))
         return self._numbered(ended[0] if len(ended) == 1 else join_rows(ended, TRANSACTION))
 
     def _apply(

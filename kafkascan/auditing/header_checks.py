@@ -19,6 +19,7 @@ from kafkascan.batches.columns import (
     delete_horizon_ms,
     last_offset,
     next_offset,
+    offset_after,
     size_in_bytes,
 )
 from kafkascan.batches.screening import screen
@@ -227,7 +228,7 @@ class HeaderChecks:
         of_starts, reached = self._screen_starts(batches, segment, starts, is_bad)
         flags |= of_starts
         found = [*self._check_offsets(batches, segment, flags, starts, reached, is_bad)]
-        self._expected_offset = self.next_offset = int(next_offset(batches[-1:])[0])
+        self._expected_offset = self.next_offset = offset_after(batches)
         self._epoch = int(batches["partition_leader_epoch"][-1])
         self._last_segment = int(segment[-1])
         if is_bad is not None:

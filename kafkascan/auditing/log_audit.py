@@ -26,7 +26,7 @@ from kafkascan.auditing.side_file_checks import (
     SnapshotCheck,
     check_folder,
 )
-from kafkascan.batches.columns import BatchTable, next_offset
+from kafkascan.batches.columns import BatchTable, offset_after
 from kafkascan.broker_state.checkpoints import LeaderEpoch
 from kafkascan.broker_state.index_checks import is_padded
 from kafkascan.broker_state.markers import ControlRows, TransactionState
@@ -214,7 +214,7 @@ class LogAudit:
     def _offset_after(self, chunk: LogChunk, number: int, before: int) -> int:
         """Return the offset after the last batch of a segment; damaged bytes do not contain it."""
         row = int(np.searchsorted(chunk.segment, number, "right"))
-        end = before if row == 0 else int(next_offset(chunk.batches[row - 1 : row])[0])
+        end = before if row == 0 else offset_after(chunk.batches[:row])
         return max(end, self._bases[number] or 0)
 
     def _note_end(self, end: SegmentEnd, next_offset: int, *, is_in_use: bool) -> None:

@@ -100,6 +100,12 @@ def next_offset(batches: BatchTable) -> NDArray[np.int64]:
     return result
 
 
+def offset_after(batches: BatchTable) -> int:
+    """Return `next_offset` of the last one of some batches, as a number."""
+    end = int(batches["base_offset"][-1]) + int(batches["last_offset_delta"][-1]) + 1
+    return (end + 2**63) % 2**64 - 2**63  # as in 64 bits
+
+
 def size_in_bytes(batches: BatchTable) -> NDArray[np.int64]:
     """
     Size of the batch in the file, its header included.

@@ -83,6 +83,8 @@ class ControlRows:
 
     def between(self, start: int, stop: int) -> ControlRows:
         """Return the control batches of a range of rows, for a table of this range."""
+        if not len(self.rows):
+            return self
         first, last = np.searchsorted(self.rows, (start, stop)).tolist()
         errors = {at - first: error for at, error in self.errors.items() if first <= at < last}
         return ControlRows(self.rows[first:last] - start, self.markers[first:last], errors)

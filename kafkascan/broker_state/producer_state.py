@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core import producers as _core
-from kafkascan.batches.columns import BatchTable, is_control, is_transactional, next_offset
+from kafkascan.batches.columns import BatchTable, is_control, is_transactional, offset_after
 from kafkascan.broker_state.markers import (
     TRANSACTION,
     ControlRows,
@@ -229,7 +229,7 @@ class ProducerState:
     def skip(self, batches: BatchTable) -> None:
         """Skip batches that have no producer, and no gaps in their offsets."""
         if self._cursor is not None:
-            self._cursor.skip(int(batches["base_offset"][0]), int(next_offset(batches[-1:])[0]))
+            self._cursor.skip(int(batches["base_offset"][0]), offset_after(batches))
 
     def _run(
         self, batches: BatchTable, control: ControlRows, *, order_only: bool = False

@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_tables, last_offset, next_offset
+from kafkascan.batches.columns import BatchTable, join_tables, last_offset, offset_after
 from kafkascan.batches.walks import BatchWalk
 from kafkascan.format.errors import KafkaScanError, detached
 from kafkascan.format.layout import BATCH_DTYPE, LOG_OVERHEAD, MIN_BATCH_LENGTH, ScanEnd
@@ -76,7 +76,7 @@ class SegmentEnd:
     end_offset: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class LogChunk:
     """
     Rows of a table of batches: of one partition, and of one segment or several.
@@ -98,7 +98,7 @@ class LogChunk:
         return len(self.batches)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class InspectedChunk(LogChunk, Generic[Checks, EndChecks]):
     """
     A chunk with the results of a `SegmentInspector`.
@@ -174,7 +174,7 @@ def threads_for(segments: Sequence[tuple[PartitionDir, SegmentFile]], threads: i
 
 def end_of(batches: BatchTable) -> int | None:
     """Return the offset after the last batch of a table; None if it is empty."""
-    return int(next_offset(batches[-1:])[0]) if len(batches) else None
+    return offset_after(batches) if len(batches) else None
 
 
 def rows_from(batches: BatchTable, offset: int) -> BatchTable:
@@ -286,15 +286,15 @@ class _PendingChunk(Generic[Checks, EndChecks]):
         ends, self.ends = self.ends, []
         end_checks, self.end_checks = self.end_checks, []
         self.count = 0
-        batches = [table for _, table in parts]
-        indices = np.array([index for index, _ in parts], np.int32)
-        return InspectedChunk(
-            batches[0] if len(batches) == 1 else join_tables(batches),
-            np.repeat(indices, [len(table) for table in batches]),
-            ends,
-            tables,
-            end_checks,
-        )
+        if len(parts) == 1:
+            index, joined = parts[0]
+            segment = np.full(len(joined), index, np.int32)
+        else:
+            batches = [table for _, table in parts]
+            indices = np.array([index for index, _ in parts], np.int32)
+            joined = join_tables(batches)
+            segment = np.repeat(indices, [len(table) for table in batches])
+        return InspectedChunk(joined, segment, ends, tables, end_checks)
 
 
 def _read_segment(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from kafkascan.batches.columns import next_offset
+from kafkascan.batches.columns import offset_after
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
@@ -170,7 +170,7 @@ class PartitionDir:
             if scan.end is ScanEnd.CORRUPT:
                 return None
             if len(scan):
-                return int(next_offset(scan.batches[-1:])[0])
+                return offset_after(scan.batches)
         return segments[-1].name.base_offset if segments else None
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kafkascan.batches.columns import BatchTable, next_offset
+from kafkascan.batches.columns import BatchTable, offset_after
 from kafkascan.batches.scan import scan_batches
 from kafkascan.batches.verify import verify_crcs
 from kafkascan.batches.walks import read_bytes
@@ -394,7 +394,7 @@ def _copy_segment(log: SegmentFile, folder: Path) -> _Copied:
             _write(folder / found[0].name, found[1])
         else:
             rebuilt.append(sibling_name(log.file_name, kind) or kind)
-    return _Copied(int(next_offset(batches[-1:])[0]) if len(batches) else None, rebuilt)
+    return _Copied(offset_after(batches) if len(batches) else None, rebuilt)
 
 
 def _verified_batches(copy: FileRange) -> BatchTable:

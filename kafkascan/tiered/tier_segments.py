@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from kafkascan.batches.columns import next_offset
+from kafkascan.batches.columns import offset_after
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
@@ -88,7 +88,7 @@ def end_of(segment: TierSegment) -> int:
     if segment.end_offset is not None:
         return segment.end_offset + 1
     batches = scan_batches(segment.log.source(), on_corrupt="stop").batches
-    return int(next_offset(batches[-1:])[0]) if len(batches) else segment.base_offset
+    return offset_after(batches) if len(batches) else segment.base_offset
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from kafkascan.batches.columns import (
     join_tables,
     last_offset,
     next_offset,
+    offset_after,
     size_in_bytes,
 )
 from kafkascan.batches.scan import iter_batches
@@ -259,7 +260,7 @@ class AppendedLog:
         segment.write(source, rows)
         segment.aborted.append(transaction_index_entries(completed))
         self._update_epochs(rows)
-        self.next_offset = int(next_offset(rows[-1:])[0])
+        self.next_offset = offset_after(rows)
 
     def _update_epochs(self, rows: BatchTable) -> None:
         """Update leader epochs; a message of magic 0 or 1 has none, and clears the epochs."""

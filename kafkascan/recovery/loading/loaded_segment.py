@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, join_tables, next_offset
+from kafkascan.batches.columns import BatchTable, join_tables, offset_after
 from kafkascan.batches.scan import scan_batches
 from kafkascan.batches.screening import FORMATS, OFFSETS, screen
 from kafkascan.batches.verify import verify_crcs
@@ -172,7 +172,7 @@ class LoadedSegment:
         if not len(batches) or flags & (OFFSETS | FORMATS):
             return None
         is_below = batches["base_offset"][0] < self.base_offset
-        return None if is_below else int(next_offset(batches[-1:])[0])
+        return None if is_below else offset_after(batches)
 
     def offsets_error(self) -> CorruptLogError:
         """Return the error of a segment whose offsets do not ascend."""
@@ -202,7 +202,7 @@ class LoadedSegment:
             position = self._find_in(source, entries, last)
             if position is not None:
                 for batches in framed_batches(source, position, rows=_ROWS_AT_ONCE):
-                    end = int(next_offset(batches[-1:])[0])
+                    end = offset_after(batches)
         return end
 
     def find(self, offset: int) -> int | None:

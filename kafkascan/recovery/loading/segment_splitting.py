@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kafkascan.batches.columns import BatchTable, last_offset, next_offset, size_in_bytes
+from kafkascan.batches.columns import BatchTable, last_offset, offset_after, size_in_bytes
 from kafkascan.batches.scan import scan_batches
 from kafkascan.broker_state.indexes import IndexEntries, build_indexes
 from kafkascan.format.errors import BatchTableError, CorruptLogError, IndexOverflowError
@@ -99,7 +99,7 @@ def _require_overflow(
     if len(indexed):
         target += int(indexed["relative_offset"][-1])
         position = int(indexed["position"][-1])
-    end = int(next_offset(batches[-1:])[0])
+    end = offset_after(batches)
     is_found = find_offset(source, position, target) is not None
     if not is_found or end <= base_offset or _fits(end - 1 - base_offset):
         raise _refused(source, 0, base_offset, "its last batch is within the range")
