@@ -268,7 +268,7 @@ def _checkpoints_of(partition: PartitionDir, reader: CheckpointReader) -> LogChe
         RECOVERY_POINT_CHECKPOINT,
         LOG_START_CHECKPOINT,
     )
-    return LogCheckpoints(*(reader.offset_of(partition, name) for name in names))
+    return LogCheckpoints(*reader.offsets_of(partition, *names))
 
 
 def _topic_configs(partitions: list[PartitionDir]) -> dict[PartitionDir, TopicConfig]:

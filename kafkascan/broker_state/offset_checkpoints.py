@@ -51,7 +51,7 @@ class CheckpointWarning(UserWarning):
 
 
 def _warn(path: Path, error: Exception) -> None:
-    warnings.warn(f"{path} is ignored: {error}", CheckpointWarning, stacklevel=4)
+    warnings.warn(f"{path} is ignored: {error}", CheckpointWarning, stacklevel=6)
 
 
 class CheckpointReader:
@@ -71,14 +71,25 @@ class CheckpointReader:
 
     def offset_of(self, partition: NamedPartition, name: str) -> int:
         """Return a partition's offset in a checkpoint of its data dir; 0 if it has none there."""
+        return self.offsets_of(partition, name)[0]
+
+    def offsets_of(self, partition: NamedPartition, *names: str) -> list[int]:
+        """Return a partition's offsets in several checkpoints; as `offset_of`."""
         if partition.topic is None or partition.partition is None:
-            return 0
+            return [0] * len(names)
         # Not `Folder.parent`: data dirs have thousands of partitions, and a `Path` takes longer.
-        key = os.path.dirname(os.path.abspath(partition.folder.path)), name
-        if key not in self._known:
-            try:
-                self._known[key] = read_offsets(partition.folder.parent, name)
-            except (OSError, CorruptCheckpointError) as error:  # brokers ignore such a file
-                self._known[key] = {}
-                self._on_ignored(partition.folder.parent.path / name, error)
-        return self._known[key].get((partition.topic, partition.partition), 0)
+        data_dir = os.path.dirname(os.path.abspath(partition.folder.path))
+        log, found = (partition.topic, partition.partition), []
+        for name in names:
+            offsets = self._known.get((data_dir, name))
+            if offsets is None:
+                offsets = self._known[data_dir, name] = self._read(partition.folder.parent, name)
+            found.append(offsets.get(log, 0))
+        return found
+
+    def _read(self, data_dir: Folder, name: str) -> dict[tuple[str, int], int]:
+        try:
+            return read_offsets(data_dir, name)
+        except (OSError, CorruptCheckpointError) as error:  # brokers ignore such a file
+            self._on_ignored(data_dir.path / name, error)
+            return {}

@@ -54,12 +54,9 @@ def _uncached_ranges(source: Source) -> list[tuple[int, int]]:
         if is_large and all(file.count_cached(position, _SAMPLE) != 0 for position in samples):
             return []
         # The first bytes were read to find out what the file is.
-        bounds = sorted({_HEAD, *range(0, source.size, _PIECE), source.size})
-        pieces = [
-            (start, stop - start)
-            for start, stop in itertools.pairwise(bounds)
-            if stop <= source.size
-        ]
+        size = source.size
+        bounds = sorted({min(_HEAD, size), *range(0, size, _PIECE), size})
+        pieces = [(start, stop - start) for start, stop in itertools.pairwise(bounds)]
         uncached = [piece for piece in pieces if file.count_cached(*piece) == 0]
     ranges: list[tuple[int, int]] = []
     for position, size in uncached:
