@@ -218,6 +218,9 @@ cdef class Record:
     """
     One record, its bytes copied. It can be unpacked and compared as a tuple of its fields.
 
+    Fields whose column was not requested are None (`headers` is an empty list). `offset` and
+    `sequence` are set if one of them was requested.
+
     Attributes
     ----------
     offset : int or None
@@ -232,9 +235,6 @@ cdef class Record:
         The producer's sequence number; -1 if there is none.
     batch : int
         Row of `RecordTable.batches`.
-
-    Fields whose column was not requested are None (`headers` is an empty list). `offset` and
-    `sequence` are set if one of them was requested.
     """
 
     _fields = __match_args__ = (
