@@ -29,6 +29,7 @@ Job = Callable[[], object]
 
 _ROUNDS = 5
 _NAME = f"{0:020}.log"
+_LONGEST_ARGUMENT = 1 << 17  # of Linux
 VERBS = ("info", "audit", "recover", "index check", "report", "advise")
 DAMAGE = ("records", "length", "magic", "zeros")
 
@@ -274,8 +275,9 @@ def starts() -> None:
 
 def many_files(count: int) -> None:
     """Headers of many files by dump-log, and records of a folder of segments of one record."""
-    folder = partitions(count)
-    listed = ",".join(map(str, sorted(folder.rglob("*.log"))))
+    logs = sorted(map(str, partitions(count).rglob("*.log")))
+    count = min(count, _LONGEST_ARGUMENT // (len(max(logs, key=len)) + 1))
+    listed = ",".join(logs[:count])
     jobs: dict[str, Job] = {"dump-log": command("dump-log", "--files", listed)}
     if peers.dump_log_is_there():
         jobs = {"kafka-dump-log": lambda: peers.dump_log(Path(listed))} | jobs
@@ -317,9 +319,7 @@ def first_sums() -> None:
 def cold_records() -> None:
     """Records of a file that is not in the page cache."""
     for codec in ("none", "lz4", "zstd"):
-        path = corpora.records(codec)
-        source = ks.Source(path)
-        alone = source.as_array
+        path = corpora.partition(corpora.records(codec)) / _NAME
         jobs: dict[str, Job] = {
             "read the file once": lambda path=path: cold.read_once(path),
             "iter_records": lambda path=path: [None for _ in ks.iter_records(path)],
@@ -333,7 +333,7 @@ def cold_records() -> None:
                 walls[name].append(time.perf_counter() - start)
         seconds = {name: statistics.median(values) for name, values in walls.items()}
         if codec != "none":
-            alone = records.codec_alone(codec, source)
+            alone = records.codec_alone(codec, ks.Source(path))
             start = time.perf_counter()
             alone()
             seconds["the codec alone"] = time.perf_counter() - start
