@@ -80,9 +80,10 @@ lint: $(VENV)/.dev ## Run ruff, cython-lint, clang-format, mypy and import-linte
 	@echo $(BIN)/lint-imports
 	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
 
-# Kafka itself: starts real brokers. Needs Java 17 and Maven.
+# Kafka itself: starts real brokers. Needs Java 17 and Maven. Java cannot open paths that the
+# locale does not encode, which other tests have.
 oracle: $(VENV)/.compiled $(VENV)/.dev ## Compare with real Kafka brokers (Java 17, Maven)
-	$(PYTEST) -m oracle -n $(JOBS) --dist loadfile tests/oracle
+	PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp} $(PYTEST) -m oracle -n $(JOBS) --dist loadfile tests/oracle
 
 # Rewrites tests/golden with real brokers. Review the difference before you commit it.
 golden: $(VENV)/.compiled $(VENV)/.dev ## Write tests/golden again with real brokers

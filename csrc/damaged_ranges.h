@@ -27,8 +27,8 @@ typedef struct ks_damaged_range {
 #pragma pack(pop)
 
 typedef struct ks_skipping {
-    ks_search search; /* in a window of all bytes */
-    int64_t stop;     /* batches that start here or later are left out */
+    ks_search search;                /* in a window of all bytes */
+    int64_t stop;                    /* batches that start here or later are left out */
     int64_t least_reach, most_reach; /* bytes for which headers are trusted after damage */
     int verifies_all;
     int64_t position;    /* of the next run */
