@@ -26,10 +26,10 @@ from kafkascan.broker_state.offset_checkpoints import CheckpointReader
 from kafkascan.format.errors import CorruptCheckpointError, KafkaScanError
 from kafkascan.format.texts import json_text
 from kafkascan.io.atomic_files import AtomicFile
-from kafkascan.io.concurrency import map_parts, require_threads
+from kafkascan.io.concurrency import map_parts
 from kafkascan.io.sources import Source
 from kafkascan.io.stores.urls import UrlPath, as_path
-from kafkascan.logs.log_chunks import end_of, rows_from
+from kafkascan.logs.log_chunks import end_of, rows_from, threads_for
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_problems import LogChecks, LogProblems, SegmentOffsets
 from kafkascan.logs.opened_logs import Log, LogsLike, OffsetCursor, open_logs
@@ -205,9 +205,9 @@ def read_fingerprints(
         return logs
     if isinstance(logs, (str, os.PathLike)) and as_path(logs).suffix == ".parquet":
         return _load(as_path(logs))
-    threads = require_threads(threads)
     found = open_logs(logs, log_start_offset)
-    read = map_parts(found, _of_log, threads)
+    segments = [(log.partition, one) for log in found for one in log.served_segments]
+    read = map_parts(found, _of_log, threads_for(segments, threads))
     # The cleaner replaces segments before it writes its checkpoint, also while logs are read.
     checkpoints = CheckpointReader()
     cleaned = [checkpoints.offset_of(log.partition, CLEANER_CHECKPOINT) for log in found]
