@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import click
+import numpy as np
 
-from kafkascan.cli.run import FindingReport, Run, scan, scan_to_read
+from kafkascan.cli.run import READ_ERRORS, FindingReport, Run, scan, scan_to_read
 from kafkascan.io.sources import Source
+from kafkascan.logs.log_problems import SegmentOffsets
 from kafkascan.logs.queries.index_seek import RowAnchor
-from kafkascan.logs.queries.row_queries import RecordQuery, RowQuery
+from kafkascan.logs.queries.row_queries import RecordQuery, RecordSample, RowQuery, records_of
 from kafkascan.logs.queries.row_windows import (
     FoundRows,
     first_rows,
@@ -22,7 +24,7 @@ from kafkascan.logs.queries.row_windows import (
     rows_around,
     rows_at_end,
 )
-from kafkascan.logs.queries.segment_inputs import SegmentInput
+from kafkascan.logs.queries.segment_inputs import InputChecks, SegmentInput, group_by_log
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.writers import Writer
 
@@ -88,6 +90,38 @@ def _read(run: Run, inputs: Sequence[SegmentInput], query: RowQuery[Any]) -> Fou
             yield from query.rows(one, start_offset, source, batches, report)
 
     return run.stream(inputs, read)
+
+
+def with_sample(
+    run: Run, inputs: Sequence[SegmentInput], query: RecordQuery, count: int, seed: int
+) -> RecordQuery:
+    """Return a query for records that are chosen at random, after a pass over batch headers."""
+    import random  # for this option only
+
+    total = uncounted = 0
+    counting = replace(query, sample=RecordSample(np.empty(0, np.int64)))
+    for log in group_by_log(inputs):
+        checks = InputChecks()
+        for one in log:
+            # What is wrong is reported when the records are read.
+            offsets = SegmentOffsets(one.segment)
+            report = FindingReport(offsets=offsets)
+            with suppress(*READ_ERRORS), one.open() as source:
+                for batches in report.tables(source, scan(source, one.start_position)):
+                    start = checks.start_of(one)
+                    found = counting.batches_to_read(one, start, source, batches, report)
+                    total += int(records_of(found).sum())
+                    uncounted += int((found["records_count"] < 0).sum())
+            checks.add(one, offsets)
+    if uncounted:
+        report = FindingReport()
+        report.add(
+            f"{uncounted} compressed messages of old formats are not sampled: their headers do not"
+            " contain the number of records [NOT_SAMPLED]"
+        )
+        run.print_report(report)
+    chosen = sorted(random.Random(seed).sample(range(total), min(count, total)))
+    return replace(query, sample=RecordSample(np.array(chosen, np.int64)))
 
 
 def _follow(

@@ -231,6 +231,62 @@ def test_a_template_of_many_long_records(tmp_path: Path) -> None:
     assert _printed(path, "-f", r"%s\n") == b"".join(value + b"\n" for value in values)
 
 
+# ---- samples ---------------------------------------------------------------------------------
+
+
+def _offsets(*arguments: object) -> list[tuple[str, int]]:
+    found = rows("records", *arguments, "--columns", "topic,offset")
+    return [(row["topic"], row["offset"]) for row in found]
+
+
+def test_a_sample_is_a_part_of_the_records() -> None:
+    known = _offsets(DATA)
+    found = _offsets(DATA, "--sample", 50)
+    assert len(found) == len(set(found)) == 50
+    assert [one for one in known if one in set(found)] == found
+    assert _offsets(DATA, "--sample", 50) == found
+    assert _offsets(DATA, "--sample", 50, "--seed", 1) != found
+    assert _offsets(DATA, "--sample", 10**9) == known
+    assert _offsets(DATA, "--sample", 0) == []
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("control", ["skip", "only", "include"])
+def test_a_sample_of_what_a_query_selects(isolation: str, control: str) -> None:
+    log = (DATA / "transactions-0", "--isolation", isolation, "--control", control)
+    assert _offsets(*log, "--sample", 1000) == _offsets(*log)
+    limits = ("--from-offset", 7, "--to-offset", 20)
+    assert _offsets(*log, *limits, "--sample", 1000) == _offsets(*log, *limits)
+
+
+def test_each_record_is_chosen_as_often(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020}.log"
+    sizes = [1, 7, 2, 10]
+    firsts = [sum(sizes[:number]) for number in range(4)]
+    path.write_bytes(
+        b"".join(
+            ks.build_batches(value=[b"v"] * size, offset=first)
+            for first, size in zip(firsts, sizes, strict=True)
+        )
+    )
+    counts = [0] * 20
+    for seed in range(200):
+        for _, offset in _offsets(path, "--sample", 5, "--seed", seed):
+            counts[offset] += 1
+    assert sum(counts) == 1000
+    assert all(25 < count < 80 for count in counts)
+
+
+def test_what_cannot_be_sampled() -> None:
+    for options in (("--tail", 1), ("--around", 1), ("--follow",)):
+        done = run("records", DATA, "--sample", 1, *options)
+        assert (done.returncode, "--sample cannot be combined" in done.stderr) == (2, True)
+    old = DATA.parents[1] / "kafka-2.8.2" / "data" / "magic-mixed-0"
+    done = run("records", old, "--sample", 1000)
+    assert done.returncode == 1
+    assert "3 compressed messages of old formats are not sampled" in done.stderr
+
+
 def test_headers(records_log: Path) -> None:
     for arguments, offsets in (
         (("trace",), [0, 2]),

@@ -27,11 +27,13 @@ from kafkascan.cli.record_cells import (
     shown_headers,
     shown_items,
 )
-from kafkascan.cli.row_reading import find_rows, open_rows
+from kafkascan.cli.row_reading import find_rows, open_rows, with_sample
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.cli.shared_options import (
+    NATURAL,
     POSITIVE,
     Decorator,
+    Integer,
     option,
     with_row_options,
     with_run,
@@ -159,6 +161,12 @@ def _decoding_option(item: str) -> Decorator:
 @option("--grep REGEX", "pattern", type=BytesPattern(),
         help="Show only records whose key or value contains a match of REGEX (bytes, as in"
         " Python).")  # fmt: skip
+@option(
+    "--sample N",
+    type=NATURAL,
+    help="Choose N records at random from those in the ranges, and decode only their batches.",
+)
+@option("--seed", type=Integer(), default=0, help="Seed of the random choice.")
 @option("--isolation", type=("read_uncommitted", "read_committed"), default="read_uncommitted",
         help="read_committed shows what a consumer with this isolation.level gets: no records of"
         " aborted transactions, and none from the first open transaction on.")  # fmt: skip
@@ -187,6 +195,8 @@ def records(
     key: str | None,
     headers: tuple[tuple[bytes, bytes | None], ...],
     pattern: re.Pattern[bytes] | None,
+    sample: int | None,
+    seed: int,
     isolation: Isolation,
     decode: str,
     control: Control,
@@ -223,6 +233,10 @@ def records(
         max_decompressed_size=max_decompressed_size,
         decodes=decode != "none" and run.output.output_format not in ("parquet", "template"),
     )
+    if sample is not None:
+        if options["is_followed"] or options["around"] is not None or options["tail"] is not None:
+            raise click.UsageError("--sample cannot be combined with --around, --tail and --follow")
+        query = with_sample(run, inputs, query, sample, seed)
     found = find_rows(run, inputs, query, **options)
     shows_none = 0 in (options["limit"], options["tail"])
     if key is not None and not (options["is_followed"] or shows_none):

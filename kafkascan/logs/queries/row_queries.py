@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkascan.batches.columns import BatchTable, last_offset
+from kafkascan.batches.columns import BatchTable, is_control, last_offset
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import LogLike
 from kafkascan.logs.log_problems import LogProblems
@@ -152,6 +152,47 @@ class BatchQuery:
         return anchor.is_reached(last_offset(batches), batches["max_timestamp"])
 
 
+class RecordSample:
+    """
+    Records that are chosen by their numbers among those of the batches that a query reads.
+
+    Parameters
+    ----------
+    numbers : ndarray of int64
+        Ascending.
+    """
+
+    def __init__(self, numbers: NDArray[np.int64]) -> None:
+        self._numbers = numbers
+        self._seen = 0
+
+    def choose(self, batches: BatchTable) -> tuple[NDArray[np.intp], set[tuple[int, int]]]:
+        """
+        Return what is chosen of the next batches.
+
+        Returns
+        -------
+        rows : ndarray of intp
+            The batches that have chosen records.
+        chosen : set of (int, int)
+            Position of the batch, and number of the record in it.
+        """
+        ends = self._seen + np.cumsum(records_of(batches))
+        first, self._seen = self._seen, int(ends[-1]) if len(ends) else self._seen
+        low, high = np.searchsorted(self._numbers, (first, self._seen)).tolist()
+        numbers = self._numbers[low:high]
+        rows = np.searchsorted(ends, numbers, "right")
+        inner = numbers - ends[rows] + records_of(batches[rows])
+        positions = batches["position"][rows]
+        return np.unique(rows), set(zip(positions.tolist(), inner.tolist(), strict=True))
+
+
+def records_of(batches: BatchTable) -> NDArray[np.int64]:
+    """Return the number of records of each batch; 0 if its header does not contain it."""
+    counts: NDArray[np.int64] = np.maximum(batches["records_count"], 0).astype(np.int64)
+    return counts
+
+
 @dataclass(frozen=True, kw_only=True)
 class RecordQuery:
     """
@@ -169,6 +210,8 @@ class RecordQuery:
         Searched in keys and values.
     control, isolation, verify, max_decompressed_size
         See `read_records`.
+    sample : RecordSample, optional
+        Of the records that meet the conditions on headers, those to read.
     decodes : bool, default False
         Whether keys and values are needed to decode the records of Kafka's own topics.
     """
@@ -182,6 +225,7 @@ class RecordQuery:
     isolation: Isolation
     verify: bool
     max_decompressed_size: int
+    sample: RecordSample | None = None
     decodes: bool = False
     _visible: dict[Path, Visible | None] = field(default_factory=dict, init=False, repr=False)
 
@@ -192,6 +236,7 @@ class RecordQuery:
             not self.limits.is_limited
             and self.key is None
             and not self.headers
+            and self.sample is None
             and self.pattern is None
             and self.isolation == "read_uncommitted"
             and self.control != "only"
@@ -227,13 +272,14 @@ class RecordQuery:
     ) -> Iterator[RecordTable]:
         """See `RowQuery`."""
         wanted = self.limits.condition("offset", "offset", "timestamp", start_offset)
-        mask = mask_batches(wanted, batches)
-        visible = self._visible_of(one, source, findings)
-        if visible is not None:
-            mask = mask & visible(batches)
+        read = self.batches_to_read(one, start_offset, source, batches, findings)
+        chosen: set[tuple[int, int]] | None = None
+        if self.sample is not None:
+            rows, chosen = self.sample.choose(read)
+            read = read.take(rows)
         for table in iter_records(
             source,
-            batches if mask.all() else batches.take(np.flatnonzero(mask)),
+            read,
             columns=self.read_columns,
             control=self.control,
             verify=self.verify,
@@ -241,9 +287,27 @@ class RecordQuery:
             batch_size=_RECORDS,
             on_damage=lambda error: findings.add(str(error)),
         ):
-            selected = self._select(table, wanted)
+            selected = self._select(table if chosen is None else _chosen(table, chosen), wanted)
             if len(selected):
                 yield selected
+
+    def batches_to_read(
+        self,
+        one: SegmentInput,
+        start_offset: int,
+        source: Source,
+        batches: BatchTable,
+        findings: Findings,
+    ) -> BatchTable:
+        """Return the batches whose headers meet the conditions; see `rows`."""
+        wanted = self.limits.condition("offset", "offset", "timestamp", start_offset)
+        mask = mask_batches(wanted, batches)
+        visible = self._visible_of(one, source, findings)
+        if visible is not None:
+            mask = mask & visible(batches)
+        if self.sample is not None and self.control != "include":
+            mask = mask & (is_control(batches) == (self.control == "only"))
+        return batches if mask.all() else batches.take(np.flatnonzero(mask))
 
     @staticmethod
     def reaches(records: RecordTable, anchor: RowAnchor) -> NDArray[np.bool_]:
@@ -276,6 +340,14 @@ class RecordQuery:
             candidates = np.flatnonzero(mask)
             mask[candidates] = _have_match(self.pattern, table[candidates])
         return table if mask.all() else table[mask]
+
+
+def _chosen(table: RecordTable, chosen: set[tuple[int, int]]) -> RecordTable:
+    """Return the chosen records of a table, which contains whole batches."""
+    batch = table.columns["batch"]
+    inner = np.arange(len(batch)) - np.searchsorted(batch, batch, "left")
+    pairs = zip(table["position"].tolist(), inner.tolist(), strict=True)
+    return table[np.fromiter((pair in chosen for pair in pairs), np.bool_, len(batch))]
 
 
 def _has(pairs: list[tuple[bytes, bytes | None]], key: bytes, value: bytes | None) -> bool:
