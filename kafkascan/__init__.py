@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         report as report,
         rewrite as rewrite,
         spark as spark,
+        tables as tables,
         tiered as tiered,
         write as write,
     )
@@ -193,6 +194,7 @@ else:
             "report",
             "rewrite",
             "spark",
+            "tables",
             "tiered",
             "write",
         ],

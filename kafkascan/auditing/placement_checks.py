@@ -10,6 +10,7 @@ from pathlib import Path
 from kafkascan.auditing.finding_kinds import FoundInLog, LogFinding
 from kafkascan.broker_state.checkpoints import META_PROPERTIES, parse_meta_properties
 from kafkascan.format.errors import CorruptCheckpointError
+from kafkascan.format.texts import printable
 from kafkascan.io.folders import DiskFolder, Folder
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_finding import find_log_dir
@@ -32,7 +33,8 @@ def check_folders(log_dir: LogDir) -> Iterator[LogFinding]:
         return
     for one in root.folders():
         if not _FOLDER_OF_BROKERS.fullmatch(one.path.name):
-            message = "the folder in the data directory is not named as one of a partition"
+            name = printable(one.path.name)
+            message = f"the folder {name} in the data directory is not named as one of a partition"
             yield FoundInLog(folder=one.path).add("FOREIGN_NAME", None, message)
 
 

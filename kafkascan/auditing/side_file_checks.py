@@ -89,8 +89,8 @@ def _leftover(name: str, incomplete_from: str) -> str:
     if name.endswith(".deleted"):
         return "marked for deletion, which a broker completes"
     if name.endswith(".part"):
-        return "that a killed command left, which a broker ignores"
-    return "that is a backup or a copy, which a broker ignores"
+        return "left by a killed command, which a broker ignores"
+    return "as a backup or a copy, which a broker ignores"
 
 
 class SnapshotCheck:

@@ -79,6 +79,12 @@ class BatchScan(AnyTable):
     doubtful : list of KeptRange
         Ranges of rows that may not belong to the log; only with ``on_corrupt="resync"``. See
         `KeptRange.is_doubtful`, and `is_doubtful` for a mask of the rows.
+
+    Notes
+    -----
+    ``scan["last_offset"]`` is a stored or derived column, ``scan[mask]`` the rows of a mask. Codecs
+    and timestamp types are numbers there: compare them with `CompressionType` and `TimestampType`,
+    such as ``scan["compression_type"] == CompressionType.LZ4``. Conversions return their names.
     """
 
     schema: ClassVar[Schema] = BATCH_SCHEMA

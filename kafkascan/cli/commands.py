@@ -11,6 +11,13 @@ from click.shell_completion import CompletionItem
 from kafkascan.cli.exit_codes import EXIT_INTERRUPTED, EXIT_USAGE, exit_code_of
 from kafkascan.cli.verb_table import VERBS, VERBS_BY_TASK
 
+# Words that other tools have, and the command.
+_MEANT = {
+    "ls": "info", "list": "info", "topics": "metadata", "transactions": "txns", "check": "audit",
+    "fix": "recover", "repair": "recover", "consume": "records", "cat": "records",
+    "export": "records --output FILE.parquet", "dump": "dump-log", "version": "--version",
+}  # fmt: skip
+
 
 class VerbGroup(click.Group):
     """The commands of `VERBS`, each imported when it is looked up; the help lists them by task."""
@@ -41,7 +48,8 @@ class VerbGroup(click.Group):
         if name not in VERBS and not ctx.resilient_parsing:
             from kafkascan.format.suggestions import suggestion  # not at each start
 
-            if hint := suggestion(name, VERBS):
+            meant = _MEANT.get(name)
+            if hint := f"; did you mean {meant!r}?" if meant else suggestion(name, VERBS):
                 raise click.UsageError(f"No such command {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -70,7 +78,7 @@ def _print_version(context: click.Context, _option: click.Parameter, is_wanted: 
 
 @click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version,
+    "-V", "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version,
     help="Show the version and exit.",
 )  # fmt: skip
 def cli() -> None:

@@ -32,6 +32,7 @@ from kafkascan.tables.table import AnyTable
 from kafkascan.tables.writers import SortOrder
 
 _AGO = re.compile(r"-(?P<count>[0-9]{1,9})(?P<unit>[smhd])")
+_KCAT_OFFSET = re.compile(r"beginning|end|stored|-?[0-9]+|[se]@[0-9]+")
 _THIS_CENTURY = range(946_684_800_000, 4_102_444_800_000)
 _MOST_SECONDS = 1 << 40  # what follows is far from any record
 _TIMES = "write 2025-11-23T10:00:00+01:00 (UTC without a zone), -1h, -7d or milliseconds"
@@ -194,6 +195,12 @@ class OutputPath(DiskPath):
 
     def convert(self, value: Any, param: Any, context: Any) -> Path:
         """Return the path."""
+        if isinstance(value, str) and _KCAT_OFFSET.fullmatch(value):
+            self.fail(
+                f"{value} is an offset of kcat, where this option is a file: use --from-offset,"
+                f" --tail or --follow, or name the file ./{value}",
+                param, context,
+            )  # fmt: skip
         path = super().convert(value, param, context)
         if os.path.exists(path) and not os.path.isfile(path):
             self.fail(f"{path}: not a regular file", param, context)

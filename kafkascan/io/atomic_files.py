@@ -301,6 +301,22 @@ def _give_to_owner_of(like: os.stat_result, descriptor: int) -> None:
             os.fchown(descriptor, -1, like.st_gid)
 
 
+def give_owner(path: Path, *, like: Path) -> None:
+    """Give a path the owner of another one, as far as the system permits."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        give_to_owner_of(like, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def give_owner_and_mode(folder: Path, *, like: Path) -> None:
+    """Give a folder the owner and the mode of another one, as far as the system permits."""
+    give_owner(folder, like=like)
+    with contextlib.suppress(PermissionError):  # the owner may be another user already
+        shutil.copymode(like, folder)
+
+
 def adopt_folder(folder: Path, *, like: Path) -> None:
     """
     Give a temporary folder the mode of a new folder, and make its files durable.
@@ -308,11 +324,7 @@ def adopt_folder(folder: Path, *, like: Path) -> None:
     The folder and its files get the owner of `like`, as far as the system permits.
     """
     for path in (*folder.iterdir(), folder):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            give_to_owner_of(like, descriptor)
-        finally:
-            os.close(descriptor)
+        give_owner(path, like=like)
     new = folder.with_name("new")
     new.mkdir()
     shutil.copymode(new, folder)

@@ -20,7 +20,7 @@ from types import TracebackType
 
 from kafkascan.io.atomic_files import (
     behind_link,
-    give_to_owner_of,
+    give_owner_and_mode,
     is_locked_by_another,
     sync_folder,
     try_lock,
@@ -168,10 +168,4 @@ def _remove_abandoned(staging: Path) -> None:
 
 def _create_like(parent: Path, folder: Path) -> None:
     folder.mkdir()
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        give_to_owner_of(parent, descriptor)
-        with contextlib.suppress(PermissionError):  # the owner may be another user already
-            shutil.copymode(parent, folder)
-    finally:
-        os.close(descriptor)
+    give_owner_and_mode(folder, like=parent)

@@ -204,6 +204,21 @@ def test_a_misspelt_command_gets_a_suggestion(word: str, meant: str) -> None:
     assert f"No such command {word!r}{hint}\n" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"), [("ls", "info"), ("repair", "recover"), ("version", "--version")]
+)
+def test_a_word_of_other_tools_gets_the_command(word: str, meant: str) -> None:
+    done = run(word)
+    assert (done.returncode, f"did you mean {meant!r}?" in done.stderr) == (2, True)
+    assert run("-V").stdout == run("--version").stdout
+
+
+@pytest.mark.parametrize("value", ["beginning", "end", "-5", "1234", "s@17"])
+def test_an_offset_of_kcat_is_no_file(value: str, log: Path) -> None:
+    done = run("records", log, "-o", value)
+    assert (done.returncode, "--from-offset" in done.stderr) == (2, True)
+
+
 def test_help_and_version() -> None:
     for command in ([], ["info"], ["verify"], ["batches"]):
         result = run(*command, "--help")

@@ -39,7 +39,8 @@ def test_recover_is_a_dry_run_by_default(killed: Path) -> None:
 def test_recover_writes_and_truncates(killed: Path) -> None:
     result = run("recover", killed, "--write")
     assert result.returncode == 1  # a tail is left
-    assert result.stderr.count("\n") == 1
+    assert result.stderr.count("\n") == 2
+    assert "not marked as shut down cleanly: changes remain, for which --truncate" in result.stderr
     result = run("recover", killed, "--write", "--truncate")
     assert result.returncode == 0
     assert result.stderr == f"{killed}: marked as shut down cleanly, broker epoch 11\n"

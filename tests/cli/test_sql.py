@@ -108,7 +108,7 @@ def test_damage_is_reported(tmp_path: Path) -> None:
     ("query", "reason"),
     [
         ("SELEC 1", "Parser Error"),
-        ("SELECT * FROM nothing", "nothing does not exist"),
+        ("SELECT * FROM nothing", "nothing does not exist! Tables: records, batches, trans"),
         ("SELECT bytes FROM batches", "bytes"),
         ("", "statement"),
     ],

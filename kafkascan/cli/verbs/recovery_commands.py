@@ -119,6 +119,8 @@ def recover(
         _print_problems(run, result)
         for report in _recovery_reports(result, all_changes=all_changes):
             run.print_report(report)
+        if write and options["mark_clean"]:
+            run.print_report(_not_marked(result))
 
 
 def _print_problems(run: Run, result: ks.recovery.Recovery | ks.recovery.Salvage) -> None:
@@ -212,6 +214,20 @@ def _notes(result: ks.recovery.Recovery) -> FindingReport:
     report = FindingReport()
     for note in notes:
         report.add(note, is_note=True)
+    return report
+
+
+def _not_marked(result: ks.recovery.Recovery) -> FindingReport:
+    """Return why directories are not marked as shut down cleanly after a recovery."""
+    report = FindingReport()
+    for path in result.paths:
+        if path not in (*result.marked_clean, *result.had_clean_shutdown):
+            reason = "it is no data directory, or has folders that are not those of logs"
+            if not result.is_in_order:
+                reason = "changes remain, for which --truncate may be missing"
+            elif result.has_alarms:
+                reason = "a log has an error that no recovery repairs"
+            report.add(f"{path}: not marked as shut down cleanly: {reason}", is_note=True)
     return report
 
 

@@ -80,8 +80,9 @@ def info(run: Run, segments: SegmentPaths, threads: int | None, by: tuple[str, .
 
     Prints a row per file: its size, batches, records, offsets, timestamps, codecs, message
     formats (magics), and how it ends. uncounted_batches counts compressed messages of old
-    formats, whose headers do not contain the number of records. first_timestamp is the earliest
-    timestamp of a batch's first record; later records of a batch may be earlier.
+    formats, whose headers do not contain the number of records. Control records are counted, too.
+    first_timestamp is the earliest timestamp of a batch's first record; later records of a batch
+    may be earlier.
 
     With --by, prints a row per value with its batches, records, bytes and their share of all bytes:
     the largest first, or in the order of time if NAMES begin with day or hour.

@@ -65,7 +65,7 @@ def sql(run: Run, query: str, path: Path, describe: bool) -> None:
     Conditions on topic, partition, offset, timestamp and columns of batches leave out the
     partitions, segments and batches that cannot meet them, and only the columns of the query are
     decoded. Keys and values are BLOBs: utf8(value) is their text, utf8(value)->>'$.name' a field
-    of JSON. Bytes that are not UTF-8 are shown as \xff.
+    of JSON. Bytes that are not UTF-8 are shown as \xff. A column named offset needs quotes.
 
     PATH is a data directory, a partition directory, a tar archive of directories, a segment file,
     or a URL of one. Exit code 1: a part of the logs was not read.
@@ -84,6 +84,9 @@ def sql(run: Run, query: str, path: Path, describe: bool) -> None:
                 for name, table in tables.items():
                     connection.register(name, table)
                 _write(run, connection.sql(f"DESCRIBE {query}" if describe else query))
+            except duckdb.CatalogException as error:  # its suggestions are DuckDB's own tables
+                first = str(error).partition("\n")[0]
+                raise click.UsageError(f"{first} Tables: {', '.join(_TABLES)}") from None
             except duckdb.Error as error:
                 raise click.UsageError(str(error)) from None
             for table in tables.values():

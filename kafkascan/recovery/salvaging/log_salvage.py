@@ -24,7 +24,7 @@ from kafkascan.broker_state.checkpoints import (
 )
 from kafkascan.broker_state.indexes import DEFAULT_INTERVAL_BYTES, require_interval_bytes
 from kafkascan.format.errors import KafkaScanError, NoLogsError
-from kafkascan.io.atomic_files import AtomicFile
+from kafkascan.io.atomic_files import AtomicFile, give_owner, give_owner_and_mode
 from kafkascan.io.concurrency import map_ordered, require_threads
 from kafkascan.io.folders import Folder
 from kafkascan.io.sources import Source
@@ -173,6 +173,9 @@ def salvage(
         if is_data_dir and logs:  # no broker starts without these files
             _copy_files(logs[0].partition.folder.parent, folder, _DATA_DIR_FILES)
         is_marked_clean = _recover_copies(done, folder, interval_bytes, threads)
+        if path.is_dir():
+            _adopt(folder, path)
+            give_owner_and_mode(staged.path, like=path)
         _publish(staged, folder, done)
     return Salvage(path, target, done, is_marked_clean, gaps)
 
@@ -206,6 +209,15 @@ def _publish(staged: StagedFolder, folder: Path, partitions: list[PartitionSalva
     for path in folder.iterdir():
         path.rename(staged.path / path.name)
     staged.publish()
+
+
+def _adopt(copy: Path, original: Path) -> None:
+    """Give a copy the owner of the original, and its folders their modes: a broker writes there."""
+    for root, _, names in os.walk(copy):
+        folder = original / os.path.relpath(root, copy)
+        give_owner_and_mode(Path(root), like=folder if folder.is_dir() else original)
+        for name in names:
+            give_owner(Path(root, name), like=original)
 
 
 def _incomplete(folder: Path) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 import kafkascan as ks
 from kafkascan.recovery.salvaging.header_repair import RepairedLog
 from kafkascan.recovery.salvaging.segment_salvage import salvage_segment
+from tests.support.paths import GOLDEN
 from tests.support.segments import T0, Rig, batch_v2
 
 
@@ -346,3 +349,22 @@ def test_a_salvage_as_json(tmp_path: Path, name: str | None) -> None:
         "topic": "orders", "partition": 3, "lost_bytes": 0, "overlaps": [], "error": None,
         "left_out": ["00000000000000000005.log.deleted"], "segments": [segment],
     }  # fmt: skip
+
+
+def test_a_copy_has_the_owner_and_the_modes_of_the_original(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(GOLDEN / "kafka-4.4.0" / "data", data)
+    (data / "transactions-0").chmod(0o750)
+    data.chmod(0o710)
+    is_root = os.geteuid() == 0
+    if is_root:
+        for path in (data, *data.rglob("*")):
+            os.chown(path, 1234, 2345)
+    ks.salvage(data, tmp_path / "copy")
+    ks.salvage(data / "transactions-0", tmp_path / "transactions-0")
+    assert (tmp_path / "copy").stat().st_mode & 0o777 == 0o710
+    for folder in (tmp_path / "copy" / "transactions-0", tmp_path / "transactions-0"):
+        assert folder.stat().st_mode & 0o777 == 0o750
+    for path in ((tmp_path / "copy"), *(tmp_path / "copy").rglob("*")):
+        owner = (path.stat().st_uid, path.stat().st_gid)
+        assert owner == ((1234, 2345) if is_root else (os.geteuid(), data.stat().st_gid))
