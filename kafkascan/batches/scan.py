@@ -329,11 +329,14 @@ class BatchIterator(Iterator[BatchTable]):
 
     Attributes
     ----------
+    path : str
+        Of the source.
     source_size : int
         Size of the source in bytes.
     """
 
     def __init__(self, walk: BatchWalk, rows: int, *, raises: bool, resources: ExitStack) -> None:
+        self.path = walk.source.path
         self.source_size = walk.source.size
         self._walk = walk
         self._rows = rows

@@ -68,6 +68,14 @@ class LogProblems:
         topic, number = partition.topic, partition.partition
         self.add(problem_of(error, str(path), topic=topic, partition=number), error)
 
+    def add_tail(self, path: str, tail: SegmentTail) -> None:
+        """Add what follows the last batch of a source that is read by itself."""
+        if tail.end in (ScanEnd.TORN_TAIL, ScanEnd.ZERO_TAIL):
+            is_note = tail.end is ScanEnd.ZERO_TAIL and tail.valid_bytes > 0
+            severity = Severity.NOTE if is_note else Severity.WARNING
+            message, position = _what_follows(tail), tail.valid_bytes
+            self.add(Problem(str(tail.end), message, path, severity, position, rows_missing=False))
+
     def add_overlaps(self, partition: PartitionDir, overlaps: Iterable[SegmentOverlap]) -> None:
         """Add segments with the same offsets: which of them a consumer gets is a guess."""
         for one in overlaps:

@@ -21,9 +21,7 @@ from kafkascan.tables.table import problem_of
 
 
 def collecting(options: ReadOptions, problems: LogProblems) -> ReadOptions:
-    """Return options that collect the damage of a source, if it is not raised."""
-    if options.on_corrupt == "raise" and options.on_damage is None:
-        return options
+    """Return options that collect how a source ends, and its damage if it is not raised."""
     on_damage = options.on_damage
 
     def note_damage(error: CorruptBatchError) -> None:
@@ -34,7 +32,10 @@ def collecting(options: ReadOptions, problems: LogProblems) -> ReadOptions:
     def note_end(headers: HeadersEnd) -> None:
         if headers.error is not None:
             problems.add(problem_of(headers.error, headers.error.path))
+        problems.add_tail(headers.path, headers)
 
+    if options.on_corrupt == "raise" and on_damage is None:
+        return replace(options, on_end=note_end)
     return replace(options, on_damage=note_damage, on_end=note_end)
 
 

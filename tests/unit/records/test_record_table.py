@@ -430,6 +430,26 @@ def test_a_column_by_its_name() -> None:
         table["vlaue"]
 
 
+@pytest.mark.parametrize(
+    ("tail", "symbol", "severity"),
+    [(batch_of([RecordV2()])[:-1], "TORN_TAIL", "warning"), (bytes(100), "ZERO_TAIL", "note")],
+    ids=["torn", "zeros"],
+)
+def test_what_follows_the_last_batch_is_a_problem(
+    tail: bytes, symbol: str, severity: str, tmp_path: Path
+) -> None:
+    path, log = tmp_path / "log", batch_of([RecordV2(b"k")])
+    path.write_bytes(log + tail)
+    *_, last = ks.iter_records(path)
+    for table in (ks.read_records(path), ks.read_records(path, on_corrupt="stop"), last):
+        (problem,) = table.problems
+        assert (problem.symbol, str(problem.severity)) == (symbol, severity)
+        assert (problem.path, problem.position) == (str(path), len(log))
+        assert table.is_complete
+    assert not ks.read_records(path, ks.scan_batches(path).batches).problems
+    assert not ks.read_records(log).problems
+
+
 def test_masks_that_do_not_fit() -> None:
     log = batch_of([RecordV2(), RecordV2(offset_delta=1)])
     scan, table = ks.scan_batches(log), ks.read_records(log)
