@@ -59,6 +59,12 @@ class SortOrder(NamedTuple):
     column: str
     is_descending: bool
 
+    def order(self, keys: Sequence[Any]) -> list[int]:
+        """Return the numbers of rows in their order, by the values of the column."""
+        present = [row for row, key in enumerate(keys) if key is not None]
+        present.sort(key=lambda row: _sort_key(keys[row]), reverse=self.is_descending)
+        return [*present, *(row for row, key in enumerate(keys) if key is None)]
+
 
 class SortedRows(Writer):
     """
@@ -85,9 +91,9 @@ class SortedRows(Writer):
     def close(self) -> None:
         """Write the rows, and the end of the document."""
         keys = self._columns[self._sort.column]
-        present = [row for row, key in enumerate(keys) if key is not None]
-        present.sort(key=lambda row: _sort_key(keys[row]), reverse=self._sort.is_descending)
-        order = [*present, *(row for row, key in enumerate(keys) if key is None)]
+        if self.schema[self._sort.column].type == "time":
+            keys = [None if key == -1 else key for key in keys]
+        order = self._sort.order(keys)
         self._writer.write(
             {name: [values[row] for row in order] for name, values in self._columns.items()}
         )
@@ -95,7 +101,7 @@ class SortedRows(Writer):
 
 
 def _sort_key(value: Any) -> Any:
-    return value if isinstance(value, (int, float, str)) else json_text(value)
+    return json_text(value) if isinstance(value, (dict, list, tuple)) else value
 
 
 class ParquetWriter(Writer):
@@ -129,8 +135,7 @@ class ParquetWriter(Writer):
 
         table = pyarrow.concat_tables(self._group)
         if self._sort is not None:
-            order = "descending" if self._sort.is_descending else "ascending"
-            table = table.sort_by([(self._sort.column, order)])
+            table = table.take(self._sort.order(table[self._sort.column].to_pylist()))
         self._group, self._rows_of_group = [], 0
         if self._file is None:
             # Those of keys and values help no reader, and take copies of large ones.

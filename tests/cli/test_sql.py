@@ -61,12 +61,13 @@ def test_rows(log: Path) -> None:
 def test_values_of_other_types(log: Path) -> None:
     query = (
         "SELECT sum(size_in_bytes) AS total, 1.5::DECIMAL(5, 2) AS d, DATE '2020-01-02' AS day,"
-        " NULL::TIMESTAMP AS never, true AS yes, {'a': ['b'::BLOB]} AS nested FROM batches"
+        " NULL::TIMESTAMP AS never, true AS yes, {'a': ['b'::BLOB]} AS nested,"
+        " 'nan'::DOUBLE AS nan, '-inf'::DOUBLE AS inf FROM batches"
     )
     (found,) = rows("sql", query, log)
     assert found == {
         "total": (log / f"{0:020}.log").stat().st_size, "d": "1.50", "day": "2020-01-02",
-        "never": -1, "yes": True, "nested": {"a": ["b"]},
+        "never": -1, "yes": True, "nested": {"a": ["b"]}, "nan": "nan", "inf": "-inf",
     }  # fmt: skip
 
 

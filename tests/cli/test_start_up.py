@@ -107,6 +107,7 @@ def test_a_command_that_reads_a_file_loads_numpy() -> None:
 @pytest.mark.parametrize(
     ("verb", "log"), [(verb, log) for log, verbs in LOGS.items() for verb in verbs]
 )
+@pytest.mark.skipif("KAFKASCAN_COVERAGE" in os.environ, reason="coverage loads modules itself")
 def test_a_command_loads_only_what_it_needs(verb: str, log: str) -> None:
     output, modules = loaded(verb, DATA / log)
     assert output

@@ -74,7 +74,9 @@ def test_console_blocks(document: Path, command: str, output: str) -> None:
 def test_python_blocks_run(
     document: Path, code: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(ROOT)
+    # Blocks name the golden files from the repository's root, and may write where they run.
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     exec(compile(code, str(document), "exec"), {})
 

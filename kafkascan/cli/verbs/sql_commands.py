@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +144,10 @@ def _plain(value: Any) -> Any:
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such number
     if isinstance(value, (int, float, str, type(None))):
         return value
-    is_whole = value.__class__.__name__ == "Decimal" and value == int(value)
-    return int(value) if is_whole else str(value)
+    if isinstance(value, Decimal) and value == value.to_integral_value():
+        return int(value)
+    return str(value)
