@@ -42,6 +42,7 @@ MODULES: dict[str, list[str]] = {
     "screening": [],
     "search": [],
     "text_lines": [],
+    "typed_values": [],
     "unpacking": [],
 }
 
@@ -50,6 +51,7 @@ MODULES: dict[str, list[str]] = {
 SHARED_CODE = "kafkascan._core._cyutility"
 
 C_HEADERS = [
+    "csrc/avro.h",
     "csrc/batch_chains.h",
     "csrc/batch_row.h",
     "csrc/batch_search.h",
@@ -73,6 +75,7 @@ C_HEADERS = [
     "csrc/record.h",
     "csrc/result_blocks.h",
     "csrc/small_blocks.h",
+    "csrc/typed_columns.h",
     "csrc/varint.h",
     "csrc/write_batch.h",
 ]

@@ -68,7 +68,18 @@
     X(OFFSET_OUT_OF_RANGE, 106, "an offset must be between 0 and 2**63 - 2") \
     X(TIMESTAMP_TOO_LARGE, 107, "a timestamp must not exceed 2**63 - 1") \
     /* 110-119: decisions of salvage */ \
-    X(NESTED, 110, "batches inside damage that do not belong to the log")
+    X(NESTED, 110, "batches inside damage that do not belong to the log") \
+    /* 120-139: values that do not fit their schema */ \
+    X(VALUE_TOO_SHORT, 120, "the value ends before its last field") \
+    X(VALUE_BYTES_LEFT, 121, "bytes remain after the last field of the value") \
+    X(BAD_VALUE_NUMBER, 122, "a number is longer or larger than its type allows") \
+    X(BAD_VALUE_SIZE, 123, "a size is negative, or exceeds the rest of the value") \
+    X(BAD_VALUE_CHOICE, 124, "the schema has no such symbol, branch or truth value") \
+    X(BAD_VALUE_TEXT, 125, "a text is not UTF-8") \
+    X(UNRESOLVED_VALUE, 126, "the schema of the column has no type for the value") \
+    X(DECIMAL_TOO_LARGE, 127, "a decimal has more digits than its precision") \
+    X(TOO_MANY_ITEMS, 128, "lists have more items than the size of the value explains") \
+    X(VALUE_TOO_DEEP, 129, "values are nested too deeply")
 
 enum ks_status {
 #define KS_ENUM(symbol, number, sentence) KS_##symbol = number,

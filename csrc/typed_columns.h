@@ -1,0 +1,158 @@
+/* Columns that decoders of typed values fill: an Arrow array each, in C memory of the caller.
+ *
+ * Entries are appended. A column that has no room for an entry or for its bytes is a pause: the
+ * caller makes it larger, and the value is decoded again from its start. `ks_cut_column` removes
+ * the entries of an incomplete value; how many the columns below have follows from their parents.
+ */
+#ifndef KAFKASCAN_TYPED_COLUMNS_H
+#define KAFKASCAN_TYPED_COLUMNS_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "java_text.h"
+#include "kafka_status.h"
+
+enum ks_column_kind {
+    KS_VALUES, /* of one width */
+    KS_ITEMS,  /* bytes or text of any size */
+    KS_LISTS,
+    KS_STRUCTS
+};
+
+typedef struct {
+    uint8_t *data;    /* KS_VALUES, KS_ITEMS */
+    int32_t *ends;    /* KS_ITEMS, KS_LISTS: capacity + 1, of which the first is 0 */
+    uint8_t *is_valid; /* ones beyond the entries; NULL if no entry is null but with its parent */
+    int64_t entries;
+    int64_t capacity;
+    int64_t size; /* KS_ITEMS: bytes of the items */
+    int64_t room;
+    int32_t kind;
+    int32_t width;       /* KS_VALUES: bytes of an entry */
+    int32_t first_child; /* columns below are contiguous, and have higher numbers */
+    int32_t children;
+} ks_column;
+
+/* Why a value ended early, and where the next one begins. */
+typedef struct {
+    ks_column *columns;
+    int64_t items_left; /* that lists of this value may still have */
+    int64_t needed;     /* KS_OUTPUT_FULL: entries or bytes that `full` has no room for */
+    int32_t full;
+    int32_t depth; /* of values of recursive types */
+    int status;
+} ks_typed;
+
+/* Returns 0, so that callers can return it at once. */
+static inline int ks_typed_fails(ks_typed *typed, int status) {
+    typed->status = status;
+    return 0;
+}
+
+static __attribute__((noinline, unused)) int ks_column_is_full(ks_typed *typed,
+                                                               const ks_column *column,
+                                                               int64_t needed) {
+    typed->full = (int32_t)(column - typed->columns);
+    typed->needed = needed;
+    return ks_typed_fails(typed, KS_OUTPUT_FULL);
+}
+
+static inline int ks_has_room(ks_typed *typed, const ks_column *column) {
+    if (column->entries < column->capacity) return 1;
+    return ks_column_is_full(typed, column, 0);
+}
+
+/* Room for `count` entries that are filled later. */
+static inline int ks_put_number(ks_typed *typed, ks_column *column, const void *value,
+                                size_t width) {
+    if (!ks_has_room(typed, column)) return 0;
+    memcpy(column->data + column->entries++ * (int64_t)width, value, width);
+    return 1;
+}
+
+/* Room for an item of `size` bytes, or NULL. */
+static inline uint8_t *ks_put_item(ks_typed *typed, ks_column *column, int64_t size) {
+    if (!ks_has_room(typed, column)) return NULL;
+    if (size > column->room - column->size) {
+        ks_column_is_full(typed, column, size);
+        return NULL;
+    }
+    uint8_t *out = column->data + column->size;
+    column->size += size;
+    column->ends[++column->entries] = (int32_t)column->size;
+    return out;
+}
+
+static inline int ks_put_bytes(ks_typed *typed, ks_column *column, const uint8_t *p,
+                               int64_t size) {
+    uint8_t *out = ks_put_item(typed, column, size);
+    if (out == NULL) return 0;
+    if (size > 0) memcpy(out, p, (size_t)size);
+    return 1;
+}
+
+/* A list or struct ends once its items or members are appended. */
+static inline int ks_put_list(ks_typed *typed, ks_column *column) {
+    if (!ks_has_room(typed, column)) return 0;
+    int64_t end = typed->columns[column->first_child].entries;
+    column->ends[++column->entries] = (int32_t)end;
+    return 1;
+}
+
+static inline int ks_put_struct(ks_typed *typed, ks_column *column) {
+    if (!ks_has_room(typed, column)) return 0;
+    column->entries++;
+    return 1;
+}
+
+static int ks_put_null(ks_typed *typed, ks_column *column) {
+    if (!ks_has_room(typed, column)) return 0;
+    int64_t row = column->entries++;
+    if (column->is_valid != NULL) column->is_valid[row] = 0;
+    if (column->kind == KS_VALUES) {
+        memset(column->data + row * column->width, 0, (size_t)column->width);
+    } else if (column->kind != KS_STRUCTS) {
+        column->ends[row + 1] = column->ends[row];
+    } else {
+        for (int32_t i = 0; i < column->children; i++) {
+            if (!ks_put_null(typed, typed->columns + column->first_child + i)) return 0;
+        }
+    }
+    return 1;
+}
+
+/* Removes the entries from `entries` on. */
+static void ks_cut_column(ks_typed *typed, ks_column *column, int64_t entries) {
+    if (column->is_valid != NULL && column->entries > entries) {
+        memset(column->is_valid + entries, 1, (size_t)(column->entries - entries));
+    }
+    if (entries > column->entries) entries = column->entries;
+    column->entries = entries;
+    if (column->kind == KS_ITEMS) column->size = column->ends[entries];
+    int64_t below = column->kind == KS_LISTS ? column->ends[entries] : entries;
+    for (int32_t i = 0; i < column->children; i++) {
+        ks_cut_column(typed, typed->columns + column->first_child + i, below);
+    }
+}
+
+static inline int ks_is_utf8(const uint8_t *p, int64_t size) {
+    const uint8_t *limit = p + size;
+    uint64_t word, high = 0;
+    for (; limit - p >= KS_WORD; p += KS_WORD) {
+        memcpy(&word, p, sizeof word);
+        high |= word;
+        if (high & 0x8080808080808080u) break;
+    }
+    int is_valid = 1;
+    while (p < limit && is_valid) {
+        if (*p < 0x80) {
+            p++;
+        } else {
+            p += ks_java_sequence(p, limit, &is_valid);
+        }
+    }
+    return is_valid;
+}
+
+#endif /* KAFKASCAN_TYPED_COLUMNS_H */

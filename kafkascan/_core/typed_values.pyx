@@ -1,0 +1,273 @@
+"""Decode the values of records into columns with types."""
+
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uintptr_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from kafkascan._core.guard cimport run_guarded
+from kafkascan._core.layout cimport KS_OK, KS_OUTPUT_FULL, KS_SOURCE_FAULT
+
+
+cdef extern from "typed_columns.h" nogil:
+    const int KS_VALUES
+    const int KS_ITEMS
+    const int KS_LISTS
+    const int KS_STRUCTS
+
+    ctypedef struct ks_column:
+        uint8_t *data
+        int32_t *ends
+        uint8_t *is_valid
+        int64_t entries
+        int64_t capacity
+        int64_t size
+        int64_t room
+        int32_t kind
+        int32_t width
+        int32_t first_child
+        int32_t children
+
+    ctypedef struct ks_typed:
+        ks_column *columns
+        int64_t items_left
+        int64_t needed
+        int32_t full
+        int32_t depth
+        int status
+
+    int ks_put_null(ks_typed *typed, ks_column *column)
+    void ks_cut_column(ks_typed *typed, ks_column *column, int64_t entries)
+
+
+cdef extern from "avro.h" nogil:
+    ctypedef struct ks_avro_step:
+        int32_t op
+        int32_t column
+        int32_t first_part
+        int32_t parts
+        int64_t size
+        int64_t at
+
+    ctypedef struct ks_avro:
+        ks_typed typed
+        const ks_avro_step *steps
+        const int32_t *parts
+        const uint8_t *constants
+
+    const int KS_AVRO_OP_COUNT
+    const char *const *ks_avro_op_names
+
+    const uint8_t *ks_avro_run(
+        ks_avro *avro, const ks_avro_step *step, const uint8_t *p, const uint8_t *limit
+    )
+
+
+cdef extern from "kafka_status.h" nogil:
+    const int KS_VALUE_BYTES_LEFT
+
+
+cdef enum:
+    # Items that lists of a value may have, whatever its size, and for each byte of it. Items of no
+    # bytes exist, such as nulls.
+    FIRST_ITEMS = 1 << 10
+    ITEMS_OF_BYTE = 64
+
+
+VALUES, ITEMS, LISTS, STRUCTS = KS_VALUES, KS_ITEMS, KS_LISTS, KS_STRUCTS
+AVRO_OPS = {ks_avro_op_names[i].decode(): i for i in range(KS_AVRO_OP_COUNT)}
+
+
+cdef class TypedColumns:
+    """
+    Columns that are filled, numbered so that those below a column are contiguous and come later.
+
+    Parameters
+    ----------
+    layout : array of int32, shape (columns, 4)
+        Kind, width in bytes, first column below it, and number of these. Column 0 is the root.
+    """
+
+    cdef ks_column *columns
+    cdef readonly int count
+    cdef list memory
+
+    def __cinit__(self, const int32_t[:, ::1] layout not None):
+        cdef int i
+        self.count = <int>layout.shape[0]
+        if self.count == 0 or layout.shape[1] != 4:
+            raise ValueError("a layout has four numbers for each of its columns")
+        self.memory = [None] * self.count
+        self.columns = <ks_column *>calloc(self.count, sizeof(ks_column))
+        if self.columns == NULL:
+            raise MemoryError
+        for i in range(self.count):
+            self.columns[i].kind = layout[i, 0]
+            self.columns[i].width = layout[i, 1]
+            self.columns[i].first_child = layout[i, 2]
+            self.columns[i].children = layout[i, 3]
+            if layout[i, 3] < 0 or layout[i, 1] < 0 or (
+                layout[i, 3] and not i < layout[i, 2] <= self.count - layout[i, 3]
+            ):
+                raise ValueError("the columns below a column come after it")
+
+    def __dealloc__(self):
+        free(self.columns)
+
+    def give(
+        self,
+        int column,
+        int64_t capacity,
+        uint8_t[::1] data,
+        int32_t[::1] ends,
+        uint8_t[::1] is_valid,
+    ):
+        """
+        Give a column its memory, which begins with the entries that it has.
+
+        Parameters
+        ----------
+        column : int
+        capacity : int
+            Entries that there is room for.
+        data, ends, is_valid : arrays or None
+            Values or bytes of items; `capacity` + 1 ends, of which the first is 0; ones.
+        """
+        if not 0 <= column < self.count or capacity > INT32_MAX:
+            raise ValueError("there is no such column, or it has too many entries")
+        cdef ks_column *one = self.columns + column
+        cdef int64_t room = 0 if data is None else data.shape[0]
+        if (
+            capacity < one.entries
+            or (one.kind == KS_VALUES and room < capacity * one.width)
+            or (one.kind == KS_ITEMS and not one.size <= room <= INT32_MAX)
+            or (one.kind in (KS_ITEMS, KS_LISTS) and (
+                ends is None or ends.shape[0] != capacity + 1 or ends[0] != 0))
+            or (is_valid is not None and is_valid.shape[0] != capacity)
+        ):
+            raise ValueError("the memory does not have the size of the column")
+        one.data = &data[0] if room else NULL
+        one.ends = NULL if ends is None else &ends[0]
+        one.is_valid = NULL if is_valid is None or capacity == 0 else &is_valid[0]
+        one.capacity, one.room = capacity, room
+        self.memory[column] = (data, ends, is_valid)
+
+    def entries(self, int column):
+        """Return the number of entries of a column, and of bytes of its items."""
+        if not 0 <= column < self.count:
+            raise IndexError(column)
+        return self.columns[column].entries, self.columns[column].size
+
+
+cdef struct Decoding:
+    ks_avro avro
+    int64_t step_count
+    const uintptr_t *address       # by value
+    const int32_t *size
+    const int32_t *first_step      # -1: a null, because of `status`
+    uint8_t *status
+    int64_t done
+    int64_t stop
+
+
+cdef bint decode_one(Decoding *job) noexcept nogil:
+    """Append one value, or a null; False if a column is full."""
+    cdef ks_typed *typed = &job.avro.typed
+    cdef int64_t row = job.done, rows = typed.columns.entries, size = job.size[row]
+    cdef int64_t first = job.first_step[row]
+    cdef const uint8_t *p = <const uint8_t *>job.address[row]
+    cdef const uint8_t *end
+    if 0 <= first < job.step_count and size >= 0:
+        typed.items_left = FIRST_ITEMS + ITEMS_OF_BYTE * size
+        typed.depth = 0
+        typed.status = KS_OK
+        end = ks_avro_run(&job.avro, job.avro.steps + first, p, p + size)
+        if end == p + size:
+            return True
+        if end != NULL:
+            typed.status = KS_VALUE_BYTES_LEFT
+        ks_cut_column(typed, typed.columns, rows)
+        if typed.status == KS_OUTPUT_FULL:
+            return False
+        job.status[row] = <uint8_t>typed.status
+    if ks_put_null(typed, typed.columns):
+        return True
+    ks_cut_column(typed, typed.columns, rows)
+    return False
+
+
+cdef void decode_values(void *context) noexcept nogil:
+    cdef Decoding *job = <Decoding *>context
+    while job.done < job.stop and decode_one(job):
+        job.done += 1
+
+
+def decode_into(
+    TypedColumns columns not None,
+    const uint8_t[::1] steps not None,
+    const int32_t[::1] parts not None,
+    const uint8_t[::1] constants not None,
+    const uintptr_t[::1] address not None,
+    const int32_t[::1] size not None,
+    const int32_t[::1] first_step not None,
+    uint8_t[::1] status not None,
+    int64_t first,
+    int64_t stop,
+    const uint8_t[::1] source,
+):
+    """
+    Append values to columns, until a column is full.
+
+    Parameters
+    ----------
+    columns : TypedColumns
+    steps, parts, constants : arrays
+        Programs of kafkascan.schemas.avro_program, which are not checked.
+    address, size : arrays of n
+        Of the values.
+    first_step : array of n
+        Of the program of each value; -1 for one that is not decoded, which becomes a null.
+    status : array of n
+        Is set for values that become nulls because they cannot be decoded.
+    first, stop : int
+        The values to decode.
+    source : buffer, optional
+        That may be a map and contains some of the values.
+
+    Returns
+    -------
+    status : int
+        OK, or OUTPUT_FULL.
+    done : int
+        The next value.
+    full, needed : int
+        The column without room, and how many bytes of an item it needs, or 0 for an entry.
+    fault : int
+        Where the source could not be read, or -1.
+    """
+    cdef int64_t count = address.shape[0], fault = -1
+    cdef Decoding job
+    if not (size.shape[0] == first_step.shape[0] == status.shape[0] == count):
+        raise ValueError("arrays differ in length")
+    if not 0 <= first <= stop <= count or steps.shape[0] % sizeof(ks_avro_step):
+        raise ValueError("there are no such values, or steps have another size")
+    memset(&job, 0, sizeof(job))
+    job.avro.typed.columns = columns.columns
+    job.avro.typed.full = -1
+    job.step_count = steps.shape[0] // sizeof(ks_avro_step)
+    if first < stop:
+        job.avro.steps = <const ks_avro_step *>&steps[0] if job.step_count else NULL
+        job.avro.parts = &parts[0] if parts.shape[0] else NULL
+        job.avro.constants = &constants[0] if constants.shape[0] else NULL
+        job.address, job.size, job.first_step = &address[0], &size[0], &first_step[0]
+        job.status = &status[0]
+        job.done, job.stop = first, stop
+        with nogil:
+            if source is None or source.shape[0] == 0:
+                decode_values(&job)
+            else:
+                fault = run_guarded(decode_values, &job, &source[0], source.shape[0])
+    if fault >= 0:
+        return KS_SOURCE_FAULT, job.done, -1, 0, fault
+    if job.done < stop and first < stop:
+        return KS_OUTPUT_FULL, job.done, job.avro.typed.full, job.avro.typed.needed, -1
+    return KS_OK, stop, -1, 0, -1

@@ -1,0 +1,1 @@
+"""Values of records as typed columns, by the schemas of a registry."""

@@ -1,0 +1,223 @@
+"""Typed columns: their layout, their memory while they are filled, and their Arrow arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan._core import typed_values as _core
+from kafkascan.io import result_memory
+from kafkascan.tables.schema import require_pyarrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LARGEST = 2**31 - 1
+_FIRST_ENTRIES, _FIRST_BYTES = 64, 1 << 12
+
+
+@dataclass(frozen=True)
+class TypedColumn:
+    """
+    A column of typed values, and the columns below it.
+
+    Attributes
+    ----------
+    name : str
+        Of the field, union member or list item.
+    type : pyarrow.DataType
+    children : tuple of TypedColumn
+        Members of a struct; the item of a list; of a map, one struct of key and value.
+    nullable : bool, default False
+    symbols : tuple of str, default ()
+        Texts of a dictionary, in order.
+    """
+
+    name: str
+    type: pa.DataType
+    children: tuple[TypedColumn, ...] = ()
+    nullable: bool = False
+    symbols: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def kind(self) -> int:
+        """What the compiled loop appends to the column."""
+        types = require_pyarrow().types
+        if types.is_struct(self.type):
+            return _core.STRUCTS
+        if types.is_list(self.type) or types.is_map(self.type):
+            return _core.LISTS
+        if types.is_string(self.type) or types.is_binary(self.type):
+            return _core.ITEMS
+        return _core.VALUES
+
+    @property
+    def width(self) -> int:
+        """Bytes of an entry of a column of values; 0 for other kinds."""
+        pa = require_pyarrow()
+        if self.kind != _core.VALUES or pa.types.is_null(self.type):
+            return 0
+        if pa.types.is_dictionary(self.type):
+            return 4
+        return 1 if pa.types.is_boolean(self.type) else self.type.bit_width // 8
+
+    @property
+    def arrow_field(self) -> pa.Field:
+        """The field of the column in an Arrow schema."""
+        return require_pyarrow().field(self.name, self.type, self.nullable)
+
+
+class ColumnLayout:
+    """
+    The columns of a tree, numbered so that those below one are contiguous and come later.
+
+    Parameters
+    ----------
+    root : TypedColumn
+
+    Attributes
+    ----------
+    columns : list of TypedColumn
+        By number; 0 is the root.
+    first_child : list of int
+        Number of the first column below each.
+    """
+
+    def __init__(self, root: TypedColumn) -> None:
+        self.columns = [root]
+        self.first_child: list[int] = []
+        for one in self.columns:  # grows while it is walked
+            self.first_child.append(len(self.columns) if one.children else 0)
+            self.columns += one.children
+
+    def children_of(self, number: int) -> Iterator[int]:
+        """Yield the numbers of the columns below one."""
+        first = self.first_child[number]
+        yield from range(first, first + len(self.columns[number].children))
+
+    def as_array(self) -> NDArray[np.int32]:
+        """Return kind, width, first column below, and number of these."""
+        rows = [
+            (one.kind, one.width, first, len(one.children))
+            for one, first in zip(self.columns, self.first_child, strict=True)
+        ]
+        return np.array(rows, np.int32).reshape(-1, 4)
+
+
+class ColumnMemory:
+    """
+    Memory of columns that are filled: it grows where a column is full.
+
+    Parameters
+    ----------
+    layout : ColumnLayout
+    rows : int
+        Expected entries of the root.
+
+    Attributes
+    ----------
+    filled : TypedColumns
+        What the compiled loop fills.
+    """
+
+    def __init__(self, layout: ColumnLayout, rows: int) -> None:
+        self._layout = layout
+        self._arrays: list[tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]] = []
+        self._capacity = [0] * len(layout.columns)
+        self.filled = _core.TypedColumns(layout.as_array())
+        nothing = (np.empty(0, np.uint8), np.zeros(1, np.int32), np.empty(0, np.uint8))
+        for number in range(len(layout.columns)):
+            self._arrays.append(nothing)
+            self._give(number, max(1, min(rows, _LARGEST)), _FIRST_BYTES)
+
+    def grow(self, number: int, needed: int) -> bool:
+        """
+        Make room in a column; False if it must not become larger.
+
+        Parameters
+        ----------
+        number : int
+            Of the column.
+        needed : int
+            Bytes of the next item; 0 if there is no room for an entry.
+        """
+        data, capacity = self._arrays[number][0], self._capacity[number]
+        _, size = self.filled.entries(number)
+        if needed == 0:
+            if capacity == _LARGEST:
+                return False
+            self._give(number, min(_LARGEST, max(_FIRST_ENTRIES, 2 * capacity)), len(data))
+            return True
+        if size + needed > _LARGEST:
+            return False
+        self._give(number, capacity, min(_LARGEST, max(size + needed, 2 * len(data))))
+        return True
+
+    def _give(self, number: int, capacity: int, room: int) -> None:
+        column = self._layout.columns[number]
+        entries, size = self.filled.entries(number)
+        if column.kind == _core.VALUES:
+            room, size = capacity * column.width, entries * column.width
+        has_data = column.kind in (_core.VALUES, _core.ITEMS)
+        has_ends = column.kind in (_core.ITEMS, _core.LISTS)
+        data = result_memory.empty(room if has_data else 0, np.uint8)
+        ends = result_memory.empty(capacity + 1, np.int32) if has_ends else np.empty(0, np.int32)
+        is_valid = np.ones(capacity if column.nullable else 0, np.uint8)
+        old_data, old_ends, old_valid = self._arrays[number]
+        if has_data:
+            data[:size] = old_data[:size]
+        if has_ends:
+            ends[: entries + 1] = old_ends[: entries + 1]
+        if column.nullable:
+            is_valid[:entries] = old_valid[:entries]
+        self._arrays[number], self._capacity[number] = (data, ends, is_valid), capacity
+        self.filled.give(
+            number, capacity, data, ends if has_ends else None,
+            is_valid if column.nullable else None,
+        )  # fmt: skip
+
+    def to_arrow(self) -> pa.Array:
+        """Return the root's entries, in arrays that keep the memory."""
+        return self._array(0, self.filled.entries(0)[0])
+
+    def _array(self, number: int, entries: int) -> pa.Array:
+        pa = require_pyarrow()
+        column, (data, ends, is_valid) = self._layout.columns[number], self._arrays[number]
+        if pa.types.is_null(column.type):
+            return pa.nulls(entries)
+        valid = _packed(is_valid[:entries]) if column.nullable else None
+        if column.kind == _core.VALUES:
+            return _values(column, entries, valid, data)
+        if column.kind == _core.ITEMS:
+            buffers = [valid, pa.py_buffer(ends[: entries + 1]), pa.py_buffer(data)]
+            return pa.Array.from_buffers(column.type, entries, buffers)
+        below = int(ends[entries]) if column.kind == _core.LISTS else entries
+        children = [self._array(child, below) for child in self._layout.children_of(number)]
+        buffers = [valid, pa.py_buffer(ends[: entries + 1])]
+        if column.kind == _core.STRUCTS:
+            buffers = buffers[:1]
+        return pa.Array.from_buffers(column.type, entries, buffers, children=children)
+
+
+def _values(
+    column: TypedColumn, entries: int, valid: pa.Buffer | None, data: NDArray[np.uint8]
+) -> pa.Array:
+    pa = require_pyarrow()
+    if pa.types.is_dictionary(column.type):
+        numbers = pa.Array.from_buffers(pa.int32(), entries, [valid, pa.py_buffer(data)])
+        return pa.DictionaryArray.from_arrays(numbers, pa.array(column.symbols, pa.string()))
+    if pa.types.is_boolean(column.type):
+        bits = np.packbits(data[:entries], bitorder="little")
+        return pa.Array.from_buffers(column.type, entries, [valid, pa.py_buffer(bits)])
+    return pa.Array.from_buffers(column.type, entries, [valid, pa.py_buffer(data)])
+
+
+def _packed(is_valid: NDArray[np.uint8]) -> pa.Buffer | None:
+    """Return the bits; None if all entries are valid."""
+    if is_valid.all():
+        return None
+    return require_pyarrow().py_buffer(np.packbits(is_valid, bitorder="little"))
