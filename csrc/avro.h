@@ -27,6 +27,8 @@
     X(FLOAT)            \
     X(DOUBLE)           \
     X(FLOAT_AS_DOUBLE)  \
+    X(TIME_MILLIS)      /* of a day, in an int */ \
+    X(TIME_MICROS)      /* in a long */ \
     X(BYTES)            \
     X(TEXT)             /* valid UTF-8 */ \
     X(FIXED)            /* `size` bytes of a column of this width */ \
@@ -43,6 +45,7 @@
     X(CONSTANT)         /* a default: part: its step, of `size` bytes at `at` of the constants */ \
     X(RAW)              /* part: a step that skips; its bytes become an item */ \
     X(UNRESOLVED)       /* the reader's schema has no type for it */ \
+    X(SKIP_NULL)        /* from here on, steps without a column */ \
     X(SKIP_INT)         \
     X(SKIP_BYTES)       \
     X(SKIP_FIXED)       \
@@ -53,9 +56,9 @@
     X(SKIP_NAMED)       /* part: the step of a recursive type */
 
 enum ks_avro_op {
-#define KS_AVRO_ENUM(name) KS_AVRO_##name,
-    KS_AVRO_OPS(KS_AVRO_ENUM)
-#undef KS_AVRO_ENUM
+#define KS_AVRO_AS_OP(name) KS_AVRO_##name,
+    KS_AVRO_OPS(KS_AVRO_AS_OP)
+#undef KS_AVRO_AS_OP
     KS_AVRO_OP_COUNT
 };
 
@@ -65,7 +68,10 @@ static const char *const ks_avro_op_names[] = {
 #undef KS_AVRO_NAME
 };
 
-enum { KS_MAX_VALUE_DEPTH = 256, KS_UUID_TEXT_SIZE = 36, KS_MAX_DECIMAL_SIZE = 32 };
+enum { KS_MAX_VALUE_DEPTH = 1024, KS_UUID_TEXT_SIZE = 36, KS_MAX_DECIMAL_SIZE = 32 };
+
+#define KS_MILLIS_OF_DAY INT64_C(86400000)
+#define KS_MICROS_OF_DAY INT64_C(86400000000)
 
 typedef struct {
     int32_t op;
@@ -182,6 +188,22 @@ static ks_at ks_avro_decimal(ks_avro *avro, const ks_avro_step *step, ks_at p,
     return ks_put_number(&avro->typed, column, number, (size_t)width) ? p + size : NULL;
 }
 
+/* A time of a day, which Arrow has only within a day. */
+static ks_at ks_avro_time(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
+    ks_column *column = avro->typed.columns + step->column;
+    int is_millis = step->op == KS_AVRO_TIME_MILLIS;
+    int64_t time;
+    p = ks_avro_varlong(avro, p, limit, &time);
+    if (p == NULL) return NULL;
+    if (time < 0 || time >= (is_millis ? KS_MILLIS_OF_DAY : KS_MICROS_OF_DAY)) {
+        return ks_avro_fails(avro, KS_BAD_VALUE_NUMBER);
+    }
+    int32_t millis = (int32_t)time;
+    int is_put = is_millis ? ks_put_number(&avro->typed, column, &millis, sizeof millis)
+                           : ks_put_number(&avro->typed, column, &time, sizeof time);
+    return is_put ? p : NULL;
+}
+
 static void ks_write_uuid(uint8_t *out, const uint8_t *p) {
     static const char digits[] = "0123456789abcdef";
     for (int i = 0; i < 16; i++) {
@@ -193,6 +215,14 @@ static void ks_write_uuid(uint8_t *out, const uint8_t *p) {
 
 static ks_at ks_avro_skip(ks_avro *avro, const ks_avro_step *step, ks_at p,
                           ks_at limit);
+
+static ks_at ks_avro_skip_inside(ks_avro *avro, const ks_avro_step *step, ks_at p, ks_at limit) {
+    if (avro->typed.depth == KS_MAX_VALUE_DEPTH) return ks_avro_fails(avro, KS_VALUE_TOO_DEEP);
+    avro->typed.depth++;
+    p = ks_avro_skip(avro, step, p, limit);
+    avro->typed.depth--;
+    return p;
+}
 
 static ks_at ks_avro_skip_list(ks_avro *avro, const ks_avro_step *step, ks_at p,
                                ks_at limit) {
@@ -206,7 +236,7 @@ static ks_at ks_avro_skip_list(ks_avro *avro, const ks_avro_step *step, ks_at p,
                 if (p == NULL) return NULL;
                 p += size;
             }
-            p = ks_avro_skip(avro, item, p, limit);
+            p = ks_avro_skip_inside(avro, item, p, limit);
         }
     } while (p != NULL && count != 0);
     return p;
@@ -218,7 +248,7 @@ static ks_at ks_avro_skip(ks_avro *avro, const ks_avro_step *step, ks_at p,
     const int32_t *parts = avro->parts + step->first_part;
     int64_t number;
     switch (step->op) {
-        case KS_AVRO_NULL:
+        case KS_AVRO_SKIP_NULL:
             return p;
         case KS_AVRO_SKIP_INT:
             return ks_avro_varlong(avro, p, limit, &number);
@@ -239,15 +269,10 @@ static ks_at ks_avro_skip(ks_avro *avro, const ks_avro_step *step, ks_at p,
             return ks_avro_skip_list(avro, step, p, limit);
         case KS_AVRO_SKIP_UNION:
             p = ks_avro_index(avro, p, limit, step->parts, &number);
-            return p == NULL ? NULL : ks_avro_skip(avro, avro->steps + parts[number], p, limit);
+            if (p == NULL) return NULL;
+            return ks_avro_skip_inside(avro, avro->steps + parts[number], p, limit);
         default: /* KS_AVRO_SKIP_NAMED */
-            if (avro->typed.depth == KS_MAX_VALUE_DEPTH) {
-                return ks_avro_fails(avro, KS_VALUE_TOO_DEEP);
-            }
-            avro->typed.depth++;
-            p = ks_avro_skip(avro, avro->steps + parts[0], p, limit);
-            avro->typed.depth--;
-            return p;
+            return ks_avro_skip_inside(avro, avro->steps + parts[0], p, limit);
     }
 }
 
@@ -362,6 +387,9 @@ static ks_at ks_avro_run(ks_avro *avro, const ks_avro_step *step, ks_at p,
             KS_READ_REAL(double, double)
         case KS_AVRO_FLOAT_AS_DOUBLE:
             KS_READ_REAL(float, double)
+        case KS_AVRO_TIME_MILLIS:
+        case KS_AVRO_TIME_MICROS:
+            return ks_avro_time(avro, step, p, limit);
         case KS_AVRO_BYTES:
         case KS_AVRO_TEXT:
             p = ks_avro_size(avro, p, limit, &size);
@@ -396,7 +424,7 @@ static ks_at ks_avro_run(ks_avro *avro, const ks_avro_step *step, ks_at p,
         case KS_AVRO_RECORD:
             for (int32_t i = 0; i < step->parts; i++) {
                 const ks_avro_step *part = avro->steps + parts[i];
-                p = part->op >= KS_AVRO_SKIP_INT ? ks_avro_skip(avro, part, p, limit)
+                p = part->op >= KS_AVRO_SKIP_NULL ? ks_avro_skip(avro, part, p, limit)
                                                  : ks_avro_run(avro, part, p, limit);
                 if (p == NULL) return NULL;
             }

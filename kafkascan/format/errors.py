@@ -197,6 +197,10 @@ class UnknownColumnError(KafkaScanError, ValueError):
     """A column does not exist; the message suggests one."""
 
 
+class ValueSchemaError(KafkaScanError, ValueError):
+    """A schema of values cannot be read, or needs more than kafkascan allows."""
+
+
 class UnknownOptionError(KafkaScanError, TypeError):
     """An option does not exist; the message suggests one."""
 

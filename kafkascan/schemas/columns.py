@@ -134,6 +134,11 @@ class ColumnMemory:
             self._arrays.append(nothing)
             self._give(number, max(1, min(rows, _LARGEST)), _FIRST_BYTES)
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether the root has an entry."""
+        return self.filled.entries(0)[0] > 0
+
     def grow(self, number: int, needed: int) -> bool:
         """
         Make room in a column; False if it must not become larger.

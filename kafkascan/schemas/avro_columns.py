@@ -1,0 +1,125 @@
+"""The typed columns of an Avro schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkascan.format.errors import ValueSchemaError
+from kafkascan.schemas.avro_schema import MAX_DEPTH, AvroType
+from kafkascan.schemas.columns import TypedColumn
+from kafkascan.tables.schema import require_pyarrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_COLUMNS = 1 << 14
+"""Columns of one schema, with those below others."""
+
+# Larger ones are columns of items: a null would take their size, too.
+_LARGEST_FIXED_VALUE = 1 << 10
+_LARGEST_DECIMAL128 = 38
+_DURATION = ("months", "days", "milliseconds")
+
+
+def column_of(schema: AvroType, name: str = "value") -> TypedColumn:
+    """
+    Return the column of a schema's values; it is nullable.
+
+    A union of null and one type is that type, nullable. Other unions are structs of their
+    branches, of which one is not null. A record inside itself is ``binary``: its encoding.
+
+    Raises
+    ------
+    ValueSchemaError
+        If it has more than `MAX_COLUMNS` columns.
+    """
+    return _Columns().of(schema, name, (), nullable=True)
+
+
+class _Columns:
+    def __init__(self) -> None:
+        self._left = MAX_COLUMNS
+
+    def of(
+        self, one: AvroType, name: str, outer: tuple[AvroType, ...], *, nullable: bool = False
+    ) -> TypedColumn:
+        pa = require_pyarrow()
+        self._left -= 1
+        if len(outer) > MAX_DEPTH:
+            raise ValueSchemaError(f"types are nested in more than {MAX_DEPTH} levels")
+        if self._left < 0:
+            raise ValueSchemaError(f"the schema has more than {MAX_COLUMNS} columns")
+        if one.kind == "union":
+            return self._union(one, name, outer, nullable)
+        if one in outer:
+            return TypedColumn(name, pa.binary(), (), nullable)
+        if one.kind == "record":
+            inner = (*outer, one)
+            members = [self.of(field.type, field.name, inner) for field in one.fields]
+            return _struct(name, members, nullable)
+        if one.kind == "array":
+            item = self.of(one.parts[0], "item", (*outer, one))
+            return TypedColumn(name, pa.list_(item.arrow_field), (item,), nullable)
+        if one.kind == "map":
+            return self._map(one, name, outer, nullable)
+        if one.kind == "enum":
+            kind = pa.dictionary(pa.int32(), pa.string())
+            return TypedColumn(name, kind, (), nullable, one.symbols)
+        if one.logical == "duration":
+            parts = [TypedColumn(part, pa.uint32()) for part in _DURATION]
+            return _struct(name, parts, nullable)
+        return TypedColumn(name, _plain_type(one), (), nullable or one.kind == "null")
+
+    def _union(
+        self, union: AvroType, name: str, outer: tuple[AvroType, ...], nullable: bool
+    ) -> TypedColumn:
+        branches = [one for one in union.parts if one.kind != "null"]
+        nullable = nullable or len(branches) < len(union.parts)
+        if not branches:
+            return TypedColumn(name, require_pyarrow().null(), (), True)
+        if len(branches) == 1:
+            return self.of(branches[0], name, outer, nullable=nullable)
+        members = [self.of(one, one.name or one.kind, outer, nullable=True) for one in branches]
+        return _struct(name, members, nullable)
+
+    def _map(
+        self, one: AvroType, name: str, outer: tuple[AvroType, ...], nullable: bool
+    ) -> TypedColumn:
+        pa = require_pyarrow()
+        key, value = TypedColumn("key", pa.string()), self.of(one.parts[0], "value", (*outer, one))
+        pair = _struct("entries", [key, value], False)
+        return TypedColumn(name, pa.map_(pa.string(), value.arrow_field), (pair,), nullable)
+
+
+def _struct(name: str, members: list[TypedColumn], nullable: bool) -> TypedColumn:
+    kind = require_pyarrow().struct([one.arrow_field for one in members])
+    return TypedColumn(name, kind, tuple(members), nullable)
+
+
+def _plain_type(one: AvroType) -> pa.DataType:
+    pa = require_pyarrow()
+    if one.logical == "decimal":
+        wide = one.precision > _LARGEST_DECIMAL128
+        return (pa.decimal256 if wide else pa.decimal128)(one.precision, one.scale)
+    if one.logical == "uuid":
+        return pa.string()
+    if one.kind == "fixed":
+        is_value = 0 < one.size <= _LARGEST_FIXED_VALUE
+        return pa.binary(one.size) if is_value else pa.binary()
+    if one.logical:
+        return {
+            "date": pa.date32(),
+            "time-millis": pa.time32("ms"),
+            "time-micros": pa.time64("us"),
+            "timestamp-millis": pa.timestamp("ms", "UTC"),
+            "timestamp-micros": pa.timestamp("us", "UTC"),
+            "timestamp-nanos": pa.timestamp("ns", "UTC"),
+            "local-timestamp-millis": pa.timestamp("ms"),
+            "local-timestamp-micros": pa.timestamp("us"),
+            "local-timestamp-nanos": pa.timestamp("ns"),
+        }[one.logical]
+    return {
+        "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(),
+        "float": pa.float32(), "double": pa.float64(), "bytes": pa.binary(),
+        "string": pa.string(),
+    }[one.kind]  # fmt: skip

@@ -1,0 +1,130 @@
+"""Defaults of fields, in Avro's binary encoding."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import TypeVar
+
+from kafkascan.format.errors import ValueSchemaError
+from kafkascan.schemas.avro_schema import NO_DEFAULT, AvroField, AvroType, Json
+
+Kind = TypeVar("Kind")
+
+# Values that one default has, and its bytes: a record whose fields have defaults of their own can
+# have more of them than its text shows.
+_LARGEST_COUNT, _LARGEST_SIZE = 1 << 12, 1 << 16
+_ERRORS = (KeyError, TypeError, ValueError, OverflowError, struct.error, RecursionError)
+
+
+def encoded_default(one: AvroType, value: Json) -> bytes:
+    """
+    Return a default in Avro's binary encoding.
+
+    Raises
+    ------
+    ValueSchemaError
+        If the default is not a value of the type, or too large.
+    """
+    try:
+        data = _Encoder().encoded(one, value)
+    except _ERRORS:
+        raise ValueSchemaError(f"{value!r:.80} is no default of type {one.short_name}") from None
+    if len(data) > _LARGEST_SIZE:
+        raise ValueSchemaError(f"a default has more than {_LARGEST_SIZE} bytes")
+    return data
+
+
+
+class _Encoder:
+    def __init__(self) -> None:
+        self._left = _LARGEST_COUNT
+
+    def encoded(self, one: AvroType, value: Json) -> bytes:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueSchemaError(f"a default has more than {_LARGEST_COUNT} values")
+        if one.kind == "union":
+            return self._branch(one, value)
+        if one.kind == "record":
+            values = _of(dict, value)
+            return b"".join(self.encoded(part.type, _given(part, values)) for part in one.fields)
+        if one.kind == "array":
+            return _block(self.encoded(one.parts[0], item) for item in _of(list, value))
+        if one.kind == "map":
+            pairs = _of(dict, value).items()
+            return _block(_sized(key.encode()) + self.encoded(one.parts[0], v) for key, v in pairs)
+        if one.kind == "enum":
+            return _varint(one.symbols.index(_of(str, value)))
+        return _primitive(one, value)
+
+    def _branch(self, union: AvroType, value: Json) -> bytes:
+        """Return the value in the first branch that it fits; before 1.12, it must fit the first."""
+        for number, branch in enumerate(union.parts):
+            try:
+                return _varint(number) + self.encoded(branch, value)
+            except _ERRORS as error:
+                if self._left < 0:
+                    raise
+                failure = error
+        raise failure
+
+
+def _given(part: AvroField, values: dict[str, Json]) -> Json:
+    default = values.get(part.name, part.default)
+    if default is NO_DEFAULT:
+        raise KeyError(part.name)
+    return default  # type: ignore[return-value]
+
+
+def _of(kind: type[Kind], value: object) -> Kind:
+    if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
+        raise TypeError(kind)
+    return value
+
+
+def _primitive(one: AvroType, value: Json) -> bytes:
+    if one.kind == "null":
+        _of(type(None), value)
+        return b""
+    if one.kind == "boolean":
+        return bytes([_of(bool, value)])
+    if one.kind in ("int", "long"):
+        return _integer(value, 32 if one.kind == "int" else 64)
+    if one.kind in ("float", "double"):
+        number = float(value) if value in ("NaN", "INF", "-INF") else float(_of(int | float, value))
+        return struct.pack("<f" if one.kind == "float" else "<d", number)
+    if one.kind == "string":
+        return _sized(_of(str, value).encode())
+    data = _of(str, value).encode("latin-1")
+    if one.kind == "bytes":
+        return _sized(data)
+    if len(data) != one.size:
+        raise ValueError
+    return data
+
+
+def _integer(value: Json, bits: int) -> bytes:
+    number = _of(int, value)
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise OverflowError
+    return _varint(number)
+
+
+def _block(items: Iterable[bytes]) -> bytes:
+    """Return the items of an array or map: one block, and the end."""
+    parts = list(items)
+    return (_varint(len(parts)) + b"".join(parts) if parts else b"") + b"\0"
+
+
+def _sized(data: bytes) -> bytes:
+    return _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    zigzag, out = (number << 1) ^ (number >> 63), bytearray()
+    while zigzag > 0x7F:
+        out.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)

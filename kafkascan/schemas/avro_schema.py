@@ -1,0 +1,296 @@
+"""Avro schemas: the types that a text in JSON declares, by the specification 1.12."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kafkascan.format.errors import ValueSchemaError
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+
+PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
+
+MAX_DEPTH = 64
+"""Levels of types inside types. A decoder's calls are nested as deeply."""
+
+_LARGEST_TEXT = 1 << 24
+_NAMED = ("record", "error", "enum", "fixed")
+# The primitive that a logical type annotates; decimal, uuid and duration have rules of their own.
+_LOGICAL = {
+    "date": "int",
+    "time-millis": "int",
+    "time-micros": "long",
+    "timestamp-millis": "long",
+    "timestamp-micros": "long",
+    "timestamp-nanos": "long",
+    "local-timestamp-millis": "long",
+    "local-timestamp-micros": "long",
+    "local-timestamp-nanos": "long",
+}
+_DURATION_SIZE, _UUID_SIZE, _LARGEST_PRECISION = 12, 16, 76
+_LARGEST_FIXED = 2**31 - 1
+
+
+class _NoDefault:
+    """The default of a field that has none; None is the default null."""
+
+
+NO_DEFAULT = _NoDefault()
+
+
+@dataclass(frozen=True, eq=False)
+class AvroField:
+    """A field of a record; `default` is JSON, or `NO_DEFAULT`."""
+
+    name: str
+    type: AvroType
+    default: Json | _NoDefault
+    aliases: tuple[str, ...]
+
+
+@dataclass(eq=False)
+class AvroType:
+    """
+    A type. Types are compared by identity, as a record may contain itself.
+
+    Attributes
+    ----------
+    kind : str
+        A primitive type, or ``record``, ``enum``, ``array``, ``map``, ``union``, ``fixed``.
+    name : str
+        Full name of a named type.
+    aliases : tuple of str
+        Full names.
+    logical : str
+        Name of the logical type, if it is valid here and known; otherwise "".
+    precision, scale : int
+        Of a decimal.
+    fields : list of AvroField
+    symbols : tuple of str
+    default_symbol : str or None
+    size : int
+        Of a fixed, in bytes.
+    parts : list of AvroType
+        Branches of a union, the items of an array, the values of a map.
+    """
+
+    kind: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    logical: str = ""
+    precision: int = 0
+    scale: int = 0
+    fields: list[AvroField] = field(default_factory=list, repr=False)
+    symbols: tuple[str, ...] = ()
+    default_symbol: str | None = None
+    size: int = 0
+    parts: list[AvroType] = field(default_factory=list, repr=False)
+
+    @property
+    def short_name(self) -> str:
+        """The name without its namespace; that of the kind, if the type has no name."""
+        return self.name.rpartition(".")[2] or self.kind
+
+
+def parse_avro(text: str, references: Mapping[str, str] | None = None) -> AvroType:
+    """
+    Return the type that a schema declares.
+
+    Parameters
+    ----------
+    text : str
+        JSON, or the bare name of a primitive type.
+    references : mapping of str to str, optional
+        Texts of schemas by the names by which others refer to them.
+
+    Raises
+    ------
+    ValueSchemaError
+        If a text is no schema, a name is unknown, or types are nested in more than 64 levels.
+    """
+    try:
+        return _Parser(references or {}).parse(text)
+    except RecursionError:
+        raise ValueSchemaError("types are nested too deeply") from None
+
+
+class _Parser:
+    def __init__(self, references: Mapping[str, str]) -> None:
+        self._named: dict[str, AvroType] = {}
+        self._unread = dict(references)
+
+    def parse(self, text: str) -> AvroType:
+        return self._type(_json(text), "", 0)
+
+    def _type(self, node: Json, namespace: str, depth: int) -> AvroType:
+        if depth > MAX_DEPTH:
+            raise ValueSchemaError(f"types are nested in more than {MAX_DEPTH} levels")
+        if isinstance(node, str):
+            return AvroType(node) if node in PRIMITIVES else self._found(node, namespace)
+        if isinstance(node, list):
+            return self._union(node, namespace, depth)
+        if not isinstance(node, dict):
+            raise ValueSchemaError(f"{node!r} is no type")
+        kind = node.get("type")
+        if not isinstance(kind, str):
+            return self._type(kind, namespace, depth + 1)
+        if kind in _NAMED:
+            return self._declared(kind, node, namespace, depth)
+        if kind in ("array", "map"):
+            part = node.get("items" if kind == "array" else "values")
+            return AvroType(kind, parts=[self._type(part, namespace, depth + 1)])
+        if kind not in PRIMITIVES:
+            return self._found(kind, namespace)
+        return _with_logical(AvroType(kind), node)
+
+    def _found(self, name: str, namespace: str) -> AvroType:
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        for known in (full, name):
+            if known in self._named:
+                return self._named[known]
+            if known in self._unread:
+                return self._referenced(known, known)
+        for reference in list(self._unread):
+            if reference in self._unread:
+                self._referenced(reference, None)
+            if full in self._named:
+                return self._named[full]
+        raise ValueSchemaError(f"there is no type {full!r}")
+
+    def _referenced(self, reference: str, name: str | None) -> AvroType:
+        found = self._type(_json(self._unread.pop(reference)), "", 0)
+        return found if name is None else self._named.get(name, found)
+
+    def _union(self, branches: list[Json], namespace: str, depth: int) -> AvroType:
+        parts = [self._type(one, namespace, depth + 1) for one in branches]
+        if any(one.kind == "union" for one in parts):
+            raise ValueSchemaError("a union contains a union")
+        names = [one.name or one.kind for one in parts]
+        if len(set(names)) < len(names):
+            raise ValueSchemaError(f"a union has two branches of one type: {', '.join(names)}")
+        return AvroType("union", parts=parts)
+
+    def _declared(
+        self, kind: str, node: dict[str, Json], namespace: str, depth: int
+    ) -> AvroType:
+        name = _full_name(_text(node, "name"), node.get("namespace"), namespace)
+        if name in self._named:
+            raise ValueSchemaError(f"the type {name!r} is declared twice")
+        space = name.rpartition(".")[0]
+        aliases = tuple(_full_name(one, None, space) for one in _texts(node, "aliases"))
+        declared = AvroType("record" if kind == "error" else kind, name, aliases)
+        self._named[name] = declared
+        if kind == "enum":
+            declared.symbols = _texts(node, "symbols")
+            default = node.get("default")
+            declared.default_symbol = default if isinstance(default, str) else None
+            if len(set(declared.symbols)) < len(declared.symbols):
+                raise ValueSchemaError(f"the enum {name!r} has a symbol twice")
+            return declared
+        if kind == "fixed":
+            declared.size = _whole(node, "size", _LARGEST_FIXED)
+            return _with_logical(declared, node)
+        fields = node.get("fields")
+        if not isinstance(fields, list):
+            raise ValueSchemaError(f"the record {name!r} has no list of fields")
+        declared.fields += [self._field(one, space, depth) for one in fields]
+        names = [one.name for one in declared.fields]
+        if len(set(names)) < len(names):
+            raise ValueSchemaError(f"the record {name!r} has a field twice")
+        return declared
+
+    def _field(self, node: Json, namespace: str, depth: int) -> AvroField:
+        if not isinstance(node, dict):
+            raise ValueSchemaError(f"{node!r} is no field")
+        return AvroField(
+            _text(node, "name"),
+            self._type(node.get("type"), namespace, depth + 1),
+            node.get("default", NO_DEFAULT),
+            _texts(node, "aliases"),
+        )
+
+
+def _json(text: str) -> Json:
+    if len(text) > _LARGEST_TEXT:
+        raise ValueSchemaError(f"the text of a schema has more than {_LARGEST_TEXT} characters")
+    if text.strip() in PRIMITIVES:
+        return text.strip()
+    try:
+        found: Json = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueSchemaError(f"the text of a schema is no JSON: {error}") from None
+    return found
+
+
+def _text(node: dict[str, Json], key: str) -> str:
+    found = node.get(key)
+    if not isinstance(found, str) or not found:
+        raise ValueSchemaError(f"a type or field has no {key}")
+    return found
+
+
+def _texts(node: dict[str, Json], key: str) -> tuple[str, ...]:
+    found = node.get(key)
+    if found is None and key == "aliases":
+        return ()
+    if not isinstance(found, list):
+        raise ValueSchemaError(f"{key} are no list of texts")
+    texts = tuple(one for one in found if isinstance(one, str))
+    if len(texts) < len(found):
+        raise ValueSchemaError(f"{key} are no list of texts")
+    return texts
+
+
+def _whole(node: dict[str, Json], key: str, largest: int) -> int:
+    found = node.get(key)
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= largest:
+        raise ValueSchemaError(f"{key} is {found!r}, not a number between 0 and {largest}")
+    return found
+
+
+def _full_name(name: str, own: Json, namespace: str) -> str:
+    if "." in name:
+        return name
+    space = own if isinstance(own, str) else namespace
+    return f"{space}.{name}" if space else name
+
+
+def _with_logical(found: AvroType, node: dict[str, Json]) -> AvroType:
+    """Set the logical type; one that is unknown or not valid here is ignored, as Avro says."""
+    logical = node.get("logicalType")
+    if isinstance(logical, str) and _LOGICAL.get(logical) == found.kind:
+        found.logical = logical
+    rule = _RULES.get(logical) if isinstance(logical, str) else None
+    if isinstance(logical, str) and rule is not None and rule(found, node):
+        found.logical = logical
+    return found
+
+
+def _is_decimal(found: AvroType, node: dict[str, Json]) -> bool:
+    precision, scale = node.get("precision"), node.get("scale", 0)
+    if not isinstance(precision, int) or not isinstance(scale, int):
+        return False
+    if found.kind not in ("bytes", "fixed") or not 0 <= scale <= precision:
+        return False
+    if not 1 <= precision <= _LARGEST_PRECISION:
+        return False
+    found.precision, found.scale = precision, scale
+    return True
+
+
+def _is_uuid(found: AvroType, node: dict[str, Json]) -> bool:
+    return found.kind == "string" or (found.kind == "fixed" and found.size == _UUID_SIZE)
+
+
+def _is_duration(found: AvroType, node: dict[str, Json]) -> bool:
+    return found.kind == "fixed" and found.size == _DURATION_SIZE
+
+
+_RULES: dict[str, Callable[[AvroType, dict[str, Json]], bool]] = {
+    "decimal": _is_decimal,
+    "uuid": _is_uuid,
+    "duration": _is_duration,
+}
