@@ -64,7 +64,8 @@ def equal(expected: Any, found: Any, schema: Any, named: dict[str, Any]) -> bool
             equal(expected[key], pairs[key], schema["values"], named) for key in pairs
         )
     if isinstance(expected, uuid.UUID):
-        return found in (str(expected), str(expected).encode())
+        text = found.decode() if isinstance(found, bytes) else found
+        return bool(text.lower() == str(expected))
     if isinstance(expected, bytes) and kind == "string":
         return bool(found == expected.decode())
     if isinstance(expected, str) and kind in ("bytes", "fixed"):
