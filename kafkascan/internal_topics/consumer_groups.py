@@ -29,16 +29,10 @@ from kafkascan.internal_topics.coordinator_records import (
 )
 from kafkascan.internal_topics.group_members import GROUP_SCHEMA, MEMBER_SCHEMA, GroupRecords
 from kafkascan.internal_topics.topic_messages import COORDINATOR_RECORDS
-from kafkascan.internal_topics.topic_replay import (
-    AsOf,
-    ReplayedLog,
-    StoredRecord,
-    open_topic,
-    replay_all,
-    topic_problem,
-)
+from kafkascan.internal_topics.topic_replay import ReplayedLog, StoredRecord, replay_all
 from kafkascan.logs.log_dir import LogDir, PartitionDir
 from kafkascan.logs.log_table import LogDirLike
+from kafkascan.logs.topic_records import AsOf, open_topic, topic_problem
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown, schemas_by_name
 from kafkascan.tables.table import Problem, Problems, Table
 

@@ -17,9 +17,10 @@ from kafkascan.internal_topics.topic_messages import (
     decode_coordinator_record,
     decode_framed_message,
 )
-from kafkascan.internal_topics.topic_replay import ReplayedLog, StoredRecord, topic_problem
+from kafkascan.internal_topics.topic_replay import ReplayedLog, StoredRecord
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.topic_records import topic_problem
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.schema import Field, Schema, Shown
 from kafkascan.tables.table import Problem, Problems, Table

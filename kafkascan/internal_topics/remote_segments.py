@@ -18,7 +18,9 @@ from kafkascan.internal_topics.coordinator_records import (
     unknown_table,
 )
 from kafkascan.internal_topics.topic_messages import Message
-from kafkascan.internal_topics.topic_replay import (
+from kafkascan.logs.log_table import LogDirLike
+from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.topic_records import (
     DELETED_RECORDS,
     AsOf,
     PartitionRecords,
@@ -28,8 +30,6 @@ from kafkascan.internal_topics.topic_replay import (
     require_reached,
     topic_problem,
 )
-from kafkascan.logs.log_table import LogDirLike
-from kafkascan.logs.opened_logs import Log
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown, schemas_by_name
 from kafkascan.tables.table import Problem, Problems, Table
 from kafkascan.tables.table_set import TableSet

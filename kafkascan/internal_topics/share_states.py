@@ -30,7 +30,9 @@ from kafkascan.internal_topics.topic_messages import (
     Message,
     decode_coordinator_record,
 )
-from kafkascan.internal_topics.topic_replay import (
+from kafkascan.logs.log_table import LogDirLike
+from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.topic_records import (
     DELETED_RECORDS,
     AsOf,
     PartitionRecords,
@@ -40,8 +42,6 @@ from kafkascan.internal_topics.topic_replay import (
     open_topic,
     require_reached,
 )
-from kafkascan.logs.log_table import LogDirLike
-from kafkascan.logs.opened_logs import Log
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.schema import PARTITION, Field, Schema, Shown, schemas_by_name
 from kafkascan.tables.table import Problem, Problems, Table

@@ -22,10 +22,10 @@ from kafkascan.internal_topics.remote_segments import (
     row_of_upload,
     tier_problem,
 )
-from kafkascan.internal_topics.topic_replay import AsOf
 from kafkascan.logs.log_dir import LogDir
 from kafkascan.logs.log_finding import open_log_dir
 from kafkascan.logs.log_table import LogDirLike
+from kafkascan.logs.topic_records import AsOf
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown, schemas_by_name
 from kafkascan.tables.table import Problem, Problems, Table
 from kafkascan.tables.table_set import TableSet

@@ -17,13 +17,9 @@ from kafkascan.internal_topics.coordinator_records import (
     unknown_table,
 )
 from kafkascan.internal_topics.topic_messages import COORDINATOR_RECORDS
-from kafkascan.internal_topics.topic_replay import (
-    AsOf,
-    ReplayedLog,
-    open_topic,
-    replay_all,
-)
+from kafkascan.internal_topics.topic_replay import ReplayedLog, replay_all
 from kafkascan.logs.log_table import LogDirLike
+from kafkascan.logs.topic_records import AsOf, open_topic
 from kafkascan.tables.schema import PARTITION_LISTS, Field, Schema, Shown, schemas_by_name
 from kafkascan.tables.table import Problems, Table
 from kafkascan.tables.table_set import TableSet

@@ -27,7 +27,11 @@ from kafkascan.internal_topics.metadata.metadata_tables import (
 from kafkascan.internal_topics.topic_messages import (
     Message,
 )
-from kafkascan.internal_topics.topic_replay import (
+from kafkascan.logs.log_table import LogDirLike
+from kafkascan.logs.opened_logs import Log
+from kafkascan.logs.reading import iter_records
+from kafkascan.logs.segment import SegmentFile
+from kafkascan.logs.topic_records import (
     AsOf,
     PartitionRecords,
     ReplayLimit,
@@ -36,10 +40,6 @@ from kafkascan.internal_topics.topic_replay import (
     require_reached,
     topic_problem,
 )
-from kafkascan.logs.log_table import LogDirLike
-from kafkascan.logs.opened_logs import Log
-from kafkascan.logs.reading import iter_records
-from kafkascan.logs.segment import SegmentFile
 from kafkascan.records.control import ControlRecordType, decode_control_record
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.schema import Field, Schema, Shown, schemas_by_name

@@ -23,7 +23,6 @@ from kafkascan.internal_topics.remote_segments import (
     read_remote_segments,
 )
 from kafkascan.internal_topics.share_states import SHARE_TOPIC, ShareState, read_share_state
-from kafkascan.internal_topics.topic_replay import AsOf
 from kafkascan.internal_topics.transaction_states import (
     TRANSACTIONS_TOPIC,
     TransactionStates,
@@ -32,6 +31,7 @@ from kafkascan.internal_topics.transaction_states import (
 from kafkascan.io.folders import SideFileTooLargeError
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.log_finding import open_log_dir
+from kafkascan.logs.topic_records import AsOf
 from kafkascan.spark.options.view_schemas import arrow_schema, ddl
 from kafkascan.spark.readers.frames import map_tasks
 from kafkascan.spark.rows.damage_modes import logger
