@@ -1,1 +1,32 @@
-"""Values of records as typed columns, by the schemas of a registry."""
+"""Schema registries: their content out of ``_schemas``, and the schemas of records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkascan.format.lazy_names import attach
+
+if TYPE_CHECKING:
+    from kafkascan.schemas.places import (
+        RegistryError as RegistryError,
+        open_registry as open_registry,
+    )
+    from kafkascan.schemas.registry import (
+        RegisteredSchema as RegisteredSchema,
+        Registry as Registry,
+        SchemaReference as SchemaReference,
+        SubjectVersion as SubjectVersion,
+    )
+    from kafkascan.schemas.schema_export import (
+        export_schemas as export_schemas,
+        import_requests as import_requests,
+    )
+else:
+    __getattr__, __dir__, __all__ = attach(
+        __name__,
+        names={
+            "places": ["RegistryError", "open_registry"],
+            "registry": ["RegisteredSchema", "Registry", "SchemaReference", "SubjectVersion"],
+            "schema_export": ["export_schemas", "import_requests"],
+        },
+    )

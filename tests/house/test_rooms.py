@@ -18,7 +18,7 @@ PACKAGE = Path(kafkascan.__file__).parent
 # The compiled twin of a module may have its name: `_core.indexes` is the loops of
 # `broker_state.indexes`.
 COMPILED = "_core"
-MAX_ENTRIES = 23  # `kafkascan.polars` is a public name of its own, beside `kafkascan.spark`
+MAX_ENTRIES = 24  # `kafkascan.polars` is a public name of its own, beside `kafkascan.spark`
 MAX_MODULES = 16
 
 

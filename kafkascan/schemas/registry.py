@@ -1,0 +1,519 @@
+"""The state of a schema registry: subjects, versions, schemas by id and by GUID."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from kafkascan.format.findings import Severity
+from kafkascan.format.schemas.message_decoder import SchemaError as SchemaError
+from kafkascan.format.texts import with_escaped_bytes
+from kafkascan.tables.schema import Field, Schema, Shown
+from kafkascan.tables.table import Problem, Problems, Table, problem_lines
+
+DUPLICATE_SCHEMA_ID = "DUPLICATE_SCHEMA_ID"
+"""Symbol of a problem: an id has another text already; as a registry does, the first is kept."""
+BAD_SCHEMA = "BAD_SCHEMA"
+"""Symbol of a problem: a record, file or row that is no schema, or is above a limit."""
+
+MAX_TOTAL_SIZE = 1 << 30
+"""Bytes of records, files or answers with schemas; later schemas are problems."""
+MAX_REFERENCED = 10_000
+"""Schemas that one schema may refer to, directly and indirectly."""
+NO_ID = -1
+"""Id of a schema that only has a GUID."""
+
+_LARGEST_INT32 = 2**31 - 1
+_LARGEST_INT64 = 2**63 - 1
+_MAX_PROBLEMS = 1_000
+_CONTRACT = ("metadata", "ruleSet")
+_DEFAULT_CONTEXTS = ("", ".")
+
+REGISTRY_SCHEMA = Schema(
+    "schema_versions",
+    (
+        Field("subject", "string", "subject, with its context if that is not the default one",
+              nullable=False, shown=Shown.ALWAYS),
+        Field("version", "int32", "version of the subject", nullable=False, shown=Shown.ALWAYS),
+        Field("id", "int64", "id of the schema in the prefix of records; null for a schema that"
+              " only has a GUID", shown=Shown.ALWAYS),
+        Field("schema_type", "string", "AVRO, PROTOBUF or JSON", nullable=False),
+        Field("is_deleted", "bool", "whether the version is deleted, but can still be read by its"
+              " id (soft delete)", nullable=False),
+        Field("compatibility", "string", "compatibility level of the subject, or else of its"
+              " context, or else of the registry; null if the log sets none"),
+        Field("mode", "string", "mode of the subject, its context or the registry; null if the log"
+              " sets none", shown=Shown.WIDE),
+        Field("guid", "string", "GUID of the schema: the stored one, or the MD5 of a text without"
+              " references and rules", shown=Shown.WIDE),
+        Field("references", "list<struct<name:string,subject:string,version:int32>>",
+              "schemas that the text refers to, by the name it uses", nullable=False,
+              shown=Shown.WIDE),
+        Field("offset", "int64", "offset of the last record of the version", shown=Shown.WIDE),
+        Field("timestamp", "time", "time of that record"),
+        Field("schema", "string", "text of the schema", nullable=False, shown=Shown.WIDE),
+    ),
+)  # fmt: skip
+"""The columns of `Registry.to_table`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaReference:
+    """
+    A schema that another one refers to.
+
+    Attributes
+    ----------
+    name : str
+        The name in the text: the path of an import, the full name of a type, a URI.
+    subject : str
+    version : int
+        -1 for the newest one.
+    """
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """
+    A schema.
+
+    Attributes
+    ----------
+    context : str
+        The context of the id, such as ``.staging``; empty for the default one.
+    id : int
+        The number in the prefix of records; -1 if there is none.
+    guid : str or None
+        In lower case, with dashes.
+    schema_type : str
+        ``AVRO``, ``PROTOBUF`` or ``JSON``.
+    text : str
+    references : tuple of SchemaReference
+    """
+
+    context: str
+    id: int
+    guid: str | None
+    schema_type: str
+    text: str
+    references: tuple[SchemaReference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectVersion:
+    """
+    A version of a subject.
+
+    Attributes
+    ----------
+    subject : str
+        With its context, if that is not the default one: ``:.staging:orders-value``.
+    version : int
+    schema : RegisteredSchema
+    is_deleted : bool
+        Whether it is deleted, but can still be read by its id.
+    offset, timestamp : int or None
+        Of the last record about it; None outside of a log.
+    contract : str or None
+        JSON text of its metadata and rules, if it has any.
+    """
+
+    subject: str
+    version: int
+    schema: RegisteredSchema
+    is_deleted: bool = False
+    offset: int | None = None
+    timestamp: int | None = None
+    contract: str | None = None
+
+
+def context_of(subject: str) -> str:
+    """Return the context of a subject: ``.staging`` of ``:.staging:orders-value``, or empty."""
+    if not subject.startswith(":."):
+        return ""
+    context, colon, _ = subject[1:].partition(":")
+    return context if colon and context != "." else ""
+
+
+def _guid_of(text: str, references: object, contract: str | None) -> str | None:
+    """Return the GUID that a registry derives, of the schemas for which it is known how."""
+    if references or contract:
+        return None
+    digest = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
+    return str(uuid.UUID(bytes=digest))
+
+
+def version_of(value: Mapping[str, object]) -> SubjectVersion:
+    """
+    Return the version that a record's value, or a row of a registry's answer, describes.
+
+    Raises
+    ------
+    SchemaError
+        If a field is missing or has a wrong type.
+    """
+    subject, text = _text(value, "subject"), _text(value, "schema")
+    references = tuple(_references(value.get("references") or []))
+    parts = {name: value[name] for name in _CONTRACT if value.get(name)}
+    contract = json.dumps(parts) if parts else None
+    stored = value.get("guid")
+    schema = RegisteredSchema(
+        context_of(subject),
+        _number(value, "id", 0, _LARGEST_INT64),
+        str(stored).lower() if stored else _guid_of(text, references, contract),
+        str(value.get("schemaType") or "AVRO"),
+        text,
+        references,
+    )
+    version = _number(value, "version", 1, _LARGEST_INT32)
+    return SubjectVersion(
+        subject, version, schema, value.get("deleted") is True, contract=contract
+    )  # fmt: skip
+
+
+def _references(found: object) -> Iterator[SchemaReference]:
+    if not isinstance(found, list):
+        raise SchemaError("references is not a list")
+    for one in found:
+        if not isinstance(one, dict):
+            raise SchemaError("a reference is not an object")
+        version = _number(one, "version", -1, _LARGEST_INT32)
+        yield SchemaReference(_text(one, "name"), _text(one, "subject"), version)
+
+
+def _text(value: Mapping[str, object], name: str) -> str:
+    found = value.get(name)
+    if not isinstance(found, str):
+        raise SchemaError(f"{name} is not a text")
+    return found
+
+
+def _number(value: Mapping[str, object], name: str, least: int, most: int) -> int:
+    found = value.get(name)
+    if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
+        raise SchemaError(f"{name} is not an integer from {least} to {most}")
+    return found
+
+
+# ---- the state -------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, repr=False)
+class Registry:
+    """
+    The content of a schema registry; result of `open_registry`.
+
+    Attributes
+    ----------
+    place : str
+        What was read.
+    compatibility, modes : dict
+        The settings by subject, by context (``:.staging:``), and of the registry (None).
+    problems : Problems
+        What was not read, and what makes the state inexact.
+    """
+
+    place: str
+    _versions: dict[str, dict[int, SubjectVersion]] = field(default_factory=dict)
+    compatibility: dict[str | None, str] = field(default_factory=dict)
+    modes: dict[str | None, str] = field(default_factory=dict)
+    problems: Problems = field(default_factory=Problems)
+
+    def __post_init__(self) -> None:
+        self._versions = {
+            subject: dict(sorted(found.items()))
+            for subject, found in sorted(self._versions.items())
+            if found
+        }
+        self._ids: dict[tuple[str, int], RegisteredSchema] = {}
+        self._guids: dict[str, RegisteredSchema] = {}
+        self._users: defaultdict[RegisteredSchema, list[SubjectVersion]] = defaultdict(list)
+        for one in self:
+            schema = one.schema
+            if schema.id != NO_ID:
+                schema = self._ids.setdefault((schema.context, schema.id), schema)
+            if schema.guid is not None:
+                self._guids.setdefault(schema.guid, schema)
+            self._users[schema].append(one)
+
+    def __iter__(self) -> Iterator[SubjectVersion]:
+        """Yield all versions, by subject and version."""
+        for found in self._versions.values():
+            yield from found.values()
+
+    def __len__(self) -> int:
+        """Return the number of versions."""
+        return sum(map(len, self._versions.values()))
+
+    @property
+    def subjects(self) -> list[str]:
+        """The subjects that have a version, also those of which all versions are deleted."""
+        return list(self._versions)
+
+    @property
+    def schemas(self) -> list[RegisteredSchema]:
+        """The distinct schemas."""
+        return list(self._users)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is missing."""
+        return not any(one.rows_missing for one in self.problems)
+
+    def schema(self, id: int, *, context: str = "") -> RegisteredSchema | None:  # noqa: A002
+        """Return the schema with an id, also a deleted one; None if there is none."""
+        return self._ids.get(("" if context in _DEFAULT_CONTEXTS else context, id))
+
+    def schema_of_guid(self, guid: str) -> RegisteredSchema | None:
+        """Return the schema with a GUID, also a deleted one; None if there is none."""
+        return self._guids.get(guid.lower())
+
+    def versions(self, subject: str) -> list[SubjectVersion]:
+        """Return the versions of a subject in order, also deleted ones."""
+        return list(self._versions.get(subject, {}).values())
+
+    def newest(self, subject: str) -> RegisteredSchema | None:
+        """Return the schema of the newest version that is not deleted; None without one."""
+        found = reversed(self._versions.get(subject, {}).values())
+        return next((one.schema for one in found if not one.is_deleted), None)
+
+    def version(self, subject: str, version: int) -> SubjectVersion | None:
+        """Return a version of a subject, also a deleted one; None if there is none."""
+        return self._versions.get(subject, {}).get(version)
+
+    def users_of(self, schema: RegisteredSchema) -> list[SubjectVersion]:
+        """Return the versions that have a schema."""
+        return list(self._users.get(schema, ()))
+
+    def compatibility_of(self, subject: str) -> str | None:
+        """Return the compatibility level of a subject, its context or the registry."""
+        return _setting(self.compatibility, subject)
+
+    def mode_of(self, subject: str) -> str | None:
+        """Return the mode of a subject, its context or the registry."""
+        return _setting(self.modes, subject)
+
+    def referenced(self, schema: RegisteredSchema) -> dict[str, RegisteredSchema]:
+        """
+        Return the schemas that a schema refers to, directly and indirectly, by their names.
+
+        A schema comes after those that it refers to. Of two with one name, the first is kept, as
+        a registry does. The subject of a reference is one of the schema's own context, if that
+        has it.
+
+        Raises
+        ------
+        SchemaError
+            If one does not exist, refers to itself, or if they are too many.
+        """
+        found: dict[str, RegisteredSchema] = {}
+        path = [(schema, iter(schema.references), "")]
+        while path:
+            one, left, name = path[-1]
+            reference = next(left, None)
+            if reference is None:
+                path.pop()
+                if path:
+                    found.setdefault(name, one)
+                continue
+            if reference.name in found:
+                continue
+            target = self._target_of(one, reference)
+            if any(target == above for above, _, _ in path):
+                raise SchemaError(f"{reference.subject!r} refers to itself")
+            if len(found) + len(path) > MAX_REFERENCED:
+                raise SchemaError(f"more than {MAX_REFERENCED} schemas are referred to")
+            path.append((target, iter(target.references), reference.name))
+        return found
+
+    def _target_of(self, schema: RegisteredSchema, reference: SchemaReference) -> RegisteredSchema:
+        subject = self.subject_of(schema, reference)
+        if reference.version == -1:
+            target = self.newest(subject)
+        else:
+            version = self.version(subject, reference.version)
+            target = None if version is None else version.schema
+        if target is None:
+            raise SchemaError(
+                f"{reference.name!r} is version {reference.version} of {reference.subject!r},"
+                " which does not exist"
+            )
+        return target
+
+    def subject_of(self, schema: RegisteredSchema, reference: SchemaReference) -> str:
+        """Return the subject of a reference: in the schema's own context, if that has it."""
+        qualified = f":{schema.context}:{reference.subject}"
+        is_own = schema.context != "" and qualified in self._versions
+        return qualified if is_own else reference.subject
+
+    def to_table(self) -> Table:
+        """Return a row per version; `REGISTRY_SCHEMA` has the columns."""
+        rows = (
+            {
+                "subject": one.subject,
+                "version": one.version,
+                "id": None if one.schema.id == NO_ID else one.schema.id,
+                "schema_type": one.schema.schema_type,
+                "is_deleted": one.is_deleted,
+                "compatibility": self.compatibility_of(one.subject),
+                "mode": self.mode_of(one.subject),
+                "guid": one.schema.guid,
+                "references": [
+                    {
+                        "name": with_escaped_bytes(to.name),
+                        "subject": with_escaped_bytes(to.subject),
+                        "version": to.version,
+                    }
+                    for to in one.schema.references
+                ],
+                "offset": one.offset,
+                "timestamp": one.timestamp,
+                "schema": one.schema.text,
+            }
+            for one in self
+        )
+        return Table.of_rows(REGISTRY_SCHEMA, rows, self.problems)
+
+    def __repr__(self) -> str:
+        counts = f"{len(self):,} versions of {len(self._versions):,} subjects"
+        first = f"<Registry {self.place}: {counts}, {len(self._users):,} schemas>"
+        return "\n".join([first, *problem_lines(self.problems)])
+
+
+def _setting(settings: Mapping[str | None, str], subject: str) -> str | None:
+    context = context_of(subject)
+    keys = (subject, f":{context}:" if context else None, None)
+    return next((settings[key] for key in keys if key in settings), None)
+
+
+class RegistryBuilder:
+    """
+    Applies changes in their order, as a registry does when it loads its topic.
+
+    Each change takes amortized constant or logarithmic time, whatever the changes before it are.
+
+    Parameters
+    ----------
+    place : str
+    topic, partition : str and int, optional
+        Of the log.
+    """
+
+    def __init__(
+        self, place: str, *, topic: str | None = None, partition: int | None = None
+    ) -> None:
+        self.compatibility: dict[str | None, str] = {}
+        self.modes: dict[str | None, str] = {}
+        self._place, self._topic, self._partition = place, topic, partition
+        self._problems: list[Problem] = []
+        self._unlisted = 0
+        self._size = 0
+        self._versions: defaultdict[str, dict[int, SubjectVersion]] = defaultdict(dict)
+        self._schemas: dict[tuple[str, int], RegisteredSchema] = {}
+        self._uses: defaultdict[tuple[str, int], int] = defaultdict(int)
+        # Versions by subject: a heap of those that were not deleted when they were added, and by
+        # context the deleted ones.
+        self._alive: defaultdict[str, list[int]] = defaultdict(list)
+        self._deleted: defaultdict[str, defaultdict[str, set[int]]] = defaultdict(
+            lambda: defaultdict(set)
+        )
+
+    def add_problem(
+        self, symbol: str, message: str, severity: Severity, *, rows_missing: bool
+    ) -> None:
+        """Add a problem; beyond a limit, they are only counted."""
+        if len(self._problems) >= _MAX_PROBLEMS:
+            self._unlisted += 1
+            return
+        self._problems.append(
+            Problem(
+                symbol, message, self._place, severity,
+                topic=self._topic, partition=self._partition, rows_missing=rows_missing,
+            )
+        )  # fmt: skip
+
+    def put(self, one: SubjectVersion, size: int) -> None:
+        """
+        Register, replace or soft-delete a version; a duplicate id is refused.
+
+        Parameters
+        ----------
+        one : SubjectVersion
+        size : int
+            Bytes of the record or file that it comes from.
+        """
+        schema = one.schema
+        key = (schema.context, schema.id)
+        known = self._schemas.get(key)
+        self._size += size
+        if self._size > MAX_TOTAL_SIZE:
+            text = f"version {one.version} of {one.subject!r}: the schemas take more than 1 GiB"
+            self.add_problem(BAD_SCHEMA, text, Severity.ERROR, rows_missing=True)
+            return
+        if known is not None and known.text != schema.text:
+            text = (
+                f"version {one.version} of {one.subject!r} is ignored, as in a registry: schema id"
+                f" {schema.id} has another text already"
+            )
+            self.add_problem(DUPLICATE_SCHEMA_ID, text, Severity.WARNING, rows_missing=False)
+            return
+        if known is not None and known.references == schema.references:
+            one = replace(one, schema=known)  # one copy of a text
+        if schema.id != NO_ID:
+            self._uses[key] += 1
+            self._schemas.setdefault(key, schema)
+        self.remove(one.subject, one.version)
+        self._versions[one.subject][one.version] = one
+        if one.is_deleted:
+            self._deleted[schema.context][one.subject].add(one.version)
+        else:
+            heapq.heappush(self._alive[one.subject], one.version)
+
+    def remove(self, subject: str, version: int) -> None:
+        """Remove a version for good, and its id if no other version has it."""
+        found = self._versions.get(subject, {}).pop(version, None)
+        if found is None:
+            return
+        key = (found.schema.context, found.schema.id)
+        self._deleted[key[0]][subject].discard(version)
+        if found.schema.id != NO_ID:
+            self._uses[key] -= 1
+            if not self._uses[key]:
+                del self._uses[key], self._schemas[key]
+
+    def delete_subject(self, subject: str, last: int) -> None:
+        """Soft-delete the versions of a subject up to one."""
+        alive, versions = self._alive.get(subject, []), self._versions.get(subject, {})
+        while alive and alive[0] <= last:
+            one = versions.get(heapq.heappop(alive))
+            if one is not None and not one.is_deleted:
+                versions[one.version] = replace(one, is_deleted=True)
+                self._deleted[one.schema.context][subject].add(one.version)
+
+    def clear_subject(self, subject: str) -> None:
+        """Remove the soft-deleted versions of a subject, or of a context (``:.staging:``)."""
+        context = context_of(subject)
+        deleted = self._deleted[context]
+        is_context = subject in (f":{context}:", ":.:")
+        for one in list(deleted) if is_context else [subject]:
+            for version in deleted.pop(one, ()):
+                self.remove(one, version)
+
+    def build(self, problems: Problems) -> Registry:
+        """Return the state, with more problems."""
+        found = [*self._problems]
+        if self._unlisted:
+            text = f"and {self._unlisted:,} more problems"
+            found.append(replace(found[-1], message=text))
+        return Registry(
+            self._place, self._versions, self.compatibility, self.modes, problems + found
+        )
