@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkascan.batches.columns import BatchTable
@@ -35,6 +36,7 @@ from kafkascan.records.read_options import (
     Visible,
 )
 from kafkascan.records.record_table import RecordTable
+from kafkascan.records.typed_items import ItemDecoders, ItemDecoding, ItemPlace
 
 if TYPE_CHECKING:
     from kafkascan.logs.read_committed import CommittedView
@@ -57,6 +59,8 @@ def read_records(
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
     on_corrupt: OnCorruptLog = "raise",
     storage_options: Mapping[str, object] | None = None,
+    key: ItemDecoders | None = None,
+    value: ItemDecoders | None = None,
 ) -> RecordTable:
     """
     Decode records of every format and codec into columns; checksums are not verified by default.
@@ -103,6 +107,11 @@ def read_records(
         `RecordTable.problems` says what is missing.
     storage_options : mapping, optional
         Options of the store, if the source is a URL; see `ObjectUrl`.
+    key, value : Registry or ReaderSchema, optional
+        Decode keys or values into columns with the types of their schemas: by a registry
+        (`kafkascan.schemas.open_registry`), into the newest schema of the subject ``TOPIC-key``
+        or ``TOPIC-value``, or into the named one. What cannot be decoded is null, and one of
+        `RecordTable.problems`.
 
     Returns
     -------
@@ -151,11 +160,16 @@ def read_records(
         on_corrupt=on_corrupt,
         visible=visible,
     )
+    typed = _decoding_of(source if partition is None else partition, key, value)
+    options = _with_what_is_decoded(options, typed)
     if partition is not None:
-        return read_log(open_partition(partition, log_start_offset), options, problems)
-    require_not_negative(log_start_offset=log_start_offset)
-    options = collecting(options, problems)
-    table = read_from(_one_source(source), batches, log_start_offset or 0, options)
+        table = read_log(open_partition(partition, log_start_offset), options, problems)
+    else:
+        require_not_negative(log_start_offset=log_start_offset)
+        options = collecting(options, problems)
+        table = read_from(_one_source(source), batches, log_start_offset or 0, options)
+    if typed is not None:
+        table = _decoded(table, typed, problems)
     return table.with_problems(problems.found)
 
 
@@ -176,6 +190,8 @@ def iter_records(
     on_damage: OnDamage | None = None,
     on_corrupt: OnCorruptLog = "raise",
     storage_options: Mapping[str, object] | None = None,
+    key: ItemDecoders | None = None,
+    value: ItemDecoders | None = None,
 ) -> Iterator[RecordTable]:
     """
     Decode records in tables of bounded size; checksums are not verified by default.
@@ -183,7 +199,7 @@ def iter_records(
     Parameters
     ----------
     source, batches, columns, control, isolation, transactions, log_start_offset, verify, \
-    max_decompressed_size, on_corrupt, storage_options
+    max_decompressed_size, on_corrupt, storage_options, key, value
         See `read_records`.
     threads : int, optional
         Maximum number of threads that verify checksums; by default one. Tables are decoded in
@@ -220,12 +236,59 @@ def iter_records(
         on_corrupt=on_corrupt,
         visible=visible,
     )
+    typed = _decoding_of(source if partition is None else partition, key, value)
+    options = _with_what_is_decoded(options, typed)
     if partition is not None:
-        return iter_log(open_partition(partition, log_start_offset), options, problems=problems)
+        log = open_partition(partition, log_start_offset)
+        return decoded_tables(iter_log(log, options, problems=problems), typed, problems)
     require_not_negative(log_start_offset=log_start_offset)
     options = collecting(options, problems)
     tables = iter_from(_one_source(source), batches, log_start_offset or 0, options)
-    return itertools.chain(tables, last_table(problems, options))
+    tables = itertools.chain(tables, last_table(problems, options))
+    return decoded_tables(tables, typed, problems)
+
+
+# ---- typed keys and values -------------------------------------------------------------------
+
+
+def _decoding_of(
+    source: LogLike, key: ItemDecoders | None, value: ItemDecoders | None
+) -> ItemDecoding | None:
+    """Return what decodes keys and values; None if they stay bytes."""
+    given = {"key": key, "value": value}
+    if key is None and value is None:
+        return None
+    log = source if isinstance(source, PartitionDir) else _log_of(_one_source(source))
+    topic, partition = (None, None) if log is None else (log.topic, log.partition)
+    path = str(log.path if log is not None else getattr(source, "path", source))
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        path = f"<{type(source).__name__}>"
+    return ItemDecoding(
+        {
+            name: one.decoder(ItemPlace(name, path, topic, partition))
+            for name, one in given.items()
+            if one is not None
+        }
+    )
+
+
+def _with_what_is_decoded(options: ReadOptions, typed: ItemDecoding | None) -> ReadOptions:
+    """Return options that also read the offset and headers, which decoders need."""
+    return options if typed is None else replace(options, also_stored=("offset", "headers"))
+
+
+def _decoded(table: RecordTable, typed: ItemDecoding, problems: LogProblems) -> RecordTable:
+    table, found = typed.decoded(table)
+    for one in found:
+        problems.add(one)
+    return table
+
+
+def decoded_tables(
+    tables: Iterator[RecordTable], typed: ItemDecoding | None, problems: LogProblems
+) -> Iterator[RecordTable]:
+    """Yield tables with typed columns; the problems of decoding are added."""
+    return tables if typed is None else (_decoded(one, typed, problems) for one in tables)
 
 
 # ---- partitions, and the log start offset ----------------------------------------------------

@@ -70,6 +70,10 @@ class Buffers:
         """The source, which may be a memory map; empty if it is not in memory."""
         return self.arrays[0]
 
+    def fault_error(self, position: int) -> Exception:
+        """Return the error of a position at which the source could not be read."""
+        return self._source.fault_error(position)
+
     def require_done(self, outcome: tuple[int, int]) -> None:
         """Raise an exception for the status of a loop, unless it is OK."""
         status, fault = outcome

@@ -54,6 +54,8 @@ class ReadOptions:
         Takes each table of headers that was read of a source, before batches are selected.
     on_end : callable, optional
         Takes how the headers of a source end, if they were read to their end.
+    also_stored : sequence of str
+        Names of columns to decode besides the requested ones.
 
     Attributes
     ----------
@@ -75,6 +77,7 @@ class ReadOptions:
     selects_few: bool = False
     on_headers: Callable[[BatchTable], object] = field(default=_ignore)
     on_end: Callable[[HeadersEnd], object] = field(default=_ignore)
+    also_stored: Sequence[str] = ()
     names: tuple[str, ...] = field(init=False)
     stored: tuple[str, ...] = field(init=False)
 
@@ -83,7 +86,7 @@ class ReadOptions:
             raise TypeError("columns must be a sequence of names, not one name")
         names = DEFAULT_RECORD_COLUMNS if self.columns is None else dict.fromkeys(self.columns)
         object.__setattr__(self, "names", tuple(names))
-        object.__setattr__(self, "stored", stored_columns(self.names))
+        object.__setattr__(self, "stored", stored_columns((*self.names, *self.also_stored)))
         if self.control not in ("skip", "only", "include"):
             raise ValueError(f"control must be 'skip', 'only' or 'include', not {self.control!r}")
         if self.on_corrupt not in ("raise", "stop"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -37,6 +37,7 @@ from kafkascan.format.texts import java_string
 from kafkascan.io import result_memory
 from kafkascan.io.worker_threads import ChunkSizer
 from kafkascan.records.buffers import Buffers, Gathered, Starts, starts_of_items
+from kafkascan.records.typed_items import selected
 from kafkascan.tables.schema import Field, Schema, Shown, require_pyarrow
 from kafkascan.tables.table import NO_PROBLEMS, AnyTable, Column, Problems, timestamp_column
 
@@ -343,6 +344,9 @@ class RecordTable(AnyTable):
         ``offset``, ``timestamp`` (int64), ``key_position``, ``value_position``,
         ``headers_position`` (int64), ``key_size``, ``value_size`` (int32, in bytes, -1 for
         null), ``headers_count`` (int32). Positions are relative to the buffer of the batch.
+    typed : dict of pyarrow.ChunkedArray
+        ``key`` and ``value`` as columns with the types of their schemas, if `read_records` was
+        given a registry. Conversions return these; `items` returns the bytes.
     """
 
     def __init__(
@@ -352,10 +356,12 @@ class RecordTable(AnyTable):
         columns: dict[str, NDArray[Any]],
         buffers: Buffers,
         problems: Problems = NO_PROBLEMS,
+        typed: Mapping[str, pa.ChunkedArray] | None = None,
     ) -> None:
         self.batches = batches
         self.names = names
         self.columns = columns
+        self.typed: Mapping[str, pa.ChunkedArray] = {} if typed is None else typed
         self._buffers = buffers
         self._problems = problems
 
@@ -380,7 +386,15 @@ class RecordTable(AnyTable):
 
     def with_problems(self, problems: Problems) -> RecordTable:
         """Return the same records with other problems."""
-        return RecordTable(self.batches, self.names, self.columns, self._buffers, problems)
+        return RecordTable(
+            self.batches, self.names, self.columns, self._buffers, problems, self.typed
+        )
+
+    def with_typed(self, typed: Mapping[str, pa.ChunkedArray]) -> RecordTable:
+        """Return the same records with keys or values as columns with types."""
+        return RecordTable(
+            self.batches, self.names, self.columns, self._buffers, self._problems, typed
+        )
 
     @classmethod
     def joined(cls, tables: Sequence[RecordTable], problems: Problems = NO_PROBLEMS) -> RecordTable:
@@ -416,7 +430,10 @@ class RecordTable(AnyTable):
             columns = {
                 name: np.ascontiguousarray(values[index]) for name, values in self.columns.items()
             }
-            return RecordTable(self.batches, self.names, columns, self._buffers, self._problems)
+            typed = {name: selected(values, index) for name, values in self.typed.items()}
+            return RecordTable(
+                self.batches, self.names, columns, self._buffers, self._problems, typed
+            )
         try:
             at = range(len(self))[index]
         except TypeError:
@@ -426,7 +443,7 @@ class RecordTable(AnyTable):
             ) from None
         except IndexError:
             raise IndexError(f"index {index} is out of range for {len(self)} records") from None
-        return next(self[at : at + 1]._records())
+        return next(self[at : at + 1]._rows())
 
     def _require_fitting(self, index: NDArray[Any]) -> None:
         if index.ndim != 1:
@@ -438,7 +455,7 @@ class RecordTable(AnyTable):
             )
 
     def __iter__(self) -> Iterator[Record]:
-        return itertools.chain.from_iterable(part._records() for part in self._parts())
+        return itertools.chain.from_iterable(part._rows() for part in self._parts())
 
     def _parts(self) -> Iterator[RecordTable]:
         """Yield slices whose keys and values are gathered at the same time."""
@@ -454,6 +471,16 @@ class RecordTable(AnyTable):
             count = int(np.searchsorted(ends, _BYTES_AT_ONCE)) if sizes else _RECORDS_AT_ONCE
             yield self[first : first + max(1, count)]
             first += max(1, count)
+
+    def _rows(self) -> Iterator[Record]:
+        """Yield the records; typed keys and values as Python's values."""
+        if not self.typed:
+            return self._records()
+        values = zip(*(one.to_pylist() for one in self.typed.values()), strict=True)
+        return (
+            Record(**{**record._asdict(), **dict(zip(self.typed, row, strict=True))})
+            for record, row in zip(self._records(), values, strict=True)
+        )
 
     def _records(self) -> Iterator[Record]:
         batch = self.columns["batch"]
@@ -541,15 +568,45 @@ class RecordTable(AnyTable):
         counts = np.minimum(self.columns["headers_count"], np.int32(count))
         starts, *located = self._headers(counts).locate()
         batch = np.repeat(self.columns["batch"], np.diff(starts))
-        buffers = self._buffers
-        first = buffers.addresses[buffers.of_batch[batch]]
         keys, values = (
-            buffers.gather(
-                batch, (addresses - first).astype(np.int64), _clipped(sizes, most, whole)
-            )
+            self._gather_at(batch, addresses, _clipped(sizes, most, whole))
             for addresses, sizes in located
         )
         return _pairs(starts, keys, values)
+
+    def headers_named(self, name: bytes, most: int) -> tuple[NDArray[np.int64], Gathered]:
+        """
+        Return the last header of a name of each record that has one.
+
+        Parameters
+        ----------
+        name : bytes
+        most : int
+            Headers of a record that are compared.
+
+        Returns
+        -------
+        rows : ndarray of int64, shape (n,)
+            The records, in their order.
+        values : Gathered
+        """
+        counts = np.minimum(self.columns["headers_count"], np.int32(most))
+        starts, (keys, key_sizes), (values, value_sizes) = self._headers(counts).locate()
+        at = np.flatnonzero(key_sizes == len(name))
+        batch = self.columns["batch"][np.searchsorted(starts, at, "right") - 1]
+        texts = self._gather_at(batch, keys[at], key_sizes[at]).data.reshape(-1, len(name))
+        at = at[(texts == np.frombuffer(name, np.uint8)).all(axis=1)]
+        rows = np.searchsorted(starts, at, "right") - 1
+        is_last = np.append(rows[1:] != rows[:-1], np.ones(min(1, len(rows)), np.bool_))
+        rows, at = rows[is_last], at[is_last]
+        return rows, self._gather_at(self.columns["batch"][rows], values[at], value_sizes[at])
+
+    def _gather_at(
+        self, batch: NDArray[np.int32], addresses: NDArray[np.uintp], sizes: NDArray[np.int32]
+    ) -> Gathered:
+        """Copy items at addresses in the buffers of their batches."""
+        first = self._buffers.addresses[self._buffers.of_batch[batch]]
+        return self._buffers.gather(batch, (addresses - first).astype(np.int64), sizes)
 
     def gathered(self, name: str, sizes: NDArray[np.int32] | None = None) -> Gathered:
         """
@@ -650,7 +707,12 @@ class RecordTable(AnyTable):
     def _as_numpy(self, name: str) -> NDArray[Any]:
         if name not in self.names or name not in ("key", "value", "headers"):
             return self._numbers(name)
-        items = self._header_lists() if name == "headers" else self.gathered(name).to_list()
+        if name in self.typed:
+            items = self.typed[name].to_pylist()
+        elif name == "headers":
+            items = self._header_lists()
+        else:
+            items = self.gathered(name).to_list()
         objects = np.empty(len(items), object)
         for index, item in enumerate(items):
             objects[index] = item
@@ -694,6 +756,8 @@ class RecordTable(AnyTable):
         return require_pyarrow().table({name: self._as_arrow(name, False) for name in names})
 
     def _as_arrow(self, name: str, views: bool) -> pa.Array:
+        if name in self.typed:
+            return self.typed[name]
         if name in ("key", "value"):
             columns = self.columns
             items = columns["batch"], columns[f"{name}_position"], columns[f"{name}_size"]

@@ -9,12 +9,18 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kafkascan.format.findings import Severity
 from kafkascan.format.schemas.message_decoder import SchemaError as SchemaError
 from kafkascan.format.texts import with_escaped_bytes
+from kafkascan.format.suggestions import suggestion
 from kafkascan.tables.schema import Field, Schema, Shown
 from kafkascan.tables.table import Problem, Problems, Table, problem_lines
+
+if TYPE_CHECKING:
+    from kafkascan.records.typed_items import ItemPlace
+    from kafkascan.schemas.values import ReaderSchema, ValueDecoder
 
 DUPLICATE_SCHEMA_ID = "DUPLICATE_SCHEMA_ID"
 """Symbol of a problem: an id has another text already; as a registry does, the first is kept."""
@@ -354,6 +360,40 @@ class Registry:
         qualified = f":{schema.context}:{reference.subject}"
         is_own = schema.context != "" and qualified in self._versions
         return qualified if is_own else reference.subject
+
+    def reader(self, subject: str, version: int | None = None) -> ReaderSchema:
+        """
+        Return one schema, to read keys or values into its columns.
+
+        Parameters
+        ----------
+        subject : str
+        version : int, optional
+            By default the newest one that is not deleted.
+
+        Raises
+        ------
+        SchemaError
+            If there is no such version.
+        """
+        from kafkascan.schemas.values import ReaderSchema
+
+        if version is None:
+            schema = self.newest(subject)
+        else:
+            found = self.version(subject, version)
+            schema = None if found is None else found.schema
+        if schema is None:
+            hint = suggestion(subject, self.subjects) if version is None else ""
+            which = "version" if version is None else f"version {version}"
+            raise SchemaError(f"there is no {which} of the subject {subject!r}{hint}")
+        return ReaderSchema(self, schema)
+
+    def decoder(self, place: ItemPlace) -> ValueDecoder:
+        """Return the decoder of the keys or values of a topic, for `read_records`."""
+        from kafkascan.schemas.values import ValueDecoder
+
+        return ValueDecoder(self, place)
 
     def to_table(self) -> Table:
         """Return a row per version; `REGISTRY_SCHEMA` has the columns."""

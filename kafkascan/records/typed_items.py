@@ -1,0 +1,103 @@
+"""Keys and values that a schema gives a type: what a reader of records asks of a decoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.tables.table import Problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafkascan.records.record_table import RecordTable
+
+
+@dataclass(frozen=True)
+class ItemPlace:
+    """
+    Where keys or values come from.
+
+    Attributes
+    ----------
+    name : {"key", "value"}
+    path : str
+        The file or folder.
+    topic, partition : str and int, or None
+    """
+
+    name: str
+    path: str
+    topic: str | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True)
+class TypedItems:
+    """
+    Keys or values as a column with types.
+
+    Attributes
+    ----------
+    values : pyarrow.ChunkedArray
+        A value for each record, null where it could not be decoded.
+    problems : list of Problem
+        Those that could not be.
+    """
+
+    values: pa.ChunkedArray
+    problems: list[Problem]
+
+
+class ItemDecoder(Protocol):
+    """Decodes the keys or values of one topic."""
+
+    def decode(self, table: RecordTable) -> TypedItems:
+        """Return the decoded items of a table, all of one type."""
+
+
+class ItemDecoders(Protocol):
+    """What `read_records` takes as `key` and `value`: a registry, or one schema of it."""
+
+    def decoder(self, place: ItemPlace) -> ItemDecoder:
+        """Return the decoder of the keys or values of a topic."""
+
+
+def selected(values: pa.ChunkedArray, index: slice | NDArray[Any]) -> pa.ChunkedArray:
+    """Return the values of some rows, as NumPy selects them."""
+    import pyarrow as pa
+
+    if isinstance(index, np.ndarray) and index.dtype == np.bool_:
+        return values.filter(pa.array(index))
+    rows = np.arange(len(values))[index]
+    if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
+        return values.slice(rows[0], len(rows))
+    return values.take(pa.array(rows))
+
+
+class ItemDecoding:
+    """
+    Decodes the tables of a reader.
+
+    Parameters
+    ----------
+    decoders : mapping of str to ItemDecoder
+        By the name of the column.
+    """
+
+    def __init__(self, decoders: Mapping[str, ItemDecoder]) -> None:
+        self._decoders = decoders
+
+    def decoded(self, table: RecordTable) -> tuple[RecordTable, Sequence[Problem]]:
+        """Return the table with typed columns, and the problems of decoding them."""
+        typed, problems = {}, list[Problem]()
+        for name, decoder in self._decoders.items():
+            if name in table.names:
+                found = decoder.decode(table)
+                typed[name] = found.values
+                problems += found.problems
+        return table.with_typed(typed), problems

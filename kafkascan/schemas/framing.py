@@ -1,0 +1,322 @@
+"""Find the schema that each key or value was written with: prefixes and record headers."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.io import result_memory
+from kafkascan.records.buffers import Gathered
+from kafkascan.records.record_table import RecordTable
+from kafkascan.schemas.registry import NO_ID, RegisteredSchema, Registry
+
+Part: TypeAlias = Literal["key", "value"]
+
+NO_SCHEMA = -1
+"""Row of records without a known schema."""
+
+# Bytes of the prefixes: a zero and an id, Apicurio's with 8 bytes, and AWS Glue's.
+_CONFLUENT, _APICURIO, _GLUE = 5, 9, 18
+_MAGIC, _GLUE_MAGIC = 0, 3
+_GLUE_PLAIN, _GLUE_ZLIB = 0, 5
+# The end of a prefix or of the value of a header.
+_SHORT_ID, _LONG_ID, _GUID = ">u4", ">u8", "S16"
+_HeaderForms: TypeAlias = tuple[tuple[int, int | None, str], ...]
+# Headers that name a schema; of several, the last one counts. Their values have a size, the first
+# byte or None, and an end.
+_HEADERS: dict[str, _HeaderForms] = {
+    "apicurio.{part}.contentId": ((8, None, _LONG_ID),),
+    "apicurio.{part}.globalId": ((8, None, _LONG_ID),),
+    "__{part}_schema_id": ((5, 0, _SHORT_ID), (17, 1, _GUID)),
+}
+# Records whose prefixes are in the CPU's cache together.
+_ROWS_AT_ONCE = 1 << 15
+# Ids up to here are looked up in a table of 4 bytes each.
+_LARGEST_DIRECT_ID = 1 << 20
+# Headers of a record that are compared; and of all records at a time.
+_MOST_HEADERS = 1_000
+_HEADERS_AT_ONCE = 1 << 22
+
+
+class Framing(IntEnum):
+    """How a record names its schema, or why it has none."""
+
+    CONFLUENT = 0
+    """A zero byte and 4 bytes of id; message indexes of Protobuf follow."""
+    APICURIO = 1
+    """A zero byte and 8 bytes of id."""
+    GLUE = 2
+    """AWS Glue: 3, 0 and the GUID of the version."""
+    GLUE_ZLIB = 3
+    """The same with 5 instead of 0: what follows is compressed with zlib."""
+    HEADER = 4
+    """A record header with a GUID or an id; there is no prefix."""
+    NULL = 5
+    """There is no key or value."""
+    NO_PREFIX = 6
+    """The first byte is none of a prefix, or too few bytes follow."""
+    UNKNOWN_ID = 7
+    """The registry does not have the id or GUID, or it is no prefix at all."""
+    AMBIGUOUS = 8
+    """The registry has the id of 4 bytes, and also the one of 8."""
+    BAD_HEADER = 9
+    """The record header is none of the known forms."""
+
+
+FRAMING_NAMES = tuple(one.name.lower() for one in Framing)
+
+
+@dataclass(frozen=True, eq=False)
+class FramedRecords:
+    """
+    The schemas of the keys or values of records.
+
+    Attributes
+    ----------
+    schemas : sequence of RegisteredSchema
+        Those of the registry, also ones that no record has.
+    schema : ndarray of int32, shape (n,)
+        Index into `schemas`; -1 without a known schema.
+    skip : ndarray of int32, shape (n,)
+        Bytes of the prefix, without the message indexes of Protobuf.
+    framing : ndarray of uint8, shape (n,)
+        `Framing`: the form, or the reason why there is no schema.
+    """
+
+    schemas: Sequence[RegisteredSchema]
+    schema: NDArray[np.int32]
+    skip: NDArray[np.int32]
+    framing: NDArray[np.uint8]
+
+
+class FrameReader:
+    """
+    Finds the schemas of records.
+
+    A prefix counts only if the registry has its id or GUID. A record header comes before a prefix,
+    as in Confluent's deserializers. Headers are read if the table has the column ``headers``.
+
+    Parameters
+    ----------
+    registry : Registry
+    context : str, optional
+        The context of the ids; by default the default one.
+
+    Attributes
+    ----------
+    schemas : list of RegisteredSchema
+    """
+
+    def __init__(self, registry: Registry, *, context: str = "") -> None:
+        self.schemas = registry.schemas
+        context = "" if context == "." else context
+        rows = [
+            (one.id, row)
+            for row, one in enumerate(self.schemas)
+            if one.context == context and one.id != NO_ID
+        ]
+        self._ids = _Sorted.of_ids(rows)
+        self._direct = self._ids.as_direct_table()
+        # Otherwise the first half of an id of 8 bytes is none of 4 bytes that exists.
+        self._may_be_ambiguous = any(one == 0 or one >> 32 for one, _ in rows)
+        self._guids = _Sorted.of_guids(
+            [(one.guid, row) for row, one in enumerate(self.schemas) if one.guid is not None]
+        )
+
+    def read(self, table: RecordTable, part: Part = "value") -> FramedRecords:
+        """Return the schemas of the keys or values of a table."""
+        size = table.columns[f"{part}_size"]
+        found = FramedRecords(
+            self.schemas,
+            result_memory.empty(len(size), np.int32),
+            result_memory.empty(len(size), np.int32),
+            result_memory.empty(len(size), np.uint8),
+        )
+        if not self._read_plain(table, part, size, found):
+            self._read_mixed(table, part, size, found)
+        if "headers_count" in table.columns and table.columns["headers_count"].any():
+            self._read_headers(table, part, found)
+        return found
+
+    # ---- prefixes ----
+
+    def _read_plain(
+        self, table: RecordTable, part: Part, size: NDArray[np.int32], found: FramedRecords
+    ) -> bool:
+        """Read prefixes if all of them are Confluent's, with known ids; return whether they are."""
+        if self._direct is None or self._may_be_ambiguous:
+            return False
+        sizes = np.full(min(len(size), _ROWS_AT_ONCE), _CONFLUENT, np.int32)
+        ids = np.empty(len(sizes), np.intp)
+        batch, position = table.columns["batch"], table.columns[f"{part}_position"]
+        for first in range(0, len(size), _ROWS_AT_ONCE):
+            rows = slice(first, first + _ROWS_AT_ONCE)
+            count = len(size[rows])
+            if int(size[rows].min()) < _CONFLUENT:
+                return False
+            raw = table.buffers.gather(batch[rows], position[rows], sizes[:count]).data
+            begins = raw.reshape(-1, _CONFLUENT)
+            ids[:count] = _ends(begins, _SHORT_ID)
+            self._direct.take(ids[:count], mode="clip", out=found.schema[rows])
+            if begins[:, 0].any() or int(found.schema[rows].min()) < 0:
+                return False
+        found.skip.fill(_CONFLUENT)
+        found.framing.fill(Framing.CONFLUENT)
+        return True
+
+    def _read_mixed(
+        self, table: RecordTable, part: Part, size: NDArray[np.int32], found: FramedRecords
+    ) -> None:
+        """Read prefixes of several forms."""
+        found.schema[:], found.skip[:] = NO_SCHEMA, 0
+        found.framing[:] = np.where(size < 0, Framing.NULL, Framing.NO_PREFIX)
+        rows = np.flatnonzero(size >= _CONFLUENT)
+        begins = _begins(table[rows], part, np.full(len(rows), _CONFLUENT, np.int32), _CONFLUENT)
+        magic = begins[:, 0]
+        is_zero = magic == _MAGIC
+        numbered = rows[is_zero]
+        of_four = self._ids.find(_ends(begins, _SHORT_ID)[is_zero])
+        of_eight = self._read_long_ids(table, part, numbered, size, of_four)
+        _set(found, numbered, of_four, Framing.CONFLUENT, _CONFLUENT)
+        is_long = of_eight >= 0
+        _set(found, numbered[is_long], of_eight[is_long], Framing.APICURIO, _APICURIO)
+        both = numbered[is_long & (of_four >= 0)]
+        found.schema[both], found.skip[both] = NO_SCHEMA, 0
+        found.framing[both] = Framing.AMBIGUOUS
+        self._read_glue(table, part, rows[(magic == _GLUE_MAGIC) & (size[rows] >= _GLUE)], found)
+
+    def _read_long_ids(
+        self,
+        table: RecordTable,
+        part: Part,
+        rows: NDArray[np.int64],
+        size: NDArray[np.int32],
+        of_four: NDArray[np.int32],
+    ) -> NDArray[np.int32]:
+        found = np.full(len(rows), NO_SCHEMA, np.int32)
+        at = np.flatnonzero((size[rows] >= _APICURIO) & ((of_four < 0) | self._may_be_ambiguous))
+        begins = _begins(table[rows[at]], part, np.full(len(at), _APICURIO, np.int32), _APICURIO)
+        found[at] = self._ids.find(_ends(begins, _LONG_ID))
+        return found
+
+    def _read_glue(
+        self, table: RecordTable, part: Part, rows: NDArray[np.int64], found: FramedRecords
+    ) -> None:
+        begins = _begins(table[rows], part, np.full(len(rows), _GLUE, np.int32), _GLUE)
+        for compression, form in (_GLUE_PLAIN, Framing.GLUE), (_GLUE_ZLIB, Framing.GLUE_ZLIB):
+            at = np.flatnonzero(begins[:, 1] == compression)
+            _set(found, rows[at], self._guids.find(_ends(begins[at], _GUID)), form, _GLUE)
+
+    # ---- headers ----
+
+    def _read_headers(self, table: RecordTable, part: Part, found: FramedRecords) -> None:
+        for first, piece in _pieces(table):
+            for name, forms in _HEADERS.items():
+                rows, values = piece.headers_named(name.format(part=part).encode(), _MOST_HEADERS)
+                self._set_headers(found, first + rows, values, forms)
+
+    def _set_headers(
+        self, found: FramedRecords, rows: NDArray[np.int64], values: Gathered, forms: _HeaderForms
+    ) -> None:
+        """Set the schemas of records by the values of their headers; nulls have none."""
+        sizes = np.diff(values.starts)
+        is_there = found.framing[rows] != Framing.NULL
+        found.schema[rows], found.skip[rows] = NO_SCHEMA, 0
+        found.framing[rows[is_there]] = Framing.BAD_HEADER
+        for size, magic, kind in forms:
+            at = np.flatnonzero((sizes == size) & is_there)
+            raw = values.data[values.starts[at][:, None] + np.arange(size)]
+            if magic is not None:
+                at, raw = at[raw[:, 0] == magic], raw[raw[:, 0] == magic]
+            keys = self._guids if kind == _GUID else self._ids
+            _set(found, rows[at], keys.find(_ends(raw, kind)), Framing.HEADER, 0)
+
+
+def _set(
+    found: FramedRecords,
+    rows: NDArray[np.int64],
+    schema: NDArray[np.int32],
+    form: Framing,
+    skip: int,
+) -> None:
+    is_known = schema >= 0
+    found.schema[rows] = schema
+    found.skip[rows] = np.where(is_known, skip, 0)
+    found.framing[rows] = np.where(is_known, form, Framing.UNKNOWN_ID)
+
+
+def _begins(
+    table: RecordTable, part: Part, sizes: NDArray[np.int32], size: int
+) -> NDArray[np.uint8]:
+    """Return the first bytes of keys or values, which all have as many."""
+    return table.gathered(part, sizes).data.reshape(-1, size)
+
+
+def _ends(rows: NDArray[np.uint8], kind: str) -> NDArray[Any]:
+    """Return the last bytes of each row: big-endian numbers, or GUIDs."""
+    rows, dtype = np.ascontiguousarray(rows), np.dtype(kind)
+    if not len(rows):
+        return np.empty(0, dtype)
+    size = rows.shape[1]
+    return np.ndarray((len(rows),), dtype, rows.data, size - dtype.itemsize, (size,))
+
+
+def _pieces(table: RecordTable) -> Iterator[tuple[int, RecordTable]]:
+    """Yield slices with their first row, each with a limited number of headers."""
+    counts = np.minimum(table.columns["headers_count"], _MOST_HEADERS)
+    ends, first = np.cumsum(counts, dtype=np.int64), 0
+    while first < len(table):
+        before = int(ends[first - 1]) if first else 0
+        stop = int(np.searchsorted(ends, before + _HEADERS_AT_ONCE, "right"))
+        stop = max(first + 1, stop)
+        yield first, table[first:stop]
+        first = stop
+
+
+class _Sorted:
+    """Rows by keys, which are ids or GUIDs."""
+
+    def __init__(self, keys: NDArray[Any], rows: NDArray[np.int32]) -> None:
+        order = np.argsort(keys)
+        self.keys, self.rows = keys[order], rows[order]
+
+    @classmethod
+    def of_ids(cls, rows: Sequence[tuple[int, int]]) -> _Sorted:
+        return cls(
+            np.array([one for one, _ in rows], np.uint64),
+            np.array([row for _, row in rows], np.int32),
+        )
+
+    @classmethod
+    def of_guids(cls, rows: Sequence[tuple[str, int]]) -> _Sorted:
+        known = []
+        for guid, row in rows:
+            try:
+                known.append((uuid.UUID(guid).bytes, row))
+            except ValueError:
+                continue  # a registry's own form of a GUID, which no header has
+        keys = np.array([one for one, _ in known], "S16")
+        return cls(keys, np.array([row for _, row in known], np.int32))
+
+    def as_direct_table(self) -> NDArray[np.int32] | None:
+        """Return the rows by id, with -1 at the end; None if the ids are too large for that."""
+        largest = int(self.keys[-1]) if len(self.keys) else 0
+        if largest > _LARGEST_DIRECT_ID:
+            return None
+        table = np.full(largest + 2, NO_SCHEMA, np.int32)
+        table[self.keys.astype(np.int64)] = self.rows
+        return table
+
+    def find(self, keys: NDArray[Any]) -> NDArray[np.int32]:
+        """Return the rows of keys, -1 for unknown ones."""
+        if not len(self.keys) or not len(keys):
+            return np.full(len(keys), NO_SCHEMA, np.int32)
+        keys = keys.astype(self.keys.dtype, copy=False)
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[at] == keys, self.rows[at], np.int32(NO_SCHEMA))
