@@ -24,6 +24,7 @@ from kafkascan.cli.record_cells import (
     decode_messages,
     header_column,
     item_column,
+    json_items,
     shown_headers,
     shown_items,
 )
@@ -40,6 +41,7 @@ from kafkascan.cli.shared_options import (
     with_segments,
 )
 from kafkascan.cli.table_text import TableWriter
+from kafkascan.cli.typed_items import TYPED, TypedRows, open_registry_of
 from kafkascan.format.texts import with_escaped_bytes
 from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.logs.queries.row_queries import RecordQuery, RowRange
@@ -48,6 +50,9 @@ from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
 from kafkascan.logs.reading import Isolation
 from kafkascan.records.read_options import Control
 from kafkascan.records.record_table import RECORD_SCHEMA, RecordTable
+from kafkascan.records.typed_items import ItemDecoders
+from kafkascan.schemas.plain_values import plain_values
+from kafkascan.schemas.registry import SchemaError
 from kafkascan.tables.schema import (
     PARTITION,
     SEGMENT,
@@ -57,7 +62,7 @@ from kafkascan.tables.schema import (
     require_pyarrow,
 )
 from kafkascan.tables.text_columns import Repeated, TextColumn
-from kafkascan.tables.writers import ParquetWriter
+from kafkascan.tables.writers import ParquetWriter, Writer
 
 # `batch` is an index into a table that users of the command line do not see.
 LISTED_SCHEMA = (
@@ -131,9 +136,10 @@ class HeaderCondition(click.ParamType):  # type: ignore[type-arg]  # as `NameLis
 
 
 def _decoding_option(item: str) -> Decorator:
-    return option(f"--{item}-as", type=tuple(DECODERS), default="text",
-                  help=f"Show {item}s as UTF-8 text, hex, base64 or JSON. As text, a byte that is"
-                  " not UTF-8 is shown as \\xff. Parquet always contains bytes.")  # fmt: skip
+    return option(f"--{item}-as", type=(*DECODERS, TYPED), default="text",
+                  help=f"Show {item}s as UTF-8 text, hex, base64 or JSON; or (auto) decode each by"
+                  " the schema that its prefix or header names. As text, a byte that is not UTF-8"
+                  " is shown as \\xff. Parquet contains bytes, or the decoded columns.")  # fmt: skip
 
 
 @click.command()
@@ -153,6 +159,17 @@ def _decoding_option(item: str) -> Decorator:
 )
 @_decoding_option("key")
 @_decoding_option("value")
+@option(
+    "--registry PLACE",
+    help="The schemas for --key-as auto and --value-as auto: a data dir or partition with the topic"
+    " _schemas, a folder of .avsc, .proto and .json files, a dump or the URL of a registry. By"
+    " default, the data dir of the logs.",
+)
+@option(
+    "--value-schema SUBJECT[:VERSION]",
+    help="Decode values into the columns of this schema. By default, into those of the newest"
+    " version of the subject TOPIC-value.",
+)
 @with_row_options("records", "timestamp", "before OFFSET", "from OFFSET on")
 @option("--key TEXT", help="Show only records with this key (UTF-8).")
 @option("--header KEY[=VALUE]", "headers", type=HeaderCondition(), multiple=True,
@@ -191,6 +208,8 @@ def records(
     key_delimiter: str | None,
     key_as: str,
     value_as: str,
+    registry: str | None,
+    value_schema: str | None,
     limits: RowRange,
     key: str | None,
     headers: tuple[tuple[bytes, bytes | None], ...],
@@ -233,6 +252,9 @@ def records(
         max_decompressed_size=max_decompressed_size,
         decodes=decode != "none" and run.output.output_format not in ("parquet", "template"),
     )
+    decoders = _decoders(run, inputs, formats, registry, value_schema)
+    if decoders:
+        query = replace(query, also_read=("headers", "key", "value"))
     if sample is not None:
         if options["is_followed"] or options["around"] is not None or options["tail"] is not None:
             raise click.UsageError("--sample cannot be combined with --around, --tail and --follow")
@@ -242,6 +264,8 @@ def records(
     if key is not None and not (options["is_followed"] or shows_none):
         found = _reporting_none(run, found, key)
     undecoded = UndecodedRecords(DECODED_AS.get(decode))
+    if decoders:
+        found = TypedRows(run, decoders).of(found)
     schema = LISTED_SCHEMA.select(query.columns)
     with open_rows(run, inputs, schema, is_followed=options["is_followed"]) as writer:
         if isinstance(writer, ParquetWriter):
@@ -249,11 +273,38 @@ def records(
                 writer.write_table(_arrow_table(one, table, schema))
         else:
             for one, table in _chunks(found, _SHOWN_RECORDS, _SHOWN_BYTES):
-                columns = _to_columns(
-                    one, table, query, formats, undecoded, in_cells=isinstance(writer, TableWriter)
-                )
+                columns = _to_columns(one, table, query, formats, undecoded, writer)
                 writer.write(columns, table.buffers)
     _report_undecoded(run, undecoded)
+
+
+def _decoders(
+    run: Run,
+    inputs: list[SegmentInput],
+    formats: dict[str, str],
+    place: str | None,
+    value_schema: str | None,
+) -> dict[str, ItemDecoders]:
+    """Return what decodes keys and values by their schemas; nothing if they are not to be."""
+    typed = [name for name, kind in formats.items() if kind == TYPED]
+    if not typed or not inputs:
+        if place is not None or value_schema is not None:
+            raise click.UsageError("--registry and --value-schema need --value-as auto")
+        return {}
+    registry = open_registry_of(run, inputs, place)
+    found: dict[str, ItemDecoders] = dict.fromkeys(typed, registry)
+    if value_schema is not None:
+        subject, colon, version = value_schema.rpartition(":")
+        is_numbered = bool(colon) and version.isdecimal()
+        try:
+            found["value"] = (
+                registry.reader(subject, int(version))
+                if is_numbered
+                else registry.reader(value_schema)
+            )
+        except SchemaError as error:
+            raise click.UsageError(str(error)) from None
+    return found
 
 
 def _templated(output: RowOutput, template: RecordTemplate) -> RowOutput:
@@ -293,6 +344,9 @@ def _arrow_table(one: SegmentInput, table: RecordTable, schema: Schema) -> Any:
     columns = {}
     for field in schema:
         kind = arrow_type(field.type)
+        if field.name in table.typed:
+            columns[field.name] = stored[field.name]
+            continue
         if field.name in one.labels:
             label = one.labels[field.name]
             text = with_escaped_bytes(label) if isinstance(label, str) else label
@@ -309,20 +363,25 @@ def _to_columns(
     query: RecordQuery,
     formats: dict[str, str],
     undecoded: UndecodedRecords,
-    *,
-    in_cells: bool,
+    writer: Writer,
 ) -> dict[str, TextColumn]:
     columns: dict[str, Any] = {}
+    in_cells = isinstance(writer, TableWriter)
     items, headers = (shown_items, shown_headers) if in_cells else (item_column, header_column)
     for name in query.columns:
         if name in one.labels:
             columns[name] = Repeated.once(one.labels[name], len(table))
+        elif name in table.typed:
+            columns[name] = plain_values(table.typed[name])
+            if isinstance(writer, TemplateWriter):
+                columns[name] = json_items(columns[name])
         elif name in ("key", "value"):
             columns[name] = items(table, name, formats[name])
-        elif name == "headers" and "raw" in formats.values():
+        elif name == "headers" and isinstance(writer, TemplateWriter):
             columns[name] = table["headers"]
         elif name == "headers":
-            columns[name] = headers(table, formats["value"])
+            kind = formats["value"]
+            columns[name] = headers(table, "text" if kind == TYPED else kind)
         elif name in NAMED_CODES:
             columns[name] = named_codes(name, table[name])
         else:

@@ -214,6 +214,8 @@ class RecordQuery:
         Of the records that meet the conditions on headers, those to read.
     decodes : bool, default False
         Whether keys and values are needed to decode the records of Kafka's own topics.
+    also_read : tuple of str
+        Other columns to read.
     """
 
     columns: tuple[str, ...]
@@ -227,6 +229,7 @@ class RecordQuery:
     max_decompressed_size: int
     sample: RecordSample | None = None
     decodes: bool = False
+    also_read: tuple[str, ...] = ()
     _visible: dict[Path, Visible | None] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -260,7 +263,7 @@ class RecordQuery:
             needed += ["key", "value"]
         if self.decodes:
             needed.append("is_control")
-        return list(dict.fromkeys((*shown, *needed)))
+        return list(dict.fromkeys((*shown, *needed, *self.also_read)))
 
     def rows(
         self,

@@ -1,0 +1,78 @@
+"""Keys and values that the command `records` decodes by the schemas of a registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kafkascan.cli.run import FindingReport, Run
+from kafkascan.logs.queries.row_windows import FoundRows
+from kafkascan.logs.queries.segment_inputs import SegmentInput
+from kafkascan.records.record_table import RecordTable
+from kafkascan.records.typed_items import ItemDecoder, ItemDecoders, ItemDecoding, ItemPlace
+from kafkascan.schemas.places import open_registry
+from kafkascan.schemas.registry import Registry
+from kafkascan.tables.table import Problems
+
+TYPED = "auto"
+"""The option's value for items that are decoded by the schemas of a registry."""
+
+
+def open_registry_of(run: Run, inputs: list[SegmentInput], place: str | None) -> Registry:
+    """
+    Return the registry at a place; without one, that of the data dir with the logs.
+
+    Raises
+    ------
+    click.UsageError
+        If the data dir has none.
+    """
+    if place is None:
+        folder = inputs[0].partition.path.parent
+        if not any(folder.glob("_schemas-*")):
+            raise click.UsageError(
+                f"{folder} has no topic _schemas: name the schemas with --registry PLACE"
+            )
+        place = str(folder)
+    registry = open_registry(place)
+    report = FindingReport()
+    report.add_problems(registry.problems)
+    run.print_report(report)
+    return registry
+
+
+class TypedRows:
+    """
+    Decodes keys and values of found records.
+
+    Parameters
+    ----------
+    run : Run
+        Gets what could not be decoded.
+    decoders : mapping of str to ItemDecoders
+        By the name of the column.
+    """
+
+    def __init__(self, run: Run, decoders: dict[str, ItemDecoders]) -> None:
+        self._run, self._decoders = run, decoders
+        self._of_topic: dict[tuple[str, str | None], ItemDecoder] = {}
+
+    def of(self, found: FoundRows[RecordTable]) -> FoundRows[Any]:
+        """Yield the records with typed columns."""
+        for one, table in found:
+            place = one.partition
+            decoding = ItemDecoding(
+                {name: self._decoder(name, place.topic, str(place.path)) for name in self._decoders}
+            )
+            typed, problems = decoding.decoded(table)
+            report = FindingReport()
+            report.add_problems(Problems(problems))
+            self._run.print_report(report)
+            yield one, typed
+
+    def _decoder(self, name: str, topic: str | None, path: str) -> ItemDecoder:
+        if (name, topic) not in self._of_topic:
+            place = ItemPlace(name, path, topic)
+            self._of_topic[name, topic] = self._decoders[name].decoder(place)
+        return self._of_topic[name, topic]
