@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.arguments import require_not_negative
+from kafkascan.io.concurrency import require_threads
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.store_folders import UrlFolder
@@ -160,7 +161,7 @@ def read_records(
         on_corrupt=on_corrupt,
         visible=visible,
     )
-    typed = _decoding_of(source if partition is None else partition, key, value)
+    typed = _decoding_of(partition or source, key, value, require_threads(threads))
     options = _with_what_is_decoded(options, typed)
     if partition is not None:
         table = read_log(open_partition(partition, log_start_offset), options, problems)
@@ -236,7 +237,7 @@ def iter_records(
         on_corrupt=on_corrupt,
         visible=visible,
     )
-    typed = _decoding_of(source if partition is None else partition, key, value)
+    typed = _decoding_of(partition or source, key, value, 1)
     options = _with_what_is_decoded(options, typed)
     if partition is not None:
         log = open_partition(partition, log_start_offset)
@@ -252,7 +253,7 @@ def iter_records(
 
 
 def _decoding_of(
-    source: LogLike, key: ItemDecoders | None, value: ItemDecoders | None
+    source: LogLike, key: ItemDecoders | None, value: ItemDecoders | None, threads: int
 ) -> ItemDecoding | None:
     """Return what decodes keys and values; None if they stay bytes."""
     given = {"key": key, "value": value}
@@ -268,7 +269,8 @@ def _decoding_of(
             name: one.decoder(ItemPlace(name, path, topic, partition))
             for name, one in given.items()
             if one is not None
-        }
+        },
+        threads,
     )
 
 

@@ -56,8 +56,8 @@ class TypedItems:
 class ItemDecoder(Protocol):
     """Decodes the keys or values of one topic."""
 
-    def decode(self, table: RecordTable) -> TypedItems:
-        """Return the decoded items of a table, all of one type."""
+    def decode(self, table: RecordTable, threads: int) -> TypedItems:
+        """Return the decoded items of a table, all of one type, made by so many threads."""
 
 
 class ItemDecoders(Protocol):
@@ -87,17 +87,18 @@ class ItemDecoding:
     ----------
     decoders : mapping of str to ItemDecoder
         By the name of the column.
+    threads : int, default 1
     """
 
-    def __init__(self, decoders: Mapping[str, ItemDecoder]) -> None:
-        self._decoders = decoders
+    def __init__(self, decoders: Mapping[str, ItemDecoder], threads: int = 1) -> None:
+        self._decoders, self._threads = decoders, threads
 
     def decoded(self, table: RecordTable) -> tuple[RecordTable, Sequence[Problem]]:
         """Return the table with typed columns, and the problems of decoding them."""
         typed, problems = {}, list[Problem]()
         for name, decoder in self._decoders.items():
             if name in table.names:
-                found = decoder.decode(table)
+                found = decoder.decode(table, self._threads)
                 typed[name] = found.values
                 problems += found.problems
         return table.with_typed(typed), problems

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkascan._core.typed_values import decode_into
 from kafkascan.format.errors import STATUS
+from kafkascan.io.concurrency import map_parts, split_by_bytes
 from kafkascan.io.worker_threads import ChunkSizer
 from kafkascan.schemas.columns import ColumnLayout, ColumnMemory
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Values that are decoded at first before signals are handled.
 _FIRST_VALUES = 1 << 10
+_BYTES_PER_THREAD = 1 << 19
+
+ProgramArrays: TypeAlias = "tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]"
+"""Steps, their parts, and constants."""
+Values: TypeAlias = (
+    "tuple[NDArray[np.uintp], NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8]]"
+)
+"""Addresses, sizes, first steps and statuses."""
 
 
 class Program(Protocol):
@@ -26,7 +37,7 @@ class Program(Protocol):
     def layout(self) -> ColumnLayout:
         """The columns that are filled."""
 
-    def as_arrays(self) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]:
+    def as_arrays(self) -> ProgramArrays:
         """Return steps, their parts, and constants."""
 
 
@@ -37,6 +48,7 @@ def decode_values(
     first_step: NDArray[np.int32],
     source: NDArray[np.uint8],
     on_fault: Callable[[int], Exception],
+    threads: int = 1,
 ) -> tuple[list[pa.Array], NDArray[np.uint8]]:
     """
     Decode values into Arrow arrays, of which each has at most 2 GiB of any kind.
@@ -52,6 +64,8 @@ def decode_values(
         The bytes that may be a map; empty if there are none.
     on_fault : callable
         Returns the error of a position at which the map could not be read.
+    threads : int, default 1
+        Largest number of threads; small inputs use fewer.
 
     Returns
     -------
@@ -60,10 +74,27 @@ def decode_values(
     status : ndarray of uint8, shape (n,)
         Why a value could not be decoded; 0 if it was.
     """
+    status, arrays = np.zeros(len(size), np.uint8), program.as_arrays()
+
+    def decoded(part: slice) -> list[pa.Array]:
+        values = address[part], size[part], first_step[part], status[part]
+        return _decode_part(program, arrays, values, source, on_fault)
+
+    parts = split_by_bytes(size, threads, _BYTES_PER_THREAD)
+    return list(itertools.chain.from_iterable(map_parts(parts, decoded))), status
+
+
+def _decode_part(
+    program: Program,
+    arrays: ProgramArrays,
+    values: Values,
+    source: NDArray[np.uint8],
+    on_fault: Callable[[int], Exception],
+) -> list[pa.Array]:
+    address, size, first_step, status = values
     count, done = len(size), 0
-    status, chunks = np.zeros(count, np.uint8), []
-    memory, pace = ColumnMemory(program.layout, count), ChunkSizer(_FIRST_VALUES)
-    arrays = program.as_arrays()
+    memory, chunks = ColumnMemory(program.layout, count), list["pa.Array"]()
+    pace = ChunkSizer(_FIRST_VALUES)
     while done < count:
         stop = min(count, done + pace.next_size())
         while done < stop:
@@ -73,12 +104,12 @@ def decode_values(
             if outcome == STATUS["SOURCE_FAULT"]:
                 raise on_fault(fault)
             if outcome == STATUS["OUTPUT_FULL"] and not memory.grow(full, needed):
-                if not memory.has_entries:  # one value is larger than a column
+                if memory.has_entries:
+                    chunks.append(memory.to_arrow())
+                    memory = ColumnMemory(program.layout, count - done)
+                else:  # one value is larger than a column
                     status[done], first_step = STATUS["TOO_MANY_ITEMS"], first_step.copy()
                     first_step[done] = -1
-                    continue
-                chunks.append(memory.to_arrow())
-                memory = ColumnMemory(program.layout, count - done)
     if memory.has_entries or not chunks:
         chunks.append(memory.to_arrow())
-    return chunks, status
+    return chunks

@@ -119,7 +119,7 @@ class ValueDecoder:
         self._first_steps: dict[int, int | ValueSchemaError] = {}
         self._problems_left = _MAX_PROBLEMS
 
-    def decode(self, table: RecordTable) -> TypedItems:
+    def decode(self, table: RecordTable, threads: int) -> TypedItems:
         """Return the decoded items of a table; see `ItemDecoder`."""
         framed = self._frames.read(table, self._place.name)
         present = [int(one) for one in np.unique(framed.schema) if one >= 0]
@@ -137,7 +137,7 @@ class ValueDecoder:
         buffers = table.buffers
         arrays, status = decode_values(
             self._reader.program, address, size, steps[framed.schema], buffers.source_bytes,
-            buffers.fault_error,
+            buffers.fault_error, threads,
         )  # fmt: skip
         problems += self._undecoded(table, framed, status)
         del kept
