@@ -129,7 +129,7 @@ class _Parser:
         if depth > MAX_DEPTH:
             raise ValueSchemaError(f"types are nested in more than {MAX_DEPTH} levels")
         if isinstance(node, str):
-            return AvroType(node) if node in PRIMITIVES else self._found(node, namespace)
+            return AvroType(node) if node in PRIMITIVES else self._found(node, namespace, depth)
         if isinstance(node, list):
             return self._union(node, namespace, depth)
         if not isinstance(node, dict):
@@ -143,25 +143,25 @@ class _Parser:
             part = node.get("items" if kind == "array" else "values")
             return AvroType(kind, parts=[self._type(part, namespace, depth + 1)])
         if kind not in PRIMITIVES:
-            return self._found(kind, namespace)
+            return self._found(kind, namespace, depth)
         return _with_logical(AvroType(kind), node)
 
-    def _found(self, name: str, namespace: str) -> AvroType:
+    def _found(self, name: str, namespace: str, depth: int) -> AvroType:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         for known in (full, name):
             if known in self._named:
                 return self._named[known]
             if known in self._unread:
-                return self._referenced(known, known)
+                return self._referenced(known, known, depth)
         for reference in list(self._unread):
             if reference in self._unread:
-                self._referenced(reference, None)
+                self._referenced(reference, None, depth)
             if full in self._named:
                 return self._named[full]
         raise ValueSchemaError(f"there is no type {full!r}")
 
-    def _referenced(self, reference: str, name: str | None) -> AvroType:
-        found = self._type(_json(self._unread.pop(reference)), "", 0)
+    def _referenced(self, reference: str, name: str | None, depth: int) -> AvroType:
+        found = self._type(_json(self._unread.pop(reference)), "", depth + 1)
         return found if name is None else self._named.get(name, found)
 
     def _union(self, branches: list[Json], namespace: str, depth: int) -> AvroType:
