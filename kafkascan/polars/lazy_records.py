@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import polars as pl
+import pyarrow as pa
 from polars.io.plugins import register_io_source
 
-from kafkascan.format.errors import UnknownColumnError
+from kafkascan.format.errors import UnknownColumnError, ValueSchemaError
 from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
+from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
 from kafkascan.logs.reading import Isolation
 from kafkascan.logs.selected_records import (
@@ -29,6 +31,12 @@ from kafkascan.records.decoding import decode_records
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.read_options import Control, OnCorruptLog, ReadOptions
 from kafkascan.records.record_table import DEFAULT_RECORD_COLUMNS, RecordTable
+from kafkascan.records.typed_items import (
+    ItemDecoder,
+    ItemDecoders,
+    ItemDecoding,
+    ItemPlace,
+)
 from kafkascan.tables.table import IncompleteTableWarning, Problems
 
 TimeUnit: TypeAlias = Literal["ms", "us", "ns"]
@@ -202,6 +210,8 @@ def scan_records(
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
     on_corrupt: OnCorruptLog = "raise",
     storage_options: Mapping[str, object] | None = None,
+    key: ItemDecoders | None = None,
+    value: ItemDecoders | None = None,
 ) -> pl.LazyFrame:
     """
     Return the records of logs as a lazy frame that reads what a query needs.
@@ -230,6 +240,9 @@ def scan_records(
         `IncompleteTableWarning`.
     control, isolation, log_start_offset, max_decompressed_size, storage_options
         See `read_records`.
+    key, value : Registry or ReaderSchema, optional
+        Decode keys or values into columns with types; see `read_records`. The topics must have
+        columns of one type, which the registry's subjects or a named schema say.
 
     Returns
     -------
@@ -244,6 +257,8 @@ def scan_records(
         If there are no logs.
     UnknownColumnError
         If a column does not exist.
+    ValueSchemaError
+        If the type of a typed column is unknown, or differs between topics.
     As `open_log_dir`; and as `read_records` when the frame is collected, perhaps as the text of a
     `polars.exceptions.ComputeError`. Damage in batches that a query does not read is not noticed.
 
@@ -277,7 +292,10 @@ def scan_records(
         on_corrupt=on_corrupt,
     )
     opened = open_logs(as_object_url(logs, storage_options), log_start_offset)
-    source = _LazyRecords(opened, names, options, isolation)
+    given = {name: one for name, one in (("key", key), ("value", value)) if one is not None}
+    if given:
+        options = replace(options, also_stored=("offset", "headers"))
+    source = _LazyRecords(opened, names, options, isolation, given)
     return register_io_source(source.frames, schema=source.schema)
 
 
@@ -294,12 +312,38 @@ class _LazyRecords:
     names: tuple[str, ...]
     options: ReadOptions
     isolation: Isolation
+    typed: Mapping[str, ItemDecoders]
 
     @property
     def schema(self) -> pl.Schema:
         """The columns of the frame and their types."""
-        types = {**_PLACE_TYPES, **decode_records(b"", None, self.options).to_polars().schema}
+        none = decode_records(b"", None, self.options).to_polars()
+        types = {**_PLACE_TYPES, **none.schema, **self._typed_schema()}
         return pl.Schema({name: types[name] for name in self.names})
+
+    def _typed_schema(self) -> Mapping[str, pl.DataType]:
+        """Return the types of typed columns, which all topics must have in common."""
+        found = {}
+        for name in self.typed:
+            kinds = {one.topic: self._decoder(name, one).arrow_type for one in self._partitions()}
+            known = set(kinds.values())
+            if len(known) != 1 or None in known:
+                topics = ", ".join(sorted(str(topic) for topic in kinds))
+                which = "unknown" if None in known else "different"
+                raise ValueSchemaError(
+                    f"the types of the {name}s of {topics} are {which}: scan topics with one"
+                    f" schema, or name one with {name}=registry.reader(SUBJECT)"
+                )
+            (kind,) = known
+            found[name] = pl.from_arrow(pa.array([], kind)).dtype
+        return found
+
+    def _partitions(self) -> Iterator[PartitionDir]:
+        return (log.partition for log in self.logs)
+
+    def _decoder(self, name: str, one: PartitionDir) -> ItemDecoder:
+        place = ItemPlace(name, str(one.path), one.topic, one.partition)
+        return self.typed[name].decoder(place)
 
     def frames(
         self,
@@ -336,8 +380,11 @@ class _LazyRecords:
         for log in self.logs:
             selection = RecordSelection(log, condition)
             if selection.is_possible():
+                decoders = {name: self._decoder(name, log.partition) for name in self.typed}
+                decoding = ItemDecoding(decoders)
                 for table in selection.tables(options, self.isolation):
-                    yield _frame(table, log)
+                    typed, problems = decoding.decoded(table)
+                    yield _frame(typed.with_problems(table.problems + problems), log)
 
 
 def _frame(table: RecordTable, log: Log) -> pl.DataFrame:

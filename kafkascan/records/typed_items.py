@@ -56,6 +56,10 @@ class TypedItems:
 class ItemDecoder(Protocol):
     """Decodes the keys or values of one topic."""
 
+    @property
+    def arrow_type(self) -> pa.DataType | None:
+        """The type of the column; None if the records say it."""
+
     def decode(self, table: RecordTable, threads: int) -> TypedItems:
         """Return the decoded items of a table, all of one type, made by so many threads."""
 

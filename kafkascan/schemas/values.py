@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from kafkascan.schemas.framing import FramedRecords, FrameReader, Framing
 from kafkascan.schemas.registry import RegisteredSchema, Registry, SchemaError
 from kafkascan.tables.schema import require_pyarrow
 from kafkascan.tables.table import Problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NO_READER = "NO_READER_SCHEMA"
 """Symbol of a problem: no subject says what the columns are; they follow the records' schemas."""
@@ -114,17 +117,22 @@ class ValueDecoder:
     ) -> None:
         self._registry, self._place = registry, place
         self._frames = FrameReader(registry)
-        self._schema = schema or registry.newest(f"{place.topic}-{place.name}")
-        self._reader: Reader | None = None
+        schema = schema or registry.newest(f"{place.topic}-{place.name}")
+        self._reader: Reader | None = None if schema is None else AvroReader(registry, [schema])
         self._first_steps: dict[int, int | ValueSchemaError] = {}
         self._problems_left = _MAX_PROBLEMS
+
+    @property
+    def arrow_type(self) -> pa.DataType | None:
+        """See `ItemDecoder`."""
+        return None if self._reader is None else self._reader.program.layout.columns[0].type
 
     def decode(self, table: RecordTable, threads: int) -> TypedItems:
         """Return the decoded items of a table; see `ItemDecoder`."""
         framed = self._frames.read(table, self._place.name)
         present = [int(one) for one in np.unique(framed.schema) if one >= 0]
         problems: list[Problem] = []
-        if self._reader is None and (self._schema is not None or present):
+        if self._reader is None and present:
             self._reader = self._chosen_reader(framed.schemas, present, problems)
         if self._reader is None:
             status = np.zeros(len(table), np.uint8)
@@ -150,8 +158,6 @@ class ValueDecoder:
         self, schemas: Sequence[RegisteredSchema], present: Sequence[int], problems: list[Problem]
     ) -> Reader | None:
         """Return the reader; of an unknown subject, one of the schemas that records have."""
-        if self._schema is not None:
-            return AvroReader(self._registry, [self._schema])
         newest: dict[str, RegisteredSchema] = {}
         for schema in sorted((schemas[row] for row in present), key=lambda one: one.id):
             newest[_name_of(schema)] = schema

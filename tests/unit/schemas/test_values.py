@@ -11,12 +11,13 @@ from typing import Any
 
 import fastavro
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
 import kafkascan as ks
 from kafkascan._core.typed_values import ITEMS, LISTS, VALUES, TypedColumns
-from kafkascan.format.errors import STATUS
+from kafkascan.format.errors import STATUS, ValueSchemaError
 from kafkascan.schemas import Registry, open_registry
 from kafkascan.schemas.registry import SchemaError
 from kafkascan.tables.table import IncompleteTableWarning
@@ -287,3 +288,17 @@ def test_an_enum_is_a_dictionary_of_the_symbols_of_the_reader() -> None:
     found, status = decoded({**reader, "default": None}, writer, [b"\4", b"\2"])
     assert found.to_pylist() == ["C", None]
     assert status[1] == STATUS["UNRESOLVED_VALUE"]
+
+
+def test_a_lazy_frame_has_typed_columns(tmp_path: Path) -> None:
+    registry = registry_of(tmp_path, V1, V2)
+    log = log_of(tmp_path, framed(1, encoded(V1, {"id": 1})), framed(2, encoded(V2, {"id": 2})))
+    frame = ks.polars.scan_records(log, value=registry).select("offset", "value")
+    assert frame.collect_schema()["value"] == pl.Struct({"id": pl.Int64, "state": pl.String})
+    late = frame.filter(pl.col("value").struct.field("id") > 1).collect()
+    assert late.rows() == [(1, {"id": 2, "state": None})]
+    with pytest.raises(ValueSchemaError, match="are unknown"):
+        ks.polars.scan_records(log, key=registry)
+    log_of(tmp_path, b"plain")
+    with pytest.warns(IncompleteTableWarning, match="offset 0"):
+        frame.collect()
