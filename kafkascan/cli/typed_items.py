@@ -65,11 +65,11 @@ class TypedRows:
             decoding = ItemDecoding(
                 {name: self._decoder(name, place.topic, str(place.path)) for name in self._decoders}
             )
-            typed, problems = decoding.decoded(table)
+            decoded = decoding.decoded(table)
             report = FindingReport()
-            report.add_problems(Problems(problems))
+            report.add_problems(Problems(decoded.problems))
             self._run.print_report(report)
-            yield one, typed
+            yield one, decoded.records
 
     def _decoder(self, name: str, topic: str | None, path: str) -> ItemDecoder:
         if (name, topic) not in self._of_topic:

@@ -280,10 +280,10 @@ def _with_what_is_decoded(options: ReadOptions, typed: ItemDecoding | None) -> R
 
 
 def _decoded(table: RecordTable, typed: ItemDecoding, problems: LogProblems) -> RecordTable:
-    table, found = typed.decoded(table)
-    for one in found:
+    decoded = typed.decoded(table)
+    for one in decoded.problems:
         problems.add(one)
-    return table
+    return decoded.records
 
 
 def decoded_tables(

@@ -383,8 +383,9 @@ class _LazyRecords:
                 decoders = {name: self._decoder(name, log.partition) for name in self.typed}
                 decoding = ItemDecoding(decoders)
                 for table in selection.tables(options, self.isolation):
-                    typed, problems = decoding.decoded(table)
-                    yield _frame(typed.with_problems(table.problems + problems), log)
+                    found = decoding.decoded(table)
+                    problems = table.problems + found.problems
+                    yield _frame(found.records.with_problems(problems), log)
 
 
 def _frame(table: RecordTable, log: Log) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,11 +45,14 @@ class TypedItems:
     ----------
     values : pyarrow.ChunkedArray
         A value for each record, null where it could not be decoded.
+    failed : ndarray of bool
+        The records whose value could not be.
     problems : list of Problem
-        Those that could not be.
+        One for each of these, up to a limit, and others.
     """
 
     values: pa.ChunkedArray
+    failed: NDArray[np.bool_]
     problems: list[Problem]
 
 
@@ -83,6 +86,14 @@ def selected(values: pa.ChunkedArray, index: slice | NDArray[Any]) -> pa.Chunked
     return values.take(pa.array(rows))
 
 
+class DecodedTable(NamedTuple):
+    """A table with typed columns, its records with a key or value that failed, and the problems."""
+
+    records: RecordTable
+    failed: NDArray[np.bool_]
+    problems: Sequence[Problem]
+
+
 class ItemDecoding:
     """
     Decodes the tables of a reader.
@@ -97,12 +108,14 @@ class ItemDecoding:
     def __init__(self, decoders: Mapping[str, ItemDecoder], threads: int = 1) -> None:
         self._decoders, self._threads = decoders, threads
 
-    def decoded(self, table: RecordTable) -> tuple[RecordTable, Sequence[Problem]]:
-        """Return the table with typed columns, and the problems of decoding them."""
+    def decoded(self, table: RecordTable) -> DecodedTable:
+        """Return the table with typed columns, and what could not be decoded."""
         typed, problems = {}, list[Problem]()
+        failed = np.zeros(len(table), np.bool_)
         for name, decoder in self._decoders.items():
             if name in table.names:
                 found = decoder.decode(table, self._threads)
                 typed[name] = found.values
+                failed |= found.failed
                 problems += found.problems
-        return table.with_typed(typed), problems
+        return DecodedTable(table.with_typed(typed), failed, problems)

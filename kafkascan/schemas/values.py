@@ -135,9 +135,10 @@ class ValueDecoder:
         if self._reader is None and present:
             self._reader = self._chosen_reader(framed.schemas, present, problems)
         if self._reader is None:
-            status = np.zeros(len(table), np.uint8)
-            problems += self._undecoded(table, framed, status)
-            return TypedItems(require_pyarrow().chunked_array([], "null"), problems)
+            failed = self._failed(framed, np.zeros(len(table), np.uint8))
+            problems += self._undecoded(table, framed, failed, failed.view(np.uint8))
+            nulls = require_pyarrow().nulls(len(table))
+            return TypedItems(require_pyarrow().chunked_array([nulls]), failed, problems)
         steps = np.full(len(framed.schemas) + 1, -1, np.int32)
         for row in present:
             steps[row] = self._first_step(self._reader, row, framed.schemas[row])
@@ -147,10 +148,11 @@ class ValueDecoder:
             self._reader.program, address, size, steps[framed.schema], buffers.source_bytes,
             buffers.fault_error, threads,
         )  # fmt: skip
-        problems += self._undecoded(table, framed, status)
         del kept
+        failed = self._failed(framed, status)
+        problems += self._undecoded(table, framed, failed, status)
         values = require_pyarrow().chunked_array(arrays, arrays[0].type)
-        return TypedItems(values, problems)
+        return TypedItems(values, failed, problems)
 
     # ---- the schema of the columns -------------------------------------------------------
 
@@ -209,15 +211,25 @@ class ValueDecoder:
 
     # ---- problems ------------------------------------------------------------------------
 
-    def _undecoded(
-        self, table: RecordTable, framed: FramedRecords, status: NDArray[np.uint8]
-    ) -> Iterator[Problem]:
-        """Yield a problem for each record whose item is not decoded, up to a number of them."""
+    def _failed(
+        self, framed: FramedRecords, status: NDArray[np.uint8]
+    ) -> NDArray[np.bool_]:
+        """Return the records whose item is not decoded, though there is one."""
         is_null = framed.framing == Framing.NULL
-        failed = (status != 0) | ((framed.schema < 0) & ~is_null)
+        failed: NDArray[np.bool_] = (status != 0) | ((framed.schema < 0) & ~is_null)
         for row, error in self._first_steps.items():
             if isinstance(error, ValueSchemaError):
                 failed |= framed.schema == row
+        return failed
+
+    def _undecoded(
+        self,
+        table: RecordTable,
+        framed: FramedRecords,
+        failed: NDArray[np.bool_],
+        status: NDArray[np.uint8],
+    ) -> Iterator[Problem]:
+        """Yield a problem for each record that failed, up to a number of them."""
         rows = np.flatnonzero(failed)
         listed = rows[: self._problems_left]
         self._problems_left -= len(listed)

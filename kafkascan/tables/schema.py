@@ -90,6 +90,8 @@ class Field:
     shown : Shown, default `Shown.USUALLY`
     alarms : mapping of str to str
         The colours of cells, by their text.
+    arrow : pyarrow.DataType, optional
+        The type, where `type` is ``typed``: a column whose type comes from its data.
     """
 
     name: str
@@ -99,6 +101,11 @@ class Field:
     nullable: bool = True
     shown: Shown = Shown.USUALLY
     alarms: Mapping[str, str] = field(default_factory=dict, hash=False)
+    arrow: pa.DataType | None = None
+
+    def arrow_type(self, *, is_spark: bool = False) -> pa.DataType:
+        """Return the type in Arrow; see `arrow_type`."""
+        return arrow_type(self.type, is_spark=is_spark) if self.arrow is None else self.arrow
 
     @property
     def is_number(self) -> bool:
@@ -166,7 +173,7 @@ class Schema:
     def to_arrow(self) -> pa.Schema:
         """Return a `pyarrow.Schema`; times are ``timestamp[ms, tz=UTC]``."""
         pa = require_pyarrow()
-        return pa.schema([(one.name, arrow_type(one.type)) for one in self.fields])
+        return pa.schema([(one.name, one.arrow_type()) for one in self.fields])
 
 
 def schemas_by_name(*schemas: Schema) -> dict[str, Schema]:

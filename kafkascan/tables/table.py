@@ -19,7 +19,6 @@ from kafkascan.tables.schema import (
     Field,
     Schema,
     Shown,
-    arrow_type,
     require_module,
     require_pyarrow,
 )
@@ -274,7 +273,7 @@ def plain_rows(table: AnyTable) -> list[dict[str, Any]]:
 def arrow_column(column: Field, values: Column, *, is_spark: bool = False) -> pa.Array:
     """Return the values of a column as an Arrow array of its type."""
     pa = require_pyarrow()
-    kind = arrow_type(column.type, is_spark=is_spark)
+    kind = column.arrow_type(is_spark=is_spark)
     if column.type == "time":
         times = timestamp_column(values)
         return (_within_microseconds(times) if is_spark else times).cast(kind)

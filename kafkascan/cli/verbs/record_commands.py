@@ -58,7 +58,6 @@ from kafkascan.tables.schema import (
     SEGMENT,
     TOPIC,
     Schema,
-    arrow_type,
     require_pyarrow,
 )
 from kafkascan.tables.text_columns import Repeated, TextColumn
@@ -343,7 +342,7 @@ def _arrow_table(one: SegmentInput, table: RecordTable, schema: Schema) -> Any:
     stored = table.arrow_table([name for name in schema.names if name not in one.labels])
     columns = {}
     for field in schema:
-        kind = arrow_type(field.type)
+        kind = field.arrow_type()
         if field.name in table.typed:
             columns[field.name] = stored[field.name]
             continue

@@ -34,6 +34,9 @@ from kafkascan.spark.options.option_values import (
     parse_text,
     parse_timestamps,
 )
+from kafkascan.schemas.registry import Registry
+from kafkascan.schemas.values import ReaderSchema
+from kafkascan.spark.options.typed_columns import parse_registry, reader_of, typed_field
 from kafkascan.spark.options.view_schemas import VIEW_NAMES, default_columns, find_columns
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field
 
@@ -144,6 +147,12 @@ class Options:
     tiered_keys : str
         A JSON object: by the id of a key pair, the file with its private key, which every
         executor has.
+    registry : Registry or None
+        Decodes values, and keys if `key_schema` is given, into columns with types. As an option of
+        the data source, the place of the registry, as of `open_registry`; the driver reads it.
+    key_schema, value_schema : str or None
+        ``SUBJECT`` or ``SUBJECT:VERSION``: the schema of the column. Without `value_schema`, it is
+        the newest one of the subject ``TOPIC-value``, if a single topic is selected.
     """
 
     paths: tuple[str, ...] = _option((), parse_paths, is_content=False)
@@ -186,6 +195,9 @@ class Options:
     storage_options: str = _option("{}", parse_storage_options, is_content=False)
     tiered_layout: str | None = _option(None, parse_choice("auto", "aiven", "local", "pinterest"))
     tiered_keys: str = _option("{}", parse_storage_options)
+    registry: Registry | None = _option(None, parse_registry)
+    key_schema: str | None = _option(None, parse_text)
+    value_schema: str | None = _option(None, parse_text)
     max_offsets_per_trigger: int | None = _option(None, parse_number(1), is_content=False)
     max_bytes_per_trigger: int | None = _option(None, parse_size, is_content=False)
     fail_on_data_loss: bool = _option(True, parse_flag, is_content=False)
@@ -234,8 +246,32 @@ class Options:
             raise ValueError("endingOffsets cannot be 'earliest'")
         if self.view != "records" and self.isolation_level == "read_committed":
             raise ValueError("isolationLevel=read_committed requires the view 'records'")
+        if self.registry is None and (self.key_schema or self.value_schema):
+            raise ValueError("keySchema and valueSchema need the option registry")
+        if self.registry is not None and self.view != "records":
+            raise ValueError("registry requires the view 'records'")
         self.schema()
         return self
+
+    @property
+    def readers(self) -> dict[str, ReaderSchema]:
+        """The schemas of the columns of keys and values that are decoded."""
+        if self.registry is None:
+            return {}
+        value = self.value_schema
+        if value is None:
+            if self.topics is None or len(self.topics) != 1:
+                raise ValueError(
+                    "registry: name the schema of the values with valueSchema=SUBJECT, or select"
+                    " one topic"
+                )
+            value = f"{self.topics[0]}-value"
+        given = {"key": self.key_schema, "value": value}
+        return {
+            name: reader_of(self.registry, name, subject)
+            for name, subject in given.items()
+            if subject is not None
+        }
 
     def replace(self, **changes: Any) -> Options:
         """Return a copy of these options with changes."""
@@ -265,6 +301,13 @@ class Options:
 
     def schema(self) -> tuple[Field, ...]:
         """Return the columns of the rows, in order."""
+        readers = self.readers
+        return tuple(
+            typed_field(one, readers[one.name]) if one.name in readers else one
+            for one in self._view_columns()
+        )
+
+    def _view_columns(self) -> tuple[Field, ...]:
         # Damage has a column of its own in records.
         keeps_damage = self.view == "records" and self.mode == "PERMISSIVE"
         corrupt = {CORRUPT_RECORD.name: CORRUPT_RECORD} if keeps_damage else {}

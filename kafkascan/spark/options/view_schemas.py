@@ -14,6 +14,7 @@ from kafkascan.batches.columns import BATCH_SCHEMA
 from kafkascan.batches.summary import SEGMENT_SCHEMA
 from kafkascan.format.suggestions import suggestion
 from kafkascan.records.record_table import RECORD_SCHEMA
+from kafkascan.spark.options.typed_columns import spark_declaration
 from kafkascan.tables.schema import (
     PARTITION,
     SEGMENT,
@@ -21,7 +22,6 @@ from kafkascan.tables.schema import (
     Field,
     Schema,
     Shown,
-    arrow_type,
     require_pyarrow,
     schemas_by_name,
     spark_type,
@@ -143,14 +143,19 @@ def default_columns(view: str) -> tuple[Field, ...]:
 def ddl(columns: Iterable[Field]) -> str:
     """Return the schema as a declaration in Spark SQL."""
     return ", ".join(
-        f"`{one.name}` {spark_type(one.type)}{'' if one.nullable else ' NOT NULL'}"
+        f"`{one.name}` {declared_type(one)}{'' if one.nullable else ' NOT NULL'}"
         for one in columns
     )
+
+
+def declared_type(one: Field) -> str:
+    """Return the type of a column as Spark SQL spells it."""
+    return spark_type(one.type) if one.arrow is None else spark_declaration(one.arrow)
 
 
 def arrow_schema(columns: Iterable[Field]) -> pa.Schema:
     """Return the schema in Arrow's types."""
     pa = require_pyarrow()
     return pa.schema(
-        [pa.field(one.name, arrow_type(one.type, is_spark=True), one.nullable) for one in columns]
+        [pa.field(one.name, one.arrow_type(is_spark=True), one.nullable) for one in columns]
     )

@@ -14,12 +14,12 @@ from pyspark.sql.datasource import (
 )
 
 from kafkascan.spark.options.reader_options import Options
-from kafkascan.spark.options.view_schemas import ddl
+from kafkascan.spark.options.view_schemas import ddl, declared_type
 from kafkascan.spark.planning.read_plan import plan_read
 from kafkascan.spark.planning.task_plan import ScanTask
 from kafkascan.spark.readers.stream_reader import ScanPartition, StreamReader, read_partition
 from kafkascan.spark.rows.damage_modes import logger
-from kafkascan.tables.schema import Field, spark_type
+from kafkascan.tables.schema import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +91,7 @@ def _with_schema(options: Options, schema: StructType) -> tuple[Options, tuple[F
     options = options.replace(columns=tuple(schema.names)).checked()
     columns = []
     for ours, theirs in zip(options.schema(), schema.fields, strict=True):
-        kind, given = spark_type(ours.type), theirs.dataType.simpleString()
+        kind, given = declared_type(ours).replace("`", ""), theirs.dataType.simpleString()
         if kind != given:
             raise ValueError(f"the column {ours.name!r} is of the type {kind}, not {given}")
         columns.append(replace(ours, name=theirs.name, nullable=theirs.nullable))

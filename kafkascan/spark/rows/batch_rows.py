@@ -75,7 +75,7 @@ class BatchRows:
         self._schema = arrow_schema(self._columns)
         constants = self._file_values | {"status": intact_status(options.verifies), "error": None}
         self._constants = {
-            one.name: (constants[one.name], arrow_type(one.type, is_spark=True))
+            one.name: (constants[one.name], one.arrow_type(is_spark=True))
             for one in self._columns
             if one.name in constants
         }

@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.arrow import NAMED_CODES
 from kafkascan.batches.columns import column
-from kafkascan.format.errors import CorruptBatchError
+from kafkascan.format.errors import CorruptBatchError, ValueSchemaError
+from kafkascan.format.findings import Severity
 from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.records.record_table import RECORD_COLUMN_NAMES, RecordTable
+from kafkascan.records.typed_items import ItemDecoding, ItemPlace
 from kafkascan.spark.options.reader_options import CORRUPT_RECORD, Options
 from kafkascan.spark.options.view_schemas import HEADERS, Row, arrow_schema
 from kafkascan.spark.planning.file_listing import ListedSegment
@@ -24,6 +26,7 @@ from kafkascan.spark.rows.arrow_columns import (
     timestamp_array,
 )
 from kafkascan.spark.rows.batch_rows import file_values
+from kafkascan.spark.rows.damage_modes import logger
 from kafkascan.tables.schema import Field, arrow_type, require_pyarrow
 
 if TYPE_CHECKING:
@@ -59,23 +62,70 @@ class RecordRows:
         self._columns = options.schema()
         self._schema = arrow_schema(self._columns)
         needed = [one.name for one in self._columns if one.name in RECORD_COLUMN_NAMES]
-        self.read_columns = list(dict.fromkeys(["offset", *needed]))
+        # A record header may name the schema of its value.
+        also = ["headers"] if options.readers else []
+        self.read_columns = list(dict.fromkeys(["offset", *needed, *also]))
         self._file_values = file_values(file)
         constants = self._file_values | {CORRUPT_RECORD.name: None}
         self._constants = {
-            one.name: (constants[one.name], arrow_type(one.type, is_spark=True))
+            one.name: (constants[one.name], one.arrow_type(is_spark=True))
             for one in self._columns
             if one.name in constants
         }
-        self._bytes = [c.name for c in self._columns if c.name in ("key", "value", "headers")]
+        self._bytes = [
+            one.name
+            for one in self._columns
+            if one.name in ("key", "value", "headers") and one.arrow is None
+        ]
+        self._reads_types = bool(options.readers)
+        self.decoding = ItemDecoding(
+            {
+                name: reader.decoder(ItemPlace(name, file.path, file.topic, file.partition))
+                for name, reader in options.readers.items()
+            }
+        )
 
-    def build(self, records: RecordTable) -> Iterator[pa.RecordBatch]:
+    def build(self, records: RecordTable, options: Options) -> Iterator[pa.RecordBatch]:
         """Yield record batches of bounded size."""
         pa = require_pyarrow()
         for part in self._parts(records):
-            items = part.to_arrow(columns=self._bytes) if self._bytes else None
-            arrays = [self._array(one, part, items) for one in self._columns]
+            found, messages = self._decoded(part, options)
+            items = found.arrow_table(columns=self._bytes) if self._bytes else None
+            arrays = [
+                messages
+                if messages is not None and one.name == CORRUPT_RECORD.name
+                else self._array(one, found, items)
+                for one in self._columns
+            ]
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _decoded(
+        self, records: RecordTable, options: Options
+    ) -> tuple[RecordTable, pa.Array | None]:
+        """
+        Return records with typed columns, and the messages of those that cannot be decoded.
+
+        Raises
+        ------
+        ValueSchemaError
+            At the first of these, if the mode is FAILFAST.
+        """
+        if not self._reads_types:
+            return records, None
+        found = self.decoding.decoded(records)
+        rows = np.flatnonzero(found.failed)
+        if not len(rows):
+            return found.records, None
+        texts = [str(one) for one in found.problems if one.severity is Severity.ERROR]
+        if options.fails_fast:
+            raise ValueSchemaError(texts[0])
+        if options.mode == "DROPMALFORMED":
+            logger.warning("dropped %d records whose values cannot be decoded", len(rows))
+            return found.records[~found.failed], None
+        messages: list[str | None] = [None] * len(records)
+        for number, row in enumerate(rows.tolist()):
+            messages[row] = texts[min(number, len(texts) - 1)]
+        return found.records, require_pyarrow().array(messages, "string")
 
     def _parts(self, records: RecordTable) -> Iterator[RecordTable]:
         """Split a table into parts of about equal size."""
@@ -93,6 +143,8 @@ class RecordRows:
 
     def _array(self, one: Field, records: RecordTable, items: pa.Table | None) -> pa.Array:
         name = one.name
+        if name in records.typed:
+            return _as_spark(records.typed[name], one)
         if name in self._constants:
             return constant_array(*self._constants[name], len(records))
         if items is not None and name in self._bytes:
@@ -105,7 +157,7 @@ class RecordRows:
         if ours in _MOSTLY_CONSTANT:
             values = column(records.batches, ours)
             if len(values) and (values == values[0]).all():
-                kind = arrow_type(one.type, is_spark=True)
+                kind = one.arrow_type(is_spark=True)
                 return constant_array(int(values[0]), kind, len(records))
         values = records[ours]
         if name in NAMED_CODES:
@@ -123,6 +175,13 @@ class RecordRows:
                 CORRUPT_RECORD.name: str(error),
             }
             yield record_batch_of_rows([self._file_values | values], self._columns)
+
+
+def _as_spark(values: pa.ChunkedArray, one: Field) -> pa.Array:
+    """Return typed values in Spark's types."""
+    pa = require_pyarrow()
+    found = values.cast(one.arrow)
+    return pa.concat_arrays(found.chunks) if found.num_chunks else pa.array([], one.arrow)
 
 
 def _costs(records: RecordTable) -> NDArray[np.int64]:

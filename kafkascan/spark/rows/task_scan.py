@@ -305,7 +305,7 @@ def _record_batches(task: ScanTask, opened: OpenRange) -> Iterator[pa.RecordBatc
     for table in _tables(walk, one, options):
         batches = _readable(selected_batches(table, one, options, view), opened)
         for records in _decoded(batches, rows, opened):
-            yield from rows.build(_in_offsets(records, one))
+            yield from rows.build(_in_offsets(records, one), options)
         yield from rows.build_damage(damage.take_kept())
     errors = range_errors(walk, one)
     for error in errors:
