@@ -7,6 +7,11 @@ from typing import TYPE_CHECKING
 from kafkascan.format.lazy_names import attach
 
 if TYPE_CHECKING:
+    from kafkascan.schemas.framing import (
+        FramedRecords as FramedRecords,
+        FrameReader as FrameReader,
+        Framing as Framing,
+    )
     from kafkascan.schemas.places import (
         RegistryError as RegistryError,
         open_registry as open_registry,
@@ -21,12 +26,17 @@ if TYPE_CHECKING:
         export_schemas as export_schemas,
         import_requests as import_requests,
     )
+    from kafkascan.schemas.usage import (
+        read_schema_usage as read_schema_usage,
+    )
 else:
     __getattr__, __dir__, __all__ = attach(
         __name__,
         names={
+            "framing": ["FramedRecords", "FrameReader", "Framing"],
             "places": ["RegistryError", "open_registry"],
             "registry": ["RegisteredSchema", "Registry", "SchemaReference", "SubjectVersion"],
             "schema_export": ["export_schemas", "import_requests"],
+            "usage": ["read_schema_usage"],
         },
     )

@@ -1,0 +1,237 @@
+"""Which schemas the records of topics were written with, and by whom: prefixes only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkascan.format.findings import Severity
+from kafkascan.io.stores.urls import as_object_url
+from kafkascan.logs.log_problems import LogProblems
+from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
+from kafkascan.logs.topic_records import topic_problem
+from kafkascan.logs.walking.log_reading import iter_log
+from kafkascan.records.read_options import ReadOptions
+from kafkascan.records.record_table import RecordTable
+from kafkascan.schemas.framing import FRAMING_NAMES, FrameReader, Part
+from kafkascan.schemas.registry import NO_ID, RegisteredSchema, Registry, SubjectVersion, context_of
+from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
+from kafkascan.tables.table import Problem, Problems, Table
+
+TOO_MANY_PRODUCERS = "TOO_MANY_PRODUCERS"
+"""Symbol of a problem: a row does not name all producers."""
+
+MOST_PRODUCERS = 1_000
+"""Producer ids in a row."""
+
+USAGE_SCHEMA = Schema(
+    "schema_usage",
+    (
+        TOPIC,
+        PARTITION,
+        Field("subject", "string", "subject of the schema: that of the topic, if it has the schema;"
+              " null without a known schema", shown=Shown.ALWAYS),
+        Field("version", "int32", "version of that subject", shown=Shown.ALWAYS),
+        Field("id", "int64", "id of the schema"),
+        Field("schema_type", "string", "AVRO, PROTOBUF or JSON", shown=Shown.WIDE),
+        Field("framing", "string", "how the records name the schema: confluent, apicurio, glue,"
+              " glue_zlib or header; or why it is unknown: null, no_prefix, unknown_id, ambiguous"
+              " or bad_header", nullable=False, shown=Shown.ALWAYS),
+        Field("records", "int64", "records, also aborted ones", nullable=False,
+              shown=Shown.ALWAYS),
+        Field("first_offset", "int64", "offset of the first of them", nullable=False),
+        Field("last_offset", "int64", "offset of the last of them", nullable=False,
+              shown=Shown.WIDE),
+        Field("first_timestamp", "time", "earliest timestamp", shown=Shown.WIDE),
+        Field("last_timestamp", "time", "latest timestamp"),
+        Field("producer_ids", "list<int64>", "ids of the producers; those that are not idempotent"
+              " have none", nullable=False),
+    ),
+)  # fmt: skip
+"""The columns of the result of `read_schema_usage`."""
+
+_COLUMNS = ("offset", "timestamp", "headers", "producer_id")
+_RECORDS_AT_ONCE = 1 << 16
+_FORMS = 16
+_NO_TIME = np.iinfo(np.int64).max
+
+
+def read_schema_usage(
+    logs: LogsLike,
+    registry: Registry,
+    /,
+    *,
+    part: Part = "value",
+    context: str = "",
+    log_start_offset: int | None = None,
+    storage_options: Mapping[str, object] | None = None,
+) -> Table:
+    """
+    Count the records of logs by the schema that they were written with.
+
+    Only prefixes and record headers are read. Topics of Kafka's own (``__consumer_offsets``) are
+    left out in a data dir.
+
+    Parameters
+    ----------
+    logs : path, LogDir, PartitionDir, bytes-like, Source or SegmentFile
+        See `read_transactions`.
+    registry : Registry
+    part : {"value", "key"}
+    context : str, optional
+        The context of the ids in the records; by default the default one.
+    log_start_offset : int, optional
+        See `read_records`.
+    storage_options : mapping, optional
+        Options of the store, if `logs` is a URL; see `ObjectUrl`.
+
+    Returns
+    -------
+    Table
+        A row per partition, schema and form; `USAGE_SCHEMA` has the columns.
+
+    Raises
+    ------
+    As `open_log_dir`.
+    """
+    opened = open_logs(as_object_url(logs, storage_options), log_start_offset)
+    found = [one for one in opened if not (one.partition.topic or "").startswith("__")]
+    reader = FrameReader(registry, context=context)
+    rows: list[dict[str, Any]] = []
+    problems: list[Problem] = []
+    for log in found if len(opened) > 1 else opened:
+        usage = _LogUsage(log, reader, part)
+        rows += usage.rows(registry)
+        problems += usage.problems
+    return Table.of_rows(USAGE_SCHEMA, rows, Problems(problems))
+
+
+@dataclass
+class _Group:
+    """The records of one schema and form."""
+
+    records: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+    first_timestamp: int = _NO_TIME
+    last_timestamp: int = -1
+    producer_ids: set[int] = field(default_factory=set)
+    has_all_producers: bool = True
+
+    def add_producers(self, found: list[int]) -> None:
+        """Add producer ids, up to a limit."""
+        fresh = [one for one in found if one >= 0 and one not in self.producer_ids]
+        room = MOST_PRODUCERS - len(self.producer_ids)
+        self.has_all_producers &= len(fresh) <= room
+        self.producer_ids.update(fresh[:room])
+
+
+class _LogUsage:
+    """Counts the records of a log."""
+
+    def __init__(self, log: Log, reader: FrameReader, part: Part) -> None:
+        self._log, self._reader, self._part = log, reader, part
+        self._groups: dict[int, _Group] = {}
+        known = LogProblems([log])
+        options = ReadOptions(
+            columns=(*_COLUMNS, part), on_corrupt="stop", batch_size=_RECORDS_AT_ONCE
+        )
+        for table in iter_log(log, options, problems=known):
+            if len(table):
+                self._add(table)
+        self.problems: list[Problem] = [*known.found]
+
+    def _add(self, table: RecordTable) -> None:
+        framed = self._reader.read(table, self._part)
+        codes = (framed.schema.astype(np.int64) + 1) * _FORMS + framed.framing
+        offsets, producers = table["offset"], table["producer_id"]
+        times = table["timestamp"]
+        if int(codes.min()) < int(codes.max()):
+            # 16 bits are sorted in linear time.
+            is_small = int(codes.max()) < 1 << 16
+            order = np.argsort(codes.astype(np.uint16) if is_small else codes, kind="stable")
+            codes, offsets, producers, times = (
+                one[order] for one in (codes, offsets, producers, times)
+            )
+        is_first = _changes(codes)
+        starts = np.flatnonzero(is_first)
+        ends = np.append(starts[1:], len(codes))
+        known = np.where(times < 0, _NO_TIME, times)
+        columns = (
+            codes[starts], ends - starts, offsets[starts], offsets[ends - 1],
+            np.minimum.reduceat(known, starts), np.maximum.reduceat(times, starts),
+        )  # fmt: skip
+        for code, count, first, last, earliest, latest in zip(
+            *(one.tolist() for one in columns), strict=True
+        ):
+            group = self._groups.setdefault(code, _Group())
+            group.records += count
+            group.first_offset = first if group.first_offset < 0 else group.first_offset
+            group.last_offset = last
+            group.first_timestamp = min(group.first_timestamp, earliest)
+            group.last_timestamp = max(group.last_timestamp, latest)
+        runs = np.flatnonzero(is_first | _changes(producers))
+        pairs = np.unique(np.stack([codes[runs], producers[runs]], axis=1), axis=0)
+        bounds = np.flatnonzero(_changes(pairs[:, 0]))
+        for rows in np.split(pairs, bounds[1:]):
+            self._groups[int(rows[0, 0])].add_producers(rows[:, 1].tolist())
+
+    def rows(self, registry: Registry) -> Iterator[dict[str, Any]]:
+        """Yield a row per group: by subject and version, those without a schema last."""
+        log = self._log.partition
+        found = []
+        for code, group in self._groups.items():
+            row, form = divmod(code, _FORMS)
+            schema = self._reader.schemas[row - 1] if row else None
+            one = None if schema is None else _version_of(registry, schema, log.topic, self._part)
+            found.append((one is None, (one.subject, one.version) if one else ("", 0), form,
+                          one, group))  # fmt: skip
+            if not group.has_all_producers:
+                text = f"more than {MOST_PRODUCERS:,} producers wrote with one schema"
+                self.problems.append(
+                    topic_problem(
+                        self._log, TOO_MANY_PRODUCERS, text, Severity.NOTE, rows_missing=False
+                    )
+                )
+        for _, _, form, one, group in sorted(found, key=lambda row: row[:3]):
+            yield {
+                "topic": log.topic,
+                "partition": log.partition,
+                "subject": one and one.subject,
+                "version": one and one.version,
+                "id": None if one is None or one.schema.id == NO_ID else one.schema.id,
+                "schema_type": one and one.schema.schema_type,
+                "framing": FRAMING_NAMES[form],
+                "records": group.records,
+                "first_offset": group.first_offset,
+                "last_offset": group.last_offset,
+                "first_timestamp": -1 if group.first_timestamp == _NO_TIME else
+                group.first_timestamp,
+                "last_timestamp": group.last_timestamp,
+                "producer_ids": sorted(group.producer_ids),
+            }  # fmt: skip
+
+
+def _version_of(
+    registry: Registry, schema: RegisteredSchema, topic: str | None, part: Part
+) -> SubjectVersion:
+    """Return the newest version with a schema: of the topic's subject, or else of the first."""
+    users = registry.users_of(schema)
+
+    def rank(one: SubjectVersion) -> tuple[bool, str, int]:
+        context = context_of(one.subject)
+        name = one.subject.removeprefix(f":{context}:") if context else one.subject
+        return name != f"{topic}-{part}", one.subject, -one.version
+
+    return min(users, key=rank)
+
+
+def _changes(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return where values differ from the one before; the first one does."""
+    found = np.ones(len(values), np.bool_)
+    np.not_equal(values[1:], values[:-1], out=found[1:])
+    return found
