@@ -52,6 +52,9 @@ Ask
   remote-segments (state_commands): List the segments in remote storage (tiered storage).
     remote-segments /var/lib/kafka
     remote-segments /var/lib/kafka --output remote.parquet
+  schemas (schema_commands): List, show and export the schemas of a schema registry's topic.
+    schemas /var/lib/kafka
+    schemas usage /var/lib/kafka --topic orders
   sql (sql_commands): Query records, batches and other tables with SQL (DuckDB).
     sql "SELECT topic, sum(size_in_bytes) FROM batches GROUP BY ALL" /var/lib/kafka
     sql "SELECT max(timestamp) FROM records WHERE utf8(key) LIKE 'key-1%'" /var/lib/kafka

@@ -58,14 +58,15 @@ class RegistryError(KafkaScanError, ValueError):
     ----------
     path : str
     reason : str
+    symbol : str
     """
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
+    def __init__(self, path: str, reason: str, symbol: str = "NO_REGISTRY") -> None:
+        super().__init__(path, reason, symbol)
+        self.path, self.reason, self.symbol = path, reason, symbol
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.reason} [NO_REGISTRY]"
+        return f"{self.path}: {self.reason} [{self.symbol}]"
 
 
 def open_registry(

@@ -52,9 +52,9 @@ REGISTRY_SCHEMA = Schema(
         Field("is_deleted", "bool", "whether the version is deleted, but can still be read by its"
               " id (soft delete)", nullable=False),
         Field("compatibility", "string", "compatibility level of the subject, or else of its"
-              " context, or else of the registry; null if the log sets none"),
-        Field("mode", "string", "mode of the subject, its context or the registry; null if the log"
-              " sets none", shown=Shown.WIDE),
+              " context, the default one of which is the registry; null if the log sets none"),
+        Field("mode", "string", "mode of the subject, or else of its context; null if the log sets"
+              " none", shown=Shown.WIDE),
         Field("guid", "string", "GUID of the schema: the stored one, or the MD5 of a text without"
               " references and rules", shown=Shown.WIDE),
         Field("references", "list<struct<name:string,subject:string,version:int32>>",
@@ -301,11 +301,11 @@ class Registry:
         return list(self._users.get(schema, ()))
 
     def compatibility_of(self, subject: str) -> str | None:
-        """Return the compatibility level of a subject, its context or the registry."""
+        """Return the compatibility level of a subject, or else of its context."""
         return _setting(self.compatibility, subject)
 
     def mode_of(self, subject: str) -> str | None:
-        """Return the mode of a subject, its context or the registry."""
+        """Return the mode of a subject, or else of its context."""
         return _setting(self.modes, subject)
 
     def referenced(self, schema: RegisteredSchema) -> dict[str, RegisteredSchema]:
@@ -431,7 +431,7 @@ class Registry:
 
 def _setting(settings: Mapping[str | None, str], subject: str) -> str | None:
     context = context_of(subject)
-    keys = (subject, f":{context}:" if context else None, None)
+    keys = (subject, f":{context}:" if context else None)
     return next((settings[key] for key in keys if key in settings), None)
 
 

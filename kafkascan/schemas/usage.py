@@ -19,6 +19,7 @@ from kafkascan.records.read_options import ReadOptions
 from kafkascan.records.record_table import RecordTable
 from kafkascan.schemas.framing import FRAMING_NAMES, FrameReader, Part
 from kafkascan.schemas.registry import NO_ID, RegisteredSchema, Registry, SubjectVersion, context_of
+from kafkascan.schemas.registry_log import SCHEMAS_TOPIC
 from kafkascan.tables.schema import PARTITION, TOPIC, Field, Schema, Shown
 from kafkascan.tables.table import Problem, Problems, Table
 
@@ -73,8 +74,8 @@ def read_schema_usage(
     """
     Count the records of logs by the schema that they were written with.
 
-    Only prefixes and record headers are read. Topics of Kafka's own (``__consumer_offsets``) are
-    left out in a data dir.
+    Only prefixes and record headers are read. Topics of Kafka's own (``__consumer_offsets``) and
+    the registry's (``_schemas``) are left out in a data dir.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ def read_schema_usage(
     As `open_log_dir`.
     """
     opened = open_logs(as_object_url(logs, storage_options), log_start_offset)
-    found = [one for one in opened if not (one.partition.topic or "").startswith("__")]
+    found = [one for one in opened if not _is_internal(one.partition.topic or "")]
     reader = FrameReader(registry, context=context)
     rows: list[dict[str, Any]] = []
     problems: list[Problem] = []
@@ -108,6 +109,10 @@ def read_schema_usage(
         rows += usage.rows(registry)
         problems += usage.problems
     return Table.of_rows(USAGE_SCHEMA, rows, Problems(problems))
+
+
+def _is_internal(topic: str) -> bool:
+    return topic.startswith("__") or topic == SCHEMAS_TOPIC
 
 
 @dataclass

@@ -36,6 +36,7 @@ def make_machine(folder: Path) -> Path:
     data, backup = folder / "var/lib/kafka", folder / "backup"
     for golden in ("kafka-4.4.0/data", "kafka-4.4.0-tiered/data"):
         shutil.copytree(GOLDEN / golden, data, dirs_exist_ok=True)
+    shutil.copytree(GOLDEN / "kafka-4.4.0-schemas/data/_schemas-0", data / "_schemas-0")
     log = GOLDEN / "kafka-4.4.0/data/transactions-0"
     shutil.rmtree(data / "transactions-0")
     shutil.copytree(log, data / "orders-0")

@@ -62,12 +62,13 @@ _OF_FILES = {"index build", "index check"}
 # Options of some commands, and the reason why the others do not have them.
 _ONLY = {
     "--topic": (
-        _OF_LOGS | _OF_FILES | {"restore"},
-        "state and metadata are of known topics; lookup, salvage and the rewriting commands have"
-        " one log or all of a directory as PATH; diff and report are about all logs of PATH",
+        _OF_LOGS | _OF_FILES | {"restore", "schemas usage"},
+        "state, metadata and schemas are of known topics; lookup, salvage and the rewriting"
+        " commands have one log or all of a directory as PATH; diff and report are about all logs"
+        " of PATH",
     ),
     "--partition": (
-        _OF_LOGS | _OF_FILES,
+        _OF_LOGS | _OF_FILES | {"schemas usage"},
         "as --topic; restore copies topics, which a broker serves as a whole",
     ),
     "--key": ({"records", "scrub"}, "a key of records, which the others do not read by key"),

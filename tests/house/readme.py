@@ -116,6 +116,7 @@ _TABLE = re.compile(r"\| task \| command \| what it does \|.*\n(?:\|.*\n)*")
 
 _DATA = "tests/golden/kafka-4.4.0/data"
 _TIERED = "tests/golden/kafka-4.4.0-tiered/data"
+_SCHEMAS = "tests/golden/kafka-4.4.0-schemas/data"
 _LOG = f"{_DATA}/transactions-0/00000000000000000005.log"
 _EXAMPLES = {
     "info": f"{_LOG} --format jsonl --columns topic,size,records,end",
@@ -132,6 +133,7 @@ _EXAMPLES = {
     "share-state": f"{_TIERED} --format jsonl --columns group,topic,partition,start_offset",
     "metadata": f"{_DATA} --format jsonl --show features",
     "remote-segments": f"{_TIERED} --format jsonl --columns topic,start_offset,state",
+    "schemas": f"{_SCHEMAS} --format jsonl --columns subject,version,id,is_deleted",
     "sql": f"'SELECT topic, max(timestamp) AS latest FROM records GROUP BY ALL'"
     f" {_DATA}/idempotent-0 --format jsonl",
     "verify": f"{_LOG} --format jsonl --columns batches,bad_checksums,end",

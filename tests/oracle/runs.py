@@ -29,6 +29,7 @@ from tests.oracle.scenarios import (
     KILLED_SCENARIOS,
     LEGACY_GROUP_SCENARIOS,
     LEGACY_SCENARIOS,
+    SCHEMA_SCENARIOS,
     STOPPED_SCENARIOS,
     TIERED_SCENARIOS,
 )
@@ -50,6 +51,7 @@ class Run:
 RUNS = (
     Run("kafka-4.4.0", KafkaBroker, STOPPED_SCENARIOS, "stopped"),
     Run("kafka-4.4.0-killed", KafkaBroker, KILLED_SCENARIOS, "killed"),
+    Run("kafka-4.4.0-schemas", KafkaBroker, SCHEMA_SCENARIOS, "stopped"),
     Run("kafka-4.4.0-tiered", TieredBroker, TIERED_SCENARIOS, "stopped"),
     Run("kafka-4.1.1", PreviousBroker, EARLIER_SCENARIOS, "stopped"),
     Run("kafka-3.9.1", OlderBroker, EARLIER_SCENARIOS, "stopped"),

@@ -30,6 +30,7 @@ from tests.oracle.scenarios.records import (
     nulls_and_empties,
     timestamps,
 )
+from tests.oracle.scenarios.registry import framed_records, registry
 from tests.oracle.stage import Scenario
 
 STOPPED_SCENARIOS: tuple[Scenario, ...] = (
@@ -80,3 +81,6 @@ EARLIER_SCENARIOS: tuple[Scenario, ...] = (
 
 LEGACY_GROUP_SCENARIOS: tuple[Scenario, ...] = (transactions, classic_groups, transaction_state)
 """Scenarios of the old broker's own topics."""
+
+SCHEMA_SCENARIOS: tuple[Scenario, ...] = (registry, framed_records)
+"""Scenarios of a schema registry's topic, and of records that name schemas."""

@@ -49,7 +49,7 @@ def test_rows(data_dir: Path, registry: Registry) -> None:
     assert [one["framing"] for one in (null, none, unknown)] == ["null", "no_prefix", "unknown_id"]
     assert unknown["subject"] is unknown["id"] is None
     assert unknown["producer_ids"] == []
-    assert {*table["topic"]} == {"orders", "_schemas"}
+    assert {*table["topic"]} == {"orders"}
     assert table.to_arrow().num_rows == len(table)
     (key,) = (
         read_schema_usage(data_dir / "orders-1", registry, part="key")
