@@ -32,6 +32,7 @@ from tests.oracle.scenarios import (
     SCHEMA_SCENARIOS,
     STOPPED_SCENARIOS,
     TIERED_SCENARIOS,
+    TYPED_SCENARIOS,
 )
 from tests.oracle.stage import Evidence, Scenario, Stage
 from tests.support.compare_records import read_lines
@@ -52,6 +53,7 @@ RUNS = (
     Run("kafka-4.4.0", KafkaBroker, STOPPED_SCENARIOS, "stopped"),
     Run("kafka-4.4.0-killed", KafkaBroker, KILLED_SCENARIOS, "killed"),
     Run("kafka-4.4.0-schemas", KafkaBroker, SCHEMA_SCENARIOS, "stopped"),
+    Run("kafka-4.4.0-typed", KafkaBroker, TYPED_SCENARIOS, "stopped"),
     Run("kafka-4.4.0-tiered", TieredBroker, TIERED_SCENARIOS, "stopped"),
     Run("kafka-4.1.1", PreviousBroker, EARLIER_SCENARIOS, "stopped"),
     Run("kafka-3.9.1", OlderBroker, EARLIER_SCENARIOS, "stopped"),

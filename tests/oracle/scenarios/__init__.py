@@ -31,6 +31,7 @@ from tests.oracle.scenarios.records import (
     timestamps,
 )
 from tests.oracle.scenarios.registry import framed_records, registry
+from tests.oracle.scenarios.typed import typed_topics
 from tests.oracle.stage import Scenario
 
 STOPPED_SCENARIOS: tuple[Scenario, ...] = (
@@ -84,3 +85,6 @@ LEGACY_GROUP_SCENARIOS: tuple[Scenario, ...] = (transactions, classic_groups, tr
 
 SCHEMA_SCENARIOS: tuple[Scenario, ...] = (registry, framed_records)
 """Scenarios of a schema registry's topic, and of records that name schemas."""
+
+TYPED_SCENARIOS: tuple[Scenario, ...] = (typed_topics,)
+"""Scenarios of values with types, which have a registry's topic of their own."""

@@ -1,0 +1,86 @@
+"""Values that Confluent's serializers wrote are those that its deserializers read."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+import kafkascan as ks
+from kafkascan.schemas import Registry, open_registry
+from tests.property.schemas.test_avro import equal, names_of
+from tests.support.paths import GOLDEN
+from tests.support.typed_topics import ADDRESS, ORDERS, registry_client
+
+DATA = GOLDEN / "kafka-4.4.0-typed" / "data"
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return open_registry(DATA)
+
+
+def client_of(registry: Registry) -> SchemaRegistryClient:
+    """Return a client of a registry in memory with the same ids."""
+    client = registry_client()
+    for version in sorted(registry, key=lambda one: one.schema.id):
+        one = version.schema
+        references = [SchemaReference(it.name, it.subject, it.version) for it in one.references]
+        schema = Schema(one.text, one.schema_type, references)
+        assert client.register_schema(version.subject, schema) == one.id
+    return client
+
+
+def framed_values(registry: Registry, topic: str) -> list[bytes | None]:
+    """Return the values; those whose schema a header names, with the prefix of its id."""
+    records = ks.read_records(DATA / f"{topic}-0")
+    values = []
+    for value, headers in zip(records["value"].tolist(), records["headers"].tolist(), strict=True):
+        for _, guid in headers:
+            schema = registry.schema_of_guid(str(uuid.UUID(bytes=guid[1:])))
+            assert schema is not None
+            value = b"\0" + struct.pack(">i", schema.id) + value
+        values.append(value)
+    return values
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_avro(registry: Registry, version: int) -> None:
+    schema: Any = ORDERS[version - 1]
+    has_address = "shop.Address" in str(schema)
+    references = [SchemaReference("shop.Address", "address", 1)] if has_address else []
+    found = registry.version("orders-value", version)
+    assert found is not None
+    deserializer = AvroDeserializer(
+        client_of(registry), Schema(found.schema.text, "AVRO", references)
+    )
+    context = SerializationContext("orders", MessageField.VALUE)
+    reader = registry.reader("orders-value", version)
+    records = ks.read_records(DATA / "orders-0", value=reader)
+    named = names_of(schema) | names_of(ADDRESS) | {"shop.Address": ADDRESS, "Status": _status()}
+    compared = unresolved = 0
+    for value, decoded in zip(framed_values(registry, "orders"), records["value"], strict=True):
+        try:
+            expected = deserializer(value, context)
+        except Exception:  # of several libraries
+            assert decoded is None
+            unresolved += 1
+            continue
+        if expected is None:
+            assert decoded is None
+            continue
+        assert equal(expected, decoded, schema, named), (expected, decoded)
+        compared += 1
+    assert compared + unresolved == 81
+    problems = [one.symbol for one in records.problems]
+    assert problems.count("NO_PREFIX") == 1
+    assert len(problems) == unresolved
+
+
+def _status() -> Any:
+    return next(one["type"] for one in ORDERS[1]["fields"] if one["name"] == "status")
