@@ -37,7 +37,7 @@ from kafkascan.records.read_options import (
     Visible,
 )
 from kafkascan.records.record_table import RecordTable
-from kafkascan.records.typed_items import ItemDecoders, ItemDecoding, ItemPlace
+from kafkascan.records.typed_items import ColumnDecoders, ItemDecoding, ItemPlace
 
 if TYPE_CHECKING:
     from kafkascan.logs.read_committed import CommittedView
@@ -60,8 +60,8 @@ def read_records(
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
     on_corrupt: OnCorruptLog = "raise",
     storage_options: Mapping[str, object] | None = None,
-    key: ItemDecoders | None = None,
-    value: ItemDecoders | None = None,
+    key: ColumnDecoders | None = None,
+    value: ColumnDecoders | None = None,
 ) -> RecordTable:
     """
     Decode records of every format and codec into columns; checksums are not verified by default.
@@ -191,8 +191,8 @@ def iter_records(
     on_damage: OnDamage | None = None,
     on_corrupt: OnCorruptLog = "raise",
     storage_options: Mapping[str, object] | None = None,
-    key: ItemDecoders | None = None,
-    value: ItemDecoders | None = None,
+    key: ColumnDecoders | None = None,
+    value: ColumnDecoders | None = None,
 ) -> Iterator[RecordTable]:
     """
     Decode records in tables of bounded size; checksums are not verified by default.
@@ -253,7 +253,7 @@ def iter_records(
 
 
 def _decoding_of(
-    source: LogLike, key: ItemDecoders | None, value: ItemDecoders | None, threads: int
+    source: LogLike, key: ColumnDecoders | None, value: ColumnDecoders | None, threads: int
 ) -> ItemDecoding | None:
     """Return what decodes keys and values; None if they stay bytes."""
     given = {"key": key, "value": value}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
@@ -26,14 +27,16 @@ from kafkascan.logs.selected_records import (
     Membership,
     RecordSelection,
     Relation,
+    Span,
+    Spans,
 )
 from kafkascan.records.decoding import decode_records
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.read_options import Control, OnCorruptLog, ReadOptions
 from kafkascan.records.record_table import DEFAULT_RECORD_COLUMNS, RecordTable
 from kafkascan.records.typed_items import (
-    ItemDecoder,
-    ItemDecoders,
+    ColumnDecoder,
+    ColumnDecoders,
     ItemDecoding,
     ItemPlace,
 )
@@ -210,8 +213,8 @@ def scan_records(
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
     on_corrupt: OnCorruptLog = "raise",
     storage_options: Mapping[str, object] | None = None,
-    key: ItemDecoders | None = None,
-    value: ItemDecoders | None = None,
+    key: ColumnDecoders | None = None,
+    value: ColumnDecoders | None = None,
 ) -> pl.LazyFrame:
     """
     Return the records of logs as a lazy frame that reads what a query needs.
@@ -312,7 +315,7 @@ class _LazyRecords:
     names: tuple[str, ...]
     options: ReadOptions
     isolation: Isolation
-    typed: Mapping[str, ItemDecoders]
+    typed: Mapping[str, ColumnDecoders]
 
     @property
     def schema(self) -> pl.Schema:
@@ -335,13 +338,13 @@ class _LazyRecords:
                     f" schema, or name one with {name}=registry.reader(SUBJECT)"
                 )
             (kind,) = known
-            found[name] = pl.from_arrow(pa.array([], kind)).dtype
+            found[name] = pl.Series(pa.array([], kind)).dtype
         return found
 
     def _partitions(self) -> Iterator[PartitionDir]:
         return (log.partition for log in self.logs)
 
-    def _decoder(self, name: str, one: PartitionDir) -> ItemDecoder:
+    def _decoder(self, name: str, one: PartitionDir) -> ColumnDecoder:
         place = ItemPlace(name, str(one.path), one.topic, one.partition)
         return self.typed[name].decoder(place)
 
@@ -383,9 +386,17 @@ class _LazyRecords:
                 decoders = {name: self._decoder(name, log.partition) for name in self.typed}
                 decoding = ItemDecoding(decoders)
                 for table in selection.tables(options, self.isolation):
-                    found = decoding.decoded(table)
+                    found = decoding.decoded(_wanted(table, condition) if self.typed else table)
                     problems = table.problems + found.problems
                     yield _frame(found.records.with_problems(problems), log)
+
+
+def _wanted(table: RecordTable, condition: Condition) -> RecordTable:
+    """Return the records that a condition does not rule out, as typed values cost more."""
+    known: Spans = {name: Span(table[name], table[name]) for name in ("offset", "timestamp")
+             if name in table.columns}  # fmt: skip
+    mask = np.broadcast_to(np.asarray(condition.may_hold(known)), len(table))
+    return table if mask.all() else table[mask]
 
 
 def _frame(table: RecordTable, log: Log) -> pl.DataFrame:

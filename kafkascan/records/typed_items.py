@@ -56,7 +56,7 @@ class TypedItems:
     problems: list[Problem]
 
 
-class ItemDecoder(Protocol):
+class ColumnDecoder(Protocol):
     """Decodes the keys or values of one topic."""
 
     @property
@@ -67,10 +67,10 @@ class ItemDecoder(Protocol):
         """Return the decoded items of a table, all of one type, made by so many threads."""
 
 
-class ItemDecoders(Protocol):
+class ColumnDecoders(Protocol):
     """What `read_records` takes as `key` and `value`: a registry, or one schema of it."""
 
-    def decoder(self, place: ItemPlace) -> ItemDecoder:
+    def decoder(self, place: ItemPlace) -> ColumnDecoder:
         """Return the decoder of the keys or values of a topic."""
 
 
@@ -100,12 +100,12 @@ class ItemDecoding:
 
     Parameters
     ----------
-    decoders : mapping of str to ItemDecoder
+    decoders : mapping of str to ColumnDecoder
         By the name of the column.
     threads : int, default 1
     """
 
-    def __init__(self, decoders: Mapping[str, ItemDecoder], threads: int = 1) -> None:
+    def __init__(self, decoders: Mapping[str, ColumnDecoder], threads: int = 1) -> None:
         self._decoders, self._threads = decoders, threads
 
     def decoded(self, table: RecordTable) -> DecodedTable:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkascan.format.errors import ValueSchemaError
 from kafkascan.schemas.avro_schema import MAX_DEPTH, AvroType
-from kafkascan.schemas.columns import TypedColumn
+from kafkascan.schemas.typed_columns import TypedColumn
 from kafkascan.tables.schema import require_pyarrow
 
 if TYPE_CHECKING:

@@ -35,7 +35,6 @@ def encoded_default(one: AvroType, value: Json) -> bytes:
     return data
 
 
-
 class _Encoder:
     def __init__(self) -> None:
         self._left = _LARGEST_COUNT
@@ -83,6 +82,10 @@ def _of(kind: type[Kind], value: object) -> Kind:
     return value
 
 
+def _number(value: Json) -> int | float:
+    return value if isinstance(value, float) else _of(int, value)
+
+
 def _primitive(one: AvroType, value: Json) -> bytes:
     if one.kind == "null":
         _of(type(None), value)
@@ -92,7 +95,7 @@ def _primitive(one: AvroType, value: Json) -> bytes:
     if one.kind in ("int", "long"):
         return _integer(value, 32 if one.kind == "int" else 64)
     if one.kind in ("float", "double"):
-        number = float(value) if value in ("NaN", "INF", "-INF") else float(_of(int | float, value))
+        number = float(value) if value in ("NaN", "INF", "-INF") else float(_number(value))
         return struct.pack("<f" if one.kind == "float" else "<d", number)
     if one.kind == "string":
         return _sized(_of(str, value).encode())

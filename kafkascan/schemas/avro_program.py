@@ -12,7 +12,7 @@ from kafkascan.format.errors import ValueSchemaError
 from kafkascan.schemas.avro_columns import column_of
 from kafkascan.schemas.avro_defaults import encoded_default
 from kafkascan.schemas.avro_schema import NO_DEFAULT, AvroField, AvroType
-from kafkascan.schemas.columns import ColumnLayout
+from kafkascan.schemas.typed_columns import ColumnLayout
 from kafkascan.tables.schema import require_pyarrow
 
 STEP_DTYPE = np.dtype(
@@ -47,7 +47,7 @@ _SKIPPED = {
 _ROOT, _MAX_STEPS = 0, 1 << 18
 
 
-class _Unresolved(Exception):
+class _UnresolvedError(Exception):
     """The reader's type cannot hold values of the writer's."""
 
 
@@ -116,7 +116,7 @@ class AvroProgram:
         """Return the step; of values that cannot be resolved, one that fails."""
         try:
             return self._matched(writer, reader, column)
-        except _Unresolved:
+        except _UnresolvedError:
             return self._step("UNRESOLVED", column)
 
     def _matched(self, writer: AvroType, reader: AvroType, column: int) -> int:
@@ -126,7 +126,7 @@ class AvroProgram:
         if reader.kind == "union":
             return self._in_union(writer, reader, column)
         if not _match(writer, reader):
-            raise _Unresolved
+            raise _UnresolvedError
         if reader.kind == "record" and not self._is_struct(column):
             return self._step("RAW", column, [self._skip(writer)])
         if reader.kind == "record":
@@ -159,7 +159,7 @@ class AvroProgram:
         branches = [one for one in reader.parts if one.kind != "null"]
         if writer.kind == "null":
             if len(branches) == len(reader.parts):
-                raise _Unresolved
+                raise _UnresolvedError
             return self._step("NULL", column)
         for chosen in _candidates(writer, branches):
             if len(branches) == 1:
@@ -167,10 +167,10 @@ class AvroProgram:
             member = self.layout.first_child[column] + chosen
             try:
                 step = self._matched(writer, branches[chosen], member)
-            except _Unresolved:
+            except _UnresolvedError:
                 continue
             return self._step("MEMBER", column, [step])
-        raise _Unresolved
+        raise _UnresolvedError
 
     def _list(self, writer: AvroType, reader: AvroType, column: int) -> int:
         child = self.layout.first_child[column]
@@ -217,7 +217,7 @@ class AvroProgram:
 
     def _default(self, field: AvroField, column: int) -> int:
         if field.default is NO_DEFAULT:
-            raise _Unresolved
+            raise _UnresolvedError
         data = encoded_default(field.type, field.default)  # type: ignore[arg-type]
         step = self._matched(field.type, field.type, column)
         return self._step("CONSTANT", column, [step], len(data), self._constant(data))
@@ -290,4 +290,3 @@ def _symbol_numbers(writer: AvroType, reader: AvroType) -> list[int]:
     numbers = {symbol: number for number, symbol in enumerate(reader.symbols)}
     other = numbers.get(reader.default_symbol or "", -1)
     return [numbers.get(symbol, other) for symbol in writer.symbols]
-

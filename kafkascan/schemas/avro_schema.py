@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from kafkascan.format.errors import ValueSchemaError
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
 
@@ -173,9 +173,7 @@ class _Parser:
             raise ValueSchemaError(f"a union has two branches of one type: {', '.join(names)}")
         return AvroType("union", parts=parts)
 
-    def _declared(
-        self, kind: str, node: dict[str, Json], namespace: str, depth: int
-    ) -> AvroType:
+    def _declared(self, kind: str, node: dict[str, Json], namespace: str, depth: int) -> AvroType:
         name = _full_name(_text(node, "name"), node.get("namespace"), namespace)
         if name in self._named:
             raise ValueSchemaError(f"the type {name!r} is declared twice")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from kafkascan.format.findings import Severity
 from kafkascan.format.schemas.message_decoder import SchemaError as SchemaError
-from kafkascan.format.texts import with_escaped_bytes
 from kafkascan.format.suggestions import suggestion
+from kafkascan.format.texts import with_escaped_bytes
 from kafkascan.tables.schema import Field, Schema, Shown
 from kafkascan.tables.table import Problem, Problems, Table, problem_lines
 

@@ -16,8 +16,8 @@ from kafkascan.records.record_table import RecordTable
 from kafkascan.records.typed_items import ItemPlace, TypedItems
 from kafkascan.schemas.avro_program import AvroProgram
 from kafkascan.schemas.avro_schema import AvroType, parse_avro
-from kafkascan.schemas.decoding import Program, decode_values
 from kafkascan.schemas.framing import FramedRecords, FrameReader, Framing
+from kafkascan.schemas.program_runs import Program, decode_values
 from kafkascan.schemas.registry import RegisteredSchema, Registry, SchemaError
 from kafkascan.tables.schema import require_pyarrow
 from kafkascan.tables.table import Problem
@@ -45,7 +45,9 @@ _UNFRAMED = {
 class Reader(Protocol):
     """The columns of one schema, and the programs that fill them."""
 
-    program: Program
+    @property
+    def program(self) -> Program:
+        """The program that fills the columns."""
 
     def first_step(self, writer: RegisteredSchema) -> int:
         """Return the first step for values that were written with a schema."""
@@ -65,9 +67,7 @@ class AvroReader:
     def __init__(self, registry: Registry, schemas: Sequence[RegisteredSchema]) -> None:
         self._registry = registry
         types = [self._parsed(one) for one in schemas]
-        self.program = AvroProgram(
-            types[0] if len(types) == 1 else AvroType("union", parts=types)
-        )
+        self.program = AvroProgram(types[0] if len(types) == 1 else AvroType("union", parts=types))
 
     def _parsed(self, schema: RegisteredSchema) -> AvroType:
         if schema.schema_type != "AVRO":
@@ -124,12 +124,12 @@ class ValueDecoder:
 
     @property
     def arrow_type(self) -> pa.DataType | None:
-        """See `ItemDecoder`."""
+        """See `ColumnDecoder`."""
         return None if self._reader is None else self._reader.program.layout.columns[0].type
 
     def decode(self, table: RecordTable, threads: int) -> TypedItems:
-        """Return the decoded items of a table; see `ItemDecoder`."""
-        framed = self._frames.read(table, self._place.name)
+        """Return the decoded items of a table; see `ColumnDecoder`."""
+        framed = self._frames.read(table, "key" if self._place.name == "key" else "value")
         present = [int(one) for one in np.unique(framed.schema) if one >= 0]
         problems: list[Problem] = []
         if self._reader is None and present:
@@ -211,9 +211,7 @@ class ValueDecoder:
 
     # ---- problems ------------------------------------------------------------------------
 
-    def _failed(
-        self, framed: FramedRecords, status: NDArray[np.uint8]
-    ) -> NDArray[np.bool_]:
+    def _failed(self, framed: FramedRecords, status: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Return the records whose item is not decoded, though there is one."""
         is_null = framed.framing == Framing.NULL
         failed: NDArray[np.bool_] = (status != 0) | ((framed.schema < 0) & ~is_null)
@@ -284,4 +282,3 @@ def _unpacked(data: bytes) -> bytes:
     except zlib.error:
         return b""
     return b"" if unpacker.unconsumed_tail or not unpacker.eof else found
-

@@ -226,5 +226,6 @@ def _declares(schema: Any) -> bool:
         return any(_declares(one) for one in schema)
     if isinstance(schema, str):
         return False
-    return "name" in schema or any(_declares(schema.get(one, "null")) for one in ("items", "values"))
-
+    return "name" in schema or any(
+        _declares(schema.get(one, "null")) for one in ("items", "values")
+    )

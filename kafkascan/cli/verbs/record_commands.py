@@ -41,7 +41,7 @@ from kafkascan.cli.shared_options import (
     with_segments,
 )
 from kafkascan.cli.table_text import TableWriter
-from kafkascan.cli.typed_items import TYPED, TypedRows, open_registry_of
+from kafkascan.cli.typed_rows import TYPED, TypedRows, open_registry_of
 from kafkascan.format.texts import with_escaped_bytes
 from kafkascan.io.concurrency import group_by_bytes
 from kafkascan.logs.queries.row_queries import RecordQuery, RowRange
@@ -50,7 +50,7 @@ from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
 from kafkascan.logs.reading import Isolation
 from kafkascan.records.read_options import Control
 from kafkascan.records.record_table import RECORD_SCHEMA, RecordTable
-from kafkascan.records.typed_items import ItemDecoders
+from kafkascan.records.typed_items import ColumnDecoders
 from kafkascan.schemas.plain_values import plain_values
 from kafkascan.schemas.registry import SchemaError
 from kafkascan.tables.schema import (
@@ -138,7 +138,7 @@ def _decoding_option(item: str) -> Decorator:
     return option(f"--{item}-as", type=(*DECODERS, TYPED), default="text",
                   help=f"Show {item}s as UTF-8 text, hex, base64 or JSON; or (auto) decode each by"
                   " the schema that its prefix or header names. As text, a byte that is not UTF-8"
-                  " is shown as \\xff. Parquet contains bytes, or the decoded columns.")  # fmt: skip
+                  " is shown as \\xff. Parquet contains bytes, or decoded columns.")  # fmt: skip
 
 
 @click.command()
@@ -283,7 +283,7 @@ def _decoders(
     formats: dict[str, str],
     place: str | None,
     value_schema: str | None,
-) -> dict[str, ItemDecoders]:
+) -> dict[str, ColumnDecoders]:
     """Return what decodes keys and values by their schemas; nothing if they are not to be."""
     typed = [name for name, kind in formats.items() if kind == TYPED]
     if not typed or not inputs:
@@ -291,7 +291,7 @@ def _decoders(
             raise click.UsageError("--registry and --value-schema need --value-as auto")
         return {}
     registry = open_registry_of(run, inputs, place)
-    found: dict[str, ItemDecoders] = dict.fromkeys(typed, registry)
+    found: dict[str, ColumnDecoders] = dict.fromkeys(typed, registry)
     if value_schema is not None:
         subject, colon, version = value_schema.rpartition(":")
         is_numbered = bool(colon) and version.isdecimal()

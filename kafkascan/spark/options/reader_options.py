@@ -14,6 +14,8 @@ from kafkascan.batches.columns import BATCH_SCHEMA
 from kafkascan.format.suggestions import suggestion
 from kafkascan.logs.selected_records import Condition, Span, parse_condition
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
+from kafkascan.schemas.registry import Registry
+from kafkascan.schemas.values import ReaderSchema
 from kafkascan.spark.options.option_values import (
     EARLIEST,
     Offsets,
@@ -34,9 +36,7 @@ from kafkascan.spark.options.option_values import (
     parse_text,
     parse_timestamps,
 )
-from kafkascan.schemas.registry import Registry
-from kafkascan.schemas.values import ReaderSchema
-from kafkascan.spark.options.typed_columns import parse_registry, reader_of, typed_field
+from kafkascan.spark.options.typed_fields import parse_registry, reader_of, typed_field
 from kafkascan.spark.options.view_schemas import VIEW_NAMES, default_columns, find_columns
 from kafkascan.tables.schema import PARTITION, SEGMENT, TOPIC, Field
 

@@ -14,7 +14,7 @@ from kafkascan.batches.columns import BATCH_SCHEMA
 from kafkascan.batches.summary import SEGMENT_SCHEMA
 from kafkascan.format.suggestions import suggestion
 from kafkascan.records.record_table import RECORD_SCHEMA
-from kafkascan.spark.options.typed_columns import spark_declaration
+from kafkascan.spark.options.typed_fields import spark_declaration
 from kafkascan.tables.schema import (
     PARTITION,
     SEGMENT,
@@ -143,8 +143,7 @@ def default_columns(view: str) -> tuple[Field, ...]:
 def ddl(columns: Iterable[Field]) -> str:
     """Return the schema as a declaration in Spark SQL."""
     return ", ".join(
-        f"`{one.name}` {declared_type(one)}{'' if one.nullable else ' NOT NULL'}"
-        for one in columns
+        f"`{one.name}` {declared_type(one)}{'' if one.nullable else ' NOT NULL'}" for one in columns
     )
 
 

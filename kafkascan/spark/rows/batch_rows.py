@@ -21,7 +21,7 @@ from kafkascan.spark.rows.arrow_columns import (
     number_array,
     record_batch_of_rows,
 )
-from kafkascan.tables.schema import Field, arrow_type, require_pyarrow
+from kafkascan.tables.schema import Field, require_pyarrow
 from kafkascan.tables.table import arrow_column
 
 if TYPE_CHECKING:

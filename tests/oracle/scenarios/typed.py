@@ -1,4 +1,4 @@
-"""Topics whose values Confluent's serializers wrote, and the registry's topic with their schemas."""
+"""Topics whose values Confluent's serializers wrote, and the topic of their schemas."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from tests.support.typed_topics import registry_client, typed_values
     topics=["_schemas", "orders", "payments", "events"],
     writers=["librdkafka"],
     promises={
-        "values of all topics": lambda e: {batch["file"].parent.name for batch in e.batches}
-        >= {"_schemas-0", "orders-0", "payments-0", "events-0"},
+        "values of all topics": lambda e: (
+            {batch["file"].parent.name for batch in e.batches}
+            >= {"_schemas-0", "orders-0", "payments-0", "events-0"}
+        ),
         "values that a header names the schema of": lambda e: any(
             "headerKeys: [__value_schema_id" in one for one in e.record_texts()
         ),
@@ -45,7 +47,10 @@ def typed_topics(stage: Stage) -> None:
     ]
     records = [NOOP, *map(_record_of, sorted(registered, key=lambda one: one.schema_id))]
     writer.write(
-        [Message("_schemas", value, key, T0 + number) for number, (key, value) in enumerate(records)]
+        [
+            Message("_schemas", value, key, T0 + number)
+            for number, (key, value) in enumerate(records)
+        ]
     )
     writer.close()
 

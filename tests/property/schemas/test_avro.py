@@ -19,7 +19,7 @@ from hypothesis import given, strategies as st
 
 from kafkascan.schemas.avro_program import AvroProgram
 from kafkascan.schemas.avro_schema import parse_avro
-from kafkascan.schemas.decoding import decode_values
+from kafkascan.schemas.program_runs import decode_values
 from tests.support.random_avro import RandomAvro
 
 _VALUES = 8

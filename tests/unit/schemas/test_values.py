@@ -127,7 +127,9 @@ def test_listed_problems_are_limited(tmp_path: Path) -> None:
 def test_without_a_subject_the_columns_follow_the_records(tmp_path: Path) -> None:
     other = {"type": "record", "name": "Refund", "fields": [{"name": "why", "type": "string"}]}
     registry = registry_of(tmp_path, V1, V2, other, subject="com.shop.All")
-    log = log_of(tmp_path, framed(1, encoded(V1, {"id": 1})), framed(3, encoded(other, {"why": "x"})))
+    log = log_of(
+        tmp_path, framed(1, encoded(V1, {"id": 1})), framed(3, encoded(other, {"why": "x"}))
+    )
     table = ks.read_records(log, value=registry)
     assert table["value"].tolist() == [
         {"Order": {"id": 1}, "Refund": None}, {"Order": None, "Refund": {"why": "x"}},
@@ -160,7 +162,8 @@ def test_values_of_aws_glue_are_decompressed(tmp_path: Path) -> None:
 
 def test_threads_read_the_same(tmp_path: Path) -> None:
     schema = {"type": "record", "name": "Order", "fields": [
-        {"name": "id", "type": "long"}, {"name": "lines", "type": {"type": "array", "items": "string"}},
+        {"name": "id", "type": "long"},
+        {"name": "lines", "type": {"type": "array", "items": "string"}},
     ]}  # fmt: skip
     registry = registry_of(tmp_path, schema)
     values = [
@@ -219,9 +222,14 @@ def test_values_that_are_no_values(schema: Any, value: bytes, symbol: str) -> No
 
 
 def test_a_list_nested_in_itself_ends() -> None:
-    node = {"type": "record", "name": "N", "fields": [
-        {"name": "next", "type": ["null", "N"]}, {"name": "many", "type": {"type": "array",
-                                                                           "items": "N"}}]}
+    node = {
+        "type": "record",
+        "name": "N",
+        "fields": [
+            {"name": "next", "type": ["null", "N"]},
+            {"name": "many", "type": {"type": "array", "items": "N"}},
+        ],
+    }
     deep = b"\2" * 100_000
     short = b"\2" * 100 + b"\0" + b"\0" * 101
     found, status = decoded(node, node, [deep, short])
@@ -256,7 +264,7 @@ def test_layouts_and_memory_are_checked() -> None:
 
     for bad in [(), ((LISTS, 0, 0, 1),), ((LISTS, 0, 2, 1), (VALUES, 4, 0, 0)),
                 ((VALUES, -1, 0, 0),), ((LISTS, 0, 1, -1),)]:  # fmt: skip
-        with pytest.raises(ValueError, match="layout|columns below"):
+        with pytest.raises(ValueError, match=r"layout|columns below"):
             TypedColumns(layout(*bad))
     columns = TypedColumns(layout((ITEMS, 0, 0, 0)))
     ends = np.zeros(3, np.int32)
@@ -264,7 +272,7 @@ def test_layouts_and_memory_are_checked() -> None:
         (1, 2, None, ends), (0, 3, None, ends), (0, 2, None, None), (0, 2, None, ends + 1),
         (0, -1, None, np.zeros(0, np.int32)),
     ]:  # fmt: skip
-        with pytest.raises(ValueError, match="size of the column|no such column"):
+        with pytest.raises(ValueError, match=r"size of the column|no such column"):
             columns.give(column, capacity, data, given_ends, None)
     with pytest.raises(IndexError):
         columns.entries(1)

@@ -115,4 +115,3 @@ def spark_declaration(kind: pa.DataType) -> str:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-

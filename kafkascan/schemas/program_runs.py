@@ -13,7 +13,7 @@ from kafkascan._core.typed_values import decode_into
 from kafkascan.format.errors import STATUS
 from kafkascan.io.concurrency import map_parts, split_by_bytes
 from kafkascan.io.worker_threads import ChunkSizer
-from kafkascan.schemas.columns import ColumnLayout, ColumnMemory
+from kafkascan.schemas.typed_columns import ColumnLayout, ColumnMemory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +80,7 @@ def decode_values(
         values = address[part], size[part], first_step[part], status[part]
         return _decode_part(program, arrays, values, source, on_fault)
 
-    parts = split_by_bytes(size, threads, _BYTES_PER_THREAD)
+    parts = split_by_bytes(size.astype(np.int64), threads, _BYTES_PER_THREAD)
     return list(itertools.chain.from_iterable(map_parts(parts, decoded))), status
 
 

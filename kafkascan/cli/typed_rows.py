@@ -10,7 +10,7 @@ from kafkascan.cli.run import FindingReport, Run
 from kafkascan.logs.queries.row_windows import FoundRows
 from kafkascan.logs.queries.segment_inputs import SegmentInput
 from kafkascan.records.record_table import RecordTable
-from kafkascan.records.typed_items import ItemDecoder, ItemDecoders, ItemDecoding, ItemPlace
+from kafkascan.records.typed_items import ColumnDecoder, ColumnDecoders, ItemDecoding, ItemPlace
 from kafkascan.schemas.places import open_registry
 from kafkascan.schemas.registry import Registry
 from kafkascan.tables.table import Problems
@@ -50,13 +50,13 @@ class TypedRows:
     ----------
     run : Run
         Gets what could not be decoded.
-    decoders : mapping of str to ItemDecoders
+    decoders : mapping of str to ColumnDecoders
         By the name of the column.
     """
 
-    def __init__(self, run: Run, decoders: dict[str, ItemDecoders]) -> None:
+    def __init__(self, run: Run, decoders: dict[str, ColumnDecoders]) -> None:
         self._run, self._decoders = run, decoders
-        self._of_topic: dict[tuple[str, str | None], ItemDecoder] = {}
+        self._of_topic: dict[tuple[str, str | None], ColumnDecoder] = {}
 
     def of(self, found: FoundRows[RecordTable]) -> FoundRows[Any]:
         """Yield the records with typed columns."""
@@ -71,7 +71,7 @@ class TypedRows:
             self._run.print_report(report)
             yield one, decoded.records
 
-    def _decoder(self, name: str, topic: str | None, path: str) -> ItemDecoder:
+    def _decoder(self, name: str, topic: str | None, path: str) -> ColumnDecoder:
         if (name, topic) not in self._of_topic:
             place = ItemPlace(name, path, topic)
             self._of_topic[name, topic] = self._decoders[name].decoder(place)
