@@ -35,6 +35,7 @@ BatchTable: TypeAlias = "NDArray[np.void]"
 """Array of `BATCH_DTYPE`, shape (n,)."""
 
 _MAX_SEQUENCE = 2**31 - 1
+_LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def require_batch_table(batches: Any) -> BatchTable:
@@ -378,7 +379,13 @@ def select_times(
     batches: BatchTable, start: TimeLike | None = None, stop: TimeLike | None = None
 ) -> NDArray[np.bool_]:
     """
-    Select the batches whose `max_timestamp` is in ``[start, stop)``.
+    Select the batches that may contain records with timestamps of ``[start, stop)``.
+
+    Headers contain the latest timestamp of a batch, but not the earliest: a batch is left out if
+    all of its records are earlier than `start`. One whose records are later than `stop` is left
+    out only if its header has the timestamp of all its records: with LOG_APPEND_TIME, and
+    uncompressed messages of magic 0 and 1. To select records, use `read_records` with
+    ``from_time`` and ``to_time``.
 
     Parameters
     ----------
@@ -390,10 +397,31 @@ def select_times(
     Returns
     -------
     ndarray of bool, shape (n,)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a time is not one.
     """
     mask = np.ones(len(batches), np.bool_)
+    earliest, latest = timestamp_bounds(batches)
     if start is not None:
-        mask &= batches["max_timestamp"] >= to_milliseconds(start, "start")
+        mask &= latest >= to_milliseconds(start, "start")
     if stop is not None:
-        mask &= batches["max_timestamp"] < to_milliseconds(stop, "stop")
+        mask &= earliest < to_milliseconds(stop, "stop")
     return mask
+
+
+def timestamp_bounds(batches: BatchTable) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """
+    Return the earliest and the latest timestamp that the records of batches may have.
+
+    A record of magic 2 may be older than the batch's base timestamp, so only the latest is known,
+    unless the broker has set it for the whole batch (KIP-32). The header of a compressed message
+    of magic 0 or 1 decides nothing; a plain message is one record.
+    """
+    stored, is_v2 = batches["max_timestamp"], batches["magic"] >= 2
+    is_appended = timestamp_type(batches) == TimestampType.LOG_APPEND_TIME
+    is_plain = compression_type(batches) == 0
+    earliest = np.where(np.where(is_v2, is_appended, is_plain), stored, _LOWEST)
+    return earliest, np.where(is_v2 | is_plain, stored, _HIGHEST)

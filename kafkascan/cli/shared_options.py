@@ -25,7 +25,7 @@ from kafkascan.format.times import milliseconds_or_now, to_milliseconds
 from kafkascan.io.stores.stored_objects import shown_url
 from kafkascan.io.stores.urls import UrlPath, path_or_url
 from kafkascan.logs.log_dir import SegmentKinds
-from kafkascan.logs.queries.row_queries import RowRange
+from kafkascan.logs.queries.conditions import RowRange
 from kafkascan.logs.queries.segment_inputs import ALL_PARTITIONS, PartitionFilter, SegmentPaths
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.table import AnyTable

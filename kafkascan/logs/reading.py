@@ -6,11 +6,13 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkascan.batches.columns import BatchTable
 from kafkascan.format.arguments import require_not_negative
 from kafkascan.io.concurrency import require_threads
+from kafkascan.format.times import TimeLike, to_milliseconds
 from kafkascan.io.folders import SingleFileFolder
 from kafkascan.io.sources import Source, SourceLike, borrowed_source
 from kafkascan.io.stores.store_folders import UrlFolder
@@ -19,6 +21,7 @@ from kafkascan.logs.log_dir import LogLike, PartitionDir
 from kafkascan.logs.log_finding import find_partition, partition_of
 from kafkascan.logs.log_problems import LogProblems
 from kafkascan.logs.opened_logs import open_partition
+from kafkascan.logs.queries.conditions import RowRange, mask_batches, mask_records
 from kafkascan.logs.segment import SegmentFile, segment_at
 from kafkascan.logs.walking.log_reading import (
     collecting,
@@ -55,6 +58,8 @@ def read_records(
     isolation: Isolation = "read_uncommitted",
     transactions: CommittedView | None = None,
     log_start_offset: int | None = None,
+    from_time: TimeLike | None = None,
+    to_time: TimeLike | None = None,
     verify: bool = False,
     threads: int | None = None,
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
@@ -96,6 +101,11 @@ def read_records(
         the base offset of the first segment, or the offset in the data dir's
         ``log-start-offset-checkpoint`` if it is higher (``DeleteRecords``). 0 reads everything
         that is on disk.
+    from_time, to_time : int, str, datetime, numpy.datetime64 or pandas.Timestamp, optional
+        Only records with timestamps of ``[from_time, to_time)`` are returned. An int is
+        milliseconds since the epoch, a str in ISO 8601; without a zone, it is UTC. Batches are not
+        decoded if their headers rule them out; see `select_times`. A record without a timestamp
+        (-1) is before every time.
     verify : bool, default False
         Verify the checksums of the batches first.
     threads : int, optional
@@ -163,6 +173,7 @@ def read_records(
     )
     typed = _decoding_of(partition or source, key, value, require_threads(threads))
     options = _with_what_is_decoded(options, typed)
+    options = _in_times(options, from_time, to_time)
     if partition is not None:
         table = read_log(open_partition(partition, log_start_offset), options, problems)
     else:
@@ -184,6 +195,8 @@ def iter_records(
     isolation: Isolation = "read_uncommitted",
     transactions: CommittedView | None = None,
     log_start_offset: int | None = None,
+    from_time: TimeLike | None = None,
+    to_time: TimeLike | None = None,
     verify: bool = False,
     threads: int | None = None,
     max_decompressed_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE,
@@ -199,8 +212,8 @@ def iter_records(
 
     Parameters
     ----------
-    source, batches, columns, control, isolation, transactions, log_start_offset, verify, \
-    max_decompressed_size, on_corrupt, storage_options, key, value
+    source, batches, columns, control, isolation, transactions, log_start_offset, from_time, \
+    to_time, verify, max_decompressed_size, on_corrupt, storage_options, key, value
         See `read_records`.
     threads : int, optional
         Maximum number of threads that verify checksums; by default one. Tables are decoded in
@@ -239,6 +252,7 @@ def iter_records(
     )
     typed = _decoding_of(partition or source, key, value, 1)
     options = _with_what_is_decoded(options, typed)
+    options = _in_times(options, from_time, to_time)
     if partition is not None:
         log = open_partition(partition, log_start_offset)
         return decoded_tables(iter_log(log, options, problems=problems), typed, problems)
@@ -309,6 +323,29 @@ def _found_partition(source: LogLike, batches: BatchTable | None) -> PartitionDi
 def _one_source(source: LogLike) -> SourceLike:
     assert not isinstance(source, PartitionDir)  # it is a `Log`
     return source
+
+
+# ---- times -----------------------------------------------------------------------------------
+
+
+def _in_times(
+    options: ReadOptions, from_time: TimeLike | None, to_time: TimeLike | None
+) -> ReadOptions:
+    """Return options that select the records of a range of times."""
+    start = None if from_time is None else to_milliseconds(from_time, "from_time")
+    stop = None if to_time is None else to_milliseconds(to_time, "to_time")
+    if start is None and stop is None:
+        return options
+    if start is not None and stop is not None and stop < start:
+        raise ValueError(f"to_time {to_time!r} is before from_time {from_time!r}")
+    limits = RowRange(from_time=start, to_time=stop)
+    condition = limits.condition("offset", "offset", "timestamp", start_offset=0)
+    return replace(
+        options.select_visible(partial(mask_batches, condition)),
+        wanted=partial(mask_records, condition),
+        wanted_by=("timestamp",),
+        selects_few=True,
+    )
 
 
 # ---- transactions ----------------------------------------------------------------------------

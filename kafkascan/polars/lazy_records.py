@@ -18,18 +18,18 @@ from kafkascan.format.findings import Severity
 from kafkascan.io.stores.urls import as_object_url
 from kafkascan.logs.log_dir import PartitionDir
 from kafkascan.logs.opened_logs import Log, LogsLike, open_logs
-from kafkascan.logs.reading import Isolation
-from kafkascan.logs.selected_records import (
+from kafkascan.logs.queries.conditions import (
     MIRRORED,
     Comparison,
     Condition,
     Joined,
     Membership,
-    RecordSelection,
     Relation,
     Span,
     Spans,
 )
+from kafkascan.logs.reading import Isolation
+from kafkascan.logs.selected_records import RecordSelection
 from kafkascan.records.decoding import decode_records
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.records.read_options import Control, OnCorruptLog, ReadOptions

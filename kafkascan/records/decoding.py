@@ -79,7 +79,9 @@ def _decode_all(source: Source, batches: BatchTable, options: ReadOptions) -> Re
     threads = require_threads(options.threads)
     parts = split_by_bytes(size_in_bytes(rows), threads, _BYTES_PER_THREAD)
     records = _decode_plain(source, rows, parts, options)
-    return _decode(source, map_parts(parts, load), options) if records is None else records
+    if records is None:
+        records = _decode(source, map_parts(parts, load), options)
+    return options.select_records(records)
 
 
 def decode_first(source: Source, batches: BatchTable, options: ReadOptions) -> RecordTable:
@@ -163,7 +165,8 @@ def _iter_tables(
     with borrowed_source(source, close=False) as owner:
         for table in _header_tables(owner, options) if batches is None else [batches]:
             for group in _groups(owner, options.select(table), options.batch_size):
-                for records in _decode_group(owner, group, options):
+                for decoded in _decode_group(owner, group, options):
+                    records = options.select_records(decoded)
                     if len(records):
                         yield records
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -18,11 +18,16 @@ from kafkascan.format.arguments import require_integers
 from kafkascan.format.errors import CorruptBatchError
 from kafkascan.io.concurrency import require_threads
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
-from kafkascan.records.record_table import DEFAULT_RECORD_COLUMNS, stored_columns
+from kafkascan.records.record_table import (
+    DEFAULT_RECORD_COLUMNS,
+    RecordTable,
+    stored_columns,
+)
 
 Control: TypeAlias = Literal["skip", "only", "include"]
 OnDamage: TypeAlias = Callable[[CorruptBatchError], object]
 Visible: TypeAlias = "Callable[[BatchTable], NDArray[np.bool_]]"
+Wanted: TypeAlias = "Callable[[RecordTable], NDArray[np.bool_]]"
 
 
 OnCorruptLog: TypeAlias = Literal["raise", "stop"]
@@ -47,6 +52,10 @@ class ReadOptions:
         See `iter_records`.
     visible : callable, optional
         Takes a batch table and returns a mask of the batches to read.
+    wanted : callable, optional
+        Takes a table of records and returns a mask of those to return. It may use `wanted_by`.
+    wanted_by : tuple of str
+        Columns that `wanted` needs.
     selects_few : bool
         Whether few batches are visible. The headers of an object in a store are then read without
         the bytes between them.
@@ -74,6 +83,8 @@ class ReadOptions:
     on_damage: OnDamage | None = None
     on_corrupt: OnCorruptLog = "raise"
     visible: Visible | None = None
+    wanted: Wanted | None = None
+    wanted_by: tuple[str, ...] = ()
     selects_few: bool = False
     on_headers: Callable[[BatchTable], object] = field(default=_ignore)
     on_end: Callable[[HeadersEnd], object] = field(default=_ignore)
@@ -86,7 +97,7 @@ class ReadOptions:
             raise TypeError("columns must be a sequence of names, not one name")
         names = DEFAULT_RECORD_COLUMNS if self.columns is None else dict.fromkeys(self.columns)
         object.__setattr__(self, "names", tuple(names))
-        object.__setattr__(self, "stored", stored_columns((*self.names, *self.also_stored)))
+        object.__setattr__(self, "stored", stored_columns((*self.names, *self.also_stored, *self.wanted_by)))
         if self.control not in ("skip", "only", "include"):
             raise ValueError(f"control must be 'skip', 'only' or 'include', not {self.control!r}")
         if self.on_corrupt not in ("raise", "stop"):
@@ -102,6 +113,20 @@ class ReadOptions:
         object.__setattr__(self, "max_decompressed_size", limit)
         if self.batch_size < 1:
             raise ValueError("batch_size must be at least 1")
+
+    def select_visible(self, visible: Visible) -> ReadOptions:
+        """Return options that also leave out the batches that are not visible to another mask."""
+        known = self.visible
+        if known is None:
+            return replace(self, visible=visible)
+        return replace(self, visible=lambda batches: visible(batches) & known(batches))
+
+    def select_records(self, records: RecordTable) -> RecordTable:
+        """Return the records that are `wanted`."""
+        if self.wanted is None:
+            return records
+        mask = self.wanted(records)
+        return records if mask.all() else records[mask]
 
     def select(self, batches: BatchTable) -> BatchTable:
         """Return the batches to read: by `control`, and those that are `visible`."""

@@ -44,7 +44,8 @@ from kafkascan.cli.table_text import TableWriter
 from kafkascan.cli.typed_rows import TYPED, TypedRows, open_registry_of
 from kafkascan.format.texts import with_escaped_bytes
 from kafkascan.io.concurrency import group_by_bytes
-from kafkascan.logs.queries.row_queries import RecordQuery, RowRange
+from kafkascan.logs.queries.conditions import RowRange
+from kafkascan.logs.queries.row_queries import RecordQuery
 from kafkascan.logs.queries.row_windows import FoundRows
 from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
 from kafkascan.logs.reading import Isolation

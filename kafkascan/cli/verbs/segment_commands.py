@@ -29,7 +29,8 @@ from kafkascan.cli.shared_options import (
     with_segments,
 )
 from kafkascan.logs.log_table import LOG_BATCH_SCHEMA
-from kafkascan.logs.queries.row_queries import BatchQuery, RowRange
+from kafkascan.logs.queries.conditions import RowRange
+from kafkascan.logs.queries.row_queries import BatchQuery
 from kafkascan.logs.queries.segment_inputs import SegmentInput, SegmentPaths
 from kafkascan.tables.schema import Field, Shown
 from kafkascan.tables.table import Column

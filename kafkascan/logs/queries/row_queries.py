@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,10 @@ from kafkascan.batches.columns import BatchTable, is_control, last_offset
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_dir import LogLike
 from kafkascan.logs.log_problems import LogProblems
+from kafkascan.logs.queries.conditions import Condition, RowRange, mask_batches, mask_records
 from kafkascan.logs.queries.index_seek import RowAnchor
 from kafkascan.logs.queries.segment_inputs import SEGMENT_FIELDS, SegmentInput
 from kafkascan.logs.reading import Isolation, iter_records, visible_batches
-from kafkascan.logs.selected_records import (
-    Comparison,
-    Condition,
-    Joined,
-    mask_batches,
-    mask_records,
-)
 from kafkascan.records.read_options import Control, Visible
 from kafkascan.records.record_table import RecordTable
 from kafkascan.tables.table import Problems
@@ -34,41 +28,6 @@ Rows = TypeVar("Rows")
 # Records of a table: larger ones are printed faster, but if only the first records are wanted, more
 # are decoded needlessly.
 _RECORDS = 1 << 15
-
-
-class RowRange(NamedTuple):
-    """Ranges of offsets and of times in milliseconds since the epoch; None means no limit."""
-
-    from_offset: int | None = None
-    to_offset: int | None = None
-    from_time: int | None = None
-    to_time: int | None = None
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether there is any limit."""
-        return any(one is not None for one in self)
-
-    def condition(self, first: str, last: str, time: str, start_offset: int) -> Condition:
-        """
-        Return the ranges as a condition on columns, for a log that starts at an offset.
-
-        Parameters
-        ----------
-        first, last, time : str
-            The columns of the first and the last offset of a row, and of its time.
-        start_offset : int
-        """
-        begin = self.from_offset
-        if start_offset > max(0, begin or 0):
-            begin = start_offset
-        limits = (
-            Comparison(last, ">=", begin) if begin is not None else None,
-            Comparison(first, "<", self.to_offset) if self.to_offset is not None else None,
-            Comparison(time, ">=", self.from_time) if self.from_time is not None else None,
-            Comparison(time, "<", self.to_time) if self.to_time is not None else None,
-        )
-        return Joined(tuple(one for one in limits if one is not None))
 
 
 class Findings(Protocol):

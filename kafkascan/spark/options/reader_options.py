@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kafkascan.batches.columns import BATCH_SCHEMA
 from kafkascan.format.suggestions import suggestion
-from kafkascan.logs.selected_records import Condition, Span, parse_condition
+from kafkascan.logs.queries.conditions import Condition, Span, parse_condition
 from kafkascan.records.decompression import DEFAULT_MAX_DECOMPRESSED_SIZE
 from kafkascan.schemas.registry import Registry
 from kafkascan.schemas.values import ReaderSchema

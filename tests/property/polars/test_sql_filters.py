@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import given, strategies as st
 
-from kafkascan.logs.selected_records import Condition
+from kafkascan.logs.queries.conditions import Condition
 from kafkascan.polars import lazy_records, scan_records
 from tests.support.examples import examples
 from tests.support.paths import GOLDEN
