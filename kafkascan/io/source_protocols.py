@@ -82,7 +82,10 @@ def regular_size(descriptor: int, path: str) -> int:
     """
     status = os.fstat(descriptor)
     if stat.S_ISDIR(status.st_mode):
-        reason = "a directory, not a segment; scan_log_dir and read_records read directories"
+        reason = (
+            "a directory, not a segment; scan_log_dir reads the batch headers of directories,"
+            " read_records the records of a partition"
+        )
         raise IsADirectoryError(errno.EISDIR, reason, path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)

@@ -129,7 +129,10 @@ def find_partition(path: Place, /) -> PartitionDir | None:
     if not any(one.log_segments for one in found.partitions):
         raise no_logs(found.path, found.partitions)
     if not found.is_partition:
-        reason = f"{len(found.partitions)} partitions, which scan_log_dir reads; give one"
+        reason = (
+            f"{len(found.partitions)} partitions: give one of open_log_dir(…).partitions, or read"
+            " the records of all with kafkascan.polars.scan_records"
+        )
         raise IsADirectoryError(errno.EISDIR, reason, str(found.path))
     return found.partitions[0]
 

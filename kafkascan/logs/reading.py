@@ -131,7 +131,8 @@ def read_records(
     Raises
     ------
     IsADirectoryError
-        If the folder is that of several partitions, which `scan_log_dir` reads.
+        If the folder is that of several partitions: give one of ``open_log_dir(path).partitions``,
+        or read the records of all with `kafkascan.polars.scan_records`.
     NoLogsError
         If the folder contains no logs.
     InvalidRecordError

@@ -182,6 +182,15 @@ def test_no_log_dir(tmp_path: Path) -> None:
         ks.open_log_dir(tmp_path / "file")
 
 
+def test_functions_of_one_partition_name_those_of_a_data_dir(data_dir: Path) -> None:
+    for read in (ks.read_records, ks.iter_records):
+        with pytest.raises(IsADirectoryError) as caught:
+            read(data_dir)
+        message = str(caught.value)
+        assert "partitions: give one of open_log_dir(…).partitions" in message
+        assert "kafkascan.polars.scan_records" in message
+
+
 def test_many_segments_are_few_objects(tmp_path: Path) -> None:
     """The garbage collector visits each again and again in a data dir with 100 000 of them."""
     for number in range(500):
