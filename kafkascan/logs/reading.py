@@ -107,7 +107,9 @@ def read_records(
         decoded if their headers rule them out; see `select_times`. A record without a timestamp
         (-1) is before every time.
     verify : bool, default False
-        Verify the checksums of the batches first.
+        Verify the checksums of the batches first. `kafkascan.polars.scan_records`, the command
+        line and Spark do so by default. Without it, damage in the bytes of a record is noticed
+        only if the record cannot be decoded.
     threads : int, optional
         Maximum number of threads; by default one per CPU. Small inputs use fewer.
     max_decompressed_size : int, default 256 MiB

@@ -219,6 +219,8 @@ def scan_records(
     """
     Return the records of logs as a lazy frame that reads what a query needs.
 
+    Checksums are verified by default, unlike by `read_records`.
+
     Only the columns of the query are decoded. Filters on ``topic`` and ``partition`` leave whole
     partitions unopened. Filters on ``offset``, ``timestamp`` and columns of the batch table such
     as ``producer_id`` leave batches undecoded, by their headers, and filters on ``offset`` leave
