@@ -16,8 +16,9 @@ from kafkascan.cli.output import RowOutput
 from kafkascan.cli.run import FindingReport, Run
 from kafkascan.format.errors import KafkaScanError
 from kafkascan.io.folders import DiskFolder
-from kafkascan.logs.log_follower import CommittedFollower, FollowedBatches, LogFollower
+from kafkascan.logs.log_follower import FollowedBatches, LogFollower
 from kafkascan.logs.queries.segment_inputs import SegmentInput
+from kafkascan.logs.reading import Isolation
 
 # A batch is shown about this long after the broker has written it.
 _PAUSE_SECONDS = 0.02
@@ -38,18 +39,12 @@ class _FollowedLog:
 
     first: SegmentInput
     follower: LogFollower
-    committed: CommittedFollower | None
     report: FindingReport = field(default_factory=FindingReport)
 
     def poll(self) -> Iterator[FollowedBatches]:
         """Yield the new batches that a consumer gets."""
         try:
-            for followed in self.follower.poll():
-                if self.committed is None:
-                    yield followed
-                else:
-                    self.committed.add(followed)
-                    yield from self.committed.take()
+            yield from self.follower.poll()
         except (KafkaScanError, OSError) as error:
             self.follower.is_ended = True
             self.report.add_unreadable(str(self.first.partition.path), error)
@@ -76,7 +71,7 @@ def require_followable(output: RowOutput, inputs: Sequence[SegmentInput]) -> Non
             raise click.UsageError(f"--follow: {one.path} is not on a disk, and does not grow")
 
 
-def follow(run: Run, inputs: Sequence[SegmentInput], *, is_committed: bool) -> Iterator[Followed]:
+def follow(run: Run, inputs: Sequence[SegmentInput], *, isolation: Isolation) -> Iterator[Followed]:
     """
     Yield rounds of new batches until SIGINT or SIGTERM; the first has all that there are now.
 
@@ -85,17 +80,19 @@ def follow(run: Run, inputs: Sequence[SegmentInput], *, is_committed: bool) -> I
     run : Run
     inputs : sequence of SegmentInput
         The segments now; of each log, the first one is where it begins.
-    is_committed : bool
-        Whether to withhold batches of undecided transactions, and drop aborted ones.
+    isolation : str
+        As in `LogFollower`.
     """
     logs = [
         _FollowedLog(
             one,
-            # The command verifies what it shows, if it is asked to.
             LogFollower(
-                one.partition, one.segment.base_offset, memory_map=one.memory_map, verify=False
+                one.partition,
+                from_offset=one.base_offset,
+                isolation=isolation,
+                memory_map=one.memory_map,
+                verify=False,  # the command verifies what it shows, if it is asked to
             ),
-            CommittedFollower() if is_committed else None,
         )
         for one in _first_of_logs(inputs)
     ]

@@ -25,6 +25,7 @@ from kafkascan.logs.queries.row_windows import (
     rows_at_end,
 )
 from kafkascan.logs.queries.segment_inputs import InputChecks, SegmentInput, group_by_log
+from kafkascan.logs.reading import Isolation
 from kafkascan.tables.schema import Schema
 from kafkascan.tables.writers import Writer
 
@@ -133,10 +134,10 @@ def _follow(
     """Yield the rows, of which `tail` may select the last ones, and those that are appended."""
     from kafkascan.cli.following import follow
 
-    is_committed = isinstance(query, RecordQuery) and query.isolation == "read_committed"
+    isolation: Isolation = "read_uncommitted"
     if isinstance(query, RecordQuery):  # a follower withholds batches by itself
-        query = replace(query, isolation="read_uncommitted")
-    for number, appended in enumerate(follow(run, inputs, is_committed=is_committed)):
+        isolation, query = query.isolation, replace(query, isolation="read_uncommitted")
+    for number, appended in enumerate(follow(run, inputs, isolation=isolation)):
         report = FindingReport()
         found = (
             (one, rows)

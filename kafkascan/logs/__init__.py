@@ -21,6 +21,10 @@ if TYPE_CHECKING:
         open_log_dir as open_log_dir,
         partition_dir as partition_dir,
     )
+    from kafkascan.logs.log_follower import (
+        FollowedBatches as FollowedBatches,
+        LogFollower as LogFollower,
+    )
     from kafkascan.logs.log_problems import (
         IncompleteLogError as IncompleteLogError,
     )
@@ -62,6 +66,7 @@ else:
                 "select_segments",
             ],
             "log_finding": ["open_log_dir", "partition_dir"],
+            "log_follower": ["FollowedBatches", "LogFollower"],
             "log_problems": ["IncompleteLogError"],
             "log_table": ["LogBatches", "scan_log_dir"],
             "opened_logs": ["Log", "SegmentOverlap"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +13,17 @@ from kafkascan.batches.columns import BatchTable
 from kafkascan.batches.scan import iter_batches
 from kafkascan.batches.verify import verify_rows
 from kafkascan.batches.walks import read_bytes
+from kafkascan.format.arguments import require_not_negative
 from kafkascan.format.errors import SourceReadError, record_error
 from kafkascan.format.layout import BATCH_HEADER_SIZE, ScanEnd
+from kafkascan.io.folders import DiskFolder
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_chunks import end_of, rows_from
 from kafkascan.logs.log_dir import PartitionDir
+from kafkascan.logs.log_finding import partition_dir
 from kafkascan.logs.log_problems import CUT_SEGMENT
 from kafkascan.logs.read_committed import CommittedViewBuilder
+from kafkascan.logs.reading import Isolation, require_isolation
 from kafkascan.logs.segment import SegmentFile
 
 _ROWS = 8192
@@ -29,7 +34,17 @@ _PATIENCE = 50
 
 @dataclass(frozen=True)
 class FollowedBatches:
-    """New batches of a log, with the segment that contains them."""
+    """
+    New batches of a log; `LogFollower.poll` yields them.
+
+    Attributes
+    ----------
+    segment : SegmentFile
+        The segment that contains them.
+    source : Source
+        Its bytes, for `read_records` and others that take a source and batches.
+    batches : array of BATCH_DTYPE, shape (n,)
+    """
 
     segment: SegmentFile
     source: Source
@@ -63,12 +78,19 @@ class LogFollower:
     """
     Reads the batches of a log, and on every call of `poll` those that were appended since.
 
+    It goes on through rolled, deleted and compacted segments, and waits for the rest of an
+    incomplete batch. What a new leader truncates and writes again is read again, with a message.
+
     Parameters
     ----------
-    partition : PartitionDir
-        On disk.
-    first_segment : int, optional
-        Base offset of the segment to begin with; by default the first one of the log.
+    partition : path or PartitionDir
+        The folder of a partition on disk.
+    from_offset : int, default 0
+        Batches that end before this offset are left out; so are segments before the one that
+        contains it. ``PartitionDir.find_end_offset`` returns the end of the log now.
+    isolation : {"read_uncommitted", "read_committed"}
+        "read_committed" withholds batches until no transaction before them is open, and drops
+        those of aborted transactions; transactions are followed from `from_offset` on.
     memory_map : bool, default True
         As in `Source`.
     verify : bool, default True
@@ -81,29 +103,69 @@ class LogFollower:
         removes them.
     is_ended : bool
         Whether the log has been removed, or is damaged at its end: nothing more will be read.
+
+    Raises
+    ------
+    ValueError
+        If the folder is not on disk: the objects of a store do not grow.
+
+    Notes
+    -----
+    The end of a leader's log may not be replicated yet: a consumer gets these records later. A
+    follower is for one thread at a time.
     """
 
     def __init__(
         self,
-        partition: PartitionDir,
-        first_segment: int | None = None,
+        partition: str | os.PathLike[str] | PartitionDir,
+        /,
         *,
+        from_offset: int = 0,
+        isolation: Isolation = "read_uncommitted",
         memory_map: bool = True,
         verify: bool = True,
     ) -> None:
+        if not isinstance(partition, PartitionDir):
+            partition = partition_dir(partition)
+        if not isinstance(partition.folder, DiskFolder):
+            raise ValueError(f"{partition.path} is not on a disk, and does not grow")
+        require_not_negative(from_offset=from_offset)
+        require_isolation(isolation)
         self.messages: list[str] = []
         self.is_ended = False
         self._partition = partition
+        self._from_offset = from_offset
+        self._committed = _CommittedFollower() if isolation == "read_committed" else None
         self._memory_map = memory_map
         self._verify = verify
-        self._base = first_segment
+        self._base: int | None = None
         self._position = 0
         self._next_offset: int | None = None
         self._stalled = 0
         self._last = _LastBatch()
 
     def poll(self) -> Iterator[FollowedBatches]:
-        """Yield the batches that have not been read so far, up to the end of the log now."""
+        """
+        Yield the batches that have not been read so far, up to the end of the log now.
+
+        Raises
+        ------
+        SourceReadError
+            If a segment cannot be read, repeatedly; with "read_committed", also if batches were
+            truncated and written again: which transactions are open is not known any more.
+        CorruptBatchError
+            If a transaction marker cannot be read, with "read_committed".
+        OSError
+            If the folder cannot be listed.
+        """
+        for followed in self._poll():
+            if self._committed is None:
+                yield followed
+            else:
+                self._committed.add(followed)
+                yield from self._committed.take()
+
+    def _poll(self) -> Iterator[FollowedBatches]:
         while not self.is_ended:
             # A broker appends to the last segment only: one that has a successor is complete.
             segments = self._list()
@@ -150,10 +212,11 @@ class LogFollower:
         for one in segments:
             if _base_of(one) == self._base:
                 return one
-        expected = self._next_offset or 0
+        expected = self._from_offset if self._next_offset is None else self._next_offset
         reaching = [one for one in segments if _base_of(one) <= expected]
         found = reaching[-1] if reaching else segments[0]
-        if self._next_offset is not None and _base_of(found) > expected:
+        is_expected = self._next_offset is not None or self._from_offset > 0
+        if is_expected and _base_of(found) > expected:
             self.messages.append(
                 f"{self._partition.path}: the offsets {expected} to {_base_of(found) - 1} were"
                 " deleted before they were read"
@@ -180,6 +243,7 @@ class LogFollower:
                 complete = self._open_first(segment, end)
                 self._last = self._last_of(complete, rows)
                 self._next_offset, self._position = end_of(rows), end
+                rows = rows_from(rows, self._from_offset)
                 rows = self._verified(complete, rows) if self._verify else rows
                 if len(rows):
                     yield FollowedBatches(segment, complete, rows)
@@ -250,7 +314,7 @@ class LogFollower:
                 f" {self._next_offset} may differ from those that were read"
             )
             return
-        self._position, self._next_offset = headers.position, end
+        self._go_back(headers.position, end)
         self.messages.append(
             f"{segment.path}: position {self._position}: the log was truncated to offset"
             f" {self._next_offset}"
@@ -267,8 +331,7 @@ class LogFollower:
             is_other = table["partition_leader_epoch"] > self._last.leader_epoch
             rows = table[is_other & (table["base_offset"] < expected)]
             if len(rows):
-                self._next_offset = int(rows["base_offset"][0])
-                self._position = int(rows["position"][0])
+                self._go_back(int(rows["position"][0]), int(rows["base_offset"][0]))
                 self.messages.append(
                     f"{segment.path}: position {self._position}: the log was truncated to offset"
                     f" {self._next_offset} and written again by the leader of epoch"
@@ -277,12 +340,17 @@ class LogFollower:
                 return True
         return False
 
+    def _go_back(self, position: int, offset: int) -> None:
+        """Continue at an earlier position, whose records are yielded again."""
+        self._position, self._next_offset = position, offset
+        self._from_offset = min(self._from_offset, offset)
+
 
 def _base_of(segment: SegmentFile) -> int:
     return segment.base_offset or 0
 
 
-class CommittedFollower:
+class _CommittedFollower:
     """
     Withholds batches until no transaction before them is open, and drops the aborted ones.
 
@@ -324,7 +392,9 @@ class CommittedFollower:
             batches = followed.batches
             count = int(np.count_nonzero(batches["base_offset"] < view.last_stable_offset))
             stable = batches[:count]
-            yield replace(followed, batches=stable.take(np.flatnonzero(view.mask(stable))))
+            visible = stable.take(np.flatnonzero(view.mask(stable)))
+            if len(visible):
+                yield replace(followed, batches=visible)
             if count < len(batches):
                 self._withheld.appendleft(replace(followed, batches=batches[count:]))
                 return

@@ -354,6 +354,14 @@ def _in_times(
 # ---- transactions ----------------------------------------------------------------------------
 
 
+def require_isolation(isolation: str) -> None:
+    """Raise ValueError for anything but an `Isolation`."""
+    if isolation not in ("read_uncommitted", "read_committed"):
+        raise ValueError(
+            f"isolation must be 'read_uncommitted' or 'read_committed', not {isolation!r}"
+        )
+
+
 def visible_batches(
     source: LogLike,
     isolation: str,
@@ -367,10 +375,7 @@ def visible_batches(
 
     What makes the transactions uncertain is added to the problems.
     """
-    if isolation not in ("read_uncommitted", "read_committed"):
-        raise ValueError(
-            f"isolation must be 'read_uncommitted' or 'read_committed', not {isolation!r}"
-        )
+    require_isolation(isolation)
     if isolation == "read_uncommitted":
         return None, source
     from kafkascan.logs.read_committed import read_committed_view

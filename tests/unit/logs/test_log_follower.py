@@ -13,7 +13,7 @@ import kafkascan as ks
 from kafkascan.format.errors import SourceReadError
 from kafkascan.io.sources import Source
 from kafkascan.logs.log_finding import partition_dir
-from kafkascan.logs.log_follower import CommittedFollower, LogFollower
+from kafkascan.logs.log_follower import LogFollower
 from kafkascan.logs.segment import SegmentFile
 from tests.support.internal_topics import TopicLog
 from tests.support.logs import ABORT, COMMIT
@@ -136,11 +136,9 @@ def test_records_are_read_although_a_preallocated_file_is_trimmed(
     assert follower.messages == []
 
 
-@pytest.mark.parametrize("first_segment", [None, 0])
 def test_a_file_that_cannot_be_read_ends_it_after_a_while(
-    log: GrowingLog, first_segment: int | None, monkeypatch: pytest.MonkeyPatch
+    log: GrowingLog, follower: LogFollower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follower = LogFollower(partition_dir(log.folder), first_segment)
     log.append()
 
     def failing(segment: SegmentFile, **arguments: Any) -> Source:
@@ -165,11 +163,63 @@ def test_rolled_segments_are_followed(log: GrowingLog, follower: LogFollower) ->
     assert offsets(follower) == [4]
 
 
-def test_a_follower_may_begin_with_a_later_segment(log: GrowingLog) -> None:
+@pytest.mark.parametrize("start", range(7))
+def test_a_follower_may_begin_at_an_offset(log: GrowingLog, start: int) -> None:
     log.append(2)
+    first = log.file
+    log.roll()
+    log.append(3)
+    if start >= 2:  # it is not opened
+        first.write_bytes(b"\xff" * 99)
+    follower = LogFollower(str(log.folder), from_offset=start)
+    assert offsets(follower) == list(range(start, 5))
+    assert offsets(follower) == []
+    log.append()
+    log.roll()
+    log.append(2)
+    assert offsets(follower) == list(range(max(5, start), 8))
+    assert follower.messages == []
+
+
+def test_a_follower_may_begin_at_the_end(log: GrowingLog) -> None:
+    log.append(2)
+    partition = partition_dir(log.folder)
+    follower = LogFollower(partition, from_offset=partition.find_end_offset() or 0)
+    log.append()
+    assert offsets(follower) == [2]
+
+
+def test_offsets_that_are_gone_before_the_first_poll(log: GrowingLog) -> None:
+    log.append(2)
+    first = log.file
     log.roll()
     log.append()
-    assert offsets(LogFollower(partition_dir(log.folder), 2)) == [2]
+    first.unlink()
+    follower = LogFollower(log.folder, from_offset=1)
+    assert offsets(follower) == [2]
+    assert "the offsets 1 to 1 were deleted before they were read" in follower.messages[0]
+
+
+def test_a_truncation_below_the_first_offset(log: GrowingLog) -> None:
+    log.append(2)
+    size = log.file.stat().st_size
+    log.append(3)
+    follower = LogFollower(log.folder, from_offset=4)
+    assert offsets(follower) == [4]
+    with log.file.open("r+b") as file:
+        file.truncate(size)
+    log.write(written_again(log, 2, 4, epoch=7))
+    assert offsets(follower) == [2, 3, 4, 5]
+    assert "written again by the leader of epoch 7" in follower.messages[0]
+
+
+def test_what_cannot_be_followed(log: GrowingLog) -> None:
+    with pytest.raises(ValueError, match="from_offset must not be negative"):
+        LogFollower(log.folder, from_offset=-1)
+    with pytest.raises(ValueError, match="isolation must be"):
+        LogFollower(log.folder, isolation="serializable")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="is not on a disk"):
+        LogFollower("memory://bucket/orders-0")
 
 
 def test_retention_does_not_end_it(log: GrowingLog, follower: LogFollower) -> None:
@@ -334,46 +384,35 @@ def test_a_removed_folder_ends_it(log: GrowingLog, follower: LogFollower) -> Non
     assert "has been removed" in follower.messages[0]
 
 
-def test_undecided_transactions_are_withheld(log: GrowingLog, follower: LogFollower) -> None:
-    committed = CommittedFollower()
-
-    def taken() -> list[int]:
-        found = []
-        for followed in follower.poll():
-            committed.add(followed)
-        for followed in committed.take():
-            found += followed.batches["base_offset"].tolist()
-        return found
+def test_undecided_transactions_are_withheld(log: GrowingLog) -> None:
+    follower = LogFollower(log.folder, isolation="read_committed")
 
     log.append()
     log.append(producer_id=7)
     log.append(producer_id=8)
     log.append()
-    assert taken() == [0]
+    assert offsets(follower) == [0]
     log.end(8, ABORT)
-    assert taken() == []
+    assert offsets(follower) == []
     log.end(7, COMMIT)
-    assert taken() == [1, 3, 4, 5]
+    assert offsets(follower) == [1, 3, 4, 5]
     log.append(producer_id=7)
-    assert taken() == []
+    assert offsets(follower) == []
     log.roll()
     log.end(7, ABORT)
-    assert taken() == [7]
+    assert offsets(follower) == [7]
 
 
-def test_a_transaction_that_was_truncated_ends_it(log: GrowingLog, follower: LogFollower) -> None:
+def test_a_transaction_that_was_truncated_ends_it(log: GrowingLog) -> None:
     """Which transactions are open is not known any more; nothing is shown twice."""
-    committed = CommittedFollower()
+    follower = LogFollower(log.folder, isolation="read_committed")
     log.append(1)
     size = log.file.stat().st_size
     log.append(producer_id=7)
-    for followed in follower.poll():
-        committed.add(followed)
-    assert [len(one.batches) for one in committed.take()] == [1]
+    assert [len(one.batches) for one in follower.poll()] == [1]
     with log.file.open("r+b") as file:
         file.truncate(size)
     log.write(written_again(log, 1, 3, epoch=4))
-    for followed in follower.poll():
-        with pytest.raises(SourceReadError, match="position 70"):
-            committed.add(followed)
+    with pytest.raises(SourceReadError, match="position 70"):
+        offsets(follower)
     assert "written again" in follower.messages[0]
