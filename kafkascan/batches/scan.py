@@ -317,6 +317,8 @@ class BatchIterator(Iterator[BatchTable]):
     """
     Iterator over tables of batch headers; returned by `iter_batches`.
 
+    Threads may share it: each table is returned once.
+
     Parameters
     ----------
     walk : BatchWalk

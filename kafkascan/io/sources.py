@@ -94,6 +94,9 @@ class Source:
     ``with`` block does not fail: the last view releases the memory, the last reader the file.
     A source that is closed raises a ValueError wherever bytes are asked for.
 
+    Threads may share a source: every function that takes one may run in several threads at the same
+    time.
+
     A scan or verification of a mapped file that is truncated meanwhile raises
     `SourceReadError`. Bytes reached through `as_array` are plain memory: touching them
     after their file was truncated kills the process, as with any map.

@@ -37,6 +37,9 @@ class SegmentFile:
     until they are closed. Those of a `PartitionDir` are not: each function opens and closes the
     file, unless a ``with`` statement keeps it open.
 
+    Threads may share a segment as they may share a `Source`, but not its ``with`` statement, the
+    end of which closes the file for all of them.
+
     Attributes
     ----------
     file_name : str

@@ -21,6 +21,7 @@ import pytest
 
 import kafkascan as ks
 from kafkascan.io.sources import borrowed_source
+from tests.support.command_line import DATA
 from tests.support.records import RecordV2, batch_of
 from tests.support.segments import Rig
 from tests.support.waiting import HANG_SECONDS
@@ -354,6 +355,31 @@ def test_one_iterator_in_several_threads() -> None:
         parts = list(pool.map(lambda _: [t["position"].tolist() for t in iterator], range(4)))
     positions = sorted(at for part in parts for table in part for at in table)
     assert positions == list(range(0, len(log), 61))
+
+
+@pytest.mark.parametrize("memory_map", [True, False])
+def test_a_source_and_its_tables_in_several_threads(memory_map: bool) -> None:
+    """What docs/concepts.md says about threads."""
+    path = DATA / "transactions-0" / "00000000000000000005.log"
+
+    def answers(source: ks.Source, records: ks.RecordTable) -> list[object]:
+        scan = ks.scan_batches(source)
+        return [
+            scan.rows(),
+            ks.verify_crcs(source, scan.batches).tolist(),
+            ks.read_records(source, verify=True).rows(),
+            [record.key for table in ks.iter_records(source, batch_size=3) for record in table],
+            ks.count_records(source).rows(),
+            records.items("value"),
+            records.to_arrow(views=True).to_pylist(),
+            records[5:9].rows(),
+        ]
+
+    with ks.Source(path, memory_map=memory_map) as source, ThreadPoolExecutor(4) as pool:
+        records = ks.read_records(source)
+        expected = answers(source, records)
+        jobs = [pool.submit(answers, source, records) for _ in range(24)]
+        assert all(job.result() == expected for job in jobs)
 
 
 @pytest.mark.parametrize("data", [None, 5, ["0.log"], object()])
