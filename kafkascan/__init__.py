@@ -8,6 +8,10 @@
 `scan_batches` reads batch headers into a NumPy structured array, the batch table; every
 deeper operation takes ``(source, batches)``, so selecting is masking. `read_records` decodes
 records, in columns; `build_batches` encodes them.
+
+Every function raises a TypeError for an argument of a wrong type, a ValueError for one that is out
+of range, malformed or a closed `Source`, and an ImportError that names the extra to install if a
+package is missing. "Raises" sections name the other errors.
 """
 
 from typing import TYPE_CHECKING

@@ -263,6 +263,8 @@ def advise(
     ------
     ValueError
         If a codec or level does not exist.
+    NotALogError
+        If `logs` is a file of another kind, such as a text or an index.
     As `open_log_dir`.
 
     Notes

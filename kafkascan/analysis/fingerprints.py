@@ -199,6 +199,8 @@ def read_fingerprints(
     ------
     FingerprintFileError
         If a file with such a name does not contain fingerprints.
+    NotALogError
+        If `logs` is a file of another kind, such as a text or an index.
     As `open_log_dir`.
     """
     if isinstance(logs, Fingerprints):

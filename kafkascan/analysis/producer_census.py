@@ -326,6 +326,8 @@ def read_producers(
 
     Raises
     ------
+    NotALogError
+        If `logs` is a file of another kind, such as a text or an index.
     As `open_log_dir`.
 
     Notes

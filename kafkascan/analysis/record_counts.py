@@ -153,6 +153,8 @@ def count_records(
 
     Raises
     ------
+    NotALogError
+        If `logs` is a file of another kind, such as a text or an index.
     As `open_log_dir`.
 
     Notes

@@ -281,6 +281,8 @@ def read_transactions(
 
     Raises
     ------
+    NotALogError
+        If `logs` is a file of another kind, such as a text or an index.
     As `open_log_dir`.
 
     Notes

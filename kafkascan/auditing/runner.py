@@ -135,6 +135,8 @@ def audit(
 
     Raises
     ------
+    NotALogError
+        If `logs` is a file of another kind, such as a text or an index.
     As `open_log_dir`. What is wrong inside the logs is a finding, not an exception.
 
     Notes

@@ -254,6 +254,8 @@ def scan_batches(
     ------
     CorruptBatchError, UnsupportedMagicError
         At bytes that cannot be a batch, if `on_corrupt` is "raise".
+    OSError
+        If the file cannot be opened: FileNotFoundError, IsADirectoryError, PermissionError, …
     SourceReadError
         If the file was truncated, or its disk failed, during the scan.
     ValueError

@@ -62,6 +62,8 @@ def verify_crcs(
         If a row does not describe the batch at its position in this source.
     SourceReadError
         If the file was truncated, or its disk failed, during the verification.
+    OSError
+        If the file cannot be opened.
     TypeError
         If `batches` is not an array of `BATCH_DTYPE`.
 

@@ -48,8 +48,8 @@ class AtomicFile:
 
     def __enter__(self) -> Self:
         _require_replaceable(self._path)
+        like = None if self._like is None else os.stat(self._like)
         try:
-            like = None if self._like is None else os.stat(self._like)
             mode = stat.S_IMODE(like.st_mode) if like and stat.S_ISREG(like.st_mode) else None
             self._temporary, descriptor = _create_temporary(self._path, is_private=mode is not None)
         except OSError as error:

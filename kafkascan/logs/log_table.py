@@ -246,6 +246,8 @@ def scan_log_dir(
     ------
     NoLogsError
         If there are no segments to read.
+    UnknownColumnError
+        If a column does not exist; the message suggests one.
     As `open_log_dir`. A segment or folder that is damaged or unreadable raises nothing: its rows
     end there, and `LogBatches.problems` contains it after an iteration or a conversion.
 

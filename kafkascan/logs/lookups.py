@@ -154,6 +154,8 @@ def lookup_offset(
         If a trusted index points to a position without a batch.
     IncompleteLogError
         If a segment that was searched, and is not the last one, was cut short.
+    NoLogsError, IsADirectoryError
+        If the folder contains no logs, or those of several partitions.
     As `scan_batches`.
     """
     source = as_object_url(source, storage_options)
@@ -221,6 +223,8 @@ def lookup_timestamp(
         If the records of a batch that may contain it cannot be read.
     IncompleteLogError
         If a segment that was searched, and is not the last one, was cut short.
+    NoLogsError, IsADirectoryError
+        If the folder contains no logs, or those of several partitions.
     As `scan_batches`.
     """
     source = as_object_url(source, storage_options)

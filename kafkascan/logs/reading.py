@@ -132,6 +132,8 @@ def read_records(
 
     Raises
     ------
+    FileNotFoundError, PermissionError, NotADirectoryError
+        If the file or folder cannot be opened.
     IsADirectoryError
         If the folder is that of several partitions: give one of ``open_log_dir(path).partitions``,
         or read the records of all with `kafkascan.polars.scan_records`.
@@ -150,6 +152,8 @@ def read_records(
         and nothing says that the log was compacted.
     BatchTableError
         If a row does not describe the batch at its position in this source.
+    UnknownColumnError
+        If a column does not exist; the message suggests one.
     SourceReadError
         If the file was truncated or its disk failed during the read.
 

@@ -104,6 +104,8 @@ def build_report(
     ------
     ImportError
         If matplotlib or Jinja is not installed (``pip install kafkascan[report]``).
+    NotALogError
+        If `logs` is a file of another kind, such as a text or an index.
     As `open_log_dir`.
 
     Notes

@@ -85,6 +85,10 @@ def restamp_log(
         If `in_place` is set and a broker holds the data directory's lock.
     FileExistsError
         If `target` exists.
+    FileNotFoundError
+        If `path` or the folder of `target` does not exist.
+    NoLogsError
+        If `path` is a folder without logs.
     CorruptBatchError
         If valid batches follow what looks like a torn tail.
     ChecksumMismatchError
@@ -191,7 +195,7 @@ def convert_log(
 
     Raises
     ------
-    LogDirInUseError, FileExistsError
+    LogDirInUseError, FileExistsError, FileNotFoundError, NoLogsError
         As `restamp_log`.
     As `convert_records`.
     """
@@ -256,7 +260,7 @@ def scrub_log(
 
     Raises
     ------
-    LogDirInUseError, FileExistsError
+    LogDirInUseError, FileExistsError, FileNotFoundError, NoLogsError
         As `restamp_log`.
     RewriteError
         If a removed record is still in a new log; no file is replaced then.

@@ -302,13 +302,16 @@ def iter_built_batches(
     """
     Encode columns of records as batches, one by one.
 
-    Takes the arguments of `build_batches`, and raises what it raises, before the iterator is
-    returned.
+    Takes the arguments of `build_batches`.
 
     Returns
     -------
     iterator of bytes-like
         One batch each; about a megabyte is encoded ahead.
+
+    Raises
+    ------
+    As `build_batches`, before the iterator is returned.
     """
     what = batch_fields(fields)
     columns = record_columns(records, offset, timestamp, key, value, headers)

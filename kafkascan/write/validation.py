@@ -117,6 +117,9 @@ def validate_batches(
     BatchTableError
         If a row does not describe the batch at its position in this source.
     SourceReadError
+        If the file was truncated, or its disk failed, during the validation.
+    OSError
+        If the file cannot be opened.
 
     Notes
     -----

@@ -46,6 +46,10 @@ _API_HEAD = """# Python API
 the sub-package that defines them. Below each table are the other names of the sub-package
 (`ks.batches.column`). Everything is imported when it is first used.
 
+Every function raises a `TypeError` for an argument of a wrong type, a `ValueError` for one that is
+out of range, malformed or a closed `Source`, and an `ImportError` that names the extra to install
+if a package is missing. "Raises" sections name the other errors.
+
 Types of arguments, in signatures:
 
 | type | what a caller gives |

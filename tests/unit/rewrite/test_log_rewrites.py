@@ -265,6 +265,9 @@ def test_one_of_target_and_in_place(partition: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError):
         ks.convert_log(tmp_path / "empty", in_place=True, to_magic=2)
+    for target in ("out.log", "out"):
+        with pytest.raises(FileNotFoundError, match=r"none\.log"):
+            ks.convert_log(tmp_path / "none.log", tmp_path / target, to_magic=2)
 
 
 def test_a_damaged_length_is_not_the_end_of_the_log(tmp_path: Path) -> None:
